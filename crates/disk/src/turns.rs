@@ -185,6 +185,3 @@ impl Drop for Back {
         ASIDE.set(self.0);
     }
 }
-
-#[cfg(test)]
-mod tests;

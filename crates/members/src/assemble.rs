@@ -195,7 +195,12 @@ pub fn import(
             seen: vec!["its disks changed while they were read".to_owned()],
         });
     }
-    let config = newest(&held)?;
+    let mut config = newest(&held)?;
+    // Where a spare is now.
+    for found in &pool.spares {
+        let known = config.spares.iter_mut().find(|spare| spare.guid == found.label.leg);
+        known.into_iter().for_each(|spare| spare.path.clone_from(&found.path));
+    }
     admit(platform, &config, options)?;
     assemble(platform, config, &mut held, options)
 }
@@ -252,7 +257,7 @@ fn hold(platform: &Platform, pool: &FoundPool) -> Result<Vec<HeldLeg>, ImportErr
             }
         };
         let Ok(label) = label::read(disk.as_ref()) else { continue };
-        if label.config.pool != pool.pool {
+        if label.config.pool != pool.pool || label.is_spare() {
             continue;
         }
         if let Some(start) = leg_inside(disk.as_ref(), &label) {

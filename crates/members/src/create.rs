@@ -14,7 +14,7 @@ use crate::assemble::Assembled;
 use crate::grammar::VdevSpec;
 use crate::label::{
     self, FeatureNotes, Features, HangLimit, LABEL_BYTES, LANES_MAX, LabelError, LaneConfigLine, LegConfig,
-    MissedGroups, PoolConfig, PoolState, Release, RingArea, Supplement, Unreadable, VdevClass, VdevConfig,
+    MissedGroups, PoolConfig, PoolState, Release, RingArea, Spare, Supplement, Unreadable, VdevClass, VdevConfig,
     data_bytes_of,
 };
 use crate::roster::Roster;
@@ -73,6 +73,16 @@ pub enum CreateError {
         path: PathBuf,
         /// Why.
         cause: io::Error,
+    },
+    /// A device is open elsewhere, or in this process.
+    #[error(
+        "cannot use {}: it is in use by another process, or by a pool that is imported here. `tally pool status` shows the disks \
+         of pools; whoever else has it must let go of it first",
+        path.display()
+    )]
+    InUse {
+        /// The device.
+        path: PathBuf,
     },
     /// A device belongs to a pool.
     #[error("{} belongs to pool {pool} ({state}); force it if that pool is not needed any more", path.display())]
@@ -215,6 +225,31 @@ pub fn create(
     Ok(Assembled { config: roster.config(), roster, vdevs, logs, notes: Vec::new() })
 }
 
+/// A disk that is locked and may become a spare.
+pub struct NewSpare {
+    pub(crate) guid: VdevGuid,
+    pub(crate) path: PathBuf,
+    pub(crate) disk: Arc<dyn Disk>,
+}
+
+impl NewSpare {
+    /// Its line in the labels.
+    pub(crate) fn line(&self) -> Spare {
+        Spare { guid: self.guid, stands_for: None, size: self.disk.geometry().size, path: self.path.clone() }
+    }
+}
+
+/// Locks a device that may become a spare, and writes nothing.
+pub(crate) fn new_spare(platform: &Platform, path: &Path, needed: u64, force: bool) -> Result<NewSpare, CreateError> {
+    let FreshLeg { guid, path, disk } = open_leg(platform, path, needed, force)?;
+    Ok(NewSpare { guid, path, disk })
+}
+
+/// Whether the device could join `vdev`; nothing is written.
+pub fn check_new_leg(platform: &Platform, vdev: &VdevConfig, path: &Path, force: bool) -> Result<(), CreateError> {
+    open_leg(platform, path, vdev.data_bytes + 2 * LABEL_BYTES, force).map(drop)
+}
+
 /// Locks a device and readies it to join `vdev`; [`Roster::add_leg`] takes it in.
 pub fn new_leg(platform: &Platform, vdev: &VdevConfig, path: &Path, force: bool) -> Result<Arc<VdevLeg>, CreateError> {
     let leg = open_leg(platform, path, vdev.data_bytes + 2 * LABEL_BYTES, force)?;
@@ -243,7 +278,10 @@ fn is_reserved_name(name: &str) -> bool {
 }
 
 fn open_leg(platform: &Platform, path: &Path, min: u64, force: bool) -> Result<FreshLeg, CreateError> {
-    let open_error = |cause| CreateError::Open { path: path.to_owned(), cause };
+    let open_error = |cause: io::Error| match cause.kind() {
+        io::ErrorKind::WouldBlock => CreateError::InUse { path: path.to_owned() },
+        _ => CreateError::Open { path: path.to_owned(), cause },
+    };
     let path = std::path::absolute(path).map_err(open_error)?;
     // Pools may be in use on the same device: what it loses here they have to hear of.
     let disk = Arc::new(TrustedDisk::new(platform.opener.open(&path, Access::Exclusive).map_err(open_error)?));
@@ -310,6 +348,7 @@ fn plan(
         created: platform.clock.now(),
         supplement: Supplement::default(),
         rewinds: Vec::new(),
+        spares: Vec::new(),
         hang_limit: HangLimit::default(),
         carried: Vec::new(),
     }

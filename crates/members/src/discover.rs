@@ -42,8 +42,10 @@ pub struct FoundLeg {
 pub struct FoundPool {
     /// Which pool.
     pub pool: PoolGuid,
-    /// Its legs, in order of path.
+    /// Its legs, in order of path; at least one.
     pub legs: Vec<FoundLeg>,
+    /// Its disks that wait as spares: they have nothing of it, and what they say of it may be old.
+    pub spares: Vec<FoundLeg>,
 }
 
 /// What a look brought.
@@ -88,9 +90,23 @@ pub fn scan(opener: &dyn Opener, source: &ImportSource) -> io::Result<Scan> {
             Err(error) => refused.push((path, error.to_string())),
         }
     }
-    let pools = pools.into_iter().map(|(pool, shown)| FoundPool { pool, legs: themselves(&shown, &mut refused) });
-    let pools = pools.filter(|pool| !pool.legs.is_empty()).collect();
-    Ok(Scan { pools, refused })
+    let mut found = Vec::new();
+    for (pool, shown) in pools {
+        let (spares, legs): (Vec<_>, Vec<_>) =
+            themselves(&shown, &mut refused).into_iter().partition(|leg| leg.label.is_spare());
+        if legs.is_empty() {
+            let why = |spare: &FoundLeg| {
+                let name = &spare.label.config.name;
+                format!(
+                    "it is a spare of pool {name}, of which nothing else is here: name the places of its disks as well"
+                )
+            };
+            refused.extend(spares.iter().map(|spare| (spare.path.clone(), why(spare))));
+        } else {
+            found.push(FoundPool { pool, legs, spares });
+        }
+    }
+    Ok(Scan { pools: found, refused })
 }
 
 /// What speaks as a leg, and the disk that it is read from.

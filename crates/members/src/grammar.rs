@@ -35,6 +35,15 @@ pub enum GrammarError {
     /// `log` at the end.
     #[error("invalid vdev specification: log needs at least one device")]
     EmptyLog,
+    /// `spare` without a disk.
+    #[error("invalid vdev specification: spare needs at least one device")]
+    EmptySpare,
+    /// Something else than spares for a pool that is there.
+    #[error(
+        "a pool that is there takes spares, by `tally pool add POOL spare DEVICE...`, and further disks of its mirrors, by \
+         `tally pool attach`; other vdevs only come with `tally pool create`"
+    )]
+    OnlySpares,
     /// A word of `zpool` that is not there yet.
     #[error("{word} vdevs are not there yet: use single devices, mirrors and log devices")]
     NotYet {
@@ -73,6 +82,28 @@ pub fn parse_vdev_args(words: &[String]) -> Result<Vec<VdevSpec>, GrammarError> 
         Some(pair) => Err(GrammarError::Twice { path: pair[0].to_owned() }),
         None => Ok(specs),
     }
+}
+
+/// Reads the words behind `tally pool add POOL`: spares, so far.
+pub fn parse_spare_args(words: &[String]) -> Result<Vec<PathBuf>, GrammarError> {
+    let Some((word, devices)) = words.split_first().filter(|(word, _)| *word == "spare") else {
+        return Err(GrammarError::OnlySpares);
+    };
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for device in devices {
+        if is_word(device) {
+            return Err(if device == word { GrammarError::EmptySpare } else { GrammarError::OnlySpares });
+        }
+        if device.is_empty() || device.starts_with('-') {
+            return Err(GrammarError::NotADevice { word: device.clone() });
+        }
+        let path = normal(Path::new(device));
+        if paths.contains(&path) {
+            return Err(GrammarError::Twice { path });
+        }
+        paths.push(path);
+    }
+    if paths.is_empty() { Err(GrammarError::EmptySpare) } else { Ok(paths) }
 }
 
 /// Splits the words at the keywords; how many devices each vdev has is checked afterwards.

@@ -15,7 +15,7 @@
 //!
 //! **Legs** come and go in [`legs`], and are away for a while in [`away`]; what the labels say of the intent log's
 //! lanes, and how those hear of it, is in [`lanes`]. What of all that is damaged on a disk, a scrub finds through
-//! [`look`].
+//! [`look`]. Disks that wait for one to go away are in [`spares`].
 //!
 //! **Locks.** `uberblocks`, then `state`, which is held while labels are written; under it the vdevs' leg lists are
 //! read, and no vdev's I/O lock is taken. Lanes are called without `state`.
@@ -27,6 +27,7 @@ mod full_labels;
 mod lanes;
 mod legs;
 mod look;
+mod spares;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -41,6 +42,7 @@ use tally_intent::Lane;
 
 pub use self::away::ReturnError;
 pub use self::look::{DamagedSlot, SecuredSlots};
+pub use self::spares::SpareError;
 
 use self::lanes::lanes_agree;
 use self::legs::mark_stale;

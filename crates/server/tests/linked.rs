@@ -29,6 +29,8 @@ mod housekeeping;
 mod members;
 #[path = "linked/new_files.rs"]
 mod new_files;
+#[path = "linked/refusals.rs"]
+mod refusals;
 #[path = "linked/resuming.rs"]
 mod resuming;
 #[path = "linked/user_properties.rs"]

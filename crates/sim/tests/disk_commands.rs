@@ -1,4 +1,4 @@
-//! Attach, detach, replace, offline and online, of data and of log disks, with the power cut at every write and flush of them: before
+//! Attach, detach, replace, offline and online, of data and of log disks, and spares that stand in and are given back, with the power cut at every write and flush of them: before
 //! it, in the middle of it, and behind it.
 //!
 //! Each command runs on a small pool with files in it, some of them in blocks and some in the log alone, and clients
@@ -10,7 +10,12 @@
 
 mod small_pool;
 
+use std::path::Path;
+use std::sync::Arc;
+
 use small_pool::{Command, Files, Start, agreed, import_and_check, is_spare, leaves_an_older_state};
+use tally_disk::Disk;
+use tally_members::label;
 use tally_sim::chance::Chance;
 use tally_sim::disk::Kept;
 use tally_sim::machine::Machine;
@@ -27,7 +32,9 @@ const KEPT: [Kept; 4] = [
 fn check_cut(machine: &Machine, files: &Files, kept: Kept) -> Result<u64, String> {
     let mut cut = machine.copy();
     cut.lose_power_keeping(kept, &mut Chance::new(1, 1));
-    import_and_check(&mut cut.copy(), files)?;
+    let mut whole = cut.copy();
+    import_and_check(&mut whole, files)?;
+    check_spares(&whole)?;
     let mut states = 1;
     if kept.tear.is_some() || !kept.of_8.is_multiple_of(8) {
         return Ok(states);
@@ -45,6 +52,18 @@ fn check_cut(machine: &Machine, files: &Files, kept: Kept) -> Result<u64, String
         }
     }
     Ok(states)
+}
+
+/// A disk that is a spare is one still, and its label says so, or it is a leg that is not believed, or has everything.
+fn check_spares(machine: &Machine) -> Result<(), String> {
+    let pool = Arc::clone(machine.server().filer.pool());
+    for spare in pool.roster.config().spares_available() {
+        pool.roster.look_at_spare(&pool.platform, spare.guid)?;
+        let disk = machine.disks().iter().find(|(path, _)| Path::new(path) == spare.path).ok_or("it is gone")?;
+        let says_so = label::read(disk.1.as_ref() as &dyn Disk).is_ok_and(|label| label.is_spare());
+        says_so.then_some(()).ok_or("a spare that waits has another label")?;
+    }
+    Ok(())
 }
 
 fn cut_everywhere(words: &[&str], commands: &[Command]) {
@@ -94,6 +113,12 @@ fn disks_that_are_away_and_come_back() {
     let commands = [Command::Offline("/d/slog"), Command::Online("/d/slog2"), Command::Online("/d/data")];
     let words = ["mirror", "/d/data", "/d/data2", "log", "mirror", "/d/slog", "/d/slog2"];
     cut_everywhere(&words, &commands);
+}
+
+#[test]
+fn spares_that_stand_in_and_are_given_back() {
+    let commands = [Command::TakeSpare("/d/data2"), Command::GiveBackSpare("/d/data2")];
+    cut_everywhere(&["mirror", "/d/data", "/d/data2"], &commands);
 }
 
 #[test]

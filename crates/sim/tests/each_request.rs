@@ -1,7 +1,7 @@
 //! What a disk can do wrong, done at every one of its requests.
 //!
-//! An import with a replay, the sync of a group, a scrub, a disk that was away and comes back, one that joins and one that
-//! replaces another: each is run on a small pool of one disk, and of a mirror of two, once for each request that a disk gets
+//! An import with a replay, the sync of a group, a scrub, a disk that was away and comes back, one that joins, one that
+//! replaces another, and a spare that stands in and is given back: each is run on a small pool of one disk, and of a mirror of two, once for each request that a disk gets
 //! meanwhile, and in each way that something can befall this request. Then the power goes, the disks are well again, and the pool
 //! is imported.
 //!
@@ -76,7 +76,7 @@ impl Case {
     /// Whether all that the victim has is on another disk as well, at any moment of the work.
     fn has_another(self) -> bool {
         match self.work {
-            Work::Of(Command::Online(away)) => self.victim == away,
+            Work::Of(Command::Online(away) | Command::TakeSpare(away)) => [away, NEW].contains(&self.victim),
             Work::Of(Command::Attach(_)) => self.victim == NEW || self.words == MIRROR,
             _ => self.words == MIRROR,
         }
@@ -302,7 +302,7 @@ const ON_ONE: [(Work, &str); 7] = [
     (Work::Of(Command::Replace("/d/data")), NEW),
 ];
 
-const ON_A_MIRROR: [(Work, &str); 8] = [
+const ON_A_MIRROR: [(Work, &str); 12] = [
     (Work::Import, "/d/data"),
     (Work::Sync, "/d/data2"),
     (Work::Scrub, "/d/data"),
@@ -311,6 +311,10 @@ const ON_A_MIRROR: [(Work, &str); 8] = [
     (Work::Of(Command::Replace("/d/data2")), "/d/data"),
     (Work::Of(Command::Replace("/d/data2")), "/d/data2"),
     (Work::Of(Command::Replace("/d/data2")), NEW),
+    (Work::Of(Command::TakeSpare("/d/data2")), "/d/data"),
+    (Work::Of(Command::TakeSpare("/d/data2")), NEW),
+    (Work::Of(Command::GiveBackSpare("/d/data2")), "/d/data"),
+    (Work::Of(Command::GiveBackSpare("/d/data2")), NEW),
 ];
 
 /// Of the requests of a copy, one in so many.

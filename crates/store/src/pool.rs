@@ -43,6 +43,7 @@ mod root;
 mod schedule;
 mod secure;
 mod server_time;
+pub mod spares;
 mod sync;
 mod window;
 

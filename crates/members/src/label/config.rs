@@ -6,7 +6,9 @@ use tally_base::{LaneId, PoolGuid, Time, Txg, VdevGuid, VdevIndex};
 use tally_disk::Host;
 use tally_intent::LaneGeometry;
 
-use super::{FeatureNotes, Features, HangLimit, LANES_MAX, MissedGroups, Rewind, Section, Supplement};
+use super::{
+    FeatureNotes, Features, HangLimit, LANES_MAX, MissedGroups, Rewind, SPARES_MAX, Section, Spare, Supplement,
+};
 
 /// The configuration of a pool. Numbered by `sequence`; the highest one over all labels holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub struct PoolConfig {
     pub supplement: Supplement,
     /// After how long a leg that hangs is struck off.
     pub hang_limit: HangLimit,
+    /// Disks that wait for the place of one that goes away, and those that are in such a place.
+    pub spares: Vec<Spare>,
     /// Groups that were given up, oldest note first.
     pub rewinds: Vec<Rewind>,
     /// Sections that this program does not know, as they were read.
@@ -194,6 +198,22 @@ impl PoolConfig {
         self.vdevs_present().find_map(|vdev| Some((vdev, vdev.legs.iter().find(|leg| leg.guid == guid)?)))
     }
 
+    /// The line of a spare, be it in use or not.
+    #[must_use]
+    pub fn spare(&self, guid: VdevGuid) -> Option<&Spare> {
+        self.spares.iter().find(|spare| spare.guid == guid)
+    }
+
+    /// The spares that are in the place of a leg, each with its vdev.
+    pub fn spares_in_use(&self) -> impl Iterator<Item = (&Spare, &VdevConfig)> {
+        self.spares.iter().filter_map(|spare| Some((spare, self.leg(spare.guid)?.0)))
+    }
+
+    /// The spares that wait.
+    pub fn spares_available(&self) -> impl Iterator<Item = &Spare> {
+        self.spares.iter().filter(|spare| self.leg(spare.guid).is_none())
+    }
+
     /// The leg, to change it.
     pub(crate) fn leg_mut(&mut self, guid: VdevGuid) -> Option<&mut LegConfig> {
         self.vdevs.iter_mut().filter(|vdev| !vdev.removed).flat_map(|vdev| &mut vdev.legs).find(|leg| leg.guid == guid)
@@ -251,6 +271,14 @@ impl PoolConfig {
             let is_same = |other: &LaneConfigLine| other.lane == line.lane || other.vdev == line.vdev;
             if self.lanes.iter().take(place).any(is_same) {
                 return Err("two lanes in one ring, or of one name");
+            }
+        }
+        if self.spares.len() > SPARES_MAX {
+            return Err("more spares than there may be");
+        }
+        for (place, spare) in self.spares.iter().enumerate() {
+            if self.spares.iter().take(place).any(|other| other.guid == spare.guid) {
+                return Err("a spare twice");
             }
         }
         // Counters near the end of their range would overflow in later sums.

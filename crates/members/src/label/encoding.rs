@@ -18,13 +18,14 @@
 //!  5 features       compatibility · lines: count 2, each set 1, bit 1, name, version; by set and bit
 //!  8 rewinds        count 2, each: kept txg 8 · kept open_gen 8 · dropped txg 8 · open_gen 8 · time 8 · depth 2
 //! 10 hang limit     seconds 4, 0 for none
+//! 11 spares         count 2, each: guid 8 · stands for 8, 0 for nobody · size 8 · path
 //! ```
 //!
 //! A text, and a path, is its length in 2 bytes and as many bytes.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{LaneId, Time, Txg, VdevGuid, VdevIndex};
@@ -35,8 +36,8 @@ use super::missed::MissedGroups;
 use super::sections::{self, Section};
 use super::{
     Bad, FailMode, FeatureLine, FeatureNotes, FeatureSet, HangLimit, LABEL_BYTES, LabelError, LaneConfigLine,
-    LegConfig, LossReport, PoolConfig, PoolState, Rewind, RingArea, Supplement, Unreadable, VdevClass, VdevConfig,
-    VdevKind,
+    LegConfig, LossReport, PoolConfig, PoolState, Rewind, RingArea, Spare, Supplement, Unreadable, VdevClass,
+    VdevConfig, VdevKind,
 };
 
 const POOL: u16 = 1;
@@ -46,6 +47,7 @@ const SUPPLEMENT: u16 = 4;
 const FEATURES: u16 = 5;
 const REWINDS: u16 = 8;
 const HANG_LIMIT: u16 = 10;
+const SPARES: u16 = 11;
 
 const FEATURES_WHAT: &str = "label: the features";
 
@@ -84,13 +86,16 @@ pub(super) fn encode(config: &PoolConfig) -> Result<Vec<u8>, LabelError> {
     if config.hang_limit != HangLimit::default() {
         all.push(known(HANG_LIMIT, encode_hang_limit(config.hang_limit)));
     }
+    if !config.spares.is_empty() {
+        all.push(known(SPARES, encode_list(&config.spares, |out, spare| spare.encode(out))?));
+    }
     Ok(sections::join(all))
 }
 
 /// Whether a section of ours says so of itself: the pool is nothing without the first three, without its settings only a
-/// setting is lost, and what may not be done without a feature its bit says.
+/// setting is lost, without its spares only these, and what may not be done without a feature its bit says.
 const fn must_be_known(id: u16) -> bool {
-    !matches!(id, SUPPLEMENT | FEATURES | HANG_LIMIT)
+    !matches!(id, SUPPLEMENT | FEATURES | HANG_LIMIT | SPARES)
 }
 
 /// Reads a payload into `config`, which has what stands in the header.
@@ -98,7 +103,7 @@ pub(super) fn decode(payload: &[u8], mut config: PoolConfig) -> Result<PoolConfi
     let (mut pool, mut vdevs, mut lanes) = (None, None, None);
     for section in sections::split(payload)? {
         match section.id {
-            POOL..=FEATURES | REWINDS | HANG_LIMIT if section.must_be_known != must_be_known(section.id) => {
+            POOL..=FEATURES | REWINDS | HANG_LIMIT | SPARES if section.must_be_known != must_be_known(section.id) => {
                 return Err(Malformed("label: a flag on a section that never has it").into());
             }
             POOL => pool = Some(section),
@@ -107,6 +112,10 @@ pub(super) fn decode(payload: &[u8], mut config: PoolConfig) -> Result<PoolConfi
             SUPPLEMENT => config.supplement = whole(&section, "label: the supplement", decode_supplement)?,
             FEATURES => config.feature_notes = whole(&section, FEATURES_WHAT, decode_features)?,
             HANG_LIMIT => config.hang_limit = whole(&section, "label: the hang limit", decode_hang_limit)?,
+            SPARES => {
+                let decode = |reader: &mut Reader<'_>| decode_list(reader, Spare::decode);
+                config.spares = whole(&section, "label: the spares", decode)?;
+            }
             REWINDS => {
                 let decode = |reader: &mut Reader<'_>| decode_list(reader, |reader| Ok(Rewind::decode(reader)?));
                 config.rewinds = whole(&section, "label: the section of groups that were given up", decode)?;
@@ -245,7 +254,7 @@ fn encode_leg(out: &mut Vec<u8>, leg: &LegConfig) -> Result<(), LabelError> {
     out.put_u64(leg.stale_since.unwrap_or(0));
     out.put_u64(leg.joined_txg.0);
     leg.missed.encode(out);
-    put_text(out, leg.path.as_os_str().as_bytes())
+    put_path(out, &leg.path)
 }
 
 fn decode_leg(reader: &mut Reader<'_>) -> Result<LegConfig, Bad> {
@@ -260,7 +269,7 @@ fn decode_leg(reader: &mut Reader<'_>) -> Result<LegConfig, Bad> {
         other => return Err(beyond_number("a leg that is", &STATES, other)),
     };
     let missed = MissedGroups::decode(reader, missed_count)?;
-    let path = PathBuf::from(OsStr::from_bytes(text_bytes(reader)?));
+    let path = path_of(reader)?;
     Ok(LegConfig { guid, path, stale_since, is_offline: state == OFFLINE, slot, size, joined_txg, missed })
 }
 
@@ -401,6 +410,14 @@ fn put_text(out: &mut Vec<u8>, text: &[u8]) -> Result<(), LabelError> {
     out.put_u16(length.map_err(|_| LabelError::Encode("a name or a path of more than 65,535 bytes"))?);
     out.put(text);
     Ok(())
+}
+
+pub(super) fn put_path(out: &mut Vec<u8>, path: &Path) -> Result<(), LabelError> {
+    put_text(out, path.as_os_str().as_bytes())
+}
+
+pub(super) fn path_of(reader: &mut Reader<'_>) -> Result<PathBuf, Bad> {
+    Ok(PathBuf::from(OsStr::from_bytes(text_bytes(reader)?)))
 }
 
 fn text_bytes<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {

@@ -43,6 +43,7 @@ mod missed;
 mod rewind;
 mod room;
 mod sections;
+mod spare;
 mod supplement;
 
 use std::io;
@@ -63,6 +64,7 @@ pub(crate) use rewind::REWINDS_MAX;
 pub use rewind::Rewind;
 pub(crate) use room::Need;
 pub use sections::Section;
+pub use spare::{SPARES_MAX, Spare};
 pub use supplement::{FailMode, LossReport, Supplement};
 
 /// Size of each of a leg's two labels.
@@ -94,6 +96,14 @@ pub struct Label {
     pub leg: VdevGuid,
     /// The pool's configuration as far as this leg knows.
     pub config: PoolConfig,
+}
+
+impl Label {
+    /// Whether this disk waits as a spare: it has nothing of the pool, and votes for nothing.
+    #[must_use]
+    pub fn is_spare(&self) -> bool {
+        self.config.leg(self.leg).is_none() && self.config.spare(self.leg).is_some()
+    }
 }
 
 /// Why a label could not be written.
@@ -333,6 +343,16 @@ pub(crate) fn write_encoded(disk: &dyn Disk, sequence: u64, bytes: &[u8]) -> io:
     for start in label_offsets(disk.geometry().size).ok_or_else(too_small)? {
         let offset = start + sequence % CONFIG_SLOTS * CONFIG_SLOT_BYTES;
         disk.write(offset, bytes, Durability::Durable)?;
+    }
+    Ok(())
+}
+
+/// Says on a disk that it is a spare of the pool, in every slot: what stood in one of them may have called it a leg.
+pub(crate) fn write_spare(disk: &dyn Disk, spare: VdevGuid, config: &PoolConfig) -> Result<(), LabelError> {
+    let bytes = encode(spare, config)?;
+    // The older slot of a leg is the other one: what is newest is written first.
+    for slot in 0..CONFIG_SLOTS {
+        write_encoded(disk, config.sequence + slot, &bytes)?;
     }
     Ok(())
 }

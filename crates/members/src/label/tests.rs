@@ -70,6 +70,7 @@ pub(crate) fn sample() -> PoolConfig {
         created: Time(1_700_000_000_000_000_000),
         rewinds: Vec::new(),
         hang_limit: HangLimit::Auto,
+        spares: Vec::new(),
         supplement: Supplement {
             failmode: FailMode::Continue,
             losses: vec![LossReport { time: Time(5), txg: Txg(6), lines: vec!["gone".into(), "lost".into()] }],
@@ -559,4 +560,46 @@ fn the_limit_for_legs_that_hang_is_said_where_it_is_not_the_default() {
     let limit = sections.iter_mut().find(|section| section.id == 10).unwrap();
     limit.bytes = 86_401_u32.to_le_bytes().to_vec();
     assert!(encoding::decode(&sections::join(sections), PoolConfig::default()).is_err());
+}
+
+/// A spare that waits, one that stands in, and lines that nobody can have written.
+#[test]
+fn spares_are_read_as_they_were_written_and_a_disk_that_waits_as_one_says_so() {
+    let spare = |guid, stands_for: u64| Spare {
+        guid: VdevGuid(guid),
+        stands_for: (stands_for != 0).then_some(VdevGuid(stands_for)),
+        size: 1 << 40,
+        path: format!("/dev/spare{guid:x}").into(),
+    };
+    let with = |spares: Vec<Spare>| PoolConfig { spares, ..sample() };
+    let config = with(vec![spare(0x31, 0), spare(0x32, 0x21), spare(0x22, 0x21)]);
+    let read_back = |config: &PoolConfig, leg| decode(&encode(leg, config).unwrap());
+    assert_eq!(read_back(&config, LEG).unwrap().config, config);
+    let flags = sections_of(&config).iter().find(|section| section[0] == 11).map(|section| section[2]);
+    assert_eq!(flags, Some(0), "who does not know it may write");
+    assert!(sections_of(&with(Vec::new())).iter().all(|section| section[0] != 11), "no spares, no section");
+    for wrong in [vec![spare(0x31, 0); 2], (1..=33).map(|guid| spare(guid, 0)).collect()] {
+        assert!(read_back(&with(wrong), LEG).is_err());
+    }
+    let in_use: Vec<_> = config.spares_in_use().map(|(spare, vdev)| (spare.guid, vdev.guid)).collect();
+    assert_eq!(in_use, [(VdevGuid(0x22), VdevGuid(0x11))]);
+    assert_eq!(config.spares_available().count(), 2);
+    let waits = |leg| read_back(&config, VdevGuid(leg)).unwrap().is_spare();
+    assert_eq!([0x31, 0x32, 0x22, 0x21, 0x99].map(waits), [true, true, false, false, false]);
+}
+
+/// A disk stood in for another, and is a spare again: no slot of its labels calls it a leg any more.
+#[test]
+fn a_spare_that_was_given_back_says_so_in_every_slot() {
+    let disk = MemDisk::new(SIZE);
+    let line = Spare { guid: LEG, stands_for: None, size: SIZE, path: "/dev/a".into() };
+    let as_leg = PoolConfig { spares: vec![line], ..sample() };
+    for sequence in [4, 5] {
+        write(&disk, LEG, &PoolConfig { sequence, ..as_leg.clone() }).unwrap();
+    }
+    let mut given_back = PoolConfig { sequence: 6, ..as_leg };
+    given_back.vdevs[0].legs.retain(|leg| leg.guid != LEG);
+    write_spare(&disk, LEG, &given_back).unwrap();
+    let slots: Vec<_> = inspect(&disk).into_iter().map(|slot| slot.content.unwrap().unwrap().is_spare()).collect();
+    assert_eq!(slots, [true; 4]);
 }

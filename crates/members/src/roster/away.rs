@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tally_base::{Txg, VdevGuid};
 use tally_disk::{Access, Disk, Platform};
 
-use super::legs::mark_stale;
+use super::legs::{check_lane, mark_stale};
 use super::{Roster, RosterError, TURN_WAIT};
 use crate::discover::leg_inside;
 use crate::label::{self, LegConfig, MissedGroups, Need, PoolConfig, Unreadable, VdevClass, data_bytes_of};
@@ -81,9 +81,14 @@ pub enum ReturnError {
 }
 
 impl Roster {
+    /// Whether a leg may be taken out of use; see [`Self::take_offline`].
+    pub fn check_offline(&self, vdev: &Vdev, guid: VdevGuid) -> Result<(), RosterError> {
+        self.check_changeable()?;
+        may_be_put_away(&self.config(), vdev, guid).map(drop)
+    }
+
     /// Takes a leg out of use, durably, and closes its disk. `for_good`: imports leave it alone, too.
     pub fn take_offline(&self, vdev: &Vdev, guid: VdevGuid, for_good: bool) -> Result<(), RosterError> {
-        let leg = vdev.leg(guid).ok_or(RosterError::Leg { leg: guid, why: "is not in that vdev" })?;
         let _in_turn = self.uberblocks.try_lock_for(TURN_WAIT);
         let mut state = self.state.lock();
         if !state.claimed {
@@ -91,15 +96,7 @@ impl Roster {
         }
         // One that hangs is not left on the strength of this one meanwhile.
         let one_at_a_time = self.leaving.lock();
-        if leg.state() == LegState::Online && !others_have_all(&state.config, vdev, guid) {
-            let why = "is the only one of its vdev that has everything: take the others back with `tally pool online`, or attach \
-                       another disk, and try again";
-            return Err(RosterError::Leg { leg: guid, why });
-        }
-        if state.config.lanes.iter().any(|line| line.legset == [guid]) {
-            let why = "is the only one with the frames of its intent log; attach another disk to it first";
-            return Err(RosterError::Leg { leg: guid, why });
-        }
+        let leg = may_be_put_away(&state.config, vdev, guid)?;
         let before = leg.state();
         if leg.takes_writes() {
             leg.set_state(LegState::Failing);
@@ -217,6 +214,20 @@ impl Roster {
             |set: &[VdevGuid]| set.contains(&guid) && !set.iter().any(|other| *other != guid && is_online(other));
         others_have_all(&config, vdev, guid) && !config.lanes.iter().any(|line| needs_it(&line.legset))
     }
+}
+
+/// The leg, if the others have every group without it.
+fn may_be_put_away(config: &PoolConfig, vdev: &Vdev, guid: VdevGuid) -> Result<Arc<VdevLeg>, RosterError> {
+    let refused = |why| RosterError::Leg { leg: guid, why };
+    let leg = vdev.leg(guid).ok_or(refused("is not in that vdev"))?;
+    if leg.state() == LegState::Online && !others_have_all(config, vdev, guid) {
+        return Err(refused(
+            "is the only one of its vdev that has everything: take the others back with `tally pool online`, or attach \
+             another disk, and try again",
+        ));
+    }
+    check_lane(config, guid)?;
+    Ok(leg)
 }
 
 /// Whether the legs in use beside this one have every group between them.

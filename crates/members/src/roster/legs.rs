@@ -161,11 +161,16 @@ impl Roster {
         Ok(())
     }
 
+    /// Whether a leg may be taken out of its mirror for good; see [`Self::detach`].
+    pub fn check_detach(&self, vdev: &Vdev, guid: VdevGuid) -> Result<(), RosterError> {
+        self.check_changeable()?;
+        may_leave_for_good(&self.config(), vdev, guid).map(drop)
+    }
+
     /// Takes a leg out of its mirror for good. The last one that has everything stays, and so does the only one in
     /// which the labels let a lane's frames be found. Gives the leg: its label still speaks of the pool, until somebody
     /// erases it.
     pub fn detach(&self, vdev: &Vdev, guid: VdevGuid) -> Result<Arc<VdevLeg>, RosterError> {
-        let leg = vdev.leg(guid).ok_or(RosterError::Leg { leg: guid, why: "is not in that vdev" })?;
         let index = vdev.index().place();
         // Another leg may be struck off with it, for refusing the label: see [`Self::drop_leg`].
         let _in_turn = self.uberblocks.try_lock_for(TURN_WAIT);
@@ -173,15 +178,7 @@ impl Roster {
         if !state.claimed {
             return Err(RosterError::NotClaimed);
         }
-        let has_other = vdev.legs().iter().any(|other| other.guid() != guid && other.state() == LegState::Online);
-        if !has_other {
-            let why = "is the last one of its vdev that has everything; attach another disk to it first";
-            return Err(RosterError::Leg { leg: guid, why });
-        }
-        if state.config.lanes.iter().any(|line| line.legset == [guid]) {
-            let why = "is the only one with the frames of its intent log; attach another disk to it first";
-            return Err(RosterError::Leg { leg: guid, why });
-        }
+        let leg = may_leave_for_good(&state.config, vdev, guid)?;
         // Nobody flushes it from here on, and whoever would need that waits for the labels. If those cannot say so it
         // stays a leg that failed, and its errors and its silence are still looked at.
         if leg.takes_writes() {
@@ -201,6 +198,27 @@ impl Roster {
         self.tell_lanes(&config);
         Ok(leg)
     }
+}
+
+/// The leg, if the others can do without it for good.
+fn may_leave_for_good(config: &PoolConfig, vdev: &Vdev, guid: VdevGuid) -> Result<Arc<VdevLeg>, RosterError> {
+    let refused = |why| RosterError::Leg { leg: guid, why };
+    let leg = vdev.leg(guid).ok_or(refused("is not in that vdev"))?;
+    let has_other = vdev.legs().iter().any(|other| other.guid() != guid && other.state() == LegState::Online);
+    if !has_other {
+        return Err(refused("is the last one of its vdev that has everything; attach another disk to it first"));
+    }
+    check_lane(config, guid)?;
+    Ok(leg)
+}
+
+/// Whether the frames of every lane are found without this leg.
+pub(super) fn check_lane(config: &PoolConfig, guid: VdevGuid) -> Result<(), RosterError> {
+    if config.lanes.iter().any(|line| line.legset == [guid]) {
+        let why = "is the only one with the frames of its intent log; attach another disk to it first";
+        return Err(RosterError::Leg { leg: guid, why });
+    }
+    Ok(())
 }
 
 fn kind_of(legs: &[LegConfig]) -> VdevKind {

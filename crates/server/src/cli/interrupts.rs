@@ -93,6 +93,8 @@ pub(super) fn where_to_see(request: &Request) -> Option<String> {
         Request::PoolSet { name, .. } => format!("tally pool get all {name}"),
         Request::PoolUpgrade { .. } => "tally pool upgrade".into(),
         Request::PoolAttach { name, .. }
+        | Request::PoolAdd { name, .. }
+        | Request::PoolRemove { name, .. }
         | Request::PoolDetach { name, .. }
         | Request::PoolReplace { name, .. }
         | Request::PoolOffline { name, .. }
@@ -108,6 +110,7 @@ pub(super) fn where_to_see(request: &Request) -> Option<String> {
         }
         Request::PoolStatus { .. }
         | Request::PoolHistory { .. }
+        | Request::PoolTry { .. }
         | Request::Events { .. }
         | Request::PoolFind { .. }
         | Request::PoolGet { .. }

@@ -86,6 +86,9 @@ pub enum PoolCommand {
         /// Use the new disk even if it seems to be in use
         #[arg(short)]
         force: bool,
+        /// Only say what would be done
+        #[arg(short = 'n')]
+        dry_run: bool,
         /// The pool
         name: String,
         /// The disk that is there
@@ -93,11 +96,38 @@ pub enum PoolCommand {
         /// The disk to add
         new_device: String,
     },
+    /// Give a pool spares, which stand in for disks that go away: tally pool add tank spare A B
+    Add {
+        /// Use disks that seem to be in use
+        #[arg(short)]
+        force: bool,
+        /// Only say what would be done
+        #[arg(short = 'n')]
+        dry_run: bool,
+        /// The pool
+        name: String,
+        /// The word spare, and disks
+        #[arg(required = true, value_name = "VDEV", value_hint = ValueHint::AnyPath)]
+        vdevs: Vec<String>,
+    },
+    /// Take a spare out of a pool
+    Remove {
+        /// Only say what would be done
+        #[arg(short = 'n')]
+        dry_run: bool,
+        /// The pool
+        name: String,
+        /// The spare
+        device: String,
+    },
     /// Take a disk out of a mirror, once every block is found on the disks that stay; or stop the copy to it
     Detach {
         /// Without looking at the blocks: what this disk alone has right is lost
         #[arg(short)]
         force: bool,
+        /// Only say what would be done
+        #[arg(short = 'n')]
+        dry_run: bool,
         /// The pool
         name: String,
         /// The disk
@@ -108,6 +138,9 @@ pub enum PoolCommand {
         /// Use the new disk even if it seems to be in use
         #[arg(short)]
         force: bool,
+        /// Only say what would be done
+        #[arg(short = 'n')]
+        dry_run: bool,
         /// The pool
         name: String,
         /// The disk to replace
@@ -120,6 +153,9 @@ pub enum PoolCommand {
         /// Until the next import only, which finds it as a disk that has missed changes
         #[arg(short)]
         temporary: bool,
+        /// Only say what would be done
+        #[arg(short = 'n')]
+        dry_run: bool,
         /// The pool
         name: String,
         /// The disk
@@ -308,6 +344,24 @@ impl ImportArgs {
 impl PoolCommand {
     /// What to ask the daemon. Relative paths are taken from `here`.
     pub(super) fn request(&self, here: &Path) -> Result<Request, String> {
+        let request = self.request_to_do(here)?;
+        Ok(if self.is_dry_run() { Request::PoolTry { what: Box::new(request) } } else { request })
+    }
+
+    /// Whether nothing is to be done to disks.
+    const fn is_dry_run(&self) -> bool {
+        match self {
+            Self::Add { dry_run, .. }
+            | Self::Remove { dry_run, .. }
+            | Self::Attach { dry_run, .. }
+            | Self::Detach { dry_run, .. }
+            | Self::Replace { dry_run, .. }
+            | Self::Offline { dry_run, .. } => *dry_run,
+            _ => false,
+        }
+    }
+
+    fn request_to_do(&self, here: &Path) -> Result<Request, String> {
         let absolute = |path: &PathBuf| here.join(path);
         Ok(match self {
             Self::Create(args) => Request::PoolCreate {
@@ -344,22 +398,28 @@ impl PoolCommand {
                 Request::PoolSet { name, assignments }
             }
             Self::Upgrade(args) => args.request(),
-            Self::Attach { force, name, device, new_device } => Request::PoolAttach {
+            Self::Attach { force, name, device, new_device, .. } => Request::PoolAttach {
                 name: name.clone(),
                 device: words::existing_device(device, here),
                 new_device: words::device(new_device, here),
                 force: *force,
             },
-            Self::Detach { force, name, device } => {
+            Self::Add { force, name, vdevs, .. } => {
+                Request::PoolAdd { name: name.clone(), vdevs: words::vdev_words(vdevs, here), force: *force }
+            }
+            Self::Remove { name, device, .. } => {
+                Request::PoolRemove { name: name.clone(), device: words::existing_device(device, here) }
+            }
+            Self::Detach { force, name, device, .. } => {
                 Request::PoolDetach { name: name.clone(), device: words::existing_device(device, here), force: *force }
             }
-            Self::Replace { force, name, device, new_device } => Request::PoolReplace {
+            Self::Replace { force, name, device, new_device, .. } => Request::PoolReplace {
                 name: name.clone(),
                 device: words::existing_device(device, here),
                 new_device: new_device.as_ref().map(|path| words::device(path, here)),
                 force: *force,
             },
-            Self::Offline { temporary, name, device } => Request::PoolOffline {
+            Self::Offline { temporary, name, device, .. } => Request::PoolOffline {
                 name: name.clone(),
                 device: words::existing_device(device, here),
                 temporary: *temporary,

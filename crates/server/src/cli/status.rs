@@ -144,19 +144,30 @@ struct Line<'a> {
     name: String,
     state: &'a str,
     counts: Option<[u64; 3]>,
+    /// What there is to say instead of counts.
+    note: String,
 }
 
 fn tree(pool: &PoolReport) -> String {
-    let mut lines = vec![Line { name: pool.name.clone(), state: &pool.state, counts: Some([0; 3]) }];
+    let mut lines =
+        vec![Line { name: pool.name.clone(), state: &pool.state, counts: Some([0; 3]), note: String::new() }];
     for vdev in pool.vdevs.iter().filter(|vdev| vdev.class != "log") {
         add(&mut lines, vdev, 1);
     }
     let mut logs = pool.vdevs.iter().filter(|vdev| vdev.class == "log").peekable();
     if logs.peek().is_some() {
-        lines.push(Line { name: "logs".into(), state: "", counts: None });
+        lines.push(Line { name: "logs".into(), state: "", counts: None, note: String::new() });
     }
     for vdev in logs {
         add(&mut lines, vdev, 1);
+    }
+    if !pool.spares.is_empty() {
+        lines.push(Line { name: "spares".into(), state: "", counts: None, note: String::new() });
+    }
+    for spare in &pool.spares {
+        let for_whom = spare.stands_for.iter().map(|leg| format!("for {leg}"));
+        let note = for_whom.chain(spare.why.clone()).collect();
+        lines.push(Line { name: format!("  {}", spare.name), state: &spare.state, counts: None, note });
     }
     let name_width = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0).max("NAME".len());
     let state_width = lines.iter().map(|line| line.state.len()).max().unwrap_or(0).max("STATE".len());
@@ -164,6 +175,7 @@ fn tree(pool: &PoolReport) -> String {
     for line in &lines {
         let counts = line.counts.map(|counts| counts.map(count));
         let counts = counts.map(|[read, write, checksum]| format!("  {read:>4} {write:>5} {checksum:>5}"));
+        let counts = counts.or_else(|| Some(format!("  {}", line.note)));
         let start = format!("\t{:<name_width$}  {:<state_width$}", line.name, line.state);
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{}", format!("{start}{}", counts.unwrap_or_default()).trim_end());
@@ -174,7 +186,7 @@ fn tree(pool: &PoolReport) -> String {
 fn add<'a>(lines: &mut Vec<Line<'a>>, vdev: &'a VdevReport, depth: usize) {
     let counts = [vdev.errors.read, vdev.errors.write, vdev.errors.checksum];
     let name = format!("{}{}", "  ".repeat(depth), vdev.name);
-    lines.push(Line { name, state: &vdev.state, counts: Some(counts) });
+    lines.push(Line { name, state: &vdev.state, counts: Some(counts), note: String::new() });
     for child in &vdev.children {
         add(lines, child, depth + 1);
     }

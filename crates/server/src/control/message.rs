@@ -99,6 +99,21 @@ pub enum Request {
         new_device: PathBuf,
         force: bool,
     },
+    /// What a command on the disks of a pool would do; nothing is done.
+    PoolTry {
+        what: Box<Self>,
+    },
+    /// Takes disks in as spares: the words behind the pool's name.
+    PoolAdd {
+        name: String,
+        vdevs: Vec<String>,
+        force: bool,
+    },
+    /// Takes a spare out.
+    PoolRemove {
+        name: String,
+        device: String,
+    },
     /// With `force`, although the disks that stay may lack something.
     PoolDetach {
         name: String,

@@ -35,6 +35,9 @@ pub struct PoolReport {
     pub io: IoCounters,
     /// Its top-level vdevs, data and log.
     pub vdevs: Vec<VdevReport>,
+    /// Disks that wait for one to go away, and those that stand in.
+    #[serde(default)]
+    pub spares: Vec<SpareReport>,
     /// The lanes of its intent log.
     pub lanes: Vec<LaneReport>,
     /// Acknowledged and not yet durable: only under `sync=disabled`.
@@ -204,6 +207,23 @@ pub struct SpaceReport {
     pub given_bytes: u64,
     /// Places that are named twice, or were named and free.
     pub alarms: u64,
+}
+
+/// A hot spare.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpareReport {
+    /// Its path.
+    pub name: String,
+    /// Its guid, 16 hexadecimal digits.
+    pub guid: String,
+    /// `AVAIL`, `INUSE`, or `UNAVAIL`: it was not found where it should be.
+    pub state: String,
+    /// Bytes of the device.
+    pub size: u64,
+    /// The path of the disk for which it stands.
+    pub stands_for: Option<String>,
+    /// Why it cannot be used.
+    pub why: Option<String>,
 }
 
 /// One kind of block in the cache.

@@ -94,6 +94,10 @@ fn words_of(request: &Request) -> Option<(&str, String)> {
         Request::PoolAttach { name, device, new_device, force } => {
             (name, format!("pool attach {}{name} {device} {}", flag(*force, "-f"), path(new_device)))
         }
+        Request::PoolAdd { name, vdevs, force } => {
+            (name, format!("pool add {}{name} {}", flag(*force, "-f"), vdevs.join(" ")))
+        }
+        Request::PoolRemove { name, device } => (name, format!("pool remove {name} {device}")),
         Request::PoolDetach { name, device, force } => {
             (name, format!("pool detach {}{name} {device}", flag(*force, "-f")))
         }

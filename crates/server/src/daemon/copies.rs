@@ -222,6 +222,15 @@ impl Copies {
         self.begin_any(Some(vdev), purpose, path)
     }
 
+    /// Whether something could begin on that vdev now.
+    pub(super) fn check(&self, vdev: VdevGuid) -> Result<(), DiskError> {
+        let state = self.state.lock();
+        if state.closed {
+            return Err(DiskError::LettingGo);
+        }
+        state.running.iter().find(|other| other.vdev == Some(vdev)).map_or(Ok(()), |other| Err(other.busy()))
+    }
+
     /// Begins a scrub, unless there is one, or the pool is being let go.
     pub(super) fn begin_scrub(self: &Arc<Self>) -> Result<Running, DiskError> {
         self.begin_any(None, Purpose::Scrub, Path::new(""))
@@ -257,6 +266,12 @@ impl Copies {
         });
         state.running.push(Arc::clone(&copy));
         Ok(Running { copies: Arc::clone(self), copy })
+    }
+
+    /// Whether the disk at `path` is being copied to, or brought up to date.
+    pub(super) fn is_joining(&self, vdev: VdevGuid, path: &Path) -> bool {
+        let joins = |copy: &Arc<Copy>| matches!(copy.purpose, Purpose::Join | Purpose::Return);
+        self.state.lock().running.iter().any(|copy| copy.vdev == Some(vdev) && copy.path == path && joins(copy))
     }
 
     /// Stops the copy to the disk at `path`, and waits for its end. Whether there was one.
@@ -307,6 +322,12 @@ impl Copies {
         while !state.running.is_empty() {
             self.one_ended.wait(&mut state);
         }
+    }
+
+    /// Whether something runs on a vdev, or on any.
+    pub(super) fn runs_on(&self, vdev: Option<VdevGuid>) -> bool {
+        let is_it = |copy: &Arc<Copy>| copy.vdev.is_some() && (vdev.is_none() || copy.vdev == vdev);
+        self.state.lock().running.iter().any(is_it)
     }
 
     /// Whether a scrub runs.

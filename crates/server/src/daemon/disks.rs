@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use tally_base::VdevGuid;
 use tally_intent::Lane;
 use tally_members::label::{LABEL_BYTES, VdevConfig};
-use tally_members::roster::{ReturnError, RosterError};
+use tally_members::roster::{ReturnError, Roster, RosterError};
 use tally_members::vdev::{LegState, VdevLeg};
 use tally_store::pool::membership::{Copied, Member, MembershipError, Onlooker, Stage};
 use tally_store::pool::{Pool, SecureReport};
@@ -32,6 +32,7 @@ use tally_store::pool::{Pool, SecureReport};
 use super::copies::{Purpose, Running, outcome_words};
 use super::pool_report::{space_of, vdev_name};
 use super::pools::{OnProgress, Pools, PoolsError, ServedPool};
+use super::spares::find_spare;
 use crate::control::message::Progress;
 
 /// How long a command waits for the labels of disks that have left. A disk that does not hang takes some milliseconds,
@@ -96,6 +97,22 @@ pub enum DiskError {
          again when the scrub is over"
     )]
     Stopping,
+    /// A spare is none of the disks that this command is for.
+    #[error("{} {why}", path.display())]
+    Spare {
+        /// The spare.
+        path: PathBuf,
+        /// What is the matter, and what to do.
+        why: &'static str,
+    },
+    /// Only spares are removed.
+    #[error(
+        "{device} is no spare; `tally pool detach` takes a disk out of its mirror, once every block is found on another one"
+    )]
+    NoSpare {
+        /// As asked for.
+        device: String,
+    },
     /// The pool is being exported or destroyed, or the daemon ends.
     #[error("the pool is on its way out: it is being exported or destroyed, or the daemon is ending")]
     LettingGo,
@@ -134,14 +151,40 @@ pub(super) fn find(pool: &Pool, device: &str) -> Result<Member, DiskError> {
 }
 
 /// A disk, or any of the mirror that is named: where something is added, a mirror is as good a name.
-fn find_or_mirror(pool: &Pool, device: &str) -> Result<Member, DiskError> {
+pub(super) fn find_or_mirror(pool: &Pool, device: &str) -> Result<Member, DiskError> {
     let any_leg = |vdev: &VdevConfig| vdev.legs.first().filter(|_| vdev_name(vdev) == device).map(|leg| leg.guid);
     find(pool, device).or_else(|_| find_by(pool, device, any_leg))
 }
 
+/// A spare that waits is attached to nothing.
+pub(super) fn check_no_spare(served: &ServedPool, path: &Path) -> Result<(), DiskError> {
+    let why = "waits as a spare; `tally pool remove` takes it out first, and then it can be attached";
+    let refused = || DiskError::Spare { path: path.into(), why };
+    waiting_spare(served, path).map_or(Ok(()), |_| Err(refused()))
+}
+
+/// A spare in use is not replaced: nobody would know for whom the new disk stands.
+pub(super) fn check_stands_for_nobody(served: &ServedPool, place: &Member) -> Result<(), DiskError> {
+    let why = "stands in for another disk; replace that one, or give the spare back with `tally pool detach` first";
+    let is_spare = served.filer.pool().roster.config().spare(place.leg).is_some();
+    if is_spare { Err(DiskError::Spare { path: place.path(), why }) } else { Ok(()) }
+}
+
+/// The spare at this path, if it waits.
+pub(super) fn waiting_spare(served: &ServedPool, path: &Path) -> Option<VdevGuid> {
+    let config = served.filer.pool().roster.config();
+    config.spares_available().find(|spare| spare.path == path).map(|spare| spare.guid)
+}
+
 fn find_by(pool: &Pool, device: &str, leg_of: impl Fn(&VdevConfig) -> Option<VdevGuid>) -> Result<Member, DiskError> {
     let config = pool.roster.config();
-    let missing = || DiskError::NoDevice { pool: config.name.clone(), device: device.into() };
+    let missing = || match find_spare(&config, device) {
+        Some(spare) => {
+            let why = "waits as a spare, and is in no mirror; `tally pool remove` takes it out of the pool";
+            DiskError::Spare { path: spare.path.clone(), why }
+        }
+        None => DiskError::NoDevice { pool: config.name.clone(), device: device.into() },
+    };
     let (vdev, leg) = config.vdevs_present().find_map(|vdev| Some((vdev, leg_of(vdev)?))).ok_or_else(missing)?;
     let found = pool.roster.vdevs().iter().find(|found| found.guid() == vdev.guid).ok_or_else(missing)?;
     Ok(Member { vdev: Arc::clone(found), config: vdev.clone(), leg })
@@ -159,6 +202,7 @@ impl Pools {
     ) -> Result<Vec<String>, PoolsError> {
         let served = self.pool(name)?;
         let place = find_or_mirror(served.filer.pool(), device)?;
+        check_no_spare(&served, path)?;
         self.with_asker(&served, &place, (Purpose::Join, path), progress, |asker| {
             let copied = served.filer.pool().join(&place, path, force, asker).map_err(DiskError::from)?;
             keep_outcome(&served, &place, (None, path), asker.running, &copied)?;
@@ -182,13 +226,16 @@ impl Pools {
             return Ok(vec!["note: the copy to it was stopped".into()]);
         }
         let path = place.path();
-        self.with_asker(&served, &place, (Purpose::Leave, &path), progress, |asker| {
+        let config = pool.roster.config();
+        let stood_for = config.spare(place.leg).and_then(|spare| spare.stands_for);
+        let remarks = self.with_asker(&served, &place, (Purpose::Leave, &path), progress, |asker| {
             let secured = if force { Ok(SecureReport::default()) } else { pool.make_sure(&place, asker) };
             let secured = secured.map_err(DiskError::from)?;
             pool.leave(&place, asker).map_err(DiskError::from)?;
             asker.running.ended(format!("{} left the mirror", path.display()), None);
             Ok(remarks_of(&secured))
-        })
+        })?;
+        Ok(remarks.into_iter().chain(served.has_left(stood_for)?).collect())
     }
 
     /// Takes a disk out of use; a copy to it ends. Gives remarks.
@@ -253,7 +300,7 @@ impl Pools {
     }
 
     /// Attaches the new disk (by default what is at the same path now), and takes the old one out, if the new one has
-    /// everything. Gives remarks.
+    /// everything. With a spare of the pool the old one stays what it is, and the spare stands in for it. Gives what was done.
     pub fn replace(
         &self,
         name: &str,
@@ -265,13 +312,53 @@ impl Pools {
         let served = self.pool(name)?;
         let pool = served.filer.pool();
         let place = find(pool, device)?;
-        let path = path.unwrap_or(Path::new(device));
-        self.with_asker(&served, &place, (Purpose::Join, path), progress, |asker| {
+        // What was named may be a guid, or the last part of the path.
+        let own = place.path();
+        let path = path.unwrap_or(&own);
+        if let Some(spare) = waiting_spare(&served, path) {
+            let words = format!("{} stands in for {}", path.display(), place.path().display());
+            let remarks = self.take_spare(&served, (spare, place.leg), progress)?;
+            return Ok([words].into_iter().chain(remarks).collect());
+        }
+        check_stands_for_nobody(&served, &place)?;
+        let remarks = self.with_asker(&served, &place, (Purpose::Join, path), progress, |asker| {
             let (source, copied) = pool.replace(&place, path, force, asker).map_err(DiskError::from)?;
             // A disk that replaced itself has no old one beside it.
             let old = (source.leg == place.leg).then(|| place.path());
             keep_outcome(&served, &source, (old, path), asker.running, &copied)?;
             Ok(remarks_of(&copied.secured))
+        })?;
+        Ok([format!("{device} was replaced")].into_iter().chain(remarks).collect())
+    }
+
+    /// Lets a spare stand in for the disk at `place`. Gives remarks.
+    pub(super) fn take_spare(
+        &self,
+        served: &ServedPool,
+        (spare, away): (VdevGuid, VdevGuid),
+        progress: OnProgress<'_>,
+    ) -> Result<Vec<String>, PoolsError> {
+        let pool = served.filer.pool();
+        let gone = |guid: VdevGuid| DiskError::NoDevice { pool: served.filer.name(), device: guid.to_string() };
+        let place = pool.member(away).ok_or_else(|| gone(away))?;
+        let path = pool.roster.config().spare(spare).ok_or_else(|| gone(spare))?.path.clone();
+        self.with_asker(served, &place, (Purpose::Join, &path), progress, |asker| {
+            let copied = pool.take_spare(&place, spare, asker).map_err(DiskError::from)?;
+            keep_outcome(served, &place, (None, &path), asker.running, &copied)?;
+            Ok(remarks_of(&copied.secured))
+        })
+    }
+
+    /// Gives a spare back whose disk is there again. Gives remarks.
+    pub(super) fn give_back_spare(&self, served: &ServedPool, spare: VdevGuid) -> Result<Vec<String>, PoolsError> {
+        let pool = served.filer.pool();
+        let gone = || DiskError::NoDevice { pool: served.filer.name(), device: spare.to_string() };
+        let place = pool.member(spare).ok_or_else(gone)?;
+        let path = place.path();
+        self.with_asker(served, &place, (Purpose::Leave, &path), &mut |_| {}, |asker| {
+            let secured = pool.give_back_spare(&place, asker).map_err(DiskError::from)?;
+            asker.running.ended(format!("{} is a spare again", path.display()), None);
+            Ok(remarks_of(&secured))
         })
     }
 
@@ -301,7 +388,7 @@ impl Pools {
         let gone = std::mem::take(&mut asker.gone);
         drop(asker);
         drop(running);
-        let still_there = erase_labels(gone);
+        let still_there = erase_labels(&served.filer.pool().roster, gone);
         outcome.map(|remarks| remarks.into_iter().chain(still_there).collect())
     }
 }
@@ -341,16 +428,18 @@ struct Asker<'a> {
     gone: Vec<Arc<VdevLeg>>,
 }
 
-/// Erases the labels of disks that have left, and gives a remark for each that this could not be done with, or not yet.
-fn erase_labels(legs: Vec<Arc<VdevLeg>>) -> Vec<String> {
-    legs.into_iter().filter_map(|leg| erase_soon(&leg).err().map(|error| not_erased_words(&leg, &error))).collect()
+/// Erases the labels of disks that have left, or says in them that these are spares again, and gives a remark for each that this could not be done with, or not yet.
+fn erase_labels(roster: &Arc<Roster>, legs: Vec<Arc<VdevLeg>>) -> Vec<String> {
+    legs.into_iter()
+        .filter_map(|leg| erase_soon(roster, &leg).err().map(|error| not_erased_words(&leg, &error)))
+        .collect()
 }
 
-fn erase_soon(leg: &Arc<VdevLeg>) -> io::Result<()> {
+fn erase_soon(roster: &Arc<Roster>, leg: &Arc<VdevLeg>) -> io::Result<()> {
     let (done, is_done) = channel();
-    let leg = Arc::clone(leg);
+    let (roster, leg) = (Arc::clone(roster), Arc::clone(leg));
     thread::Builder::new().name("erase label".into()).spawn(move || {
-        let erased = leg.erase_label();
+        let erased = roster.release_label(&leg);
         // Its lock goes with it: whoever waits may want to open the disk again.
         drop(leg);
         let _ = done.send(erased);

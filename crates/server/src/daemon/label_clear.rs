@@ -116,7 +116,10 @@ impl Pools {
             return Err(LabelClearError::Around { path });
         }
         let imported = self.held().into_iter().find(|served| served.guid() == config.pool);
-        let is_member = |served: &ServedPool| served.filer.pool().roster.config().leg(label.leg).is_some();
+        let is_member = |served: &ServedPool| {
+            let config = served.filer.pool().roster.config();
+            config.leg(label.leg).is_some() || config.spare(label.leg).is_some()
+        };
         if imported.as_deref().is_some_and(is_member) {
             return Err(LabelClearError::Imported { path, pool: config.name.clone() });
         }

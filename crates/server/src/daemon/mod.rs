@@ -52,9 +52,11 @@ mod scrub;
 mod service;
 mod signals;
 mod silence;
+mod spares;
 pub mod state;
 mod ticker;
 mod work;
+mod would;
 
 pub use opening::Told;
 pub use run::{Daemon, Launch, ServeError, Stopper};

@@ -53,6 +53,7 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         txg: pool.txgs.last_synced().0,
         imported_seconds: served.since.elapsed().as_secs_f64(),
         io,
+        spares: served.spare_reports(&config),
         lanes: lane_reports(served, &config),
         exposure: exposure(served),
         messages: messages(served, &vdevs),

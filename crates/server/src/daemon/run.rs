@@ -32,7 +32,7 @@ use super::service::{Counter, Desk};
 use super::state::{State, StateError};
 use super::ticker::Ticker;
 use super::work::{Begun, Work};
-use super::{Event, events, listen, listing, logging, manager, opening, pressure, schedule, signals, silence};
+use super::{Event, events, listen, listing, logging, manager, opening, pressure, schedule, signals, silence, spares};
 use crate::config::{Config, ConfigError, ServeArgs};
 use crate::control::listener::{self, ControlSocket};
 use crate::process;
@@ -90,7 +90,7 @@ pub struct Daemon {
     watching: Option<Watching>,
     /// Disks that hang, scrubs that are due, memory that runs short, and a list of pools that could not be written: looked at until the pools are
     /// exported.
-    _looks: [Ticker; 5],
+    _looks: [Ticker; 6],
     /// Other daemons keep away from its directory, until nobody here writes there any more: this is dropped last.
     _lock: data_dir::Lock,
 }
@@ -175,7 +175,9 @@ impl Daemon {
         manager::serves();
         let happenings = events::watch(&desk.pools)?;
         let schedule = schedule::watch(&desk.pools)?;
-        let looks = [silence, happenings, schedule, watch_pressure(&desk)?, listing::keep_writing(&desk.pools)?];
+        let spares = spares::watch(&desk.pools)?;
+        let looks =
+            [silence, happenings, schedule, spares, watch_pressure(&desk)?, listing::keep_writing(&desk.pools)?];
         Ok(Self {
             args: launch.args,
             desk,

@@ -101,6 +101,7 @@ impl Desk {
             }
             Request::Record { seconds } => record(self.nfs.stats(), *seconds, asker).map(Reply::Load),
             Request::Observe => Ok(Reply::Observation(Box::new(observe(&self.pools, self.nfs.stats())))),
+            Request::PoolTry { what } => self.pools.would(what).map(Reply::Done),
             Request::PoolHistory { names } => self.pools.history(names).map(Reply::History),
             Request::Events { since } => Ok(Reply::Events(self.pools.events.since(*since))),
             Request::StatOps => Ok(Reply::Ops(ops_report::report(self.nfs.stats()))),
@@ -270,13 +271,17 @@ impl Desk {
                 let remarks = self.pools.attach(&name, &device, &new_device, force, progress)?;
                 Ok(done(format!("{} is now a mirror of {device}", new_device.display()), remarks))
             }
+            Request::PoolAdd { name, vdevs, force } => Ok(Reply::Done(vec![self.pools.add(&name, &vdevs, force)?])),
+            Request::PoolRemove { name, device } => {
+                let remarks = self.pools.remove(&name, &device)?;
+                Ok(done(format!("{device} is no spare of '{name}' any more"), remarks))
+            }
             Request::PoolDetach { name, device, force } => {
                 let remarks = self.pools.detach(&name, &device, force, progress)?;
                 Ok(done(format!("{device} is no longer part of '{name}'"), remarks))
             }
             Request::PoolReplace { name, device, new_device, force } => {
-                let remarks = self.pools.replace(&name, &device, new_device.as_deref(), force, progress)?;
-                Ok(done(format!("{device} was replaced"), remarks))
+                Ok(Reply::Done(self.pools.replace(&name, &device, new_device.as_deref(), force, progress)?))
             }
             Request::PoolOffline { name, device, temporary } => {
                 let remarks = self.pools.offline(&name, &device, !temporary, progress)?;

@@ -65,6 +65,8 @@ impl Work {
         matches!(
             self.request,
             Request::PoolAttach { .. }
+                | Request::PoolAdd { .. }
+                | Request::PoolRemove { .. }
                 | Request::PoolDetach { .. }
                 | Request::PoolReplace { .. }
                 | Request::PoolOffline { .. }

@@ -504,3 +504,49 @@ fn a_copy_runs_beside_other_commands_and_ends_with_the_daemon() {
     );
     second.stop();
 }
+
+/// What somebody sees of spares who gives commands: `status`, its `--json`, and the history.
+#[test]
+fn spares_are_added_shown_taken_and_given_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let _disks = failing(data_dir, &opener, ["a", "b"]);
+    for name in ["s", "t"] {
+        opener.put(data_dir.join(name), Arc::new(MemDisk::new(64 << 20)));
+    }
+    let daemon = Running::start(data_dir, &opener);
+    let s = data_dir.join("s").display().to_string();
+    story(
+        data_dir,
+        &[
+            (&["pool", "create", "dozer", "mirror", "a", "b"], true, &[]),
+            (&["pool", "add", "dozer", "s"], false, &["tally pool add POOL spare DEVICE"]),
+            (&["pool", "add", "dozer", "spare", "s", "t"], true, &["now waiting as spare of 'dozer'"]),
+            (&["pool", "status", "dozer"], true, &["state: ONLINE", "\tspares\n\t  ", "AVAIL\n"]),
+            (&["pool", "add", "dozer", "spare", "s"], false, &["is part of the pool already"]),
+            (&["pool", "remove", "dozer", "t"], true, &["is no spare of 'dozer' any more"]),
+            (&["pool", "remove", "dozer", "a"], false, &["`tally pool detach`"]),
+            (&["pool", "offline", "dozer", "b"], true, &[]),
+            (&["pool", "replace", "dozer", "b", "s"], true, &["stands in for "]),
+            (&["pool", "status", "dozer"], true, &["state: DEGRADED", "INUSE     for "]),
+            (&["pool", "status", "--json", "dozer"], true, &["\"state\": \"INUSE\""]),
+            (&["pool", "remove", "dozer", "s"], false, &["`tally pool detach` gives it back first"]),
+            (&["pool", "online", "dozer", "b"], true, &[]),
+            (&["pool", "detach", "dozer", "s"], true, &[]),
+            (&["pool", "status", "dozer"], true, &["state: ONLINE", "AVAIL\n"]),
+            (&["pool", "history", "dozer"], true, &["tally pool add dozer spare ", "tally pool remove dozer "]),
+        ],
+    );
+    daemon.stop();
+    let daemon = Running::start(data_dir, &opener);
+    story(
+        data_dir,
+        &[
+            (&["pool", "status", "dozer"], true, &[&s, "AVAIL\n"]),
+            (&["pool", "export", "dozer"], true, &[]),
+            (&["pool", "import", "-d", &data_dir.display().to_string()], true, &["state: ONLINE"]),
+        ],
+    );
+    daemon.stop();
+}

@@ -39,6 +39,10 @@ pub(crate) enum Command {
     Offline(&'static str),
     /// Of a disk that was away while something was written.
     Online(&'static str),
+    /// The new disk is a spare, and stands in for one that was struck off while something was written.
+    TakeSpare(&'static str),
+    /// It is given back, as that one is there again.
+    GiveBackSpare(&'static str),
 }
 
 /// A pool with files in it, put aside.
@@ -89,6 +93,20 @@ impl Start {
             files.make(&machine);
         }
         machine.plug(NEW, Arc::new(PowerDisk::new(machine.power(), bytes)));
+        if let Command::TakeSpare(path) | Command::GiveBackSpare(path) = command {
+            let pool = Arc::clone(machine.server().filer.pool());
+            pool.roster.add_spares(&pool.platform, &[NEW.into()], false).unwrap();
+            pool.roster.drop_leg(member(&pool, path).leg, &io::Error::other("its cable")).unwrap();
+            (0..3).for_each(|_| files.make(&machine));
+            pool.sync().unwrap();
+            files.make(&machine);
+            if let Command::GiveBackSpare(_) = command {
+                let mut client = Clients { machine: &machine, files, steps: 0 };
+                carry_out(Command::TakeSpare(path), &mut client).unwrap();
+                carry_out(Command::Online(path), &mut client).unwrap();
+                files = client.files;
+            }
+        }
         (machine, files)
     }
 
@@ -110,6 +128,11 @@ pub(crate) fn carry_out(command: Command, client: &mut Clients<'_>) -> Result<()
         Command::Attach(path) => pool.join(&member(&pool, path), Path::new(NEW), false, client).map(drop),
         Command::Replace(path) => pool.replace(&member(&pool, path), Path::new(NEW), false, client).map(drop),
         Command::Offline(path) => pool.take_offline(&member(&pool, path), true),
+        Command::TakeSpare(path) => {
+            let spare = pool.roster.config().spares[0].guid;
+            pool.take_spare(&member(&pool, path), spare, client).map(drop)
+        }
+        Command::GiveBackSpare(_) => pool.give_back_spare(&member(&pool, NEW), client).map(drop),
         Command::Online(path) => pool.take_back(&member(&pool, path), client).map(drop),
         Command::Detach(path) => {
             let place = member(&pool, path);
@@ -221,7 +244,7 @@ impl Onlooker for Clients<'_> {
 
     fn let_go(&mut self, leg: Arc<VdevLeg>) {
         // The power may be gone, and a disk that failed refuses: its label is left as it is.
-        let _ = leg.erase_label();
+        let _ = self.machine.server().filer.pool().roster.release_label(&leg);
     }
 }
 

@@ -150,7 +150,10 @@ fn say_leg(report: &mut Report<'_>, view: &PoolView<'_>, device: &Device) {
         .with("slots_valid", count(|content| matches!(content, Ok(Some(_)))))
         .with("slots_blank", count(|content| matches!(content, Ok(None))));
     report.say(Detail::Summary, &fact);
-    if view.config.is_some() && of_config.is_none() {
+    if let Some(spare) = device.label().map(|(_, label)| label).filter(|label| label.is_spare()) {
+        let fact = Fact::new(Part::Labels, "leg").at(device.at(0)).with("spare", spare.leg);
+        report.say(Detail::Summary, &fact.note("it waits as a spare, and has nothing of the pool"));
+    } else if view.config.is_some() && of_config.is_none() {
         let why =
             "the newest configuration has no place for this device: another copy of a leg, or one that was detached";
         report.say(Detail::Summary, &Fact::new(Part::Labels, "leg").at(device.at(0)).note(why));
@@ -198,6 +201,12 @@ fn say_config(report: &mut Report<'_>, view: &PoolView<'_>, config: &PoolConfig)
                 report.say(Detail::Lines, &fact.with("from", missed.from).with("to", missed.to));
             }
         }
+    }
+    for spare in &config.spares {
+        let fact = Fact::new(Part::Labels, "spare").at(source.clone()).with("spare", spare.guid);
+        let fact = fact.with("path", text(&spare.path)).with("bytes", spare.size);
+        let fact = fact.with("in_use", config.leg(spare.guid).is_some());
+        report.say(Detail::Lines, &fact.with_some("stands_for", spare.stands_for));
     }
     for rewind in &config.rewinds {
         let fact = Fact::new(Part::Labels, "rewind").at(source.clone()).with("time", rewind.time);

@@ -31,9 +31,9 @@ use std::sync::Arc;
 
 use tally_base::VdevGuid;
 use tally_intent::Lane;
-use tally_members::create::{CreateError, new_leg};
-use tally_members::label::{LaneConfigLine, VdevClass, VdevConfig};
-use tally_members::roster::{ReturnError, RosterError};
+use tally_members::create::{CreateError, check_new_leg, new_leg};
+use tally_members::label::{LaneConfigLine, MissedGroups, VdevClass, VdevConfig};
+use tally_members::roster::{ReturnError, RosterError, SpareError};
 use tally_members::vdev::{LegState, ResilverReport, Vdev, VdevLeg};
 
 use super::{OpenError, Pool, SecureError, SecureReport, SyncError};
@@ -72,6 +72,9 @@ pub enum MembershipError {
         /// What went wrong.
         cause: String,
     },
+    /// The spare cannot be used.
+    #[error(transparent)]
+    Spare(#[from] SpareError),
     /// It cannot be taken back.
     #[error(transparent)]
     Return(#[from] ReturnError),
@@ -200,8 +203,8 @@ pub trait Onlooker {
     /// A lane has begun a new life, and wants a thread.
     fn run_lane(&mut self, lane: Arc<Lane>) -> io::Result<()>;
 
-    /// This leg is out of the pool. Its label is to be erased ([`VdevLeg::erase_label`]), as soon as its disk lets
-    /// somebody.
+    /// This leg is out of the pool. Its label is to be erased, or to say that it is a spare again
+    /// ([`Roster::release_label`](tally_members::roster::Roster::release_label)), as soon as its disk lets somebody.
     fn let_go(&mut self, leg: Arc<VdevLeg>);
 }
 
@@ -289,8 +292,62 @@ impl Pool {
     ) -> Result<Copied, MembershipError> {
         // The disk's label is erased next, and it may have been somebody's.
         self.roster.check_changeable()?;
+        self.check_not_ours(place, path)?;
         let leg = new_leg(&self.platform, &place.config, path, force)?;
-        let guid = leg.guid();
+        self.join_with(place, leg, onlooker)
+    }
+
+    /// Whether the disk at `path` could join beside `place`, or replace it; nothing is written.
+    pub fn check_join(&self, place: &Member, path: &Path, force: bool) -> Result<(), MembershipError> {
+        self.roster.check_changeable()?;
+        if place.is_useless_at(path) {
+            return self.check_leave(place);
+        }
+        self.check_not_ours(place, path)?;
+        Ok(check_new_leg(&self.platform, &place.config, path, force)?)
+    }
+
+    /// Whether the disk could leave, as far as that can be told without a look at its blocks.
+    pub fn check_leave(&self, place: &Member) -> Result<(), MembershipError> {
+        self.roster.check_detach(&place.vdev, place.leg).map_err(|error| place.told_of(error))
+    }
+
+    /// Whether the disk could be taken out of use.
+    pub fn check_offline(&self, place: &Member) -> Result<(), MembershipError> {
+        self.roster.check_offline(&place.vdev, place.leg).map_err(|error| place.told_of(error))
+    }
+
+    /// A disk of the pool is no new one. Where one is missing another one may be at its path.
+    fn check_not_ours(&self, place: &Member, path: &Path) -> Result<(), MembershipError> {
+        let refused = |why| Err(MembershipError::Refused { path: path.to_owned(), why });
+        let config = self.roster.config();
+        let legs = config.vdevs_present().flat_map(|vdev| &vdev.legs).filter(|leg| leg.path == path);
+        for leg in legs.filter_map(|leg| self.roster.vdevs().iter().find_map(|vdev| vdev.leg(leg.guid))) {
+            match leg.state() {
+                LegState::Missing => {}
+                _ if leg.guid() == place.leg && !leg.takes_writes() => {}
+                _ if leg.guid() == place.leg => {
+                    return refused("is in use as this very disk, and is well; name another disk to put in its place");
+                }
+                _ => {
+                    return refused(
+                        "is a disk of this pool already; `tally pool status` shows as what, so name another one",
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// [`Self::join`], with a disk that is open.
+    pub(super) fn join_with(
+        &self,
+        place: &Member,
+        leg: Arc<VdevLeg>,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<Copied, MembershipError> {
+        let (guid, path) = (leg.guid(), leg.path().to_owned());
+        let path = path.as_path();
         self.roster.add_leg(&place.vdev, leg)?;
         // A ring is not copied but brought along by its lane.
         let is_copied = place.config.class == VdevClass::Data;
@@ -402,7 +459,10 @@ impl Pool {
             // It is this pool's own, whether or not its label could be erased.
             let joined = self.join(&beside, path, true, onlooker);
             return match joined {
-                Ok(copied) => Ok((beside, copied)),
+                Ok(copied) => {
+                    self.hand_spares_on(place, path)?;
+                    Ok((beside, copied))
+                }
                 Err(cause) => Err(MembershipError::NotBack {
                     pool: self.roster.config().name,
                     path: path.into(),
@@ -413,9 +473,20 @@ impl Pool {
         }
         let copied = self.join(place, path, force, onlooker)?;
         if copied.is_whole() {
+            self.hand_spares_on(place, path)?;
             self.leave(place, onlooker)?;
         }
         Ok((place.clone(), copied))
+    }
+
+    /// What stood for a disk stands for the one at `path` that has replaced it, until somebody sees that this one is whole.
+    fn hand_spares_on(&self, replaced: &Member, path: &Path) -> Result<(), RosterError> {
+        let config = self.roster.config();
+        let standing = config.spares_in_use().filter(|(spare, _)| spare.stands_for == Some(replaced.leg));
+        let standing: Vec<_> = standing.map(|(spare, _)| spare.guid).collect();
+        let vdev = config.vdevs_present().find(|vdev| vdev.guid == replaced.config.guid);
+        let new = vdev.and_then(|vdev| vdev.legs.iter().find(|leg| leg.path == path && leg.guid != replaced.leg));
+        new.map_or(Ok(()), |new| self.roster.hand_spares_on(&standing, new.guid))
     }
 
     /// Another disk of the vdev that this one has left.

@@ -154,6 +154,15 @@ fn words_become_requests() {
             &["pool", "offline", "-t", "tank", "./a"],
             "PoolOffline { name: \"tank\", device: \"/here/./a\", temporary: true }",
         ),
+        (
+            &["pool", "add", "-f", "tank", "spare", "a", "/b"],
+            "PoolAdd { name: \"tank\", vdevs: [\"spare\", \"/here/a\", \"/b\"], force: true }",
+        ),
+        (&["pool", "remove", "tank", "./a"], "PoolRemove { name: \"tank\", device: \"/here/./a\" }"),
+        (
+            &["pool", "detach", "-fn", "tank", "b"],
+            "PoolTry { what: PoolDetach { name: \"tank\", device: \"b\", force: true } }",
+        ),
         (&["pool", "online", "tank", "a"], "PoolOnline { name: \"tank\", device: \"a\" }"),
         (&["pool", "scrub", "tank"], "PoolScrub { name: \"tank\", stop: false, pause: false, wait: false }"),
         (&["pool", "scrub", "-s", "tank"], "PoolScrub { name: \"tank\", stop: true, pause: false, wait: false }"),

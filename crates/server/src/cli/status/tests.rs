@@ -1,9 +1,14 @@
 use super::*;
-use crate::control::report::{ErrorCounters, Exposure};
+use crate::control::report::{ErrorCounters, Exposure, SpareReport};
 
 fn leg(name: &str, state: &str, checksum: u64) -> VdevReport {
     let errors = ErrorCounters { checksum, ..ErrorCounters::default() };
     VdevReport { name: name.into(), class: "data".into(), state: state.into(), errors, ..VdevReport::default() }
+}
+
+fn spare(name: &str, state: &str, stands_for: Option<&str>, why: Option<&str>) -> SpareReport {
+    let (stands_for, why) = (stands_for.map(str::to_owned), why.map(str::to_owned));
+    SpareReport { name: name.into(), state: state.into(), stands_for, why, ..SpareReport::default() }
 }
 
 #[test]
@@ -30,6 +35,11 @@ fn a_degraded_mirror_with_a_log() {
         txg: 42,
         vdevs: vec![mirror, log],
         lanes: vec![lane],
+        spares: vec![
+            spare("/disks/s", "INUSE", Some("/disks/b"), None),
+            spare("/disks/t", "AVAIL", None, None),
+            spare("/disks/u", "UNAVAIL", None, Some("it does not answer")),
+        ],
         exposure: Exposure { possible: true, bytes: 3 << 19, seconds: 2.25 },
         messages: vec!["/disks/b is missing.\nReplace it with `tally pool replace`.".into()],
         ..PoolReport::default()
@@ -49,6 +59,10 @@ config:
 \t    /disks/b  MISSING      0     0 1.20K
 \tlogs
 \t  /disks/log  ONLINE       0     0     0
+\tspares
+\t  /disks/s    INUSE     for /disks/b
+\t  /disks/t    AVAIL
+\t  /disks/u    UNAVAIL   it does not answer
 
 log:    txg 42 is on disk
 

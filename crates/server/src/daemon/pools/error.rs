@@ -243,6 +243,9 @@ pub enum PoolsError {
         /// As asked for.
         value: String,
     },
+    /// Nothing is foreseen of this command.
+    #[error("-n shows what add, remove, attach, detach, replace and offline would do, and no other command")]
+    NotTried,
     /// Directories to look in cannot be read.
     #[error("cannot look for pools: {0}")]
     Look(#[source] std::io::Error),

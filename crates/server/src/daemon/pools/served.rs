@@ -14,6 +14,7 @@ use tally_vfs::{ObjectRef, Vfs};
 use super::PoolsError;
 use crate::daemon::copies::Copies;
 use crate::daemon::silence;
+use crate::daemon::spares::Spares;
 use crate::daemon::state::KnownPool;
 use crate::exports::Mounted;
 
@@ -29,6 +30,8 @@ pub struct ServedPool {
     pub copies: Arc<Copies>,
     /// Its disks that have left it.
     pub(in crate::daemon) left: silence::Left,
+    /// Its disks that wait for one to go away.
+    pub(in crate::daemon) spares: Spares,
     /// Somebody looks for the paths of what is damaged, which may take as long as a disk hangs: one at a time.
     pub(in crate::daemon) looking: Mutex<()>,
     /// What is wrong with the list of pools, for `status`.
@@ -59,6 +62,7 @@ impl ServedPool {
             remarks,
             copies,
             left,
+            spares: Spares::default(),
             looking,
             list_trouble,
             read_only,
@@ -80,7 +84,9 @@ impl ServedPool {
     /// What to remember for the next start.
     pub(in crate::daemon) fn known(&self) -> KnownPool {
         let config = self.filer.pool().roster.config();
-        let paths = config.vdevs_present().flat_map(|vdev| &vdev.legs).map(|leg| leg.path.clone()).collect();
+        let legs = config.vdevs_present().flat_map(|vdev| &vdev.legs).map(|leg| &leg.path);
+        let mut paths: Vec<_> = legs.cloned().collect();
+        paths.extend(config.spares_available().map(|spare| spare.path.clone()));
         let (name, guid, handle_key) = (config.name.clone(), config.pool, config.handle_key);
         KnownPool { name, guid, paths, read_only: self.read_only, handle_key }
     }

@@ -1,9 +1,16 @@
-use std::sync::atomic::AtomicU64;
+//! When a walk over a whole disk may ask it beside others.
 
-use tally_base::Time;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use super::*;
-use crate::{CountingDisk, Disk, Durability, Geometry, MemDisk};
+use parking_lot::Mutex;
+use tally_base::{Clock, Time};
+use tally_disk::{CountingDisk, Disk, Durability, Geometry, Turn, Turns, aside};
+use tally_fakes::MemDisk;
+
+/// For so long a walk may ask before it waits again.
+const TURN: Duration = Duration::from_millis(1);
 
 /// A clock that moves while somebody sleeps, in which clients come.
 struct Busy<'a> {

@@ -1,0 +1,242 @@
+//! Hot spares: disks come to the pool as spares, are opened when their time has come, and go.
+//!
+//! How the labels tell a spare that waits from one that is in use is [`Spare`]'s. A spare that waits is not held open: nobody
+//! needs it, and its label tells whoever finds it whose it is. So each step here opens the disk, looks at its label under the lock
+//! (rules F24), and closes it again.
+//!
+//! ```text
+//!   add:     its label is erased ─▶ its label: a spare ─▶ labels of the pool: its line
+//!   take:    its label is looked at ─▶ labels: for whom it stands ─▶ it joins as any leg does
+//!   give back: it leaves as any leg does ─▶ its label: a spare
+//!   remove:  labels of the pool: no line ─▶ its label is erased
+//! ```
+//!
+//! A cut behind the first step of `add` leaves a disk that says it is a spare, and that no pool has: it takes `-f` to use it
+//! again. One before the last step of `give back` leaves a label that calls the disk a leg, of a configuration that does not hold
+//! any more; that is set right by the next look at the spares ([`Roster::look_at_spare`]).
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tally_base::VdevGuid;
+use tally_disk::{Access, Disk, Platform};
+
+use super::{Roster, RosterError};
+use crate::create::{self, CreateError, NewSpare};
+use crate::label::{self, LABEL_BYTES, LabelError, PoolConfig, SPARES_MAX, Spare, VdevClass};
+use crate::vdev::{LegState, VdevLeg};
+
+/// Why something could not be done with a spare.
+#[derive(Debug, thiserror::Error)]
+pub enum SpareError {
+    /// The new disk cannot be used.
+    #[error(transparent)]
+    New(#[from] CreateError),
+    /// It is a disk of this pool already.
+    #[error("{} is part of the pool already; `tally pool status` shows as what", path.display())]
+    Ours {
+        /// The disk.
+        path: PathBuf,
+    },
+    /// There are so many.
+    #[error("a pool takes at most {SPARES_MAX} spares; `tally pool remove` takes one out")]
+    TooMany,
+    /// The disk is not there, or is another one.
+    #[error("the spare {} cannot be used: {why}; `tally pool remove` takes it out of the pool", path.display())]
+    Gone {
+        /// The disk.
+        path: PathBuf,
+        /// What was found.
+        why: String,
+    },
+    /// It is needed.
+    #[error(
+        "{} is in the place of another disk; `tally pool detach` gives it back first, or it stays when that one is detached",
+        path.display()
+    )]
+    InUse {
+        /// The disk.
+        path: PathBuf,
+    },
+    /// Its label could not be written.
+    #[error("cannot write to {}: {cause}", path.display())]
+    Write {
+        /// The disk.
+        path: PathBuf,
+        /// Why.
+        cause: LabelError,
+    },
+    /// The labels of the pool could not be changed.
+    #[error(transparent)]
+    Labels(#[from] RosterError),
+}
+
+impl Roster {
+    /// Takes these disks in as spares: all of them, or none. Each is large enough for the smallest data vdev at least.
+    pub fn add_spares(&self, platform: &Platform, paths: &[PathBuf], force: bool) -> Result<(), SpareError> {
+        self.check_changeable()?;
+        let new = self.openable_spares(platform, paths, force)?;
+        let lines: Vec<Spare> = new.iter().map(NewSpare::line).collect();
+        let with_them = PoolConfig { spares: [self.config().spares, lines.clone()].concat(), ..self.config() };
+        for spare in &new {
+            let failed = |cause: LabelError| SpareError::Write { path: spare.path.clone(), cause };
+            let disk = spare.disk.as_ref();
+            label::wipe(disk).map_err(|error| failed(error.into()))?;
+            label::write_spare(disk, spare.guid, &with_them).map_err(failed)?;
+        }
+        let added = self.update(|config| config.spares.extend(lines));
+        if added.is_err() {
+            // They are nobody's then. One whose label stays takes `-f`.
+            new.iter().for_each(|spare| drop(label::wipe(spare.disk.as_ref())));
+        }
+        Ok(added.map(drop)?)
+    }
+
+    /// Whether these disks could be taken in as spares; nothing is written.
+    pub fn openable_spares(
+        &self,
+        platform: &Platform,
+        paths: &[PathBuf],
+        force: bool,
+    ) -> Result<Vec<NewSpare>, SpareError> {
+        let config = self.config();
+        if config.spares.len() + paths.len() > SPARES_MAX {
+            return Err(SpareError::TooMany);
+        }
+        let data = config.vdevs_present().filter(|vdev| vdev.class == VdevClass::Data);
+        let needed = data.map(|vdev| vdev.data_bytes + 2 * LABEL_BYTES).min().unwrap_or(0);
+        let mut new: Vec<NewSpare> = Vec::new();
+        for path in paths {
+            check_not_ours(&config, path)?;
+            new.push(create::new_spare(platform, path, needed, force)?);
+        }
+        Ok(new)
+    }
+
+    /// Takes a spare that waits out of the pool. Gives a remark where its label could not be erased.
+    pub fn remove_spare(&self, platform: &Platform, guid: VdevGuid) -> Result<Option<String>, SpareError> {
+        let config = self.config();
+        let why = "is no spare of the pool";
+        let spare = config.spare(guid).ok_or(RosterError::Leg { leg: guid, why })?.clone();
+        let mut is_in_use = false;
+        self.update(|config| {
+            is_in_use = config.leg(guid).is_some();
+            config.spares.retain(|spare| spare.guid != guid || is_in_use);
+        })?;
+        if is_in_use {
+            return Err(SpareError::InUse { path: spare.path });
+        }
+        let erased = open(platform, &config, &spare)
+            .and_then(|disk| label::wipe(disk.as_ref()).map_err(|error| error.to_string()));
+        Ok(erased.err().map(|why| {
+            format!(
+                "note: {} is no spare any more, but its label is not erased: {why}. Whoever uses the disk again has to say -f",
+                spare.path.display()
+            )
+        }))
+    }
+
+    /// Opens a spare that waits, to stand in for a leg: a leg of its guid, which [`Roster::add_leg`] takes up. For whom it
+    /// stands is durable when this returns.
+    pub fn take_spare(
+        &self,
+        platform: &Platform,
+        guid: VdevGuid,
+        stands_for: VdevGuid,
+    ) -> Result<Arc<VdevLeg>, SpareError> {
+        let config = self.config();
+        let why = "is no spare of the pool";
+        let spare = config.spare(guid).ok_or(RosterError::Leg { leg: guid, why })?.clone();
+        if config.leg(guid).is_some() {
+            return Err(SpareError::InUse { path: spare.path });
+        }
+        let gone = |why| SpareError::Gone { path: spare.path.clone(), why };
+        let disk = open(platform, &config, &spare).map_err(gone)?;
+        self.hand_spares_on(&[guid], stands_for)?;
+        Ok(Arc::new(VdevLeg::new(guid, spare.path, Some(disk), LegState::Stale)))
+    }
+
+    /// These spares stand for another leg from now on.
+    pub fn hand_spares_on(&self, spares: &[VdevGuid], stands_for: VdevGuid) -> Result<(), RosterError> {
+        let is_meant = |spare: &Spare| spares.contains(&spare.guid) && spare.stands_for != Some(stands_for);
+        if self.config().spares.iter().any(is_meant) {
+            self.update(|config| {
+                config.spares.iter_mut().filter(|spare| is_meant(spare)).for_each(|spare| {
+                    spare.stands_for = Some(stands_for);
+                });
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A spare whose leg has left for good is a leg like any other, and no spare any more. Gives the paths of such.
+    pub fn keep_orphaned_spares(&self) -> Result<Vec<PathBuf>, RosterError> {
+        let is_orphaned = |config: &PoolConfig, spare: &Spare| {
+            let has_left = spare.stands_for.is_none_or(|leg| config.leg(leg).is_none());
+            config.leg(spare.guid).is_some() && has_left
+        };
+        let config = self.config();
+        let orphaned: Vec<_> = config.spares.iter().filter(|spare| is_orphaned(&config, spare)).collect();
+        if !orphaned.is_empty() {
+            self.update(|config| {
+                let stay = config.spares.iter().filter(|spare| !is_orphaned(config, spare)).cloned().collect();
+                config.spares = stay;
+            })?;
+        }
+        Ok(orphaned.into_iter().map(|spare| spare.path.clone()).collect())
+    }
+
+    /// Whether a spare that waits is where it should be. One whose label still calls it a leg, as the power went when it was
+    /// given back, gets the label that it should have. An error says what was found instead.
+    pub fn look_at_spare(&self, platform: &Platform, guid: VdevGuid) -> Result<(), String> {
+        let config = self.config();
+        let Some(spare) = config.spares_available().find(|spare| spare.guid == guid) else { return Ok(()) };
+        let disk = platform.opener.open(&spare.path, Access::ReadOnly).map_err(|error| error.to_string())?;
+        if check_label(disk.as_ref(), &config, guid)?.is_spare() || self.check_changeable().is_err() {
+            return Ok(());
+        }
+        drop(disk);
+        let disk = open(platform, &config, spare)?;
+        label::write_spare(disk.as_ref(), guid, &config).map_err(|error| error.to_string())
+    }
+
+    /// A leg has left: its label is erased, or says that it waits as a spare again. A courtesy that takes as long as its disk
+    /// likes; see [`VdevLeg::erase_label`].
+    pub fn release_label(&self, leg: &VdevLeg) -> io::Result<()> {
+        let config = self.config();
+        match leg.disk() {
+            Some(disk) if config.spare(leg.guid()).is_some() => {
+                label::write_spare(disk.as_ref(), leg.guid(), &config).map_err(io::Error::other)
+            }
+            _ => leg.erase_label(),
+        }
+    }
+}
+
+/// A path that the pool has already. The disk could not be opened, and nobody would know why.
+fn check_not_ours(config: &PoolConfig, path: &Path) -> Result<(), SpareError> {
+    let legs = config.vdevs_present().flat_map(|vdev| &vdev.legs).map(|leg| &leg.path);
+    let all = legs.chain(config.spares.iter().map(|spare| &spare.path));
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut all = all.filter(|known| *known == path || real(known) == real(path));
+    if all.next().is_some() { Err(SpareError::Ours { path: path.to_owned() }) } else { Ok(()) }
+}
+
+/// The disk of a spare that waits, locked.
+fn open(platform: &Platform, config: &PoolConfig, spare: &Spare) -> Result<Arc<dyn Disk>, String> {
+    let disk = platform.opener.open(&spare.path, Access::Exclusive).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => "another process has it in use".to_owned(),
+        _ => error.to_string(),
+    })?;
+    check_label(disk.as_ref(), config, spare.guid)?;
+    Ok(disk)
+}
+
+fn check_label(disk: &dyn Disk, config: &PoolConfig, guid: VdevGuid) -> Result<label::Label, String> {
+    let label = label::read(disk).map_err(|why| why.to_string())?;
+    if label.config.pool != config.pool || label.leg != guid {
+        return Err("another disk is there".to_owned());
+    }
+    Ok(label)
+}

@@ -1,0 +1,271 @@
+//! Hot spares: `tally pool add POOL spare DISK...`, `tally pool remove POOL DISK`, and the look that takes one when a disk is away.
+//!
+//! When one is taken, and when it is given back, [`SpareWatch`] says; the steps are the same as of commands that somebody gives
+//! ([`super::disks`]), and are kept apart from these by [`super::copies`]. A copy takes hours: each errand has a thread of its own.
+//!
+//! A spare that waits is looked at as well, by its label, so that `status` says UNAVAIL before it is needed. Such a look may
+//! meet a disk that hangs; it has a thread, too, one for each pool, and a spare that it does not come back from is not taken.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tally_base::VdevGuid;
+use tally_members::grammar::parse_spare_args;
+use tally_members::label::{PoolConfig, Spare};
+use tally_members::roster::SpareError;
+use tally_store::pool::membership::MembershipError;
+use tally_store::pool::spares::{SpareErrand, SpareWatch};
+
+use super::disks::DiskError;
+use super::pools::{Pools, PoolsError, ServedPool};
+use super::ticker::Ticker;
+use crate::control::report::SpareReport;
+
+/// How often the pools are looked at.
+const LOOK: Duration = Duration::from_secs(10);
+/// One look in so many also looks at the disks that wait.
+const PRESENCE_LOOKS: u64 = 6;
+
+/// What a pool's spares are about, beyond its labels.
+#[derive(Default)]
+pub(super) struct Spares {
+    watch: Mutex<SpareWatch>,
+    /// Somebody looks at the disks that wait.
+    looking: AtomicBool,
+}
+
+impl Pools {
+    /// Takes disks in as spares. Gives the words for what was done.
+    pub fn add(&self, name: &str, words: &[String], force: bool) -> Result<String, PoolsError> {
+        let paths = parse_spare_args(words)?;
+        let served = self.pool(name)?;
+        let roster = &served.filer.pool().roster;
+        roster.add_spares(&self.platform, &paths, force).map_err(of_spare)?;
+        // That it is not written down `status` tells; an import looks for spares by their labels.
+        let _told_later = self.remember(&served);
+        let shown: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+        Ok(format!("{}: now waiting as spare of '{name}'", shown.join(", ")))
+    }
+
+    /// Takes a spare that waits out of the pool. Gives remarks.
+    pub fn remove(&self, name: &str, device: &str) -> Result<Vec<String>, PoolsError> {
+        let served = self.pool(name)?;
+        let roster = &served.filer.pool().roster;
+        let spare = spare_or_refusal(&served, device)?.guid;
+        let remark = roster.remove_spare(&self.platform, spare).map_err(of_spare)?;
+        // That it is not written down `status` tells; an import looks for spares by their labels.
+        let _told_later = self.remember(&served);
+        Ok(remark.into_iter().collect())
+    }
+
+    /// Whether these disks could be taken in as spares. Gives their paths.
+    pub(super) fn check_add(&self, name: &str, words: &[String], force: bool) -> Result<Vec<String>, PoolsError> {
+        let paths = parse_spare_args(words)?;
+        let served = self.pool(name)?;
+        let roster = &served.filer.pool().roster;
+        roster.check_changeable().map_err(DiskError::from)?;
+        roster.openable_spares(&self.platform, &paths, force).map_err(of_spare)?;
+        Ok(paths.iter().map(|path| path.display().to_string()).collect())
+    }
+
+    /// Whether a spare could be taken out. Gives its path.
+    pub(super) fn check_remove(&self, name: &str, device: &str) -> Result<PathBuf, PoolsError> {
+        let served = self.pool(name)?;
+        let roster = &served.filer.pool().roster;
+        let Spare { guid, path, .. } = spare_or_refusal(&served, device)?;
+        roster.check_changeable().map_err(DiskError::from)?;
+        if roster.config().leg(guid).is_some() {
+            return Err(of_spare(SpareError::InUse { path }).into());
+        }
+        Ok(path)
+    }
+
+    /// Carries an errand out. Gives what there is to tell.
+    fn run_errand(&self, served: &ServedPool, errand: SpareErrand) -> Result<String, PoolsError> {
+        let config = served.filer.pool().roster.config();
+        let path = |guid| path_of(&config, guid).display().to_string();
+        match errand {
+            SpareErrand::Take { spare, away } => {
+                self.events.tell(&config.name, "spare_take", format!("{} is taken for {}", path(spare), path(away)));
+                self.take_spare(served, (spare, away), &mut |_| {})?;
+                Ok(format!("{} stands in for {}", path(spare), path(away)))
+            }
+            SpareErrand::Return { spare } => {
+                self.online(&config.name, &spare.to_string(), &mut |_| {})?;
+                Ok(format!("{}, a spare in use, is up to date again", path(spare)))
+            }
+            SpareErrand::GiveBack { spare } => {
+                self.give_back_spare(served, spare)?;
+                Ok(format!("{} is available as a spare again: the disk that it stood for is back", path(spare)))
+            }
+            SpareErrand::Keep => {
+                let kept = served.filer.pool().roster.keep_orphaned_spares().map_err(DiskError::from)?;
+                let kept: Vec<_> = kept.iter().map(|path| path.display().to_string()).collect();
+                Ok(format!("{} is a disk of the mirror for good, and no spare any more", kept.join(", ")))
+            }
+        }
+    }
+}
+
+/// Starts the thread that looks.
+pub(super) fn watch(pools: &Arc<Pools>) -> io::Result<Ticker> {
+    let pools = Arc::clone(pools);
+    let mut count = 0_u64;
+    Ticker::start("spares", LOOK, move || {
+        for served in pools.all() {
+            for errand in due(&served) {
+                spawn(&pools, &served, errand);
+            }
+            if count.is_multiple_of(PRESENCE_LOOKS) {
+                look_at_disks(&served);
+            }
+        }
+        count += 1;
+    })
+}
+
+/// What is to be done now, as far as nothing else runs there.
+fn due(served: &ServedPool) -> Vec<SpareErrand> {
+    let pool = served.filer.pool();
+    if pool.read_only() || pool.fault().is_some() {
+        return Vec::new();
+    }
+    let mut errands = served.spares.watch.lock().look(&pool.roster, pool.platform.clock.monotonic());
+    errands.retain(|errand| !is_busy(served, *errand));
+    errands
+}
+
+/// Whether something runs on the mirror that this is about.
+fn is_busy(served: &ServedPool, errand: SpareErrand) -> bool {
+    let leg = match errand {
+        SpareErrand::Take { away, .. } => away,
+        SpareErrand::Return { spare } | SpareErrand::GiveBack { spare } => spare,
+        SpareErrand::Keep => return served.copies.runs_on(None),
+    };
+    let config = served.filer.pool().roster.config();
+    config.leg(leg).is_none_or(|(vdev, _)| served.copies.runs_on(Some(vdev.guid)))
+}
+
+fn spawn(pools: &Arc<Pools>, served: &Arc<ServedPool>, errand: SpareErrand) {
+    let (pools, served) = (Arc::clone(pools), Arc::clone(served));
+    let name = served.filer.name();
+    let spawned = thread::Builder::new().name("spare".into()).spawn(move || carry_out(&pools, &served, errand));
+    if let Err(error) = spawned {
+        tracing::warn!(pool = %name, %error, "a spare cannot be taken or given back for now: there is no thread for it");
+    }
+}
+
+/// Carries an errand out, and remembers what came of it.
+fn carry_out(pools: &Pools, served: &ServedPool, errand: SpareErrand) {
+    let (name, outcome) = (served.filer.name(), pools.run_errand(served, errand));
+    // Another command was faster: it is looked again.
+    if matches!(&outcome, Err(PoolsError::Disk(error)) if matches!(**error, DiskError::Busy { .. } | DiskError::LettingGo))
+    {
+        return;
+    }
+    let now = served.filer.pool().platform.clock.monotonic();
+    served.spares.watch.lock().note(errand, outcome.is_ok(), now);
+    match outcome {
+        Ok(words) => {
+            tracing::info!(pool = %name, "{words}");
+            pools.events.tell(&name, "spare", words);
+        }
+        Err(error) => {
+            tracing::warn!(pool = %name, %error, "a spare was not taken, or not given back; this is tried again later");
+            pools.events.tell(&name, "spare_failed", error.to_string());
+        }
+    }
+}
+
+/// Looks whether the disks that wait are where they should be.
+fn look_at_disks(served: &Arc<ServedPool>) {
+    let has_some = served.filer.pool().roster.config().spares_available().next().is_some();
+    if !has_some || served.spares.looking.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let looker = Arc::clone(served);
+    let spawned = thread::Builder::new().name("spares".into()).spawn(move || {
+        let pool = looker.filer.pool();
+        let waiting: Vec<_> = pool.roster.config().spares_available().map(|spare| spare.guid).collect();
+        for guid in waiting {
+            looker.spares.watch.lock().note_presence(guid, Err("it does not answer".into()));
+            let found = pool.roster.look_at_spare(&pool.platform, guid);
+            looker.spares.watch.lock().note_presence(guid, found);
+        }
+        looker.spares.looking.store(false, Ordering::Release);
+    });
+    if spawned.is_err() {
+        served.spares.looking.store(false, Ordering::Release);
+    }
+}
+
+impl ServedPool {
+    /// Somebody has taken a disk out of a mirror: a spare is not taken again at once, and what stood for the disk stays for
+    /// good. `stood_for`: for whom the disk stood.
+    pub(super) fn has_left(&self, stood_for: Option<VdevGuid>) -> Result<Vec<String>, PoolsError> {
+        stood_for.into_iter().for_each(|leg| self.spares.watch.lock().decline(leg));
+        let kept = self.filer.pool().roster.keep_orphaned_spares().map_err(DiskError::from)?;
+        let words =
+            |path: &PathBuf| format!("{} is a disk of the mirror for good now, and no spare any more", path.display());
+        Ok(kept.iter().map(words).collect())
+    }
+
+    /// For `status`.
+    pub(super) fn spare_reports(&self, config: &PoolConfig) -> Vec<SpareReport> {
+        let watch = self.spares.watch.lock();
+        let report = |spare: &Spare| {
+            let in_use = config.leg(spare.guid).is_some();
+            let absence = watch.absence(spare.guid).filter(|_| !in_use);
+            let stands_for = spare.stands_for.filter(|_| in_use);
+            SpareReport {
+                name: spare.path.display().to_string(),
+                guid: spare.guid.to_string(),
+                state: if in_use {
+                    "INUSE"
+                } else if absence.is_some() {
+                    "UNAVAIL"
+                } else {
+                    "AVAIL"
+                }
+                .into(),
+                size: spare.size,
+                stands_for: stands_for.map(|leg| path_of(config, leg).display().to_string()),
+                why: absence.map(str::to_owned),
+            }
+        };
+        config.spares.iter().map(report).collect()
+    }
+}
+
+fn spare_or_refusal(served: &ServedPool, device: &str) -> Result<Spare, DiskError> {
+    if let Some(spare) = find_spare(&served.filer.pool().roster.config(), device) {
+        return Ok(spare.clone());
+    }
+    super::disks::find(served.filer.pool(), device)?;
+    Err(DiskError::NoSpare { device: device.into() })
+}
+
+/// A spare by its path or guid, or by the last part of its path.
+pub(super) fn find_spare<'a>(config: &'a PoolConfig, device: &str) -> Option<&'a Spare> {
+    let is_it = |spare: &&Spare| spare.path == Path::new(device) || spare.guid.to_string() == device;
+    let exact = config.spares.iter().find(is_it);
+    let mut short = config.spares.iter().filter(|spare| spare.path.file_name() == Some(device.as_ref()));
+    exact.or_else(|| short.next().filter(|_| short.next().is_none()))
+}
+
+fn path_of(config: &PoolConfig, guid: VdevGuid) -> PathBuf {
+    let leg = config.leg(guid).map(|(_, leg)| &leg.path);
+    leg.or_else(|| config.spare(guid).map(|spare| &spare.path)).cloned().unwrap_or_default()
+}
+
+pub(super) fn of_spare(error: SpareError) -> DiskError {
+    DiskError::Membership(MembershipError::Spare(error))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,376 @@
+//! A pool with spares, a clock that jumps, and disks that come and go.
+
+use std::io;
+use std::sync::atomic::AtomicU64;
+
+use tally_base::{Clock, SystemClock, SystemRng, Time};
+use tally_disk::{Disk, Host, MemDisk, MemOpener, Platform, ThreadFanout};
+use tally_fs::filer::CreateOptions;
+use tally_members::label;
+use tally_store::pool::spares::AWAY_MIN;
+use tally_store::tuning::Tuning;
+use tally_vfs::{Cred, OpCtx, SetAttr, Vfs};
+
+use super::*;
+use crate::daemon::pools::ImportOrder;
+use crate::daemon::state::State;
+
+const MIB: u64 = 1 << 20;
+
+/// The machine's clock, and seconds that a test has put on top.
+#[derive(Default)]
+struct Jumping {
+    clock: SystemClock,
+    seconds: AtomicU64,
+}
+
+impl Clock for Jumping {
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.clock.monotonic() + Duration::from_secs(self.seconds.load(Ordering::SeqCst))
+    }
+}
+
+struct Place {
+    _dir: tempfile::TempDir,
+    clock: Arc<Jumping>,
+    opener: Arc<MemOpener>,
+    disks: Vec<(&'static str, Arc<MemDisk>)>,
+    pools: Arc<Pools>,
+}
+
+impl Place {
+    fn new(disks: &[(&'static str, u64)]) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (clock, opener) = (Arc::<Jumping>::default(), Arc::new(MemOpener::default()));
+        let disks: Vec<_> = disks.iter().map(|(path, mib)| (*path, Arc::new(MemDisk::new(mib * MIB)))).collect();
+        for (path, disk) in &disks {
+            opener.put(path, Arc::clone(disk) as Arc<dyn Disk>);
+        }
+        let platform = Platform {
+            clock: Arc::clone(&clock) as _,
+            rng: Arc::new(SystemRng),
+            opener: Arc::clone(&opener) as _,
+            fanout: Arc::new(ThreadFanout::default()),
+            host: Host { id: 1, name: "here".into() },
+        };
+        let tuning = Tuning { txg_interval: Duration::from_millis(100), ..Tuning::default() };
+        let pools = Arc::new(Pools::new(platform, tuning, State::load(dir.path()).expect("a directory"), Vec::new()));
+        Self { _dir: dir, clock, opener, disks, pools }
+    }
+
+    fn create(&self, words: &[&str]) -> Arc<ServedPool> {
+        let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+        self.pools.create("tank", &words, &CreateOptions::default(), Vec::new()).expect("a pool")
+    }
+
+    fn add(&self, words: &[&str]) -> Result<String, String> {
+        let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+        self.pools.add("tank", &words, false).map_err(|error| error.to_string())
+    }
+
+    fn tank(&self) -> Arc<ServedPool> {
+        self.pools.pool("tank").expect("it is imported")
+    }
+
+    /// Later, and what the look has done then.
+    fn look(&self, seconds: u64) -> Vec<SpareErrand> {
+        self.clock.seconds.fetch_add(seconds, Ordering::SeqCst);
+        let served = self.tank();
+        let errands = due(&served);
+        errands.iter().for_each(|errand| carry_out(&self.pools, &served, *errand));
+        errands
+    }
+
+    /// Exports the pool, and imports it again.
+    fn again(&self) {
+        self.pools.export("tank", None).expect("it is let go");
+        self.import();
+    }
+
+    fn import(&self) {
+        let paths = self.disks.iter().map(|(path, _)| PathBuf::from(path)).collect();
+        let order = ImportOrder { pool: "tank".into(), paths, ..ImportOrder::default() };
+        self.pools.import(&order, &mut |_| {}).expect("it is there");
+    }
+
+    fn guid(&self, path: &str) -> VdevGuid {
+        let config = self.tank().filer.pool().roster.config();
+        let legs = config.vdevs_present().flat_map(|vdev| &vdev.legs);
+        let leg = legs.filter(|leg| leg.path == Path::new(path)).map(|leg| leg.guid).next();
+        leg.or_else(|| find_spare(&config, path).map(|spare| spare.guid)).unwrap_or_else(|| panic!("no {path}"))
+    }
+
+    /// It is struck off, and has refused nothing.
+    fn strike_off(&self, path: &str) {
+        self.tank().filer.pool().roster.drop_leg(self.guid(path), &io::Error::other("its cable")).expect("it goes");
+    }
+
+    fn disk(&self, path: &str) -> &Arc<MemDisk> {
+        &self.disks.iter().find(|(name, _)| *name == path).expect("a disk").1
+    }
+
+    /// Whether the disk's own label calls it a spare; none: it has no label.
+    fn says_spare(&self, path: &str) -> Option<bool> {
+        label::read(self.disk(path).as_ref()).ok().map(|label| label.is_spare())
+    }
+
+    /// Path, state and for whom, of each spare.
+    fn spares(&self) -> Vec<(String, String, Option<String>)> {
+        let served = self.tank();
+        let reports = served.spare_reports(&served.filer.pool().roster.config());
+        reports.into_iter().map(|spare| (spare.name, spare.state, spare.stands_for)).collect()
+    }
+
+    fn states(&self) -> Vec<(String, &'static str)> {
+        let served = self.tank();
+        let legs = served.filer.pool().roster.data_legs();
+        legs.map(|leg| (leg.path().display().to_string(), leg.state().word())).collect()
+    }
+
+    fn make(&self, name: &str) {
+        let fs = self.tank().filer.by_name("tank").expect("its first dataset");
+        let root = Cred::root();
+        let made = fs.mkdir(OpCtx { cred: &root, reply: None }, fs.root(), name.as_bytes(), &SetAttr::default());
+        assert!(made.result.is_ok());
+        self.tank().filer.sync().expect("it is synced");
+    }
+
+    fn has_all(&self, names: &[&str]) {
+        let fs = self.tank().filer.by_name("tank").expect("its first dataset");
+        for name in names {
+            fs.lookup(&Cred::root(), fs.root(), name.as_bytes()).expect("it was synced");
+        }
+    }
+}
+
+fn avail(path: &str) -> (String, String, Option<String>) {
+    (path.into(), "AVAIL".into(), None)
+}
+
+fn in_use(path: &str, leg: &str) -> (String, String, Option<String>) {
+    (path.into(), "INUSE".into(), Some(leg.into()))
+}
+
+const AWAY_SECONDS: u64 = AWAY_MIN.as_secs();
+
+/// The disk of a mirror goes, and nobody is there. A spare stands in for it, also over a restart, and alone if need be; the disk
+/// comes back, gets what it has missed, and the spare waits again.
+#[test]
+fn a_spare_stands_in_for_a_disk_that_is_away_and_waits_again_when_that_is_back() {
+    let place = Place::new(&[("/a", 32), ("/b", 32), ("/s", 40)]);
+    place.create(&["mirror", "/a", "/b"]);
+    place.add(&["spare", "/s"]).expect("a spare");
+    assert_eq!((place.spares(), place.says_spare("/s")), (vec![avail("/s")], Some(true)));
+    place.make("before");
+    place.strike_off("/b");
+    place.make("meanwhile");
+    assert_eq!(place.look(0), [], "it was there a moment ago");
+    assert_eq!(place.look(AWAY_SECONDS - 10), [], "somebody may be at it");
+    let take = SpareErrand::Take { spare: place.guid("/s"), away: place.guid("/b") };
+    assert_eq!(place.look(20), [take]);
+    assert_eq!((place.spares(), place.says_spare("/s")), (vec![in_use("/s", "/b")], Some(false)));
+    assert_eq!(place.states(), [("/a".into(), "ONLINE"), ("/b".into(), "FAULTED"), ("/s".into(), "ONLINE")]);
+    assert_eq!(place.look(AWAY_SECONDS), [], "one is enough");
+
+    place.again();
+    assert_eq!(place.spares(), [in_use("/s", "/b")]);
+    assert_eq!(place.states()[1], ("/b".into(), "STALE"));
+    assert_eq!(place.look(2 * AWAY_SECONDS), []);
+    place.make("behind the restart");
+    // It has everything by itself.
+    place.pools.export("tank", None).expect("it is let go");
+    let a = place.opener.remove(Path::new("/a")).expect("it was there");
+    place.import();
+    place.has_all(&["before", "meanwhile", "behind the restart"]);
+    place.pools.export("tank", None).expect("it is let go");
+    place.opener.put("/a", a);
+    place.import();
+
+    place.pools.online("tank", "/a", &mut |_| {}).expect("it was away as well");
+    place.pools.online("tank", "/b", &mut |_| {}).expect("it is back");
+    let give_back = SpareErrand::GiveBack { spare: place.guid("/s") };
+    assert_eq!(place.look(0), [give_back]);
+    assert_eq!((place.spares(), place.says_spare("/s")), (vec![avail("/s")], Some(true)));
+    assert_eq!(place.states(), [("/a".into(), "ONLINE"), ("/b".into(), "ONLINE")]);
+    assert_eq!(place.look(2 * AWAY_SECONDS), []);
+    place.again();
+    assert_eq!(place.spares(), [avail("/s")]);
+    place.has_all(&["before", "meanwhile", "behind the restart"]);
+}
+
+/// The disk will not come back, and is detached: its spare is a disk of the mirror like any other.
+#[test]
+fn a_spare_stays_for_good_when_the_disk_for_which_it_stands_is_detached() {
+    let place = Place::new(&[("/a", 32), ("/b", 32), ("/s", 32), ("/t", 32)]);
+    place.create(&["mirror", "/a", "/b"]);
+    place.add(&["spare", "/s", "/t"]).expect("two spares");
+    place.strike_off("/b");
+    place.look(0);
+    assert_eq!(place.look(AWAY_SECONDS).len(), 1, "one of two");
+    let standing = if place.spares()[0].1 == "INUSE" { "/s" } else { "/t" };
+    let remarks = place.pools.detach("tank", "/b", false, &mut |_| {}).expect("it is of no use");
+    assert!(remarks.iter().any(|remark| remark.contains("for good now")), "{remarks:?}");
+    assert_eq!(place.spares(), [avail(if standing == "/s" { "/t" } else { "/s" })]);
+    assert_eq!((place.states().len(), place.says_spare(standing)), (2, Some(false)));
+    assert_eq!(place.look(2 * AWAY_SECONDS), []);
+    // It is one of whose absence a spare is taken.
+    place.strike_off(standing);
+    place.look(0);
+    assert_eq!(place.look(AWAY_SECONDS).len(), 1);
+    assert_eq!(place.spares()[0].2.as_deref(), Some(standing));
+}
+
+/// The disk is replaced by a new one while its spare stands in: then nobody is away any more.
+#[test]
+fn a_spare_is_given_back_when_the_disk_for_which_it_stands_is_replaced() {
+    let place = Place::new(&[("/a", 32), ("/b", 32), ("/s", 32), ("/new", 32)]);
+    place.create(&["mirror", "/a", "/b"]);
+    place.add(&["spare", "/s"]).expect("a spare");
+    for (round, new) in [Some("/new"), None].into_iter().enumerate() {
+        let old = ["/b", "/new"][round];
+        place.strike_off(old);
+        place.look(0);
+        assert_eq!(place.look(AWAY_SECONDS).len(), 1);
+        place.pools.replace("tank", old, new.map(Path::new), false, &mut |_| {}).expect("it is replaced");
+        assert_eq!(place.look(0), [SpareErrand::GiveBack { spare: place.guid("/s") }]);
+        assert_eq!(place.spares(), [avail("/s")]);
+        assert_eq!(place.states(), [("/a".into(), "ONLINE"), ("/new".into(), "ONLINE")]);
+    }
+}
+
+/// Somebody knows better: takes a spare at once, and gives it back. It is not taken again for a disk that has not been there.
+#[test]
+fn a_spare_is_taken_and_given_back_by_hand() {
+    let place = Place::new(&[("/a", 32), ("/b", 32), ("/s", 32)]);
+    place.create(&["mirror", "/a", "/b"]);
+    place.add(&["spare", "/s"]).expect("a spare");
+    let s = Some(Path::new("/s"));
+    let refused = place.pools.replace("tank", "/b", s, false, &mut |_| {}).expect_err("it is well").to_string();
+    assert!(refused.contains("/b is there and has everything"), "{refused}");
+    let refused =
+        place.pools.attach("tank", "/b", Path::new("/s"), false, &mut |_| {}).expect_err("it waits").to_string();
+    assert!(refused.contains("`tally pool remove` takes it out first"), "{refused}");
+    place.strike_off("/b");
+    place.look(0);
+    place.pools.replace("tank", "/b", Some(Path::new("/s")), false, &mut |_| {}).expect("the spare is taken");
+    assert_eq!((place.spares(), place.states().len()), (vec![in_use("/s", "/b")], 3));
+    let error = place.pools.remove("tank", "/s").expect_err("it is needed").to_string();
+    assert!(error.contains("in the place of another disk"), "{error}");
+    let error = place.pools.replace("tank", "/s", None, true, &mut |_| {}).expect_err("it stands in").to_string();
+    assert!(error.contains("replace that one"), "{error}");
+    place.pools.detach("tank", "/s", false, &mut |_| {}).expect("it is given back");
+    assert_eq!((place.spares(), place.says_spare("/s")), (vec![avail("/s")], Some(true)));
+    assert_eq!(place.look(2 * AWAY_SECONDS), [], "somebody has said no");
+    place.pools.online("tank", "/b", &mut |_| {}).expect("it is back");
+    place.look(0);
+    place.strike_off("/b");
+    place.look(0);
+    assert_eq!(place.look(AWAY_SECONDS).len(), 1, "it has been there meanwhile");
+    place.pools.online("tank", "/b", &mut |_| {}).expect("it is back");
+    place.look(0);
+    assert_eq!(place.pools.remove("tank", "/s").expect("it waits"), Vec::<String>::new());
+    assert_eq!((place.spares(), place.says_spare("/s")), (Vec::new(), None));
+}
+
+/// The power goes when a copy to a spare is at its end but for the label, and when a spare that is given back has not got its
+/// label yet.
+#[test]
+fn a_spare_that_was_cut_off_goes_on_and_one_that_was_half_given_back_waits() {
+    let place = Place::new(&[("/a", 32), ("/b", 32), ("/s", 32)]);
+    place.create(&["mirror", "/a", "/b"]);
+    place.add(&["spare", "/s"]).expect("a spare");
+    place.make("before");
+    let as_spare = place.disk("/s").content();
+    place.strike_off("/b");
+    let (roster, pool) = (Arc::clone(&place.tank().filer.pool().roster), Arc::clone(place.tank().filer.pool()));
+    // As `take_spare` begins, and then the daemon is gone.
+    let (spare, b) = (place.guid("/s"), place.guid("/b"));
+    let leg = roster.take_spare(&place.pools.platform, spare, b).expect("its disk");
+    roster.add_leg(&pool.member(b).expect("a disk").vdev, leg).expect("it joins");
+    drop((roster, pool));
+    place.again();
+    assert_eq!(place.states()[2], ("/s".into(), "STALE"));
+    assert_eq!(place.look(0), [SpareErrand::Return { spare }]);
+    assert_eq!(place.states()[2], ("/s".into(), "ONLINE"));
+    place.make("meanwhile");
+
+    let as_leg = place.disk("/s").content();
+    place.pools.detach("tank", "/s", false, &mut |_| {}).expect("it is given back");
+    assert_ne!(as_leg, as_spare);
+    place.disk("/s").write(0, &as_leg, tally_disk::Durability::Durable).expect("the label comes back");
+    assert_eq!(place.says_spare("/s"), Some(false));
+    place.again();
+    assert_eq!(place.spares(), [avail("/s")]);
+    let pool = Arc::clone(place.tank().filer.pool());
+    pool.roster.look_at_spare(&pool.platform, spare).expect("it is there");
+    assert_eq!(place.says_spare("/s"), Some(true));
+    place.has_all(&["before", "meanwhile"]);
+}
+
+/// What is refused, in words that say what to do; and what is told of a spare that is not there.
+#[test]
+fn a_disk_that_is_no_spare_is_refused() {
+    let place = Place::new(&[("/a", 32), ("/b", 32), ("/small", 17), ("/s", 32), ("/other", 32)]);
+    place.create(&["mirror", "/a", "/b"]);
+    place.pools.create("other", &["/other".into()], &CreateOptions::default(), Vec::new()).expect("another pool");
+    place.pools.export("other", None).expect("it is put away");
+    let cases: &[(&[&str], &str)] = &[
+        (&["/s"], "`tally pool add POOL spare DEVICE...`"),
+        (&["mirror", "/s", "/other"], "other vdevs only come with `tally pool create`"),
+        (&["spare"], "spare needs at least one device"),
+        (&["spare", "spare", "/s"], "spare needs at least one device"),
+        (&["spare", "/s", "mirror", "/b"], "other vdevs only come with"),
+        (&["spare", "/s", "/s"], "/s is named twice"),
+        (&["spare", "/a"], "/a is part of the pool already; `tally pool status` shows as what"),
+        (&["spare", "/small"], "needs at least"),
+        (&["spare", "/nothing"], "there is nothing at /nothing"),
+        (&["spare", "/s", "/other"], "/other belongs to pool other (exported); force it"),
+    ];
+    for (words, expected) in cases {
+        let error = place.add(words).expect_err("it is refused");
+        assert!(error.contains(expected), "{words:?}: {error}");
+        assert_eq!((place.spares(), place.says_spare("/s")), (Vec::new(), None), "nothing was done");
+    }
+    place.add(&["spare", "/s"]).expect("a spare");
+    assert!(place.add(&["spare", "/s"]).expect_err("twice").contains("is part of the pool already"));
+    for (device, expected) in [("/a", "is no spare; `tally pool detach`"), ("/x", "has no disk '/x'")] {
+        let error = place.pools.remove("tank", device).expect_err("it is refused").to_string();
+        assert!(error.contains(expected), "{device}: {error}");
+    }
+    // Nobody makes a pool of it, nor erases its label.
+    let error = place.pools.create("third", &["/s".into()], &CreateOptions::default(), Vec::new()).err();
+    assert!(error.is_some_and(|error| error.to_string().contains("/s belongs to pool tank")));
+    assert!(place.pools.clear_label(Path::new("/s"), true, false).is_err(), "its pool is imported");
+    // It is gone, and no disk is copied to what is not there.
+    place.opener.remove(Path::new("/s"));
+    let tank = place.tank();
+    look_at_disks(&tank);
+    while tank.spares.looking.load(Ordering::Acquire) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(place.spares()[0].1, "UNAVAIL");
+    place.strike_off("/b");
+    place.look(0);
+    assert_eq!(place.look(2 * AWAY_SECONDS), []);
+    let remarks = place.pools.remove("tank", "/s").expect("it can go");
+    assert!(remarks[0].contains("label is not erased: there is nothing at /s"), "{remarks:?}");
+}
+
+/// The spare is gone when it is needed, and nobody has seen it yet: it is not tried over and over.
+#[test]
+fn what_did_not_go_well_is_tried_again_later_and_later() {
+    let place = Place::new(&[("/a", 32), ("/b", 32), ("/s", 32)]);
+    place.create(&["mirror", "/a", "/b"]);
+    place.add(&["spare", "/s"]).expect("a spare");
+    place.strike_off("/b");
+    place.look(0);
+    let s = place.opener.remove(Path::new("/s")).expect("it was there");
+    let tries = [AWAY_SECONDS, 50, 20, 60, 70, 200].map(|seconds| place.look(seconds).len());
+    assert_eq!(tries, [1, 0, 1, 0, 1, 0], "after a minute, after two, and not after four yet");
+    place.opener.put("/s", s);
+    assert_eq!((place.look(60).len(), place.spares()), (1, vec![in_use("/s", "/b")]));
+}

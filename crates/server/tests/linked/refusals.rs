@@ -1,0 +1,145 @@
+//! Commands on disks that make no sense: each is refused in words that say what to do, whether it was to be done or only to be
+//! shown (`-n`), and nothing has changed behind it.
+
+use tally_disk::Access;
+
+use super::*;
+
+/// Pool, mirror and spare of the table below, an exported pool, and disks that are free, too small, or somebody's.
+fn place(data_dir: &Path, opener: &Arc<MemOpener>) -> Arc<dyn Disk> {
+    for name in ["a", "b", "c", "e", "s", "new", "held"] {
+        opener.put(data_dir.join(name), Arc::new(MemDisk::new(32 << 20)));
+    }
+    opener.put(data_dir.join("small"), Arc::new(MemDisk::new(17 << 20)));
+    opener.open(&data_dir.join("held"), Access::Exclusive).unwrap()
+}
+
+/// The part of `status` that tells of disks, and whether the disk that is free is that still.
+fn standing(data_dir: &Path, opener: &MemOpener) -> (String, bool) {
+    let (well, text) = tally(data_dir, &["pool", "status"]);
+    assert!(well, "{text}");
+    let disks = text.lines().filter(|line| line.starts_with('\t')).collect::<Vec<_>>().join("\n");
+    let new = opener.open(&data_dir.join("new"), Access::ReadOnly).unwrap();
+    (disks, tally_members::label::read(new.as_ref()).is_err())
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_words_that_say_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let _held = place(data_dir, &opener);
+    let daemon = Running::start(data_dir, &opener);
+    story(
+        data_dir,
+        &[
+            (&["pool", "create", "dozer", "mirror", "a", "b"], true, &[]),
+            (&["pool", "create", "single", "c"], true, &[]),
+            (&["pool", "create", "away", "e"], true, &[]),
+            (&["pool", "export", "away"], true, &[]),
+            (&["pool", "add", "dozer", "spare", "s"], true, &[]),
+        ],
+    );
+    let before = standing(data_dir, &opener);
+    let status = "`tally pool status` shows";
+    // The command, what -n goes behind, and what must be said.
+    let cases: &[(&str, &[&str], &[&str])] = &[
+        ("attach", &["dozer", "a", "c"], &["in use by another process, or by a pool that is imported here", status]),
+        ("attach", &["dozer", "a", "held"], &["in use by another process", "must let go of it first"]),
+        ("attach", &["dozer", "a", "e"], &["belongs to pool away (exported); force it"]),
+        ("attach", &["dozer", "a", "small"], &["has 17825792 bytes and needs at least"]),
+        ("attach", &["dozer", "a", "a"], &["is in use as this very disk", "name another disk"]),
+        ("attach", &["dozer", "a", "b"], &["is a disk of this pool already", "name another one"]),
+        ("attach", &["dozer", "a", "s"], &["waits as a spare; `tally pool remove` takes it out first"]),
+        ("attach", &["dozer", "a", "nothing"], &["there is nothing at"]),
+        ("attach", &["dozer", "x", "new"], &["pool 'dozer' has no disk 'x'", status]),
+        ("attach", &["nobody", "a", "new"], &["no pool 'nobody' is imported; `tally pool list` shows"]),
+        ("replace", &["dozer", "a", "a"], &["is in use as this very disk"]),
+        ("replace", &["dozer", "a"], &["is in use as this very disk"]),
+        ("replace", &["dozer", "a", "b"], &["is a disk of this pool already"]),
+        ("replace", &["dozer", "a", "s"], &["is there and has everything, so that no spare stands in for it"]),
+        ("replace", &["dozer", "a", "e"], &["belongs to pool away"]),
+        ("replace", &["dozer", "a", "held"], &["in use by another process"]),
+        ("replace", &["single", "c", "small"], &["needs at least"]),
+        ("replace", &["dozer", "x", "new"], &["has no disk 'x'", status]),
+        ("replace", &["dozer", "s", "new"], &["waits as a spare, and is in no mirror", "`tally pool remove`"]),
+        (
+            "detach",
+            &["single", "c"],
+            &["is the last one of its vdev that has everything; attach another disk to it first"],
+        ),
+        ("detach", &["dozer", "x"], &["has no disk 'x'", status]),
+        ("detach", &["dozer", "s"], &["waits as a spare, and is in no mirror", "`tally pool remove`"]),
+        ("offline", &["single", "c"], &["is the only one of its vdev that has everything", "attach another disk"]),
+        ("offline", &["dozer", "x"], &["has no disk 'x'", status]),
+        ("remove", &["dozer", "a"], &["is no spare; `tally pool detach` takes a disk out of its mirror"]),
+        ("remove", &["dozer", "x"], &["has no disk 'x'", status]),
+        ("add", &["dozer", "new"], &["`tally pool add POOL spare DEVICE...`"]),
+        ("add", &["dozer", "log", "new"], &["other vdevs only come with `tally pool create`"]),
+        ("add", &["dozer", "spare"], &["spare needs at least one device"]),
+        ("add", &["dozer", "spare", "new", "new"], &["is named twice"]),
+        ("add", &["dozer", "spare", "new", "small"], &["needs at least"]),
+        ("add", &["dozer", "spare", "new", "a"], &["is part of the pool already", status]),
+        ("add", &["dozer", "spare", "new", "s"], &["is part of the pool already", status]),
+        ("add", &["dozer", "spare", "new", "c"], &["in use by another process, or by a pool that is imported here"]),
+        ("add", &["dozer", "spare", "new", "e"], &["belongs to pool away (exported); force it"]),
+        ("add", &["nobody", "spare", "new"], &["no pool 'nobody' is imported"]),
+    ];
+    for (command, words, expected) in cases {
+        let mut answers = Vec::new();
+        for flag in [None, Some("-n")] {
+            let words: Vec<&str> = ["pool", command].into_iter().chain(flag).chain(words.iter().copied()).collect();
+            let (well, text) = tally(data_dir, &words);
+            assert!(!well, "{words:?}: {text}");
+            for part in *expected {
+                assert!(text.contains(part), "{words:?} does not say {part:?}: {text}");
+            }
+            answers.push(text);
+        }
+        assert_eq!(answers[0], answers[1], "-n refuses by the same words");
+        assert_eq!(standing(data_dir, &opener), before, "{command} {words:?} has changed something");
+    }
+    daemon.stop();
+}
+
+/// What `-n` says is what is done next, and nothing is done by it.
+#[test]
+fn what_would_be_done_is_shown_and_not_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let _held = place(data_dir, &opener);
+    let daemon = Running::start(data_dir, &opener);
+    story(data_dir, &[(&["pool", "create", "dozer", "mirror", "a", "b"], true, &[])]);
+    let steps: &[(&[&str], &[&str])] = &[
+        (&["add", "-n", "dozer", "spare", "s"], &["would take in as spares of 'dozer'"]),
+        (&["add", "dozer", "spare", "s"], &[]),
+        (&["remove", "-n", "dozer", "s"], &["would take the spare", "erase its label"]),
+        (&["attach", "-n", "dozer", "a", "new"], &["would erase", "copy 31.5M to it", "a further copy of"]),
+        (&["replace", "-n", "dozer", "a", "new"], &["would erase", "copy 31.5M to it, and then take"]),
+        (&["replace", "-fn", "dozer", "a", "e"], &["would erase"]),
+        (&["detach", "-n", "dozer", "b"], &["would take", "once all", "are found on the disks that stay"]),
+        (&["detach", "-fn", "dozer", "b"], &["would take", "without a look at its blocks"]),
+        (&["offline", "-n", "dozer", "b"], &["would take", "until `tally pool online`\n"]),
+        (&["offline", "-tn", "dozer", "b"], &["or the next import"]),
+        (&["offline", "dozer", "b"], &[]),
+        (&["replace", "-n", "dozer", "b", "s"], &["to the spare", "which stands in for"]),
+        (&["replace", "-n", "dozer", "b"], &["out of its mirror, erase it, and copy 31.5M to it anew"]),
+        (&["replace", "dozer", "b", "s"], &["stands in for"]),
+        (&["detach", "-n", "dozer", "s"], &["would take", "it waits as a spare again"]),
+    ];
+    for (words, expected) in steps {
+        let before = standing(data_dir, &opener);
+        let all: Vec<&str> = ["pool"].into_iter().chain(words.iter().copied()).collect();
+        let (well, text) = tally(data_dir, &all);
+        assert!(well, "{all:?}: {text}");
+        for part in *expected {
+            assert!(text.contains(part), "{all:?} does not say {part:?}: {text}");
+        }
+        let is_only_shown = words[1].starts_with('-');
+        assert_eq!(standing(data_dir, &opener) == before, is_only_shown, "{all:?}");
+    }
+    let (_, history) = tally(data_dir, &["pool", "history", "dozer"]);
+    assert!(!history.contains(" -n") && history.contains("pool offline dozer"), "{history}");
+    daemon.stop();
+}
