@@ -185,3 +185,6 @@ impl Drop for Back {
         ASIDE.set(self.0);
     }
 }
+
+#[cfg(test)]
+mod tests;

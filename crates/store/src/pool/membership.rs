@@ -32,7 +32,7 @@ use std::sync::Arc;
 use tally_base::VdevGuid;
 use tally_intent::Lane;
 use tally_members::create::{CreateError, check_new_leg, new_leg};
-use tally_members::label::{LaneConfigLine, MissedGroups, VdevClass, VdevConfig};
+use tally_members::label::{LaneConfigLine, VdevClass, VdevConfig};
 use tally_members::roster::{ReturnError, RosterError, SpareError};
 use tally_members::vdev::{LegState, ResilverReport, Vdev, VdevLeg};
 

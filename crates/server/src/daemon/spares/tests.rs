@@ -4,7 +4,8 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 
 use tally_base::{Clock, SystemClock, SystemRng, Time};
-use tally_disk::{Disk, Host, MemDisk, MemOpener, Platform, ThreadFanout};
+use tally_disk::{Disk, Host, Platform, ThreadFanout};
+use tally_fakes::{MemDisk, MemOpener};
 use tally_fs::filer::CreateOptions;
 use tally_members::label;
 use tally_store::pool::spares::AWAY_MIN;

@@ -1,16 +1,9 @@
-//! When a walk over a whole disk may ask it beside others.
+use std::sync::atomic::AtomicU64;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use tally_base::Time;
 
-use parking_lot::Mutex;
-use tally_base::{Clock, Time};
-use tally_disk::{CountingDisk, Disk, Durability, Geometry, Turn, Turns, aside};
-use tally_fakes::MemDisk;
-
-/// For so long a walk may ask before it waits again.
-const TURN: Duration = Duration::from_millis(1);
+use super::*;
+use crate::{CountingDisk, Disk, Durability, Geometry};
 
 /// A clock that moves while somebody sleeps, in which clients come.
 struct Busy<'a> {
@@ -52,7 +45,8 @@ impl Clock for Busy<'_> {
 const SECTOR: usize = 4096;
 
 fn disk() -> CountingDisk {
-    CountingDisk::new(Arc::new(MemDisk::new(1 << 20)))
+    static NUMBER: AtomicU64 = AtomicU64::new(10_000);
+    CountingDisk::new(Arc::new(Numbered(NUMBER.fetch_add(1, Ordering::Relaxed))))
 }
 
 fn request(disk: &dyn Disk) {
