@@ -106,12 +106,12 @@ impl Vdev {
 
 impl Copying<'_> {
     fn step(&mut self, offset: u64, length: u64) -> Result<(), BlockDevError> {
-        if aside(|| self.copy(offset, length))? {
+        if self.copy(offset, length)? {
             self.report.copied_bytes += length;
             return self.tell(offset + length);
         }
         for sector in (offset..offset + length).step_by(SECTOR) {
-            if aside(|| self.copy(sector, SECTOR as u64))? {
+            if self.copy(sector, SECTOR as u64)? {
                 self.report.copied_bytes += SECTOR as u64;
             } else {
                 self.report.note_unread(sector);
@@ -143,10 +143,10 @@ impl Copying<'_> {
             if sources.is_empty() {
                 return Err(VdevError::NoLeg { vdev: self.vdev.guid, last: None }.into());
             }
-            if !sources.iter().any(|source| source.read_data(offset, &mut buf).is_ok()) {
+            if !sources.iter().any(|source| aside(|| source.read_data(offset, &mut buf)).is_ok()) {
                 return Ok(false);
             }
-            self.target.write_data(offset, &buf)
+            aside(|| self.target.write_data(offset, &buf))
         };
         if let Err(error) = written {
             self.vdev.strike_off(&self.target, &error)?;

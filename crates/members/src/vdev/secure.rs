@@ -59,7 +59,9 @@ impl Vdev {
         }
         let mut buf = AlignedBuf::zeroed(length);
         let mut has = |leg: &Arc<VdevLeg>| {
-            leg.disk().map(|disk| self.take_turn(disk.turns()));
+            if let Some(disk) = leg.disk() {
+                self.take_turn(disk.turns());
+            }
             aside(|| leg.has(offset, &mut buf, is_right)).unwrap_or(false)
         };
         let (good, lacking): (Vec<_>, Vec<_>) = keepers.into_iter().partition(&mut has);
