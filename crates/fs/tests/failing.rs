@@ -226,6 +226,32 @@ fn a_pool_that_was_suspended_comes_back_with_its_disk() {
     }
 }
 
+/// A disk of data could be read and refused every write, and the pool was imported again and again, as a server does that is
+/// started again. Each try raised the labels of the log device and not those of that disk: with the third it was two behind,
+/// was taken for an older copy of itself, and no import took the pool any more when all was well again.
+#[test]
+fn a_disk_that_refuses_one_import_after_the_other_is_the_same_disk_still() {
+    for (what, switch) in WAYS.into_iter().filter(|(what, _)| *what != "everything") {
+        for vdevs in ["/disks/a log /disks/l", "/disks/a /disks/b", "mirror /disks/a /disks/c log /disks/l"] {
+            let disks = [("/disks/a", DATA), ("/disks/b", DATA), ("/disks/c", DATA), ("/disks/l", LOG)];
+            let world = World::of(&disks, vdevs);
+            let filer = world.create();
+            make(&*vfs(&filer), "acknowledged").unwrap();
+            let world = world.cut();
+            for path in ["/disks/a", "/disks/c"] {
+                switch(&world.faults(path));
+            }
+            for _ in 0..4 {
+                let refused = world.try_import(&ImportOptions::default()).err();
+                assert!(refused.is_some(), "{what}, {vdevs}");
+            }
+            let taken = world.cut().try_import(&ImportOptions::default());
+            let (filer, report) = taken.unwrap_or_else(|error| panic!("{what}, {vdevs}: {error}"));
+            assert!(report.losses.is_empty() && has(&*vfs(&filer), "acknowledged"), "{what}, {vdevs}: {report:?}");
+        }
+    }
+}
+
 /// One leg of a mirror was struck off, the other acknowledged what it lacks, and failed in its turn. The first one alone has the
 /// claim that was in service and every durable group: it was taken for the pool, and what was acknowledged was gone.
 #[test]
