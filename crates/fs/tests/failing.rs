@@ -11,7 +11,7 @@ use tally_members::assemble::ImportError;
 use tally_members::label::FailMode;
 use tally_members::vdev::LegState;
 use tally_store::properties::{Property, PropertySet, parse};
-use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, Stability, Vfs};
+use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs};
 use world::{Faults, World, content, ctx, done, mode, patient, vfs};
 
 const MIB: u64 = 1 << 20;
@@ -275,6 +275,31 @@ fn a_leg_that_was_struck_off_is_not_what_a_suspended_pool_was() {
     world.put(first);
     let (filer, _) = world.try_to_resume(&suspended).unwrap();
     assert!(has(&*vfs(&filer), "before") && has(&*vfs(&filer), "acknowledged"));
+}
+
+/// What a cut would cost was asked of the tree before whether the pool takes changes. It was suspended, its disk gave nothing, and
+/// who cut a file got an I/O error, where clients are to wait.
+#[test]
+fn whoever_cuts_a_file_of_a_suspended_pool_waits() {
+    let world = World::of(&[("/disks/a", DATA)], "/disks/a");
+    let filer = world.create();
+    let (cred, fs) = (Cred::root(), vfs(&filer));
+    let file = make(&*fs, "before").unwrap();
+    filer.sync().unwrap();
+    world.faults("/disks/a").all(true);
+    filer.sync().unwrap_err();
+    for size in [0, 3, 200_000] {
+        filer.pool().io.drop_cache();
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+        assert_eq!(done(fs.setattr(ctx(&cred), file, &set, None)), Err(FsError::Unavailable), "to {size}");
+        let over = CreateHow::Unchecked(set);
+        assert_eq!(done(fs.create(ctx(&cred), fs.root(), b"before", &over)).map(drop), Err(FsError::Unavailable));
+    }
+    for stability in [Stability::Unstable, Stability::FileSync] {
+        filer.pool().io.drop_cache();
+        let written = done(fs.write(ctx(&cred), file, 1, pattern(10, 1), stability));
+        assert_eq!(written.map(drop), Err(FsError::Unavailable), "{stability:?}");
+    }
 }
 
 #[test]
