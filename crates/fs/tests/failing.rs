@@ -11,7 +11,7 @@ use tally_members::assemble::ImportError;
 use tally_members::label::FailMode;
 use tally_members::vdev::LegState;
 use tally_store::properties::{Property, PropertySet, parse};
-use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, Stability, Vfs};
+use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs};
 use world::{Faults, World, content, ctx, done, mode, patient, vfs};
 
 const MIB: u64 = 1 << 20;
@@ -226,6 +226,32 @@ fn a_pool_that_was_suspended_comes_back_with_its_disk() {
     }
 }
 
+/// A disk of data could be read and refused every write, and the pool was imported again and again, as a server does that is
+/// started again. Each try raised the labels of the log device and not those of that disk: with the third it was two behind,
+/// was taken for an older copy of itself, and no import took the pool any more when all was well again.
+#[test]
+fn a_disk_that_refuses_one_import_after_the_other_is_the_same_disk_still() {
+    for (what, switch) in WAYS.into_iter().filter(|(what, _)| *what != "everything") {
+        for vdevs in ["/disks/a log /disks/l", "/disks/a /disks/b", "mirror /disks/a /disks/c log /disks/l"] {
+            let disks = [("/disks/a", DATA), ("/disks/b", DATA), ("/disks/c", DATA), ("/disks/l", LOG)];
+            let world = World::of(&disks, vdevs);
+            let filer = world.create();
+            make(&*vfs(&filer), "acknowledged").unwrap();
+            let world = world.cut();
+            for path in ["/disks/a", "/disks/c"] {
+                switch(&world.faults(path));
+            }
+            for _ in 0..4 {
+                let refused = world.try_import(&ImportOptions::default()).err();
+                assert!(refused.is_some(), "{what}, {vdevs}");
+            }
+            let taken = world.cut().try_import(&ImportOptions::default());
+            let (filer, report) = taken.unwrap_or_else(|error| panic!("{what}, {vdevs}: {error}"));
+            assert!(report.losses.is_empty() && has(&*vfs(&filer), "acknowledged"), "{what}, {vdevs}: {report:?}");
+        }
+    }
+}
+
 /// One leg of a mirror was struck off, the other acknowledged what it lacks, and failed in its turn. The first one alone has the
 /// claim that was in service and every durable group: it was taken for the pool, and what was acknowledged was gone.
 #[test]
@@ -249,6 +275,31 @@ fn a_leg_that_was_struck_off_is_not_what_a_suspended_pool_was() {
     world.put(first);
     let (filer, _) = world.try_to_resume(&suspended).unwrap();
     assert!(has(&*vfs(&filer), "before") && has(&*vfs(&filer), "acknowledged"));
+}
+
+/// What a cut would cost was asked of the tree before whether the pool takes changes. It was suspended, its disk gave nothing, and
+/// who cut a file got an I/O error, where clients are to wait.
+#[test]
+fn whoever_cuts_a_file_of_a_suspended_pool_waits() {
+    let world = World::of(&[("/disks/a", DATA)], "/disks/a");
+    let filer = world.create();
+    let (cred, fs) = (Cred::root(), vfs(&filer));
+    let file = make(&*fs, "before").unwrap();
+    filer.sync().unwrap();
+    world.faults("/disks/a").all(true);
+    filer.sync().unwrap_err();
+    for size in [0, 3, 200_000] {
+        filer.pool().io.drop_cache();
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+        assert_eq!(done(fs.setattr(ctx(&cred), file, &set, None)), Err(FsError::Unavailable), "to {size}");
+        let over = CreateHow::Unchecked(set);
+        assert_eq!(done(fs.create(ctx(&cred), fs.root(), b"before", &over)).map(drop), Err(FsError::Unavailable));
+    }
+    for stability in [Stability::Unstable, Stability::FileSync] {
+        filer.pool().io.drop_cache();
+        let written = done(fs.write(ctx(&cred), file, 1, pattern(10, 1), stability));
+        assert_eq!(written.map(drop), Err(FsError::Unavailable), "{stability:?}");
+    }
 }
 
 #[test]

@@ -245,13 +245,15 @@ impl Roster {
 
     /// Gives the newest configuration to legs that are one change behind, because power was cut between two labels.
     /// Without this a second cut at the same place would leave them two behind, and the next import would take them for
-    /// older copies. A leg that refuses will refuse the next change as well, and is struck off then.
+    /// older copies. A leg that refuses is none to go on with: if it is the last of its vdev nothing more is written, so that it
+    /// stays one change behind however often this is tried, and else the claim strikes it off.
     fn catch_up(&self, newest: &PoolConfig) {
         for leg in self.legs().filter(|leg| leg.takes_writes() && !is_returning(leg, newest)) {
             let Some(disk) = leg.patient() else { continue };
             let is_current = label::read(disk.as_ref()).is_ok_and(|own| own.config.rank() == newest.rank());
             if !is_current && let Err(error) = leg.note_write(label::write(disk.as_ref(), leg.guid(), newest)) {
                 tracing::warn!(leg = %leg.guid(), %error, "a label was refused");
+                leg.pass(LegState::Online, LegState::Failing);
             }
         }
     }

@@ -54,6 +54,14 @@ pub enum Stream {
     Reaper = 19 << 32,
     /// Whether an import goes back, and to which group: two for each life.
     Back = 20 << 32,
+    /// Whether the disks of a vdev go away before a step, and what is tried until the pool is suspended.
+    Outage = 21 << 32,
+    /// What happens while a pool is suspended, by the life.
+    Standstill = 22 << 32,
+    /// Whether a pool whose sync failed stands still, or the power goes, by the sync.
+    Halt = 23 << 32,
+    /// What refused writes leave, by the life.
+    LeftOfRefused = 24 << 32,
 }
 
 impl Chance {

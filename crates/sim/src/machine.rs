@@ -4,15 +4,17 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tally_base::{DatasetId, PoolGuid, Rng};
 use tally_disk::{Host, Platform};
 use tally_fakes::MemOpener;
-use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport};
+use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport, Suspended};
 use tally_fs::record::RECORD_OVERHEAD_MAX;
+use tally_intent::Lane;
 use tally_members::assemble::PoolSelect;
-use tally_members::discover::ImportSource;
+use tally_members::discover::{self, ImportSource};
 use tally_members::grammar::parse_vdev_args;
+use tally_members::label::VdevClass;
 use tally_nfs::exports::{Exports, Place, Rule, Squash};
 use tally_nfs::service::Service;
 use tally_store::pool::RewindOrder;
@@ -61,6 +63,8 @@ pub struct Machine {
     disks: Vec<(String, Arc<PowerDisk>)>,
     power: Arc<Power>,
     server: Option<Arc<Server>>,
+    /// The process, which goes on while its pool is away.
+    process: Option<Process>,
     /// Where the running server finds its disks.
     opener: Arc<MemOpener>,
 }
@@ -70,7 +74,13 @@ pub struct Server {
     /// The engine.
     pub filer: Arc<Filer>,
     /// The protocol.
-    pub service: Service,
+    pub service: Arc<Service>,
+}
+
+/// What a process has of its clients, whether or not its pool is there.
+struct Process {
+    service: Arc<Service>,
+    shares: Arc<Shares>,
 }
 
 impl Server {
@@ -103,8 +113,9 @@ impl Server {
     /// If there is no such dataset.
     #[must_use]
     pub fn limits(&self, dataset: &str) -> Limits {
-        let lane = &self.filer.pool().lanes()[0];
-        let record_bytes_max = (lane.geometry().record_bytes_max() - RECORD_OVERHEAD_MAX) as u64;
+        let lanes = self.filer.pool().lanes();
+        let of_lane = |lane: &Arc<Lane>| (lane.geometry().record_bytes_max() - RECORD_OVERHEAD_MAX) as u64;
+        let record_bytes_max = lanes.first().map_or(u64::MAX, of_lane);
         let bounds = self.filer.by_name(dataset).expect("datasets stay").log_bounds();
         Limits {
             inline_bytes_max: bounds.request_bytes,
@@ -115,10 +126,11 @@ impl Server {
         }
     }
 
-    /// Whether no lane has ended.
+    /// Whether there are lanes, and none has ended.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.filer.pool().lanes().iter().all(|lane| !lane.has_ended())
+        let lanes = self.filer.pool().lanes();
+        !lanes.is_empty() && lanes.iter().all(|lane| !lane.has_ended())
     }
 }
 
@@ -134,7 +146,7 @@ impl Machine {
         };
         let disks = shape.vdevs.iter().filter(|word| word.starts_with('/')).map(disk).collect();
         let rng = Arc::new(SeededRng(Mutex::new(Chance::of(seed, Stream::Server, 0))));
-        Self { shape, clock, rng, disks, power, server: None, opener: Arc::default() }
+        Self { shape, clock, rng, disks, power, server: None, process: None, opener: Arc::default() }
     }
 
     /// Disks with this content, in the order of the shape, switched on and not serving.
@@ -207,9 +219,7 @@ impl Machine {
 
     /// The same, with other memory than it was built with.
     pub fn import_with(&mut self, options: &ImportOptions, tuning: &Tuning) -> Result<ImportReport, FilerError> {
-        let paths = self.disks.iter().map(|(path, _)| Path::new(path).into()).collect();
-        let source = ImportSource { paths, dirs: vec![] };
-        let select = PoolSelect::Name(POOL.into());
+        let (source, select) = (self.source(), PoolSelect::Name(POOL.into()));
         let (filer, report) = Filer::import(&self.platform(), tuning, &source, &select, options, &mut |_| {})?;
         self.start(filer);
         Ok(report)
@@ -238,16 +248,69 @@ impl Machine {
         order: RewindOrder,
         tuning: &Tuning,
     ) -> Result<(Arc<Filer>, ImportReport), FilerError> {
-        let paths = self.disks.iter().map(|(path, _)| Path::new(path).into()).collect();
-        let (source, select) = (ImportSource { paths, dirs: vec![] }, PoolSelect::Name(POOL.into()));
+        let (source, select) = (self.source(), PoolSelect::Name(POOL.into()));
         Filer::go_back(&self.platform(), tuning, &source, &select, options, order, &mut |_| {})
     }
 
     fn start(&mut self, filer: Arc<Filer>) {
         let config = filer.pool().roster.config();
-        let shares = Shares { filer: Arc::clone(&filer), pool: config.pool, handle_key: config.handle_key };
-        let service = Service::new(Arc::new(shares));
+        let filer_there = RwLock::new(Some(Arc::clone(&filer)));
+        let shares = Arc::new(Shares { filer: filer_there, pool: config.pool, handle_key: config.handle_key });
+        let service = Arc::new(Service::new(Arc::clone(&shares) as _));
+        self.process = Some(Process { service: Arc::clone(&service), shares });
         self.server = Some(Arc::new(Server { filer, service }));
+    }
+
+    // ---- a pool that is away from a process that goes on ----
+
+    /// Whether each part of the pool has a disk that says what it is: `tally pool clear` asks before it lets go of a pool.
+    #[must_use]
+    pub fn disks_are_there(&self) -> bool {
+        let config = self.server().filer.pool().roster.config();
+        let Ok(scan) = discover::scan(&*self.opener, &self.source()) else { return false };
+        let Some(found) = scan.pools.iter().find(|pool| pool.pool == config.pool) else { return false };
+        let mut data = config.vdevs_present().filter(|vdev| vdev.class == VdevClass::Data);
+        data.all(|vdev| {
+            let mut legs = vdev.legs.iter().filter(|leg| leg.stale_since.is_none());
+            legs.any(|leg| found.legs.iter().any(|it| it.label.leg == leg.guid))
+        })
+    }
+
+    /// Lets go of a pool that is suspended. Its clients wait. Gives how it was, if it says that not all is well with it.
+    pub fn put_away(&mut self) -> Option<Suspended> {
+        let server = self.server.take()?;
+        *self.process.as_ref()?.shares.filer.write() = None;
+        let suspended = server.filer.as_suspended();
+        server.filer.export().is_err().then_some(suspended)
+    }
+
+    /// Takes a pool up that was put away by this process, only as it was.
+    pub fn resume(&mut self, suspended: &Suspended) -> Result<ImportReport, FilerError> {
+        let (platform, source) = (self.platform_of(&self.opener), self.source());
+        let select = PoolSelect::Name(POOL.into());
+        let taken = Filer::resume(&platform, &self.shape.tuning, &source, &select, suspended, &mut |_| {});
+        taken.map(|(filer, report)| self.serve_again(filer, report))
+    }
+
+    /// Takes a pool up that is away from this process, as it is by now. What clients had under way is let go of.
+    ///
+    /// # Panics
+    ///
+    /// If no process runs.
+    pub fn import_again(&mut self) -> Result<ImportReport, FilerError> {
+        let (platform, source) = (self.platform_of(&self.opener), self.source());
+        let (select, options) = (PoolSelect::Name(POOL.into()), ImportOptions::default());
+        let process = self.process.as_ref().expect("a process has a pool that is away");
+        process.service.leave_doubts(process.shares.pool);
+        let taken = Filer::import(&platform, &self.shape.tuning, &source, &select, &options, &mut |_| {});
+        taken.map(|(filer, report)| self.serve_again(filer, report))
+    }
+
+    fn serve_again(&mut self, filer: Arc<Filer>, report: ImportReport) -> ImportReport {
+        let process = self.process.as_ref().expect("it has put the pool away");
+        *process.shares.filer.write() = Some(Arc::clone(&filer));
+        self.server = Some(Arc::new(Server { filer, service: Arc::clone(&process.service) }));
+        report
     }
 
     /// The power goes, if it has not, and comes back: chance decides what of the last writes is there.
@@ -262,7 +325,7 @@ impl Machine {
 
     fn lose_power_by(&mut self, mut survivor: impl FnMut(&PowerDisk, &Arc<Power>) -> PowerDisk) {
         self.power.cut();
-        self.server = None;
+        (self.server, self.process) = (None, None);
         let power = Arc::new(Power::beside(&self.clock));
         for (_, disk) in &mut self.disks {
             *disk = Arc::new(survivor(disk, &power));
@@ -276,7 +339,8 @@ impl Machine {
         let power = Arc::new(Power::beside(&self.clock));
         let disks = self.disks.iter().map(|(path, disk)| (path.clone(), Arc::new(disk.copy(&power)))).collect();
         let (clock, rng) = (Arc::clone(&self.clock), Arc::clone(&self.rng));
-        Self { shape: self.shape.clone(), clock, rng, disks, power, server: None, opener: Arc::default() }
+        let (server, process, opener) = (None, None, Arc::default());
+        Self { shape: self.shape.clone(), clock, rng, disks, power, server, process, opener }
     }
 
     /// Takes a disk out, or changes it for another.
@@ -301,11 +365,20 @@ impl Machine {
             disk.come_home();
             opener.put(path, Arc::clone(disk) as _);
         }
-        self.opener = Arc::clone(&opener);
+        self.opener = opener;
+        self.platform_of(&self.opener)
+    }
+
+    fn source(&self) -> ImportSource {
+        ImportSource { paths: self.disks.iter().map(|(path, _)| Path::new(path).into()).collect(), dirs: vec![] }
+    }
+
+    /// With this opener, under which a disk that somebody has open still is in use.
+    fn platform_of(&self, opener: &Arc<MemOpener>) -> Platform {
         Platform {
             clock: Arc::clone(&self.clock) as _,
             rng: Arc::clone(&self.rng) as _,
-            opener,
+            opener: Arc::clone(opener) as _,
             fanout: Arc::new(AtOnce::new(&self.power)),
             host: Host { id: 1, name: "sim".into() },
         }
@@ -314,14 +387,21 @@ impl Machine {
 
 /// Everything is exported to everybody.
 struct Shares {
-    filer: Arc<Filer>,
+    /// While the pool is there.
+    filer: RwLock<Option<Arc<Filer>>>,
     pool: PoolGuid,
     handle_key: [u8; 32],
 }
 
+impl Shares {
+    fn there(&self) -> Option<Arc<Filer>> {
+        self.filer.read().clone()
+    }
+}
+
 impl Exports for Shares {
     fn resolve(&self, path: &str) -> Option<(Arc<dyn Vfs>, String)> {
-        let fs = self.filer.by_name(path.trim_matches('/'))?;
+        let fs = self.there()?.by_name(path.trim_matches('/'))?;
         Some((fs, String::new()))
     }
 
@@ -329,7 +409,8 @@ impl Exports for Shares {
         if pool != self.pool {
             return Place::Unknown;
         }
-        self.filer.filesystem(dataset).map_or(Place::Unknown, |fs| Place::Here(fs as _))
+        let Some(filer) = self.there() else { return Place::Away };
+        filer.filesystem(dataset).map_or(Place::Unknown, |fs| Place::Here(fs as _))
     }
 
     fn rule(&self, _: PoolGuid, _: DatasetId, _: IpAddr) -> Option<Rule> {
@@ -337,8 +418,9 @@ impl Exports for Shares {
     }
 
     fn child(&self, _: PoolGuid, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<Arc<dyn Vfs>> {
-        let child = self.filer.child(dataset, dir, name)?;
-        self.filer.filesystem(child).map(|fs| fs as _)
+        let filer = self.there()?;
+        let child = filer.child(dataset, dir, name)?;
+        filer.filesystem(child).map(|fs| fs as _)
     }
 
     fn list(&self) -> Vec<(String, Vec<String>)> {

@@ -23,6 +23,7 @@ fn run(seeds: std::ops::Range<u64>, syncs: Syncs) -> Totals {
 fn one_after_the_other() {
     let totals = run(0..40, Syncs::Between);
     assert!(totals.rewinds > 10 && totals.rewinds_cut > 0 && totals.given_up > 0, "{totals:?}");
+    assert!(totals.went_on > 0 && totals.refused_meanwhile > 0, "{totals:?}");
     assert!(totals.over_quota > 0 && totals.access_asked > 0 && totals.reads_denied > 0, "{totals:?}");
 }
 

@@ -21,6 +21,10 @@ impl Filesystem {
         set: &SetAttr,
         guard: Option<Time>,
     ) -> Outcome<()> {
+        // Before anything is looked at: where the pool takes no changes, that is what is told.
+        if let Err(refusal) = self.check_takes_changes() {
+            return refusal.outcome();
+        }
         // Cutting a file frees space, so it draws on the reserve that removing does.
         let end = set.size.map(|size| size.min(FILE_SIZE_MAX));
         let resized = |end| self.fold_cost(object, |inode, layer| FoldCost::of_resize(inode, layer, end));

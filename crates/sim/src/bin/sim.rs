@@ -138,6 +138,13 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
         ("imports that went back to an older group", totals.rewinds, 1),
         ("of these, cut short behind that point", totals.rewinds_cut, 1),
         ("operations that they gave up", totals.given_up, 1),
+        ("suspended pools that went on", totals.went_on, 1_000),
+        ("clear that was refused, as disks did not answer", totals.clears_refused, 200),
+        ("tries to go on that failed", totals.resumes_failed, 500),
+        ("power cuts while a pool was suspended", totals.cuts_while_suspended, 250),
+        ("changes refused meanwhile", totals.refused_meanwhile, 2_000),
+        ("requests in doubt that had been carried out", totals.doubts_answered, 30),
+        ("requests in doubt that were carried out", totals.doubts_carried_out, 120),
     ];
     let mut is_short = false;
     for (what, count, floor) in floors {

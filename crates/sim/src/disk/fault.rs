@@ -54,6 +54,19 @@ pub enum Mishap {
     Half,
 }
 
+/// What a write leaves that the disk refuses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Left {
+    /// Nobody reads it, and when the power goes some of it may be there. Only for who does nothing more until then: a disk that
+    /// is asked for it is to know what it has.
+    #[default]
+    Unread,
+    /// It is read, and when the power goes some of it may be there.
+    Read,
+    /// Nothing.
+    Nothing,
+}
+
 /// A sort of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
@@ -99,6 +112,8 @@ struct Planned {
     lie: Option<(u32, Lie)>,
     /// How many of the next requests take how long.
     hanging: (u32, Duration),
+    /// What a refused write leaves.
+    left: Left,
     /// Writes and flushes are not answered, as far as whoever asks can do without.
     is_silent: bool,
     /// Requests until one that something befalls, and what.
@@ -109,6 +124,15 @@ impl Faults {
     /// The next `count` requests of this kind fail.
     pub fn set(&self, fault: Fault, count: u32) {
         self.0.lock().refused[fault as usize] = count;
+    }
+
+    /// What refused writes leave from now on.
+    pub fn leave(&self, left: Left) {
+        self.0.lock().left = left;
+    }
+
+    pub(super) fn left(&self) -> Left {
+        self.0.lock().left
     }
 
     /// Every request fails from now on, as if the cable were out.
@@ -153,7 +177,8 @@ impl Faults {
 
     /// Nothing fails any more.
     pub fn clear(&self) {
-        *self.0.lock() = Planned::default();
+        let mut planned = self.0.lock();
+        *planned = Planned { left: planned.left, ..Planned::default() };
     }
 
     /// Whether a request of this kind is going to fail.

@@ -8,6 +8,6 @@ mod power;
 
 pub(crate) use at_once::AtOnce;
 pub use cuts::{Cuts, FULL_MAX, Place};
-pub use fault::{Fault, Faults, Lie, Mishap, Sort};
+pub use fault::{Fault, Faults, Left, Lie, Mishap, Sort};
 pub use pages::Pages;
 pub use power::{Event, Kept, Power, PowerDisk, What};

@@ -21,7 +21,7 @@ use tally_disk::{Disk, Durability, Geometry, Patience};
 use tally_members::label::LABEL_BYTES;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::fault::{Fault, Faults, Lie, Mishap};
+use super::fault::{Fault, Faults, Left, Lie, Mishap};
 use super::pages::{PAGE, Pages};
 use crate::chance::Chance;
 use crate::clock::Ticks;
@@ -636,7 +636,13 @@ impl Disk for PowerDisk {
                 return Err(gone());
             }
             (Current::On, Err(_)) => {
-                state.cached.push((offset, buf.to_vec()));
+                let left = self.faults.left();
+                if left != Left::Nothing {
+                    state.cached.push((offset, buf.to_vec()));
+                }
+                if left == Left::Read {
+                    state.current.write(offset, buf);
+                }
                 if takes_cache {
                     state.lose_by_halves(self.power.events());
                 }

@@ -175,6 +175,8 @@ impl State {
             is_full: false,
             objects: self.objects.clone(),
             sent: Vec::new(),
+            in_doubt: Vec::new(),
+            stands_still: false,
             past: std::collections::VecDeque::new(),
             next_past: 0,
             round: self.round,

@@ -167,7 +167,7 @@ impl State {
         self.totals.rewinds += 1;
         self.totals.given_up += (self.op - group.op) as u64;
         self.born = None;
-        self.past.iter_mut().for_each(|past| past.fate = Fate::Lost);
+        self.past.iter_mut().for_each(|past| (past.fate, past.has_stayed) = (Fate::Lost, None));
         for later in group.parts.len()..self.parts.len() {
             if self.parts[later].is_there {
                 self.forget_part(later)?;

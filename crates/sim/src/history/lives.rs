@@ -26,6 +26,8 @@ impl State {
     pub(super) fn begin_life(&mut self, was_exported: bool, stream: Stream) -> Checked<()> {
         let mut exported = was_exported;
         self.sent.clear();
+        self.in_doubt.clear();
+        self.stands_still = false;
         self.meanwhile.end();
         if !was_exported {
             self.count_struck_off();
@@ -87,10 +89,10 @@ impl State {
                 continue;
             }
             match back {
-                None => self.adopt(report.was_clean, was_exported)?,
+                None => self.adopt(report.was_clean, was_exported, false)?,
                 Some(way) => {
                     self.go_back_to(way)?;
-                    self.adopt(false, false)?;
+                    self.adopt(false, false, false)?;
                 }
             }
             self.keep_imported_group();
@@ -100,8 +102,8 @@ impl State {
         unreachable!("the last attempt is not cut");
     }
 
-    /// Finds the states that the import has, and goes on from there.
-    fn adopt(&mut self, was_clean: bool, was_exported: bool) -> Checked<()> {
+    /// Finds the states that the import has, and goes on from there. A process that was there before gives its answers again.
+    pub(super) fn adopt(&mut self, was_clean: bool, was_exported: bool, is_same_process: bool) -> Checked<()> {
         let filer = Arc::clone(&self.machine.server().filer);
         if let Some((name, sync)) = self.born.take()
             && filer.by_name(&name).is_some()
@@ -147,8 +149,12 @@ impl State {
                 part.old_verifiers.extend(verifier);
             }
             self.trace.lock().push(format!("     {name}: the state after #{} of #{now}", found.ops.1));
-            let fates: Vec<_> =
-                self.past.iter().map(|past| (past.op.dataset() == at).then(|| fate(past, found.ops))).collect();
+            let is_answered = |past: &Past| is_same_process && past.fate == Fate::Here && past.reply.is_some();
+            for past in self.past.iter_mut().filter(|past| past.op.dataset() == at && is_answered(past)) {
+                past.has_stayed = Some(fate(past, found.ops) == Some(Fate::Survived));
+            }
+            let is_asked = |past: &Past| past.op.dataset() == at && !is_answered(past);
+            let fates: Vec<_> = self.past.iter().map(|past| is_asked(past).then(|| fate(past, found.ops))).collect();
             let mut fates = fates.into_iter();
             self.past.retain_mut(|past| match fates.next().expect("as many fates as requests") {
                 None => true,
@@ -232,7 +238,10 @@ fn fate(past: &Past, ops: (usize, usize)) -> Option<Fate> {
     if matches!(past.op, Op::Write { .. }) || past.fate == Fate::Lost {
         return Some(Fate::Lost);
     }
-    if past.fate == Fate::Survived {
+    if past.has_stayed == Some(false) {
+        return None;
+    }
+    if past.fate == Fate::Survived || past.has_stayed.is_some() {
         return Some(Fate::Survived);
     }
     if !past.succeeded {

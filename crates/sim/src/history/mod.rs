@@ -3,7 +3,8 @@
 //! ```text
 //!        ┌──────────── step: an operation, a repetition, a look, a sync, a property ◀──┐
 //!  life ─┤                                                                             │
-//!        └─ the power goes (or the pool is exported) ─▶ import, perhaps cut short ─────┘
+//!        ├─ the power goes (or the pool is exported) ─▶ import, perhaps cut short ─────┤
+//!        └─ the pool is suspended ─▶ it goes on ────────────────────────────────────────┘
 //!                                                        the state found is one that the oracles explain
 //! ```
 //!
@@ -22,6 +23,7 @@ mod requests;
 mod rot;
 mod run;
 mod shrink;
+mod standstill;
 mod times;
 mod trouble;
 mod users;
@@ -44,7 +46,7 @@ use crate::op::Object;
 use crate::oracle::Oracle;
 use back::{OldGroup, WayBack};
 use meanwhile::Meanwhile;
-use requests::{Past, Sent};
+use requests::{Attempt, Past, Sent};
 use rot::Rotten;
 
 use times::Seen;
@@ -155,6 +157,20 @@ pub struct Totals {
     pub given_up: u64,
     /// Datasets that were there again.
     pub datasets_back: u64,
+    /// Pools that were suspended, and went on by `clear`.
+    pub went_on: u64,
+    /// `clear` that was refused, since disks did not answer yet.
+    pub clears_refused: u64,
+    /// Tries to take up a suspended pool that failed: what comes behind the first is an import by command.
+    pub resumes_failed: u64,
+    /// Power cuts while a pool was suspended, or was taken up again.
+    pub cuts_while_suspended: u64,
+    /// Changes that were refused while a pool was suspended.
+    pub refused_meanwhile: u64,
+    /// Requests that waited for a suspended pool, had been carried out, and got their answer from it.
+    pub doubts_answered: u64,
+    /// Requests that waited for a suspended pool, and were carried out by it.
+    pub doubts_carried_out: u64,
     /// Losses beyond the redundancy that an import has named.
     pub named: u64,
 }
@@ -196,6 +212,13 @@ impl AddAssign for Totals {
         self.rewinds_cut += other.rewinds_cut;
         self.given_up += other.given_up;
         self.datasets_back += other.datasets_back;
+        self.went_on += other.went_on;
+        self.clears_refused += other.clears_refused;
+        self.resumes_failed += other.resumes_failed;
+        self.cuts_while_suspended += other.cuts_while_suspended;
+        self.refused_meanwhile += other.refused_meanwhile;
+        self.doubts_answered += other.doubts_answered;
+        self.doubts_carried_out += other.doubts_carried_out;
         self.named += other.named;
     }
 }
@@ -242,6 +265,10 @@ struct State {
     objects: Vec<Object>,
     /// Requests on their way.
     sent: Vec<Sent>,
+    /// Requests that wait until a suspended pool goes on.
+    in_doubt: Vec<Attempt>,
+    /// The pool is suspended.
+    stands_still: bool,
     /// Requests that may be sent again.
     past: VecDeque<Past>,
     next_past: u64,
@@ -279,8 +306,9 @@ impl State {
         self.trace.lock().push(format!("{:4} {line}", self.step));
     }
 
+    /// Whether nothing goes on in this life: the power is gone, or the pool is suspended.
     fn is_off(&self) -> bool {
-        self.machine.power().is_off()
+        self.stands_still || self.machine.power().is_off()
     }
 
     /// Whether a request may be refused for a reason that the models know nothing of.

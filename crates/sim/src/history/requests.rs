@@ -32,20 +32,21 @@ const OBJECTS_MAX: usize = 60;
 
 /// A request that was sent and not carried out yet.
 pub(super) struct Attempt {
-    op: Op,
+    pub(super) op: Op,
     client: usize,
     cred: Cred,
     record: Bytes,
-    job: Job,
+    pub(super) job: Job,
     /// The past request that it repeats, if it is one.
-    repeats: Option<u64>,
+    pub(super) repeats: Option<u64>,
+    /// Repetitions that wait for its answer already.
+    pub(super) attached: usize,
 }
 
 /// A request that was carried out, and not answered yet.
 pub(super) struct Sent {
-    op: Op,
-    job: Job,
-    promise: Box<dyn Promise>,
+    pub(super) attempt: Attempt,
+    pub(super) promise: Box<dyn Promise>,
     patience: Patience,
     pub(super) taken: Taken,
 }
@@ -56,7 +57,7 @@ pub(super) struct Taken {
     /// `None`: nobody can know.
     expected: Option<Expected>,
     promised: Promised,
-    past: Option<u64>,
+    pub(super) past: Option<u64>,
     /// If it changes what its reply tells of.
     above: Option<Above>,
     /// Where it stands to what has rotted.
@@ -78,19 +79,22 @@ pub(super) enum Fate {
 
 /// A request that may be sent again.
 pub(super) struct Past {
-    id: u64,
+    pub(super) id: u64,
     client: usize,
     cred: Cred,
     record: Bytes,
     pub(super) op: Op,
     pub(super) number: usize,
-    reply: Option<Vec<u8>>,
-    attached: usize,
+    pub(super) reply: Option<Vec<u8>>,
+    pub(super) attached: usize,
     /// What it made, in the model.
     made: Option<Attr>,
     pub(super) succeeded: bool,
     pub(super) has_effect: bool,
     pub(super) fate: Fate,
+    /// In a life of this process that has ended: whether its effect stayed. The process answers it again as before, and nobody
+    /// else does if not.
+    pub(super) has_stayed: Option<bool>,
     /// When it was sent, in time that the machine was on.
     sent_at_ns: u64,
 }
@@ -109,6 +113,14 @@ impl Attempt {
     /// What it is about, or the first of that.
     pub(super) fn object(&self) -> &Object {
         self.op.objects()[0]
+    }
+
+    /// Who waits for its answer besides, is answered.
+    fn check_attached(&self, links: usize) -> Checked<()> {
+        if links == self.attached {
+            return Ok(());
+        }
+        Err(format!("{links} connections get the answer to {:?}, not {}", self.op, self.attached))
     }
 }
 
@@ -130,7 +142,7 @@ impl State {
             .service
             .open(record.clone(), self.clients[client].link(), Instant::now())
             .map_err(|refusal| format!("{op:?} is refused: {refusal:?}"))?;
-        Ok(Attempt { op, client, cred, record, job, repeats })
+        Ok(Attempt { op, client, cred, record, job, repeats, attached: 0 })
     }
 
     /// Runs a request until its answer waits for a device, or is there.
@@ -146,14 +158,20 @@ impl State {
             Step::Again(_) => {
                 self.totals.throttled += 1;
                 self.note(format!("{:?} throttled", attempt.op));
-                Ok(if self.is_off() { Next::Done } else { Next::AfterSync(Box::new(attempt)) })
+                if self.is_off() {
+                    self.give_up(attempt);
+                    return Ok(Next::Done);
+                }
+                Ok(Next::AfterSync(Box::new(attempt)))
             }
             Step::Attached => Err(format!("{:?} is taken for a repetition", attempt.op)),
             Step::Reply(reply) => {
-                server.service.finish(&mut attempt.job, &reply);
+                let links = server.service.finish(&mut attempt.job, &reply);
+                attempt.check_attached(links.len())?;
                 let bytes = bytes_of(&reply);
                 let told = told(attempt.op.call().procedure, &bytes)?;
                 self.check_full(&attempt.op, &before, told.status)?;
+                self.check_suspended(&attempt.op, told.status)?;
                 let is_of_rot = told.status == nfsstat3::NFS3ERR_IO && self.nearness(&attempt.op, &before).may_fail();
                 if self.is_no_effect(&told) || is_of_rot {
                     self.note(format!("{:?}: {}", attempt.op, told.status));
@@ -174,14 +192,21 @@ impl State {
                 self.note(format!("#{} {:?}", taken.number, attempt.op));
                 let is_dropped =
                     self.may_drop() && Chance::of(self.plan.seed, Stream::Drop, taken.number as u64).one_in(20);
-                let Attempt { op, job, client, .. } = attempt;
-                self.sent.push(Sent { op, job, promise, patience: Patience::default(), taken });
+                let client = attempt.client;
+                self.sent.push(Sent { attempt, promise, patience: Patience::default(), taken });
                 if is_dropped {
                     self.clients[client].reconnect();
                     self.drop_jobs(client)?;
                 }
                 Ok(if chance.one_in(3) { Next::Done } else { Next::Settle })
             }
+        }
+    }
+
+    /// Nobody waits any more until a request is admitted: its next repetition is carried out.
+    pub(super) fn give_up(&self, mut attempt: Attempt) {
+        if let Some(server) = self.machine.running() {
+            server.service.abandon(&mut attempt.job);
         }
     }
 
@@ -198,8 +223,7 @@ impl State {
         let Some(kept) = promise.drive().or_else(|| promise.poll()) else {
             let taken = self.take(&attempt, before, limits)?;
             self.note(format!("#{} {:?}", taken.number, attempt.op));
-            let Attempt { op, job, .. } = attempt;
-            self.sent.push(Sent { op, job, promise, patience: Patience::default(), taken });
+            self.sent.push(Sent { attempt, promise, patience: Patience::default(), taken });
             return Ok(Next::Settle);
         };
         if self.is_off() {
@@ -329,11 +353,12 @@ impl State {
             op: attempt.op.clone(),
             number,
             reply: None,
-            attached: 0,
+            attached: attempt.attached,
             made,
             succeeded: expected.result.is_ok(),
             has_effect,
             fate: Fate::Here,
+            has_stayed: None,
             sent_at_ns: self.time_on_ns(),
         });
         if self.past.len() > PAST_MAX {
@@ -355,17 +380,21 @@ impl State {
                     looked.map_err(|what| format!("#{} waits {what}", sent.taken.number))?;
                     left.push(sent);
                 }
-                Some(Err(_)) if self.is_off() => {}
+                Some(Err(_)) if self.machine.power().is_off() => {}
+                Some(Err(broken)) if self.stays_in_doubt(&mut sent.attempt, &broken) => {
+                    self.doubt(sent.attempt, sent.taken.past);
+                }
                 // It is told that it failed, and may have left its effect: in memory, or on disk.
                 Some(Err(broken)) if self.is_in_trouble() => {
-                    let reply = server.service.settle(&mut sent.job, Err(broken));
-                    server.service.finish(&mut sent.job, &reply);
+                    let job = &mut sent.attempt.job;
+                    let reply = server.service.settle(job, Err(broken));
+                    server.service.finish(job, &reply);
                     self.past.retain(|past| Some(past.id) != sent.taken.past);
                 }
                 Some(Err(broken)) => return Err(format!("#{}: {broken}", sent.taken.number)),
                 Some(Ok(kept)) => {
-                    let reply = server.service.settle(&mut sent.job, Ok(kept));
-                    let links = server.service.finish(&mut sent.job, &reply);
+                    let reply = server.service.settle(&mut sent.attempt.job, Ok(kept));
+                    let links = server.service.finish(&mut sent.attempt.job, &reply);
                     let past = self.past.iter().find(|past| Some(past.id) == sent.taken.past);
                     if let Some(past) = past
                         && past.attached != links.len()
@@ -378,9 +407,10 @@ impl State {
                         ));
                     }
                     let bytes = bytes_of(&reply);
-                    let told = told(sent.op.call().procedure, &bytes)?;
+                    let op = &sent.attempt.op;
+                    let told = told(op.call().procedure, &bytes)?;
                     self.note(format!("#{} is answered: {}", sent.taken.number, told.status));
-                    self.answered(&sent.op, sent.taken, (&told, bytes))?;
+                    self.answered(op, sent.taken, (&told, bytes))?;
                 }
             }
         }
@@ -528,7 +558,8 @@ impl State {
             };
             past.fate = Fate::Dropped;
             let attached = std::mem::take(&mut past.attached);
-            let told = server.service.abandon(&mut sent.job).ok_or("a job that was not answered owes nothing")?;
+            let told =
+                server.service.abandon(&mut sent.attempt.job).ok_or("a job that was not answered owes nothing")?;
             if told.1.len() != attached {
                 return Err(format!("{} connections are told of a dropped job, not {attached}", told.1.len()));
             }
@@ -599,13 +630,14 @@ impl State {
     }
 
     /// Across a crash: what was done is not done again.
-    fn repeat_later(&mut self, mut attempt: Attempt, id: u64) -> Checked<()> {
+    pub(super) fn repeat_later(&mut self, mut attempt: Attempt, id: u64) -> Checked<()> {
         let server = Arc::clone(self.machine.server());
         let step = server.service.run(&mut attempt.job);
         let at = self.past.iter().position(|past| past.id == id).expect("the caller has found it");
         let number = self.past[at].number;
         let Step::Reply(reply) = step else { return Err(format!("a repetition of #{number} is carried out again")) };
-        server.service.finish(&mut attempt.job, &reply);
+        let links = server.service.finish(&mut attempt.job, &reply);
+        attempt.check_attached(links.len())?;
         let bytes = bytes_of(&reply);
         let procedure = attempt.op.call().procedure;
         let now = told(procedure, &bytes)?;

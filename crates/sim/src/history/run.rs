@@ -16,6 +16,7 @@ use super::choose::{Act, BURST_WRITES_MAX};
 use super::lives::shown;
 use super::meanwhile::look_beside;
 use super::requests::Next;
+use super::standstill::OUTAGE_ONE_IN;
 use super::times::Seen;
 use super::waits::Patience;
 use super::world::{DATASETS, fill};
@@ -103,6 +104,8 @@ impl History {
             is_full: false,
             objects: Vec::new(),
             sent: Vec::new(),
+            in_doubt: Vec::new(),
+            stands_still: false,
             past: VecDeque::new(),
             next_past: 0,
             round: 0,
@@ -165,7 +168,12 @@ impl History {
             if state.plan.trouble == Trouble::Rot && chance.one_in(3) {
                 state.rot_in_a_copy(&mut chance)?;
             }
-            state.begin_life(exported, Stream::Import)?;
+            drop(state);
+            let goes_on = self.go_on()?;
+            let mut state = self.0.lock();
+            if !goes_on {
+                state.begin_life(exported, Stream::Import)?;
+            }
             if state.plan.trouble == Trouble::Rot && chance.one_in(2) {
                 state.rot_and_go_on(Some(BLOCKS_OF_A_LIFE), &mut chance)?;
             }
@@ -204,6 +212,9 @@ impl History {
             let planned = (!chance.one_in(4) && !beside).then(|| 1 + chance.below(1 << scale));
             state.machine.power().plan_cut(planned);
             state.note(format!("life; cut after {planned:?} writes"));
+            if state.plan.suspends() {
+                state.draw_what_is_left();
+            }
             ((state.step + 1 + chance.below(length) as usize).min(state.plan.steps), planned, beside)
         };
         debug_assert!(planned.is_none() || !beside);
@@ -273,6 +284,11 @@ impl History {
                 state.read_in_order(&mut chance)?;
             } else if chance.one_in(4) {
                 state.fetch_ahead(chance.below(8));
+            }
+            let mut chance = Chance::of(state.plan.seed, Stream::Outage, step as u64);
+            if state.plan.has_outages() && !state.is_off() && chance.one_in(OUTAGE_ONE_IN) {
+                drop(state);
+                return self.outage(&mut chance);
             }
             if state.is_off() {
                 return Ok(());
@@ -406,7 +422,9 @@ impl History {
                     attempt = *again;
                     let object = Arc::clone(attempt.object());
                     self.behind_part(&*promise, &object, chance)?;
-                    if self.0.lock().is_off() {
+                    let state = self.0.lock();
+                    if state.is_off() {
+                        state.give_up(attempt);
                         return Ok(());
                     }
                 }
@@ -420,6 +438,7 @@ impl History {
                         self.sync_group()?;
                         let mut state = self.0.lock();
                         if state.is_off() {
+                            state.give_up(attempt);
                             return Ok(());
                         }
                         // Each reply that waits has somebody who writes the log for it: what is gathered takes room,
@@ -453,7 +472,7 @@ impl History {
         let faults = Arc::<Mutex<Option<String>>>::default();
         if interludes && self.0.lock().plan.syncs == Syncs::Around {
             let (state, faults) = (Arc::clone(&self.0), Arc::clone(&faults));
-            if state.lock().plan.trouble.strikes_off() {
+            if state.lock().plan.strikes_off() {
                 power.spare_labels();
             }
             power.set_hook(Some(Box::new(move || {
@@ -533,6 +552,11 @@ impl History {
         if state.is_off() {
             return Ok(false);
         }
+        if outcome.is_err() && state.is_in_trouble() {
+            // It is put away, and clients wait for nothing.
+            state.machine.power().cut();
+            return Ok(false);
+        }
         state.end_sync(outcome.map_err(|error| error.to_string()))?;
         Ok(!state.is_off())
     }
@@ -600,7 +624,7 @@ impl State {
     /// A few requests inside a device write of a sync.
     fn interlude(&mut self) -> Checked<()> {
         let mut chance = Chance::of(self.plan.seed, Stream::Interlude, self.machine.power().events());
-        if self.is_off() || !chance.one_in(4) {
+        if self.is_off() || self.troubles.is_outage || !chance.one_in(4) {
             return Ok(());
         }
         // What one leg refuses to read and another has is repaired with writers kept out: here the writer, which is this very
@@ -646,7 +670,9 @@ impl State {
             // After a failed sync the pool stands still: nobody believes it until it is imported again.
             Err(error) if self.is_in_trouble() => {
                 self.note(format!("sync failed: {error}"));
-                self.machine.power().cut();
+                if !self.comes_to_a_standstill() {
+                    self.machine.power().cut();
+                }
                 Ok(())
             }
             Err(error) => Err(format!("sync: {error}")),

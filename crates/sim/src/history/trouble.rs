@@ -61,6 +61,8 @@ pub(super) struct Troubles {
     pub(super) struck: bool,
     /// Nothing may be changed: a disk that is alone cannot be read everywhere.
     pub(super) is_quiet: bool,
+    /// All disks of a vdev refuse requests.
+    pub(super) is_outage: bool,
 }
 
 impl Trouble {
@@ -274,7 +276,7 @@ impl State {
 
     /// Something goes wrong while the machine is off.
     pub(super) fn trouble_while_off(&mut self, chance: &mut Chance) -> Checked<()> {
-        self.troubles.struck = false;
+        (self.troubles.struck, self.troubles.is_outage) = (false, false);
         if self.plan.trouble == Trouble::Turns {
             self.troubles_change_sides(chance);
         }
