@@ -55,10 +55,9 @@ pub enum Begin {
     Apart,
     /// It was carried out, and this was the answer.
     Again(Reply),
-    /// It is being carried out; its answer will go to this connection too.
+    /// It is being carried out; its answer will go to this connection too, if not too many wait for it. Nobody may be told that
+    /// nothing was done.
     Attached,
-    /// Too many wait for this one already.
-    Crowded,
 }
 
 /// The cache.
@@ -113,11 +112,10 @@ impl Replies {
             }
             return match &mut entry.state {
                 EntryState::Finished { reply, .. } => Begin::Again(reply.clone()),
-                EntryState::Running { attached } if attached.len() < ATTACHED_MAX => {
-                    attached.push(link.clone());
+                EntryState::Running { attached } => {
+                    attach(attached, link);
                     Begin::Attached
                 }
-                EntryState::Running { .. } => Begin::Crowded,
             };
         }
         let state = EntryState::Running { attached: Vec::new() };
@@ -136,6 +134,16 @@ impl Replies {
             shard.keep(*key, link, pool, reply.clone(), now);
         }
         attached
+    }
+
+    /// The connection is gone of a request that is being carried out: gives one that lives and waits for its answer. The request
+    /// is that one's from now on.
+    pub fn hand_over(&self, key: &ReplyKey) -> Option<Arc<Link>> {
+        let mut shard = self.shard(key).lock();
+        let Entry { link, state: EntryState::Running { attached } } = shard.entries.get_mut(key)? else { return None };
+        let heir = attached.iter().position(|waiting| waiting.is_alive())?;
+        *link = attached.swap_remove(heir);
+        Some(link.clone())
     }
 
     /// Forgets all answers about a pool: what they are about was given up, and may come once more. Those about other pools
@@ -160,6 +168,19 @@ impl Replies {
     fn shard(&self, key: &ReplyKey) -> &Mutex<Shard> {
         let [.., a, b] = key.0.first_chunk::<20>().copied().unwrap_or_default();
         &self.shards[usize::from(a ^ b ^ (b >> 4)) % SHARD_COUNT]
+    }
+}
+
+/// Has a connection wait for an answer. Where too many wait each does once, and of more than that some hear when they ask again.
+fn attach(attached: &mut Vec<Arc<Link>>, link: &Arc<Link>) {
+    let is_new = attached.iter().all(|waiting| waiting.id() != link.id());
+    if attached.len() >= ATTACHED_MAX && is_new {
+        attached.retain(|waiting| waiting.is_open());
+        attached.sort_by_key(|waiting| waiting.id());
+        attached.dedup_by_key(|waiting| waiting.id());
+    }
+    if attached.len() < ATTACHED_MAX {
+        attached.push(link.clone());
     }
 }
 

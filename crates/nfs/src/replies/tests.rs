@@ -76,13 +76,16 @@ fn a_request_in_progress_is_attached_to() {
     assert!(matches!(replies.begin(&key(1, 7), &first, NOW), Begin::New));
     assert!(matches!(replies.begin(&key(1, 7), &first, NOW), Begin::Attached));
     first.close();
-    for _ in 1..ATTACHED_MAX {
-        assert!(matches!(replies.begin(&key(1, 7), &second, NOW), Begin::Attached));
-    }
-    assert!(matches!(replies.begin(&key(1, 7), &second, NOW), Begin::Crowded));
+    let repeats = |link| assert!(matches!(replies.begin(&key(1, 7), link, NOW), Begin::Attached));
+    (0..8).for_each(|_| repeats(&second));
+    assert_eq!(replies.hand_over(&key(1, 7)).map(|heir| heir.id()), Some(2));
+    second.close();
+    let others: Vec<_> = (3..20).map(link).collect();
+    others.iter().for_each(repeats);
     let waiting: Vec<u64> =
         replies.finish(&key(1, 7), &answer(5), Some(POOL), NOW).iter().map(|link| link.id()).collect();
-    assert_eq!(waiting, [1, 2, 2, 2]);
+    assert_eq!(waiting, [3, 4, 5, 6], "of very many some are not told, and nobody anything that is not so");
+    assert!(replies.hand_over(&key(1, 7)).is_none(), "it is over");
 }
 
 #[test]

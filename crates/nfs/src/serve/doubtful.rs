@@ -8,6 +8,8 @@
 //! again before the pool serves, and other pools' files, which a client asks for on the same connection, with it. Half a
 //! record that nobody reads is a debt besides, and after a second the oldest there is: an honest client would have been
 //! the first to go. Nor is a connection idle for which something is kept.
+//!
+//! A client may lose its connection meanwhile, and send the request again on another one: it is kept for that one then.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -57,16 +59,18 @@ impl Doubtful {
         }
     }
 
-    /// Runs those again whose pool serves. Those that are left, or whose connection is gone, nobody is answered for: whoever still
-    /// wants it sends it again, and the pool knows by its key what became of it.
+    /// Runs those again whose pool serves. Those that are left, or whose connection is gone by then, nobody is answered for:
+    /// whoever still wants it sends it again, and the pool knows by its key what became of it. Up to then they are kept, so that
+    /// he is not told that nothing was done; and on whichever connection he asks, it is that one's from then on.
     pub(super) fn go_on(&self, hub: &Arc<Hub>) {
         let mut works = self.works.lock();
-        let is_left = |work: &Work| hub.service.is_left(&work.job) || !work.connection.link.is_alive();
-        let (left, waiting): (Vec<_>, Vec<_>) = works.drain(..).partition(|work| is_left(work));
-        let (ready, waiting) = waiting.into_iter().partition(|work| hub.service.may_go_on(&work.job));
+        works.iter_mut().for_each(|work| hand_over(hub, work));
+        let (mut left, waiting): (Vec<_>, Vec<_>) = works.drain(..).partition(|work| hub.service.is_left(&work.job));
+        let (ready, waiting): (Vec<_>, _) = waiting.into_iter().partition(|work| hub.service.may_go_on(&work.job));
         *works = waiting;
         drop(works);
-        let ready: Vec<Box<Work>> = ready;
+        let (ready, gone): (Vec<_>, Vec<_>) = ready.into_iter().partition(|work| work.connection.link.is_alive());
+        left.extend(gone);
         for mut work in left {
             hub.service.leave(&mut work.job);
         }
@@ -81,6 +85,18 @@ impl Doubtful {
         let works = std::mem::take(&mut *self.works.lock());
         for mut work in works {
             hub.service.leave(&mut work.job);
+        }
+    }
+}
+
+/// If the connection of a request is gone, and it was sent again on another one, it is that one's.
+fn hand_over(hub: &Arc<Hub>, work: &mut Work) {
+    while !work.connection.link.is_alive()
+        && let Some(heir) = hub.service.hand_over(&mut work.job)
+    {
+        if let Some(connection) = hub.connection(heir.id()) {
+            work.charge.hand_over(&connection);
+            work.connection = connection;
         }
     }
 }

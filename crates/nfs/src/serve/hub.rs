@@ -395,6 +395,12 @@ impl Charge {
         }
     }
 
+    /// It is set apart, and another connection's from now on.
+    pub(super) fn hand_over(&mut self, heir: &Arc<Connection>) {
+        self.connection.account.hand_over(&heir.account);
+        self.connection = heir.clone();
+    }
+
     fn there_is_room(&self, others_may_go_on: bool) {
         if others_may_go_on {
             self.hub.resume_crowded_out();

@@ -242,6 +242,12 @@ impl Account {
         self.apart_count.fetch_sub(1, SeqCst);
     }
 
+    /// One that is set apart is another connection's from now on.
+    pub(super) fn hand_over(&self, heir: &Self) {
+        heir.apart_count.fetch_add(1, SeqCst);
+        self.apart_count.fetch_sub(1, SeqCst);
+    }
+
     /// Counts one out that was set apart; true if others may be read again for that.
     pub(super) fn end_apart(&self, bytes: usize) -> bool {
         self.apart_count.fetch_sub(1, SeqCst);

@@ -191,6 +191,14 @@ impl Service {
         }
     }
 
+    /// The connection of a job in doubt is gone: gives one on which it was sent again, and whose it is from now on.
+    pub fn hand_over(&self, job: &mut Job) -> Option<Arc<Link>> {
+        let Memory::Begun(key) = job.memory.get() else { return None };
+        let heir = self.replies.hand_over(&key)?;
+        job.link = heir.clone();
+        Some(heir)
+    }
+
     /// A job that is in doubt when the server ends: nobody is answered. Its client asks again, and the next life of the pool
     /// knows what became of it.
     pub fn leave(&self, job: &mut Job) {
@@ -334,7 +342,7 @@ impl Service {
             }
             // Admission is refused and nobody says until when: the client asks again.
             Ok(Done::Again(Wait::Ready)) => Step::Reply(self.failure(job, procedure, Status::JukeBox)),
-            Ok(Done::Repeated(repeated)) => self.repeat(job, procedure, repeated),
+            Ok(Done::Repeated(repeated)) => self.repeat(job, repeated),
             Ok(Done::Answer(Answer { status, body, wait })) => {
                 job.status = Some(status);
                 let reply = Reply::success(job.call.xid, body);
@@ -358,7 +366,6 @@ impl Service {
                 Begin::Apart => Memory::Apart(key),
                 Begin::Again(reply) => return Err(Repeated::Answered(reply)),
                 Begin::Attached => return Err(Repeated::UnderWay),
-                Begin::Crowded => return Err(Repeated::Crowded),
             });
         }
         let (key, recall) = match job.memory.get() {
@@ -370,9 +377,8 @@ impl Service {
     }
 
     /// A request that was here before costs nobody anything: its first transmission pays.
-    fn repeat(&self, job: &mut Job, procedure: Procedure, repeated: Repeated) -> Step {
+    fn repeat(&self, job: &mut Job, repeated: Repeated) -> Step {
         match repeated {
-            Repeated::Crowded => Step::Reply(self.failure(job, procedure, Status::JukeBox)),
             Repeated::Answered(reply) => {
                 count(&self.stats.retransmissions);
                 job.procedure = None;

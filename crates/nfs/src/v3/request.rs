@@ -56,8 +56,6 @@ pub enum Repeated {
     Answered(Reply),
     /// It is being carried out; its answer will go to this connection too.
     UnderWay,
-    /// Too many wait for this one already.
-    Crowded,
 }
 
 /// What a request turned out to be about, for the statistics.
