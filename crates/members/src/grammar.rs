@@ -35,6 +35,11 @@ pub enum GrammarError {
     /// `log` at the end.
     #[error("invalid vdev specification: log needs at least one device")]
     EmptyLog,
+    /// Spares for a pool that is not there yet.
+    #[error(
+        "a pool gets its spares when it is there: make it without them, and then `tally pool add POOL spare DEVICE...`"
+    )]
+    SparesLater,
     /// `spare` without a disk.
     #[error("invalid vdev specification: spare needs at least one device")]
     EmptySpare,
@@ -119,6 +124,7 @@ fn group(words: &[String]) -> Result<Vec<VdevSpec>, GrammarError> {
             }
             "log" if log_is_empty => return Err(GrammarError::EmptyLog),
             "log" => (class, in_mirror, log_is_empty) = (VdevClass::Log, false, true),
+            "spare" => return Err(GrammarError::SparesLater),
             other if is_not_yet(other) => return Err(GrammarError::NotYet { word: other.to_owned() }),
             other if other.is_empty() || other.starts_with('-') => {
                 return Err(GrammarError::NotADevice { word: other.to_owned() });

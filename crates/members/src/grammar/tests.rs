@@ -40,7 +40,8 @@ fn the_grammar_of_zpool() {
         ("raidz1 A B C", Err("raidz1 vdevs are not there yet")),
         ("draid2:4d A B C", Err("draid2:4d vdevs are not there yet")),
         ("A cache B", Err("cache vdevs are not there yet")),
-        ("A spare B", Err("spare vdevs are not there yet")),
+        ("A spare B", Err("a pool gets its spares when it is there")),
+        ("A sparefile spare:2", Err("spare:2 vdevs are not there yet")),
         ("A special mirror B C", Err("special vdevs are not there yet")),
         ("A -f", Err("\"-f\" is not a device")),
     ] {
