@@ -192,13 +192,13 @@ impl Fanout for ThreadFanout {
         let mut waiting = Waiting::for_as_many_as(work.len());
         let mut own = Vec::new();
         for (index, work) in work.into_iter().enumerate() {
-            let limit = work.limit();
-            if limit.is_none() && own.is_empty() {
+            let patience = work.limit().map(|(patience, _)| patience);
+            if patience.is_none() && own.is_empty() {
                 own.push((index, work));
                 continue;
             }
             match self.hand_out(work, Some(waiting.answer_for(index))) {
-                Ok(()) => waiting.limits[index] = limit,
+                Ok(()) => waiting.patience[index] = patience,
                 Err(work) => own.push((index, work)),
             }
         }
@@ -264,8 +264,8 @@ fn not_handed_out(work: Work, answer: Option<Answer>) -> Work {
 /// A caller, and what he waits for.
 struct Waiting {
     began: Instant,
-    /// Who decides, for each that may be left, and from when on.
-    limits: Vec<Option<(Arc<dyn Patience>, Duration)>>,
+    /// Who decides, for each that may be left.
+    patience: Vec<Option<Arc<dyn Patience>>>,
     answers: Arc<Answers>,
 }
 
@@ -273,7 +273,7 @@ impl Waiting {
     fn for_as_many_as(count: usize) -> Self {
         let given = Given { outcomes: (0..count).map(|_| None).collect(), missing: count };
         let answers = Arc::new(Answers { given: Mutex::new(given), all_there: Condvar::new() });
-        Self { began: Instant::now(), limits: vec![None; count], answers }
+        Self { began: Instant::now(), patience: vec![None; count], answers }
     }
 
     fn answer_for(&self, target: usize) -> Answer {
@@ -297,10 +297,12 @@ impl Waiting {
     /// Leaves those that may be left by now. What was decided holds, also where the answer comes meanwhile.
     fn leave(&self) {
         let waited = self.began.elapsed();
-        for (index, limit) in self.limits.iter().enumerate() {
-            let Some((patience, limit)) = limit else { continue };
+        for (index, patience) in self.patience.iter().enumerate() {
+            let Some(patience) = patience else { continue };
             let is_missing = self.answers.given.lock().outcomes[index].is_none();
-            if is_missing && (patience.has_left() || waited >= *limit && patience.may_leave(waited)) {
+            // The limit is asked for each time: somebody may set one because he waits.
+            let is_over = || patience.limit().is_some_and(|limit| waited >= limit);
+            if is_missing && (patience.has_left() || is_over() && patience.may_leave(waited)) {
                 let mut given = self.answers.given.lock();
                 given.missing -= usize::from(given.outcomes[index].is_none());
                 given.outcomes[index] = Some(Err(not_answered(waited)));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tally_disk::Disk;
 use tally_fs::Filer;
-use tally_members::label::{self, HangLimit};
+use tally_members::label::{self, FailMode, HangLimit};
 use tally_members::vdev::LegState;
 use tally_vfs::{CreateHow, Cred, Stability};
 use world::{Patient, World, content, ctx, member, mode, noise, patient, vfs};
@@ -189,6 +189,27 @@ fn without_a_limit_or_another_leg_a_disk_is_waited_for() {
         done.recv_timeout(PATIENCE).expect("the disk answers");
         assert_eq!(state(&filer, disk), LegState::Online);
     }
+}
+
+/// Whoever had said that disks are waited for, and waits, could set what limit he liked: the labels that say so waited for the
+/// very disk, and what waited already had no limit for good.
+#[test]
+fn a_limit_that_is_set_while_a_leg_hangs_holds_for_what_waits() {
+    let (world, filer) = mirror();
+    filer.pool().roster.set_hang_limit(HangLimit::Off).unwrap();
+    let faults = world.faults(B);
+    let _held = faults.writes_held.write().unwrap();
+    let created = in_a_thread(&filer, |filer| put(filer, "during", 300, 2));
+    let labels = in_a_thread(&filer, |filer| filer.pool().roster.set_failmode(FailMode::Continue));
+    wait_for(|| faults.writes_waited.load(SeqCst) > 0);
+    assert!(created.recv_timeout(BEYOND).is_err() && labels.try_recv().is_err());
+    let set = in_a_thread(&filer, |filer| filer.pool().roster.set_hang_limit(LIMIT));
+    set.recv_timeout(PATIENCE).expect("it is written without the disk that hangs").unwrap();
+    created.recv_timeout(PATIENCE).expect("the change is answered");
+    labels.recv_timeout(PATIENCE).expect("the command before is done").unwrap();
+    assert!(says_struck_off(&world, A, B));
+    assert_eq!((state(&filer, A), state(&filer, B)), (LegState::Online, LegState::Faulted));
+    assert_eq!(filer.pool().roster.config().hang_limit, LIMIT);
 }
 
 /// The leg would have been struck off, its block freed and the place given to another; then the disk wrote what it had been

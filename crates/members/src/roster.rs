@@ -110,6 +110,8 @@ pub struct Roster {
     writable: AtomicBool,
     /// Whether a suspended pool tells its clients so. Apart from the state: with a disk that hangs that stays locked.
     fails_openly: AtomicBool,
+    /// After how long a leg that hangs is struck off. Apart from the state, too: a limit is set because that is locked.
+    hang_limit: Mutex<HangLimit>,
     /// Held while an uberblock is written, and while a leg joins, as it gets every uberblock from a certain one on. A change
     /// of the labels, with which a leg may be struck off, takes it too, but waits no longer than [`TURN_WAIT`].
     uberblocks: Mutex<()>,
@@ -138,6 +140,7 @@ impl Roster {
             fanout,
             fails_openly: AtomicBool::new(config.supplement.failmode == FailMode::Continue),
             published: ArcSwap::from_pointee(config.clone()),
+            hang_limit: Mutex::new(config.hang_limit),
             state: Mutex::new(State { config, claimed: false, closed: None }),
             writable: AtomicBool::new(false),
             uberblocks: Mutex::new(()),
@@ -291,10 +294,13 @@ impl Roster {
         Ok(())
     }
 
-    /// After how long a leg that hangs is struck off, durable in the labels.
+    /// After how long a leg that hangs is struck off, durable in the labels. It holds at once, also for what waits already:
+    /// the labels may wait for that very leg.
     pub fn set_hang_limit(&self, limit: HangLimit) -> Result<(), RosterError> {
-        self.update(|config| config.hang_limit = limit)?;
-        Ok(())
+        *self.hang_limit.lock() = limit;
+        self.update(|config| config.hang_limit = limit).map(drop).inspect_err(|_| {
+            *self.hang_limit.lock() = self.published.load().hang_limit;
+        })
     }
 
     /// Writes down that acknowledged changes were given up (rules F26).
@@ -501,7 +507,7 @@ impl Membership for Roster {
     }
 
     fn hang_limit(&self) -> HangLimit {
-        self.published.load().hang_limit
+        *self.hang_limit.lock()
     }
 
     fn may_leave(&self, leg: &VdevLeg) -> bool {

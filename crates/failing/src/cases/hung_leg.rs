@@ -1,7 +1,8 @@
 //! A leg hangs for good: it neither answers nor fails. Every change waited for it as long as that took. After the limit it is
-//! struck off, a client has only waited, and whoever looks is told why. It is not taken back before it has answered.
+//! struck off, a client has only waited, and whoever looks is told why. It is not taken back before it has answered. Where there
+//! is no limit, one is set because it hangs.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
@@ -9,17 +10,22 @@ use super::silent_end::rules;
 use super::{Given, MIB};
 use crate::server::{PATIENCE, Place, said, within};
 
-/// The data's own mirror, which has the log too, and a log device of two legs.
-const POOLS: [(&[&str], &str); 2] = [(&["mirror", "a", "b"], "b"), (&["a", "log", "mirror", "l", "m"], "m")];
+/// The data's own mirror, which has the log too, and a log device of two legs; which of them hangs, and whether there is a limit
+/// before.
+const POOLS: [(&[&str], &str, bool); 2] =
+    [(&["mirror", "a", "b"], "b", true), (&["a", "log", "mirror", "l", "m"], "m", false)];
+
+/// Long enough to see that somebody waits.
+const WHILE: Duration = Duration::from_millis(1500);
 
 pub(super) fn run(given: Given<'_>) -> Result<()> {
-    for (vdevs, hangs) in POOLS {
-        one_pool(given, vdevs, hangs).with_context(|| format!("in a pool of {}", vdevs.join(" ")))?;
+    for (vdevs, hangs, is_limited) in POOLS {
+        one_pool(given, vdevs, hangs, is_limited).with_context(|| format!("in a pool of {}", vdevs.join(" ")))?;
     }
     Ok(())
 }
 
-fn one_pool(given: Given<'_>, vdevs: &[&str], hangs: &str) -> Result<()> {
+fn one_pool(given: Given<'_>, vdevs: &[&str], hangs: &str, is_limited: bool) -> Result<()> {
     let disks: Vec<(&str, u64)> = vdevs.iter().filter(|word| word.len() == 1).map(|name| (*name, 128 * MIB)).collect();
     let mut place = Place::new(given.binary, &disks, 2)?;
     place.start()?;
@@ -27,10 +33,18 @@ fn one_pool(given: Given<'_>, vdevs: &[&str], hangs: &str) -> Result<()> {
     let words: Vec<String> = ["pool", "create", "p"].map(str::to_owned).into_iter().chain(words).collect();
     place.must(&words.iter().map(String::as_str).collect::<Vec<_>>())?;
     place.client()?.put("before", b"before")?;
+    if !is_limited {
+        place.must(&["pool", "set", "hang_limit=off", "p"])?;
+    }
     place.rule(&rules(hangs))?;
     let mut client = place.client()?;
     let (sender, created) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(client.put("during", b"during")));
+    if !is_limited {
+        ensure!(created.recv_timeout(WHILE).is_err(), "a client was answered while a leg hung, without a limit");
+        let set = answer(&place, &["pool", "set", "hang_limit=1", "p"])?;
+        ensure!(set.0, "a limit cannot be set while a leg hangs:\n{}", set.1);
+    }
     created.recv_timeout(PATIENCE).context("a client waits for the leg that hangs")??;
     place.client()?.put("after", b"after")?;
     let leg = place.disk(hangs);
@@ -46,12 +60,12 @@ fn one_pool(given: Given<'_>, vdevs: &[&str], hangs: &str) -> Result<()> {
             break;
         }
         ensure!(began.elapsed() < PATIENCE, "a leg that answers again is not taken back:\n{}", taken_back.1);
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(200));
     }
     let began = Instant::now();
     while !place.must(&["pool", "status", "-x"])?.contains("healthy") {
         ensure!(began.elapsed() < PATIENCE, "it is not well again:\n{}", place.must(&["pool", "status", "-v"])?);
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(200));
     }
     place.stop()?;
     place.start()?;
@@ -74,7 +88,7 @@ fn tells(place: &Place, leg: &str) -> Result<()> {
             return Ok(());
         }
         ensure!(began.elapsed() < PATIENCE, "no event tells why {leg} is out:\n{events}");
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(200));
     }
 }
 

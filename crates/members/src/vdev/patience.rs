@@ -28,7 +28,8 @@ impl Patience for LegPatience {
         if !siblings.read().iter().any(stands_in) {
             return None;
         }
-        self.membership.upgrade()?.hang_limit().of_disk(self.rotational)
+        // Without a limit it has an owner of its own all the same: one that is set while it hangs holds for it, too.
+        Some(self.membership.upgrade()?.hang_limit().of_disk(self.rotational).unwrap_or(Duration::MAX))
     }
 
     fn may_leave(&self, waited: Duration) -> bool {
