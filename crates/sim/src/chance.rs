@@ -62,6 +62,8 @@ pub enum Stream {
     Halt = 23 << 32,
     /// What refused writes leave, by the life.
     LeftOfRefused = 24 << 32,
+    /// Whether a life ends behind the end of a dataset, and of which.
+    Destroy = 25 << 32,
 }
 
 impl Chance {

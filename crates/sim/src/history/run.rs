@@ -224,6 +224,7 @@ impl History {
             self.settle()?;
         } else {
             self.steps_to(end)?;
+            self.destroy_what_may_come_back()?;
         }
         if self.0.lock().is_off() {
             return Ok(false);

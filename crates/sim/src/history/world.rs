@@ -12,7 +12,7 @@ use tally_vfs::{Cred, FsError, OpCtx, SetAttr, Stability, Vfs};
 use super::lives::shown;
 use super::run::History;
 use super::{Checked, State, Trouble};
-use crate::chance::Chance;
+use crate::chance::{Chance, Stream};
 use crate::machine::POOL;
 use crate::op::Op;
 
@@ -20,6 +20,8 @@ use crate::op::Op;
 pub(super) const DATASETS: [&str; 3] = ["home", "mail", "box"];
 /// Datasets of a history, over all its lives, at most: each of them is compared at every import.
 const DATASETS_MAX: usize = 6;
+/// Where lives begin with older groups, one in so many ends behind the end of a dataset.
+const DESTROYED_ONE_IN: u64 = 3;
 /// An outage behind which everything that is remembered for a while only would be forgotten, if it aged meanwhile.
 const LONG_OUTAGE: Duration = Duration::from_secs(125);
 /// How long a machine is off that does not stay so.
@@ -112,35 +114,20 @@ impl State {
     }
 }
 
+/// The datasets below the pool's own.
+struct Names {
+    /// Those that are there.
+    children: Vec<usize>,
+    /// Names that none of them has.
+    free: Vec<&'static str>,
+    /// All that ever were.
+    count: usize,
+}
+
 impl History {
     /// Makes, renames or destroys a dataset.
     pub(super) fn dataset_command(&self, chance: &mut Chance) -> Checked<()> {
-        // In a full pool there is no room for a mount point, and where disks fail the command may wait for a group.
-        let may = |state: &State| {
-            let trouble = state.plan.trouble;
-            !state.is_beside() && !trouble.strikes_off() && trouble != Trouble::Full
-        };
-        if !may(&self.0.lock()) {
-            return Ok(());
-        }
-        // A command waits for the log by itself, and nobody syncs a group for it here: so there must be room, and a
-        // lane.
-        self.sync_group()?;
-        self.settle()?;
-        let (children, free, count) = {
-            let state = self.0.lock();
-            let is_whole = !state.is_off() && state.machine.server().is_whole();
-            // A mount point is a name in the pool's own dataset.
-            let is_whole = is_whole && state.parts[0].oracle.bound.quota.is_none();
-            if !is_whole || !state.sent.is_empty() || state.is_in_trouble() {
-                return Ok(());
-            }
-            let children: Vec<usize> = state.parts_there().into_iter().filter(|at| *at > 0).collect();
-            let full = |name: &str| format!("{POOL}/{name}");
-            let is_free = |name: &&&str| children.iter().all(|at| state.parts[*at].name != full(name));
-            let free: Vec<&'static str> = DATASETS.iter().filter(is_free).copied().collect();
-            (children, free, state.parts.len())
-        };
+        let Some(Names { children, free, count }) = self.ready_for_a_command()? else { return Ok(()) };
         match chance.below(3) {
             _ if children.is_empty() && count >= DATASETS_MAX => Ok(()),
             0 if !children.is_empty() => self.destroy_dataset(chance.pick(&children)),
@@ -153,6 +140,50 @@ impl History {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Destroys a dataset at the end of a life, which the next one may have again: it may begin with an older group.
+    pub(super) fn destroy_what_may_come_back(&self) -> Checked<()> {
+        let mut chance = {
+            let state = self.0.lock();
+            if state.is_off() || !state.plan.goes_back() {
+                return Ok(());
+            }
+            Chance::of(state.plan.seed, Stream::Destroy, state.totals.lives)
+        };
+        if !chance.one_in(DESTROYED_ONE_IN) {
+            return Ok(());
+        }
+        let Some(Names { children, .. }) = self.ready_for_a_command()? else { return Ok(()) };
+        if children.is_empty() { Ok(()) } else { self.destroy_dataset(chance.pick(&children)) }
+    }
+
+    /// What a command for a dataset finds, if there can be one now.
+    fn ready_for_a_command(&self) -> Checked<Option<Names>> {
+        // In a full pool there is no room for a mount point, and where disks fail the command may wait for a group.
+        let may = |state: &State| {
+            let trouble = state.plan.trouble;
+            !state.is_beside() && !trouble.strikes_off() && trouble != Trouble::Full
+        };
+        if !may(&self.0.lock()) {
+            return Ok(None);
+        }
+        // A command waits for the log by itself, and nobody syncs a group for it here: so there must be room, and a
+        // lane.
+        self.sync_group()?;
+        self.settle()?;
+        let state = self.0.lock();
+        let is_whole = !state.is_off() && state.machine.server().is_whole();
+        // A mount point is a name in the pool's own dataset.
+        let is_whole = is_whole && state.parts[0].oracle.bound.quota.is_none();
+        if !is_whole || !state.sent.is_empty() || state.is_in_trouble() {
+            return Ok(None);
+        }
+        let children: Vec<usize> = state.parts_there().into_iter().filter(|at| *at > 0).collect();
+        let full = |name: &str| format!("{POOL}/{name}");
+        let is_free = |name: &&&str| children.iter().all(|at| state.parts[*at].name != full(name));
+        let free: Vec<&'static str> = DATASETS.iter().filter(is_free).copied().collect();
+        Ok(Some(Names { children, free, count: state.parts.len() }))
     }
 
     pub(super) fn create_dataset(&self, name: &'static str, sync: SyncMode) -> Checked<()> {
