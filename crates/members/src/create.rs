@@ -1,6 +1,8 @@
 //! Making a pool: plan, check every device, then write. Until the first label is written nothing has changed on
 //! any device, so a mistake in the last argument costs nothing on the first.
 
+mod spares;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,6 +12,7 @@ use tally_base::{LaneId, PoolGuid, SECTOR, Size, Txg, VdevGuid, VdevIndex};
 use tally_disk::{Access, Disk, Platform, TrustedDisk};
 use tally_intent::LaneGeometry;
 
+pub use self::spares::{NewSpareError, add_spares, openable_spares};
 use crate::assemble::Assembled;
 use crate::grammar::VdevSpec;
 use crate::label::{
@@ -227,20 +230,20 @@ pub fn create(
 
 /// A disk that is locked and may become a spare.
 pub struct NewSpare {
-    pub(crate) guid: VdevGuid,
-    pub(crate) path: PathBuf,
-    pub(crate) disk: Arc<dyn Disk>,
+    guid: VdevGuid,
+    path: PathBuf,
+    disk: Arc<dyn Disk>,
 }
 
 impl NewSpare {
     /// Its line in the labels.
-    pub(crate) fn line(&self) -> Spare {
+    fn line(&self) -> Spare {
         Spare { guid: self.guid, stands_for: None, size: self.disk.geometry().size, path: self.path.clone() }
     }
 }
 
 /// Locks a device that may become a spare, and writes nothing.
-pub(crate) fn new_spare(platform: &Platform, path: &Path, needed: u64, force: bool) -> Result<NewSpare, CreateError> {
+fn new_spare(platform: &Platform, path: &Path, needed: u64, force: bool) -> Result<NewSpare, CreateError> {
     let FreshLeg { guid, path, disk } = open_leg(platform, path, needed, force)?;
     Ok(NewSpare { guid, path, disk })
 }

@@ -1,4 +1,5 @@
-//! Hot spares: disks come to the pool as spares, are opened when their time has come, and go.
+//! Hot spares: disks that wait for the pool are opened when their time has come, and go. How they come is in
+//! [`crate::create`].
 //!
 //! How the labels tell a spare that waits from one that is in use is [`Spare`]'s. A spare that waits is not held open: nobody
 //! needs it, and its label tells whoever finds it whose it is. So each step here opens the disk, looks at its label under the lock
@@ -16,32 +17,19 @@
 //! any more; that is set right by the next look at the spares ([`Roster::look_at_spare`]).
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tally_base::VdevGuid;
 use tally_disk::{Access, Disk, Platform};
 
 use super::{Roster, RosterError};
-use crate::create::{self, CreateError, NewSpare};
-use crate::label::{self, LABEL_BYTES, LabelError, PoolConfig, SPARES_MAX, Spare, VdevClass};
+use crate::label::{self, PoolConfig, Spare};
 use crate::vdev::{LegState, VdevLeg};
 
 /// Why something could not be done with a spare.
 #[derive(Debug, thiserror::Error)]
 pub enum SpareError {
-    /// The new disk cannot be used.
-    #[error(transparent)]
-    New(#[from] CreateError),
-    /// It is a disk of this pool already.
-    #[error("{} is part of the pool already; `tally pool status` shows as what", path.display())]
-    Ours {
-        /// The disk.
-        path: PathBuf,
-    },
-    /// There are so many.
-    #[error("a pool takes at most {SPARES_MAX} spares; `tally pool remove` takes one out")]
-    TooMany,
     /// The disk is not there, or is another one.
     #[error("the spare {} cannot be used: {why}; `tally pool remove` takes it out of the pool", path.display())]
     Gone {
@@ -59,61 +47,12 @@ pub enum SpareError {
         /// The disk.
         path: PathBuf,
     },
-    /// Its label could not be written.
-    #[error("cannot write to {}: {cause}", path.display())]
-    Write {
-        /// The disk.
-        path: PathBuf,
-        /// Why.
-        cause: LabelError,
-    },
     /// The labels of the pool could not be changed.
     #[error(transparent)]
     Labels(#[from] RosterError),
 }
 
 impl Roster {
-    /// Takes these disks in as spares: all of them, or none. Each is large enough for the smallest data vdev at least.
-    pub fn add_spares(&self, platform: &Platform, paths: &[PathBuf], force: bool) -> Result<(), SpareError> {
-        self.check_changeable()?;
-        let new = self.openable_spares(platform, paths, force)?;
-        let lines: Vec<Spare> = new.iter().map(NewSpare::line).collect();
-        let with_them = PoolConfig { spares: [self.config().spares, lines.clone()].concat(), ..self.config() };
-        for spare in &new {
-            let failed = |cause: LabelError| SpareError::Write { path: spare.path.clone(), cause };
-            let disk = spare.disk.as_ref();
-            label::wipe(disk).map_err(|error| failed(error.into()))?;
-            label::write_spare(disk, spare.guid, &with_them).map_err(failed)?;
-        }
-        let added = self.update(|config| config.spares.extend(lines));
-        if added.is_err() {
-            // They are nobody's then. One whose label stays takes `-f`.
-            new.iter().for_each(|spare| drop(label::wipe(spare.disk.as_ref())));
-        }
-        Ok(added.map(drop)?)
-    }
-
-    /// Whether these disks could be taken in as spares; nothing is written.
-    pub fn openable_spares(
-        &self,
-        platform: &Platform,
-        paths: &[PathBuf],
-        force: bool,
-    ) -> Result<Vec<NewSpare>, SpareError> {
-        let config = self.config();
-        if config.spares.len() + paths.len() > SPARES_MAX {
-            return Err(SpareError::TooMany);
-        }
-        let data = config.vdevs_present().filter(|vdev| vdev.class == VdevClass::Data);
-        let needed = data.map(|vdev| vdev.data_bytes + 2 * LABEL_BYTES).min().unwrap_or(0);
-        let mut new: Vec<NewSpare> = Vec::new();
-        for path in paths {
-            check_not_ours(&config, path)?;
-            new.push(create::new_spare(platform, path, needed, force)?);
-        }
-        Ok(new)
-    }
-
     /// Takes a spare that waits out of the pool. Gives a remark where its label could not be erased.
     pub fn remove_spare(&self, platform: &Platform, guid: VdevGuid) -> Result<Option<String>, SpareError> {
         let config = self.config();
@@ -212,15 +151,6 @@ impl Roster {
             _ => leg.erase_label(),
         }
     }
-}
-
-/// A path that the pool has already. The disk could not be opened, and nobody would know why.
-fn check_not_ours(config: &PoolConfig, path: &Path) -> Result<(), SpareError> {
-    let legs = config.vdevs_present().flat_map(|vdev| &vdev.legs).map(|leg| &leg.path);
-    let all = legs.chain(config.spares.iter().map(|spare| &spare.path));
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let mut all = all.filter(|known| *known == path || real(known) == real(path));
-    if all.next().is_some() { Err(SpareError::Ours { path: path.to_owned() }) } else { Ok(()) }
 }
 
 /// The disk of a spare that waits, locked.

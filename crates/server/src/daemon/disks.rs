@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use tally_base::VdevGuid;
 use tally_intent::Lane;
+use tally_members::create::NewSpareError;
 use tally_members::label::{LABEL_BYTES, VdevConfig};
 use tally_members::roster::{ReturnError, Roster, RosterError};
 use tally_members::vdev::{LegState, VdevLeg};
@@ -105,6 +106,9 @@ pub enum DiskError {
         /// What is the matter, and what to do.
         why: &'static str,
     },
+    /// A disk does not become a spare.
+    #[error(transparent)]
+    NewSpare(#[from] NewSpareError),
     /// Only spares are removed.
     #[error(
         "{device} is no spare; `tally pool detach` takes a disk out of its mirror, once every block is found on another one"

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tally_base::VdevGuid;
+use tally_members::create::{add_spares, openable_spares};
 use tally_members::grammar::parse_spare_args;
 use tally_members::label::{PoolConfig, Spare};
 use tally_members::roster::SpareError;
@@ -45,7 +46,7 @@ impl Pools {
         let paths = parse_spare_args(words)?;
         let served = self.pool(name)?;
         let roster = &served.filer.pool().roster;
-        roster.add_spares(&self.platform, &paths, force).map_err(of_spare)?;
+        add_spares(roster, &self.platform, &paths, force).map_err(DiskError::from)?;
         // That it is not written down `status` tells; an import looks for spares by their labels.
         let _told_later = self.remember(&served);
         let shown: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
@@ -69,7 +70,7 @@ impl Pools {
         let served = self.pool(name)?;
         let roster = &served.filer.pool().roster;
         roster.check_changeable().map_err(DiskError::from)?;
-        roster.openable_spares(&self.platform, &paths, force).map_err(of_spare)?;
+        openable_spares(roster, &self.platform, &paths, force).map_err(DiskError::from)?;
         Ok(paths.iter().map(|path| path.display().to_string()).collect())
     }
 

@@ -95,7 +95,7 @@ impl Start {
         machine.plug(NEW, Arc::new(PowerDisk::new(machine.power(), bytes)));
         if let Command::TakeSpare(path) | Command::GiveBackSpare(path) = command {
             let pool = Arc::clone(machine.server().filer.pool());
-            pool.roster.add_spares(&pool.platform, &[NEW.into()], false).unwrap();
+            tally_members::create::add_spares(&pool.roster, &pool.platform, &[NEW.into()], false).unwrap();
             pool.roster.drop_leg(member(&pool, path).leg, &io::Error::other("its cable")).unwrap();
             (0..3).for_each(|_| files.make(&machine));
             pool.sync().unwrap();
