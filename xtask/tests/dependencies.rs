@@ -71,7 +71,15 @@ const FLOORS: [(&str, &[&[&str]]); 17] = [
         "base",
         &[&["clock", "promise"], &["blocking", "checksum", "codec", "histogram", "rng", "size", "timing", "units"]],
     ),
-    ("disk", &[&["platform", "system"], &["counting", "fanout", "file", "patient", "trust"], &["buffer"]]),
+    (
+        "disk",
+        &[
+            &["platform", "system"],
+            &["counting", "fanout", "file", "patient", "trust"],
+            &["turns"],
+            &["buffer", "device"],
+        ],
+    ),
     ("intent", &INTENT),
     ("members", &MEMBERS),
     ("fakes", &[&["world"], &["faulty"], &["device", "memory"]]),

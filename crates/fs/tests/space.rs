@@ -93,6 +93,8 @@ fn what_nothing_names_is_given_back_by_a_scrub() {
     filer.destroy_dataset("tank/child", false).unwrap();
     syncs(&filer, 3);
     assert_eq!(filer.pool().io.leak_count(), 1);
+    // The node that could not be read is gone, and `status` named a damaged block until the next import.
+    assert_eq!(filer.pool().io.unrepaired_count(), 0);
     let free = |filer: &Filer| {
         let space = filer.pool().io.allocator().space();
         space.free + space.deferred

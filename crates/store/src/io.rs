@@ -279,6 +279,11 @@ impl BlockIo {
         self.unrepaired.clear(bp.dva);
     }
 
+    /// What stood at this place is nobody's any more.
+    pub(crate) fn note_gone(&self, place: Dva) {
+        self.unrepaired.clear(place);
+    }
+
     /// Blocks of which that was found since the pool was opened, and which are still there.
     pub fn unrepaired_count(&self) -> u64 {
         self.unrepaired.count()

@@ -82,11 +82,13 @@ fn a_walk_has_a_piece_in_fifty_milliseconds_while_clients_come_and_all_when_they
     assert_eq!((turn(), clock.pauses_ms()), (Turn::Whole, vec![20]), "one who has come and gone");
 }
 
+type Request<'a> = (&'a str, &'a dyn Fn(&dyn Disk));
+
 /// Of every kind of request, and on every disk of the device: a log beside the pool is where clients wait.
 #[test]
 fn whoever_asks_the_device_for_anything_keeps_a_walk_waiting_and_a_walk_does_not() {
     let [pool, log, elsewhere] = [901, 901, 902].map(|number| CountingDisk::new(Arc::new(Numbered(number))));
-    let requests: [(&str, &dyn Fn(&dyn Disk)); 5] = [
+    let requests: [Request<'_>; 5] = [
         ("read", &|disk| disk.read(0, &mut [0; SECTOR]).unwrap()),
         ("read of parts", &|disk| disk.read_parts(0, &mut [crate::AlignedBuf::zeroed(SECTOR)]).unwrap()),
         ("write", &|disk| disk.write(0, &[1; SECTOR], Durability::Cached).unwrap()),

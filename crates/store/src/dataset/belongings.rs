@@ -38,7 +38,10 @@ impl DatasetIo {
     /// Releases every block of a tree that nobody will change any more, in group `txg`. `belongings` were found before, and
     /// count if it is still the same. Gives how many of its blocks could not be read, so that what they name is leaked.
     pub fn release_all(&self, tree: &Tree, belongings: Belongings, txg: Txg) -> u64 {
-        let mut free = |range| self.io.allocator().free(range, txg);
+        let mut free = |range| {
+            self.io.note_gone(range);
+            self.io.allocator().free(range, txg);
+        };
         let unreadable_count = match belongings.ranges.filter(|_| belongings.tree == *tree) {
             Some(ranges) => {
                 ranges.into_iter().for_each(free);
