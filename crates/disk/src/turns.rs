@@ -1,7 +1,7 @@
 //! When a walk over a whole disk may ask it for something, beside those who wait for theirs.
 //!
 //! **The problem.** A scrub reads as much as a disk gives. Who asks for something meanwhile comes behind reads of megabytes:
-//! a commit that takes half a millisecond takes ten.
+//! a commit that takes half a millisecond takes ten (rules P4).
 //!
 //! **The idea.** A walk asks when nobody else has for a while ([`QUIET`]), and then for as much as it likes; and where others
 //! never leave off, for a little in so much time ([`WAIT_MAX`], [`TURN`], [`PIECE_BYTES`]). Whether others are there it

@@ -87,7 +87,7 @@ impl Vdev {
     }
 
     /// Whether a leg that takes writes has a range for which `is_right` is true: for whoever asks [`Self::secure`] about each
-    /// part of a range that is not right as a whole. Nothing is counted.
+    /// part of a range that is not right as a whole. Nothing is counted. It waits its turn, and reads piece by piece beside others (rules P4).
     #[must_use]
     pub fn leg_has(&self, leg: VdevGuid, offset: u64, length: usize, is_right: &dyn Fn(&[u8]) -> bool) -> bool {
         let Some(leg) = self.leg(leg).filter(|leg| leg.takes_writes()) else { return false };
