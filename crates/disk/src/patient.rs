@@ -26,7 +26,8 @@ use crate::{AlignedBuf, CountingDisk, Disk, Durability, Fanout, Geometry, Work};
 /// For how long a disk is waited for.
 pub trait Patience: Send + Sync {
     /// How long whoever waits does so before he asks whether he may leave, as things stand now; nothing: until it answers.
-    /// A request that begins where this is nothing is the caller's own and is never left.
+    /// A request that begins where this is nothing is the caller's own and is never left. [`Duration::MAX`]: it has an owner,
+    /// and no limit for now.
     fn limit(&self) -> Option<Duration>;
 
     /// Whether he may, after so long. A `true` is a decision: nothing may be told that rests on this disk from then on.

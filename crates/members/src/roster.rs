@@ -42,7 +42,7 @@ use tally_intent::Lane;
 
 pub use self::away::ReturnError;
 pub use self::look::{DamagedSlot, SecuredSlots};
-pub use self::spares::SpareError;
+pub use self::spares::{SpareError, spare_label};
 
 use self::lanes::lanes_agree;
 use self::legs::mark_stale;

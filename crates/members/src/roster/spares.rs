@@ -47,6 +47,12 @@ pub enum SpareError {
         /// The disk.
         path: PathBuf,
     },
+    /// Somebody is at it.
+    #[error("{} is being taken for another disk just now, or another process has it in use; try again when that is over", path.display())]
+    Held {
+        /// The disk.
+        path: PathBuf,
+    },
     /// The labels of the pool could not be changed.
     #[error(transparent)]
     Labels(#[from] RosterError),
@@ -58,15 +64,25 @@ impl Roster {
         let config = self.config();
         let why = "is no spare of the pool";
         let spare = config.spare(guid).ok_or(RosterError::Leg { leg: guid, why })?.clone();
+        let in_use = || SpareError::InUse { path: spare.path.clone() };
+        if config.leg(guid).is_some() {
+            return Err(in_use());
+        }
+        // Held until it is out: one that is about to be taken is held by whoever takes it.
+        let disk = open(platform, &config, &spare);
+        if matches!(disk, Err(Refusal::InUse)) {
+            return Err(SpareError::Held { path: spare.path });
+        }
         let mut is_in_use = false;
         self.update(|config| {
             is_in_use = config.leg(guid).is_some();
             config.spares.retain(|spare| spare.guid != guid || is_in_use);
         })?;
         if is_in_use {
-            return Err(SpareError::InUse { path: spare.path });
+            return Err(in_use());
         }
-        let erased = open(platform, &config, &spare)
+        let erased = disk
+            .map_err(|refusal| refusal.to_string())
             .and_then(|disk| label::wipe(disk.as_ref()).map_err(|error| error.to_string()));
         Ok(erased.err().map(|why| {
             format!(
@@ -90,10 +106,23 @@ impl Roster {
         if config.leg(guid).is_some() {
             return Err(SpareError::InUse { path: spare.path });
         }
-        let gone = |why| SpareError::Gone { path: spare.path.clone(), why };
+        let gone = |refusal: Refusal| SpareError::Gone { path: spare.path.clone(), why: refusal.to_string() };
         let disk = open(platform, &config, &spare).map_err(gone)?;
         self.hand_spares_on(&[guid], stands_for)?;
+        // Somebody may have taken it out of the pool before the disk was held.
+        if self.config().spare(guid).is_none() {
+            return Err(RosterError::Leg { leg: guid, why }.into());
+        }
         Ok(Arc::new(VdevLeg::new(guid, spare.path, Some(disk), LegState::Stale)))
+    }
+
+    /// Whether a spare that waits could be opened to stand in for a leg; nothing is written.
+    pub fn check_spare(&self, platform: &Platform, guid: VdevGuid) -> Result<(), SpareError> {
+        let config = self.config();
+        let why = "is no spare of the pool";
+        let spare = config.spare(guid).ok_or(RosterError::Leg { leg: guid, why })?;
+        let gone = |refusal: Refusal| SpareError::Gone { path: spare.path.clone(), why: refusal.to_string() };
+        open(platform, &config, spare).map(drop).map_err(gone)
     }
 
     /// These spares stand for another leg from now on.
@@ -131,12 +160,10 @@ impl Roster {
     pub fn look_at_spare(&self, platform: &Platform, guid: VdevGuid) -> Result<(), String> {
         let config = self.config();
         let Some(spare) = config.spares_available().find(|spare| spare.guid == guid) else { return Ok(()) };
-        let disk = platform.opener.open(&spare.path, Access::ReadOnly).map_err(|error| error.to_string())?;
-        if check_label(disk.as_ref(), &config, guid)?.is_spare() || self.check_changeable().is_err() {
+        if spare_label(platform, &config, guid)?.is_spare() || self.check_changeable().is_err() {
             return Ok(());
         }
-        drop(disk);
-        let disk = open(platform, &config, spare)?;
+        let disk = open(platform, &config, spare).map_err(|refusal| refusal.to_string())?;
         label::write_spare(disk.as_ref(), guid, &config).map_err(|error| error.to_string())
     }
 
@@ -153,14 +180,30 @@ impl Roster {
     }
 }
 
+/// Why the disk of a spare cannot be had.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error("another process has it in use")]
+    InUse,
+    #[error("{0}")]
+    Other(String),
+}
+
 /// The disk of a spare that waits, locked.
-fn open(platform: &Platform, config: &PoolConfig, spare: &Spare) -> Result<Arc<dyn Disk>, String> {
+fn open(platform: &Platform, config: &PoolConfig, spare: &Spare) -> Result<Arc<dyn Disk>, Refusal> {
     let disk = platform.opener.open(&spare.path, Access::Exclusive).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => "another process has it in use".to_owned(),
-        _ => error.to_string(),
+        io::ErrorKind::WouldBlock => Refusal::InUse,
+        _ => Refusal::Other(error.to_string()),
     })?;
-    check_label(disk.as_ref(), config, spare.guid)?;
+    check_label(disk.as_ref(), config, spare.guid).map_err(Refusal::Other)?;
     Ok(disk)
+}
+
+/// What the disk of a spare that waits says of itself; no lock is asked for. An error says what was found instead.
+pub fn spare_label(platform: &Platform, config: &PoolConfig, guid: VdevGuid) -> Result<label::Label, String> {
+    let spare = config.spare(guid).ok_or("it is no spare of the pool")?;
+    let disk = platform.opener.open(&spare.path, Access::ReadOnly).map_err(|error| error.to_string())?;
+    check_label(disk.as_ref(), config, guid)
 }
 
 fn check_label(disk: &dyn Disk, config: &PoolConfig, guid: VdevGuid) -> Result<label::Label, String> {

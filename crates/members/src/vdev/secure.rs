@@ -70,7 +70,8 @@ impl Vdev {
         }
         let mut unread = false;
         for leg in good.iter().chain(&others) {
-            match self.give(leg, &lacking, offset, &mut buf, is_right)? {
+            // Its own writes are nobody's for whom a walk would wait.
+            match aside(|| self.give(leg, &lacking, offset, &mut buf, is_right))? {
                 Given::Taken => return Ok(Secured::Repaired),
                 // Nobody who has it may leave on the strength of this.
                 Given::Refused if lacking.iter().any(|leg| leg.takes_writes()) => {
@@ -111,7 +112,7 @@ impl Vdev {
         let mut legs = self.legs();
         legs.retain(|leg| keepers.contains(&leg.guid()) && leg.takes_writes());
         let _alone = self.repair.write();
-        self.hand_out(&legs, offset, bytes)
+        aside(|| self.hand_out(&legs, offset, bytes))
     }
 
     /// Makes what was given to these legs durable. One that refuses is struck off, as where it refuses a write, and the others
@@ -120,7 +121,7 @@ impl Vdev {
         let legs = self.legs();
         let (mut is_kept, mut refused) = (false, None);
         for leg in legs.iter().filter(|leg| guids.contains(&leg.guid()) && leg.takes_writes()) {
-            match self.flush_leg(leg) {
+            match aside(|| self.flush_leg(leg)) {
                 Ok(()) => is_kept = true,
                 Err(error) if leg.takes_writes() => return Err(error),
                 Err(error) => refused = Some(error),

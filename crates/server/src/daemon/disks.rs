@@ -233,13 +233,17 @@ impl Pools {
         let config = pool.roster.config();
         let stood_for = config.spare(place.leg).and_then(|spare| spare.stands_for);
         let remarks = self.with_asker(&served, &place, (Purpose::Leave, &path), progress, |asker| {
+            // What is known at once nobody reads a whole pool for.
+            pool.check_leave(&place).map_err(DiskError::from)?;
             let secured = if force { Ok(SecureReport::default()) } else { pool.make_sure(&place, asker) };
             let secured = secured.map_err(DiskError::from)?;
             pool.leave(&place, asker).map_err(DiskError::from)?;
+            // While this still runs, or the next look takes another spare in its place.
+            stood_for.into_iter().for_each(|leg| served.decline_spare(leg));
             asker.running.ended(format!("{} left the mirror", path.display()), None);
             Ok(remarks_of(&secured))
         })?;
-        Ok(remarks.into_iter().chain(served.has_left(stood_for)?).collect())
+        Ok(remarks.into_iter().chain(served.keep_spares()).collect())
     }
 
     /// Takes a disk out of use; a copy to it ends. Gives remarks.

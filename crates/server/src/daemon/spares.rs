@@ -18,7 +18,7 @@ use tally_base::VdevGuid;
 use tally_members::create::{add_spares, openable_spares};
 use tally_members::grammar::parse_spare_args;
 use tally_members::label::{PoolConfig, Spare};
-use tally_members::roster::SpareError;
+use tally_members::roster::{SpareError, spare_label};
 use tally_store::pool::membership::MembershipError;
 use tally_store::pool::spares::{SpareErrand, SpareWatch};
 
@@ -38,6 +38,8 @@ pub(super) struct Spares {
     watch: Mutex<SpareWatch>,
     /// Somebody looks at the disks that wait.
     looking: AtomicBool,
+    /// At this one.
+    looked_at: Mutex<Option<VdevGuid>>,
 }
 
 impl Pools {
@@ -185,20 +187,38 @@ fn carry_out(pools: &Pools, served: &ServedPool, errand: SpareErrand) {
 
 /// Looks whether the disks that wait are where they should be.
 fn look_at_disks(served: &Arc<ServedPool>) {
-    let has_some = served.filer.pool().roster.config().spares_available().next().is_some();
-    if !has_some || served.spares.looking.swap(true, Ordering::AcqRel) {
+    let pool = served.filer.pool();
+    let (config, platform) = (pool.roster.config(), pool.platform.clone());
+    if config.spares_available().next().is_none() {
         return;
     }
-    let looker = Arc::clone(served);
-    let spawned = thread::Builder::new().name("spares".into()).spawn(move || {
-        let pool = looker.filer.pool();
-        let waiting: Vec<_> = pool.roster.config().spares_available().map(|spare| spare.guid).collect();
-        for guid in waiting {
-            looker.spares.watch.lock().note_presence(guid, Err("it does not answer".into()));
-            let found = pool.roster.look_at_spare(&pool.platform, guid);
-            looker.spares.watch.lock().note_presence(guid, found);
+    if served.spares.looking.swap(true, Ordering::AcqRel) {
+        // Since the look before.
+        if let Some(silent) = *served.spares.looked_at.lock() {
+            served.spares.watch.lock().note_presence(silent, Err("it does not answer".into()));
         }
-        looker.spares.looking.store(false, Ordering::Release);
+        return;
+    }
+    // While a disk hangs the pool may be let go of.
+    let pool = Arc::downgrade(served);
+    let spawned = thread::Builder::new().name("spares".into()).spawn(move || {
+        for guid in config.spares_available().map(|spare| spare.guid) {
+            let Some(served) = pool.upgrade() else { return };
+            *served.spares.looked_at.lock() = Some(guid);
+            drop(served);
+            let found = spare_label(&platform, &config, guid);
+            let Some(served) = pool.upgrade() else { return };
+            // One that still calls itself a leg is told otherwise.
+            let found = found.and_then(|label| match label.is_spare() {
+                true => Ok(()),
+                false => served.filer.pool().roster.look_at_spare(&platform, guid),
+            });
+            served.spares.watch.lock().note_presence(guid, found);
+        }
+        if let Some(served) = pool.upgrade() {
+            *served.spares.looked_at.lock() = None;
+            served.spares.looking.store(false, Ordering::Release);
+        }
     });
     if spawned.is_err() {
         served.spares.looking.store(false, Ordering::Release);
@@ -206,14 +226,25 @@ fn look_at_disks(served: &Arc<ServedPool>) {
 }
 
 impl ServedPool {
-    /// Somebody has taken a disk out of a mirror: a spare is not taken again at once, and what stood for the disk stays for
-    /// good. `stood_for`: for whom the disk stood.
-    pub(super) fn has_left(&self, stood_for: Option<VdevGuid>) -> Result<Vec<String>, PoolsError> {
-        stood_for.into_iter().for_each(|leg| self.spares.watch.lock().decline(leg));
-        let kept = self.filer.pool().roster.keep_orphaned_spares().map_err(DiskError::from)?;
-        let words =
-            |path: &PathBuf| format!("{} is a disk of the mirror for good now, and no spare any more", path.display());
-        Ok(kept.iter().map(words).collect())
+    /// Somebody has given back by command what stood for this leg: no spare is taken for it again at once.
+    pub(super) fn decline_spare(&self, leg: VdevGuid) {
+        self.spares.watch.lock().decline(leg);
+    }
+
+    /// A disk has left its mirror: what stood for it stays for good. Gives remarks.
+    pub(super) fn keep_spares(&self) -> Vec<String> {
+        match self.filer.pool().roster.keep_orphaned_spares() {
+            Ok(kept) => {
+                let words = |path: &PathBuf| {
+                    format!("{} is a disk of the mirror for good now, and no spare any more", path.display())
+                };
+                kept.iter().map(words).collect()
+            }
+            // The disk has left all the same.
+            Err(error) => {
+                vec![format!("note: what stood for it is called a spare still: {error}; this is tried again")]
+            }
+        }
     }
 
     /// For `status`.

@@ -11,6 +11,7 @@ use tally_store::pool::membership::Member;
 use super::disks::{DiskError, check_no_spare, check_stands_for_nobody, find, find_or_mirror, waiting_spare};
 use super::pool_report::space_of;
 use super::pools::{Pools, PoolsError, ServedPool};
+use super::spares::of_spare;
 use crate::control::message::Request;
 
 impl Pools {
@@ -50,6 +51,12 @@ impl Pools {
             Request::PoolOffline { name, device, temporary } => {
                 let served = self.pool(name)?;
                 let place = find(served.filer.pool(), device)?;
+                if served.copies.is_joining(place.vdev.guid(), &place.path()) {
+                    return Ok(vec![format!(
+                        "would stop the copy to {}, and take it out of use",
+                        place.path().display()
+                    )]);
+                }
                 served.copies.check(place.vdev.guid())?;
                 served.filer.pool().check_offline(&place).map_err(DiskError::from)?;
                 let until = if *temporary {
@@ -73,7 +80,9 @@ fn would_replace(served: &ServedPool, place: &Member, path: &Path, force: bool) 
     let (old, new, bytes) = (place.path(), path.display(), of_copy(place));
     if let Some(spare) = waiting_spare(served, path) {
         served.copies.check(place.vdev.guid())?;
-        served.filer.pool().check_take_spare(place, spare).map_err(DiskError::from)?;
+        let pool = served.filer.pool();
+        pool.check_take_spare(place, spare).map_err(DiskError::from)?;
+        pool.roster.check_spare(&pool.platform, spare).map_err(of_spare)?;
         return Ok(format!("would copy {bytes} to the spare {new}, which stands in for {} then", old.display()));
     }
     check_stands_for_nobody(served, place)?;

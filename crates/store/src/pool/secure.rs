@@ -550,9 +550,8 @@ impl Securing<'_> {
 
     /// Gives a range that no leg of its vdev has right what the block's other copy says (rules S4). Whether that is there.
     fn restore(&mut self, subject: &Subject<'_>, part: &Part, parts: &[Part]) -> Result<bool, SecureError> {
-        let Some(bytes) = parts.iter().find_map(|other| other.read_for(part, &self.pool.io.devs)) else {
-            return Ok(false);
-        };
+        let read = || parts.iter().find_map(|other| other.read_for(part, &self.pool.io.devs));
+        let Some(bytes) = aside(read) else { return Ok(false) };
         let restored = subject.vdev.restore(part.dva.offset, &bytes, &subject.keepers())?;
         self.note_given(restored, bytes.len());
         Ok(restored)

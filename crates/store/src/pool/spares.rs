@@ -80,8 +80,8 @@ impl SpareErrand {
 pub struct SpareWatch {
     /// Since when each leg has been away.
     away_since: BTreeMap<VdevGuid, Duration>,
-    /// What did not go well: when it is tried again, and how long that was put off.
-    again: BTreeMap<VdevGuid, (Duration, Duration)>,
+    /// What did not go well, and about whom: when it is tried again, and how long that was put off.
+    again: BTreeMap<Option<VdevGuid>, (Duration, Duration)>,
     /// Legs whose spare somebody has given back by command: none is taken until they have been there.
     declined: BTreeSet<VdevGuid>,
     /// Spares that the last look did not find where they should be, and why.
@@ -106,19 +106,19 @@ impl SpareWatch {
                 errands.extend(spare.map(|spare| SpareErrand::Take { spare, away: *guid }));
             }
         }
-        errands.retain(|errand| errand.about().and_then(|guid| self.again.get(&guid)).is_none_or(|(at, _)| *at <= now));
+        errands.retain(|errand| self.again.get(&errand.about()).is_none_or(|(at, _)| *at <= now));
         errands
     }
 
     /// An errand did not come to its end, or did.
     pub fn note(&mut self, errand: SpareErrand, is_done: bool, now: Duration) {
-        let Some(guid) = errand.about() else { return };
+        let about = errand.about();
         if is_done {
-            self.again.remove(&guid);
+            self.again.remove(&about);
             return;
         }
-        let waited = self.again.get(&guid).map_or(AGAIN_MIN, |(_, waited)| (*waited * 2).min(AGAIN_MAX));
-        self.again.insert(guid, (now + waited, waited));
+        let waited = self.again.get(&about).map_or(AGAIN_MIN, |(_, waited)| (*waited * 2).min(AGAIN_MAX));
+        self.again.insert(about, (now + waited, waited));
     }
 
     /// Somebody has given back by command what stood for this leg.

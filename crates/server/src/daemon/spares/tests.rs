@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 
 use tally_base::{Clock, SystemClock, SystemRng, Time};
-use tally_disk::{Disk, Host, Platform, ThreadFanout};
+use tally_disk::{Access, Disk, Host, Opener, Platform, ThreadFanout};
 use tally_fakes::{MemDisk, MemOpener};
 use tally_fs::filer::CreateOptions;
 use tally_members::label;
@@ -13,6 +13,7 @@ use tally_store::tuning::Tuning;
 use tally_vfs::{Cred, OpCtx, SetAttr, Vfs};
 
 use super::*;
+use crate::control::message::Request;
 use crate::daemon::pools::ImportOrder;
 use crate::daemon::state::State;
 
@@ -257,6 +258,22 @@ fn a_spare_is_taken_and_given_back_by_hand() {
     assert!(refused.contains("`tally pool remove` takes it out first"), "{refused}");
     place.strike_off("/b");
     place.look(0);
+    // Somebody has the spare's disk open: it is neither taken nor taken out, and `-n` knows.
+    let held = place.opener.open(Path::new("/s"), Access::Exclusive).expect("it waits");
+    let replace = Request::PoolReplace {
+        name: "tank".into(),
+        device: "/b".into(),
+        new_device: s.map(Path::to_owned),
+        force: false,
+    };
+    let foreseen = place.pools.would(&replace).expect_err("it is held").to_string();
+    let refused = place.pools.replace("tank", "/b", s, false, &mut |_| {}).expect_err("it is held").to_string();
+    assert!(refused.contains("another process has it in use") && refused == foreseen, "{refused}; {foreseen}");
+    let refused = place.pools.remove("tank", "/s").expect_err("it is held").to_string();
+    assert!(refused.contains("try again when that is over"), "{refused}");
+    assert_eq!(place.spares(), [avail("/s")]);
+    drop(held);
+    place.pools.would(&replace).expect("it could be taken");
     place.pools.replace("tank", "/b", Some(Path::new("/s")), false, &mut |_| {}).expect("the spare is taken");
     assert_eq!((place.spares(), place.states().len()), (vec![in_use("/s", "/b")], 3));
     let error = place.pools.remove("tank", "/s").expect_err("it is needed").to_string();
