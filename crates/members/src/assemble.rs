@@ -195,14 +195,11 @@ pub fn import(
             seen: vec!["its disks changed while they were read".to_owned()],
         });
     }
-    let mut config = newest(&held)?;
-    // Where a spare is now.
-    for found in &pool.spares {
-        let known = config.spares.iter_mut().find(|spare| spare.guid == found.label.leg);
-        known.into_iter().for_each(|spare| spare.path.clone_from(&found.path));
-    }
+    let config = newest(&held)?;
     admit(platform, &config, options)?;
-    assemble(platform, config, &mut held, options)
+    let (assembled, chosen) = assemble(platform, config, &mut held, options)?;
+    assembled.roster.found_spares(pool.spares.iter().map(|found| (found.label.leg, found.path.clone())).collect());
+    Ok((assembled, chosen))
 }
 
 /// Names of a pool for lists.

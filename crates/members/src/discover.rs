@@ -169,8 +169,10 @@ pub fn leg_inside(disk: &dyn Disk, label: &Label) -> Option<u64> {
 /// By how much a disk that speaks by its end alone is larger than its leg must be: also where the leg begins, if it is no
 /// larger than it must be.
 fn excess(disk: &dyn Disk, label: &Label) -> Option<u64> {
-    let (vdev, _) = label.config.leg(label.leg)?;
-    let excess = data_bytes_of(disk.geometry().size)?.checked_sub(vdev.data_bytes)?;
+    let as_leg = label.config.leg(label.leg).map(|(vdev, _)| vdev.data_bytes);
+    // A spare that waits is as large as it was when it came.
+    let known = as_leg.or_else(|| label.config.spare(label.leg).and_then(|spare| data_bytes_of(spare.size)))?;
+    let excess = data_bytes_of(disk.geometry().size)?.checked_sub(known)?;
     (excess > 0 && !label::begins_at(disk, 0, label.leg)).then_some(excess)
 }
 

@@ -30,6 +30,7 @@ mod look;
 mod spares;
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -122,6 +123,9 @@ pub struct Roster {
     leaving: Mutex<()>,
     /// Newest group whose uberblock is durable, as far as this has heard.
     durable: AtomicU64,
+    /// Where spares were found that wait. The labels say so from the claim on, with a number of their own: one that
+    /// another label has as well tells of two imports.
+    spares_found: Mutex<Vec<(VdevGuid, PathBuf)>>,
     /// The open lanes, to be told who has left their sets.
     lanes: Mutex<Vec<Weak<Lane>>>,
     me: Weak<Self>,
@@ -150,6 +154,7 @@ impl Roster {
             uberblocks: Mutex::new(()),
             leaving: Mutex::new(()),
             durable: AtomicU64::new(0),
+            spares_found: Mutex::default(),
             lanes: Mutex::default(),
             me: me.clone(),
         });
@@ -157,6 +162,11 @@ impl Roster {
             vdev.set_membership(Arc::downgrade(&roster) as Weak<dyn Membership>);
         }
         roster
+    }
+
+    /// Before the claim: where spares are now.
+    pub(crate) fn found_spares(&self, found: Vec<(VdevGuid, PathBuf)>) {
+        *self.spares_found.lock() = found;
     }
 
     /// All vdevs, data and log.
@@ -235,6 +245,13 @@ impl Roster {
             config.state = PoolState::Active;
             for (guid, _) in legs.iter().filter(|(_, found)| *found != LegState::Online) {
                 mark_stale(config, *guid, first_missed);
+            }
+            for (guid, path) in self.spares_found.lock().drain(..) {
+                config
+                    .spares
+                    .iter_mut()
+                    .filter(|spare| spare.guid == guid)
+                    .for_each(|spare| spare.path.clone_from(&path));
             }
             and(config);
         })?;

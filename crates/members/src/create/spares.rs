@@ -42,18 +42,19 @@ pub fn add_spares(roster: &Roster, platform: &Platform, paths: &[PathBuf], force
     let new = openable_spares(roster, platform, paths, force)?;
     let lines: Vec<Spare> = new.iter().map(NewSpare::line).collect();
     let with_them = PoolConfig { spares: [roster.config().spares, lines.clone()].concat(), ..roster.config() };
-    for spare in &new {
+    let label = |spare: &NewSpare| {
         let failed = |cause: LabelError| NewSpareError::Write { path: spare.path.clone(), cause };
         let disk = spare.disk.as_ref();
         label::wipe(disk).map_err(|error| failed(error.into()))?;
-        label::write_spare(disk, spare.guid, &with_them).map_err(failed)?;
-    }
-    let added = roster.update(|config| config.spares.extend(lines));
+        label::write_spare(disk, spare.guid, &with_them).map_err(failed)
+    };
+    let labelled = new.iter().try_for_each(label);
+    let added = labelled.and_then(|()| Ok(roster.update(|config| config.spares.extend(lines))?));
     if added.is_err() {
         // They are nobody's then. One whose label stays takes `-f`.
         new.iter().for_each(|spare| drop(label::wipe(spare.disk.as_ref())));
     }
-    Ok(added.map(drop)?)
+    added.map(drop)
 }
 
 /// Whether these disks could be taken in as spares; nothing is written.

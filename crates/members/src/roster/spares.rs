@@ -24,7 +24,8 @@ use tally_base::VdevGuid;
 use tally_disk::{Access, Disk, Platform};
 
 use super::{Roster, RosterError};
-use crate::label::{self, PoolConfig, Spare};
+use crate::discover::leg_inside;
+use crate::label::{self, LabelError, PoolConfig, Spare};
 use crate::vdev::{LegState, VdevLeg};
 
 /// Why something could not be done with a spare.
@@ -46,6 +47,14 @@ pub enum SpareError {
     InUse {
         /// The disk.
         path: PathBuf,
+    },
+    /// Its label could not be written.
+    #[error("cannot write to {}: {cause}", path.display())]
+    Write {
+        /// The disk.
+        path: PathBuf,
+        /// Why.
+        cause: LabelError,
     },
     /// Somebody is at it.
     #[error("{} is being taken for another disk just now, or another process has it in use; try again when that is over", path.display())]
@@ -108,6 +117,11 @@ impl Roster {
         }
         let gone = |refusal: Refusal| SpareError::Gone { path: spare.path.clone(), why: refusal.to_string() };
         let disk = open(platform, &config, &spare).map_err(gone)?;
+        // It was given back, and the power went: uberblocks of today under a label that calls it whole would be believed.
+        if !check_label(disk.as_ref(), &config, guid).is_ok_and(|label| label.is_spare()) {
+            let failed = |cause| SpareError::Write { path: spare.path.clone(), cause };
+            label::write_spare(disk.as_ref(), guid, &config).map_err(failed)?;
+        }
         self.hand_spares_on(&[guid], stands_for)?;
         // Somebody may have taken it out of the pool before the disk was held.
         if self.config().spare(guid).is_none() {
@@ -210,6 +224,10 @@ fn check_label(disk: &dyn Disk, config: &PoolConfig, guid: VdevGuid) -> Result<l
     let label = label::read(disk).map_err(|why| why.to_string())?;
     if label.config.pool != config.pool || label.leg != guid {
         return Err("another disk is there".to_owned());
+    }
+    // The partition with which this one ends, perhaps, and others lie before it.
+    if leg_inside(disk, &label).is_some() {
+        return Err("it is no disk of the pool, but ends with one".to_owned());
     }
     Ok(label)
 }

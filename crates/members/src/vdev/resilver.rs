@@ -71,7 +71,8 @@ impl Vdev {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<ResilverReport, BlockDevError> {
         let target = self.leg(leg).ok_or_else(|| self.no_such_leg(leg, "belongs to it"))?;
-        let legs = self.legs();
+        // One that hangs owes an answer for ever, and nobody waits for it.
+        let legs: Vec<_> = self.legs().into_iter().filter(|leg| leg.takes_writes()).collect();
         let turns = Turns::on_all(legs.iter().filter_map(|leg| Some(leg.disk()?.turns())));
         let mut copying = Copying { vdev: self, target, report: ResilverReport::default(), turns, progress };
         let data_bytes = self.data_bytes();

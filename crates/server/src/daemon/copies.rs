@@ -42,6 +42,8 @@ pub(super) enum Purpose {
     Join,
     /// A disk leaves.
     Leave,
+    /// A spare is given back, which nobody has asked for: it is stopped for whatever somebody wants, and tried again.
+    GiveBack,
     /// A disk is taken out of use.
     Offline,
     /// A disk that was away comes back.
@@ -124,7 +126,7 @@ impl Copy {
         CopyReport {
             what: match self.purpose {
                 Purpose::Join | Purpose::Return => "resilver",
-                Purpose::Leave => "check",
+                Purpose::Leave | Purpose::GiveBack => "check",
                 Purpose::Offline => "offline",
                 Purpose::Scrub => "scrub",
             }
@@ -153,7 +155,9 @@ impl Copy {
         let path = self.path.display();
         match self.purpose {
             Purpose::Join => format!("the copy to {path} is still running ({percent} %)"),
-            Purpose::Leave => format!("{path} is about to leave, and its blocks are being checked ({percent} %)"),
+            Purpose::Leave | Purpose::GiveBack => {
+                format!("{path} is about to leave, and its blocks are being checked ({percent} %)")
+            }
             Purpose::Offline => format!("{path} is being taken out of use"),
             Purpose::Return => format!("{path} is being brought up to date ({percent} %)"),
             Purpose::Scrub => format!("a scrub is under way ({percent} %)"),
@@ -274,9 +278,10 @@ impl Copies {
         self.state.lock().running.iter().any(|copy| copy.vdev == Some(vdev) && copy.path == path && joins(copy))
     }
 
-    /// Stops the copy to the disk at `path`, and waits for its end. Whether there was one.
+    /// Stops the copy to the disk at `path`, and waits for its end; and so for a spare that is about to be given back. Whether
+    /// there was one.
     pub(super) fn stop_join(&self, vdev: VdevGuid, path: &Path) -> bool {
-        let joins = |copy: &Copy| matches!(copy.purpose, Purpose::Join | Purpose::Return);
+        let joins = |copy: &Copy| matches!(copy.purpose, Purpose::Join | Purpose::Return | Purpose::GiveBack);
         self.stop(|copy| copy.vdev == Some(vdev) && copy.path == path && joins(copy))
     }
 
@@ -295,11 +300,12 @@ impl Copies {
         true
     }
 
-    /// From now on none begins: the pool is let go. Refused while one runs, but for a scrub, which is stopped; and where that
-    /// waits for a disk, as whoever lets go keeps all other commands waiting.
+    /// From now on none begins: the pool is let go. Refused while one runs, but for a scrub and a spare that is about to be given
+    /// back, which are stopped; and where that waits for a disk, as whoever lets go keeps all other commands waiting.
     pub(super) fn close(&self) -> Result<(), DiskError> {
         let mut state = self.state.lock();
-        if let Some(other) = state.running.iter().find(|copy| copy.purpose != Purpose::Scrub) {
+        let goes_on = |copy: &&Arc<Copy>| !matches!(copy.purpose, Purpose::Scrub | Purpose::GiveBack);
+        if let Some(other) = state.running.iter().find(goes_on) {
             return Err(other.busy());
         }
         state.closed = true;

@@ -225,13 +225,13 @@ impl Pools {
         let served = self.pool(name)?;
         let pool = served.filer.pool();
         let place = find(pool, device)?;
+        let stood_for = pool.roster.config().spare(place.leg).and_then(|spare| spare.stands_for);
         // If the copy came to its end before it heard, the disk is one like any other.
         if served.copies.stop_join(place.vdev.guid(), &place.path()) && find(pool, device).is_err() {
+            stood_for.into_iter().for_each(|leg| served.decline_spare(leg));
             return Ok(vec!["note: the copy to it was stopped".into()]);
         }
         let path = place.path();
-        let config = pool.roster.config();
-        let stood_for = config.spare(place.leg).and_then(|spare| spare.stands_for);
         let remarks = self.with_asker(&served, &place, (Purpose::Leave, &path), progress, |asker| {
             // What is known at once nobody reads a whole pool for.
             pool.check_leave(&place).map_err(DiskError::from)?;
@@ -363,7 +363,7 @@ impl Pools {
         let gone = || DiskError::NoDevice { pool: served.filer.name(), device: spare.to_string() };
         let place = pool.member(spare).ok_or_else(gone)?;
         let path = place.path();
-        self.with_asker(served, &place, (Purpose::Leave, &path), &mut |_| {}, |asker| {
+        self.with_asker(served, &place, (Purpose::GiveBack, &path), &mut |_| {}, |asker| {
             let secured = pool.give_back_spare(&place, asker).map_err(DiskError::from)?;
             asker.running.ended(format!("{} is a spare again", path.display()), None);
             Ok(remarks_of(&secured))

@@ -13,6 +13,7 @@
 //! |---|---|---|
 //! | is away since [`AWAY_MIN`] | there is none that counts or joins | one that fits is taken |
 //! | is away | has missed changes: its copy was cut off | it is brought up to date, or copied anew |
+//! | any | in use, and not there | it is brought up to date when it is |
 //! | is back, and has everything | in use | it is given back, once nothing is right on it alone |
 //! | has been detached | in use | it stays for good, and is no spare any more |
 //!
@@ -84,6 +85,8 @@ pub struct SpareWatch {
     again: BTreeMap<Option<VdevGuid>, (Duration, Duration)>,
     /// Legs whose spare somebody has given back by command: none is taken until they have been there.
     declined: BTreeSet<VdevGuid>,
+    /// How often each spare was to be taken and could not: another one is tried first.
+    failed: BTreeMap<VdevGuid, u64>,
     /// Spares that the last look did not find where they should be, and why.
     absent: BTreeMap<VdevGuid, String>,
 }
@@ -99,20 +102,26 @@ impl SpareWatch {
             self.away_since.entry(*guid).or_insert(now);
         }
         let mut errands = self.for_spares_in_use(roster, &config, &away);
+        // What waits for its next try keeps no spare from others.
+        let is_due = |about| self.again.get(&about).is_none_or(|(at, _)| *at <= now);
+        errands.retain(|errand| is_due(errand.about()));
         for (guid, leg) in &away {
-            if self.is_long_enough(leg, now) && !is_stood_for(roster, &config, *guid) {
+            if self.is_long_enough(leg, now) && is_due(Some(*guid)) && !is_stood_for(roster, &config, *guid) {
                 let taken = |spare: &Spare| errands.iter().any(|errand| takes(*errand, spare.guid));
                 let spare = self.best(&config, *guid, &taken).map(|spare| spare.guid);
                 errands.extend(spare.map(|spare| SpareErrand::Take { spare, away: *guid }));
             }
         }
-        errands.retain(|errand| self.again.get(&errand.about()).is_none_or(|(at, _)| *at <= now));
         errands
     }
 
     /// An errand did not come to its end, or did.
     pub fn note(&mut self, errand: SpareErrand, is_done: bool, now: Duration) {
         let about = errand.about();
+        if let SpareErrand::Take { spare, .. } = errand {
+            let failures = self.failed.entry(spare).or_default();
+            *failures = if is_done { 0 } else { *failures + 1 };
+        }
         if is_done {
             self.again.remove(&about);
             return;
@@ -161,6 +170,9 @@ impl SpareWatch {
             });
             match state_of(roster, spare) {
                 _ if original.is_none() => errands.push(SpareErrand::Keep),
+                // Something may be right on it alone, which nobody can tell while it is not there.
+                Some(LegState::Missing) => errands.push(SpareErrand::Return { spare }),
+                Some(LegState::Offline) => {}
                 _ if is_whole => errands.push(SpareErrand::GiveBack { spare }),
                 Some(LegState::Stale) => errands.push(SpareErrand::Return { spare }),
                 _ => {}
@@ -176,7 +188,8 @@ impl SpareWatch {
             let is_there = !self.absent.contains_key(&spare.guid);
             spare.size >= vdev.data_bytes + 2 * LABEL_BYTES && is_there && !taken(spare)
         };
-        config.spares_available().filter(fits).min_by_key(|spare| spare.size)
+        let failures = |spare: &Spare| self.failed.get(&spare.guid).copied().unwrap_or(0);
+        config.spares_available().filter(fits).min_by_key(|spare| (failures(spare), spare.size))
     }
 }
 

@@ -67,3 +67,17 @@ fn a_scrub_tells_what_it_has_found_out_of_space() {
         assert!(words.contains(expected), "{words}");
     }
 }
+
+/// Nobody has asked for it, and the look at every block beside clients takes hours: `export` and `clear` were refused as long.
+#[test]
+fn a_spare_that_is_given_back_is_stopped_for_whatever_somebody_wants() {
+    let copies = Arc::<Copies>::default();
+    let spare = Path::new("/disks/s");
+    let carrying_out = until_stopped(copies.begin(MIRROR, Purpose::GiveBack, spare).unwrap());
+    assert!(copies.stop_join(MIRROR, spare), "by `detach`, too");
+    carrying_out.join().unwrap();
+    let carrying_out = until_stopped(copies.begin(MIRROR, Purpose::GiveBack, spare).unwrap());
+    copies.close().unwrap();
+    carrying_out.join().unwrap();
+    assert!(copies.running().is_empty());
+}

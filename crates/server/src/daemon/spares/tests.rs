@@ -392,3 +392,90 @@ fn what_did_not_go_well_is_tried_again_later_and_later() {
     place.opener.put("/s", s);
     assert_eq!((place.look(60).len(), place.spares()), (1, vec![in_use("/s", "/b")]));
 }
+
+/// The smallest spare cannot be had: it was tried over and over, and the other one waited.
+#[test]
+fn another_spare_is_tried_first_where_one_could_not_be_taken() {
+    let place = Place::new(&[("/a", 32), ("/b", 32), ("/s", 32), ("/t", 40)]);
+    place.create(&["mirror", "/a", "/b"]);
+    place.add(&["spare", "/s", "/t"]).expect("two spares");
+    let _held = place.opener.open(Path::new("/s"), Access::Exclusive).expect("it waits");
+    place.strike_off("/b");
+    place.look(0);
+    let take = |path| SpareErrand::Take { spare: place.guid(path), away: place.guid("/b") };
+    assert_eq!(place.look(AWAY_SECONDS), [take("/s")]);
+    assert_eq!(place.spares(), [avail("/s"), avail("/t")]);
+    assert_eq!(place.look(60), [take("/t")]);
+    assert_eq!(place.spares(), [avail("/s"), in_use("/t", "/b")]);
+}
+
+/// It was given back unread while it was not there, though a block might have been right on it alone.
+#[test]
+fn a_spare_in_use_that_is_not_there_is_brought_back_before_it_is_given_back() {
+    let place = Place::new(&[("/a", 32), ("/b", 32), ("/s", 32)]);
+    place.create(&["mirror", "/a", "/b"]);
+    place.add(&["spare", "/s"]).expect("a spare");
+    place.strike_off("/b");
+    place.look(0);
+    assert_eq!(place.look(AWAY_SECONDS).len(), 1);
+    place.pools.export("tank", None).expect("it is let go");
+    let s = place.opener.remove(Path::new("/s")).expect("it was there");
+    place.import();
+    place.pools.online("tank", "/b", &mut |_| {}).expect("it is back");
+    let spare = place.guid("/s");
+    assert_eq!(place.look(0), [SpareErrand::Return { spare }]);
+    assert_eq!(place.spares(), [in_use("/s", "/b")]);
+    place.opener.put("/s", s);
+    assert_eq!(place.look(60), [SpareErrand::Return { spare }]);
+    assert_eq!(place.look(0), [SpareErrand::GiveBack { spare }]);
+    assert_eq!((place.spares(), place.says_spare("/s")), (vec![avail("/s")], Some(true)));
+}
+
+/// A spare that is the last partition of its disk, whose table the kernel has not read: the disk ends with its label, and the
+/// copy would have gone over the other partitions.
+#[test]
+fn a_disk_that_ends_with_a_spare_is_not_taken_for_it() {
+    let place = Place::new(&[("/a", 32), ("/b", 32), ("/s", 32)]);
+    place.create(&["mirror", "/a", "/b"]);
+    place.add(&["spare", "/s"]).expect("a spare");
+    let around = Arc::new(MemDisk::new(48 * MIB));
+    around.write(16 * MIB, &place.disk("/s").content(), tally_disk::Durability::Durable).expect("a partition");
+    let before = around.content();
+    place.pools.export("tank", None).expect("it is let go");
+    place.opener.put("/s", Arc::clone(&around) as Arc<dyn Disk>);
+    place.import();
+    place.strike_off("/b");
+    place.look(0);
+    place.look(AWAY_SECONDS);
+    assert_eq!(place.spares(), [avail("/s")], "until the next look at it");
+    let pool = Arc::clone(place.tank().filer.pool());
+    let found = pool.roster.look_at_spare(&pool.platform, place.guid("/s")).expect_err("it is not the spare");
+    assert!(found.contains("ends with one"), "{found}");
+    assert!(around.content() == before, "nothing was written");
+}
+
+/// Where a spare was found stood in labels under the number of the change before: with one label a change behind, and an
+/// import that went no further, two labels of one number said different things, and no import took the pool any more.
+#[test]
+fn a_spare_that_has_moved_is_written_down_by_a_change_of_its_own() {
+    let place = Place::new(&[("/a", 32), ("/b", 32), ("/s", 32), ("/moved", 32)]);
+    place.create(&["mirror", "/a", "/b"]);
+    place.add(&["spare", "/s"]).expect("a spare");
+    place.pools.export("tank", None).expect("it is let go");
+    let s = place.opener.remove(Path::new("/s")).expect("it was there");
+    place.opener.put("/moved", s);
+    let paths: Vec<PathBuf> = ["/a", "/b", "/moved"].map(PathBuf::from).into();
+    let source = tally_members::discover::ImportSource { paths: paths.clone(), ..Default::default() };
+    let select = tally_members::assemble::PoolSelect::Name("tank".into());
+    let assembled = tally_members::assemble::import(&place.pools.platform, &source, &select, &Default::default());
+    let (assembled, _) = assembled.expect("it is there");
+    let written = label::read(place.disk("/a").as_ref()).expect("a label").config;
+    assert_eq!(
+        (assembled.roster.config().sequence, &assembled.roster.config().spares),
+        (written.sequence, &written.spares)
+    );
+    drop(assembled);
+    let order = ImportOrder { pool: "tank".into(), paths, ..ImportOrder::default() };
+    place.pools.import(&order, &mut |_| {}).expect("it is there");
+    assert_eq!(place.spares(), [avail("/moved")]);
+}
