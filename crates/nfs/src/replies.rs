@@ -11,7 +11,8 @@
 //!   connection broke. A client may be faster than the news of that: it hangs up, connects and repeats, and
 //!   the repetition is looked at before the hang-up, or before the first transmission even. So the kernel is
 //!   asked whether both connections live ([`Link::is_alive`]).
-//! - A request whose first transmission is still being worked on is attached to it: both get its answer.
+//! - A request whose first transmission is still being worked on is attached to it, and gets its answer. Of very many
+//!   connections that ask some hear when they ask again; none is told to.
 //!
 //! Nobody comes this far whom rule, port or handle refuse (see [`crate::service`]): they get no answer
 //! from here, take no place, and what they are told is not kept.
@@ -41,7 +42,7 @@ pub const CLIENT_ENTRIES_MAX: usize = 256;
 pub const TOTAL_BYTES_MAX: usize = 4 << 20;
 /// How long an answer is kept.
 pub const AGE_MAX: Duration = Duration::from_secs(120);
-/// Connections that may wait for one answer beside the first.
+/// Repetitions that may wait for one answer beside the first.
 const ATTACHED_MAX: usize = 4;
 /// Maps, keys and queue places of an entry, roughly.
 const ENTRY_BYTES: usize = 300;
