@@ -194,7 +194,8 @@ impl State {
                 }
                 (nfsstat3::NFS3ERR_STALE, Err(_)) => {
                     let key = self.machine.server().filer.pool().roster.config().handle_key;
-                    self.parts[part].gone_ids.insert(object.real(&key)?.id);
+                    let real = object.real(&key)?;
+                    self.parts[part].gone_ids.insert(real.id, real.generation);
                     self.parts[part].gone.push(object);
                 }
                 (status, expected) => {

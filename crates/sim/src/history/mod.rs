@@ -30,13 +30,13 @@ mod users;
 mod waits;
 mod world;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::AddAssign;
 use std::sync::Arc;
 
 use clap::ValueEnum;
 use parking_lot::Mutex;
-use tally_base::{DatasetId, ObjectId};
+use tally_base::{DatasetId, Generation, ObjectId};
 use tally_store::properties::SyncMode;
 use tally_vfs::ObjectRef;
 
@@ -244,8 +244,8 @@ struct Part {
     old_verifiers: Vec<u64>,
     /// Handles of objects that a cut took away.
     gone: Vec<Object>,
-    /// Numbers of all objects whose handles went that way: none of them is drawn again.
-    gone_ids: BTreeSet<ObjectId>,
+    /// Numbers of all objects whose handles went that way, each with its generation: none of them is drawn again.
+    gone_ids: BTreeMap<ObjectId, Generation>,
     /// Bytes of the blocks of each file.
     record_sizes: HashMap<ObjectRef, u64>,
 }

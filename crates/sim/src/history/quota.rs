@@ -56,7 +56,7 @@ impl History {
         if self.0.lock().is_beside() {
             return Ok(());
         }
-        let (at, name, property, asked) = {
+        let (at, name, property, asked, used_before) = {
             let mut state = self.0.lock();
             let at = state.some_part(chance);
             let used_bytes = state.counted_bytes(at);
@@ -68,14 +68,15 @@ impl History {
             let name = part.name.clone();
             let property = state.plan.bound_of(at);
             state.note(format!("{property}={asked:?} on {name}, which uses {used_bytes}"));
-            (at, name, property, asked)
+            (at, name, property, asked, used_bytes)
         };
         let value = asked.map_or("none".to_owned(), |bytes| bytes.to_string());
         let value = parse(property, &value).expect("a size");
         self.sync(false, move |filer| filer.set_property(&name, value).map_err(|error| error.to_string()))?;
         let mut state = self.0.lock();
         if !state.is_off() {
-            let used_bytes = state.counted_bytes(at);
+            // What was removed inside the sync is of the next group, which may be given up.
+            let used_bytes = state.counted_bytes(at).max(used_before);
             state.parts[at].oracle.bound = Bound { quota: asked, asked, used_bytes };
         }
         Ok(())

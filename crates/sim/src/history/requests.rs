@@ -501,7 +501,8 @@ impl State {
         let record_size = self.parts[dataset].record_sizes.get(&attr.object).copied().unwrap_or(0);
         let known = Known { handle, model: attr.object, kind: attr.kind, dataset, record_size };
         let real = known.real(&self.machine.server().filer.pool().roster.config().handle_key)?;
-        if self.parts[dataset].gone_ids.contains(&real.id) {
+        // One that is there again, as the pool has gone back behind its removal, is the same.
+        if self.parts[dataset].gone_ids.get(&real.id).is_some_and(|gone| *gone != real.generation) {
             return Err(format!("{known:?} has the number {} of an object that is gone", real.id));
         }
         self.objects.push(Arc::new(known));

@@ -1,6 +1,6 @@
 //! Running a plan.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -602,7 +602,7 @@ impl State {
             verifier: None,
             old_verifiers: Vec::new(),
             gone: Vec::new(),
-            gone_ids: BTreeSet::new(),
+            gone_ids: BTreeMap::new(),
             record_sizes: HashMap::new(),
         });
         let id = self.machine.server().filer.by_name(name).ok_or("a dataset that was just made")?.dataset();
