@@ -114,6 +114,8 @@ pub struct Roster {
     writable: AtomicBool,
     /// Whether a suspended pool tells its clients so. Apart from the state: with a disk that hangs that stays locked.
     fails_openly: AtomicBool,
+    /// See [`Roster::hurry_walks`].
+    walks_hurry: AtomicBool,
     /// After how long a leg that hangs is struck off. Apart from the state, too: a limit is set because that is locked.
     hang_limit: Mutex<HangLimit>,
     /// Held while an uberblock is written, and while a leg joins, as it gets every uberblock from a certain one on. A change
@@ -146,6 +148,7 @@ impl Roster {
             vdevs,
             fanout: Arc::clone(&platform.fanout),
             clock: Arc::clone(&platform.clock),
+            walks_hurry: AtomicBool::new(false),
             fails_openly: AtomicBool::new(config.supplement.failmode == FailMode::Continue),
             published: ArcSwap::from_pointee(config.clone()),
             hang_limit: Mutex::new(config.hang_limit),
@@ -162,6 +165,12 @@ impl Roster {
             vdev.set_membership(Arc::downgrade(&roster) as Weak<dyn Membership>);
         }
         roster
+    }
+
+    /// Whether walks over disks go on without a turn (rules P4): what they have met is held until it is looked at, and the pool
+    /// would be full of what nobody uses any more.
+    pub fn hurry_walks(&self, they_do: bool) {
+        self.walks_hurry.store(they_do, Ordering::Release);
     }
 
     /// Before the claim: where spares are now.
@@ -529,6 +538,10 @@ impl Membership for Roster {
 
     fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(&self.clock)
+    }
+
+    fn walks_hurry(&self) -> bool {
+        self.walks_hurry.load(Ordering::Acquire)
     }
 
     fn hang_limit(&self) -> HangLimit {

@@ -63,6 +63,11 @@ pub trait Membership: Send + Sync {
     /// By which whoever walks over a leg waits for his turn.
     fn clock(&self) -> Arc<dyn Clock>;
 
+    /// Whether walks wait for no turn now: what they hold is needed.
+    fn walks_hurry(&self) -> bool {
+        false
+    }
+
     /// After how long a leg that hangs is left.
     fn hang_limit(&self) -> HangLimit;
 
@@ -218,7 +223,8 @@ impl Vdev {
 
     /// A walk's turn. The caller holds no lock of this vdev.
     fn take_turn(&self, turns: &Turns) -> Turn {
-        self.membership().map_or(Turn::Whole, |members| turns.take(members.clock().as_ref()))
+        let waits = self.membership().filter(|members| !members.walks_hurry());
+        waits.map_or(Turn::Whole, |members| turns.take(members.clock().as_ref()))
     }
 
     fn may_write(&self) -> Result<(), VdevError> {

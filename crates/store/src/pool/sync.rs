@@ -19,6 +19,11 @@ use crate::dataset::{Dataset, DatasetRoot, DatasetWriter};
 use crate::run::{RedundantMetadata, RunWriter};
 use crate::txg::Next;
 
+/// So many groups what a walk has met may be held back from others; then it waits for no turn until it has looked at it. Each
+/// group takes new places for what it changes, and nobody is asked for those: a walk that waited beside busy clients filled
+/// the pool with what nobody used any more.
+const HELD_GROUPS_MAX: u64 = 1;
+
 /// Why a transaction group was not synced. The pool is suspended then.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
@@ -356,7 +361,10 @@ impl Pool {
         // Whoever still reads an old root must not find its blocks reused: hold back what was freed after it.
         syncing.old_roots.retain(|(_, root)| root.strong_count() > 0);
         let read = syncing.old_roots.iter().map(|(of, _)| *of);
-        let oldest_read = read.chain(self.oldest_held()).min().map(Txg::next);
+        let held = self.oldest_held();
+        let is_held_long = held.is_some_and(|of| txg.0 > of.0.saturating_add(HELD_GROUPS_MAX));
+        self.roster.hurry_walks(is_held_long || self.room_for_old_roots().1);
+        let oldest_read = read.chain(held).min().map(Txg::next);
         let reusable = syncing.window.reusable_before();
         self.io.allocator().released_before(txg, oldest_read.map_or(reusable, |oldest| oldest.min(reusable)));
         self.txgs.synced(txg);
