@@ -10,7 +10,9 @@ mod sound;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
+use tally_base::{Clock, SystemClock, Time};
 use tally_fs::Filer;
 use tally_fs::filer::CreateOptions;
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
@@ -245,23 +247,42 @@ fn one_operation(fs: &dyn Vfs, dice: &mut Dice) {
     assert!(result.is_ok() || expected.contains(result.as_ref().unwrap_err()), "{result:?}");
 }
 
+/// The machine's clock, on which nobody sleeps: walks wait for no turn.
+#[derive(Default)]
+struct Sleepless(SystemClock);
+
+impl Clock for Sleepless {
+    fn now(&self) -> Time {
+        self.0.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+}
+
 /// Clients write, cut, remove and COMMIT, datasets come and go, and scrub follows scrub. None of them finds anything.
 #[test]
 fn scrubs_beside_clients_find_no_leak_and_no_alarm() {
-    scrubs_beside_clients(384);
+    scrubs_beside_clients(&World::new(96 * MIB, 8 * MIB).with_clock(Arc::<Sleepless>::default()));
 }
 
-/// The same in a pool that is full at times. One run in five of it (with 300 scrubs, before walks waited their turn) ends with
-/// "no 24576 bytes in one piece are free": groups take new places for trees and the catalog while a walk holds what they
-/// freed, and nobody is asked for that, so that what was admitted does not fit (rules F19). Open.
+/// Nor where they take four times as long, as they wait their turn beside the clients.
+#[test]
+fn scrubs_that_wait_their_turn_find_no_leak_and_no_alarm() {
+    scrubs_beside_clients(&World::new(384 * MIB, 8 * MIB));
+}
+
+/// The same in a pool that is full at times. One run in four ends with "no 24576 bytes in one piece are free", and one in five
+/// of the first of these with 300 scrubs, which takes as long: groups take new places for trees and the catalog while a walk
+/// holds what they freed, and nobody is asked for that, so that what was admitted does not fit (rules F19). Open.
 #[test]
 #[ignore = "open: one run in four breaks the pool"]
 fn scrubs_beside_clients_do_not_end_a_full_pool() {
-    scrubs_beside_clients(96);
+    scrubs_beside_clients(&World::new(96 * MIB, 8 * MIB));
 }
 
-fn scrubs_beside_clients(mebibytes: u64) {
-    let world = World::new(mebibytes * MIB, 8 * MIB);
+fn scrubs_beside_clients(world: &World) {
     let filer = world.create();
     make(&*vfs(&filer), "old", 2 << 20, 3);
     let (over, scrubs) = (AtomicBool::new(false), AtomicU64::new(0));
