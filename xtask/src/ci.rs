@@ -6,16 +6,20 @@ use anyhow::{Context, Result};
 
 use tally_lab::cargo;
 
+use crate::test::{self, timed};
+
 /// The version of cargo-deny that `deny.toml` is written for.
 const CARGO_DENY: &str = "0.19.0";
 
 /// Formatting, lints, the rules for dependencies, and all tests.
 pub(crate) fn run() -> Result<()> {
     cargo::run(&["fmt", "--all", "--check"])?;
-    cargo::run(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
-    cargo::run(&["test", "--package", "xtask", "--test", "dependencies", "--test", "rules"])?;
-    deny()?;
-    crate::test::run()
+    timed("lints", || cargo::run(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    timed("the house's rules", || {
+        cargo::run(&["test", "--package", "xtask", "--test", "dependencies", "--test", "rules"])
+    })?;
+    timed("licences and advisories", deny)?;
+    test::run()
 }
 
 /// Licences, sources and bans need no network beyond the registry. Advisories need a clone of their database:

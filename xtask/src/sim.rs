@@ -19,6 +19,8 @@ use clap::Args;
 use tally_lab::cargo;
 use tally_lab::tally::Tally;
 
+use crate::test::timed;
+
 /// What a patch says before the test that catches it.
 const BY_TEST: &str = "Test: ";
 /// Seeds within which a planted bug must be caught.
@@ -90,7 +92,7 @@ pub(crate) fn continuous_integration() -> Result<Tally> {
     let patches = patches()?;
     let start = rotation() % patches.len();
     let today: Vec<PathBuf> = patches.iter().cycle().skip(start).take(CI_PATCHES).cloned().collect();
-    tally += plant(&today, if seeds_held { CI_SEEDS } else { 0 })?;
+    tally += timed("planted bugs", || plant(&today, if seeds_held { CI_SEEDS } else { 0 }))?;
     Ok(tally)
 }
 

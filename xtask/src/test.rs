@@ -2,6 +2,7 @@
 //! together.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
@@ -19,16 +20,24 @@ const CI_VOLATILE_KILLS: u32 = 20;
 /// Runs all tests and prints one line.
 pub(crate) fn run() -> Result<()> {
     let mut total = Tally::default();
-    total += workspace()?;
-    total += needing::run()?;
+    total += timed("the workspace's tests", workspace)?;
+    total += timed("tests that need more", needing::run)?;
     for crash in Crash::continuous_integration() {
-        total += crash.run()?;
+        total += timed("the kill ledger", || crash.run())?;
     }
-    total += FailingDisks::continuous_integration().run()?;
-    total += dashboard::Options::continuous_integration().run()?;
-    total += sim::continuous_integration()?;
-    total += guests::run(&guests::Options::default())?;
+    total += timed("failing disks", || FailingDisks::continuous_integration().run())?;
+    total += timed("the dashboard", || dashboard::Options::continuous_integration().run())?;
+    total += timed("the simulated world", sim::continuous_integration)?;
+    total += timed("the lab", || guests::run(&guests::Options::default()))?;
     total.into_result()
+}
+
+/// Says how long a part took, its build included: all of it has 45 minutes.
+pub(crate) fn timed<T>(what: &str, part: impl FnOnce() -> Result<T>) -> Result<T> {
+    let began = Instant::now();
+    let result = part();
+    eprintln!("\n{what}: {} s", began.elapsed().as_secs());
+    result
 }
 
 fn workspace() -> Result<Tally> {

@@ -57,7 +57,9 @@ impl Words for FsWords {
             Class::Xattr => {
                 Ok(vec![object(key), ("a", key.a.into()), ("b", key.b.into()), ("bytes", value.len().into())])
             }
-            Class::Dataset | Class::Job | Class::Damage | Class::History => Err(Malformed("class of a dataset's tree")),
+            Class::Dataset | Class::Job | Class::Damage | Class::History | Class::Event => {
+                Err(Malformed("class of a dataset's tree"))
+            }
         }
     }
 

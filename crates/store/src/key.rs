@@ -35,6 +35,8 @@ pub enum Class {
     Damage = 42,
     /// In the catalog: `(number, 0, 0)` → a command that changed the pool ([`crate::pool::Command`]).
     History = 47,
+    /// In the catalog: `(number, 0, 0)` → what happened to the pool ([`crate::pool::Event`]).
+    Event = 52,
 }
 
 impl Class {
@@ -43,7 +45,7 @@ impl Class {
         [Self::Inode, Self::DirEntry, Self::DirHash, Self::Xattr, Self::Extent, Self::Small, Self::Orphan];
 
     /// All classes of the catalog that this program knows, in order.
-    pub const CATALOG: [Self; 4] = [Self::Dataset, Self::Job, Self::Damage, Self::History];
+    pub const CATALOG: [Self; 5] = [Self::Dataset, Self::Job, Self::Damage, Self::History, Self::Event];
 
     /// Whether it stands in the catalog, and not in a dataset's tree.
     #[must_use]
@@ -66,6 +68,7 @@ impl Class {
             41 => Self::Job,
             42 => Self::Damage,
             47 => Self::History,
+            52 => Self::Event,
             _ => return None,
         })
     }
@@ -86,7 +89,7 @@ pub struct Key {
 
 impl Key {
     /// The greatest key that there can be.
-    pub const MAX: Self = Self::new(Class::History, u64::MAX, u64::MAX, u64::MAX);
+    pub const MAX: Self = Self::new(Class::Event, u64::MAX, u64::MAX, u64::MAX);
     /// The smallest key that there can be.
     pub(crate) const MIN: Self = Self::new(Class::Inode, 0, 0, 0);
 
@@ -167,7 +170,7 @@ impl Key {
         let next_object = || object.checked_add(1).map(|object| Self::new(class, object, 0, 0));
         let next_a = |step: u64| a.checked_add(step).map(|a| Self::new(class, object, a, 0)).or_else(next_object);
         let next = match class {
-            Class::Inode | Class::Small | Class::Dataset | Class::History => next_object(),
+            Class::Inode | Class::Small | Class::Dataset | Class::History | Class::Event => next_object(),
             Class::DirEntry => next_a(1),
             Class::Extent => next_a(EXTENT_STEP_MIN),
             Class::DirHash | Class::Xattr | Class::Orphan | Class::Job | Class::Damage => {

@@ -28,7 +28,7 @@
 mod admit;
 mod break_even;
 mod catalog;
-mod commands;
+mod chronicle;
 mod damage;
 mod job;
 mod kept;
@@ -77,7 +77,7 @@ use window::Window;
 
 pub use admit::{NotServing, SpaceClass};
 pub(crate) use catalog::{Top, entry_of, names_of};
-pub use commands::{COMMANDS_MAX, Command};
+pub use chronicle::{COMMANDS_MAX, Command, EVENTS_MAX, Event};
 pub use damage::{DamageList, MetBlock, MetBy, MetDamage, Spot};
 pub(crate) use damage::{Line, line_of};
 pub(crate) use job::job_of;
@@ -258,6 +258,24 @@ impl Pool {
     #[must_use]
     pub fn commands(&self) -> Vec<Command> {
         self.kept.commands()
+    }
+
+    /// Writes down what happened to the pool, with the next group that is synced; `soon` asks for one. A pool that may not be
+    /// written forgets it.
+    pub fn note_event(&self, event: &Event, soon: bool) {
+        if self.read_only || self.closed.load(Ordering::Acquire) {
+            return;
+        }
+        self.kept.note_event(event);
+        if soon {
+            self.txgs.want(Cause::Chore);
+        }
+    }
+
+    /// What happened to the pool, the oldest first.
+    #[must_use]
+    pub fn events(&self) -> Vec<Event> {
+        self.kept.events()
     }
 
     /// The time by which remembered answers age: it stands still while the pool is away, and nobody sets it (rules F12).

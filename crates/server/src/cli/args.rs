@@ -45,7 +45,7 @@ pub enum Command {
     /// Show what clients call and what it costs them
     #[command(subcommand)]
     Stat(StatCommand),
-    /// Show what has happened to pools and disks since the daemon was started
+    /// Show what has happened to pools and disks: the last 1,024 events of each pool
     Events {
         /// Go on, with what happens from now on
         #[arg(short)]

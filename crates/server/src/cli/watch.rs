@@ -56,12 +56,12 @@ pub(super) fn events(session: Session<'_>, follow: bool, console: &mut Console<'
             if session.json {
                 writeln!(console.out, "{}", serde_json::to_string(event)?)?;
             } else {
-                let (moment, text) = (pool::moment(event.time_ns), words::harmless(&event.text));
-                writeln!(console.out, "{moment} {:<16} {}: {text}", event.class, event.pool)?;
+                let (moment, class) = (pool::moment(event.time_ns), words::harmless(&event.class));
+                writeln!(console.out, "{moment} {class:<16} {}: {}", event.pool, words::harmless(&event.text))?;
             }
         }
         console.out.flush()?;
-        since = events.last().map_or(since, |event| event.number);
+        since = events.iter().map(|event| event.number).max().unwrap_or(since);
         if !follow {
             return Ok(());
         }

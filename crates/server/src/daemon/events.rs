@@ -1,16 +1,19 @@
-//! What has happened to pools and disks since the daemon was started, for `tally events`: the last of it, in memory.
+//! What has happened to pools and disks, for `tally events`: the last of it, in memory, and in each pool what happened to it
+//! ([`tally_store::pool::Event`]), so that it is still known when the daemon or the machine was started anew.
 //!
-//! What commands do is told where they do it. What disks do is seen by a look four times a second: whoever meets an error holds locks,
-//! and must not be kept. So what comes and goes between two looks is told by its end, or by the counts that it leaves.
+//! What ends or begins a pool's service is told where it does. What disks do is seen by a look: four times a second, behind each
+//! command, and before events are shown. Whoever meets an error holds locks, and must not be kept. So what comes and goes
+//! between two looks is told by its end, or by the counts that it leaves.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use tally_base::{PoolGuid, VdevGuid};
+use tally_base::{PoolGuid, Time, VdevGuid};
 use tally_members::vdev::{LegErrors, LegState};
+use tally_store::pool::Event;
 
 use super::pools::{Pools, ServedPool};
 use super::scrub;
@@ -24,7 +27,11 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// Those that are remembered.
 #[derive(Default)]
-pub(super) struct Events(Mutex<Ring>);
+pub(super) struct Events {
+    ring: Mutex<Ring>,
+    /// How pools were at the last look.
+    seen: Mutex<BTreeMap<PoolGuid, Seen>>,
+}
 
 #[derive(Default)]
 struct Ring {
@@ -33,36 +40,77 @@ struct Ring {
     kept: VecDeque<EventReport>,
 }
 
-impl Events {
-    pub(super) fn tell(&self, pool: &str, class: &str, text: String) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut ring = self.0.lock();
-        ring.count += 1;
-        let event = EventReport {
-            number: ring.count,
-            time_ns: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX),
-            pool: pool.into(),
-            class: class.into(),
-            text,
-        };
-        ring.kept.push_back(event);
-        if ring.kept.len() > EVENTS_MAX {
-            ring.kept.pop_front();
+impl Ring {
+    fn push(&mut self, pool: &str, Event { time, class, text }: Event) {
+        self.count += 1;
+        self.kept.push_back(EventReport { number: self.count, time_ns: time.0, pool: pool.into(), class, text });
+        if self.kept.len() > EVENTS_MAX {
+            self.kept.pop_front();
         }
     }
+}
 
-    /// Those behind the one of this number.
+impl Events {
+    /// Takes in what a pool remembers of before, as it is imported. What is known already, as it was here before, stays one.
+    pub(super) fn recall(&self, pool: &str, events: Vec<Event>) {
+        let mut ring = self.ring.lock();
+        let of_pool = ring.kept.iter().filter(|event| event.pool == pool);
+        let known: HashSet<_> = of_pool.map(|event| (event.time_ns, event.text.clone())).collect();
+        let unknown = events.into_iter().filter(|event| !known.contains(&(event.time.0, event.text.clone())));
+        unknown.for_each(|event| ring.push(pool, event));
+    }
+
+    /// Those behind the one of this number, in the order of their times.
     #[must_use]
     pub(super) fn since(&self, number: u64) -> Vec<EventReport> {
-        self.0.lock().kept.iter().filter(|event| event.number > number).cloned().collect()
+        let mut events: Vec<_> = self.ring.lock().kept.iter().filter(|event| event.number > number).cloned().collect();
+        events.sort_by_key(|event| event.time_ns);
+        events
+    }
+
+    fn is_known(&self, pool: &str, text: &str) -> bool {
+        self.ring.lock().kept.iter().any(|event| event.pool == pool && event.text == text)
+    }
+}
+
+impl Pools {
+    /// Remembers what has happened to a pool, and has the pool remember it if it is imported.
+    pub(super) fn tell(&self, pool: &str, class: &str, text: String) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time = Time(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
+        let event = Event { time, class: class.into(), text };
+        if let Ok(served) = self.pool(pool) {
+            // A disk with errors has them all the time: they wait for a group that others need.
+            served.filer.pool().note_event(&event, class != "errors");
+        }
+        self.events.ring.lock().push(pool, event);
+    }
+
+    /// Tells what is new since the last look.
+    pub(super) fn look_for_events(&self) {
+        // Whoever holds it looks, too.
+        let Some(mut seen) = self.events.seen.try_lock_for(LOOK) else { return };
+        let served = self.all();
+        seen.retain(|guid, _| served.iter().any(|pool| pool.guid() == *guid));
+        for pool in served {
+            let now = Seen::of(&pool);
+            let (name, before) = (pool.filer.name(), seen.remove(&pool.guid()));
+            let is_first = before.is_none();
+            for (class, text) in now.news(before.as_ref(), &pool) {
+                // A pool remembers how its last scrub ended, also behind an import.
+                if !(is_first && class == "scrub_finish" && self.events.is_known(&name, &text)) {
+                    self.tell(&name, &class, text);
+                }
+            }
+            seen.insert(pool.guid(), now);
+        }
     }
 }
 
 /// Starts the thread that looks.
 pub(super) fn watch(pools: &Arc<Pools>) -> io::Result<Ticker> {
     let pools = Arc::clone(pools);
-    let mut seen = BTreeMap::new();
-    Ticker::start("events", LOOK, move || look(&pools, &mut seen))
+    Ticker::start("events", LOOK, move || pools.look_for_events())
 }
 
 /// How a pool was at the last look.
@@ -74,17 +122,6 @@ struct Seen {
     running: Vec<(String, String)>,
     space_alarms: Vec<String>,
     ended: Vec<String>,
-}
-
-fn look(pools: &Pools, seen: &mut BTreeMap<PoolGuid, Seen>) {
-    let served = pools.all();
-    seen.retain(|guid, _| served.iter().any(|pool| pool.guid() == *guid));
-    for pool in served {
-        let now = Seen::of(&pool);
-        let (name, before) = (pool.filer.name(), seen.remove(&pool.guid()));
-        now.news(before.as_ref(), &pool).into_iter().for_each(|(class, text)| pools.events.tell(&name, &class, text));
-        seen.insert(pool.guid(), now);
-    }
 }
 
 /// What a scrub that has ended has found, as the pool remembers it.

@@ -72,7 +72,7 @@ impl Pools {
         self.absent.let_go(guid, name.clone(), pool.handle_key());
         let ended = self.put_away(pool, how);
         let class = if end == "exported" { "pool_export" } else { "pool_destroy" };
-        self.events.tell(&name, class, ended.as_ref().map_or_else(ToString::to_string, |()| format!("it was {end}")));
+        self.tell(&name, class, ended.as_ref().map_or_else(ToString::to_string, |()| format!("it was {end}")));
         ended.map_err(|source| {
             self.absent.because(guid, format!("It was not {end}: {source}"));
             PoolsError::NotPutAway { name, end, source: Box::new(source) }

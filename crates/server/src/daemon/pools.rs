@@ -268,7 +268,9 @@ impl Pools {
         self.served.write().push(Arc::clone(&pool));
         self.absent.forget(pool.guid());
         self.refresh_exports();
-        self.events.tell(&pool.filer.name(), "pool_import", "it is imported".into());
+        let name = pool.filer.name();
+        self.events.recall(&name, pool.filer.pool().events());
+        self.tell(&name, "pool_import", "it is imported".into());
         // It serves, whatever becomes of the list: whoever asked for it is told.
         let _told_later = self.remember(&pool);
         Ok(pool)

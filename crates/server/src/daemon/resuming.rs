@@ -85,7 +85,7 @@ impl Pools {
             let lost = Size(exposed);
             remarks.push(format!("{lost} that clients of datasets with sync=disabled were told is safe are lost"));
         }
-        self.events.tell(&name, "pool_resumed", remarks.join("; "));
+        self.tell(&name, "pool_resumed", remarks.join("; "));
         tracing::info!(pool = %guid, "resumed: {}", remarks.join("; "));
         remarks.insert(0, format!("pool '{name}' goes on"));
         Ok(remarks)

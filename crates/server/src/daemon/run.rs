@@ -318,6 +318,7 @@ fn carry_out(desk: &Desk, Begun { request, user, files, mut voice }: Begun) {
     if result.is_ok() {
         desk.pools.write_down(&said);
     }
+    desk.pools.look_for_events();
     voice.ends(result);
 }
 

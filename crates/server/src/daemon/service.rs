@@ -103,7 +103,10 @@ impl Desk {
             Request::Observe => Ok(Reply::Observation(Box::new(observe(&self.pools, self.nfs.stats())))),
             Request::PoolTry { what } => self.pools.would(what).map(Reply::Done),
             Request::PoolHistory { names } => self.pools.history(names).map(Reply::History),
-            Request::Events { since } => Ok(Reply::Events(self.pools.events.since(*since))),
+            Request::Events { since } => {
+                self.pools.look_for_events();
+                Ok(Reply::Events(self.pools.events.since(*since)))
+            }
             Request::StatOps => Ok(Reply::Ops(ops_report::report(self.nfs.stats()))),
             _ => return None,
         })

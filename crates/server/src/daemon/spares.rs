@@ -94,7 +94,7 @@ impl Pools {
         let path = |guid| path_of(&config, guid).display().to_string();
         match errand {
             SpareErrand::Take { spare, away } => {
-                self.events.tell(&config.name, "spare_take", format!("{} is taken for {}", path(spare), path(away)));
+                self.tell(&config.name, "spare_take", format!("{} is taken for {}", path(spare), path(away)));
                 self.take_spare(served, (spare, away), &mut |_| {})?;
                 Ok(format!("{} stands in for {}", path(spare), path(away)))
             }
@@ -176,11 +176,11 @@ fn carry_out(pools: &Pools, served: &ServedPool, errand: SpareErrand) {
     match outcome {
         Ok(words) => {
             tracing::info!(pool = %name, "{words}");
-            pools.events.tell(&name, "spare", words);
+            pools.tell(&name, "spare", words);
         }
         Err(error) => {
             tracing::warn!(pool = %name, %error, "a spare was not taken, or not given back; this is tried again later");
-            pools.events.tell(&name, "spare_failed", error.to_string());
+            pools.tell(&name, "spare_failed", error.to_string());
         }
     }
 }

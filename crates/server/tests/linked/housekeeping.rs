@@ -184,3 +184,43 @@ fn what_has_happened_is_told_in_order() {
     story(data_dir, &[(&["--json", "events"], true, &["\"class\":\"pool_export\"", "\"number\":1"])]);
     daemon.stop();
 }
+
+/// What was seen between two looks only was told by nobody, and a start of the daemon forgot all.
+#[test]
+fn what_has_happened_is_known_behind_a_start_and_what_was_short_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let daemon = Running::start(data_dir, &opener);
+    disks(data_dir, &opener, ["a", "b"]);
+    story(
+        data_dir,
+        &[
+            (&["pool", "create", "dozer", "mirror", "a", "b"], true, &[]),
+            (&["pool", "offline", "dozer", "b"], true, &[]),
+            (&["pool", "online", "dozer", "b"], true, &[]),
+            (&["pool", "wait", "dozer"], true, &[]),
+            (&["pool", "scrub", "-w", "dozer"], true, &[]),
+        ],
+    );
+    let told = wait_for(data_dir, &["events"], "scrub_finish");
+    let is_of_dozer = |line: &&str| line.contains(" dozer: ");
+    let of_dozer = |text: &str| text.lines().filter(is_of_dozer).map(str::to_owned).collect::<Vec<_>>();
+    let before = of_dozer(&told);
+    assert!(before.iter().any(|line| line.ends_with("was ONLINE, and is OFFLINE")), "{told}");
+    assert!(before.iter().any(|line| line.contains("resilver_finish")), "{told}");
+    daemon.stop();
+
+    let daemon = Running::start(data_dir, &opener);
+    let told = of_dozer(&wait_for(data_dir, &["events"], "dozer: "));
+    assert_eq!(told[..before.len()], before, "{told:#?}");
+    let behind: Vec<_> = told[before.len()..].iter().map(|line| line.split_once(' ').unwrap().1.trim()).collect();
+    assert!(behind[0].starts_with("pool_import"), "{told:#?}");
+    std::thread::sleep(std::time::Duration::from_millis(600));
+    let (_, later) = tally(data_dir, &["events"]);
+    assert_eq!(of_dozer(&later).len(), before.len() + 1, "a scrub ends once, and a pool is imported once: {later}");
+    story(data_dir, &[(&["pool", "export", "dozer"], true, &[]), (&["pool", "import", "dozer"], true, &[])]);
+    let (_, later) = tally(data_dir, &["events"]);
+    assert_eq!(of_dozer(&later).len(), before.len() + 3, "what was known before the export stays one event: {later}");
+    daemon.stop();
+}

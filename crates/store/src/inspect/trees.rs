@@ -14,7 +14,7 @@ use crate::bp::BlockPtr;
 use crate::dataset::DatasetEntry;
 use crate::io::BlockIo;
 use crate::key::{Class, Key};
-use crate::pool::{Command, Line, PoolRoot, RootArea, Top, entry_of, job_of, line_of, names_of, schedule_of};
+use crate::pool::{Command, Event, Line, PoolRoot, RootArea, Top, entry_of, job_of, line_of, names_of, schedule_of};
 use crate::replies::ReplyCache;
 use crate::tree::Visit;
 
@@ -90,7 +90,7 @@ fn io_of(view: &PoolView<'_>) -> std::sync::Arc<BlockIo> {
 fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
     let tree = root.top.root.catalog.clone();
     let mut leaf = None;
-    let (mut datasets, mut kept_count, mut commands) = (Vec::new(), 0_usize, 0_u64);
+    let (mut datasets, mut kept_count, mut told) = (Vec::new(), 0_usize, [0; 2]);
     let summary = tree.check(&io_of(view), &mut |visit| match visit {
         Visit::Block { bp, height, count } => {
             let what = if height == 0 { "catalog leaf" } else { "catalog node" };
@@ -104,18 +104,10 @@ fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
             kept_count += 1;
             say_kept(report, leaf.clone(), &key, value);
         }
-        Visit::Entry { key, value } if key.class == Class::History => match Command::decode(&key, value) {
-            Ok(command) => {
-                commands += 1;
-                let fact = Fact::new(Part::Trees, "command").at(leaf.clone()).with("number", key.object);
-                let fact = fact.with("time", command.time).with("user", command.user).with("host", command.host);
-                report.say(Detail::Verbose, &fact.with("words", command.words));
-            }
-            Err(why) => {
-                let fact = Fact::new(Part::Trees, "command").at(leaf.clone()).with("key", format!("{key:?}"));
-                report.say(Detail::Summary, &fact.damaged(why));
-            }
-        },
+        Visit::Entry { key, value } if matches!(key.class, Class::History | Class::Event) => {
+            told[usize::from(key.class == Class::Event)] += 1_u64;
+            say_told(report, leaf.clone(), &key, value);
+        }
         Visit::Entry { key, value } => match entry_of(&root.top.root, &key, value) {
             Ok(entry) => datasets.push((entry, leaf.clone())),
             Err(why) => {
@@ -146,7 +138,8 @@ fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
         .with_some("others", (kept_count > 0).then_some(kept_count))
         .with("lsize", summary.logical_bytes)
         .with("asize", summary.allocated_bytes);
-    let fact = if commands > 0 { fact.with("commands", commands) } else { fact };
+    let [commands, events] = told.map(|count: u64| (count > 0).then_some(count));
+    let fact = fact.with_some("commands", commands).with_some("events", events);
     let fact = if summary.damage_count == 0 && summary.entry_count != tree.entry_count() {
         fact.damaged(format!("the pool's root tells of {} entries", tree.entry_count()))
     } else {
@@ -154,6 +147,26 @@ fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
     };
     report.say(Detail::Summary, &fact);
     view.say_faults(report, Part::Trees);
+}
+
+/// A command that changed the pool, or an event.
+fn say_told(report: &mut Report<'_>, source: Option<Source>, key: &Key, value: &[u8]) {
+    let fact = Fact::new(Part::Trees, class_word(key.class)).at(source);
+    let fact = match key.class {
+        Class::Event => Event::decode(key, value).map(|event| {
+            let fact = fact.clone().with("number", key.object).with("time", event.time);
+            fact.with("class", event.class).with("text", event.text)
+        }),
+        _ => Command::decode(key, value).map(|command| {
+            let fact = fact.clone().with("number", key.object).with("time", command.time);
+            fact.with("user", command.user).with("host", command.host).with("words", command.words)
+        }),
+    }
+    .map_err(|why| fact.with("key", format!("{key:?}")).damaged(why));
+    match fact {
+        Ok(fact) => report.say(Detail::Verbose, &fact),
+        Err(fact) => report.say(Detail::Summary, &fact),
+    }
 }
 
 /// What the pool remembers beside its datasets. A form that is not known is no damage: another program has written it.
@@ -436,5 +449,6 @@ const fn class_word(class: Class) -> &'static str {
         Class::Job => "job",
         Class::Damage => "damage",
         Class::History => "command",
+        Class::Event => "event",
     }
 }

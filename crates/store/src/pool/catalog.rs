@@ -232,7 +232,7 @@ impl Top {
         for entry in all_of(&root.catalog, io) {
             let (key, value) = entry.map_err(OpenError::Catalog)?;
             match key.class {
-                Class::Job | Class::Damage | Class::History if kept.len() < READ_MAX => {
+                Class::Job | Class::Damage | Class::History | Class::Event if kept.len() < READ_MAX => {
                     kept.insert(key, value);
                 }
                 _ => datasets.push(entry_of(&root, &key, &value)?),

@@ -1,5 +1,5 @@
 //! What the catalog says beside the entries of datasets: damage that was met ([`super::damage`]), and how far jobs are
-//! ([`super::job`]), and the last commands that changed the pool ([`super::commands`]).
+//! ([`super::job`]), and the last commands that changed the pool and events ([`super::chronicle`]).
 //!
 //! All of it is in memory, as all entries are, byte for byte as it was read: what another program has written in a form that
 //! this one does not know stays as it is. Whoever learns something notes it here, and the next group whose catalog is not

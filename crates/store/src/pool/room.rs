@@ -31,14 +31,15 @@ pub(super) fn check(
     content: &LogContent,
     open: Txg,
 ) -> Result<(), OpenError> {
-    let command = top.kept.keys().rev().find(|key| key.class == Class::History);
+    let last = |class: Class| top.kept.keys().rev().find(|key| key.class == class).map_or(0, |key| key.object);
     let of_pool = [
         ("transaction group", open.0),
         ("open generation", config.open_gen.max(uberblock.open_gen)),
         ("label sequence", config.sequence),
         ("dataset id", top.root.next_dataset),
         ("life", top.root.life.number),
-        ("command", command.map_or(0, |key| key.object)),
+        ("command", last(Class::History)),
+        ("event", last(Class::Event)),
     ];
     // As many lives on as this import may begin.
     let life = Life { number: top.root.life.number + 1, ..top.root.life };
