@@ -357,7 +357,25 @@ impl PoolCommand {
             | Self::Detach { dry_run, .. }
             | Self::Replace { dry_run, .. }
             | Self::Offline { dry_run, .. } => *dry_run,
-            _ => false,
+            // All others by name: a new one with -n is not carried out for want of a line here.
+            Self::Create(_)
+            | Self::List { .. }
+            | Self::Status { .. }
+            | Self::Iostat { .. }
+            | Self::Export { .. }
+            | Self::Import(_)
+            | Self::Destroy { .. }
+            | Self::Forget { .. }
+            | Self::Get { .. }
+            | Self::Set { .. }
+            | Self::Upgrade(_)
+            | Self::Online { .. }
+            | Self::Clear { .. }
+            | Self::Labelclear { .. }
+            | Self::Reopen { .. }
+            | Self::Wait { .. }
+            | Self::History { .. }
+            | Self::Scrub { .. } => false,
         }
     }
 

@@ -243,7 +243,7 @@ impl Pools {
             asker.running.ended(format!("{} left the mirror", path.display()), None);
             Ok(remarks_of(&secured))
         })?;
-        Ok(remarks.into_iter().chain(served.keep_spares()).collect())
+        Ok(remarks.into_iter().chain(served.keep_spares(place.vdev.guid())).collect())
     }
 
     /// Takes a disk out of use; a copy to it ends. Gives remarks.
@@ -492,7 +492,8 @@ impl Onlooker for Asker<'_> {
             Stage::CheckingRest => format!("checking what stays without {}", self.place.path().display()),
         };
         (self.progress)(Progress { what, done, total: self.total });
-        self.running.copy.note(stage, done)
+        // On a suspended pool no step that follows can be written down.
+        self.running.copy.note(stage, done) && self.served.filer.pool().fault().is_none()
     }
 
     fn expect(&mut self, stage: Stage, bytes: u64) {

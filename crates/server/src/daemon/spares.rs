@@ -106,8 +106,8 @@ impl Pools {
                 self.give_back_spare(served, spare)?;
                 Ok(format!("{} is available as a spare again: the disk that it stood for is back", path(spare)))
             }
-            SpareErrand::Keep => {
-                let kept = served.filer.pool().roster.keep_orphaned_spares().map_err(DiskError::from)?;
+            SpareErrand::Keep { vdev } => {
+                let kept = served.filer.pool().roster.keep_orphaned_spares(vdev).map_err(DiskError::from)?;
                 let kept: Vec<_> = kept.iter().map(|path| path.display().to_string()).collect();
                 Ok(format!("{} is a disk of the mirror for good, and no spare any more", kept.join(", ")))
             }
@@ -148,7 +148,7 @@ fn is_busy(served: &ServedPool, errand: SpareErrand) -> bool {
     let leg = match errand {
         SpareErrand::Take { away, .. } => away,
         SpareErrand::Return { spare } | SpareErrand::GiveBack { spare } => spare,
-        SpareErrand::Keep => return served.copies.runs_on(None),
+        SpareErrand::Keep { vdev } => return served.copies.runs_on(Some(vdev)),
     };
     let config = served.filer.pool().roster.config();
     config.leg(leg).is_none_or(|(vdev, _)| served.copies.runs_on(Some(vdev.guid)))
@@ -231,9 +231,9 @@ impl ServedPool {
         self.spares.watch.lock().decline(leg);
     }
 
-    /// A disk has left its mirror: what stood for it stays for good. Gives remarks.
-    pub(super) fn keep_spares(&self) -> Vec<String> {
-        match self.filer.pool().roster.keep_orphaned_spares() {
+    /// A disk has left this mirror: what stood for it stays for good. Gives remarks.
+    pub(super) fn keep_spares(&self, vdev: VdevGuid) -> Vec<String> {
+        match self.filer.pool().roster.keep_orphaned_spares(vdev) {
             Ok(kept) => {
                 let words = |path: &PathBuf| {
                     format!("{} is a disk of the mirror for good now, and no spare any more", path.display())

@@ -282,6 +282,15 @@ enum CopyEnded {
 }
 
 impl Pool {
+    /// Finds a disk of the pool.
+    #[must_use]
+    pub fn member(&self, leg: VdevGuid) -> Option<Member> {
+        let config = self.roster.config();
+        let (line, _) = config.leg(leg)?;
+        let vdev = self.roster.vdevs().iter().find(|vdev| vdev.guid() == line.guid)?;
+        Some(Member { vdev: Arc::clone(vdev), config: line.clone(), leg })
+    }
+
     /// Copies everything to a new disk beside `place`, and makes it count.
     pub fn join(
         &self,
