@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use tally_base::Size;
 
 use super::iostat::IostatArgs;
+use super::status::Detail;
 use super::table::{Align, Table, TableArgs};
 use super::upgrade::UpgradeArgs;
 use super::words;
@@ -29,9 +30,8 @@ pub enum PoolCommand {
     Status {
         /// Pools; all when none is named
         names: Vec<String>,
-        /// Also the lanes of the intent log
-        #[arg(short)]
-        verbose: bool,
+        #[command(flatten)]
+        detail: Detail,
         /// Only pools that are not well; exit status 1 if there is one
         #[arg(short = 'x')]
         only_sick: bool,
