@@ -19,7 +19,7 @@ use tally_fs::filer::Filer;
 use tally_members::discover::{self, FoundLeg, ImportSource};
 use tally_members::label::{LegConfig, VdevClass, VdevConfig};
 
-use super::disks::find;
+use super::by_name::find;
 use super::letting_go::no_disk_is_silent;
 use super::pool_report::vdev_name;
 use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, ServedPool};

@@ -1,6 +1,7 @@
 //! A pool with spares, a clock that jumps, and disks that come and go.
 
 use std::io;
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 use tally_base::{Clock, SystemClock, SystemRng, Time};
@@ -14,6 +15,7 @@ use tally_vfs::{Cred, OpCtx, SetAttr, Vfs};
 
 use super::*;
 use crate::control::message::Request;
+use crate::daemon::by_name::find_spare;
 use crate::daemon::pools::ImportOrder;
 use crate::daemon::state::State;
 
