@@ -59,11 +59,10 @@ impl Work {
         (self.run)()
     }
 
-    /// Who decides whether it may be left, and from when on.
+    /// Who decides whether it may be left, where it has an owner of its own.
     #[must_use]
-    pub fn limit(&self) -> Option<(Arc<dyn Patience>, Duration)> {
-        let patience = self.patience.as_ref()?;
-        Some((Arc::clone(patience), patience.limit()?))
+    pub fn patience(&self) -> Option<Arc<dyn Patience>> {
+        self.patience.clone().filter(|patience| patience.limit().has_owner())
     }
 }
 
@@ -185,14 +184,14 @@ fn died() -> io::Result<()> {
 impl Fanout for ThreadFanout {
     fn each(&self, work: Vec<Work>) -> Vec<io::Result<()>> {
         if let [one] = work.as_slice()
-            && one.limit().is_none()
+            && one.patience().is_none()
         {
             return work.into_iter().map(Work::run).collect();
         }
         let mut waiting = Waiting::for_as_many_as(work.len());
         let mut own = Vec::new();
         for (index, work) in work.into_iter().enumerate() {
-            let patience = work.limit().map(|(patience, _)| patience);
+            let patience = work.patience();
             if patience.is_none() && own.is_empty() {
                 own.push((index, work));
                 continue;
@@ -301,7 +300,7 @@ impl Waiting {
             let Some(patience) = patience else { continue };
             let is_missing = self.answers.given.lock().outcomes[index].is_none();
             // The limit is asked for each time: somebody may set one because he waits.
-            let is_over = || patience.limit().is_some_and(|limit| waited >= limit);
+            let is_over = || patience.limit().is_over(waited);
             if is_missing && (patience.has_left() || is_over() && patience.may_leave(waited)) {
                 let mut given = self.answers.given.lock();
                 given.missing -= usize::from(given.outcomes[index].is_none());

@@ -25,7 +25,7 @@ pub use buffer::AlignedBuf;
 pub use counting::{CountingDisk, IoCounts, IoKind, IoTimes};
 pub use fanout::{Fanout, SerialFanout, ThreadFanout, Work};
 pub use file::FileDisk;
-pub use patient::{Patience, PatientDisk};
+pub use patient::{Limit, Patience, PatientDisk};
 pub use platform::{Host, Platform};
 pub use system::SystemOpener;
 pub use trust::TrustedDisk;

@@ -25,16 +25,39 @@ use crate::{AlignedBuf, CountingDisk, Disk, Durability, Fanout, Geometry, Work};
 
 /// For how long a disk is waited for.
 pub trait Patience: Send + Sync {
-    /// How long whoever waits does so before he asks whether he may leave, as things stand now; nothing: until it answers.
-    /// A request that begins where this is nothing is the caller's own and is never left. [`Duration::MAX`]: it has an owner,
-    /// and no limit for now.
-    fn limit(&self) -> Option<Duration>;
+    /// How long whoever waits does so before he asks whether he may leave, as things stand now.
+    fn limit(&self) -> Limit;
 
     /// Whether he may, after so long. A `true` is a decision: nothing may be told that rests on this disk from then on.
     fn may_leave(&self, waited: Duration) -> bool;
 
     /// Whether somebody has been told so. It is not waited for any more.
     fn has_left(&self) -> bool;
+}
+
+/// For how long a request of a disk is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Until it answers: nobody can stand in for the disk. A request that begins so is the caller's own and is never left.
+    Alone,
+    /// Until it answers, as long as nobody sets a limit: the request has an owner, and a limit holds for it at once.
+    None,
+    /// After so long whoever waits asks whether he may leave.
+    After(Duration),
+}
+
+impl Limit {
+    /// Whether a request has an owner of its own.
+    #[must_use]
+    pub const fn has_owner(self) -> bool {
+        !matches!(self, Self::Alone)
+    }
+
+    /// Whether a request that has waited so long may ask.
+    #[must_use]
+    pub fn is_over(self, waited: Duration) -> bool {
+        matches!(self, Self::After(limit) if waited >= limit)
+    }
 }
 
 /// What a request is answered with that was left after so long.
@@ -90,7 +113,7 @@ impl PatientDisk {
             answer(parts, outcome);
             Ok(())
         });
-        let unstarted = match self.helpers.get().filter(|helpers| helpers.patience.limit().is_some()) {
+        let unstarted = match self.helpers.get().filter(|helpers| helpers.patience.limit().has_owner()) {
             Some(helpers) => helpers.fanout.begin(work).err(),
             None => Some(work),
         };
@@ -121,7 +144,7 @@ impl PatientDisk {
     /// Whether its requests may be left as things stand.
     #[must_use]
     pub fn is_limited(&self) -> bool {
-        self.helpers.get().is_some_and(|helpers| helpers.patience.limit().is_some())
+        self.helpers.get().is_some_and(|helpers| helpers.patience.limit().has_owner())
     }
 }
 

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 
-use tally_disk::{AlignedBuf, CountingDisk, Disk, Durability, Fanout, Geometry, Patience, PatientDisk, ThreadFanout};
+use tally_disk::{
+    AlignedBuf, CountingDisk, Disk, Durability, Fanout, Geometry, Limit, Patience, PatientDisk, ThreadFanout,
+};
 use tally_fakes::MemDisk;
 
 const SECTOR: usize = tally_base::SECTOR;
@@ -65,11 +67,12 @@ struct After {
 }
 
 impl Patience for After {
-    fn limit(&self) -> Option<Duration> {
-        Some(self.ms.load(Ordering::SeqCst)).filter(|ms| *ms > 0).map(Duration::from_millis)
+    fn limit(&self) -> Limit {
+        let limit = Some(self.ms.load(Ordering::SeqCst)).filter(|ms| *ms > 0).map(Duration::from_millis);
+        limit.map_or(Limit::Alone, Limit::After)
     }
     fn may_leave(&self, waited: Duration) -> bool {
-        assert!(waited >= self.limit().unwrap_or_default());
+        assert!(self.limit().is_over(waited));
         self.questions.fetch_add(1, Ordering::SeqCst);
         self.may_leave.load(Ordering::SeqCst)
     }

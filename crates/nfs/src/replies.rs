@@ -18,7 +18,8 @@
 //! from here, take no place, and what they are told is not kept.
 //!
 //! What outlives a crash is kept by the file system (`Vfs::remembered`); this cache spares it the question
-//! and covers WRITE and failures as well.
+//! and covers WRITE and failures as well. Where a pool is taken up as after a crash, in the same process, an answer that waited
+//! for nothing may rest on what is gone: it is forgotten, and the file system is asked ([`Replies::forget_unwaited`]).
 //!
 //! Entries are spread over shards by their key, so that no lock is on the path of every request. The bounds
 //! are those of the rules, each shard having its part: 256 entries and 120 seconds a client, 4 MiB in all.
@@ -85,14 +86,24 @@ struct Entry {
 enum EntryState {
     Running {
         attached: Vec<Arc<Link>>,
+        /// A pool was taken up anew meanwhile: what it did before is perhaps gone.
+        began_before: bool,
     },
-    /// It is about something in that pool.
     Finished {
         number: u64,
         reply: Reply,
         at: Duration,
-        pool: PoolGuid,
+        about: Kept,
     },
+}
+
+/// What is remembered beside an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept {
+    /// It is about something in that pool.
+    pub pool: PoolGuid,
+    /// Whether it waited until what it says was durable.
+    pub has_waited: bool,
 }
 
 impl Default for Replies {
@@ -113,26 +124,27 @@ impl Replies {
             }
             return match &mut entry.state {
                 EntryState::Finished { reply, .. } => Begin::Again(reply.clone()),
-                EntryState::Running { attached } => {
+                EntryState::Running { attached, .. } => {
                     attach(attached, link);
                     Begin::Attached
                 }
             };
         }
-        let state = EntryState::Running { attached: Vec::new() };
+        let state = EntryState::Running { attached: Vec::new(), began_before: false };
         shard.entries.insert(*key, Entry { link: link.clone(), state });
         Begin::New
     }
 
-    /// A request that [`Replies::begin`] called new has its answer. With `keep` it is remembered, as one about that pool.
+    /// A request that [`Replies::begin`] called new has its answer. With `keep` it is remembered, as one about that.
     /// Gives the connections that wait for it beside the one that it came on.
-    pub fn finish(&self, key: &ReplyKey, reply: &Reply, keep: Option<PoolGuid>, now: Duration) -> Vec<Arc<Link>> {
+    pub fn finish(&self, key: &ReplyKey, reply: &Reply, keep: Option<Kept>, now: Duration) -> Vec<Arc<Link>> {
         let mut shard = self.shard(key).lock();
-        let Some(Entry { link, state: EntryState::Running { attached } }) = shard.entries.remove(key) else {
+        let Some(Entry { link, state: EntryState::Running { attached, began_before } }) = shard.entries.remove(key)
+        else {
             return Vec::new();
         };
-        if let Some(pool) = keep.filter(|_| reply.is_plain()) {
-            shard.keep(*key, link, pool, reply.clone(), now);
+        if let Some(about) = keep.filter(|about| reply.is_plain() && (about.has_waited || !began_before)) {
+            shard.keep(*key, link, about, reply.clone(), now);
         }
         attached
     }
@@ -141,7 +153,9 @@ impl Replies {
     /// is that one's from now on.
     pub fn hand_over(&self, key: &ReplyKey) -> Option<Arc<Link>> {
         let mut shard = self.shard(key).lock();
-        let Entry { link, state: EntryState::Running { attached } } = shard.entries.get_mut(key)? else { return None };
+        let Entry { link, state: EntryState::Running { attached, .. } } = shard.entries.get_mut(key)? else {
+            return None;
+        };
         let heir = attached.iter().position(|waiting| waiting.is_alive())?;
         *link = attached.swap_remove(heir);
         Some(link.clone())
@@ -150,7 +164,21 @@ impl Replies {
     /// Forgets all answers about a pool: what they are about was given up, and may come once more. Those about other pools
     /// stay, or a REMOVE there that is sent again would find nothing.
     pub fn forget(&self, pool: PoolGuid) {
-        self.shards.iter().for_each(|shard| shard.lock().forget_all_of(pool));
+        self.shards.iter().for_each(|shard| shard.lock().forget_all(|about| about.pool == pool));
+    }
+
+    /// A pool is taken up as after a crash: forgets those answers about it that waited for nothing, as under `sync=disabled`. What
+    /// they tell of may be gone with its memory, and a repetition is carried out unless the pool itself remembers it.
+    pub fn forget_unwaited(&self, pool: PoolGuid) {
+        self.shards.iter().for_each(|shard| {
+            let mut shard = shard.lock();
+            shard.forget_all(|about| about.pool == pool && !about.has_waited);
+            for entry in shard.entries.values_mut() {
+                if let EntryState::Running { began_before, .. } = &mut entry.state {
+                    *began_before = true;
+                }
+            }
+        });
     }
 
     /// Entries that are kept now.
@@ -186,13 +214,13 @@ fn attach(attached: &mut Vec<Arc<Link>>, link: &Arc<Link>) {
 }
 
 impl Shard {
-    fn keep(&mut self, key: ReplyKey, link: Arc<Link>, pool: PoolGuid, reply: Reply, now: Duration) {
+    fn keep(&mut self, key: ReplyKey, link: Arc<Link>, about: Kept, reply: Reply, now: Duration) {
         let number = self.next_number;
         self.next_number += 1;
         self.bytes += ENTRY_BYTES + reply.wire_bytes();
         self.order.push_back((number, key));
         *self.per_client.entry(key.client()).or_default() += 1;
-        self.entries.insert(key, Entry { link, state: EntryState::Finished { number, reply, at: now, pool } });
+        self.entries.insert(key, Entry { link, state: EntryState::Finished { number, reply, at: now, about } });
         if self.per_client.get(&key.client()).is_some_and(|count| *count > CLIENT_ENTRIES_MAX / SHARD_COUNT) {
             self.forget_oldest_of(key.client());
         }
@@ -227,12 +255,12 @@ impl Shard {
         }
     }
 
-    fn forget_all_of(&mut self, pool: PoolGuid) {
-        let is_of = |key: &ReplyKey| match self.entries.get(key).map(|entry| &entry.state) {
-            Some(EntryState::Finished { pool: of, .. }) => *of == pool,
+    fn forget_all(&mut self, which: impl Fn(&Kept) -> bool) {
+        let is_one = |key: &ReplyKey| match self.entries.get(key).map(|entry| &entry.state) {
+            Some(EntryState::Finished { about, .. }) => which(about),
             Some(EntryState::Running { .. }) | None => false,
         };
-        let (gone, left) = std::mem::take(&mut self.order).into_iter().partition(|(_, key)| is_of(key));
+        let (gone, left) = std::mem::take(&mut self.order).into_iter().partition(|(_, key)| is_one(key));
         self.order = left;
         let gone: VecDeque<(u64, ReplyKey)> = gone;
         gone.iter().for_each(|(number, key)| self.forget(*number, key));

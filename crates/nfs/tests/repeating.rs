@@ -115,3 +115,57 @@ fn who_asks_again_very_often_is_not_told_that_nothing_was_done() {
     let (answered, answer) = client.receive_answer();
     assert_eq!((answered, answer.status), (xid, 0), "and so say the others");
 }
+
+/// Two programs of one host began their transaction ids at the same number, and each made the directory `d`, the second one when the
+/// first had removed it. The second's MKDIR was in doubt as the pool was suspended, had reached the log, and was carried out again
+/// when the pool served: told that `d` exists, which it had made.
+#[test]
+fn what_ran_beside_another_connection_is_known_by_its_own_record_when_the_pool_serves() {
+    let (mut first, house, xid) = with_a_twin_to_come();
+    let tank = &house.exports.tank;
+    let root = first.mount("/tank");
+    first.send(xid, NFS, Procedure::RmDir.number(), dir_name(&root, b"d"));
+    assert_eq!(first.receive_answer().1.status, 0);
+    let (mut second, before) = in_doubt_beside(&house, &root, xid);
+    tank.suspended.store(false, SeqCst);
+    assert_eq!(second.receive_answer().1.status, 0, "it made the directory itself");
+    assert_eq!(tank.changes.load(SeqCst), before, "it is carried out twice");
+    drop(first);
+}
+
+/// The same, and the first one's directory is there: what the pool remembers by the number they share is not the second's answer.
+#[test]
+fn what_ran_beside_another_connection_in_vain_does_not_get_that_ones_answer() {
+    let (mut first, house, xid) = with_a_twin_to_come();
+    let root = first.mount("/tank");
+    let (mut second, _) = in_doubt_beside(&house, &root, xid);
+    house.exports.tank.suspended.store(false, SeqCst);
+    assert_eq!(second.receive_answer().1.status, 17, "the first one has made it");
+    drop(first);
+}
+
+/// A client that has made `d` under that transaction id, and lives.
+fn with_a_twin_to_come() -> (Client, House, u32) {
+    let house = House::new();
+    let mut first = house.client();
+    let root = first.mount("/tank");
+    let xid = first.xid();
+    first.send(xid, NFS, Procedure::MkDir.number(), mkdir(&root));
+    assert_eq!(first.receive_answer().1.status, 0);
+    (first, house, xid)
+}
+
+/// Another one that asks for the same under the same id, and whose pool is suspended before it is answered. Gives how many changes
+/// were carried out.
+fn in_doubt_beside(house: &House, root: &[u8], xid: u32) -> (Client, usize) {
+    let tank = &house.exports.tank;
+    let mut second = house.client();
+    *tank.promises.lock() = Promises::ByHand;
+    second.send(xid, NFS, Procedure::MkDir.number(), mkdir(root));
+    tank.until_held(1);
+    *tank.promises.lock() = Promises::Ready;
+    tank.suspended.store(true, SeqCst);
+    tank.break_one();
+    assert_eq!(second.getattr(root).0, 0);
+    (second, tank.changes.load(SeqCst))
+}

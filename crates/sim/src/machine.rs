@@ -289,6 +289,9 @@ impl Machine {
         let (platform, source) = (self.platform_of(&self.opener), self.source());
         let select = PoolSelect::Name(POOL.into());
         let taken = Filer::resume(&platform, &self.shape.tuning, &source, &select, suspended, &mut |_| {});
+        if let Some(process) = &self.process {
+            process.service.forget_unwaited_replies(process.shares.pool);
+        }
         taken.map(|(filer, report)| self.serve_again(filer, report))
     }
 

@@ -29,12 +29,12 @@ const KEPT: [Kept; 4] = [
 ];
 
 /// What is found behind a cut, with all disks, and with each of them lost.
-fn check_cut(machine: &Machine, files: &Files, kept: Kept) -> Result<u64, String> {
+fn check_cut(machine: &Machine, files: &Files, kept: Kept, command: Command) -> Result<u64, String> {
     let mut cut = machine.copy();
     cut.lose_power_keeping(kept, &mut Chance::new(1, 1));
     let mut whole = cut.copy();
     import_and_check(&mut whole, files)?;
-    check_spares(&whole)?;
+    check_spares(&whole, command)?;
     let mut states = 1;
     if kept.tear.is_some() || !kept.of_8.is_multiple_of(8) {
         return Ok(states);
@@ -54,14 +54,34 @@ fn check_cut(machine: &Machine, files: &Files, kept: Kept) -> Result<u64, String
     Ok(states)
 }
 
-/// A disk that is a spare is one still, and its label says so, or it is a leg that is not believed, or has everything.
-fn check_spares(machine: &Machine) -> Result<(), String> {
+/// A disk that was a spare before the command is one still. If it waits its label says so, before anybody has looked at it; or it
+/// is that of a leg in an older configuration, as of one that was given back, and the look sets it right. In use it is a leg that
+/// is not believed, or has everything.
+fn check_spares(machine: &Machine, command: Command) -> Result<(), String> {
     let pool = Arc::clone(machine.server().filer.pool());
-    for spare in pool.roster.config().spares_available() {
+    let config = pool.roster.config();
+    let expected = usize::from(matches!(command, Command::TakeSpare(_) | Command::GiveBackSpare(_)));
+    if config.spares.len() != expected {
+        return Err(format!("{} lines of spares", config.spares.len()));
+    }
+    let label_of = |path: &Path| {
+        let (_, disk) = machine.disks().iter().find(|(other, _)| Path::new(other) == path).ok_or("it is gone")?;
+        label::read(disk.as_ref() as &dyn Disk).map_err(|why| why.to_string())
+    };
+    for spare in config.spares_available() {
+        let found = label_of(&spare.path)?;
+        if !found.is_spare() && !(matches!(command, Command::GiveBackSpare(_)) && found.config.rank() < config.rank()) {
+            return Err("a spare that waits has a label of today that calls it a leg".into());
+        }
         pool.roster.look_at_spare(&pool.platform, spare.guid)?;
-        let disk = machine.disks().iter().find(|(path, _)| Path::new(path) == spare.path).ok_or("it is gone")?;
-        let says_so = label::read(disk.1.as_ref() as &dyn Disk).is_ok_and(|label| label.is_spare());
-        says_so.then_some(()).ok_or("a spare that waits has another label")?;
+        label_of(&spare.path)?.is_spare().then_some(()).ok_or("a look leaves a spare that waits with another label")?;
+    }
+    for (spare, _) in config.spares_in_use() {
+        let (_, leg) = config.leg(spare.guid).ok_or("a spare in use is no leg")?;
+        let says_leg = !label_of(&spare.path)?.is_spare();
+        if leg.stale_since.is_none() && !(says_leg && leg.missed.is_empty()) {
+            return Err("a spare in use is believed, and has not everything".into());
+        }
     }
     Ok(())
 }
@@ -76,7 +96,7 @@ fn cut_everywhere(words: &[&str], commands: &[Command]) {
             let is_off = machine.power().is_off();
             assert!(is_done || is_off, "{command:?} fails by itself");
             for kept in KEPT {
-                let checked = check_cut(&machine, &files, kept);
+                let checked = check_cut(&machine, &files, kept, *command);
                 states += checked.unwrap_or_else(|what| panic!("{command:?}, cut at event {cut}, {kept:?}: {what}"));
             }
             if !is_off {

@@ -19,8 +19,8 @@ use tally_base::{Txg, VdevGuid};
 use tally_disk::{Access, Disk, Platform};
 
 use super::legs::{check_lane, mark_stale};
+use super::spares::check_own;
 use super::{Roster, RosterError, TURN_WAIT};
-use crate::discover::leg_inside;
 use crate::label::{self, LegConfig, MissedGroups, Need, PoolConfig, Unreadable, VdevClass, data_bytes_of};
 use crate::uberblock::{self, Uberblock};
 use crate::vdev::{LegState, Vdev, VdevLeg};
@@ -144,7 +144,7 @@ impl Roster {
         };
         let own = label::read(disk.as_ref()).map_err(|why| ReturnError::NoLabel { path: path.clone(), why })?;
         let fits = data_bytes_of(disk.geometry().size).is_some_and(|bytes| bytes >= vdev_config.data_bytes);
-        if own.config.pool != config.pool || own.leg != guid || leg_inside(disk.as_ref(), &own).is_some() || !fits {
+        if check_own(disk.as_ref(), &own, (config.pool, guid)).is_err() || !fits {
             return Err(ReturnError::Another { path });
         }
         if leg.is_ahead_of_its_drop(&own.config) {

@@ -20,7 +20,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tally_base::VdevGuid;
+use tally_base::{PoolGuid, VdevGuid};
 use tally_disk::{Access, Disk, Platform};
 
 use super::{Roster, RosterError};
@@ -152,11 +152,12 @@ impl Roster {
         Ok(())
     }
 
-    /// A spare whose leg has left for good is a leg like any other, and no spare any more. Gives the paths of such.
-    pub fn keep_orphaned_spares(&self) -> Result<Vec<PathBuf>, RosterError> {
+    /// A spare in this mirror whose leg has left for good is a leg like any other, and no spare any more. Gives the paths of such.
+    /// Nothing else may run there: elsewhere a command may be about to hand a spare on.
+    pub fn keep_orphaned_spares(&self, of: VdevGuid) -> Result<Vec<PathBuf>, RosterError> {
         let is_orphaned = |config: &PoolConfig, spare: &Spare| {
             let has_left = spare.stands_for.is_none_or(|leg| config.leg(leg).is_none());
-            config.leg(spare.guid).is_some() && has_left
+            config.leg(spare.guid).is_some_and(|(vdev, _)| vdev.guid == of) && has_left
         };
         let config = self.config();
         let orphaned: Vec<_> = config.spares.iter().filter(|spare| is_orphaned(&config, spare)).collect();
@@ -222,12 +223,22 @@ pub fn spare_label(platform: &Platform, config: &PoolConfig, guid: VdevGuid) -> 
 
 fn check_label(disk: &dyn Disk, config: &PoolConfig, guid: VdevGuid) -> Result<label::Label, String> {
     let label = label::read(disk).map_err(|why| why.to_string())?;
-    if label.config.pool != config.pool || label.leg != guid {
-        return Err("another disk is there".to_owned());
+    check_own(disk, &label, (config.pool, guid)).map_err(str::to_owned)?;
+    Ok(label)
+}
+
+/// Whether a disk with this label is the one of that guid in the pool: of a leg that comes back, and of a spare.
+pub(super) fn check_own(
+    disk: &dyn Disk,
+    label: &label::Label,
+    (pool, guid): (PoolGuid, VdevGuid),
+) -> Result<(), &'static str> {
+    if label.config.pool != pool || label.leg != guid {
+        return Err("another disk is there");
     }
     // The partition with which this one ends, perhaps, and others lie before it.
-    if leg_inside(disk, &label).is_some() {
-        return Err("it is no disk of the pool, but ends with one".to_owned());
+    if leg_inside(disk, label).is_some() {
+        return Err("it is no disk of the pool, but ends with one");
     }
-    Ok(label)
+    Ok(())
 }

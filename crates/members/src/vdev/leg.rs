@@ -9,6 +9,7 @@ use std::time::Duration;
 use tally_base::VdevGuid;
 use tally_disk::{AlignedBuf, CountingDisk, Disk, Durability, IoCounts, PatientDisk, TrustedDisk};
 
+use super::pace::Pace;
 use crate::label::{self, LABEL_BYTES, RingArea};
 
 /// The zeroes of a ring are written in pieces of this size.
@@ -80,6 +81,8 @@ pub struct VdevLeg {
     state: AtomicU8,
     /// It hung, and whoever has waited so long for it was told to leave.
     left_after: OnceLock<Duration>,
+    /// Apart from the disk: who hears late of a read holds no disk open.
+    pub(super) pace: Arc<Pace>,
     /// Writes of blocks that were carried out.
     pub(super) writes: AtomicU64,
     /// How many of them a flush has made durable.
@@ -88,6 +91,8 @@ pub struct VdevLeg {
     pub(super) write_errors: AtomicU64,
     pub(super) checksum_errors: AtomicU64,
     pub(super) repaired: AtomicU64,
+    /// Slow requests that the disk had counted when somebody cleared its errors.
+    slow_before: AtomicU64,
 }
 
 impl VdevLeg {
@@ -103,12 +108,14 @@ impl VdevLeg {
                 .map(|disk| Arc::new(PatientDisk::new(Arc::new(CountingDisk::new(Arc::new(TrustedDisk::new(disk))))))),
             state: AtomicU8::new(state as u8),
             left_after: OnceLock::new(),
+            pace: Arc::default(),
             writes: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
             read_errors: AtomicU64::new(0),
             write_errors: AtomicU64::new(0),
             checksum_errors: AtomicU64::new(0),
             repaired: AtomicU64::new(0),
+            slow_before: AtomicU64::new(0),
         }
     }
 
@@ -179,6 +186,14 @@ impl VdevLeg {
         for count in [&self.read_errors, &self.write_errors, &self.checksum_errors, &self.repaired] {
             count.store(0, Ordering::Relaxed);
         }
+        self.slow_before.store(self.disk().map_or(0, |disk| disk.slow_count()), Ordering::Relaxed);
+    }
+
+    /// Requests that took a second or longer, since the pool was opened or somebody has cleared that.
+    #[must_use]
+    pub fn slow_count(&self) -> u64 {
+        let count = self.disk().map_or(0, |disk| disk.slow_count());
+        count.saturating_sub(self.slow_before.load(Ordering::Relaxed))
     }
 
     /// Counts what a look at its labels and uberblocks has found, and how much of that is right again.

@@ -19,6 +19,7 @@
 //! each step of a resilver; the membership's own lock comes after it.
 
 mod leg;
+mod pace;
 mod patience;
 mod read;
 mod resilver;
@@ -34,9 +35,11 @@ use tally_disk::{AlignedBuf, Disk, Durability, Fanout, IoKind, Turn, Turns, Work
 
 pub(crate) use leg::write_out_ring;
 pub use leg::{LegErrors, LegState, VdevLeg};
+pub use pace::Late;
 pub use resilver::ResilverReport;
 pub use secure::Secured;
 
+use self::pace::{Order, lateness};
 use self::read::{Asking, put_slow_ones_last, read_quietly};
 use crate::blockdev::{BlockDev, BlockDevError, probes};
 use crate::label::{HangLimit, LABEL_BYTES, RingArea, VdevClass, VdevConfig};
@@ -232,18 +235,28 @@ impl Vdev {
         if may { Ok(()) } else { Err(VdevError::NotWritable { vdev: self.guid }) }
     }
 
-    /// Online legs, the one whose turn it is at `offset` first.
-    fn readable(&self, offset: u64) -> Vec<Arc<VdevLeg>> {
+    /// Whether a leg is read behind the others, as it is slow.
+    #[must_use]
+    pub fn lateness(&self, leg: VdevGuid) -> Option<Late> {
+        let mut legs = self.legs();
+        legs.retain(|leg| leg.state() == LegState::Online);
+        lateness(legs.iter().find(|one| one.guid() == leg)?, &legs)
+    }
+
+    /// Online legs for a read of so many bytes: the one whose turn it is at `offset` first, and late ones last.
+    fn readable(&self, offset: u64, length: usize) -> Order {
         let mut legs = self.legs();
         legs.retain(|leg| leg.state() == LegState::Online);
         if !legs.is_empty() {
             let turn = offset / READ_STRIPE_BYTES % legs.len() as u64;
             legs.rotate_left(usize::try_from(turn).expect("below the number of legs"));
         }
-        if legs.len() > 1 {
-            put_slow_ones_last(&mut legs);
+        if legs.len() < 2 {
+            return Order { in_time: legs.len(), legs };
         }
-        legs
+        let mut order = Order::of(legs, length);
+        put_slow_ones_last(&mut order.legs);
+        order
     }
 
     /// Writes what `good` has to the legs that did not have it, after a second look at all of them with writers kept
@@ -313,7 +326,7 @@ impl BlockDev for Vdev {
     fn read(&self, offset: u64, length: usize, verify: &dyn Fn(&[u8]) -> bool) -> Result<AlignedBuf, BlockDevError> {
         self.check(offset, length as u64)?;
         let (mut bad, mut last) = (Vec::new(), None);
-        let mut reads = Reads::of(self.readable(offset), offset, length);
+        let mut reads = self.reads(offset, length);
         while let Some((leg, outcome)) = reads.next() {
             match leg.note_read(outcome) {
                 Ok(buf) if verify(&buf) => {
@@ -372,9 +385,11 @@ impl BlockDev for Vdev {
         if self.check(offset, length).is_err() {
             return false;
         }
-        let leg = self.readable(offset).into_iter().min_by_key(|leg| leg.active(IoKind::Read));
+        let Order { mut legs, in_time } = self.readable(offset, usize::try_from(length).unwrap_or(usize::MAX));
+        legs.truncate(in_time.max(1));
+        let leg = legs.into_iter().min_by_key(|leg| leg.active(IoKind::Read));
         if let Some(leg) = leg.as_ref().filter(|leg| leg.patient().is_some_and(|disk| disk.is_limited())) {
-            return read_quietly(leg, offset, parts);
+            return read_quietly((leg, self.clock()), offset, parts);
         }
         let disk = leg.as_ref().and_then(|leg| leg.disk());
         disk.is_some_and(|disk| disk.read_parts(LABEL_BYTES + offset, parts).is_ok())
@@ -390,7 +405,7 @@ impl BlockDev for Vdev {
         let mut buf = AlignedBuf::zeroed(SECTOR);
         let mut answers =
             |leg: &Arc<VdevLeg>| probes(self.data_bytes).any(|offset| leg.read_data(offset, &mut buf).is_ok());
-        self.is_usable() && self.readable(0).iter().all(&mut answers)
+        self.is_usable() && self.readable(0, SECTOR).legs.iter().all(&mut answers)
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<(), BlockDevError> {
@@ -415,14 +430,23 @@ enum Reads {
     Several(Asking),
 }
 
-impl Reads {
-    fn of(mut legs: Vec<Arc<VdevLeg>>, offset: u64, length: usize) -> Self {
-        if legs.len() > 1 {
-            return Self::Several(Asking::of(legs, offset, length));
-        }
-        Self::Alone(legs.pop(), offset, length)
+impl Vdev {
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        self.membership().map(|members| members.clock())
     }
 
+    fn reads(&self, offset: u64, length: usize) -> Reads {
+        let mut order = self.readable(offset, length);
+        if order.legs.len() < 2 {
+            return Reads::Alone(order.legs.pop(), offset, length);
+        }
+        let clock = self.clock();
+        let probes = clock.as_ref().is_some_and(|clock| order.probes(length, clock.monotonic()));
+        Reads::Several(Asking::of(order.legs, (offset, length), (clock, probes)))
+    }
+}
+
+impl Reads {
     fn next(&mut self) -> Option<(Arc<VdevLeg>, io::Result<AlignedBuf>)> {
         match self {
             Self::Several(asking) => asking.next(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use tally_base::VdevGuid;
-use tally_disk::{Disk, Patience};
+use tally_disk::{Disk, Limit, Patience};
 
 use super::{LegState, Membership, Vdev, VdevLeg};
 
@@ -22,14 +22,15 @@ struct LegPatience {
 }
 
 impl Patience for LegPatience {
-    fn limit(&self) -> Option<Duration> {
-        let siblings = self.siblings.upgrade()?;
+    fn limit(&self) -> Limit {
+        let (Some(siblings), Some(membership)) = (self.siblings.upgrade(), self.membership.upgrade()) else {
+            return Limit::Alone;
+        };
         let stands_in = |other: &Arc<VdevLeg>| other.guid() != self.guid && other.state() == LegState::Online;
         if !siblings.read().iter().any(stands_in) {
-            return None;
+            return Limit::Alone;
         }
-        // Without a limit it has an owner of its own all the same: one that is set while it hangs holds for it, too.
-        Some(self.membership.upgrade()?.hang_limit().of_disk(self.rotational).unwrap_or(Duration::MAX))
+        membership.hang_limit().of_disk(self.rotational).map_or(Limit::None, Limit::After)
     }
 
     fn may_leave(&self, waited: Duration) -> bool {

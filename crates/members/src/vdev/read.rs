@@ -1,7 +1,7 @@
 //! Reading a mirror: one leg after the other until one has it right, and the next one sooner where a leg is slow.
 //!
 //! A read that takes much longer than reads of its disk do is asked of another leg, too, and the first good answer holds.
-//! What the slow one brings is for nobody: its helper owns the buffer. A leg that has owed an answer for long comes last
+//! What the slow one brings is for nobody: its helper owns the buffer. Which is asked first, [`super::pace`] says. A leg that has owed an answer for long comes last
 //! from the beginning, so that a disk that hangs keeps a few helpers and not one for each read.
 
 use std::io;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
+use tally_base::Clock;
 use tally_disk::{AlignedBuf, IoKind};
 
 use super::{VdevLeg, gone};
@@ -36,21 +37,33 @@ pub(super) struct Asking {
     asked: usize,
     /// Those that owe an answer.
     owing: Vec<usize>,
+    /// By which answers are measured.
+    clock: Option<Arc<dyn Clock>>,
+    /// The second leg is asked at once, too.
+    probes: bool,
     sender: Sender<Answer>,
     answers: Receiver<Answer>,
 }
 
 impl Asking {
-    /// Of these legs, in this order. Nobody is asked yet.
-    pub(super) fn of(legs: Vec<Arc<VdevLeg>>, offset: u64, length: usize) -> Self {
+    /// Of these legs, in this order. Nobody is asked yet. With `probes` the second one is asked beside the first, to hear how
+    /// quick it is.
+    pub(super) fn of(
+        legs: Vec<Arc<VdevLeg>>,
+        (offset, length): (u64, usize),
+        (clock, probes): (Option<Arc<dyn Clock>>, bool),
+    ) -> Self {
         let (sender, answers) = mpsc::channel();
-        Self { legs, offset, length, asked: 0, owing: Vec::new(), sender, answers }
+        Self { legs, offset, length, asked: 0, owing: Vec::new(), clock, probes, sender, answers }
     }
 
     /// The next answer, from whichever leg it comes; nothing once all have given theirs.
     pub(super) fn next(&mut self) -> Option<(Arc<VdevLeg>, io::Result<AlignedBuf>)> {
         if self.owing.is_empty() {
             self.ask()?;
+            if std::mem::take(&mut self.probes) {
+                self.ask();
+            }
         }
         loop {
             match self.answers.recv_timeout(IMPATIENT_MIN) {
@@ -79,13 +92,22 @@ impl Asking {
         self.asked += 1;
         self.owing.push(index);
         let owed = Owed { index, sender: Some(self.sender.clone()) };
-        begin(leg, self.offset, vec![AlignedBuf::zeroed(self.length)], owed);
+        begin((leg, self.clock.clone()), self.offset, vec![AlignedBuf::zeroed(self.length)], owed);
         Some(())
     }
 }
 
-fn begin(leg: &VdevLeg, offset: u64, parts: Vec<AlignedBuf>, owed: Owed) {
-    let answer = move |parts, outcome: io::Result<()>| owed.give(outcome.map(|()| parts));
+fn begin((leg, clock): (&VdevLeg, Option<Arc<dyn Clock>>), offset: u64, parts: Vec<AlignedBuf>, owed: Owed) {
+    let (pace, at_once) = (Arc::clone(&leg.pace), leg.active(IoKind::Read) + 1);
+    let length = parts.iter().map(|part| part.len()).sum();
+    let began = clock.map(|clock| (clock.monotonic(), clock));
+    let answer = move |parts, outcome: io::Result<()>| {
+        if let (Ok(()), Some((began, clock))) = (&outcome, began) {
+            let now = clock.monotonic();
+            pace.note(length, now.saturating_sub(began), at_once, now);
+        }
+        owed.give(outcome.map(|()| parts));
+    };
     match leg.patient() {
         Some(disk) => disk.begin_read(LABEL_BYTES + offset, parts, answer),
         None => answer(parts, Err(gone())),
@@ -93,10 +115,14 @@ fn begin(leg: &VdevLeg, offset: u64, parts: Vec<AlignedBuf>, owed: Owed) {
 }
 
 /// Reads `parts` from a leg for nobody yet, and not for longer than it usually takes. Where it is left they are empty.
-pub(super) fn read_quietly(leg: &VdevLeg, offset: u64, parts: &mut [AlignedBuf]) -> bool {
+pub(super) fn read_quietly(
+    (leg, clock): (&VdevLeg, Option<Arc<dyn Clock>>),
+    offset: u64,
+    parts: &mut [AlignedBuf],
+) -> bool {
     let (sender, answers) = mpsc::channel();
     let own = parts.iter_mut().map(|part| std::mem::replace(part, AlignedBuf::with_capacity(0))).collect();
-    begin(leg, offset, own, Owed { index: 0, sender: Some(sender) });
+    begin((leg, clock), offset, own, Owed { index: 0, sender: Some(sender) });
     loop {
         match answers.recv_timeout(IMPATIENT_MIN) {
             Ok((_, Ok(read))) => {

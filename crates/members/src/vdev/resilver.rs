@@ -140,7 +140,7 @@ impl Copying<'_> {
         let mut buf = AlignedBuf::zeroed(usize::try_from(length).expect("at most one step"));
         let written = {
             let _alone = self.vdev.repair.write();
-            let sources = self.vdev.readable(offset);
+            let sources = self.vdev.readable(offset, 0).legs;
             if sources.is_empty() {
                 return Err(VdevError::NoLeg { vdev: self.vdev.guid, last: None }.into());
             }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tally_base::{SystemClock, Time};
-use tally_disk::SerialFanout;
-use tally_fakes::{FaultyDisk, Journal};
+use tally_disk::{Geometry, SerialFanout};
+use tally_fakes::{FaultyDisk, Journal, MemDisk};
 
 use super::*;
 use crate::label::tests::sample;
@@ -135,6 +135,76 @@ fn ranges_outside_the_data_area_are_refused() {
         assert!(out_of_range(mirror.vdev.read(offset, 8192, &|_| true).map(|_| ())), "{offset}");
         assert!(out_of_range(mirror.vdev.discard(offset, 8192)), "{offset}");
     }
+}
+
+/// Lets a client's clock go by with each read.
+struct Taking {
+    disk: MemDisk,
+    clock: Arc<Visited>,
+    ms: AtomicU64,
+    reads: AtomicU64,
+}
+
+impl Disk for Taking {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.clock.ms.fetch_add(self.ms.load(Ordering::SeqCst), Ordering::SeqCst);
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        self.disk.read(offset, buf)
+    }
+    fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
+        self.disk.write(offset, buf, durability)
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.disk.flush()
+    }
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.disk.discard(offset, length)
+    }
+    fn geometry(&self) -> Geometry {
+        self.disk.geometry()
+    }
+}
+
+/// A disk about to die answered each read, in 200 ms, and its sibling in one. It hung for nobody and failed nothing, and had half of
+/// the reads: what is read around it is what a client waits for.
+#[test]
+fn a_slow_leg_is_read_around_until_it_is_well_again() {
+    let members = Arc::new(Members::default());
+    let taking = |ms| {
+        let (disk, clock) = (MemDisk::new(LEG_BYTES), Arc::clone(&members.visited));
+        Arc::new(Taking { disk, clock, ms: AtomicU64::new(ms), reads: AtomicU64::new(0) })
+    };
+    let disks = [taking(200), taking(1)];
+    let leg = |(index, disk): (usize, &Arc<Taking>)| {
+        let disk = Arc::clone(disk) as Arc<dyn Disk>;
+        Arc::new(VdevLeg::new(VdevGuid(index as u64), "disk".into(), Some(disk), LegState::Online))
+    };
+    let config = VdevConfig { data_bytes: LEG_BYTES - 2 * LABEL_BYTES, ..sample().vdevs[0].clone() };
+    let vdev = Vdev::new(&config, disks.iter().enumerate().map(leg).collect());
+    vdev.set_membership(Arc::downgrade(&members) as std::sync::Weak<dyn Membership>);
+    let reads_of_first = |count: u64, is_ahead: bool| {
+        let before = disks[0].reads.load(Ordering::SeqCst);
+        for number in 0..count {
+            let offset = number % 2 * READ_STRIPE_BYTES;
+            if is_ahead {
+                assert!(vdev.read_ahead(offset, &mut [AlignedBuf::zeroed(4096)]));
+            } else {
+                vdev.read(offset, 4096, &|_| true).unwrap();
+            }
+        }
+        disks[0].reads.load(Ordering::SeqCst) - before
+    };
+    let slow = reads_of_first(400, false);
+    assert!((1..=20).contains(&slow), "{slow} of 400 reads are the slow one's");
+    assert_eq!(reads_of_first(100, true), 0, "what nobody needs yet is no reason to wait either");
+    let late = vdev.lateness(VdevGuid(0)).expect("it is told of");
+    assert!(late.takes > Duration::from_millis(50) && late.quickest < Duration::from_millis(10), "{late:?}");
+    assert_eq!(vdev.lateness(VdevGuid(1)), None);
+
+    disks[0].ms.store(1, Ordering::SeqCst);
+    reads_of_first(4000, false);
+    assert_eq!(vdev.lateness(VdevGuid(0)), None, "probes have found it well");
+    assert_eq!(reads_of_first(400, false), 200);
 }
 
 /// Which legs hold rot or cannot be read at a block; then every offset's turn must give the right bytes.

@@ -27,6 +27,8 @@ pub struct Job {
     /// Whether somebody still has to be answered for it.
     pub(super) owed: bool,
     pub(super) pending: Option<Pending>,
+    /// Whether its answer waited, or waits, for something to be durable.
+    pub(super) has_waited: bool,
     pub(super) status: Option<Status>,
     /// It was carried out, and nobody knows whether it is on disk: it is carried out again when its pool serves.
     pub(super) in_doubt: Option<u64>,
@@ -44,6 +46,8 @@ pub(super) enum Memory {
     Begun(ReplyKey),
     /// It is carried out beside another connection's.
     Apart(ReplyKey),
+    /// So it was, well, and is in doubt: what the pool remembers by this key when it serves is its own.
+    DoneApart(ReplyKey),
 }
 
 /// A reply that waits.
@@ -72,6 +76,7 @@ impl Job {
             keep: false,
             owed: true,
             pending: None,
+            has_waited: false,
             status: None,
             in_doubt: None,
             about: About::default(),

@@ -40,7 +40,7 @@ use crate::exports::{Exports, Place};
 use crate::link::Link;
 use crate::mount::{self, MountTable};
 use crate::nlm;
-use crate::replies::{Begin, Replies};
+use crate::replies::{Begin, Kept, Replies};
 use crate::rpc::{AcceptError, AuthProblem, Call, Refusal, Reply};
 use crate::stats::{Stats, count};
 use crate::v3::{self, About, Answer, Done, Memo, Procedure, Repeated, Request, Status};
@@ -99,6 +99,11 @@ impl Service {
     /// A pool goes back to what it was, or gives something up: answers to that are not given again.
     pub fn forget_replies(&self, pool: PoolGuid) {
         self.replies.forget(pool);
+    }
+
+    /// A pool that was suspended is taken up as after a crash: what of it was answered from memory alone is not told again.
+    pub fn forget_unwaited_replies(&self, pool: PoolGuid) {
+        self.replies.forget_unwaited(pool);
     }
 
     /// A pool is about to be taken in that need not be as it was when it was suspended here: what is in doubt there is not run
@@ -175,6 +180,10 @@ impl Service {
         if stays {
             let times_left = self.times_left(job);
             job.in_doubt.get_or_insert(times_left);
+            // Its own record has this key. Before that another connection's could have had it alone.
+            if let (Memory::Apart(key), Some(Status::Ok)) = (job.memory.get(), job.status) {
+                job.memory.set(Memory::DoneApart(key));
+            }
             job.forget();
         }
         stays
@@ -213,10 +222,10 @@ impl Service {
         match job.memory.replace(Memory::None) {
             Memory::Begun(key) => {
                 let keep = job.keep && !matches!(job.status, None | Some(Status::JukeBox | Status::ServerFault));
-                let pool = job.about.dataset.map(|(pool, _)| pool).filter(|_| keep);
-                self.replies.finish(&key, reply, pool, self.now())
+                let kept = |(pool, _)| Kept { pool, has_waited: job.has_waited };
+                self.replies.finish(&key, reply, job.about.dataset.map(kept).filter(|_| keep), self.now())
             }
-            Memory::None | Memory::Apart(_) => Vec::new(),
+            Memory::None | Memory::Apart(_) | Memory::DoneApart(_) => Vec::new(),
         }
     }
 
@@ -346,6 +355,7 @@ impl Service {
             Ok(Done::Answer(Answer { status, body, wait })) => {
                 job.status = Some(status);
                 let reply = Reply::success(job.call.xid, body);
+                job.has_waited = matches!(wait, Wait::On(_));
                 match wait {
                     Wait::Ready => Step::Reply(reply),
                     Wait::On(promise) => {
@@ -369,7 +379,7 @@ impl Service {
             });
         }
         let (key, recall) = match job.memory.get() {
-            Memory::Begun(key) => (Some(key), true),
+            Memory::Begun(key) | Memory::DoneApart(key) => (Some(key), true),
             Memory::Apart(key) => (Some(key), false),
             Memory::None => (None, false),
         };

@@ -11,6 +11,7 @@ use super::console::{Console, Failure, Session, ask, nothing, print_json, print_
 use super::dataset::{self, DatasetCommand};
 use super::pool::{self, Activity, PoolCommand};
 use super::stat::{self, By, StatCommand};
+use super::status::Detail;
 use super::{bench, inspect, rewind, status, top, upgrade, watch};
 use crate::config;
 use crate::control::message::{Reply, Request};
@@ -36,9 +37,7 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         Command::Zilstat(args) => watch::zilstat(session, args, console),
         Command::Stat(StatCommand::Clients(args)) => watch::accounts(session, By::Client, args, console),
         Command::Stat(StatCommand::Exports(args)) => watch::accounts(session, By::Export, args, console),
-        Command::Pool(PoolCommand::Status { names, verbose, only_sick: true }) => {
-            sick(session, names, *verbose, console)
-        }
+        Command::Pool(PoolCommand::Status { names, detail, only_sick: true }) => sick(session, names, *detail, console),
         Command::Pool(PoolCommand::Wait { activities, name }) => wait(session, activities, name, console),
         Command::Pool(PoolCommand::Import(args)) if args.goes_back() => rewind::run(session, args, here, console),
         Command::Pool(command) => {
@@ -76,7 +75,7 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
 }
 
 /// `tally pool status -x`.
-fn sick(session: Session<'_>, names: &[String], verbose: bool, console: &mut Console<'_>) -> Result<(), Failure> {
+fn sick(session: Session<'_>, names: &[String], detail: Detail, console: &mut Console<'_>) -> Result<(), Failure> {
     let request = Request::PoolStatus { names: names.to_vec() };
     let Reply::Pools(mut pools) = ask(session, &request, console)? else { return Err(Failure::Mismatch) };
     let is_empty = pools.is_empty();
@@ -87,7 +86,7 @@ fn sick(session: Session<'_>, names: &[String], verbose: bool, console: &mut Con
     } else if is_empty {
         writeln!(console.err, "{}", nothing(&Reply::Pools(pools)))?;
     } else if count > 0 {
-        console.out.write_all(status::print(&pools, verbose).as_bytes())?;
+        console.out.write_all(status::print(&pools, detail).as_bytes())?;
     } else if names.is_empty() {
         writeln!(console.out, "all pools are healthy")?;
     } else {
@@ -116,7 +115,7 @@ const WAIT_INTERVAL: Duration = Duration::from_millis(200);
 fn pool_text(command: &PoolCommand, reply: &Reply) -> Option<String> {
     match (command, reply) {
         (PoolCommand::List { table, .. }, Reply::Pools(pools)) => Some(pool::list(pools, *table)),
-        (PoolCommand::Status { verbose, .. }, Reply::Pools(pools)) => Some(status::print(pools, *verbose)),
+        (PoolCommand::Status { detail, .. }, Reply::Pools(pools)) => Some(status::print(pools, *detail)),
         (PoolCommand::History { long, .. }, Reply::History(pools)) => Some(pool::history(pools, *long)),
         (PoolCommand::Import(_), Reply::Found(pools)) => Some(pool::found(pools)),
         (PoolCommand::Upgrade(_), Reply::Pools(pools)) => Some(upgrade::lacking(pools)),

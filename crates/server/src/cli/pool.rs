@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use tally_base::Size;
 
 use super::iostat::IostatArgs;
+use super::status::Detail;
 use super::table::{Align, Table, TableArgs};
 use super::upgrade::UpgradeArgs;
 use super::words;
@@ -29,9 +30,8 @@ pub enum PoolCommand {
     Status {
         /// Pools; all when none is named
         names: Vec<String>,
-        /// Also the lanes of the intent log
-        #[arg(short)]
-        verbose: bool,
+        #[command(flatten)]
+        detail: Detail,
         /// Only pools that are not well; exit status 1 if there is one
         #[arg(short = 'x')]
         only_sick: bool,
@@ -357,7 +357,25 @@ impl PoolCommand {
             | Self::Detach { dry_run, .. }
             | Self::Replace { dry_run, .. }
             | Self::Offline { dry_run, .. } => *dry_run,
-            _ => false,
+            // All others by name: a new one with -n is not carried out for want of a line here.
+            Self::Create(_)
+            | Self::List { .. }
+            | Self::Status { .. }
+            | Self::Iostat { .. }
+            | Self::Export { .. }
+            | Self::Import(_)
+            | Self::Destroy { .. }
+            | Self::Forget { .. }
+            | Self::Get { .. }
+            | Self::Set { .. }
+            | Self::Upgrade(_)
+            | Self::Online { .. }
+            | Self::Clear { .. }
+            | Self::Labelclear { .. }
+            | Self::Reopen { .. }
+            | Self::Wait { .. }
+            | Self::History { .. }
+            | Self::Scrub { .. } => false,
         }
     }
 

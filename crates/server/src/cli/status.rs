@@ -8,12 +8,23 @@ use tally_base::Size;
 use crate::control::report::{CopyReport, DamagedObject, Exposure, LaneReport, PoolReport, VdevReport};
 use crate::dates::utc;
 
-/// The text for all `pools`, with a blank line between two.
-pub(super) fn print(pools: &[PoolReport], verbose: bool) -> String {
-    pools.iter().map(|pool| one(pool, verbose)).collect::<Vec<_>>().join("\n")
+/// What is shown beyond the usual.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct Detail {
+    /// Also the lanes of the intent log, and each place that could not be read
+    #[arg(short)]
+    pub(super) verbose: bool,
+    /// Also how many requests of each disk took a second or longer
+    #[arg(short)]
+    pub(super) slow: bool,
 }
 
-fn one(pool: &PoolReport, verbose: bool) -> String {
+/// The text for all `pools`, with a blank line between two.
+pub(super) fn print(pools: &[PoolReport], detail: Detail) -> String {
+    pools.iter().map(|pool| one(pool, detail)).collect::<Vec<_>>().join("\n")
+}
+
+fn one(pool: &PoolReport, Detail { verbose, slow }: Detail) -> String {
     let mut text = format!("  pool: {}\n state: {}\n", pool.name, pool.state);
     for message in notices(pool) {
         // Later lines stand below the first.
@@ -24,7 +35,7 @@ fn one(pool: &PoolReport, verbose: bool) -> String {
     }
     text += &scans(pool);
     text += "config:\n\n";
-    text += &tree(pool);
+    text += &tree(pool, slow);
     if verbose {
         text += &lanes(pool);
         text += &losses(pool);
@@ -143,14 +154,15 @@ fn clock_words(seconds: f64) -> String {
 struct Line<'a> {
     name: String,
     state: &'a str,
-    counts: Option<[u64; 3]>,
+    /// Errors, and slow requests.
+    counts: Option<[u64; 4]>,
     /// What there is to say instead of counts.
     note: String,
 }
 
-fn tree(pool: &PoolReport) -> String {
+fn tree(pool: &PoolReport, slow: bool) -> String {
     let mut lines =
-        vec![Line { name: pool.name.clone(), state: &pool.state, counts: Some([0; 3]), note: String::new() }];
+        vec![Line { name: pool.name.clone(), state: &pool.state, counts: Some([0; 4]), note: String::new() }];
     for vdev in pool.vdevs.iter().filter(|vdev| vdev.class != "log") {
         add(&mut lines, vdev, 1);
     }
@@ -171,10 +183,14 @@ fn tree(pool: &PoolReport) -> String {
     }
     let name_width = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0).max("NAME".len());
     let state_width = lines.iter().map(|line| line.state.len()).max().unwrap_or(0).max("STATE".len());
-    let mut text = format!("\t{:<name_width$}  {:<state_width$}  READ WRITE CKSUM\n", "NAME", "STATE");
+    let heading = if slow { "READ WRITE CKSUM  SLOW" } else { "READ WRITE CKSUM" };
+    let mut text = format!("\t{:<name_width$}  {:<state_width$}  {heading}\n", "NAME", "STATE");
     for line in &lines {
         let counts = line.counts.map(|counts| counts.map(count));
-        let counts = counts.map(|[read, write, checksum]| format!("  {read:>4} {write:>5} {checksum:>5}"));
+        let counts = counts.map(|[read, write, checksum, late]| {
+            let late = if slow { format!(" {late:>5}") } else { String::new() };
+            format!("  {read:>4} {write:>5} {checksum:>5}{late}")
+        });
         let counts = counts.or_else(|| Some(format!("  {}", line.note)));
         let start = format!("\t{:<name_width$}  {:<state_width$}", line.name, line.state);
         // Writing to a string cannot fail.
@@ -184,7 +200,7 @@ fn tree(pool: &PoolReport) -> String {
 }
 
 fn add<'a>(lines: &mut Vec<Line<'a>>, vdev: &'a VdevReport, depth: usize) {
-    let counts = [vdev.errors.read, vdev.errors.write, vdev.errors.checksum];
+    let counts = [vdev.errors.read, vdev.errors.write, vdev.errors.checksum, vdev.slow];
     let name = format!("{}{}", "  ".repeat(depth), vdev.name);
     lines.push(Line { name, state: &vdev.state, counts: Some(counts), note: String::new() });
     for child in &vdev.children {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::disks::{ErrorCounters, IoActive, IoCounters, IoTimes, VdevReport, VdevSpace};
+pub use self::disks::{ErrorCounters, IoActive, IoCounters, IoTimes, LateReport, VdevReport, VdevSpace};
 use super::spread::{Quantiles, Spread};
 
 /// One imported pool.

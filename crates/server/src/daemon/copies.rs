@@ -28,7 +28,7 @@ use tally_base::{Size, VdevGuid};
 use tally_store::pool::membership::Stage;
 use tally_store::pool::{SecureReport, SpaceFound};
 
-use super::disks::DiskError;
+use super::disk_error::DiskError;
 use crate::control::report::CopyReport;
 
 /// How long whoever lets go of a pool waits for the end of its scrub. A step is over in a moment, unless a disk hangs; and

@@ -12,7 +12,6 @@
 //! done behind everything else, when nothing is held any more, in a thread that nobody waits for longer than
 //! [`ERASING_MAX`].
 
-use std::ffi::OsStr;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -23,17 +22,17 @@ use std::time::{Duration, Instant};
 
 use tally_base::VdevGuid;
 use tally_intent::Lane;
-use tally_members::create::NewSpareError;
-use tally_members::label::{LABEL_BYTES, VdevConfig};
-use tally_members::roster::{ReturnError, Roster, RosterError};
+use tally_members::label::LABEL_BYTES;
+use tally_members::roster::{ReturnError, Roster};
 use tally_members::vdev::{LegState, VdevLeg};
 use tally_store::pool::membership::{Copied, Member, MembershipError, Onlooker, Stage};
 use tally_store::pool::{Pool, SecureReport};
 
+use super::by_name::{check_no_spare, check_stands_for_nobody, find, find_or_mirror, waiting_spare};
 use super::copies::{Purpose, Running, outcome_words};
-use super::pool_report::{space_of, vdev_name};
+use super::disk_error::DiskError;
+use super::pool_report::space_of;
 use super::pools::{OnProgress, Pools, PoolsError, ServedPool};
-use super::spares::find_spare;
 use crate::control::message::Progress;
 
 /// How long a command waits for the labels of disks that have left. A disk that does not hang takes some milliseconds,
@@ -44,86 +43,6 @@ const ERASING_MAX: Duration = Duration::from_secs(2);
 const HELD_MAX: Duration = Duration::from_secs(2);
 /// See [`HELD_MAX`].
 const HELD_PAUSE: Duration = Duration::from_millis(20);
-
-/// Why a disk could not join or leave.
-#[derive(Debug, thiserror::Error)]
-pub enum DiskError {
-    /// No such disk in the pool.
-    #[error("pool '{pool}' has no disk '{device}'; `tally pool status` shows their names")]
-    NoDevice {
-        /// Which pool.
-        pool: String,
-        /// As asked for.
-        device: String,
-    },
-    /// Nothing is written any more.
-    #[error("pool '{pool}' is suspended; once its disks are well, `tally pool clear {pool}` goes on with it")]
-    Suspended {
-        /// Which pool.
-        pool: String,
-    },
-    /// Some disks are still away.
-    #[error(
-        "{}{}\n`tally pool status` shows which disks are away. Do this again when they are there, or replace them",
-        done.iter().map(|line| format!("{line}\n")).collect::<String>(),
-        failed.join("\n")
-    )]
-    NotReopened {
-        /// What became of the others.
-        done: Vec<String>,
-        /// Why not.
-        failed: Vec<String>,
-    },
-    /// A step failed.
-    #[error(transparent)]
-    Membership(#[from] MembershipError),
-    /// The labels could not be changed.
-    #[error(transparent)]
-    Labels(#[from] RosterError),
-    /// Something that runs for long stands in the way.
-    #[error("{other}; wait for it (`tally pool status` shows how far it is), or detach that disk to stop it")]
-    Busy {
-        /// What it is.
-        other: String,
-    },
-    /// A scrub runs already.
-    #[error("{other}; `tally pool scrub -s` stops it, `-p` pauses it, and `tally pool status` shows how far it is")]
-    Scrubbing {
-        /// What it is.
-        other: String,
-    },
-    /// A scrub was to end, and waits for a disk.
-    #[error(
-        "a scrub has been told to stop, and still waits for a disk; `tally pool status` shows it, and which disk hangs. Try \
-         again when the scrub is over"
-    )]
-    Stopping,
-    /// A spare is none of the disks that this command is for.
-    #[error("{} {why}", path.display())]
-    Spare {
-        /// The spare.
-        path: PathBuf,
-        /// What is the matter, and what to do.
-        why: &'static str,
-    },
-    /// A disk does not become a spare.
-    #[error(transparent)]
-    NewSpare(#[from] NewSpareError),
-    /// Only spares are removed.
-    #[error(
-        "{device} is no spare; `tally pool detach` takes a disk out of its mirror, once every block is found on another one"
-    )]
-    NoSpare {
-        /// As asked for.
-        device: String,
-    },
-    /// The pool is being exported or destroyed, or the daemon ends.
-    #[error("the pool is on its way out: it is being exported or destroyed, or the daemon is ending")]
-    LettingGo,
-    /// Part of the source could not be read.
-    #[error("{0}")]
-    Unread(String),
-}
 
 /// What a look at every block has to say.
 pub(super) fn remarks_of(secured: &SecureReport) -> Vec<String> {
@@ -142,56 +61,6 @@ pub(super) fn remarks_of(secured: &SecureReport) -> Vec<String> {
         ));
     }
     remarks
-}
-
-/// A disk by its path or guid, or by the last part of its path where no other disk has the same.
-pub(super) fn find(pool: &Pool, device: &str) -> Result<Member, DiskError> {
-    let config = pool.roster.config();
-    let legs: Vec<_> = config.vdevs_present().flat_map(|vdev| &vdev.legs).collect();
-    let exact = legs.iter().find(|leg| leg.path == Path::new(device) || leg.guid.to_string() == device);
-    let mut short = legs.iter().filter(|leg| leg.path.file_name() == Some(OsStr::new(device)));
-    let found = exact.or_else(|| short.next().filter(|_| short.next().is_none())).map(|leg| leg.guid);
-    find_by(pool, device, |vdev| vdev.legs.iter().map(|leg| leg.guid).find(|guid| Some(*guid) == found))
-}
-
-/// A disk, or any of the mirror that is named: where something is added, a mirror is as good a name.
-pub(super) fn find_or_mirror(pool: &Pool, device: &str) -> Result<Member, DiskError> {
-    let any_leg = |vdev: &VdevConfig| vdev.legs.first().filter(|_| vdev_name(vdev) == device).map(|leg| leg.guid);
-    find(pool, device).or_else(|_| find_by(pool, device, any_leg))
-}
-
-/// A spare that waits is attached to nothing.
-pub(super) fn check_no_spare(served: &ServedPool, path: &Path) -> Result<(), DiskError> {
-    let why = "waits as a spare; `tally pool remove` takes it out first, and then it can be attached";
-    let refused = || DiskError::Spare { path: path.into(), why };
-    waiting_spare(served, path).map_or(Ok(()), |_| Err(refused()))
-}
-
-/// A spare in use is not replaced: nobody would know for whom the new disk stands.
-pub(super) fn check_stands_for_nobody(served: &ServedPool, place: &Member) -> Result<(), DiskError> {
-    let why = "stands in for another disk; replace that one, or give the spare back with `tally pool detach` first";
-    let is_spare = served.filer.pool().roster.config().spare(place.leg).is_some();
-    if is_spare { Err(DiskError::Spare { path: place.path(), why }) } else { Ok(()) }
-}
-
-/// The spare at this path, if it waits.
-pub(super) fn waiting_spare(served: &ServedPool, path: &Path) -> Option<VdevGuid> {
-    let config = served.filer.pool().roster.config();
-    config.spares_available().find(|spare| spare.path == path).map(|spare| spare.guid)
-}
-
-fn find_by(pool: &Pool, device: &str, leg_of: impl Fn(&VdevConfig) -> Option<VdevGuid>) -> Result<Member, DiskError> {
-    let config = pool.roster.config();
-    let missing = || match find_spare(&config, device) {
-        Some(spare) => {
-            let why = "waits as a spare, and is in no mirror; `tally pool remove` takes it out of the pool";
-            DiskError::Spare { path: spare.path.clone(), why }
-        }
-        None => DiskError::NoDevice { pool: config.name.clone(), device: device.into() },
-    };
-    let (vdev, leg) = config.vdevs_present().find_map(|vdev| Some((vdev, leg_of(vdev)?))).ok_or_else(missing)?;
-    let found = pool.roster.vdevs().iter().find(|found| found.guid() == vdev.guid).ok_or_else(missing)?;
-    Ok(Member { vdev: Arc::clone(found), config: vdev.clone(), leg })
 }
 
 impl Pools {
@@ -243,7 +112,7 @@ impl Pools {
             asker.running.ended(format!("{} left the mirror", path.display()), None);
             Ok(remarks_of(&secured))
         })?;
-        Ok(remarks.into_iter().chain(served.keep_spares()).collect())
+        Ok(remarks.into_iter().chain(served.keep_spares(place.vdev.guid())).collect())
     }
 
     /// Takes a disk out of use; a copy to it ends. Gives remarks.
@@ -492,7 +361,8 @@ impl Onlooker for Asker<'_> {
             Stage::CheckingRest => format!("checking what stays without {}", self.place.path().display()),
         };
         (self.progress)(Progress { what, done, total: self.total });
-        self.running.copy.note(stage, done)
+        // On a suspended pool no step that follows can be written down.
+        self.running.copy.note(stage, done) && self.served.filer.pool().fault().is_none()
     }
 
     fn expect(&mut self, stage: Stage, bytes: u64) {

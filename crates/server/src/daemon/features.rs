@@ -8,7 +8,7 @@ use tally_members::label::{
     FIRST_RELEASE, Feature, FeatureSet, KNOWN_FEATURES, PoolConfig, Release, reserved, this_release,
 };
 
-use super::disks::DiskError;
+use super::disk_error::DiskError;
 use super::pools::{Pools, PoolsError};
 use crate::control::report::FeatureReport;
 

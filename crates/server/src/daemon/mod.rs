@@ -14,11 +14,13 @@
 
 mod absent;
 pub mod announce;
+mod by_name;
 mod chronicle;
 mod copies;
 mod damage_report;
 mod data_dir;
 mod datasets;
+mod disk_error;
 mod disks;
 mod events;
 mod features;

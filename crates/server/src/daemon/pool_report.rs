@@ -191,6 +191,7 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
     }
     let silent = |leg: &&&VdevReport| leg.silent_seconds >= SILENT_MIN.as_secs_f64();
     messages.extend(legs.iter().filter(silent).map(|leg| silent_message(leg)));
+    messages.extend(legs.iter().filter_map(|leg| late_message(leg)));
     messages.extend(space_message(served));
     messages.extend(fenced_message(served));
     messages.extend(refused_message(served));
@@ -217,6 +218,20 @@ fn space_message(served: &ServedPool) -> Option<String> {
              the machine's memory, or the program, has made a mistake. Please report it with the log."
         )
     })
+}
+
+/// A disk that seeks for many takes so long for a read, and is well: beside a quicker one it is read last, and nobody need look.
+const WELL_READ_MAX: Duration = Duration::from_millis(50);
+
+/// A disk that is read last.
+fn late_message(leg: &VdevReport) -> Option<String> {
+    let late = leg.late.filter(|late| Duration::from_nanos(late.read_ns) > WELL_READ_MAX)?;
+    let [takes, quickest] = [late.read_ns, late.quickest_read_ns].map(|ns| format!("{:.1?}", Duration::from_nanos(ns)));
+    Some(format!(
+        "{} is slow: it answers a read in {takes}, and another disk of its mirror in {quickest}. It is read last, and asked\n\
+         now and then whether it is better. Writes still wait for it: if it stays so, `tally pool replace` gives the pool another disk.",
+        leg.name
+    ))
 }
 
 /// A disk that owes an answer.

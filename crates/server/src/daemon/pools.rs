@@ -42,7 +42,7 @@ use tally_vfs::Vfs;
 pub use self::error::PoolsError;
 pub use self::served::ServedPool;
 use super::absent::Absent;
-use super::disks::DiskError;
+use super::disk_error::DiskError;
 use super::events::Events;
 use super::features;
 use super::new_files::NewFile;

@@ -19,7 +19,7 @@ use tally_fs::filer::Filer;
 use tally_members::discover::{self, FoundLeg, ImportSource};
 use tally_members::label::{LegConfig, VdevClass, VdevConfig};
 
-use super::disks::find;
+use super::by_name::find;
 use super::letting_go::no_disk_is_silent;
 use super::pool_report::vdev_name;
 use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, ServedPool};
@@ -33,13 +33,13 @@ const HELD_PAUSE: Duration = Duration::from_millis(10);
 
 impl Pools {
     /// Counts errors of a disk, or of all, anew; goes on with a suspended pool, whose disks are also looked for in `dirs`. Gives
-    /// its guid, and what there is to say.
+    /// its guid, and what there is to say. `before` hears of a pool that goes on, before anybody is served.
     pub fn clear(
         &self,
         name: &str,
         device: Option<&str>,
         dirs: &[PathBuf],
-        progress: OnProgress<'_>,
+        (progress, before): (OnProgress<'_>, &dyn Fn(PoolGuid)),
     ) -> Result<(PoolGuid, Vec<String>), PoolsError> {
         let is_away = !self.absent.find(name).is_empty();
         let away = |error| if is_away { PoolsError::ClearAway { name: name.into() } } else { error };
@@ -47,7 +47,7 @@ impl Pools {
         let (pool, guid) = (served.filer.pool(), served.guid());
         let wanted = device.map(|device| find(pool, device)).transpose()?.map(|member| member.leg);
         if pool.fault().is_some() {
-            return Ok((guid, self.resume(served, dirs, progress)?));
+            return Ok((guid, self.resume(served, dirs, (progress, before))?));
         }
         let legs = pool.roster.vdevs().iter().flat_map(|vdev| vdev.legs());
         legs.filter(|leg| wanted.is_none_or(|wanted| leg.guid() == wanted)).for_each(|leg| leg.clear_errors());
@@ -58,7 +58,7 @@ impl Pools {
         &self,
         served: Arc<ServedPool>,
         dirs: &[PathBuf],
-        progress: OnProgress<'_>,
+        (progress, before): (OnProgress<'_>, &dyn Fn(PoolGuid)),
     ) -> Result<Vec<String>, PoolsError> {
         let (name, guid) = (served.filer.name(), served.guid());
         no_disk_is_silent(&served)?;
@@ -77,7 +77,7 @@ impl Pools {
         // Nothing can be written any more, which is what it says; its threads end all the same.
         let _suspended = self.put_away(&served, Filer::export);
         drop(served);
-        let mut remarks = self.import_when_closed(&order, progress).map_err(|source| {
+        let mut remarks = self.import_when_closed(&order, (progress, before)).map_err(|source| {
             self.absent.because(guid, format!("It was suspended, and could not be resumed: {source}"));
             PoolsError::NotResumed { name: name.clone(), source: Box::new(source) }
         })?;
@@ -92,14 +92,18 @@ impl Pools {
     }
 
     /// Requests that were under way keep the disks open until they have heard that their pool is gone.
-    fn import_when_closed(&self, order: &ImportOrder, progress: OnProgress<'_>) -> Result<Vec<String>, PoolsError> {
+    fn import_when_closed(
+        &self,
+        order: &ImportOrder,
+        (progress, before): (OnProgress<'_>, &dyn Fn(PoolGuid)),
+    ) -> Result<Vec<String>, PoolsError> {
         let began = Instant::now();
         let mut tell = |state: Progress| {
             self.absent.progress(&order.pool, &state);
             progress(state);
         };
         loop {
-            match self.import(order, &mut tell) {
+            match self.import_after(order, &mut tell, before) {
                 Ok((_, report)) => {
                     let losses = report.losses.iter().map(|loss| format!("given up: {loss}"));
                     let remarks = report.remarks.iter().map(|remark| format!("note: {remark}"));

@@ -13,7 +13,8 @@ use tally_store::pool::membership::Stage;
 use tally_store::pool::{JobState, Pool, ScrubJob, SecureError, SecureReport};
 
 use super::copies::{Copies, Running, scrub_words};
-use super::disks::{DiskError, remarks_of};
+use super::disk_error::DiskError;
+use super::disks::remarks_of;
 use super::pools::{OnProgress, Pools, PoolsError, ServedPool};
 use crate::control::message::Progress;
 use crate::control::report::{ScrubReport, SpaceReport};

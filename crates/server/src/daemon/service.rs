@@ -295,7 +295,9 @@ impl Desk {
                 Ok(done(format!("{device} of '{name}' is online"), remarks))
             }
             Request::PoolClear { name, device } => {
-                let (guid, done) = self.pools.clear(&name, device.as_deref(), &self.dirs, progress)?;
+                // What was in memory alone is gone, and no answer may say that it is there.
+                let before = |guid| self.nfs.forget_unwaited_replies(guid);
+                let (guid, done) = self.pools.clear(&name, device.as_deref(), &self.dirs, (progress, &before))?;
                 self.listed(guid, done, "")
             }
             Request::PoolReopen { name } => Ok(Reply::Done(self.pools.reopen(&name, progress)?)),

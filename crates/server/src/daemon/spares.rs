@@ -7,7 +7,7 @@
 //! meet a disk that hangs; it has a thread, too, one for each pool, and a spare that it does not come back from is not taken.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -19,10 +19,10 @@ use tally_members::create::{add_spares, openable_spares};
 use tally_members::grammar::parse_spare_args;
 use tally_members::label::{PoolConfig, Spare};
 use tally_members::roster::{SpareError, spare_label};
-use tally_store::pool::membership::MembershipError;
 use tally_store::pool::spares::{SpareErrand, SpareWatch};
 
-use super::disks::DiskError;
+use super::by_name::spare_or_refusal;
+use super::disk_error::{DiskError, of_spare};
 use super::pools::{Pools, PoolsError, ServedPool};
 use super::ticker::Ticker;
 use crate::control::report::SpareReport;
@@ -106,8 +106,8 @@ impl Pools {
                 self.give_back_spare(served, spare)?;
                 Ok(format!("{} is available as a spare again: the disk that it stood for is back", path(spare)))
             }
-            SpareErrand::Keep => {
-                let kept = served.filer.pool().roster.keep_orphaned_spares().map_err(DiskError::from)?;
+            SpareErrand::Keep { vdev } => {
+                let kept = served.filer.pool().roster.keep_orphaned_spares(vdev).map_err(DiskError::from)?;
                 let kept: Vec<_> = kept.iter().map(|path| path.display().to_string()).collect();
                 Ok(format!("{} is a disk of the mirror for good, and no spare any more", kept.join(", ")))
             }
@@ -148,7 +148,7 @@ fn is_busy(served: &ServedPool, errand: SpareErrand) -> bool {
     let leg = match errand {
         SpareErrand::Take { away, .. } => away,
         SpareErrand::Return { spare } | SpareErrand::GiveBack { spare } => spare,
-        SpareErrand::Keep => return served.copies.runs_on(None),
+        SpareErrand::Keep { vdev } => return served.copies.runs_on(Some(vdev)),
     };
     let config = served.filer.pool().roster.config();
     config.leg(leg).is_none_or(|(vdev, _)| served.copies.runs_on(Some(vdev.guid)))
@@ -231,9 +231,9 @@ impl ServedPool {
         self.spares.watch.lock().decline(leg);
     }
 
-    /// A disk has left its mirror: what stood for it stays for good. Gives remarks.
-    pub(super) fn keep_spares(&self) -> Vec<String> {
-        match self.filer.pool().roster.keep_orphaned_spares() {
+    /// A disk has left this mirror: what stood for it stays for good. Gives remarks.
+    pub(super) fn keep_spares(&self, vdev: VdevGuid) -> Vec<String> {
+        match self.filer.pool().roster.keep_orphaned_spares(vdev) {
             Ok(kept) => {
                 let words = |path: &PathBuf| {
                     format!("{} is a disk of the mirror for good now, and no spare any more", path.display())
@@ -274,29 +274,9 @@ impl ServedPool {
     }
 }
 
-fn spare_or_refusal(served: &ServedPool, device: &str) -> Result<Spare, DiskError> {
-    if let Some(spare) = find_spare(&served.filer.pool().roster.config(), device) {
-        return Ok(spare.clone());
-    }
-    super::disks::find(served.filer.pool(), device)?;
-    Err(DiskError::NoSpare { device: device.into() })
-}
-
-/// A spare by its path or guid, or by the last part of its path.
-pub(super) fn find_spare<'a>(config: &'a PoolConfig, device: &str) -> Option<&'a Spare> {
-    let is_it = |spare: &&Spare| spare.path == Path::new(device) || spare.guid.to_string() == device;
-    let exact = config.spares.iter().find(is_it);
-    let mut short = config.spares.iter().filter(|spare| spare.path.file_name() == Some(device.as_ref()));
-    exact.or_else(|| short.next().filter(|_| short.next().is_none()))
-}
-
 fn path_of(config: &PoolConfig, guid: VdevGuid) -> PathBuf {
     let leg = config.leg(guid).map(|(_, leg)| &leg.path);
     leg.or_else(|| config.spare(guid).map(|spare| &spare.path)).cloned().unwrap_or_default()
-}
-
-pub(super) fn of_spare(error: SpareError) -> DiskError {
-    DiskError::Membership(MembershipError::Spare(error))
 }
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ use std::path::Path;
 use tally_base::Size;
 use tally_store::pool::membership::Member;
 
-use super::disks::{DiskError, check_no_spare, check_stands_for_nobody, find, find_or_mirror, waiting_spare};
+use super::by_name::{check_no_spare, check_stands_for_nobody, find, find_or_mirror, waiting_spare};
+use super::disk_error::{DiskError, of_spare};
 use super::pool_report::space_of;
 use super::pools::{Pools, PoolsError, ServedPool};
-use super::spares::of_spare;
 use crate::control::message::Request;
 
 impl Pools {

@@ -1,9 +1,11 @@
 //! A pool that was suspended as its disk failed goes on when the disk answers again, and its clients have only waited.
 
-use std::net::{SocketAddr, TcpListener};
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::channel;
 
 use tally_bench::wire::{Connection, Stable, Target};
+use tally_nfs::xdr::Encoder;
 
 use super::*;
 
@@ -48,7 +50,8 @@ fn a_suspended_pool_goes_on_and_its_clients_have_only_waited() {
             (&["pool", "status", "dozer"], true, &["state: SUSPENDED"]),
         ],
     );
-    assert!(answers.try_recv().is_err(), "it is answered while nobody knows");
+    let early = answers.try_recv();
+    assert!(early.is_err(), "it is answered while nobody knows: {early:?}");
 
     disk.fails.store(false, Ordering::SeqCst);
     story(data_dir, &[(&["pool", "clear", "dozer"], true, &["pool 'dozer' goes on", "replayed"])]);
@@ -100,4 +103,60 @@ fn a_suspended_pool_goes_on_as_it_was_or_not_at_all() {
     );
     drop(disk);
     daemon.stop();
+}
+
+/// A client of a dataset with `sync=disabled` was told that its directory is made, the pool was suspended before that was on disk and
+/// taken up again: the directory is gone, which `sync=disabled` may do. Its client missed the reply and asked again, and the reply
+/// cache, which had lived on, said a second time that it is made.
+#[test]
+fn what_a_resume_has_lost_is_not_told_again_but_carried_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let (daemon, disk, target) = serving(data_dir, &opener, &["-O", "sync=disabled"]);
+    let root = Connection::mount(&target).unwrap();
+    let mut other = Connection::open(target.nfs).unwrap();
+    let mut client = Repeating::open(target.nfs);
+    // Its group is on disk when the next one is told of.
+    assert_eq!(client.mkdir(7, &root.0, "durable"), 0);
+    story(data_dir, &[(&["dataset", "create", "dozer/x"], true, &[])]);
+    disk.fails.store(true, Ordering::SeqCst);
+    assert_eq!(client.mkdir(8, &root.0, "lost"), 0);
+    assert_eq!(client.mkdir(8, &root.0, "lost"), 0, "while the pool is there its answer is");
+    wait_for(data_dir, &["pool", "status", "dozer"], "state: SUSPENDED");
+    disk.fails.store(false, Ordering::SeqCst);
+    story(data_dir, &[(&["pool", "clear", "dozer"], true, &["pool 'dozer' goes on", "are lost"])]);
+    assert!(other.lookup(&root, "lost").is_err(), "it was in memory alone");
+
+    assert_eq!(client.mkdir(8, &root.0, "lost"), 0);
+    other.lookup(&root, "lost").expect("it was told that this is there");
+    assert_eq!(client.mkdir(7, &root.0, "durable"), 0, "the pool itself remembers what is on disk");
+    daemon.stop();
+}
+
+/// A client that says under which transaction id it asks.
+struct Repeating(TcpStream);
+
+impl Repeating {
+    fn open(address: SocketAddr) -> Self {
+        Self(TcpStream::connect(address).unwrap())
+    }
+
+    /// The status of a MKDIR.
+    fn mkdir(&mut self, xid: u32, dir: &[u8], name: &str) -> u32 {
+        let mut words = Encoder::new();
+        // A call of NFSv3's procedure 9, by the superuser of a nameless machine (AUTH_SYS); and no attributes.
+        words.u32(xid).u32(0).u32(2).u32(100_003).u32(3).u32(9).u32(1).opaque(&[0; 20]).u64(0);
+        words.opaque(dir).opaque(name.as_bytes()).u64(0).u64(0).u64(0);
+        let words = words.into_vec();
+        let mark = u32::try_from(words.len()).unwrap() | 1 << 31;
+        self.0.write_all(&[&mark.to_be_bytes()[..], &words].concat()).unwrap();
+        let mut mark = [0; 4];
+        self.0.read_exact(&mut mark).unwrap();
+        let mut reply = vec![0; (u32::from_be_bytes(mark) & !(1 << 31)) as usize];
+        self.0.read_exact(&mut reply).unwrap();
+        let word = |at: usize| u32::from_be_bytes(reply[4 * at..][..4].try_into().unwrap());
+        assert_eq!([word(0), word(1), word(2), word(5)], [xid, 1, 0, 0], "it is accepted");
+        word(6)
+    }
 }

@@ -30,13 +30,13 @@ impl AtOnce {
 impl AtOnce {
     fn run(&self, work: Work) -> io::Result<()> {
         let disk = work.disk().cloned();
-        Power::ask(work.limit(), disk.as_ref(), || work.run())
+        Power::ask(work.patience(), disk.as_ref(), || work.run())
     }
 
     fn write_one(&self, disk: &Arc<dyn Disk>, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
         let Some((below, patience)) = disk.patient() else { return disk.write(offset, buf, durability) };
-        let limit = patience.limit().map(|limit| (patience, limit));
-        Power::ask(limit, Some(&below), || below.write(offset, buf, durability))
+        let patience = Some(patience).filter(|patience| patience.limit().has_owner());
+        Power::ask(patience, Some(&below), || below.write(offset, buf, durability))
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    use tally_disk::Patience;
+    use tally_disk::{Limit, Patience};
     use tally_fakes::MemDisk;
 
     use super::*;
@@ -86,8 +86,8 @@ mod tests {
     struct ASecond;
 
     impl Patience for ASecond {
-        fn limit(&self) -> Option<Duration> {
-            Some(Duration::from_secs(1))
+        fn limit(&self) -> Limit {
+            Limit::After(Duration::from_secs(1))
         }
 
         fn may_leave(&self, _: Duration) -> bool {

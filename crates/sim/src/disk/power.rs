@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tally_disk::{Disk, Durability, Geometry, Patience};
+use tally_disk::{Disk, Durability, Geometry, Limit, Patience};
 use tally_members::label::LABEL_BYTES;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -57,7 +57,7 @@ thread_local! {
 #[derive(Clone)]
 struct Asking {
     patience: Arc<dyn Patience>,
-    limit: Duration,
+    limit: Limit,
     /// The disk as it was opened.
     disk: Arc<dyn Disk>,
 }
@@ -173,11 +173,12 @@ impl Power {
 
     /// Carries out a request of a disk that was opened, which may be left where `patience` has a limit.
     pub(super) fn ask<T>(
-        patience: Option<(Arc<dyn Patience>, Duration)>,
+        patience: Option<Arc<dyn Patience>>,
         disk: Option<&Arc<dyn Disk>>,
         request: impl FnOnce() -> T,
     ) -> T {
-        let asking = patience.zip(disk.cloned()).map(|((patience, limit), disk)| Asking { patience, limit, disk });
+        let limited = patience.map(|patience| (patience.limit(), patience));
+        let asking = limited.zip(disk.cloned()).map(|((limit, patience), disk)| Asking { patience, limit, disk });
         let outer = ASKING.replace(asking);
         let outcome = request();
         ASKING.set(outer);
@@ -187,9 +188,10 @@ impl Power {
     /// Whether whoever has asked a silent disk leaves; then the disk stays open as long as what is given.
     fn leave(&self) -> Option<Arc<dyn Disk>> {
         // Without a limit it is waited for, however long that is.
-        let asking = ASKING.with_borrow(Clone::clone).filter(|asking| asking.limit < Duration::MAX)?;
-        self.clock.pass(asking.limit);
-        let leaves = asking.patience.has_left() || asking.patience.may_leave(asking.limit);
+        let asking = ASKING.with_borrow(Clone::clone)?;
+        let Limit::After(limit) = asking.limit else { return None };
+        self.clock.pass(limit);
+        let leaves = asking.patience.has_left() || asking.patience.may_leave(limit);
         leaves.then_some(asking.disk)
     }
 

@@ -23,6 +23,7 @@
 //! Whoever asks is an [`Onlooker`]: hears how far it is, may end it, and lends a hand where a step needs a thread.
 
 mod back;
+mod error;
 
 use std::fmt::Display;
 use std::io;
@@ -31,143 +32,16 @@ use std::sync::Arc;
 
 use tally_base::VdevGuid;
 use tally_intent::Lane;
-use tally_members::create::{CreateError, check_new_leg, new_leg};
+use tally_members::create::{check_new_leg, new_leg};
 use tally_members::label::{LaneConfigLine, VdevClass, VdevConfig};
-use tally_members::roster::{ReturnError, RosterError, SpareError};
+use tally_members::roster::RosterError;
 use tally_members::vdev::{LegState, ResilverReport, Vdev, VdevLeg};
 
-use super::{OpenError, Pool, SecureError, SecureReport, SyncError};
+pub use self::error::MembershipError;
+use super::{Pool, SecureError, SecureReport, SyncError};
 
 /// Syncs after which every live frame must be on a leg that joined: two trim what is older, one is open meanwhile.
 const JOIN_SYNCS_MAX: u32 = 8;
-
-/// Why a disk could not join or leave.
-#[derive(Debug, thiserror::Error)]
-pub enum MembershipError {
-    /// The new disk cannot be used.
-    #[error(transparent)]
-    New(Box<CreateError>),
-    /// The labels could not be changed.
-    #[error(transparent)]
-    Labels(#[from] RosterError),
-    /// The disk is needed, or is not what was taken for granted.
-    #[error("{} {why}", path.display())]
-    Refused {
-        /// The disk.
-        path: PathBuf,
-        /// What is the matter, and what to do.
-        why: &'static str,
-    },
-    /// Somebody wanted the copy to end.
-    #[error("the copy to {} was stopped, and the disk was taken out again", path.display())]
-    Stopped {
-        /// The disk that was joining.
-        path: PathBuf,
-    },
-    /// The copy failed.
-    #[error("the copy to {} failed: {cause}; the disk was taken out again", path.display())]
-    Copy {
-        /// The new disk.
-        path: PathBuf,
-        /// What went wrong.
-        cause: String,
-    },
-    /// The spare cannot be used.
-    #[error(transparent)]
-    Spare(#[from] SpareError),
-    /// It cannot be taken back.
-    #[error(transparent)]
-    Return(#[from] ReturnError),
-    /// What it lacks could not be given to it.
-    #[error("{} is not up to date, and stays as it was: {cause}", path.display())]
-    StaysAway {
-        /// The disk.
-        path: PathBuf,
-        /// What went wrong.
-        cause: String,
-    },
-    /// A copy failed, and the pool could not even forget the disk.
-    #[error(
-        "the copy to {} failed: {cause}; and the disk could not be taken out again: {why}.\n`tally pool status` shows it; \
-         detach it when the pool is well",
-        path.display()
-    )]
-    NotTakenOut {
-        /// The new disk.
-        path: PathBuf,
-        /// What became of the copy.
-        cause: String,
-        /// Why the disk is still there.
-        why: RosterError,
-    },
-    /// A disk that was to replace itself had to leave first, and could not come back.
-    #[error(
-        "{cause}.\n{} had to leave the pool to begin anew, and is no part of it now; it was of no use before. \
-         `tally pool attach -f {pool} {} {}` takes it in again",
-        path.display(),
-        beside.display(),
-        path.display()
-    )]
-    NotBack {
-        /// Of which pool.
-        pool: String,
-        /// The disk.
-        path: PathBuf,
-        /// One that has everything.
-        beside: PathBuf,
-        /// What went wrong.
-        cause: Box<Self>,
-    },
-    /// Somebody wanted a disk's blocks not to be checked any more.
-    #[error("{} stays: its blocks were still being checked when that was stopped", path.display())]
-    StaysUnchecked {
-        /// The disk that was leaving.
-        path: PathBuf,
-    },
-    /// It may have what nobody else has, or what nobody can find for now.
-    #[error(
-        "{count} blocks are right on no disk that stays, and could not be read everywhere, so {} stays too: they may be \
-         read again some day.\nThe first of them: {first}.\n`tally pool detach -f` takes it out all the same",
-        path.display()
-    )]
-    MayHaveMore {
-        /// The disk that was leaving.
-        path: PathBuf,
-        /// Blocks.
-        count: u64,
-        /// One of them.
-        first: String,
-    },
-    /// Not every block could be looked at.
-    #[error("{} stays: its blocks could not be checked: {cause}", path.display())]
-    NotChecked {
-        /// The disk that was leaving.
-        path: PathBuf,
-        /// What went wrong.
-        cause: SecureError,
-    },
-    /// A transaction group failed.
-    #[error(transparent)]
-    Sync(#[from] SyncError),
-    /// The new ring could not be opened.
-    #[error("the intent log cannot go on there: {0}")]
-    Renew(#[from] OpenError),
-    /// The lane goes on without the new leg.
-    #[error("{} does not take part in the log: it failed while it joined", path.display())]
-    Join {
-        /// The new disk.
-        path: PathBuf,
-    },
-    /// A lane's new life has nobody who writes it.
-    #[error("the intent log cannot go on there: {0}")]
-    NoThread(io::Error),
-}
-
-impl From<CreateError> for MembershipError {
-    fn from(error: CreateError) -> Self {
-        Self::New(Box::new(error))
-    }
-}
 
 /// What takes long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -282,6 +156,15 @@ enum CopyEnded {
 }
 
 impl Pool {
+    /// Finds a disk of the pool.
+    #[must_use]
+    pub fn member(&self, leg: VdevGuid) -> Option<Member> {
+        let config = self.roster.config();
+        let (line, _) = config.leg(leg)?;
+        let vdev = self.roster.vdevs().iter().find(|vdev| vdev.guid() == line.guid)?;
+        Some(Member { vdev: Arc::clone(vdev), config: line.clone(), leg })
+    }
+
     /// Copies everything to a new disk beside `place`, and makes it count.
     pub fn join(
         &self,

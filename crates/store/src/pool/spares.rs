@@ -61,17 +61,20 @@ pub enum SpareErrand {
         /// The spare.
         spare: VdevGuid,
     },
-    /// Spares whose legs have left are none any more.
-    Keep,
+    /// Spares of a mirror whose legs have left it are none any more.
+    Keep {
+        /// The mirror.
+        vdev: VdevGuid,
+    },
 }
 
 impl SpareErrand {
     /// About whom it is: what failed is tried again later.
-    const fn about(self) -> Option<VdevGuid> {
+    const fn about(self) -> VdevGuid {
         match self {
-            Self::Take { away, .. } => Some(away),
-            Self::Return { spare } | Self::GiveBack { spare } => Some(spare),
-            Self::Keep => None,
+            Self::Take { away, .. } => away,
+            Self::Return { spare } | Self::GiveBack { spare } => spare,
+            Self::Keep { vdev } => vdev,
         }
     }
 }
@@ -82,7 +85,7 @@ pub struct SpareWatch {
     /// Since when each leg has been away.
     away_since: BTreeMap<VdevGuid, Duration>,
     /// What did not go well, and about whom: when it is tried again, and how long that was put off.
-    again: BTreeMap<Option<VdevGuid>, (Duration, Duration)>,
+    again: BTreeMap<VdevGuid, (Duration, Duration)>,
     /// Legs whose spare somebody has given back by command: none is taken until they have been there.
     declined: BTreeSet<VdevGuid>,
     /// How often each spare was to be taken and could not: another one is tried first.
@@ -106,7 +109,7 @@ impl SpareWatch {
         let is_due = |about| self.again.get(&about).is_none_or(|(at, _)| *at <= now);
         errands.retain(|errand| is_due(errand.about()));
         for (guid, leg) in &away {
-            if self.is_long_enough(leg, now) && is_due(Some(*guid)) && !is_stood_for(roster, &config, *guid) {
+            if self.is_long_enough(leg, now) && is_due(*guid) && !is_stood_for(roster, &config, *guid) {
                 let taken = |spare: &Spare| errands.iter().any(|errand| takes(*errand, spare.guid));
                 let spare = self.best(&config, *guid, &taken).map(|spare| spare.guid);
                 errands.extend(spare.map(|spare| SpareErrand::Take { spare, away: *guid }));
@@ -162,14 +165,15 @@ impl SpareWatch {
         away: &BTreeMap<VdevGuid, Arc<VdevLeg>>,
     ) -> Vec<SpareErrand> {
         let mut errands = Vec::new();
-        for (Spare { guid, stands_for, .. }, _) in config.spares_in_use() {
-            let spare = *guid;
+        for (Spare { guid, stands_for, .. }, vdev) in config.spares_in_use() {
+            let (spare, keep) = (*guid, SpareErrand::Keep { vdev: vdev.guid });
             let original = stands_for.and_then(|leg| config.leg(leg));
             let is_whole = original.is_some_and(|(_, leg)| {
                 leg.stale_since.is_none() && leg.missed.is_empty() && !away.contains_key(&leg.guid)
             });
             match state_of(roster, spare) {
-                _ if original.is_none() => errands.push(SpareErrand::Keep),
+                _ if original.is_none() && errands.contains(&keep) => {}
+                _ if original.is_none() => errands.push(keep),
                 // Something may be right on it alone, which nobody can tell while it is not there.
                 Some(LegState::Missing) => errands.push(SpareErrand::Return { spare }),
                 Some(LegState::Offline) => {}
@@ -218,15 +222,6 @@ fn is_stood_for(roster: &Roster, config: &PoolConfig, leg: VdevGuid) -> bool {
 }
 
 impl Pool {
-    /// Finds a disk of the pool.
-    #[must_use]
-    pub fn member(&self, leg: VdevGuid) -> Option<Member> {
-        let config = self.roster.config();
-        let (line, _) = config.leg(leg)?;
-        let vdev = self.roster.vdevs().iter().find(|vdev| vdev.guid() == line.guid)?;
-        Some(Member { vdev: Arc::clone(vdev), config: line.clone(), leg })
-    }
-
     /// Lets a spare join in the place of a disk, which stays what it is.
     pub fn take_spare(
         &self,

@@ -412,6 +412,19 @@ fn a_walk_goes_on_after_damage() {
     assert_eq!(scanned.len() as u64, from.object + 1);
 }
 
+/// A newer program has put something into a catalog, under a class whose number is reserved, and no feature says so: it is damage, and
+/// not passed over.
+#[test]
+fn a_leaf_of_a_reserved_class_is_refused() {
+    let entry = leaf::Entry { key: key(Class::Inode, 1, 0), value: Bytes::from_static(b"value") };
+    let mut bytes = leaf::encode(&[entry]);
+    for class in 0..=u8::MAX {
+        bytes[4] = class;
+        let is_known = Class::ALL.iter().chain(&Class::CATALOG).any(|known| *known as u8 == class);
+        assert_eq!(leaf::Leaf::view(&bytes).is_ok(), is_known, "class {class}");
+    }
+}
+
 #[test]
 fn roots_are_checked() {
     let mut world = World::new(&[64 << 20]);

@@ -1,6 +1,8 @@
 use super::*;
 use crate::control::report::{ErrorCounters, Exposure, SpareReport};
 
+const VERBOSE: Detail = Detail { verbose: true, slow: false };
+
 fn leg(name: &str, state: &str, checksum: u64) -> VdevReport {
     let errors = ErrorCounters { checksum, ..ErrorCounters::default() };
     VdevReport { name: name.into(), class: "data".into(), state: state.into(), errors, ..VdevReport::default() }
@@ -71,7 +73,7 @@ log:    txg 42 is on disk
 
 errors: No known data errors; disks have failed requests, see above
 ";
-    assert_eq!(print(&[pool], true), expected);
+    assert_eq!(print(&[pool], VERBOSE), expected);
 }
 
 /// Any counter that was not zero was called "repaired from other disks", also where nothing could be repaired.
@@ -88,7 +90,7 @@ fn what_was_repaired_is_told_apart_from_what_could_not_be() {
         let mut disk = leg("/t.img", "ONLINE", *checksum);
         disk.errors.repaired = *repaired;
         let pool = PoolReport { vdevs: vec![disk], unrepaired: *unrepaired, ..PoolReport::default() };
-        let text = print(&[pool], false);
+        let text = print(&[pool], Detail::default());
         for part in *expected {
             assert!(text.contains(part), "{part}: {text}");
         }
@@ -117,7 +119,7 @@ fn a_copy_shows_how_far_it_is() {
         copies_ended: vec!["resilvered 1.00G to /disks/d in 5 s".into()],
         ..PoolReport::default()
     };
-    let text = print(&[pool], false);
+    let text = print(&[pool], Detail::default());
     let expected = "  scan: resilver of /disks/b in progress for 01:02:05: copying
         3G / 8G at 191M/s, 37.5% done, 1 days 01:01:01 to go
 ";
@@ -149,7 +151,7 @@ config:
 
 errors: No known data errors
 ";
-    assert_eq!(print(&[pool], false), expected);
+    assert_eq!(print(&[pool], Detail::default()), expected);
 }
 
 #[test]
@@ -183,7 +185,7 @@ fn what_could_not_be_read_is_named() {
         leaks: 2,
         ..PoolReport::default()
     };
-    let text = print(std::slice::from_ref(&pool), true);
+    let text = print(std::slice::from_ref(&pool), VERBOSE);
     let expected = "        could not be read:
 
 \ttank/home:/mail/in\\u{1b}box, content at 262144
@@ -193,5 +195,20 @@ fn what_could_not_be_read_is_named() {
         2 blocks could not be read when what they name was to be given back: that space is lost
 ";
     assert!(text.ends_with(expected), "{text}");
-    assert!(print(&[pool], false).contains("3 places could not be read; `tally pool status -v` names them\n"));
+    assert!(
+        print(&[pool], Detail::default()).contains("3 places could not be read; `tally pool status -v` names them\n")
+    );
+}
+
+#[test]
+fn slow_requests_have_a_column_of_their_own_for_who_asks() {
+    let slow = VdevReport { slow: 1200, ..leg("/a", "ONLINE", 0) };
+    let pool = PoolReport { name: "tank".into(), state: "ONLINE".into(), vdevs: vec![slow], ..PoolReport::default() };
+    let text = print(std::slice::from_ref(&pool), Detail { slow: true, ..Detail::default() });
+    let expected = "\tNAME  STATE   READ WRITE CKSUM  SLOW
+\ttank  ONLINE     0     0     0     0
+\t  /a  ONLINE     0     0     0 1.20K
+";
+    assert!(text.contains(expected), "{text}");
+    assert!(!print(&[pool], VERBOSE).contains("SLOW"));
 }

@@ -32,8 +32,23 @@ pub struct VdevReport {
     /// For how long it was waited for before it was struck off as it hung; 0 for any other.
     #[serde(default)]
     pub left_after_seconds: u64,
+    /// Requests that took a second or longer, since import.
+    #[serde(default)]
+    pub slow: u64,
+    /// It is read behind the other disks of its mirror, as it takes much longer.
+    #[serde(default)]
+    pub late: Option<LateReport>,
     /// The legs of a mirror.
     pub children: Vec<VdevReport>,
+}
+
+/// How much later a disk is than the quickest of its mirror.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LateReport {
+    /// What a read of it takes, nanoseconds.
+    pub read_ns: u64,
+    /// And of the quickest one.
+    pub quickest_read_ns: u64,
 }
 
 /// Space of one top-level vdev.

@@ -1,15 +1,16 @@
 //! What is told of a pool's disks and mirrors: their states, what they did, and for how long they have owed an answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tally_disk::{IoCounts, IoKind};
 use tally_intent::Lane;
 use tally_members::label::{PoolConfig, VdevClass, VdevConfig, VdevKind};
-use tally_members::vdev::{LegState, Vdev, VdevLeg};
+use tally_members::vdev::{Late, LegState, Vdev, VdevLeg};
 use tally_store::pool::Pool;
 
 use super::{DATA, JOINING, LOG, NO_LOG, ONLINE};
-use crate::control::report::{ErrorCounters, IoActive, IoCounters, IoTimes, VdevReport, VdevSpace};
+use crate::control::report::{ErrorCounters, IoActive, IoCounters, IoTimes, LateReport, VdevReport, VdevSpace};
 use crate::control::spread::Spread;
 use crate::daemon::pools::ServedPool;
 
@@ -73,6 +74,7 @@ fn vdev_report(vdev: &Vdev, config: &VdevConfig, ring: &Ring) -> VdevReport {
     let class = if config.class == VdevClass::Log { LOG } else { DATA };
     let report = |leg: &Arc<VdevLeg>| {
         let mut report = leg_report(leg, class);
+        report.late = vdev.lateness(leg.guid()).map(late_report);
         if leg.state() == LegState::Online
             && let Some(word) = ring.word_for(leg)
         {
@@ -100,12 +102,18 @@ fn vdev_report(vdev: &Vdev, config: &VdevConfig, ring: &Ring) -> VdevReport {
                 io: legs.iter().map(|leg| leg.io).fold(IoCounters::default(), widest),
                 times: legs.iter().map(|leg| &leg.times).fold(IoTimes::default(), |sum, leg| sum.with(leg)),
                 active: legs.iter().map(|leg| leg.active).fold(IoActive::default(), IoActive::with),
+                slow: legs.iter().map(|leg| leg.slow).sum(),
                 silent_seconds: legs.iter().map(|leg| leg.silent_seconds).fold(0.0, f64::max),
                 children: legs,
                 ..VdevReport::default()
             }
         }
     }
+}
+
+fn late_report(late: Late) -> LateReport {
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    LateReport { read_ns: ns(late.takes), quickest_read_ns: ns(late.quickest) }
 }
 
 fn leg_report(leg: &VdevLeg, class: &str) -> VdevReport {
@@ -134,6 +142,7 @@ fn leg_report(leg: &VdevLeg, class: &str) -> VdevReport {
             flush: active(leg, IoKind::Flush),
         },
         silent_seconds: leg.disk().and_then(|disk| disk.silent_for()).unwrap_or_default().as_secs_f64(),
+        slow: leg.slow_count(),
         left_after_seconds: leg.left_after().unwrap_or_default().as_secs(),
         ..VdevReport::default()
     }

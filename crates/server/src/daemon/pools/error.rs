@@ -8,7 +8,7 @@ use tally_members::grammar::GrammarError;
 use tally_members::label::{FIRST_RELEASE, this_release};
 use tally_store::properties::PropertyError;
 
-use crate::daemon::disks::DiskError;
+use crate::daemon::disk_error::DiskError;
 use crate::daemon::label_clear::LabelClearError;
 use crate::daemon::new_files::NewFileError;
 use crate::daemon::scrub::ScrubError;

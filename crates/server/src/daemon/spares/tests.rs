@@ -1,6 +1,7 @@
 //! A pool with spares, a clock that jumps, and disks that come and go.
 
 use std::io;
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 use tally_base::{Clock, SystemClock, SystemRng, Time};
@@ -14,6 +15,7 @@ use tally_vfs::{Cred, OpCtx, SetAttr, Vfs};
 
 use super::*;
 use crate::control::message::Request;
+use crate::daemon::by_name::find_spare;
 use crate::daemon::pools::ImportOrder;
 use crate::daemon::state::State;
 
@@ -478,4 +480,46 @@ fn a_spare_that_has_moved_is_written_down_by_a_change_of_its_own() {
     let order = ImportOrder { pool: "tank".into(), paths, ..ImportOrder::default() };
     place.pools.import(&order, &mut |_| {}).expect("it is there");
     assert_eq!(place.spares(), [avail("/moved")]);
+}
+
+/// A disk of one mirror was detached, and the spares of all mirrors whose disks are gone were kept for good with it: also in one where
+/// a command was under way that handed the spare on.
+#[test]
+fn a_disk_that_is_detached_keeps_the_spares_of_its_own_mirror_alone() {
+    let place = Place::new(&[("/a", 32), ("/b", 32), ("/c", 32), ("/d", 32), ("/s", 32), ("/t", 32)]);
+    place.create(&["mirror", "/a", "/b", "mirror", "/c", "/d"]);
+    place.add(&["spare", "/s"]).expect("a spare");
+    place.strike_off("/b");
+    place.look(0);
+    assert_eq!(place.look(AWAY_SECONDS).len(), 1);
+    place.add(&["spare", "/t"]).expect("another one");
+    place.strike_off("/d");
+    place.look(0);
+    assert_eq!(place.look(AWAY_SECONDS).len(), 1);
+    // Its disk has left, and the line does not say so yet.
+    let pool = Arc::clone(place.tank().filer.pool());
+    pool.roster.hand_spares_on(&[place.guid("/t")], VdevGuid(999)).expect("labels can be written");
+    place.pools.detach("tank", "/b", false, &mut |_| {}).expect("it is of no use");
+    let names =
+        |spares: Vec<(String, String, Option<String>)>| spares.into_iter().map(|spare| spare.0).collect::<Vec<_>>();
+    assert_eq!(names(place.spares()), ["/t"]);
+    let vdev = pool.member(place.guid("/c")).expect("a disk").vdev.guid();
+    assert_eq!(place.look(0), [SpareErrand::Keep { vdev }]);
+    assert_eq!(names(place.spares()), Vec::<String>::new());
+}
+
+/// The pool is suspended while a spare is copied to: nothing that comes of the copy could be written down, and it went on for hours.
+#[test]
+fn a_copy_to_a_spare_ends_with_a_fault() {
+    let place = Place::new(&[("/a", 32), ("/b", 32), ("/s", 32)]);
+    let served = place.create(&["mirror", "/a", "/b"]);
+    place.add(&["spare", "/s"]).expect("a spare");
+    place.strike_off("/b");
+    let (spare, away, mut steps) = (place.guid("/s"), place.guid("/b"), 0);
+    let taken = place.pools.take_spare(&served, (spare, away), &mut |_| {
+        steps += 1;
+        served.filer.pool().suspend("its cable");
+    });
+    assert!(taken.is_err());
+    assert_eq!(steps, 1, "it goes on");
 }
