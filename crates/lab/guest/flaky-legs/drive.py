@@ -51,6 +51,9 @@ class Disk:
             "flaky": f"flakey {self.below} 0 1 2",
             "refuses-writes": f"flakey {self.below} 0 1 2 1 error_writes",
             "slow": f"delay {self.below} 0 200",
+            # Down from the beginning, and for the whole run.
+            "forgets": f"flakey {self.below} 0 0 86400 1 drop_writes",
+            "rots": f"flakey {self.below} 0 0 86400 2 random_read_corrupt 300000000",
         }[kind])
 
 
@@ -74,7 +77,7 @@ class Driver:
         """Runs a command of ours; with `kill` the server perhaps dies of a sudden meanwhile. Whether it was done, and its words."""
         words = ["pool", words[0], *words[1:]]
         child = subprocess.Popen([TALLY, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/tmp/state", text=True)
-        killed = kill and self.random.random() < 0.3
+        killed, began = kill and self.random.random() < 0.3, time.monotonic()
         if killed:
             time.sleep(self.random.uniform(0, 2))
             self.kill()
@@ -84,7 +87,8 @@ class Driver:
             child.kill()
             raise Found(f"`tally {' '.join(words)}` has not ended after {COMMAND_SECONDS} s")
         if words[1] not in ("status", "wait"):
-            self.say("$", *words[1:], "->", child.returncode, "killed" if killed else "", " ".join(said.split())[:400])
+            seconds = f"({time.monotonic() - began:.1f} s)"
+            self.say("$", *words[1:], "->", child.returncode, "killed" if killed else "", seconds, " ".join(said.split())[:400])
         return child.returncode == 0, said
 
     def kill(self):
@@ -146,7 +150,7 @@ class Driver:
     # ---- what befalls ----
 
     def run(self):
-        deeds = {self.hurt: 50, self.change: 25, self.kill: 8, self.scrub: 6, self.scrub_alone: 4, self.all_refuse: 4, self.log_ends: 3}
+        deeds = {self.hurt: 50, self.change: 25, self.kill: 8, self.scrub: 6, self.scrub_alone: 4, self.lie: 5, self.all_refuse: 4, self.log_ends: 3}
         while time.monotonic() < self.ends:
             (deed,) = self.random.choices(list(deeds), list(deeds.values()))
             deed()
@@ -216,11 +220,36 @@ class Driver:
             raise Found(f"a scrub of a pool that is well: {said} {scrub}")
         self.counts["scrubs that had nothing to repair"] += 1
 
+    def lie(self):
+        """A leg forgets what is written to it, or reads wrong, and says nothing. A scrub gives it what it lacks."""
+        self.make_well()
+        leg = self.disks[self.random.choice([leg for mirror in self.mirrors()[0].values() for leg in mirror.legs])]
+        kind = self.random.choice(["forgets", "rots"])
+        self.say(leg.path, kind)
+        leg.hurt_by(kind)
+        self.counts[f"lied: {kind}"] += 1
+        # Groups are written every five seconds.
+        time.sleep(self.random.uniform(2, 10))
+        if self.random.random() < 0.4:
+            self.kill()
+            self.wait()
+        leg.heal()
+        self.say(leg.path, "healed")
+        self.make_well()
+        self.command("scrub", "-s", POOL)
+        done, said = self.command("scrub", "-w", POOL)
+        scrub = self.mirrors()[1]["scrub"]
+        if not done or scrub["state"] != "finished" or scrub["errors"]:
+            raise Found(f"a scrub behind a leg that lied: {said} {scrub}")
+        self.counts["ranges that scrubs repaired where a leg had lied"] += scrub["repaired"]
+
     def all_refuse(self):
         """All legs of a mirror of data refuse everything for a while, and the pool is suspended."""
         self.make_well()
         mirrors, _ = self.mirrors()
         mirror = self.random.choice([mirror for mirror in mirrors.values() if not mirror.is_log])
+        refused = f"{self.ledgers}/refused"
+        open(refused, "w").close()
         self.refuse(mirror, until=lambda: self.mirrors()[1]["state"] == "SUSPENDED")
         if self.random.random() < 0.2:
             self.kill()
@@ -231,6 +260,9 @@ class Driver:
                 raise Found("a suspended pool does not go on")
             time.sleep(0.5)
         self.bring_back()
+        # Who was refused has been told by now.
+        time.sleep(2)
+        os.unlink(refused)
 
     def log_ends(self):
         """All legs of the log refuse everything for a while: changes wait for groups. It is taken back with an import."""

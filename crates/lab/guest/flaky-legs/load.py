@@ -7,9 +7,11 @@
 A client is a process with a folder and a ledger of its own. The ledger lies outside of the pool. A line is written when
 the call has returned that promises what it says, be it fsync() of a file, rename() or unlink(); so a line that the pool
 does not agree with is a promise that was broken. The mount is a hard one: whatever befalls the server, a call returns
-late, and then as it should have. An error is a broken promise, too, and ends the client.
+late, and then as it should have. An error is a broken promise, too, and ends the client. There is one exception: while all
+disks of a mirror refuse everything, which LEDGERS/refused says, a call may fail that has to read what is not in memory. Then
+nothing is changed by it; an fsync() does not fail.
 """
-import hashlib, os, random, sys, time
+import errno, hashlib, os, random, sys, time, traceback
 
 CLIENTS = 4
 # Each keeps so many files, so that some are old when they are looked at.
@@ -35,14 +37,18 @@ def work(mount, ledgers, seed):
         if (child := os.fork()) == 0:
             try:
                 Client(mount, ledgers, int(seed), index).work()
-            except BaseException as error:
-                print(f"client {index}: {type(error).__name__}: {error}", flush=True)
+            except BaseException:
+                print(f"client {index}: {traceback.format_exc()}", flush=True)
                 open(f"{ledgers}/failed", "w").close()
                 os._exit(1)
             os._exit(0)
         children.append(child)
     outcomes = [os.waitpid(child, 0)[1] for child in children]
     sys.exit(any(outcomes))
+
+
+class Refused(Exception):
+    """No disk has what the server had to read."""
 
 
 class Client:
@@ -62,7 +68,26 @@ class Client:
             if len(self.files) > FILES_MAX:
                 deed = self.remove
             if self.files or deed == self.make:
-                deed()
+                self.try_to(deed)
+
+    def try_to(self, deed):
+        try:
+            deed()
+        except Refused:
+            self.wrote("refused", deed.__name__)
+
+    def call(self, function, *arguments):
+        """One system call, which may be refused only while LEDGERS/refused is there."""
+        may_be_refused = self.is_refused()
+        try:
+            return function(*arguments)
+        except OSError as error:
+            if error.errno == errno.EIO and (may_be_refused or self.is_refused()):
+                raise Refused
+            raise
+
+    def is_refused(self):
+        return os.path.exists(f"{self.ledgers}/refused")
 
     def path(self, name):
         return f"{self.root}/{name}"
@@ -97,7 +122,7 @@ class Client:
         self.write(name, os.O_WRONLY, pieces, self.files[name][0] + pieces)
 
     def write(self, name, flags, pieces, content):
-        file = os.open(self.path(name), flags, 0o644)
+        file = self.call(os.open, self.path(name), flags, 0o644)
         for offset, length, seed in pieces:
             os.pwrite(file, random.Random(seed).randbytes(length), offset)
         os.fsync(file)
@@ -108,28 +133,28 @@ class Client:
     def rename(self):
         old, new = self.any(), f"f{self.random.randrange(NAMES)}"
         if old != new:
-            os.rename(self.path(old), self.path(new))
+            self.call(os.rename, self.path(old), self.path(new))
             self.files[new] = self.files.pop(old)
             self.wrote("rename", old, new)
 
     def remove(self):
         name = self.any()
-        os.unlink(self.path(name))
+        self.call(os.unlink, self.path(name))
         del self.files[name]
         self.wrote("remove", name)
 
     def look(self):
         name = self.any()
-        with open(self.path(name), "rb") as file:
+        with self.call(open, self.path(name), "rb") as file:
             # The kernel's copy of it goes, so that the server is asked.
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            found = sum_of(file.read())
+            found = sum_of(self.call(file.read))
         if found != self.files[name][1]:
             raise Exception(f"{self.path(name)} was written as {self.files[name][1]} and is read as {found}")
         self.wrote("look", name)
 
     def list(self):
-        found, known = set(os.listdir(self.root)), set(self.files)
+        found, known = set(self.call(os.listdir, self.root)), set(self.files)
         if found != known:
             raise Exception(f"{self.root} lacks {sorted(known - found)} and has besides {sorted(found - known)}")
         self.wrote("list", str(len(known)))

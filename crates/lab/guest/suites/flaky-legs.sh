@@ -4,7 +4,7 @@
 # leg of each mirror has to have all of it by itself. LOAD_SECONDS says how long, SEED what is drawn.
 . /tmp/library
 if [ "$SERVER" != tally ]; then note "only this server has pools"; echo "0 passed, 0 failed, 1 skipped"; exit 0; fi
-LOAD_SECONDS=${LOAD_SECONDS:-40} SEED=${SEED:-$RANDOM}
+LOAD_SECONDS=${LOAD_SECONDS:-120} SEED=${SEED:-$RANDOM}
 LEDGERS=/media/share/ledgers
 DISKS=
 tally() { (cd /tmp/state && "$TALLY" "$@"); }
@@ -55,7 +55,7 @@ start_with() {
 nothing_damaged() {
     tally pool status --json tank | python3 -c '
 import json, sys
-pool = json.load(sys.stdin)[0]; print(pool["scrub"], pool["damage"])
+pool = json.load(sys.stdin)[0]; print(pool["scrub"]["words"], pool["space_alarms"], len(pool["damage"]), "damaged")
 sys.exit(pool["scrub"]["state"] != "finished" or pool["scrub"]["errors"] + pool["unrepaired"] + pool["leaks"] + len(pool["damage"] + pool["space_alarms"]))'
 }
 
@@ -64,13 +64,13 @@ mkdir "$LEDGERS"
 need "disks" disks_make
 need "server starts" serve_start
 need "mount" nfs_mount
-python3 /tmp/load.py work "$MNT" "$LEDGERS" "$SEED" > /tmp/load.log 2>&1 & LOAD_PID=$! MOUNT_IN_USE=yes
+python3 /tmp/load.py work "$MNT" "$LEDGERS" "$SEED" > "$LEDGERS/load" 2>&1 & LOAD_PID=$! MOUNT_IN_USE=yes
 need "legs come and go, servers are killed" drive
 cat /tmp/check.log
 TALLY_PID=$(cat /tmp/tally.pid)
 touch "$LEDGERS/enough"
 wait "$LOAD_PID"; loaded=$? MOUNT_IN_USE=
-noticed_nothing() { cat /tmp/load.log; [ "$loaded" = 0 ]; }
+noticed_nothing() { cat "$LEDGERS/load"; [ "$loaded" = 0 ]; }
 SPOIL="loaded=1" check "the clients noticed nothing" noticed_nothing
 note "$(python3 /tmp/load.py count "$LEDGERS")"
 first=$(legs 0) second=$(legs 1)
@@ -99,5 +99,5 @@ need "scrub" tally pool scrub -w tank
 check "it finds nothing damaged" nothing_damaged
 need "remount at last" nfs_remount
 check "all is there at last" all_there
-note "lost: 0 of $(tail -n 1 /tmp/check.log)"
+note "$(tail -n 1 /tmp/check.log)"
 finish
