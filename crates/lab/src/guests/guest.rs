@@ -21,8 +21,9 @@ use crate::tally::Tally;
 const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What of a suite's size the environment may set: files, entries, mebibytes, repetitions; and the slow disk's
-/// costs in microseconds.
-const SIZES: [&str; 6] = ["FILES", "ENTRIES", "MIB", "ROUNDS", "DURABLE_US", "WRITE_US"];
+/// costs in microseconds. How long a load goes on, and what its chance begins with.
+const SIZES: [&str; 8] = ["FILES", "ENTRIES", "MIB", "ROUNDS", "DURABLE_US", "WRITE_US", LOAD_SECONDS, "SEED"];
+const LOAD_SECONDS: &str = "LOAD_SECONDS";
 
 /// A suite about to be run.
 pub(super) struct Guest<'a> {
@@ -68,7 +69,7 @@ impl Guest<'_> {
         let child = kernel.process_group(0).stdin(Stdio::null()).stdout(console.try_clone()?).stderr(console).spawn();
         let child = child.context("cannot start the guest's kernel")?;
         let mut listener = Listener { output: share.join("output"), heard_bytes: 0 };
-        let ended = wait(child, self.suite.time_limit() + BOOT_TIMEOUT, &mut listener)?;
+        let ended = wait(child, self.time_limit() + BOOT_TIMEOUT, &mut listener)?;
         let tally = judge(&share, ended);
         if tally.failed > 0 {
             show(&scene.path().join("console"));
@@ -80,16 +81,21 @@ impl Guest<'_> {
         result
     }
 
+    /// When the suite is given up. What it is asked to take longer comes on top.
+    fn time_limit(&self) -> Duration {
+        self.suite.time_limit() + Duration::from_secs(size(LOAD_SECONDS).unwrap_or(0))
+    }
+
     fn fill(&self, share: &Path) -> Result<()> {
         std::fs::create_dir(share)?;
         std::fs::write(share.join("library"), LIBRARY)?;
         std::fs::write(share.join("script"), self.suite.script)?;
-        let seconds = self.suite.time_limit().as_secs();
+        let seconds = self.time_limit().as_secs();
         let server = self.server.name();
         let mut environment = format!("LAB_SECONDS={seconds}\nSERVER={server}\nDISKS='ubda ubdb'\n");
         for name in SIZES {
             // A suite's own size stands where none is given; a shell reads this file, so only numbers pass.
-            if let Some(count) = std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok()) {
+            if let Some(count) = size(name) {
                 writeln!(environment, "{name}={count}")?;
             }
         }
@@ -99,6 +105,9 @@ impl Guest<'_> {
         }
         std::fs::write(share.join("environment"), environment)?;
         for (name, content) in &self.luggage.files {
+            std::fs::write(share.join(name), content)?;
+        }
+        for (name, content) in self.suite.files {
             std::fs::write(share.join(name), content)?;
         }
         // This very program: the slow disk is one of its tasks.
@@ -125,6 +134,11 @@ impl Guest<'_> {
         command.args(["con=null", "con0=null,fd:1", "quiet", "panic=-1"]);
         Ok(command)
     }
+}
+
+/// One of [`SIZES`], where the environment sets it.
+fn size(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
 }
 
 /// Passes on what the script says. The guest writes it out some seconds late.

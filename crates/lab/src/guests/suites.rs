@@ -8,6 +8,8 @@ pub(super) struct Suite {
     pub name: &'static str,
     /// What the guest runs.
     pub script: &'static str,
+    /// What it finds beside that: name and content.
+    pub files: &'static [(&'static str, &'static str)],
     /// Whether continuous integration runs it.
     pub in_ci: bool,
     /// The guest's memory.
@@ -30,10 +32,11 @@ impl Suite {
 pub(super) const LIBRARY: &str = include_str!("../../guest/library.sh");
 
 /// All of them, the shortest first.
-pub(super) const SUITES: [Suite; 11] = [
+pub(super) const SUITES: [Suite; 12] = [
     Suite {
         name: "untar",
         script: include_str!("../../guest/suites/untar.sh"),
+        files: &[],
         in_ci: true,
         memory_mib: 2048,
         disks_mib: &[4096, 1024],
@@ -43,6 +46,7 @@ pub(super) const SUITES: [Suite; 11] = [
     Suite {
         name: "crash-images",
         script: include_str!("../../guest/suites/crash-images.sh"),
+        files: &[],
         in_ci: true,
         memory_mib: 2048,
         disks_mib: &[1024, 1024],
@@ -52,6 +56,7 @@ pub(super) const SUITES: [Suite; 11] = [
     Suite {
         name: "semantics",
         script: include_str!("../../guest/suites/semantics.sh"),
+        files: &[],
         in_ci: false,
         memory_mib: 2048,
         disks_mib: &[4096, 1024],
@@ -61,6 +66,7 @@ pub(super) const SUITES: [Suite; 11] = [
     Suite {
         name: "trees",
         script: include_str!("../../guest/suites/trees.sh"),
+        files: &[],
         in_ci: false,
         memory_mib: 2048,
         disks_mib: &[4096, 1024],
@@ -70,6 +76,7 @@ pub(super) const SUITES: [Suite; 11] = [
     Suite {
         name: "datasets",
         script: include_str!("../../guest/suites/datasets.sh"),
+        files: &[],
         in_ci: false,
         memory_mib: 2048,
         disks_mib: &[4096, 1024],
@@ -79,6 +86,7 @@ pub(super) const SUITES: [Suite; 11] = [
     Suite {
         name: "directory",
         script: include_str!("../../guest/suites/directory.sh"),
+        files: &[],
         in_ci: false,
         memory_mib: 3072,
         disks_mib: &[4096, 1024],
@@ -88,6 +96,7 @@ pub(super) const SUITES: [Suite; 11] = [
     Suite {
         name: "large",
         script: include_str!("../../guest/suites/large.sh"),
+        files: &[],
         in_ci: false,
         memory_mib: 3072,
         disks_mib: &[8192, 1024],
@@ -97,6 +106,7 @@ pub(super) const SUITES: [Suite; 11] = [
     Suite {
         name: "user",
         script: include_str!("../../guest/suites/user.sh"),
+        files: &[],
         in_ci: false,
         memory_mib: 2048,
         disks_mib: &[4096, 1024],
@@ -106,6 +116,7 @@ pub(super) const SUITES: [Suite; 11] = [
     Suite {
         name: "mirrors",
         script: include_str!("../../guest/suites/mirrors.sh"),
+        files: &[],
         in_ci: false,
         memory_mib: 2048,
         disks_mib: &[1024; 8],
@@ -113,8 +124,22 @@ pub(super) const SUITES: [Suite; 11] = [
         minutes_max: 10,
     },
     Suite {
+        name: "flaky-legs",
+        script: include_str!("../../guest/suites/flaky-legs.sh"),
+        files: &[
+            ("load.py", include_str!("../../guest/flaky-legs/load.py")),
+            ("drive.py", include_str!("../../guest/flaky-legs/drive.py")),
+        ],
+        in_ci: false,
+        memory_mib: 2048,
+        disks_mib: &[192, 192, 192, 192, 192, 192, 192, 32, 32, 32],
+        records: false,
+        minutes_max: 20,
+    },
+    Suite {
         name: "referee",
         script: include_str!("../../guest/suites/referee.sh"),
+        files: &[],
         in_ci: false,
         memory_mib: 2048,
         disks_mib: &[4096, 1024, 64],
@@ -124,6 +149,7 @@ pub(super) const SUITES: [Suite; 11] = [
     Suite {
         name: "hard-disk",
         script: include_str!("../../guest/suites/hard-disk.sh"),
+        files: &[],
         in_ci: false,
         memory_mib: 3072,
         disks_mib: &[1024, 1024],
@@ -136,6 +162,7 @@ pub(super) const SUITES: [Suite; 11] = [
 pub(super) const PEERS: Suite = Suite {
     name: "peers",
     script: include_str!("../../guest/suites/peers.sh"),
+    files: &[],
     in_ci: false,
     memory_mib: 3072,
     disks_mib: &[1024, 256, 256],
