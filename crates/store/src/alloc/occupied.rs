@@ -12,6 +12,7 @@
 use std::ops::Range;
 
 use tally_base::VdevIndex;
+use tally_disk::aside;
 
 use super::Allocator;
 
@@ -20,6 +21,7 @@ impl Allocator {
     /// it. None if it is no data vdev of the pool.
     pub fn occupied(&self, vdev: VdevIndex) -> Option<impl Iterator<Item = Range<u64>> + '_> {
         let space = self.vdev(vdev)?;
-        Some((0..space.regions.len()).flat_map(|at| space.occupied_in(at)))
+        // Who copies is no client for whom he would have to wait.
+        Some((0..space.regions.len()).flat_map(|at| aside(|| space.occupied_in(at))))
     }
 }
