@@ -29,7 +29,7 @@ pub use patient::{Limit, Patience, PatientDisk};
 pub use platform::{Host, Platform};
 pub use system::SystemOpener;
 pub use trust::TrustedDisk;
-pub use turns::{Turn, Turns, aside};
+pub use turns::{Share, Turn, Turns, aside};
 
 /// How a write is to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

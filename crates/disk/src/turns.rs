@@ -20,6 +20,10 @@
 //! walk at pieces, and a clock that stands still lets it go at once (`Clock::sleep`). Several threads of walks on one
 //! disk take turns, one after the other.
 //!
+//! **Who is in a hurry.** While a disk is copied its mirror has a leg less than somebody has paid for. So a copy waits for three
+//! times as long as its pieces took, and no longer ([`Share::Quarter`]): a quarter of the disk's time, on flash and on what turns.
+//! That nobody has come for [`QUIET`] it sees over several such waits.
+//!
 //! **What it costs.** Who asks after a pause may come behind one turn in full. Linux' RAID goes by the same counts
 //! (docs/design/0057).
 
@@ -42,6 +46,18 @@ const WAIT_MAX: Duration = Duration::from_millis(50);
 const TURN: Duration = Duration::from_millis(1);
 /// For no more than this at once: a quarter of a millisecond on flash, about what a durable write takes.
 const PIECE_BYTES: u64 = 256 << 10;
+
+/// A copy has so much of a disk's time as others need not wait for: one part in four.
+const PARTS: u32 = 4;
+
+/// How much of its time a disk has for a walk, while others never leave off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// For a scrub, or a look at every block: it has time.
+    Fiftieth,
+    /// For a copy to a disk that does not count yet.
+    Quarter,
+}
 
 /// How much a walk may ask for at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +93,8 @@ struct Last {
     seen: Option<Seen>,
     /// Until when more pieces may follow.
     until: Duration,
+    /// Since when nobody has come, of what was looked at; and what had come by then.
+    calm: Option<(Seen, Duration)>,
 }
 
 /// How many requests of others had come by a moment, and how many were answered by then.
@@ -98,7 +116,7 @@ impl Turns {
     }
 
     /// Waits for a turn. The caller must hold nothing that others wait for.
-    pub fn take(&self, clock: &dyn Clock) -> Turn {
+    pub fn take(&self, clock: &dyn Clock, share: Share) -> Turn {
         let mut last = self.last.lock();
         if last.seen.is_some_and(|seen| self.is_quiet_since(seen)) {
             return Turn::Whole;
@@ -106,10 +124,13 @@ impl Turns {
         if clock.monotonic() < last.until {
             return Turn::Piece;
         }
-        let turn = self.wait(clock);
-        *last = match turn {
-            Turn::Whole => Last { seen: Some(self.look()), until: Duration::ZERO },
-            Turn::Piece => Last { seen: None, until: clock.monotonic() + TURN },
+        let turn = match share {
+            Share::Fiftieth => self.wait(clock),
+            Share::Quarter => self.wait_for_a_quarter(clock, &mut last),
+        };
+        (last.seen, last.until) = match turn {
+            Turn::Whole => (Some(self.look()), Duration::ZERO),
+            Turn::Piece => (None, clock.monotonic() + TURN),
         };
         turn
     }
@@ -125,6 +146,18 @@ impl Turns {
             }
         }
         Turn::Piece
+    }
+
+    /// For three times as long as what came of the last turn took.
+    fn wait_for_a_quarter(&self, clock: &dyn Clock, last: &mut Last) -> Turn {
+        let before = clock.monotonic();
+        let took = before.saturating_sub(last.until.saturating_sub(TURN));
+        let (seen, since) = last.calm.filter(|(seen, _)| self.is_quiet_since(*seen)).unwrap_or((self.look(), before));
+        clock.sleep((took * (PARTS - 1)).clamp(TURN * (PARTS - 1), WAIT_MAX));
+        let (now, is_quiet) = (clock.monotonic(), self.is_quiet_since(seen));
+        last.calm = is_quiet.then_some((seen, since));
+        let is_long = now.saturating_sub(since) >= QUIET || now == before;
+        if is_quiet && is_long { Turn::Whole } else { Turn::Piece }
     }
 
     /// Whether nothing was owed then, and nobody has come since.

@@ -144,6 +144,119 @@ fn a_disk_that_was_away_gets_what_was_written_meanwhile() {
     }
 }
 
+/// Bytes of all that a disk was given: labels, uberblocks and rings, too.
+fn all_bytes(events: &[Event], path: &str) -> u64 {
+    let bytes = events.iter().filter_map(|event| match event {
+        Event::Write { disk, bytes, .. } if disk == path => Some(bytes.len() as u64),
+        _ => None,
+    });
+    bytes.sum()
+}
+
+/// All of its ring was filled with zeroes, 1/64 of the disk: a gigabyte of 64, for a disk that had been away for a second.
+#[test]
+fn a_disk_that_was_away_for_a_moment_gets_no_more_than_its_sibling_ring_and_labels_included() {
+    const LARGE: u64 = 1 << 30;
+    let world = World::of(&[(A, LARGE), (B, LARGE)], "mirror /disks/a /disks/b");
+    let filer = world.create();
+    (0..6).for_each(|seed| _ = put(&filer, &format!("old {seed}"), 1 << 20, seed, Stability::FileSync));
+    filer.pool().sync().unwrap();
+    let ring = filer.pool().roster.config().vdevs[0].ring.unwrap().length;
+    world.start_journal();
+    filer.pool().take_offline(&member(&filer, B), true).unwrap();
+    for number in 0..16 {
+        put(&filer, &format!("load {number}"), 1 << 20, 100 + number, Stability::FileSync);
+    }
+    (0..2).for_each(|_| _ = filer.pool().sync().unwrap());
+    let sibling = all_bytes(&world.end_journal(), A);
+    assert!(sibling < 4 * ring, "{sibling} bytes, and a ring of {ring}");
+    world.start_journal();
+    assert!(take_back(&filer).is_partial);
+    let returned = all_bytes(&world.end_journal(), B);
+    assert!(returned > 16 * MIB && 10 * returned <= 11 * sibling, "{returned} bytes for {sibling}");
+    (0..16).for_each(|number| check(&filer, &format!("load {number}"), 1 << 20, 100 + number));
+}
+
+/// Somebody who looks what a power cut would leave, with the first step.
+struct Cutting<'a>(&'a World, Option<World>);
+
+impl Onlooker for Cutting<'_> {
+    fn on_progress(&mut self, _: Stage, _: u64) -> bool {
+        self.1.get_or_insert_with(|| self.0.cut());
+        true
+    }
+
+    fn keep_paths(&mut self, pool: &Pool) -> std::io::Result<()> {
+        Patient.keep_paths(pool)
+    }
+
+    fn run_lane(&mut self, lane: Arc<tally_intent::Lane>) -> std::io::Result<()> {
+        Patient.run_lane(lane)
+    }
+
+    fn let_go(&mut self, leg: Arc<tally_members::vdev::VdevLeg>) {
+        Patient.let_go(leg);
+    }
+}
+
+/// Its ring keeps what stood there when it left, of this life of the log and of those before, many laps of it. None of that
+/// is taken for a frame of today, neither while it joins nor when it is all that is left.
+#[test]
+fn frames_of_before_in_the_ring_of_a_disk_that_came_back_are_no_frames() {
+    for seed in 1..=4_u64 {
+        let (mut world, mut filer) = mirror();
+        let ring = filer.pool().roster.config().vdevs[0].ring.unwrap().length;
+        // By name, what was acknowledged last.
+        let mut files = std::collections::BTreeMap::new();
+        let (mut dice, mut written) = (world::Dice(seed), 0);
+        let mut acknowledge = |filer: &Filer, bytes_at_least: u64| {
+            let mut bytes = 0;
+            while bytes < bytes_at_least {
+                let (number, seed) = (dice.below(40), written);
+                let (name, length) = (format!("file {number}"), 20_000 + 500 * number as usize);
+                put(filer, &name, length, seed, Stability::FileSync);
+                files.insert(name, (length, seed));
+                bytes += length as u64;
+                written += 1;
+            }
+            files.clone()
+        };
+        for round in 0..8 {
+            acknowledge(&filer, ring / 4);
+            if round % 2 == 0 {
+                strike(&world, &filer);
+            } else {
+                filer.pool().take_offline(&member(&filer, B), true).unwrap();
+            }
+            // In some rounds less than a lap, in some more.
+            for _ in 0..round / 2 {
+                acknowledge(&filer, ring / 2);
+                filer.pool().sync().unwrap();
+            }
+            let in_the_log = acknowledge(&filer, ring / 8);
+            let mut cutting = Cutting(&world, None);
+            let copied = filer.pool().take_back(&member(&filer, B), &mut cutting).unwrap();
+            let mut joining = cutting.1.expect("there was something to bring");
+            assert!(copied.is_partial && state(&filer, B) == LegState::Online);
+            let acknowledged = acknowledge(&filer, ring / 8);
+            let mut alone = world.cut();
+            alone.take(&[A]);
+            if round % 3 == 0 {
+                joining.take(&[B]);
+            }
+            for (cut, files) in [(joining, &in_the_log), (alone, &acknowledged)] {
+                let found = cut.import().0;
+                files.iter().for_each(|(name, (length, seed))| check(&found, name, *length, *seed));
+            }
+            // Another life of the log, whose frames of before have another epoch.
+            if round == 4 {
+                world = world.cut();
+                filer = world.import().0;
+            }
+        }
+    }
+}
+
 /// It is away over imports, some of which do not find it.
 #[test]
 fn what_was_missed_is_known_after_imports() {

@@ -105,7 +105,7 @@ fn attach(world: &mut World, filer: &Filer, path: &str, meanwhile: &mut dyn FnMu
     let leg = new_leg(&world.platform(), &pool.roster.config().vdevs[0], Path::new(path), false).unwrap();
     let guid = leg.guid();
     pool.roster.add_leg(&vdev, leg).unwrap();
-    vdev.resilver(guid, &mut |_| true).unwrap();
+    vdev.resilver(guid, &mut pool.io.allocator().occupied(vdev.index()).unwrap(), &mut |_| true).unwrap();
     let mut steps = 0;
     pool.sync().unwrap();
     let report = pool.secure(&vdev, &[guid], &mut |_| {

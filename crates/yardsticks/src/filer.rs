@@ -114,6 +114,15 @@ pub(crate) struct Status {
     pub io: Io,
     pub vdevs: Vec<Vdev>,
     pub lanes: Vec<Lane>,
+    #[serde(default)]
+    pub copies: Vec<Copying>,
+}
+
+/// A copy to a disk that joins, or a scrub.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Copying {
+    pub what: String,
+    pub bytes_per_second: f64,
 }
 
 /// A disk, of data or of the log.
@@ -152,6 +161,11 @@ impl Status {
     /// Bytes written to all disks, the log's among them.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.vdevs.iter().map(|vdev| vdev.io.write_bytes).sum()
+    }
+
+    /// How quick the copies are that run now, in bytes that were copied or looked at a second; 0 if there are none.
+    pub(crate) fn copy_rate(&self) -> f64 {
+        self.copies.iter().filter(|copy| copy.what == "resilver").map(|copy| copy.bytes_per_second).sum()
     }
 
     /// How often the data disks had to make something durable.

@@ -1,6 +1,6 @@
-//! A scrub of a pool with one long file, beside a sequential read of as many bytes of a file with O_DIRECT; and of one on a
-//! disk that has a turn for each request. And how long a lone client's CREATE, WRITE and COMMIT take beside scrubs, against alone: by turns, alone,
-//! beside, beside, alone.
+//! A scrub of a pool with one long file, and a copy of it to a disk that joins, beside a sequential read of as many bytes of a file
+//! with O_DIRECT; and a scrub on a disk that has a turn for each request. And how long a lone client's CREATE, WRITE and COMMIT take
+//! beside scrubs, and beside copies, against alone: by turns, alone, beside, beside, alone.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use anyhow::Result;
 use clap::Args;
 use hdrhistogram::Histogram;
 use tally_bench::wire::{Connection, Handle, Stable};
+use tally_disk::{Opener, SystemOpener};
 
 use crate::Site;
 use crate::figures::{Bar, Figures};
@@ -30,19 +31,35 @@ pub struct Scrub {
     /// What the slow disk takes for each request, milliseconds; it does one at a time.
     #[arg(long, default_value_t = 8)]
     delay_ms: u64,
-    /// Files that the client beside the scrub makes, in all four turns of a run together; 0 leaves it out.
+    /// Files that the client beside the scrub makes, in all six turns of a run together; 0 leaves it out.
     #[arg(long, default_value_t = 200_000)]
     files: u64,
 }
 
 const HERE: &str = "scrub, quick disk";
+const COPY: &str = "copy to a disk that joins";
 const DIRECT: &str = "sequential read of a file with O_DIRECT";
 const SHARE_HERE: &str = "scrub against a sequential read, quick disk";
+const SHARE_COPY: &str = "copy to a disk that joins, against a sequential read";
 const SHARE_SLOW: &str = "scrub against what a disk that turns gives in reads of 1 MiB";
 
 const ALONE: &str = "CREATE, WRITE of 4 KiB and COMMIT, p99 alone";
 const BESIDE: &str = "CREATE, WRITE of 4 KiB and COMMIT, p99 beside scrubs";
+const BESIDE_COPY: &str = "CREATE, WRITE of 4 KiB and COMMIT, p99 beside copies";
 const RATIO: &str = "p99 beside scrubs, against alone";
+const RATIO_COPY: &str = "p99 beside copies, against alone";
+const RATE_COPY: &str = "copies beside the client";
+
+/// The file of the disk that joins.
+const NEW_FILE: &str = "new.img";
+
+/// What goes on beside the client.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    Nothing,
+    Scrubs,
+    Copies,
+}
 
 impl Scrub {
     /// Runs it on new pools, each time by turns with the file.
@@ -52,6 +69,7 @@ impl Scrub {
         for _ in 0..self.site.runs {
             let rate = |time: Duration| self.mebibytes as f64 / time.as_secs_f64();
             figures.add(HERE, "MiB/s", rate(self.scrub(&binaries, Vec::new(), self.mebibytes)?));
+            figures.add(COPY, "MiB/s", rate(self.copy(&binaries)?));
             let (_, read) = direct_file(&self.site.folder()?.join("scrub.raw"), self.mebibytes)?;
             figures.add(DIRECT, "MiB/s", rate(read));
             let slow = self.scrub(&binaries, slowness("--turning", POOL_FILE, self.delay_ms), self.slow_mebibytes)?;
@@ -62,11 +80,14 @@ impl Scrub {
             }
         }
         figures.add_ratios(SHARE_HERE, HERE, DIRECT);
+        figures.add_ratios(SHARE_COPY, COPY, DIRECT);
         if self.files > 0 {
             figures.add_ratios(RATIO, BESIDE, ALONE);
+            figures.add_ratios(RATIO_COPY, BESIDE_COPY, ALONE);
         }
         figures.finish("scrub")?;
         figures.row("bench scrub", SHARE_HERE, Bar::AtLeast(0.7));
+        figures.row("bench scrub", SHARE_COPY, Bar::AtLeast(0.7));
         figures.row("bench scrub", SHARE_SLOW, Bar::AtLeast(0.7));
         if self.files > 0 {
             figures.row("bench scrub", RATIO, Bar::AtMost(1.5));
@@ -74,60 +95,119 @@ impl Scrub {
         Ok(())
     }
 
-    /// A quarter of the files in each turn. The p99 is that of both turns of a kind.
+    /// A sixth of the files in each turn. The p99 is that of both turns of a kind.
     fn beside(&self, binaries: &Binaries, figures: &mut Figures) -> Result<()> {
         let content = (self.files * FILE_BYTES as u64) >> 20;
         let setup =
             Setup { pool_bytes: (2048 + self.mebibytes * 4 / 3 + 2 * content) << 20, sparse: true, ..Setup::default() };
+        let pool_bytes = setup.pool_bytes;
         let filer = Filer::make(binaries, setup, &self.site.folder()?)?;
         let target = filer.target(POOL);
         load::write_stream(&target, self.mebibytes)?;
         filer.settle()?;
         let root = Connection::mount(&target)?;
         let mut connection = Connection::open(target.nfs)?;
-        let [mut alone, mut beside] = [Histogram::<u64>::new(3)?, Histogram::new(3)?];
-        for (turn, is_beside) in [false, true, true, false].into_iter().enumerate() {
+        let [mut alone, mut scrubs, mut copies] = [Histogram::<u64>::new(3)?, Histogram::new(3)?, Histogram::new(3)?];
+        let turns = [Beside::Nothing, Beside::Scrubs, Beside::Copies, Beside::Copies, Beside::Scrubs, Beside::Nothing];
+        for (turn, beside) in turns.into_iter().enumerate() {
             let folder = connection.mkdir(&root, &format!("turn {turn}"))?;
-            if !is_beside {
-                alone.add(make_files(&mut connection, &folder, self.files / 4)?)?;
-                continue;
-            }
             let over = AtomicBool::new(false);
             let made = std::thread::scope(|scope| {
-                let scrubs = scope.spawn(|| {
-                    while !over.load(Ordering::Relaxed) {
-                        // The last one is stopped.
-                        let outcome = filer.command(&["pool", "scrub", "-w", POOL]);
-                        anyhow::ensure!(outcome.is_ok() || over.load(Ordering::Relaxed), "a scrub failed: {outcome:?}");
-                    }
-                    Ok(())
+                let other = scope.spawn(|| match beside {
+                    Beside::Nothing => Ok(()),
+                    Beside::Scrubs => scrub_until(&filer, &over),
+                    Beside::Copies => copy_until(&filer, pool_bytes, &over),
                 });
-                let made = make_files(&mut connection, &folder, self.files / 4);
+                let made = make_files(&mut connection, &folder, self.files / turns.len() as u64);
                 over.store(true, Ordering::Relaxed);
-                // It may have come to its end by itself.
-                let _ = filer.command(&["pool", "scrub", "-s", POOL]);
-                load::joined(scrubs.join())?;
+                match beside {
+                    Beside::Nothing => {}
+                    // It may have come to its end by itself.
+                    Beside::Scrubs => _ = filer.command(&["pool", "scrub", "-s", POOL]),
+                    Beside::Copies => {
+                        figures.add(RATE_COPY, "MiB/s", filer.status()?.copy_rate() / f64::from(1 << 20));
+                        _ = filer.command(&["pool", "detach", "-f", POOL, NEW_FILE]);
+                    }
+                }
+                load::joined(other.join())?;
                 made
             })?;
-            beside.add(made)?;
+            match beside {
+                Beside::Nothing => alone.add(made)?,
+                Beside::Scrubs => scrubs.add(made)?,
+                Beside::Copies => copies.add(made)?,
+            }
         }
         let micros = |times_ns: &Histogram<u64>| times_ns.value_at_quantile(0.99) as f64 / 1000.0;
         figures.add(ALONE, "µs", micros(&alone));
-        figures.add(BESIDE, "µs", micros(&beside));
+        figures.add(BESIDE, "µs", micros(&scrubs));
+        figures.add(BESIDE_COPY, "µs", micros(&copies));
         Ok(())
+    }
+
+    /// How long a disk takes to join a server that was just started, until every block on it was looked at.
+    fn copy(&self, binaries: &Binaries) -> Result<Duration> {
+        let mut filer = self.filled(binaries, Vec::new(), self.mebibytes)?;
+        let new = new_disk(&filer, (1024 + self.mebibytes * 4 / 3) << 20, false)?;
+        filer.stop()?;
+        filer.start()?;
+        let started = Instant::now();
+        filer.command(&["pool", "attach", POOL, POOL_FILE, &new])?;
+        Ok(started.elapsed())
+    }
+
+    /// A pool with one long file.
+    fn filled(&self, binaries: &Binaries, slowness: Vec<std::ffi::OsString>, mebibytes: u64) -> Result<Filer> {
+        let setup = Setup { slowness, pool_bytes: (1024 + mebibytes * 4 / 3) << 20, ..Setup::default() };
+        let filer = Filer::make(binaries, setup, &self.site.folder()?)?;
+        load::write_stream(&filer.target(POOL), mebibytes)?;
+        Ok(filer)
     }
 
     /// How long a scrub takes of a server that was just started.
     fn scrub(&self, binaries: &Binaries, slowness: Vec<std::ffi::OsString>, mebibytes: u64) -> Result<Duration> {
-        let setup = Setup { slowness, pool_bytes: (1024 + mebibytes * 4 / 3) << 20, ..Setup::default() };
-        let mut filer = Filer::make(binaries, setup, &self.site.folder()?)?;
-        load::write_stream(&filer.target(POOL), mebibytes)?;
+        let mut filer = self.filled(binaries, slowness, mebibytes)?;
         filer.stop()?;
         filer.start()?;
         let started = Instant::now();
         filer.command(&["pool", "scrub", "-w", POOL])?;
         Ok(started.elapsed())
     }
+}
+
+fn scrub_until(filer: &Filer, over: &AtomicBool) -> Result<()> {
+    while !over.load(Ordering::Relaxed) {
+        // The last one is stopped.
+        let outcome = filer.command(&["pool", "scrub", "-w", POOL]);
+        anyhow::ensure!(outcome.is_ok() || over.load(Ordering::Relaxed), "a scrub failed: {outcome:?}");
+    }
+    Ok(())
+}
+
+/// A disk joins, and leaves as soon as it has joined.
+fn copy_until(filer: &Filer, bytes: u64, over: &AtomicBool) -> Result<()> {
+    while !over.load(Ordering::Relaxed) {
+        let new = new_disk(filer, bytes, true)?;
+        // The last one is stopped.
+        let outcome = filer.command(&["pool", "attach", "-f", POOL, POOL_FILE, &new]);
+        anyhow::ensure!(outcome.is_ok() || over.load(Ordering::Relaxed), "a copy failed: {outcome:?}");
+        if !over.load(Ordering::Relaxed) {
+            filer.command(&["pool", "detach", "-f", POOL, NEW_FILE])?;
+        }
+    }
+    Ok(())
+}
+
+/// A file for a disk that joins, new each time.
+fn new_disk(filer: &Filer, bytes: u64, sparse: bool) -> Result<String> {
+    let path = filer.folder().join(NEW_FILE);
+    let _before = std::fs::remove_file(&path);
+    if sparse {
+        std::fs::File::create(&path)?.set_len(bytes)?;
+    } else {
+        SystemOpener.create(&path, bytes, false, &mut |_| true)?;
+    }
+    Ok(path.to_string_lossy().into_owned())
 }
 
 /// How long each file took: CREATE, an UNSTABLE WRITE, and its COMMIT.

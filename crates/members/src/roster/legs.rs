@@ -27,7 +27,7 @@ impl Roster {
             label::write(disk.as_ref(), guid, &config).map_err(|error| RosterError::Label(error.to_string()))?;
         }
         let ring = config.vdevs.get(vdev.index().place()).and_then(|vdev| vdev.ring);
-        if let (Some(ring), Some(disk)) = (ring, leg.patient()) {
+        if let (Some(ring), Some(disk)) = (ring.filter(|_| !keeps_its_ring(&config, guid)), leg.patient()) {
             write_out_ring(disk.as_ref(), ring).map_err(label_error)?;
         }
         let _in_turn = self.uberblocks.lock();
@@ -49,7 +49,7 @@ impl Roster {
                 None => vdev.legs.push(joining),
             }
             vdev.kind = kind_of(&vdev.legs);
-            // Its ring is empty, and frames that reach it first while it joins are not lost with the others.
+            // Frames that reach it first while it joins are not lost with the others, and what it has of before is no source any more.
             for line in &mut config.lanes {
                 line.left.retain(|(left, _)| *left != guid);
             }
@@ -198,6 +198,13 @@ impl Roster {
         self.tell_lanes(&config);
         Ok(leg)
     }
+}
+
+/// Whether what stands in the ring of a leg that comes back can stay (rules F36): it is known which groups it lacks, so this is the
+/// disk that left, or an older copy of it. Its frames are the lane's own, and end before the place where it joins; or of an earlier
+/// life of the lane, and have another epoch. No recovery looks at either: it begins behind that place before it believes the leg.
+fn keeps_its_ring(config: &PoolConfig, guid: VdevGuid) -> bool {
+    config.leg(guid).is_some_and(|(_, leg)| !leg.missed.is_empty())
 }
 
 /// The leg, if the others can do without it for good.

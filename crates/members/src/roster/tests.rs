@@ -51,6 +51,11 @@ fn leg(roster: &Roster, name: &str) -> Arc<VdevLeg> {
     roster.legs().find(|leg| leg.path().ends_with(name)).expect("a leg of the pool")
 }
 
+/// All of the data area, as if everything were in use.
+fn whole(vdev: &Vdev) -> impl Iterator<Item = std::ops::Range<u64>> {
+    std::iter::once(0..vdev.data_bytes())
+}
+
 /// The sequence that a disk's label has, and whether it says that `other` was dropped.
 fn label_says(world: &World, disk: &str, other: VdevGuid) -> (u64, bool) {
     let label = label::read(world.disk(disk)).unwrap();
@@ -351,7 +356,7 @@ fn a_new_leg_can_stand_alone_once_it_is_copied() {
     let guid = joining.guid();
     first.roster.add_leg(vdev, joining).unwrap();
     assert_eq!(leg(&first.roster, "n").state(), LegState::Resilvering);
-    let report = vdev.resilver(guid, &mut |_| true).unwrap();
+    let report = vdev.resilver(guid, &mut whole(vdev), &mut |_| true).unwrap();
     let ring = config.vdevs[0].ring.unwrap();
     assert_eq!(report.copied_bytes, vdev.data_bytes() - ring.length, "the ring is the lane's");
     first.roster.finish_resilver(vdev, guid, true).unwrap();
@@ -396,7 +401,7 @@ fn a_leg_has_its_size_and_the_group_it_joined_in_the_labels() {
         assert_eq!(says("a", guid).missed.ranges(), [missed]);
     };
     has_missed();
-    vdev.resilver(guid, &mut |_| true).unwrap();
+    vdev.resilver(guid, &mut whole(vdev), &mut |_| true).unwrap();
     pool.roster.finish_resilver(vdev, guid, true).unwrap();
     assert_eq!((says("a", guid).missed.ranges(), says("a", guid).stale_since), (&[][..], None));
     has_missed();
@@ -811,7 +816,7 @@ fn a_leg_that_failed_at_the_end_of_its_copy_does_not_count() {
     let joining = new_leg(&world.platform(), &roster.config().vdevs[0], "/d/n".as_ref(), false).unwrap();
     let n = Arc::clone(&joining);
     roster.add_leg(vdev, joining).unwrap();
-    vdev.resilver(n.guid(), &mut |_| true).unwrap();
+    vdev.resilver(n.guid(), &mut whole(vdev), &mut |_| true).unwrap();
     // Somebody changes the labels just then, so both have to wait.
     let labels = roster.state.lock();
     std::thread::scope(|scope| {

@@ -31,7 +31,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 use tally_base::{Clock, SECTOR, VdevGuid, VdevIndex};
-use tally_disk::{AlignedBuf, Disk, Durability, Fanout, IoKind, Turn, Turns, Work};
+use tally_disk::{AlignedBuf, Disk, Durability, Fanout, IoKind, Share, Turn, Turns, Work};
 
 pub(crate) use leg::write_out_ring;
 pub use leg::{LegErrors, LegState, VdevLeg};
@@ -225,9 +225,9 @@ impl Vdev {
     }
 
     /// A walk's turn. The caller holds no lock of this vdev.
-    fn take_turn(&self, turns: &Turns) -> Turn {
+    fn take_turn(&self, turns: &Turns, share: Share) -> Turn {
         let waits = self.membership().filter(|members| !members.walks_hurry());
-        waits.map_or(Turn::Whole, |members| turns.take(members.clock().as_ref()))
+        waits.map_or(Turn::Whole, |members| turns.take(members.clock().as_ref(), share))
     }
 
     fn may_write(&self) -> Result<(), VdevError> {

@@ -1,9 +1,13 @@
-//! Copying a leg: the whole data area from legs that have everything to one that is joining.
+//! Copying a leg: what is in use of the data area, from legs that have everything to one that is joining.
 //!
-//! A joining leg gets every new write already (`Resilvering`), so one pass over the area is enough. Each
+//! A joining leg gets every new write already (`Resilvering`), so one pass over what was in use when the copy came there is
+//! enough; whoever knows the space says what that is, range by range (docs/design/0060). Each
 //! step reads and writes with writers kept out of the vdev, so that the copy of a moment ago cannot overwrite a
-//! write of now. The ring of an intent log is left out: the roster fills it with zeroes before the leg joins, and then
+//! write of now. The ring of an intent log is left out: the roster sees to it before the leg joins, and then
 //! the lane brings its own frames there.
+//!
+//! **Holes.** A step reads through short ones, as a disk that turns is there sooner than at another request, and writes what is
+//! in use and nothing else.
 //!
 //! **Bad sectors.** A step that no leg can read is read again sector by sector, each from whichever leg has it. So bad
 //! sectors at different places of two legs cost nothing, and one that nobody can read costs itself and no neighbour.
@@ -17,13 +21,19 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tally_base::{SECTOR, VdevGuid};
-use tally_disk::{AlignedBuf, Turns, aside};
+use tally_disk::{AlignedBuf, Share, Turns, aside};
 
 use super::{LegState, Vdev, VdevError, VdevLeg};
-use crate::blockdev::{BlockDev, BlockDevError};
+use crate::blockdev::BlockDevError;
 
 /// Copied in one step, with writers kept out: long enough to stream, short enough not to be felt.
 const STEP_BYTES: u64 = 1 << 20;
+
+/// A hole up to this length is read along: a disk that turns is over it in the time of a request, or less.
+const HOLE_BYTES_MAX: u64 = 64 << 10;
+
+/// Each is a write, and writers wait for all of a step.
+const RANGES_PER_STEP_MAX: usize = 16;
 
 /// Ranges that a report names. More of them say nothing new to a person, and a dying disk may have millions.
 const UNREAD_RANGES_MAX: usize = 64;
@@ -57,36 +67,67 @@ struct Copying<'a> {
     vdev: &'a Vdev,
     target: Arc<VdevLeg>,
     report: ResilverReport,
-    /// Of all legs: one is read, and one written.
-    turns: Turns,
     progress: &'a mut dyn FnMut(u64) -> bool,
 }
 
+/// What is still to be copied, in order.
+struct Queue<'a> {
+    ranges: &'a mut dyn Iterator<Item = Range<u64>>,
+    /// What is left of the last one that was asked for.
+    rest: Range<u64>,
+}
+
+impl Queue<'_> {
+    /// What is copied in one step: so many bytes at most, with the holes in between. Nothing: all was.
+    fn next(&mut self, bytes_max: u64) -> Vec<Range<u64>> {
+        let mut step: Vec<Range<u64>> = Vec::new();
+        loop {
+            while self.rest.is_empty() {
+                let Some(range) = self.ranges.next() else { return step };
+                self.rest = range;
+            }
+            let (first, end) = step
+                .first()
+                .zip(step.last())
+                .map_or((self.rest.start, self.rest.start), |(first, last)| (first.start, last.end));
+            let border = first.saturating_add(bytes_max);
+            let is_far = self.rest.start.saturating_sub(end) > HOLE_BYTES_MAX || self.rest.start >= border;
+            if is_far || step.len() >= RANGES_PER_STEP_MAX {
+                return step;
+            }
+            let part = self.rest.start..self.rest.end.min(border);
+            self.rest.start = part.end;
+            step.push(part);
+        }
+    }
+}
+
 impl Vdev {
-    /// Copies the data area to a leg in state `Resilvering`, and flushes it. The leg stays in that state: the roster puts
-    /// it online once the labels say so. `progress` hears of bytes done, and ends the copy by answering `false`.
+    /// Copies what is `occupied` of the data area to a leg in state `Resilvering`, and flushes it. The leg stays in that state: the
+    /// roster puts it online once the labels say so. The ranges are whole sectors, in order, and each is asked for when the copy has come
+    /// there. `progress` hears of bytes done, and ends the copy by answering `false`.
     pub fn resilver(
         &self,
         leg: VdevGuid,
+        occupied: &mut dyn Iterator<Item = Range<u64>>,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<ResilverReport, BlockDevError> {
         let target = self.leg(leg).ok_or_else(|| self.no_such_leg(leg, "belongs to it"))?;
         // One that hangs owes an answer for ever, and nobody waits for it.
         let legs: Vec<_> = self.legs().into_iter().filter(|leg| leg.takes_writes()).collect();
+        // Of all legs: one is read, and one written.
         let turns = Turns::on_all(legs.iter().filter_map(|leg| Some(leg.disk()?.turns())));
-        let mut copying = Copying { vdev: self, target, report: ResilverReport::default(), turns, progress };
-        let data_bytes = self.data_bytes();
-        let ring = self.ring.map_or(data_bytes..data_bytes, |ring| ring.start..ring.start.saturating_add(ring.length));
-        let mut done = 0;
-        while done < data_bytes {
-            if ring.contains(&done) {
-                done = ring.end;
-                continue;
+        let ring = self.ring.map_or(0..0, |ring| ring.start..ring.start.saturating_add(ring.length));
+        let mut without_ring =
+            occupied.flat_map(|range| [range.start..range.end.min(ring.start), range.start.max(ring.end)..range.end]);
+        let mut queue = Queue { ranges: &mut without_ring, rest: 0..0 };
+        let mut copying = Copying { vdev: self, target, report: ResilverReport::default(), progress };
+        loop {
+            let step = queue.next(self.take_turn(&turns, Share::Quarter).of(STEP_BYTES));
+            if step.is_empty() {
+                break;
             }
-            let border = if done < ring.start { ring.start } else { data_bytes };
-            let length = self.take_turn(&copying.turns).of(STEP_BYTES).min(border - done);
-            copying.step(done, length)?;
-            done += length;
+            copying.step(&step)?;
         }
         self.flush_leg(&copying.target)?;
         Ok(copying.report)
@@ -106,25 +147,26 @@ impl Vdev {
 }
 
 impl Copying<'_> {
-    fn step(&mut self, offset: u64, length: u64) -> Result<(), BlockDevError> {
-        if self.copy(offset, length)? {
-            self.report.copied_bytes += length;
-            return self.tell(offset + length);
+    fn step(&mut self, ranges: &[Range<u64>]) -> Result<(), BlockDevError> {
+        if self.copy(ranges)? {
+            self.report.copied_bytes += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
+            return self.tell();
         }
-        for sector in (offset..offset + length).step_by(SECTOR) {
-            if self.copy(sector, SECTOR as u64)? {
+        for sector in ranges.iter().flat_map(|range| range.clone().step_by(SECTOR)) {
+            let sector = sector..sector + SECTOR as u64;
+            if self.copy(std::slice::from_ref(&sector))? {
                 self.report.copied_bytes += SECTOR as u64;
             } else {
-                self.report.note_unread(sector);
+                self.report.note_unread(sector.start);
             }
             // A bad sector can take a disk many seconds: whoever wants to stop the copy need not wait for all of them.
-            self.tell(sector + SECTOR as u64)?;
+            self.tell()?;
         }
         Ok(())
     }
 
-    fn tell(&mut self, done: u64) -> Result<(), BlockDevError> {
-        let goes_on = (self.progress)(done);
+    fn tell(&mut self) -> Result<(), BlockDevError> {
+        let goes_on = (self.progress)(self.report.copied_bytes + self.report.unreadable_bytes);
         if goes_on { Ok(()) } else { Err(self.not("is still wanted: the copy was stopped")) }
     }
 
@@ -132,22 +174,27 @@ impl Copying<'_> {
         self.vdev.no_such_leg(self.target.guid(), wanted)
     }
 
-    /// Copies a range from the first leg that can read all of it; `false` if there is none.
-    fn copy(&self, offset: u64, length: u64) -> Result<bool, BlockDevError> {
+    /// Copies ranges that lie close together from the first leg that can read all of them, with the holes in between; `false` if
+    /// there is none.
+    fn copy(&self, ranges: &[Range<u64>]) -> Result<bool, BlockDevError> {
+        let Some((first, last)) = ranges.first().zip(ranges.last()) else { return Ok(true) };
         if self.target.state() != LegState::Resilvering {
             return Err(self.not("is being copied"));
         }
+        let (start, length) = (first.start, last.end - first.start);
+        self.vdev.check(start, length)?;
         let mut buf = AlignedBuf::zeroed(usize::try_from(length).expect("at most one step"));
         let written = {
             let _alone = self.vdev.repair.write();
-            let sources = self.vdev.readable(offset, 0).legs;
+            let sources = self.vdev.readable(start, 0).legs;
             if sources.is_empty() {
                 return Err(VdevError::NoLeg { vdev: self.vdev.guid, last: None }.into());
             }
-            if !sources.iter().any(|source| aside(|| source.read_data(offset, &mut buf)).is_ok()) {
+            if !sources.iter().any(|source| aside(|| source.read_data(start, &mut buf)).is_ok()) {
                 return Ok(false);
             }
-            aside(|| self.target.write_data(offset, &buf))
+            let place = |range: &Range<u64>| (range.start - start) as usize..(range.end - start) as usize;
+            aside(|| ranges.iter().try_for_each(|range| self.target.write_data(range.start, &buf[place(range)])))
         };
         if let Err(error) = written {
             self.vdev.strike_off(&self.target, &error)?;

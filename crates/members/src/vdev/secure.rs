@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tally_base::VdevGuid;
-use tally_disk::{AlignedBuf, aside};
+use tally_disk::{AlignedBuf, Share, aside};
 
 use super::{LegState, Vdev, VdevError, VdevLeg};
 use crate::blockdev::BlockDevError;
@@ -60,7 +60,7 @@ impl Vdev {
         let mut buf = AlignedBuf::zeroed(length);
         let mut has = |leg: &Arc<VdevLeg>| {
             if let Some(disk) = leg.disk() {
-                self.take_turn(disk.turns());
+                self.take_turn(disk.turns(), leg.share());
             }
             aside(|| leg.has(offset, &mut buf, is_right)).unwrap_or(false)
         };
@@ -95,7 +95,7 @@ impl Vdev {
         let (Some(disk), Ok(())) = (leg.disk(), self.check(offset, length as u64)) else { return false };
         let (mut buf, mut done) = (AlignedBuf::zeroed(length), 0);
         while done < length {
-            let until = done + self.take_turn(disk.turns()).of((length - done) as u64) as usize;
+            let until = done + self.take_turn(disk.turns(), leg.share()).of((length - done) as u64) as usize;
             if aside(|| leg.read_data(offset + done as u64, &mut buf[done..until])).is_err() {
                 return false;
             }
@@ -178,6 +178,11 @@ impl Vdev {
 }
 
 impl VdevLeg {
+    /// Who looks at a leg that joins is its copy, and in a hurry.
+    fn share(&self) -> Share {
+        if self.state() == LegState::Resilvering { Share::Quarter } else { Share::Fiftieth }
+    }
+
     /// Whether it has the right bytes; an error if it cannot be read. What a joining leg has wrong was copied wrong, and
     /// is no error of its disk.
     fn has(&self, offset: u64, buf: &mut AlignedBuf, is_right: &dyn Fn(&[u8]) -> bool) -> std::io::Result<bool> {

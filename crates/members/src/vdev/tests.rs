@@ -107,6 +107,11 @@ fn block(seed: u8) -> Vec<u8> {
     vec![seed; 8192]
 }
 
+/// All of the data area, as if everything were in use.
+fn whole(vdev: &Vdev) -> impl Iterator<Item = std::ops::Range<u64>> {
+    std::iter::once(0..vdev.data_bytes())
+}
+
 fn is_block(seed: u8) -> impl Fn(&[u8]) -> bool {
     move |bytes| bytes == block(seed)
 }
@@ -346,7 +351,7 @@ fn a_copied_leg_has_everything_and_writes_of_meanwhile() {
         mirror.vdev.write(at, &block((at >> 19) as u8 + 1)).unwrap();
     }
     mirror.vdev.legs()[2].set_state(LegState::Resilvering);
-    let report = mirror.vdev.resilver(VdevGuid(2), &mut |done| {
+    let report = mirror.vdev.resilver(VdevGuid(2), &mut whole(&mirror.vdev), &mut |done| {
         // Behind the copy and in front of it.
         mirror.vdev.write(0, &block(200)).unwrap();
         if done < data_bytes {
@@ -361,6 +366,43 @@ fn a_copied_leg_has_everything_and_writes_of_meanwhile() {
     assert_eq!(mirror.vdev.legs()[2].state(), LegState::Resilvering, "the roster says when it counts");
 }
 
+/// All of a disk was copied, however little was in use. Holes are read along where they are short, and never written.
+#[test]
+fn only_what_is_in_use_is_copied() {
+    const KIB: u64 = 1 << 10;
+    let mirror = mirror(2);
+    let data_bytes = mirror.vdev.data_bytes();
+    let content: Vec<u8> = (0..data_bytes).map(|at| (at / 4096 % 251) as u8 + 1).collect();
+    mirror.vdev.write(0, &content).unwrap();
+    mirror.disks[1].write(LABEL_BYTES, &vec![0; content.len()], Durability::Cached).unwrap();
+    mirror.vdev.legs()[1].set_state(LegState::Resilvering);
+    let (start, end) = (512 * KIB, data_bytes);
+    let short = (0..40).map(|number| start + number * 8 * KIB..start + number * 8 * KIB + 4 * KIB);
+    let occupied: Vec<_> = [0..4 * KIB, 68 * KIB..72 * KIB, 140 * KIB..144 * KIB]
+        .into_iter()
+        .chain(short)
+        .chain([1024 * KIB..2324 * KIB, end - 4 * KIB..end])
+        .collect();
+    let bytes: u64 = occupied.iter().map(|range| range.end - range.start).sum();
+    let counts = || mirror.vdev.legs().iter().map(|leg| leg.counts()).collect::<Vec<_>>();
+    let (before, mut told) = (counts(), Vec::new());
+    let report = mirror.vdev.resilver(VdevGuid(1), &mut occupied.clone().into_iter(), &mut |done| {
+        told.push(done);
+        true
+    });
+    assert_eq!(report.unwrap(), ResilverReport { copied_bytes: bytes, ..ResilverReport::default() });
+    let after = counts();
+    assert_eq!(after[1].write_bytes - before[1].write_bytes, bytes, "nothing else is written");
+    // Two beside a hole of 64 KiB and one behind a longer one; sixteen at most; a mebibyte at most.
+    assert_eq!(told.len(), 2 + 3 + 2 + 1, "{told:?}");
+    assert_eq!((after[0].reads - before[0].reads, told.last()), (told.len() as u64, Some(&bytes)));
+    let copy = mirror.disks[1].bytes(LABEL_BYTES, content.len());
+    for (at, (found, right)) in (0..).step_by(4096).zip(copy.chunks(4096).zip(content.chunks(4096))) {
+        let is_copied = occupied.iter().any(|range| range.contains(&at));
+        assert!(if is_copied { found == right } else { found == [0; 4096] }, "at {at}");
+    }
+}
+
 /// The copy went in steps of 1 MiB, and skipped a whole one where one sector of it could not be read: 255 good sectors
 /// were dropped beside each bad one, and the copy was a success.
 #[test]
@@ -373,7 +415,7 @@ fn a_bad_sector_costs_itself_and_no_neighbour() {
     bad.iter().for_each(|offset| mirror.disks[0].make_bad(LABEL_BYTES + offset));
     mirror.disks[1].write(LABEL_BYTES, &vec![0; content.len()], Durability::Cached).unwrap();
     mirror.vdev.legs()[1].set_state(LegState::Resilvering);
-    let report = mirror.vdev.resilver(VdevGuid(1), &mut |_| true).unwrap();
+    let report = mirror.vdev.resilver(VdevGuid(1), &mut whole(&mirror.vdev), &mut |_| true).unwrap();
     assert_eq!(report.unreadable_bytes, 5 * 4096);
     assert_eq!(report.copied_bytes, data_bytes - 5 * 4096);
     let last = data_bytes - 4096;
@@ -397,7 +439,7 @@ fn bad_sectors_at_different_places_of_two_legs_cost_nothing() {
     [5, 6, 301].iter().for_each(|sector| mirror.disks[1].make_bad(LABEL_BYTES + sector * 4096));
     mirror.disks[2].write(LABEL_BYTES, &vec![0; content.len()], Durability::Cached).unwrap();
     mirror.vdev.legs()[2].set_state(LegState::Resilvering);
-    let report = mirror.vdev.resilver(VdevGuid(2), &mut |_| true).unwrap();
+    let report = mirror.vdev.resilver(VdevGuid(2), &mut whole(&mirror.vdev), &mut |_| true).unwrap();
     assert_eq!((report.copied_bytes, report.unreadable_bytes), (data_bytes, 0));
     assert!(mirror.disks[2].bytes(LABEL_BYTES, content.len()) == content);
 }
@@ -410,7 +452,7 @@ fn a_copy_flushes_its_leg_whoever_else_does() {
     mirror.vdev.legs()[1].set_state(LegState::Resilvering);
     let flushes = || mirror.disks[1].flush_count.load(Ordering::SeqCst);
     let mut at_the_end = 0;
-    let report = mirror.vdev.resilver(VdevGuid(1), &mut |done| {
+    let report = mirror.vdev.resilver(VdevGuid(1), &mut whole(&mirror.vdev), &mut |done| {
         if done == mirror.vdev.data_bytes() {
             mirror.vdev.flush().unwrap();
             at_the_end = flushes();
@@ -426,10 +468,13 @@ fn a_leg_that_fails_while_it_is_copied_is_struck_off() {
     let mirror = mirror(2);
     mirror.vdev.legs()[1].set_state(LegState::Resilvering);
     FaultyDisk::set(&mirror.disks[1].writes_fail, true);
-    assert!(mirror.vdev.resilver(VdevGuid(1), &mut |_| true).is_err());
+    assert!(mirror.vdev.resilver(VdevGuid(1), &mut whole(&mirror.vdev), &mut |_| true).is_err());
     assert_eq!(*mirror.members.struck_off.lock(), [VdevGuid(1)]);
-    assert!(mirror.vdev.resilver(VdevGuid(1), &mut |_| true).is_err(), "it is no longer being copied");
-    assert!(mirror.vdev.resilver(VdevGuid(9), &mut |_| true).is_err(), "an unknown leg");
+    assert!(
+        mirror.vdev.resilver(VdevGuid(1), &mut whole(&mirror.vdev), &mut |_| true).is_err(),
+        "it is no longer being copied"
+    );
+    assert!(mirror.vdev.resilver(VdevGuid(9), &mut whole(&mirror.vdev), &mut |_| true).is_err(), "an unknown leg");
 }
 
 /// A leg was struck off for one refused write; the other has rotted since, elsewhere. A new disk takes the first one's place.
@@ -442,7 +487,7 @@ fn what_only_a_leg_that_was_struck_off_has_right_is_taken_from_it() {
     mirror.disks[1].rot(LABEL_BYTES);
     mirror.disks[2].rot(LABEL_BYTES);
     legs[2].set_state(LegState::Resilvering);
-    mirror.vdev.resilver(legs[2].guid(), &mut |_| true).unwrap();
+    mirror.vdev.resilver(legs[2].guid(), &mut whole(&mirror.vdev), &mut |_| true).unwrap();
     let secured = mirror.vdev.secure(0, 8192, &is_block(1), &[legs[2].guid()]).unwrap();
     assert_eq!(mirror.disks[0].bytes(LABEL_BYTES, 8192), block(1), "the old disk has it right");
     assert_eq!(secured, Secured::Repaired, "and may leave now");
@@ -682,7 +727,7 @@ fn a_copy_goes_by_pieces_while_clients_are_at_any_leg() {
         let (visited, mut steps) = (&mirror.members.visited, Vec::new());
         visited.legs.lock().push(Arc::clone(&legs[busy]));
         let end = mirror.vdev.data_bytes();
-        let report = mirror.vdev.resilver(legs[1].guid(), &mut |done| {
+        let report = mirror.vdev.resilver(legs[1].guid(), &mut whole(&mirror.vdev), &mut |done| {
             steps.push(done);
             // The client goes.
             if done == 1 << 20 {
@@ -691,7 +736,9 @@ fn a_copy_goes_by_pieces_while_clients_are_at_any_leg() {
             true
         });
         assert_eq!(report.unwrap().copied_bytes, end);
-        assert_eq!(steps[..5], [256 << 10, 512 << 10, 768 << 10, 1 << 20, 2 << 20], "leg {busy}");
+        // Two more, of a dozen milliseconds each by this clock: it is alone when nobody has come for twenty.
+        let pieces = steps.iter().zip(&steps[1..]).take_while(|(step, next)| *next - *step == 256 << 10).count();
+        assert_eq!((steps[3], pieces), (1 << 20, 5), "leg {busy}: {steps:?}");
         assert_eq!(steps.last(), Some(&end));
     }
 }

@@ -338,11 +338,11 @@ impl Asker<'_> {
     /// Says how much there will be to do.
     fn enter(&mut self, stage: Stage) {
         self.stage = Some(stage);
-        let area = self.place.config.data_bytes;
+        // A copy brings what is in use, and looks at it again.
         let allocated = space_of(self.served.filer.pool(), &self.place.config).map_or(0, |space| space.allocated);
-        self.total = if stage == Stage::Copying { area } else { allocated };
+        self.total = allocated;
         match stage {
-            Stage::Copying => self.running.copy.expect(area, allocated),
+            Stage::Copying => self.running.copy.expect(allocated, allocated),
             Stage::CheckingRest => self.running.copy.expect(0, allocated),
             Stage::CheckingCopy | Stage::Bringing => {}
         }

@@ -20,6 +20,8 @@
 //! **Finding a run.** Above the regions of a vdev stands a tree of how long the longest run in each may be
 //! ([`longest`]), so that a run costs a look at one or two regions on a full and aged pool of any size.
 //!
+//! **Whoever copies a vdev** is told what of it is in use, region by region ([`occupied`]).
+//!
 //! **What it costs.** In memory 92 bytes for each region, and 4 KiB for each of those in use, 8192 at most but for what
 //! is not committed. On disk a sector for each touched region and for each index sector above it, in each txg.
 //!
@@ -35,6 +37,7 @@ mod inspect;
 mod load;
 mod longest;
 mod maps;
+mod occupied;
 mod place;
 mod region;
 mod ripe;

@@ -145,16 +145,17 @@ impl Region {
         self.fence == Fence::Refused
     }
 
-    /// The map that the line names; or else, and nothing changed, what it adds up to where that is not what the line has said.
-    pub(super) fn restore(&mut self, busy: Bitmap, said: Figures) -> Result<(), Figures> {
-        let found = busy.figures(self.sectors.into());
-        if found != said {
-            return Err(found);
-        }
-        (self.free, self.longest_at_most) = (found.free, found.longest);
+    /// The map that the line names, which adds up to what the line says.
+    pub(super) fn restore(&mut self, busy: Bitmap, figures: Figures) {
+        (self.free, self.longest_at_most) = (figures.free, figures.longest);
         let map = Map { busy, pending: Vec::new(), is_stale: false, is_listed: false, was_used: true };
         (self.map, self.fence) = (Some(Box::new(map)), Fence::None);
-        Ok(())
+    }
+
+    /// What is in use, if that is in memory: all of it is where nothing has been used yet.
+    pub(super) fn busy(&self) -> Option<Bitmap> {
+        let is_known_free = self.map.is_none() && self.line == NO_LINE && !self.is_fenced();
+        self.map.as_ref().map(|map| map.busy.clone()).or_else(|| is_known_free.then(Bitmap::empty))
     }
 
     /// Its map cannot be had: nothing of it can. `for_now`: a device has refused it.
@@ -378,17 +379,12 @@ impl Region {
         false
     }
 
-    /// A scrub begins to look for what nothing names: what is allocated by a group that was committed has yet to be met. `on_disk`:
-    /// the region's map, if it is not in memory. What is excluded is never met, and is for the caller to take out.
-    pub(super) fn begin_survey(&mut self, on_disk: Option<Bitmap>) {
-        let mut unmet = match (&self.map, on_disk) {
-            (Some(map), _) => map.busy.clone(),
-            (None, Some(bitmap)) => bitmap,
-            (None, None) => Bitmap::empty(),
-        };
+    /// A scrub begins to look for what nothing names: what is allocated by a group that was committed has yet to be met. `busy`:
+    /// all that is in use. What is excluded is never met, and is for the caller to take out.
+    pub(super) fn begin_survey(&mut self, mut busy: Bitmap) {
         let pending = self.map.iter().flat_map(|map| &map.pending);
-        pending.flat_map(|pending| &pending.takes).for_each(|run| unmet.set(*run, false));
-        self.unmet = Some(Box::new(unmet));
+        pending.flat_map(|pending| &pending.takes).for_each(|run| busy.set(*run, false));
+        self.unmet = Some(Box::new(busy));
     }
 
     /// The scrub is over, or has not come to its end.

@@ -209,6 +209,36 @@ impl World {
         assert_eq!(space.total, space.allocated + space.deferred + space.free);
         assert!(self.forgets || self.live.iter().all(|(dva, _)| self.alloc.is_busy(dva)));
         assert_eq!(self.alloc.bad_free_count(), 0);
+        self.check_occupied();
+    }
+
+    /// A copy by the space maps brings everything: what is in use, and what an import could choose instead.
+    fn check_occupied(&self) {
+        let mut bytes = 0;
+        let mut occupied: Vec<Dva> = Vec::new();
+        for index in self.devs.keys() {
+            for range in self.alloc.occupied(*index).expect("a data vdev") {
+                bytes += range.end - range.start;
+                let sectors = u32::try_from((range.end - range.start) / SECTOR_BYTES).unwrap();
+                // Neighbours in two regions are one here.
+                match occupied.last_mut().filter(|last| last.vdev == *index && last.end() == range.start) {
+                    Some(last) => last.sectors += sectors,
+                    None => occupied.push(Dva { vdev: *index, offset: range.start, sectors }),
+                }
+            }
+        }
+        let is_covered = |dva: &Dva| {
+            let behind = occupied.partition_point(|range| (range.vdev, range.offset) <= (dva.vdev, dva.offset));
+            let range = occupied[..behind].last();
+            range.is_some_and(|range| range.vdev == dva.vdev && dva.end() <= range.end())
+        };
+        let named = self.window.iter().flat_map(|durable| durable.live.iter().chain(&durable.places));
+        let missing = self.live.iter().map(|(dva, _)| dva).chain(named).find(|dva| !is_covered(dva));
+        assert_eq!(missing, None, "of {occupied:?}");
+        // What is ripe and in no map yet counts as free, and is copied.
+        let ripe: u64 = self.alloc.maps.ripe.lock().all().iter().map(Dva::bytes).sum();
+        let total = self.devs.values().map(|dev| dev.data_bytes()).sum::<u64>();
+        assert_eq!(bytes, total - self.alloc.space().free + ripe);
     }
 }
 

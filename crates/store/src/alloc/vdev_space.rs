@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tally_base::{SECTOR, Txg, VdevIndex};
 
-use super::bitmap::REGION_SECTORS;
+use super::bitmap::{Bitmap, REGION_SECTORS};
 use super::cursors::{Cursor, Cursors};
 use super::load::SectorError;
 use super::longest::{LongestRuns, Sectors};
 use super::maps::Maps;
 use super::region::{Region, Run};
 use super::space_index::FANOUT;
+use super::space_line::SpaceLine;
 use crate::bp::Dva;
 
 /// Maps that devices may refuse between two groups. Then no further ones of the vdev are read: each may take half a minute.
@@ -279,23 +280,7 @@ impl VdevSpace {
     fn load_from_disk(&self, at: usize, region: &mut Region) {
         let Some(line) = region.line() else { return };
         let (place, was_refused) = ((self.index, at), region.is_refused());
-        let restored = self.maps.read(&line).and_then(|bitmap| {
-            let restored = region.restore(bitmap, line.figures);
-            restored.map_err(|found| SectorError::Figures { said: line.figures, found })
-        });
-        let is_own = |dva: &Dva| dva.vdev == self.index && dva.offset / REGION_BYTES == at as u64;
-        let in_region = |dva: &Dva| ((dva.offset % REGION_BYTES / SECTOR as u64) as u32, dva.sectors);
-        let restored = restored.and_then(|()| {
-            // A map that gives itself away gives others away, too.
-            let holds_itself = line.places().filter(is_own).all(|dva| region.all(in_region(&dva), true));
-            if !holds_itself {
-                return Err(SectorError::OwnFree);
-            }
-            let of_ring = |ring: &&Dva| ring.vdev == self.index && self.contains(ring);
-            let mut parts = self.maps.rings().iter().filter(of_ring).flat_map(|ring| self.parts(ring));
-            let holds_rings = parts.all(|(region_of, run)| region_of != at || region.all(run, true));
-            if holds_rings { Ok(()) } else { Err(SectorError::RingFree) }
-        });
+        let restored = self.read_map(at, &line, region.sectors()).map(|map| region.restore(map, line.figures));
         // Of a map that was refused before, nothing counts as free.
         let free = u64::from(line.figures.free);
         match restored {
@@ -321,6 +306,52 @@ impl VdevSpace {
                 }
             }
         }
+    }
+
+    /// The map of a region, if it is what its line says, and has neither itself free nor a ring.
+    fn read_map(&self, at: usize, line: &SpaceLine, sectors: u32) -> Result<Bitmap, SectorError> {
+        let map = self.maps.read(line)?;
+        let found = map.figures(sectors);
+        if found != line.figures {
+            return Err(SectorError::Figures { said: line.figures, found });
+        }
+        let has = |run: Run| run.0.saturating_add(run.1) <= sectors && map.all(run, true);
+        let is_own = |dva: &Dva| dva.vdev == self.index && dva.offset / REGION_BYTES == at as u64;
+        let in_region = |dva: &Dva| ((dva.offset % REGION_BYTES / SECTOR as u64) as u32, dva.sectors);
+        // A map that gives itself away gives others away, too.
+        if !line.places().filter(is_own).all(|dva| has(in_region(&dva))) {
+            return Err(SectorError::OwnFree);
+        }
+        let of_ring = |ring: &&Dva| ring.vdev == self.index && self.contains(ring);
+        let mut parts = self.maps.rings().iter().filter(of_ring).flat_map(|ring| self.parts(ring));
+        let holds_rings = parts.all(|(region_of, run)| region_of != at || has(run));
+        if holds_rings { Ok(map) } else { Err(SectorError::RingFree) }
+    }
+
+    /// What is in use of a region, ripe frees included. A map that is read for that is not kept. None where it cannot be known:
+    /// whoever needs the map tells what is wrong.
+    fn busy(&self, at: usize, region: &Region) -> Option<Bitmap> {
+        if !region.needs_map() {
+            return region.busy();
+        }
+        self.read_map(at, &region.line()?, region.sectors()).ok()
+    }
+
+    /// Runs that are in use of a region, or may be, in bytes of the vdev ([`super::occupied`]).
+    pub(super) fn occupied_in(&self, at: usize) -> Vec<Range<u64>> {
+        let Some(region) = self.regions.get(at).map(Mutex::lock) else { return Vec::new() };
+        let (sectors, busy) = (region.sectors(), self.busy(at, &region));
+        drop(region);
+        let mut runs = Vec::new();
+        let mut next = 0;
+        while let Some(run) = busy.as_ref().map_or_else(|| Some((0, sectors)), |busy| busy.busy_run(next, sectors))
+            && next < sectors
+        {
+            let dva = self.dva(at, run);
+            runs.push(dva.offset..dva.end());
+            next = run.0 + run.1;
+        }
+        runs
     }
 
     /// What is ripe for a region whose map has just come into memory is free in it.
@@ -509,15 +540,11 @@ impl VdevSpace {
 
     /// See [`Region::begin_survey`]: of all regions whose maps can be had. Those that are not in memory are read and not kept.
     pub(super) fn begin_survey(&self) {
-        for region in &self.regions {
+        for (at, region) in self.regions.iter().enumerate() {
             let mut region = region.lock();
-            let line = if region.needs_map() { region.line() } else { None };
-            let on_disk = line.map(|line| self.maps.read(&line).map(|map| (map, line.figures)));
-            match on_disk {
-                None if !region.is_fenced() => region.begin_survey(None),
-                Some(Ok((map, said))) if map.figures(region.sectors()) == said => region.begin_survey(Some(map)),
-                // What is in use there is not known; whoever needs the map tells what is wrong.
-                _ => region.end_survey(),
+            match self.busy(at, &region) {
+                Some(busy) => region.begin_survey(busy),
+                None => region.end_survey(),
             }
         }
     }

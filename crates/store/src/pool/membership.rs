@@ -9,7 +9,7 @@
 //!   join:   zeroes in its ring ─▶ uberblocks of another leg ─▶ labels: there, and stale ─▶ gets every write
 //!             ─▶ whoever keeps the disks' paths hears of it ─▶ copy ─▶ every block made sure of
 //!             ─▶ labels: it counts ─▶ lane: every live frame ─▶ labels: in the lane's set
-//!   back:   labels of the others: what it lacks ─▶ its own label: it was left behind ─▶ zeroes in its ring ─▶ uberblocks
+//!   back:   labels of the others: what it lacks ─▶ its own label: it was left behind ─▶ uberblocks
 //!             ─▶ labels: it joins ─▶ gets every write ─▶ what was placed before is settled ─▶ labels: what it missed ends
 //!             ─▶ blocks of the missed groups are given to it ─▶ labels: it counts ─▶ lane, as above
 //!   leave:  every block made sure of on each leg that stays ─▶ labels of those: it is gone
@@ -18,6 +18,7 @@
 //!
 //! A cut before "it counts" leaves a leg that nobody believes, and one behind it a leg that has everything but the log.
 //! One that comes back and does not get so far is left behind as before, and begins anew with all that it lacked.
+//! The ring of one that comes back keeps what stands in it (docs/design/0060), but where nothing is known of what it lacks.
 //! The erased label is a courtesy to whoever finds the disk: its disk may hang, and nothing waits for it here.
 //!
 //! Whoever asks is an [`Onlooker`]: hears how far it is, may end it, and lends a hand where a step needs a thread.
@@ -381,11 +382,14 @@ impl Pool {
         Ok(Member { vdev: Arc::clone(&left.vdev), config, leg })
     }
 
-    /// First every sector, then every block.
+    /// First every sector that is in use, then every block.
     fn copy_to(&self, place: &Member, leg: VdevGuid, onlooker: &mut dyn Onlooker) -> Result<Copied, CopyEnded> {
         let failed = |cause: &dyn Display| CopyEnded::Failed(cause.to_string());
         let mut is_stopped = false;
-        let report = place.vdev.resilver(leg, &mut |done| {
+        let Some(mut occupied) = self.io.allocator().occupied(place.vdev.index()) else {
+            return Err(failed(&"nobody knows what is in use of its mirror"));
+        };
+        let report = place.vdev.resilver(leg, &mut occupied, &mut |done| {
             is_stopped = !onlooker.on_progress(Stage::Copying, done);
             !is_stopped
         });

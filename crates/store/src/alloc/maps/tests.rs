@@ -166,6 +166,44 @@ fn a_region_whose_map_cannot_be_read_is_fenced_off_and_nothing_of_it_is_lost() {
     assert_eq!(total, before.total);
 }
 
+/// Whoever copies a disk goes by maps that nobody else needs now; of 100 TiB they would be 3 GiB. Of a region whose map is wrong, or
+/// that a device refuses, he is told all, before anybody has found that out and afterwards.
+#[test]
+fn what_is_in_use_is_told_without_maps_being_kept_and_whole_regions_where_it_is_not_known() {
+    let mut world = World::of(4);
+    world.fill();
+    let holes: Vec<_> = world.live.extract_if(.., |dva| dva.offset / MIB % 5 == 2).collect();
+    holes.into_iter().for_each(|dva| world.alloc.abandon(dva));
+    world.commit();
+    let one = world.lines()[&1].pointer().dva;
+    world.import();
+    let occupied = |world: &World, region: u64| -> u64 {
+        let ranges = world.alloc.occupied(VdevIndex(0)).expect("a data vdev");
+        let within = |range: &std::ops::Range<u64>| range.start / REGION_BYTES == region;
+        ranges.filter(within).map(|range| range.end - range.start).sum()
+    };
+    let in_use = |world: &World, region: u64| {
+        let figures = world.lines()[&(region as usize)].figures;
+        REGION_BYTES - u64::from(figures.free) * SECTOR_BYTES
+    };
+    let all = |world: &World| (0..4).map(|region| occupied(world, region)).collect::<Vec<_>>();
+    let right: Vec<_> = (0..4).map(|region| in_use(&world, region)).collect();
+    assert!(right.iter().all(|bytes| *bytes < REGION_BYTES), "{right:?}");
+    assert_eq!((all(&world), world.alloc.maps.loaded.lock().len()), (right.clone(), 0));
+    world.dev.rot(one.offset, 1);
+    let told = [right[0], REGION_BYTES, right[2], right[3]];
+    assert_eq!((all(&world), world.alloc.fenced().0), (told.to_vec(), 0), "nobody needs it");
+    let first_of = |region: u64| Dva { vdev: VdevIndex(0), offset: region * REGION_BYTES, sectors: 1 };
+    world.alloc.is_busy(&first_of(1));
+    world.dev.refuse_reads(u64::MAX);
+    assert_eq!(occupied(&world, 3), REGION_BYTES, "a device refuses it, and nobody needs it");
+    world.alloc.is_busy(&first_of(2));
+    world.dev.refuse_reads(0);
+    assert_eq!((world.alloc.fenced().0, world.alloc.refused().0), (1, 1));
+    assert_eq!(all(&world), [right[0], REGION_BYTES, REGION_BYTES, right[3]]);
+    assert!(world.alloc.occupied(VdevIndex(1)).is_none());
+}
+
 /// A device that had refused one read of the only map made a pool with one region full until the next import.
 #[test]
 fn a_map_that_a_device_refuses_once_is_had_when_it_is_needed() {

@@ -20,7 +20,7 @@ impl Pool {
     /// Takes back a disk that was away, and gives it what it has missed; all that there is, if nobody knows what that is.
     pub fn take_back(&self, place: &Member, onlooker: &mut dyn Onlooker) -> Result<Copied, MembershipError> {
         self.roster.check_changeable()?;
-        // Its ring would be filled with zeroes, and its lane has ended with it.
+        // Its lane has ended with it, and nobody else has those frames.
         if self.roster.config().lanes.iter().any(|line| line.legset == [place.leg]) {
             let why = "is the only one of its intent log, which has ended with it; give that another disk with `tally pool \
                        replace`, or export the pool and import it again";

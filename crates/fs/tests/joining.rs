@@ -1,0 +1,211 @@
+//! A disk joins a mirror: it is given what is in use, as the space maps have it, and nothing else, while the pool changes.
+
+mod world;
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use tally_fs::filer::{Filer, ImportOptions};
+use tally_members::create::new_leg;
+use tally_members::label::LABEL_BYTES;
+use tally_store::pool::membership::{Copied, Onlooker, Stage};
+use tally_store::pool::{Pool, RewindOrder, RewindTo, SyncError};
+use tally_vfs::{CreateHow, Cred, Stability};
+use world::{Dice, Event, Patient, World, content, ctx, member, mode, noise, patient, vfs};
+
+const MIB: u64 = 1 << 20;
+/// Three regions, and some of a fourth.
+const DISK: u64 = 420 * MIB;
+const A: &str = "/disks/a";
+const C: &str = "/disks/c";
+
+fn put(filer: &Filer, name: &str, length: usize, seed: u64) {
+    put_as(filer, name, length, seed, Stability::FileSync);
+}
+
+fn put_as(filer: &Filer, name: &str, length: usize, seed: u64, stability: Stability) {
+    let (fs, cred) = (vfs(filer), Cred::root());
+    let how = CreateHow::Unchecked(mode(0o600));
+    let file = patient(|| fs.create(ctx(&cred), fs.root(), name.as_bytes(), &how)).unwrap().object;
+    let data = noise(length, seed);
+    patient(|| fs.write(ctx(&cred), file, 0, data.clone(), stability)).unwrap();
+}
+
+fn remove(filer: &Filer, name: &str) {
+    let (fs, cred) = (vfs(filer), Cred::root());
+    patient(|| fs.remove(ctx(&cred), fs.root(), name.as_bytes())).unwrap();
+}
+
+fn check(filer: &Filer, name: &str, length: usize, seed: u64) {
+    let fs = vfs(filer);
+    let (attr, _) = fs.lookup(&Cred::root(), fs.root(), name.as_bytes()).unwrap();
+    assert!(content(&*fs, attr.object) == noise(length, seed), "{name}");
+}
+
+/// A pool of one disk, and another one beside it, which is none of the pool's. Both are full of what somebody had there before.
+fn one_disk() -> (World, Arc<Filer>) {
+    let world = World::of(&[(A, DISK), (C, DISK)], A);
+    let filer = world.create();
+    (world, filer)
+}
+
+/// What an onlooker does with each step of a stage.
+struct Meanwhile<'a>(&'a mut dyn FnMut(Stage, u64));
+
+impl Onlooker for Meanwhile<'_> {
+    fn on_progress(&mut self, stage: Stage, done: u64) -> bool {
+        (self.0)(stage, done);
+        true
+    }
+
+    fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
+        pool.sync().map(|_| ())
+    }
+
+    fn keep_paths(&mut self, pool: &Pool) -> std::io::Result<()> {
+        Patient.keep_paths(pool)
+    }
+
+    fn run_lane(&mut self, lane: Arc<tally_intent::Lane>) -> std::io::Result<()> {
+        Patient.run_lane(lane)
+    }
+
+    fn let_go(&mut self, leg: Arc<tally_members::vdev::VdevLeg>) {
+        Patient.let_go(leg);
+    }
+}
+
+fn join(filer: &Filer, meanwhile: &mut dyn FnMut(Stage, u64)) -> Copied {
+    filer.pool().join(&member(filer, A), Path::new(C), false, &mut Meanwhile(meanwhile)).unwrap()
+}
+
+/// Places of a disk's data area, its ring aside, that were written.
+fn places(filer: &Filer, events: &[Event], path: &str) -> Vec<Range<u64>> {
+    let ring = filer.pool().roster.config().vdevs[0].ring.unwrap();
+    let places = events.iter().filter_map(|event| match event {
+        Event::Write { disk, offset, bytes, .. } if disk == path && *offset >= LABEL_BYTES => {
+            Some(offset - LABEL_BYTES..offset - LABEL_BYTES + bytes.len() as u64)
+        }
+        _ => None,
+    });
+    let is_block = |place: &Range<u64>| {
+        place.end <= DISK - 2 * LABEL_BYTES && !(ring.start..ring.start + ring.length).contains(&place.start)
+    };
+    places.filter(is_block).collect()
+}
+
+/// All of 252 MiB was copied to a disk of 256, whatever was in use. The rest of the new disk is as it was.
+#[test]
+fn a_new_disk_is_given_what_is_in_use_and_nothing_else() {
+    let (world, filer) = one_disk();
+    (0..40).for_each(|seed| put(&filer, &format!("file {seed}"), 300_000, seed));
+    filer.pool().sync().unwrap();
+    (0..40).step_by(3).for_each(|seed| remove(&filer, &format!("file {seed}")));
+    (0..8).for_each(|_| _ = filer.pool().sync().unwrap());
+    let space = filer.pool().io.allocator().space();
+    let in_use = space.allocated + space.deferred;
+    assert!((7 * MIB..9 * MIB).contains(&in_use), "{space:?}");
+    world.start_journal();
+    let mut told = Vec::new();
+    let copied = join(&filer, &mut |stage, done| {
+        if stage == Stage::Copying {
+            told.push(done);
+        }
+    });
+    let given: u64 = places(&filer, &world.end_journal(), C).iter().map(|place| place.end - place.start).sum();
+    assert_eq!((copied.report.copied_bytes, told.last()), (in_use, Some(&in_use)));
+    // The groups that are synced meanwhile come on top.
+    assert!((in_use..in_use + MIB).contains(&given), "{given} bytes for {in_use} in use");
+    assert_eq!((copied.secured.repaired_count, copied.secured.lost_count), (0, 0), "{copied:?}");
+    check_alone(world, filer, |filer| {
+        (1..40).filter(|seed| seed % 3 != 0).for_each(|seed| check(filer, &format!("file {seed}"), 300_000, seed))
+    });
+}
+
+/// The new disk has everything by itself, whoever cuts the power.
+fn check_alone(world: World, filer: Arc<Filer>, check: impl Fn(&Filer)) {
+    for is_exported in [false, true] {
+        let mut alone = world.cut();
+        if is_exported {
+            filer.export().unwrap();
+            alone = world.cut();
+        }
+        alone.take(&[A]);
+        let filer = alone.import().0;
+        let place = member(&filer, C);
+        let report = filer.pool().secure(&place.vdev, &[place.leg], &mut |_| true).unwrap();
+        assert_eq!((report.repaired_count, report.lost_count), (0, 0), "it lacked something: {report:?}");
+        check(&filer);
+    }
+}
+
+/// Files come and go with each step of the copy, in regions that it has passed and in others; groups are synced, so that what was
+/// freed is used again. The look at all blocks behind the copy finds nothing that the copy has not brought.
+#[test]
+fn what_is_written_while_it_is_copied_is_there_wherever_it_lies() {
+    for seed in 1..=6 {
+        let (world, filer) = one_disk();
+        let mut dice = Dice(seed);
+        // So that the copy has all regions to do, and there is something to free in each.
+        let mut files: Vec<(String, usize, u64)> = Vec::new();
+        for number in 0..70 {
+            let (name, length) = (format!("file {number}"), 1 + dice.below(4 * MIB) as usize);
+            put(&filer, &name, length, number);
+            files.push((name, length, number));
+        }
+        filer.pool().sync().unwrap();
+        for _ in 0..10 {
+            let (name, ..) = files.swap_remove(dice.below(files.len() as u64) as usize);
+            remove(&filer, &name);
+        }
+        // Placed, and in no group yet.
+        put_as(&filer, "placed", 8 << 20, seed, Stability::Unstable);
+        files.push(("placed".to_owned(), 8 << 20, seed));
+        let mut steps = 0;
+        let copied = join(&filer, &mut |stage, _| {
+            steps += 1;
+            if stage != Stage::Copying || steps % 3 > 0 {
+                return;
+            }
+            let (name, ..) = files.swap_remove(dice.below(files.len() as u64) as usize);
+            remove(&filer, &name);
+            let (name, length) = (format!("new {steps}"), 1 + dice.below(MIB) as usize);
+            put(&filer, &name, length, steps);
+            files.push((name, length, steps));
+            if dice.below(3) == 0 {
+                filer.pool().sync().unwrap();
+            }
+        });
+        assert!(steps > 60, "{steps}");
+        assert_eq!((copied.secured.repaired_count, copied.secured.lost_count), (0, 0), "seed {seed}: {copied:?}");
+        check_alone(world, filer, |filer| {
+            files.iter().for_each(|(name, length, seed)| check(filer, name, *length, *seed))
+        });
+    }
+}
+
+/// What only an older group names is in no tree any more, and an import can go back to it: on the new disk as on the old one.
+#[test]
+fn older_groups_are_whole_on_the_new_disk() {
+    let world = World::of(&[(A, DISK), (C, DISK)], A);
+    let filer = world.create_without_threads(&Default::default());
+    // Nobody syncs a group for whoever waits for one.
+    put_as(&filer, "gone", 3 << 20, 5, Stability::Unstable);
+    let made = filer.pool().sync().unwrap();
+    remove(&filer, "gone");
+    filer.pool().sync().unwrap();
+    let (pool, place) = (filer.pool(), member(&filer, A));
+    let leg = new_leg(&world.platform(), &place.config, Path::new(C), false).unwrap();
+    let guid = leg.guid();
+    pool.roster.add_leg(&place.vdev, leg).unwrap();
+    let mut occupied = pool.io.allocator().occupied(place.vdev.index()).unwrap();
+    place.vdev.resilver(guid, &mut occupied, &mut |_| true).unwrap();
+    pool.roster.finish_resilver(&place.vdev, guid, true).unwrap();
+    drop(occupied);
+    let mut alone = world.cut();
+    alone.take(&[A]);
+    let order = RewindOrder { to: RewindTo::Group(made), from: None };
+    let (filer, _) = alone.try_to_go_back(&ImportOptions::default(), order).unwrap();
+    check(&filer, "gone", 3 << 20, 5);
+}
