@@ -38,6 +38,7 @@ pub(crate) use self::extents::SHARED_PIECE_BYTES_MIN;
 pub(crate) use self::removal::OrphanKind;
 use self::stored::{Stored, absence};
 use crate::filesystem::Filesystem;
+use crate::group::Folded;
 use crate::inode::{Inode, Layout};
 use crate::layer::Layer;
 
@@ -56,7 +57,7 @@ struct Fold<'a> {
     lost_keys: BTreeSet<Key>,
     /// Files that were cut, and from which extent on nothing is left of what they had.
     cuts: HashMap<ObjectId, u64>,
-    used: Vec<(ObjectId, u64)>,
+    folded: Vec<Folded>,
     used_bytes: u64,
     object_count: u64,
     orphan_count: u64,
@@ -97,7 +98,7 @@ impl DatasetClient for Filesystem {
             lost: Vec::new(),
             lost_keys: BTreeSet::new(),
             cuts: HashMap::new(),
-            used: Vec::new(),
+            folded: Vec::new(),
             used_bytes: old.used_bytes,
             object_count: old.object_count,
             orphan_count: old.orphan_count,
@@ -129,21 +130,21 @@ impl DatasetClient for Filesystem {
             object_count: fold.object_count,
             orphan_count: fold.orphan_count,
         };
-        self.groups.lock().entry(txg).or_default().folded_used = fold.used;
+        self.groups.lock().entry(txg).or_default().folded = fold.folded;
         Ok(root)
     }
 
     fn synced(&self, txg: Txg) {
         let mut work = LongWork::default();
-        let folded = self.groups.lock().get_mut(&txg).map(|group| std::mem::take(&mut group.folded_used));
-        for (id, used) in folded.unwrap_or_default() {
+        let folded = self.groups.lock().get_mut(&txg).map(|group| std::mem::take(&mut group.folded));
+        for Folded { id, used, cuts } in folded.unwrap_or_default() {
             work.step();
             let Some(object) = self.objects.find(id) else { continue };
             let mut state = object.write();
             state.layers.retain(|layer| layer.txg > txg);
             // Of a file only the fold knows what it takes; what others use is written down with each change.
             if let Some(inode) = state.inode.as_mut().filter(|inode| inode.kind == FileKind::File) {
-                inode.used = used;
+                (inode.used, inode.cuts) = (used, cuts);
             }
         }
         self.is_looked_at.store(false, Ordering::Relaxed);
@@ -174,7 +175,7 @@ impl Fold<'_> {
             }
             (None, Stored::Known(Some(old))) => self.removed(id, Some(&old))?,
             (None, Stored::Unknown) => self.removed(id, None)?,
-            (None, Stored::Known(None)) => self.used.push((id, 0)),
+            (None, Stored::Known(None)) => self.folded.push(Folded { id, used: 0, cuts: None }),
         }
         self.free_placed(layer, &HashSet::new());
         Ok(())
@@ -221,7 +222,7 @@ impl Fold<'_> {
         }
         let used_bytes = self.used_bytes.saturating_sub(was_used).saturating_add(inode.used);
         self.used_bytes = used_bytes.min(ACCOUNT_MAX);
-        self.used.push((id, inode.used));
+        self.folded.push(Folded { id, used: inode.used, cuts: inode.cuts.clone() });
         self.put_inode(id, &inode);
         Ok(())
     }

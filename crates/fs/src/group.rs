@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use parking_lot::{Mutex, MutexGuard};
 use tally_base::{ObjectId, Time, Txg};
 
+use crate::cuts::Cuts;
+
 /// What came in with one group, at most, until its fold knows better.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pending {
@@ -16,6 +18,15 @@ pub(crate) struct Pending {
     pub(crate) shrink_bytes: u64,
 }
 
+/// What the fold alone knows of an object.
+pub(crate) struct Folded {
+    pub(crate) id: ObjectId,
+    /// Bytes that it takes, with what was cut from it and is not freed yet.
+    pub(crate) used: u64,
+    /// That which is not freed.
+    pub(crate) cuts: Option<Box<Cuts>>,
+}
+
 /// One group's.
 #[derive(Default)]
 pub(crate) struct OfGroup {
@@ -24,8 +35,8 @@ pub(crate) struct OfGroup {
     pub(crate) pending: Pending,
     /// When the first of its changes was acknowledged without being durable (`sync=disabled`).
     pub(crate) exposed_since: Option<Time>,
-    /// Sizes on disk that the fold has found, until the group is synced.
-    pub(crate) folded_used: Vec<(ObjectId, u64)>,
+    /// What the fold has found of objects, until the group is synced.
+    pub(crate) folded: Vec<Folded>,
 }
 
 /// All of a dataset.

@@ -64,6 +64,8 @@ pub enum Stream {
     LeftOfRefused = 24 << 32,
     /// Whether a life ends behind the end of a dataset, and of which.
     Destroy = 25 << 32,
+    /// How many spares a pool has in the beginning.
+    Spares = 26 << 32,
 }
 
 impl Chance {

@@ -164,6 +164,14 @@ fn nobody_waits_for_the_commit_of_what_a_write_took_along() {
     kept(841_102, Syncs::Between, Trouble::Disks);
 }
 
+/// Seed 1000360, as it was drawn on 2026-11-27. A file was cut, and grew again before the reaper had come by. What was cut and not
+/// freed yet counted as the file's when the WRITE was charged, so that it grew for nothing, and the quota was passed for
+/// good. That the pool had gone back in between had no part in it.
+#[test]
+fn a_quota_holds_for_a_file_that_was_cut_and_grows_again() {
+    assert!(kept(1_000_360, Syncs::Around, Trouble::None).over_quota > 0);
+}
+
 /// Seed 39 of the first version. An import raises the labels' sequence number on one disk after the other. Cut there,
 /// the log disk was one behind, which the next import accepts; cut there again it was two behind, was taken for an
 /// older copy, and the pool with everything acknowledged in its log could not be imported any more.

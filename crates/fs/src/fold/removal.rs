@@ -17,6 +17,7 @@ use super::stored::{Stored, decode_extent};
 use crate::cuts::Cuts;
 use crate::damage::Part;
 use crate::filesystem::Filesystem;
+use crate::group::Folded;
 use crate::inode::{Inode, Layout};
 
 /// A removed file with more bytes on disk than this is left to the reaper, to keep the group short; so are those with
@@ -52,7 +53,7 @@ struct Freed {
 impl Fold<'_> {
     /// Without an old inode nobody knows how much it was; all that is found of it goes.
     pub(super) fn removed(&mut self, id: ObjectId, old: Option<&Inode>) -> Result<(), BlockError> {
-        self.used.push((id, 0));
+        self.folded.push(Folded { id, used: 0, cuts: None });
         let is_much = |old: &&Inode| {
             old.used > REAP_FROM_BYTES || extents_at_most(old, 0..old.extents_end()) > self.reap_extents_left as u64
         };
@@ -159,7 +160,7 @@ impl Fold<'_> {
             self.put_inode(id, &inode);
             self.note_cuts(id, Some(&old), &inode);
             self.used_bytes = self.used_bytes.saturating_sub(old.used.saturating_sub(inode.used));
-            self.used.push((id, inode.used));
+            self.folded.push(Folded { id, used: inode.used, cuts: inode.cuts.clone() });
         }
         Ok(self.reap_extents_left > 0)
     }

@@ -343,7 +343,8 @@ impl Filesystem {
 }
 
 /// By how much a WRITE may make the dataset grow: by the blocks that it touches, however little of them, but not
-/// beyond what the file takes if every block of it is written and none can be compressed.
+/// beyond what the file takes if every block of it is written and none can be compressed. What was cut from it and is not
+/// freed yet is no part of that: it goes, and whoever took its place for nothing would stay.
 fn growth(inode: &Inode, range: &Range<u64>) -> u64 {
     let record_size = inode.record_size();
     let size = inode.size.max(range.end);
@@ -351,7 +352,8 @@ fn growth(inode: &Inode, range: &Range<u64>) -> u64 {
     let used_max = if is_small { size } else { round_to_sector(size) };
     let touched =
         range.end.next_multiple_of(record_size).min(used_max).saturating_sub(range.start / record_size * record_size);
-    touched.min(used_max.saturating_sub(inode.used))
+    let has_surely = if inode.cuts.is_none() { inode.used } else { 0 };
+    touched.min(used_max.saturating_sub(has_surely))
 }
 
 /// The data in parts of `most` bytes: one for each record.

@@ -179,6 +179,8 @@ impl State {
             stands_still: false,
             past: std::collections::VecDeque::new(),
             next_past: 0,
+            ends: std::collections::VecDeque::new(),
+            has_synced: false,
             round: self.round,
             disks_made: self.disks_made,
             time_off_ns: self.time_off_ns,
@@ -190,6 +192,7 @@ impl State {
             closing: None,
             may_be_back: None,
             dataset_ids: self.dataset_ids.clone(),
+            spares: super::Spares::default(),
             rotten: None,
             meanwhile: super::Meanwhile::default(),
         }

@@ -10,7 +10,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use tally_base::Broken;
+use tally_base::{Broken, VdevGuid};
 use tally_intent::Lane;
 use tally_members::label::VdevClass;
 use tally_members::roster::ReturnError;
@@ -33,6 +33,9 @@ const REQUEST_ONE_IN_BLOCKS: u64 = 100;
 /// Writes within which the power goes in a command that is cut short: short ones are labels, long ones fall into a
 /// copy.
 const CUT_WITHIN: [u64; 4] = [8, 24, 60, 200];
+
+/// Steps of a copy, one in so many, behind which a disk joins another vdev.
+const JOIN_ONE_IN: u64 = 20;
 
 /// Steps of a scrub within which half of them are interrupted.
 const INTERRUPTED_WITHIN: u64 = 300;
@@ -58,6 +61,12 @@ impl History {
             self.sync_group()?;
         }
         self.late_writes_land(chance)?;
+        if self.0.lock().plan.has_spares() && chance.one_in(2) {
+            let state = self.0.lock();
+            let is_ready = !state.is_off() && state.sent.is_empty() && !state.troubles.struck;
+            drop(state);
+            return if is_ready { self.spare_command(chance) } else { Ok(()) };
+        }
         if let Some(left) = self.left_leg(chance) {
             return self.back_too_soon(&left, chance);
         }
@@ -70,6 +79,12 @@ impl History {
             let at = chance.below(state.machine.disks().len() as u64) as usize;
             let Some(place) = members.into_iter().nth(at) else { return Ok(()) };
             let Some(deed) = deed(&place, chance) else { return Ok(()) };
+            let config = state.machine.server().filer.pool().roster.config();
+            if deed == Deed::Replace && config.spare(place.leg).is_some() {
+                // Nobody would know for whom the new disk stands: the daemon refuses that.
+                return Ok(());
+            }
+            state.doubt_spares(&config);
             let path = state.disk_for(deed, &place, chance);
             (place, deed, path)
         };
@@ -82,7 +97,7 @@ impl History {
             let owes = state.disk(&path).is_some_and(|disk| disk.owes());
             state.troubles.struck |= owes;
         }
-        self.after_command(&place, done)
+        self.after_command(&shown(&place), done)
     }
 
     /// Half of the time a leg that was left, as it hung: it is hardly ever drawn in the life in which it hangs.
@@ -112,7 +127,7 @@ impl History {
                 return Ok(());
             }
         }
-        self.after_command(left, done)
+        self.after_command(&path, done)
     }
 
     /// `Err`: a request beside it has found something.
@@ -124,12 +139,12 @@ impl History {
         chance: &mut Chance,
     ) -> Checked<Result<(), String>> {
         let (pool, old) = (Arc::clone(self.0.lock().machine.server().filer.pool()), shown(place));
-        let mut asker = Asker { history: self, chance, found: None };
+        let mut asker = Asker { history: self, chance, beside: Some(place.config.guid), found: None };
         let new = Path::new(path);
         let is_whole = |whole: bool| if whole { Ok(()) } else { Err(format!("{old} could not be read everywhere")) };
         let done = match deed {
             Deed::Attach => pool.join(place, new, false, &mut asker).map(|_| Ok(())),
-            Deed::Detach => pool.make_sure(place, &mut asker).and_then(|_| pool.leave(place, &mut asker)).map(Ok),
+            Deed::Detach => self.detach(&pool, place, &mut asker).map(Ok),
             Deed::Replace => pool.replace(place, new, false, &mut asker).map(|(_, copied)| is_whole(copied.is_whole())),
             Deed::Offline(for_good) => pool.take_offline(place, for_good).map(Ok),
             Deed::Online => pool.take_back(place, &mut asker).map(|copied| {
@@ -185,7 +200,7 @@ impl History {
     }
 
     /// A leg that counts again has every block by itself.
-    fn check_taken_back(&self, pool: &Pool, place: &Member, is_partial: bool) -> Result<(), String> {
+    pub(super) fn check_taken_back(&self, pool: &Pool, place: &Member, is_partial: bool) -> Result<(), String> {
         let report = pool.secure(&place.vdev, &[place.leg], &mut |_| true).map_err(|error| error.to_string())?;
         let mut state = self.0.lock();
         state.totals.legs_taken_back += u64::from(is_partial);
@@ -199,7 +214,7 @@ impl History {
     /// Now and then a disk that hangs answers again, and what was left lands: on no block of a leg that counts.
     fn late_writes_land(&self, chance: &mut Chance) -> Checked<()> {
         let (pool, late) = {
-            let state = self.0.lock();
+            let mut state = self.0.lock();
             if state.is_off() || !chance.one_in(4) {
                 return Ok(());
             }
@@ -209,6 +224,7 @@ impl History {
                 state.note(format!("{path} answers again"));
                 state.disk(path).expect("it was just found").come_home();
             }
+            state.totals.late_answers += late.len() as u64;
             (Arc::clone(state.machine.server().filer.pool()), late)
         };
         let counts = |place: &Member| place.vdev.leg(place.leg).is_some_and(|leg| leg.state() == LegState::Online);
@@ -218,7 +234,52 @@ impl History {
         Ok(())
     }
 
-    fn plan_cut(&self, chance: &mut Chance) {
+    /// What stood for it stays for good.
+    fn detach(&self, pool: &Pool, place: &Member, asker: &mut Asker<'_>) -> Result<(), MembershipError> {
+        let stood_for = pool.roster.config().spare(place.leg).and_then(|spare| spare.stands_for);
+        pool.make_sure(place, asker)?;
+        pool.leave(place, asker)?;
+        let kept = pool.roster.keep_orphaned_spares()?;
+        let mut state = self.0.lock();
+        if let Some(leg) = stood_for {
+            state.spares.watch.decline(leg);
+        }
+        state.totals.spares_kept += kept.len() as u64;
+        Ok(())
+    }
+
+    /// While one disk joins a vdev another one joins another, from its first label to its last.
+    fn join_beside(&self, vdev: VdevGuid, chance: &mut Chance) -> Checked<()> {
+        let (pool, place, path) = {
+            let mut state = self.0.lock();
+            if state.is_off() {
+                return Ok(());
+            }
+            let pool = Arc::clone(state.machine.server().filer.pool());
+            let may_have_more = |place: &Member| place.config.guid != vdev && place.vdev.legs().len() < LEGS_MAX;
+            let others: Vec<_> = members(&pool).into_iter().filter(may_have_more).collect();
+            if others.is_empty() {
+                return Ok(());
+            }
+            let place = chance.pick(&others);
+            let path = state.fresh_disk(&place);
+            state.note(format!("meanwhile {path} joins {}", shown(&place)));
+            (pool, place, path)
+        };
+        let mut asker = Asker { history: self, chance, beside: None, found: None };
+        let joined = pool.join(&place, Path::new(&path), false, &mut asker);
+        asker.found.map_or(Ok(()), Err)?;
+        let mut state = self.0.lock();
+        let has_hung = state.machine.disks().iter().any(|(_, disk)| disk.owes());
+        match joined {
+            Ok(_) => state.totals.joins_beside += 1,
+            Err(why) if state.is_off() || state.troubles.struck || has_hung => state.note(format!("it fails: {why}")),
+            Err(why) => return Err(format!("a disk could not join while another one did: {why}")),
+        }
+        Ok(())
+    }
+
+    pub(super) fn plan_cut(&self, chance: &mut Chance) {
         let state = self.0.lock();
         if !chance.one_in(8) {
             let within = chance.pick(&CUT_WITHIN);
@@ -227,7 +288,7 @@ impl History {
     }
 
     /// What was in the way goes away, and what is out of the pool is out of the machine.
-    fn after_command(&self, place: &Member, done: Result<(), String>) -> Checked<()> {
+    pub(super) fn after_command(&self, about: &str, done: Result<(), String>) -> Checked<()> {
         let mut state = self.0.lock();
         state.troubles.is_quiet = false;
         for (_, disk) in state.machine.disks() {
@@ -244,11 +305,13 @@ impl History {
             Ok(()) => state.note("the command is done"),
             // A leg that hung in it, and was left, is one that has failed.
             Err(why) if state.troubles.struck || has_hung => state.note(format!("the command failed: {why}")),
-            Err(why) => return Err(format!("a command for {} failed: {why}", shown(place))),
+            Err(why) => return Err(format!("a command for {about} failed: {why}")),
         }
         let config = state.machine.server().filer.pool().roster.config();
-        let is_leg =
-            |path: &str| config.vdevs_present().any(|vdev| vdev.legs.iter().any(|leg| leg.path == Path::new(path)));
+        let legs = config.vdevs_present().flat_map(|vdev| vdev.legs.iter().map(|leg| &leg.path));
+        let paths: Vec<_> = legs.chain(config.spares.iter().map(|spare| &spare.path)).cloned().collect();
+        let is_leg = |path: &str| paths.iter().any(|of| of == Path::new(path));
+        state.take_spares(&config);
         let out: Vec<String> = state.machine.disks().iter().map(|(path, _)| path.clone()).collect();
         for path in out.into_iter().filter(|path| !is_leg(path)) {
             state.machine.swap(&path, None);
@@ -271,21 +334,32 @@ impl History {
             if let Next::Settle = state.carry_out(attempt, chance)? {
                 state.drive_sent()?;
             }
+            state.totals.requests_beside_walks += 1;
         }
         Ok(())
     }
 }
 
 /// The world around a command: requests are served meanwhile, and groups are those of the history.
-struct Asker<'a> {
-    history: &'a History,
-    chance: &'a mut Chance,
+pub(super) struct Asker<'a> {
+    pub(super) history: &'a History,
+    pub(super) chance: &'a mut Chance,
+    /// The vdev that this is about: a disk may join another one meanwhile, beside which none does.
+    pub(super) beside: Option<VdevGuid>,
     /// What a request has found wrong.
-    found: Option<String>,
+    pub(super) found: Option<String>,
 }
 
 impl Onlooker for Asker<'_> {
     fn on_progress(&mut self, stage: Stage, _: u64) -> bool {
+        let is_copy = matches!(stage, Stage::Copying | Stage::Bringing);
+        let may_join = is_copy && self.found.is_none() && self.history.0.lock().plan.has_spares();
+        if let Some(vdev) = self.beside.filter(|_| may_join)
+            && self.chance.one_in(JOIN_ONE_IN)
+        {
+            self.beside = None;
+            self.found = self.history.join_beside(vdev, self.chance).err();
+        }
         let one_in = if stage == Stage::Copying { REQUEST_ONE_IN } else { REQUEST_ONE_IN_BLOCKS };
         if self.found.is_none() && self.chance.one_in(one_in) {
             self.found = self.history.requests(self.chance).err();
@@ -324,7 +398,8 @@ impl Onlooker for Asker<'_> {
 
     fn let_go(&mut self, leg: Arc<VdevLeg>) {
         // The power may be gone, and a disk that failed refuses: its label is left as it is.
-        let _ = leg.erase_label();
+        let pool = Arc::clone(self.history.0.lock().machine.server().filer.pool());
+        let _ = pool.roster.release_label(&leg);
     }
 }
 
@@ -447,12 +522,12 @@ impl State {
 }
 
 /// Where a disk is.
-fn shown(place: &Member) -> String {
+pub(super) fn shown(place: &Member) -> String {
     place.path().to_string_lossy().into_owned()
 }
 
 /// Every disk of the pool.
-fn members(pool: &Pool) -> Vec<Member> {
+pub(super) fn members(pool: &Pool) -> Vec<Member> {
     let config = pool.roster.config();
     let mut members = Vec::new();
     for vdev in pool.roster.vdevs() {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use nfs3_types::nfs3::{GETATTR3args, NFS_PROGRAM, nfsstat3};
 use tally_fs::filer::ImportOptions;
+use tally_store::pool::spares::SpareWatch;
 use tally_store::properties::SyncMode;
 use tally_vfs::model::Model;
 use tally_vfs::{FsError, ObjectRef, Vfs};
@@ -32,7 +33,9 @@ impl State {
         if !was_exported {
             self.count_struck_off();
         }
+        self.note_end(was_exported, stream);
         self.is_full = false;
+        self.spares.watch = SpareWatch::default();
         self.may_be_back = None;
         for attempt in 0.. {
             let life = if stream == Stream::Import { self.totals.lives } else { self.totals.idle_lives };
@@ -96,10 +99,24 @@ impl State {
                 }
             }
             self.keep_imported_group();
+            self.check_spares()?;
             let filer = &self.machine.server().filer;
             return sound(filer).map_err(|what| format!("after the import: {what}"));
         }
         unreachable!("the last attempt is not cut");
+    }
+
+    /// Counts what a life's end makes of those before it.
+    fn note_end(&mut self, was_exported: bool, stream: Stream) {
+        let was_cut = !was_exported && self.ends.back().is_some_and(|(exported, _)| !exported);
+        self.totals.lives_without_sync += u64::from(was_cut && !self.has_synced);
+        self.has_synced = false;
+        self.ends.push_back((was_exported, stream == Stream::IdleImport));
+        if self.ends.len() > 3 {
+            self.ends.pop_front();
+        }
+        let is_across = matches!(self.ends.make_contiguous(), [(false, _), (true, true), (false, true)]);
+        self.totals.idle_across += u64::from(is_across);
     }
 
     /// Finds the states that the import has, and goes on from there. A process that was there before gives its answers again.

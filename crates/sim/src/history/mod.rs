@@ -23,6 +23,7 @@ mod requests;
 mod rot;
 mod run;
 mod shrink;
+mod spares;
 mod standstill;
 mod times;
 mod trouble;
@@ -48,6 +49,7 @@ use back::{OldGroup, WayBack};
 use meanwhile::Meanwhile;
 use requests::{Attempt, Past, Sent};
 use rot::Rotten;
+use spares::Spares;
 
 use times::Seen;
 use trouble::Troubles;
@@ -99,6 +101,10 @@ pub struct Totals {
     pub lives: u64,
     /// Imports behind which nothing was asked before the next cut or export.
     pub idle_lives: u64,
+    /// Of these, the last of three that ended by a cut, an export and a cut, and in the last two of which nothing was asked.
+    pub idle_across: u64,
+    /// Lives that ended by a cut, as the one before them had, and between the two no group was synced but those of imports.
+    pub lives_without_sync: u64,
     /// Power cuts.
     pub cuts: u64,
     /// Of these, during an import.
@@ -117,6 +123,30 @@ pub struct Totals {
     pub legs_taken_back: u64,
     /// Legs that were not taken back, as a request that was left had not come home.
     pub legs_not_taken_back: u64,
+    /// Disks that joined a vdev while another one joined another.
+    pub joins_beside: u64,
+    /// Requests between the steps of copies, looks at blocks and scrubs.
+    pub requests_beside_walks: u64,
+    /// Disks that had hung, were left, and answered at last: what was left with them landed.
+    pub late_answers: u64,
+    /// Spares that came, were removed, were asked for by name, came into the place of a disk, were given back, and stayed for good.
+    pub spares_added: u64,
+    /// See above.
+    pub spares_removed: u64,
+    /// See above.
+    pub spares_by_name: u64,
+    /// See above.
+    pub spares_taken: u64,
+    /// See above.
+    pub spares_given_back: u64,
+    /// See above.
+    pub spares_kept: u64,
+    /// Commands and errands for spares.
+    pub spare_commands: u64,
+    /// Power cuts inside of these.
+    pub cuts_in_spare_commands: u64,
+    /// Spares that an import found in the place of a disk.
+    pub lives_on_spares: u64,
     /// Scrubs that were interrupted, went on, and came to their end.
     pub scrubs_in_parts: u64,
     /// Those that came to their end in one piece, and judged space.
@@ -183,6 +213,8 @@ impl AddAssign for Totals {
         self.dropped += other.dropped;
         self.lives += other.lives;
         self.idle_lives += other.idle_lives;
+        self.idle_across += other.idle_across;
+        self.lives_without_sync += other.lives_without_sync;
         self.cuts += other.cuts;
         self.cuts_in_import += other.cuts_in_import;
         self.cuts_after_strike += other.cuts_after_strike;
@@ -192,6 +224,18 @@ impl AddAssign for Totals {
         self.cuts_in_disk_commands += other.cuts_in_disk_commands;
         self.legs_taken_back += other.legs_taken_back;
         self.legs_not_taken_back += other.legs_not_taken_back;
+        self.joins_beside += other.joins_beside;
+        self.requests_beside_walks += other.requests_beside_walks;
+        self.late_answers += other.late_answers;
+        self.spares_added += other.spares_added;
+        self.spares_removed += other.spares_removed;
+        self.spares_by_name += other.spares_by_name;
+        self.spares_taken += other.spares_taken;
+        self.spares_given_back += other.spares_given_back;
+        self.spares_kept += other.spares_kept;
+        self.spare_commands += other.spare_commands;
+        self.cuts_in_spare_commands += other.cuts_in_spare_commands;
+        self.lives_on_spares += other.lives_on_spares;
         self.scrubs_in_parts += other.scrubs_in_parts;
         self.scrubs_of_space += other.scrubs_of_space;
         self.legs_that_stayed_away += other.legs_that_stayed_away;
@@ -272,6 +316,10 @@ struct State {
     /// Requests that may be sent again.
     past: VecDeque<Past>,
     next_past: u64,
+    /// How the last lives ended, newest last: whether by an export, and whether nobody had asked for anything.
+    ends: VecDeque<(bool, bool)>,
+    /// A group was synced in this life.
+    has_synced: bool,
     /// How often those who wait were driven.
     round: u64,
     /// Disks that were bought since the pool was made.
@@ -295,6 +343,8 @@ struct State {
     may_be_back: Option<WayBack>,
     /// Datasets that were there: none of their numbers is drawn again.
     dataset_ids: BTreeSet<DatasetId>,
+    /// The spares of the pool.
+    spares: Spares,
     /// What has rotted, and stays so.
     rotten: Option<Rotten>,
     /// What is looked at while requests run.

@@ -16,6 +16,7 @@ use super::choose::{Act, BURST_WRITES_MAX};
 use super::lives::shown;
 use super::meanwhile::look_beside;
 use super::requests::Next;
+use super::spares::{self, Spares};
 use super::standstill::OUTAGE_ONE_IN;
 use super::times::Seen;
 use super::waits::Patience;
@@ -108,6 +109,8 @@ impl History {
             stands_still: false,
             past: VecDeque::new(),
             next_past: 0,
+            ends: VecDeque::new(),
+            has_synced: false,
             round: 0,
             time_off_ns: 0,
             disks_made: 0,
@@ -119,6 +122,7 @@ impl History {
             closing: None,
             may_be_back: None,
             dataset_ids: BTreeSet::new(),
+            spares: Spares::default(),
             rotten: None,
             meanwhile: Meanwhile::default(),
         };
@@ -139,6 +143,9 @@ impl History {
         let history = Self(Arc::new(Mutex::new(state)));
         if let Some(free_bytes) = free_bytes {
             history.fill_with_ballast(free_bytes)?;
+        }
+        if plan.has_spares() {
+            history.first_spares(&mut Chance::of(plan.seed, Stream::Spares, 0))?;
         }
         if let Some(sync) = sync {
             history.create_dataset(DATASETS[0], sync)?;
@@ -580,7 +587,11 @@ fn shape(plan: &Plan, chance: &mut Chance) -> Shape {
         ..Tuning::default()
     };
     Shape {
-        vdevs: chance.pick(trouble.shapes()).iter().map(|word| (*word).to_owned()).collect(),
+        vdevs: chance
+            .pick(if plan.has_spares() { spares::SHAPES } else { trouble.shapes() })
+            .iter()
+            .map(|word| (*word).to_owned())
+            .collect(),
         data_bytes: if trouble == Trouble::Full { 16 << 20 } else { chance.pick(&[16u64, 96, 96]) << 20 },
         log_bytes: chance.pick(&[2u64, 4, 16]) << 20,
         tuning,
@@ -665,6 +676,7 @@ impl State {
                 self.parts.iter_mut().for_each(|part| part.oracle.end_group());
                 self.keep_old_group();
                 self.synced_op = self.closed_op;
+                self.has_synced = true;
                 self.totals.syncs_with_rest += u64::from(self.has_orphans());
                 Ok(())
             }
