@@ -70,7 +70,8 @@ fn check_spares(machine: &Machine, command: Command) -> Result<(), String> {
     };
     for spare in config.spares_available() {
         let found = label_of(&spare.path)?;
-        if !(found.is_spare() || matches!(command, Command::GiveBackSpare(_)) && found.config.rank() < config.rank()) {
+        let was_given_back = matches!(command, Command::GiveBackSpare(_)) && found.config.rank() < config.rank();
+        if !found.is_spare() && !was_given_back {
             return Err("a spare that waits has a label of today that calls it a leg".into());
         }
         pool.roster.look_at_spare(&pool.platform, spare.guid)?;

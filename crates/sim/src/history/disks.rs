@@ -239,7 +239,7 @@ impl History {
         let stood_for = pool.roster.config().spare(place.leg).and_then(|spare| spare.stands_for);
         pool.make_sure(place, asker)?;
         pool.leave(place, asker)?;
-        let kept = pool.roster.keep_orphaned_spares()?;
+        let kept = pool.roster.keep_orphaned_spares(place.config.guid)?;
         let mut state = self.0.lock();
         if let Some(leg) = stood_for {
             state.spares.watch.decline(leg);

@@ -237,17 +237,19 @@ impl History {
         }
         self.plan_cut_at_spare(chance);
         let place = |guid| pool.member(guid).ok_or("a disk of the pool");
-        let about = match errand {
-            SpareErrand::Take { away: leg, .. } | SpareErrand::Return { spare: leg } => pool.member(leg),
-            SpareErrand::GiveBack { .. } | SpareErrand::Keep => None,
+        let beside = match errand {
+            SpareErrand::Take { away: leg, .. } | SpareErrand::Return { spare: leg } => {
+                pool.member(leg).map(|place| place.config.guid)
+            }
+            SpareErrand::Keep { vdev } => Some(vdev),
+            SpareErrand::GiveBack { .. } => None,
         };
-        let beside = about.map(|place| place.config.guid);
         let mut asker = Asker { history: self, chance, beside, found: None };
         let done = match errand {
             SpareErrand::Take { spare, away } => pool.take_spare(&place(away)?, spare, &mut asker).map(drop),
             SpareErrand::Return { spare } => pool.take_back(&place(spare)?, &mut asker).map(drop),
             SpareErrand::GiveBack { spare } => pool.give_back_spare(&place(spare)?, &mut asker).map(drop),
-            SpareErrand::Keep => pool.roster.keep_orphaned_spares().map(drop).map_err(Into::into),
+            SpareErrand::Keep { vdev } => pool.roster.keep_orphaned_spares(vdev).map(drop).map_err(Into::into),
         };
         if let Some(found) = asker.found {
             return Err(found);
@@ -292,7 +294,7 @@ impl History {
                 state.waits(&path)?;
                 state.totals.spares_given_back += 1;
             }
-            SpareErrand::Keep => {}
+            SpareErrand::Keep { .. } => {}
         }
         self.0.lock().take_spares(&config);
         Ok(())
