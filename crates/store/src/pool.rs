@@ -30,6 +30,7 @@ mod break_even;
 mod catalog;
 mod chronicle;
 mod damage;
+mod held;
 mod job;
 mod kept;
 mod lanes;
@@ -71,6 +72,7 @@ use crate::txg::{Cause, TxgHistory, Txgs};
 use break_even::BreakEven;
 use bytes::Bytes;
 use catalog::{Catalog, Entries};
+use held::Held;
 use kept::Kept;
 use server_time::ServerTime;
 use window::Window;
@@ -136,8 +138,8 @@ pub struct Pool {
     time: ServerTime,
     break_even: BreakEven,
     syncing: Mutex<Syncing>,
-    /// What holds the blocks that the newest group named when it was asked for ([`Pool::hold_blocks`]), by that group.
-    held: Mutex<Vec<(Txg, Weak<()>)>>,
+    /// Those who hold blocks.
+    held: Held,
     /// When the pool was opened, by the clock that nobody sets.
     opened: Duration,
     /// What scrubs have found ([`SpaceAlarm`]).
@@ -234,7 +236,7 @@ impl Pool {
 
     /// An administrator says that the machine's clock is right: times go on from there, though it be back.
     pub fn accept_clock(&self) -> Result<(), SyncError> {
-        let mut syncing = self.syncing.lock();
+        let mut syncing = self.lock_for_group();
         // A replay would learn the times of what is in the log: that is taken in before, and the new ones count from the
         // group behind it.
         self.sync_locked(&mut syncing, false)?;
@@ -331,7 +333,7 @@ impl Pool {
     /// Changes the pool by command: `change` runs under a hold on the open group, which is durable when this returns
     /// (rules F18).
     pub fn administer<R>(&self, change: impl FnOnce(&Self, Txg) -> R) -> Result<R, SyncError> {
-        let mut syncing = self.syncing.lock();
+        let mut syncing = self.lock_for_group();
         self.check_syncing(&syncing)?;
         let hold = self.txgs.hold(None);
         let result = change(self, hold.txg());

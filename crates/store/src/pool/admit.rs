@@ -55,7 +55,7 @@ impl Pool {
         }
     }
 
-    fn reserve_bytes(space: &Space) -> u64 {
+    pub(super) fn reserve_bytes(space: &Space) -> u64 {
         (space.total / RESERVE_SHARE).max(RESERVE_BYTES_MIN).min(space.total / 4)
     }
 

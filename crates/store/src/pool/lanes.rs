@@ -80,7 +80,7 @@ impl Pool {
     /// Opens the lane whose ring lies on the vdev of `leg` anew, on that leg alone: after its disk was missing, or failed.
     /// The caller gives it a thread ([`Lane::run`]).
     pub fn renew_lane(&self, id: LaneId, leg: VdevGuid) -> Result<Arc<Lane>, OpenError> {
-        let mut syncing = self.syncing.lock();
+        let mut syncing = self.lock_for_group();
         for _ in 0..SYNCS_AROUND_A_NEW_RING {
             self.sync_locked(&mut syncing, false)?;
         }

@@ -23,6 +23,7 @@ use tally_members::uberblock::{self, Uberblock};
 
 use super::break_even::BreakEven;
 use super::catalog::{Catalog, Top};
+use super::held::Held;
 use super::kept::Kept;
 use super::life::Life;
 use super::log::{LogContent, read_log};
@@ -317,7 +318,7 @@ impl Pool {
                 opening: Vec::new(),
                 put_away: false,
             }),
-            held: Mutex::default(),
+            held: Held::default(),
             opened: platform.clock.monotonic(),
             alarms: Mutex::default(),
             fault: OnceLock::new(),

@@ -41,6 +41,7 @@ use tally_members::roster::SecuredSlots;
 use tally_members::vdev::{LegState, Vdev};
 
 use super::Pool;
+use super::held::Holding;
 use super::job::{Cursor, JobState, ScrubJob};
 use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr};
@@ -378,7 +379,8 @@ impl Securing<'_> {
                 gathered.take((key, bp), &held);
             }
             steps += 1;
-            let is_enough = steps >= STEPS_MAX || gathered.bytes() >= self.pool.tuning.scrub_stretch_bytes;
+            let is_much = steps >= STEPS_MAX || gathered.bytes() >= self.pool.tuning.scrub_stretch_bytes;
+            let is_enough = is_much || self.pool.held.are_awaited();
             if is_enough {
                 self.content(id, &mut gathered)?;
                 steps = 0;

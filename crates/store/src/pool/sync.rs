@@ -82,7 +82,7 @@ impl Syncing {
 impl Pool {
     /// Closes the open group and makes it durable. Gives its number.
     pub fn sync(&self) -> Result<Txg, SyncError> {
-        let mut syncing = self.syncing.lock();
+        let mut syncing = self.lock_for_group();
         self.sync_locked(&mut syncing, false)
     }
 
@@ -110,7 +110,7 @@ impl Pool {
     fn put_away(&self, destroy: bool) -> Result<(), SyncError> {
         self.closed.store(true, Ordering::Release);
         self.txgs.stop();
-        let mut syncing = self.syncing.lock();
+        let mut syncing = self.lock_for_group();
         let retired = if self.read_only { Ok(()) } else { self.retire(&mut syncing, destroy) };
         // Whoever waits for the lock, or comes later, must find that there is nothing left to sync.
         syncing.put_away = true;
@@ -358,32 +358,10 @@ impl Pool {
             }
         }
         self.io.forget_freed();
-        // Whoever still reads an old root must not find its blocks reused: hold back what was freed after it.
-        syncing.old_roots.retain(|(_, root)| root.strong_count() > 0);
-        let read = syncing.old_roots.iter().map(|(of, _)| *of);
-        let held = self.oldest_held();
-        let is_held_long = held.is_some_and(|of| txg.0 > of.0.saturating_add(HELD_GROUPS_MAX));
+        let is_held_long = self.held.oldest().is_some_and(|of| txg.0 > of.0.saturating_add(HELD_GROUPS_MAX));
         self.roster.hurry_walks(is_held_long || self.room_for_old_roots().1);
-        let oldest_read = read.chain(held).min().map(Txg::next);
-        let reusable = syncing.window.reusable_before();
-        self.io.allocator().released_before(txg, oldest_read.map_or(reusable, |oldest| oldest.min(reusable)));
+        self.release_frees(syncing);
         self.txgs.synced(txg);
         self.io.allocator().ask_behind(txg);
-    }
-
-    /// While what this gives is alive, nothing that the newest group names is given to another, be it freed, and be its dataset
-    /// destroyed. Roots are asked for afterwards.
-    pub(super) fn hold_blocks(&self) -> Arc<()> {
-        let holds = Arc::new(());
-        let mut held = self.held.lock();
-        // Under the lock: no group beyond the next one has released anything without a look at this.
-        held.push((self.txgs.last_synced(), Arc::downgrade(&holds)));
-        holds
-    }
-
-    fn oldest_held(&self) -> Option<Txg> {
-        let mut held = self.held.lock();
-        held.retain(|(_, holds)| holds.strong_count() > 0);
-        held.iter().map(|(of, _)| *of).min()
     }
 }

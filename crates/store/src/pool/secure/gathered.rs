@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tally_base::LongWork;
 
-use super::Subject;
+use super::{Holding, Subject};
 use crate::block::{self, is_in_one_piece};
 use crate::bp::BlockPtr;
 use crate::io::BlockIo;
@@ -27,12 +27,12 @@ pub(super) type Stretch = Vec<(Key, BlockPtr)>;
 pub(super) struct Gathered {
     content: Vec<(Key, BlockPtr)>,
     bytes: u64,
-    held: Vec<Arc<()>>,
+    held: Vec<Arc<Holding>>,
 }
 
 impl Gathered {
     /// Content that a step has met, and what holds its blocks ([`super::Pool::hold_blocks`]).
-    pub(super) fn take(&mut self, content: (Key, BlockPtr), held: &Arc<()>) {
+    pub(super) fn take(&mut self, content: (Key, BlockPtr), held: &Arc<Holding>) {
         self.bytes += content.1.dva.bytes();
         self.content.push(content);
         if !self.held.last().is_some_and(|last| Arc::ptr_eq(last, held)) {
@@ -46,7 +46,7 @@ impl Gathered {
 
     /// All of it, as many stretches together as are read at once; and what holds it. A stretch is no longer than a device
     /// write, if no single block is.
-    pub(super) fn in_order(&mut self, io: &BlockIo) -> (Vec<Vec<Stretch>>, Vec<Arc<()>>) {
+    pub(super) fn in_order(&mut self, io: &BlockIo) -> (Vec<Vec<Stretch>>, Vec<Arc<Holding>>) {
         let Self { mut content, held, .. } = std::mem::take(self);
         let bytes_max = io.write_bytes_max() as u64;
         content.sort_unstable_by_key(|(_, bp)| bp.dva);

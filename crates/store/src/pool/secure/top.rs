@@ -1,8 +1,8 @@
 //! The blocks above all datasets, which have no keys to go by.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use super::LOOKS_MAX;
+use super::{Holding, LOOKS_MAX};
 use crate::alloc::{SectorError, SpaceVisit};
 use crate::block::BlockError;
 use crate::bp::BlockPtr;
@@ -17,17 +17,16 @@ pub(super) struct TopBlocks {
     pub(super) hiding: Vec<BlockPtr>,
     /// Some of `blocks`: they were read, if they could be, and are not what belongs there.
     pub(super) foreign: Vec<BlockPtr>,
-    pub(super) _held: Arc<()>,
+    pub(super) _held: Arc<Holding>,
 }
 
 impl Pool {
     /// What is neither in a dataset's tree nor content: the pool root, the reply cache, the catalog, and the allocator's own, as
     /// the newest uberblock names them. None of it is freed for good while what this gives is held.
     pub(super) fn top_blocks(&self) -> TopBlocks {
-        let mut syncing = self.syncing.lock();
-        let (txg, held) = (syncing.uberblock.txg, Arc::new(()));
-        let reader: Weak<()> = Arc::downgrade(&held);
-        syncing.old_roots.push((txg, reader));
+        // Under the lock the newest group is the one that the newest uberblock is of.
+        let syncing = self.syncing.lock();
+        let held = self.hold_blocks();
         let replies = syncing.reply_blocks.iter().flatten();
         let top: Vec<_> = syncing.root.iter().chain(replies).copied().collect();
         let (root, catalog) = (syncing.root, syncing.catalog.tree().clone());
