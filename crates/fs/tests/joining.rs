@@ -118,13 +118,13 @@ fn a_new_disk_is_given_what_is_in_use_and_nothing_else() {
     // The groups that are synced meanwhile come on top.
     assert!((in_use..in_use + MIB).contains(&given), "{given} bytes for {in_use} in use");
     assert_eq!((copied.secured.repaired_count, copied.secured.lost_count), (0, 0), "{copied:?}");
-    check_alone(world, filer, |filer| {
+    check_alone(&world, &filer, |filer| {
         (1..40).filter(|seed| seed % 3 != 0).for_each(|seed| check(filer, &format!("file {seed}"), 300_000, seed))
     });
 }
 
 /// The new disk has everything by itself, whoever cuts the power.
-fn check_alone(world: World, filer: Arc<Filer>, check: impl Fn(&Filer)) {
+fn check_alone(world: &World, filer: &Filer, check: impl Fn(&Filer)) {
     for is_exported in [false, true] {
         let mut alone = world.cut();
         if is_exported {
@@ -179,7 +179,7 @@ fn what_is_written_while_it_is_copied_is_there_wherever_it_lies() {
         });
         assert!(steps > 60, "{steps}");
         assert_eq!((copied.secured.repaired_count, copied.secured.lost_count), (0, 0), "seed {seed}: {copied:?}");
-        check_alone(world, filer, |filer| {
+        check_alone(&world, &filer, |filer| {
             files.iter().for_each(|(name, length, seed)| check(filer, name, *length, *seed))
         });
     }
