@@ -34,8 +34,8 @@ const LOOKS_MAX: usize = 1000;
 /// Checks the whole pool as the newest durable group has it; nothing may be dirty.
 ///
 /// What is reachable and what is allocated must be of one group: it is not enough that nothing is dirty, as a group that
-/// somebody has asked for replaces the pool's own blocks all the same. (A scrub asks for one, to write down that it is over. Then
-/// four sectors fewer were allocated than had been reachable.)
+/// somebody has asked for replaces the pool's own blocks all the same. (A scrub asks for one, to write down that it is over. Once,
+/// under load, four sectors fewer were allocated than reachable; a group in between is how that can be, and was not seen.)
 pub fn sound(filer: &Filer) -> Result<(), String> {
     let mut looks_left = LOOKS_MAX;
     loop {
