@@ -200,7 +200,7 @@ impl Roster {
     }
 }
 
-/// Whether what stands in the ring of a leg that comes back can stay (rules F36): it is known which groups it lacks, so this is the
+/// Whether what stands in the ring of a leg that comes back can stay (rules F6): it is known which groups it lacks, so this is the
 /// disk that left, or an older copy of it. Its frames are the lane's own, and end before the place where it joins; or of an earlier
 /// life of the lane, and have another epoch. No recovery looks at either: it begins behind that place before it believes the leg.
 fn keeps_its_ring(config: &PoolConfig, guid: VdevGuid) -> bool {
