@@ -53,7 +53,17 @@ pub(super) struct Held {
 /// Holds blocks while it lives.
 pub(super) struct Holding {
     thread: ThreadId,
+    lasts: Lasts,
     let_go: Arc<Condvar>,
+}
+
+/// For how long a walk means to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lasts {
+    /// A step: whoever holds longer than a group goes on without waiting for turns.
+    Step,
+    /// As long as it takes to look at what is above all datasets, which is little, and waits for its turns.
+    Look,
 }
 
 impl Drop for Holding {
@@ -64,8 +74,8 @@ impl Drop for Holding {
 
 impl Held {
     /// What `newest` gives under the lock of the list.
-    fn hold(&self, newest: impl FnOnce() -> Txg) -> Arc<Holding> {
-        let holding = Arc::new(Holding { thread: thread::current().id(), let_go: Arc::clone(&self.let_go) });
+    fn hold(&self, lasts: Lasts, newest: impl FnOnce() -> Txg) -> Arc<Holding> {
+        let holding = Arc::new(Holding { thread: thread::current().id(), lasts, let_go: Arc::clone(&self.let_go) });
         let mut list = self.list.lock();
         list.push((newest(), Arc::downgrade(&holding)));
         holding
@@ -76,6 +86,12 @@ impl Held {
         let mut list = self.list.lock();
         list.retain(|(_, holding)| holding.strong_count() > 0);
         list.iter().map(|(of, _)| *of).min()
+    }
+
+    /// The oldest group of which a step holds something.
+    pub(super) fn oldest_step(&self) -> Option<Txg> {
+        let is_step = |holding: &Weak<Holding>| holding.upgrade().is_some_and(|holding| holding.lasts == Lasts::Step);
+        self.list.lock().iter().filter(|(_, holding)| is_step(holding)).map(|(of, _)| *of).min()
     }
 
     /// Whether a group waits: a walk gathers no more than it has.
@@ -99,9 +115,9 @@ impl Held {
 impl Pool {
     /// While what this gives is alive, nothing that the newest group names is given to another, be it freed, and be its dataset
     /// destroyed. Roots are asked for afterwards.
-    pub(super) fn hold_blocks(&self) -> Arc<Holding> {
+    pub(super) fn hold_blocks(&self, lasts: Lasts) -> Arc<Holding> {
         // Under the lock: no group beyond the next one has released anything without a look at this.
-        self.held.hold(|| self.txgs.last_synced())
+        self.held.hold(lasts, || self.txgs.last_synced())
     }
 
     /// The lock under which a group is synced, when there is room for one that nobody was admitted for. See the module's head.

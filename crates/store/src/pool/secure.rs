@@ -41,7 +41,7 @@ use tally_members::roster::SecuredSlots;
 use tally_members::vdev::{LegState, Vdev};
 
 use super::Pool;
-use super::held::Holding;
+use super::held::{Holding, Lasts};
 use super::job::{Cursor, JobState, ScrubJob};
 use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr};
@@ -106,7 +106,7 @@ impl Pool {
         for dataset in self.datasets() {
             let (mut from, mut way) = (None, Vec::new());
             loop {
-                let _held = self.hold_blocks();
+                let _held = self.hold_blocks(Lasts::Step);
                 let root = dataset.root();
                 let step = root.tree.step(&self.io, from.as_ref(), self.schema.blocks(), since, &mut |key, value| {
                     bytes += self.schema.block(&key, value).as_ref().map_or(0, on_vdev);
@@ -328,7 +328,7 @@ impl Securing<'_> {
         loop {
             // For the step, and before its root is asked for: what is found wrong is written again, and must be nobody else's by
             // then. The root itself holds nothing of a dataset that is destroyed meanwhile.
-            let held = self.pool.hold_blocks();
+            let held = self.pool.hold_blocks(Lasts::Step);
             // A dataset that is destroyed has nothing to keep.
             let Some(dataset) = self.pool.dataset(id) else { break };
             let root = dataset.root();

@@ -358,7 +358,7 @@ impl Pool {
             }
         }
         self.io.forget_freed();
-        let is_held_long = self.held.oldest().is_some_and(|of| txg.0 > of.0.saturating_add(HELD_GROUPS_MAX));
+        let is_held_long = self.held.oldest_step().is_some_and(|of| txg.0 > of.0.saturating_add(HELD_GROUPS_MAX));
         self.roster.hurry_walks(is_held_long || self.room_for_old_roots().1);
         self.release_frees(syncing);
         self.txgs.synced(txg);

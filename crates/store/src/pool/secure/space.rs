@@ -15,7 +15,7 @@ use std::fmt;
 
 use tally_base::{DatasetId, SECTOR, Txg};
 
-use super::Pool;
+use super::{Lasts, Pool};
 use crate::alloc::Survey;
 use crate::block::scatter;
 use crate::bp::{BlockPtr, Dva};
@@ -158,7 +158,7 @@ impl<'a> SpaceCheck<'a> {
     /// Behind the walk.
     pub(super) fn judge(mut self) -> SpaceFound {
         {
-            let _held = self.pool.hold_blocks();
+            let _held = self.pool.hold_blocks(Lasts::Step);
             let catalog = self.pool.syncing.lock().catalog.tree().clone();
             for (bp, damage) in catalog::blocks_of(&catalog, &self.pool.io) {
                 self.hides |= damage.is_some();
@@ -211,7 +211,7 @@ impl<'a> SpaceCheck<'a> {
         }
         let pool = self.pool;
         // For all of it: what was named at its beginning is nobody else's before its end.
-        let (durable, _held) = (pool.txgs.last_synced(), pool.hold_blocks());
+        let (durable, _held) = (pool.txgs.last_synced(), pool.hold_blocks(Lasts::Step));
         let mut places: Vec<(Dva, Vec<Owner>)> = Vec::new();
         self.suspects.sort_by_key(|suspect| suspect.dva);
         for suspect in &self.suspects {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Holding, LOOKS_MAX};
+use super::{Holding, LOOKS_MAX, Lasts};
 use crate::alloc::{SectorError, SpaceVisit};
 use crate::block::BlockError;
 use crate::bp::BlockPtr;
@@ -26,7 +26,7 @@ impl Pool {
     pub(super) fn top_blocks(&self) -> TopBlocks {
         // Under the lock the newest group is the one that the newest uberblock is of.
         let syncing = self.syncing.lock();
-        let held = self.hold_blocks();
+        let held = self.hold_blocks(Lasts::Look);
         let replies = syncing.reply_blocks.iter().flatten();
         let top: Vec<_> = syncing.root.iter().chain(replies).copied().collect();
         let (root, catalog) = (syncing.root, syncing.catalog.tree().clone());
