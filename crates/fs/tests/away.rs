@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tally_base::{Txg, VdevGuid};
 use tally_fs::filer::{Filer, ImportOptions};
 use tally_members::label::{LABEL_BYTES, LegConfig, MissedGroups};
-use tally_members::roster::Roster;
+use tally_members::roster::{ReturnError, Roster};
 use tally_members::vdev::LegState;
 use tally_store::alloc::UNBORN;
 use tally_store::bp::{BlockKind, BlockPtr, Compression};
@@ -235,7 +235,13 @@ fn frames_of_before_in_the_ring_of_a_disk_that_came_back_are_no_frames() {
             }
             let in_the_log = acknowledge(&filer, ring / 8);
             let mut cutting = Cutting(&world, None);
-            let copied = filer.pool().take_back(&member(&filer, B), &mut cutting).unwrap();
+            // A request to the disk of before may be under way still.
+            let copied = loop {
+                match filer.pool().take_back(&member(&filer, B), &mut cutting) {
+                    Err(MembershipError::Return(ReturnError::Held { .. })) => std::thread::yield_now(),
+                    outcome => break outcome.unwrap(),
+                }
+            };
             let mut joining = cutting.1.expect("there was something to bring");
             assert!(copied.is_partial && state(&filer, B) == LegState::Online);
             let acknowledged = acknowledge(&filer, ring / 8);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tally_bench::wire::{Connection, Stable, Target};
 use tally_disk::{Disk, Durability, Geometry, Opener};
 use tally_fakes::{MemDisk, MemOpener};
 
@@ -381,4 +383,33 @@ fn a_disk_that_hangs_is_named_while_it_does() {
     let (_, status) = tally(data_dir, &["pool", "status", "dozer"]);
     assert!(!status.contains("owed"), "{status}");
     daemon.stop();
+}
+
+/// A daemon at a port that is known, with a pool of one disk that can fail, and where its clients find it.
+fn serving(data_dir: &Path, opener: &Arc<MemOpener>, options: &[&str]) -> (Running, Arc<Failing>, Target) {
+    let disk = Failing::new(32 << 20);
+    opener.put(data_dir.join("a"), Arc::clone(&disk) as Arc<dyn Disk>);
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let args = tally_server::config::ServeArgs { port: Some(port), ..Running::args(data_dir) };
+    let daemon = Running::start_with(args, Arc::clone(opener) as Arc<dyn Opener>).unwrap();
+    let sharenfs = "sharenfs=127.0.0.0/8(rw,no_root_squash,insecure)";
+    let create = [&["pool", "create", "-O", sharenfs], options, &["dozer", "a"]].concat();
+    story(data_dir, &[(&create, true, &[])]);
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    (daemon, disk, Target { nfs: address, mount: address, export: "/dozer".into() })
+}
+
+/// Gives the pool a file of so many MiB of noise, and tells what it begins with.
+fn fill(target: &Target, mebibytes: u64) -> Vec<u8> {
+    let root = Connection::mount(target).unwrap();
+    let mut client = Connection::open(target.nfs).unwrap();
+    let file = client.create(&root, "noise").unwrap();
+    let next = |last: &u64| Some(last.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
+    let noise: Vec<u8> =
+        std::iter::successors(Some(7), next).take(1 << 20).map(|number: u64| (number >> 56) as u8).collect();
+    for at in 0..mebibytes {
+        let part: Vec<u8> = noise.iter().map(|byte| byte ^ at as u8).collect();
+        client.write(&file, at << 20, &part, Stable::FileSync).unwrap();
+    }
+    noise
 }

@@ -352,7 +352,7 @@ fn growth(inode: &Inode, range: &Range<u64>) -> u64 {
     let used_max = if is_small { size } else { round_to_sector(size) };
     let touched =
         range.end.next_multiple_of(record_size).min(used_max).saturating_sub(range.start / record_size * record_size);
-    let has_surely = if inode.cuts.is_none() { inode.used } else { 0 };
+    let has_surely = if inode.cuts.as_ref().is_some_and(|cuts| cuts.is_waiting()) { 0 } else { inode.used };
     touched.min(used_max.saturating_sub(has_surely))
 }
 

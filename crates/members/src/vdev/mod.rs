@@ -40,7 +40,7 @@ pub use resilver::ResilverReport;
 pub use secure::Secured;
 
 use self::pace::{Order, lateness};
-use self::read::{Asking, put_slow_ones_last, read_quietly};
+use self::read::{Asking, read_quietly};
 use crate::blockdev::{BlockDev, BlockDevError, probes};
 use crate::label::{HangLimit, LABEL_BYTES, RingArea, VdevClass, VdevConfig};
 
@@ -254,9 +254,7 @@ impl Vdev {
         if legs.len() < 2 {
             return Order { in_time: legs.len(), legs };
         }
-        let mut order = Order::of(legs, length);
-        put_slow_ones_last(&mut order.legs);
-        order
+        Order::of(legs, length)
     }
 
     /// Writes what `good` has to the legs that did not have it, after a second look at all of them with writers kept

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use tally_disk::IoKind;
 
 use super::VdevLeg;
+use super::read::is_silent;
 
 /// Reads from this size on are large: what they take is mostly their bytes.
 const LARGE_BYTES: usize = 256 << 10;
@@ -60,7 +61,11 @@ impl Pace {
         let is_old = now.saturating_sub(size.answered_at) >= PROBE_EVERY;
         let part = if is_old { PART_OF_OLD } else { PART };
         size.each = Some(match size.each {
-            Some(before) if sample > before => before + (sample.min(before * OUTLIER_TIMES) - before) / part,
+            Some(before) if sample > before => {
+                // Of a clock that stood still.
+                let before = before.max(Duration::from_micros(1));
+                before + (sample.max(before).min(before * OUTLIER_TIMES) - before) / part
+            }
             Some(before) => before - (before - sample) / part,
             None => sample,
         });
@@ -108,13 +113,25 @@ impl Order {
         let mut late = late.into_iter();
         let (behind, mut first): (Vec<_>, Vec<_>) = legs.drain(..).partition(|_| late.next().unwrap_or(false));
         first.extend(behind);
+        Self { legs: first, in_time }.silent_ones_last()
+    }
+
+    /// Who owes an answer for long is behind those that are late and answer.
+    fn silent_ones_last(mut self) -> Self {
+        let silent: Vec<bool> = self.legs.iter().map(|leg| is_silent(leg)).collect();
+        let in_time = silent[..self.in_time].iter().filter(|is_silent| !**is_silent).count();
+        let mut silent = silent.into_iter();
+        let (behind, mut first): (Vec<_>, Vec<_>) = self.legs.drain(..).partition(|_| silent.next().unwrap_or(false));
+        first.extend(behind);
         Self { legs: first, in_time }
     }
 
     /// If a late leg is to be asked besides, it is the second one now.
     pub(super) fn probes(&mut self, length: usize, now: Duration) -> bool {
         let late = self.legs.iter().skip(self.in_time.max(1));
-        let due = late.map(|leg| leg.pace.is_due(length, now)).position(|is_due| is_due);
+        // Who owes an answer says nothing by another question, and each takes a helper.
+        let due =
+            late.map(|leg| leg.active(IoKind::Read) == 0 && leg.pace.is_due(length, now)).position(|is_due| is_due);
         if let Some(place) = due {
             self.legs[1..].swap(0, place + self.in_time.max(1) - 1);
         }

@@ -167,10 +167,8 @@ fn is_slow(leg: &VdevLeg) -> bool {
     disk.silent_for().is_none_or(|silent| silent >= IMPATIENT_MIN.max(usual * IMPATIENT_P99S))
 }
 
-/// Puts those last that have owed an answer for long.
-pub(super) fn put_slow_ones_last(legs: &mut [Arc<VdevLeg>]) {
-    legs.sort_by_key(|leg| {
-        let silent = leg.disk().and_then(|disk| disk.silent_for());
-        silent.is_some_and(|silent| silent >= SLOW) || leg.active(IoKind::Read) >= OWED_READS_MAX && is_slow(leg)
-    });
+/// Whether a leg has owed an answer for long: it comes last.
+pub(super) fn is_silent(leg: &VdevLeg) -> bool {
+    let silent = leg.disk().and_then(|disk| disk.silent_for());
+    silent.is_some_and(|silent| silent >= SLOW) || leg.active(IoKind::Read) >= OWED_READS_MAX && is_slow(leg)
 }

@@ -209,6 +209,8 @@ impl Desk {
                 };
                 let (pool, report) = self.pools.import_after(&order, progress, &|guid| {
                     self.nfs.leave_doubts(guid);
+                    // It may have been suspended, and nobody resumed it.
+                    self.nfs.forget_unwaited_replies(guid);
                     // What was given up has no answers.
                     if accept_loss {
                         self.nfs.forget_replies(guid);

@@ -45,6 +45,14 @@ impl Failing {
     }
 
     /// From now on so many long reads are let through, and the others wait.
+    /// The sector with this content cannot be read from now on. Gives where it is.
+    pub(super) fn spoil(&self, content: &[u8]) -> u64 {
+        let place = self.content().chunks(content.len()).position(|sector| sector == content);
+        let place = (place.expect("it lies somewhere") * content.len()) as u64;
+        self.bad_sectors.lock().unwrap().insert(place);
+        place
+    }
+
     pub(super) fn let_through(&self, long_reads: Option<u64>) {
         *self.long_reads_left.lock().unwrap() = long_reads;
         self.let_through.notify_all();

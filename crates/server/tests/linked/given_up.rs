@@ -86,14 +86,12 @@ fn what_was_begun_goes_on_and_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let data_dir = dir.path();
     let opener = Arc::new(MemOpener::default());
-    let disk = Failing::new(32 << 20);
-    opener.put(data_dir.join("a"), Arc::clone(&disk) as Arc<dyn Disk>);
     opener.put(data_dir.join("b"), Failing::new(32 << 20) as Arc<dyn Disk>);
-    let daemon = Running::start(data_dir, &opener);
-    story(data_dir, &[(&["pool", "create", "dozer", "a"], true, &[])]);
+    let (daemon, disk, target) = serving(data_dir, &opener, &[]);
+    fill(&target, 8);
     disk.let_through(Some(3));
     let (attach, mut keyboard) = interruptible(data_dir, &["pool", "attach", "dozer", "a", "b"]);
-    wait_for(data_dir, &["pool", "status", "dozer"], "3M /");
+    wait_for(data_dir, &["pool", "status", "dozer"], "copying");
     keyboard.write_all(b"^C").unwrap();
     let (status, said) = attach.join().unwrap();
     assert!(status == 130 && said.contains("carries it out; `tally pool status dozer`"), "{status}: {said}");

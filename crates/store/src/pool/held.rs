@@ -105,10 +105,12 @@ impl Held {
     }
 
     /// Until somebody lets go, or [`LOOK_AGAIN`] is over.
-    fn wait(&self) {
+    /// Gives how long that was, at least.
+    fn wait(&self) -> Duration {
         self.waiting.fetch_add(1, Ordering::AcqRel);
-        blocking(|| self.let_go.wait_for(&mut self.list.lock(), LOOK_AGAIN));
+        let ended = blocking(|| self.let_go.wait_for(&mut self.list.lock(), LOOK_AGAIN));
         self.waiting.fetch_sub(1, Ordering::AcqRel);
+        if ended.timed_out() { LOOK_AGAIN } else { Duration::ZERO }
     }
 }
 
@@ -137,8 +139,7 @@ impl Pool {
             }
             self.roster.hurry_walks(true);
             drop(syncing);
-            self.held.wait();
-            waited += LOOK_AGAIN;
+            waited += self.held.wait();
         }
     }
 
