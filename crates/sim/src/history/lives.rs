@@ -166,7 +166,8 @@ impl State {
                 part.old_verifiers.extend(verifier);
             }
             self.trace.lock().push(format!("     {name}: the state after #{} of #{now}", found.ops.1));
-            let is_answered = |past: &Past| is_same_process && past.fate == Fate::Here && past.reply.is_some();
+            let is_answered =
+                |past: &Past| is_same_process && past.fate == Fate::Here && past.reply.is_some() && past.has_waited;
             for past in self.past.iter_mut().filter(|past| past.op.dataset() == at && is_answered(past)) {
                 past.has_stayed = Some(fate(past, found.ops) == Some(Fate::Survived));
             }

@@ -86,6 +86,8 @@ pub(super) struct Past {
     pub(super) op: Op,
     pub(super) number: usize,
     pub(super) reply: Option<Vec<u8>>,
+    /// Whether the answer waited until it was durable. Else it is forgotten when its pool is taken up as after a crash (rules F12).
+    pub(super) has_waited: bool,
     pub(super) attached: usize,
     /// What it made, in the model.
     made: Option<Attr>,
@@ -237,6 +239,9 @@ impl State {
         self.note(format!("{:?}: {}", attempt.op, told.status));
         if told.status != nfsstat3::NFS3ERR_IO {
             let taken = self.take(&attempt, before, limits)?;
+            if let Some(past) = self.past.iter_mut().find(|past| Some(past.id) == taken.past) {
+                past.has_waited = true;
+            }
             self.answered(&attempt.op, taken, (&told, bytes))?;
         }
         Ok(Next::Done)
@@ -353,6 +358,7 @@ impl State {
             op: attempt.op.clone(),
             number,
             reply: None,
+            has_waited: false,
             attached: attempt.attached,
             made,
             succeeded: expected.result.is_ok(),
@@ -395,16 +401,16 @@ impl State {
                 Some(Ok(kept)) => {
                     let reply = server.service.settle(&mut sent.attempt.job, Ok(kept));
                     let links = server.service.finish(&mut sent.attempt.job, &reply);
-                    let past = self.past.iter().find(|past| Some(past.id) == sent.taken.past);
-                    if let Some(past) = past
-                        && past.attached != links.len()
-                    {
-                        return Err(format!(
-                            "#{}: {} connections get its answer, not {}",
-                            sent.taken.number,
-                            links.len(),
-                            past.attached
-                        ));
+                    if let Some(past) = self.past.iter_mut().find(|past| Some(past.id) == sent.taken.past) {
+                        past.has_waited = true;
+                        if past.attached != links.len() {
+                            return Err(format!(
+                                "#{}: {} connections get its answer, not {}",
+                                sent.taken.number,
+                                links.len(),
+                                past.attached
+                            ));
+                        }
                     }
                     let bytes = bytes_of(&reply);
                     let op = &sent.attempt.op;
@@ -575,11 +581,11 @@ impl State {
     fn repeat_dropped(&mut self, mut attempt: Attempt, id: u64) -> Checked<()> {
         let server = Arc::clone(self.machine.server());
         let number = self.past.iter().find(|past| past.id == id).map_or(0, |past| past.number);
-        let reply = match server.service.run(&mut attempt.job) {
+        let (reply, has_waited) = match server.service.run(&mut attempt.job) {
             Step::Attached => return Err(format!("a repetition of #{number}, which was dropped, is swallowed")),
-            Step::Reply(reply) => reply,
+            Step::Reply(reply) => (reply, false),
             Step::Wait(promise) => match promise.drive().or_else(|| promise.poll()) {
-                Some(kept) => server.service.settle(&mut attempt.job, kept),
+                Some(kept) => (server.service.settle(&mut attempt.job, kept), true),
                 None => {
                     server.service.abandon(&mut attempt.job);
                     return Ok(());
@@ -600,7 +606,7 @@ impl State {
         if told.status != nfsstat3::NFS3_OK {
             return Err(format!("a repetition of #{number}, which was dropped, is answered with {}", told.status));
         }
-        (past.reply, past.fate) = (Some(bytes), Fate::Here);
+        (past.reply, past.has_waited, past.fate) = (Some(bytes), has_waited, Fate::Here);
         Ok(())
     }
 
@@ -659,7 +665,7 @@ impl State {
             self.meet(attempt.op.dataset(), handle.clone(), &made)?;
         }
         let past = &mut self.past[at];
-        (past.reply, past.fate) = (Some(bytes), Fate::Here);
+        (past.reply, past.has_waited, past.fate) = (Some(bytes), false, Fate::Here);
         Ok(())
     }
 
