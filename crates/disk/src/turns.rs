@@ -21,7 +21,8 @@
 //! disk take turns, one after the other.
 //!
 //! **Who is in a hurry.** While a disk is copied its mirror has a leg less than somebody has paid for. So a copy waits for three
-//! times as long as its pieces took, and no longer ([`Share::Quarter`]): a quarter of the disk's time, on flash and on what turns.
+//! times as long as its pieces took, and no longer ([`Share::Quarter`]): a quarter of the disk's time, and more of
+//! one that needs over 17 ms for a piece, since nobody waits longer than [`WAIT_MAX`].
 //! That nobody has come for [`QUIET`] it sees over several such waits.
 //!
 //! **What it costs.** Who asks after a pause may come behind one turn in full. Linux' RAID goes by the same counts

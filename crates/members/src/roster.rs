@@ -417,7 +417,7 @@ impl Roster {
         Ok(())
     }
 
-    /// Writes every leg that takes writes, all at once; returns those that refused. A leg that `before` has struck off
+    /// Writes every leg that takes writes, all at once (rules S14); returns those that refused. A leg that `before` has struck off
     /// comes first: if the power is cut behind it, the others are one change behind, while it may be many.
     fn write_labels(&self, before: &PoolConfig, config: &PoolConfig) -> Result<Vec<Arc<VdevLeg>>, LabelError> {
         let legs = self.legs().filter(|leg| leg.takes_writes() && !is_returning(leg, config));

@@ -199,3 +199,10 @@ fn imports_that_are_cut_short_one_after_the_other_cost_no_disk() {
         }
     }
 }
+
+/// Seed 3100077, as it was drawn on 2026-11-27. An UNSTABLE WRITE was answered, the pool was suspended and went on. The server forgets
+/// with its life what it answered without having waited, and carried the WRITE out again, as it says; the oracle wanted the first answer.
+#[test]
+fn what_was_answered_at_once_is_forgotten_with_a_life_of_its_pool() {
+    assert!(kept(3_100_077, Syncs::Between, Trouble::Refusals).went_on > 0);
+}

@@ -44,7 +44,6 @@ impl Failing {
         offsets.filter(|at| (LABEL_BYTES..content.len() as u64 - LABEL_BYTES).contains(at)).collect()
     }
 
-    /// From now on so many long reads are let through, and the others wait.
     /// The sector with this content cannot be read from now on. Gives where it is.
     pub(super) fn spoil(&self, content: &[u8]) -> u64 {
         let place = self.content().chunks(content.len()).position(|sector| sector == content);
@@ -53,6 +52,7 @@ impl Failing {
         place
     }
 
+    /// From now on so many long reads are let through, and the others wait.
     pub(super) fn let_through(&self, long_reads: Option<u64>) {
         *self.long_reads_left.lock().unwrap() = long_reads;
         self.let_through.notify_all();

@@ -36,6 +36,8 @@ use super::{Pool, Syncing};
 const WAIT_MAX: Duration = Duration::from_secs(10);
 /// It looks so often whether a reader of an older root is through, who tells nobody.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// What it counts to be woken sooner: about what a walk's step takes that reads nothing.
+const WOKEN: Duration = Duration::from_micros(100);
 
 /// This part of the reserve is left for a group that finds nothing held: far more than one takes that was asked for by nobody.
 const RESERVE_PART: u64 = 4;
@@ -104,13 +106,13 @@ impl Held {
         self.list.lock().iter().any(|(_, holding)| holding.upgrade().is_some_and(|holding| holding.thread == me))
     }
 
-    /// Until somebody lets go, or [`LOOK_AGAIN`] is over.
-    /// Gives how long that was, at least.
+    /// Until somebody lets go, or [`LOOK_AGAIN`] is over. Gives how long that counts: who is woken counts little and not
+    /// nothing, so that who waits for one that never lets go ends, though others let go all the time.
     fn wait(&self) -> Duration {
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let ended = blocking(|| self.let_go.wait_for(&mut self.list.lock(), LOOK_AGAIN));
         self.waiting.fetch_sub(1, Ordering::AcqRel);
-        if ended.timed_out() { LOOK_AGAIN } else { Duration::ZERO }
+        if ended.timed_out() { LOOK_AGAIN } else { WOKEN }
     }
 }
 

@@ -276,7 +276,7 @@ impl Pool {
     }
 
     /// Gives the disks that stay whatever the leaving one alone has right, also if that one was struck off: the
-    /// checksums tell. Where no other has everything the roster says so.
+    /// checksums tell (rules S6). Where no other has everything the roster says so.
     pub fn make_sure(&self, place: &Member, onlooker: &mut dyn Onlooker) -> Result<SecureReport, MembershipError> {
         let path = place.path();
         let has_disk = place.vdev.leg(place.leg).is_some_and(|leg| leg.disk().is_some());

@@ -328,7 +328,7 @@ impl Pool {
     }
 
     /// Remembered answers are a service to clients that ask twice. One that cannot be read is forgotten: no reason to keep
-    /// the pool from everybody.
+    /// the pool from everybody (rules S3).
     fn load_replies(&self, remarks: &mut Vec<String>) {
         let blocks = self.syncing.lock().reply_blocks;
         for (bucket, block) in blocks.iter().enumerate() {

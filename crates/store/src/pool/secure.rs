@@ -13,7 +13,7 @@
 //! **While the pool changes.** A leg that joins, or counts, gets every write, so only what was written before has to be
 //! looked at. One group is synced first, which gives a pointer to what was placed ahead. Trees are walked in steps, each
 //! in the newest version ([`crate::tree::Step`]), and its blocks are held ([`Pool::hold_blocks`]), so that nothing of it is
-//! written anew meanwhile. The pool's own blocks have no keys to go by; they are few, and their version is held until all are seen.
+//! written anew meanwhile (rules S11). The pool's own blocks have no keys to go by; they are few, and their version is held until all are seen.
 //!
 //! **The way down.** Pointers are read from the legs that count, and where those have rotted, what hangs below would be passed
 //! over. So a node that none of them has right is given to them first, by any leg that has it, and the walk looks again. One
