@@ -32,7 +32,7 @@ const TEST_RUNS: u32 = 10;
 /// Patches that continuous integration tries, in rotation. They share what is built, so that each costs what it
 /// touches: up to a minute on two processors, and two minutes more for the first one. With twelve the whole took 44 of the
 /// 45 minutes that it may.
-const CI_PATCHES: usize = 9;
+const CI_PATCHES: usize = 7;
 /// Seeds of continuous integration.
 const CI_SEEDS: u64 = 200;
 /// States behind a cut of short sequences, there.
