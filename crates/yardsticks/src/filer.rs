@@ -109,6 +109,11 @@ pub(crate) struct Filer {
 pub(crate) struct Status {
     pub txg: u64,
     pub txg_open: u64,
+    /// Bytes of the data vdevs, and those of them in use.
+    #[serde(default)]
+    pub size: u64,
+    #[serde(default)]
+    pub allocated: u64,
     #[serde(default)]
     pub txg_causes: BTreeMap<String, u64>,
     pub io: Io,

@@ -18,6 +18,7 @@ mod memory_log;
 mod million;
 mod neighbour;
 mod peers;
+mod removal;
 mod report;
 mod rivals;
 mod scrub;
@@ -57,6 +58,8 @@ pub enum Bench {
     Stream(stream::Stream),
     /// Small files beside a long file that is cut.
     Truncate(truncate::Truncate),
+    /// Small files beside ten million others that go.
+    Removal(removal::Removal),
     /// A scrub beside a sequential read of as many bytes.
     Scrub(scrub::Scrub),
     /// Many connections against one on a slow log device; and cached READs while a client commits on one.
@@ -125,6 +128,7 @@ impl Bench {
             Self::Stream(stream) => stream.run(),
             Self::Scrub(scrub) => scrub.run(),
             Self::Truncate(truncate) => truncate.run(),
+            Self::Removal(removal) => removal.run(),
             Self::Slow(slow) => slow.run(),
             Self::Slope(slope) => slope.run(),
             Self::Crowd(crowd) => crowd.run(),

@@ -214,6 +214,20 @@ fn untar(connection: &mut Connection, folder: &Handle, item: u64, data: &[u8]) -
     Ok(file)
 }
 
+/// A lone client makes files of 4 KiB, each a CREATE and a FILE_SYNC WRITE, for so long. Gives how long each took, nanoseconds.
+pub fn make_small_files(connection: &mut Connection, folder: &Handle, for_so_long: Duration) -> Result<Histogram<u64>> {
+    let data = noise(FILE_BYTES)?;
+    let mut times_ns = Histogram::new(3)?;
+    let begun = Instant::now();
+    while begun.elapsed() < for_so_long {
+        let started = Instant::now();
+        let file = connection.create(folder, &file_name(times_ns.len()))?;
+        connection.write(&file, 0, &data, Stable::FileSync)?;
+        times_ns.record(u64::try_from(started.elapsed().as_nanos())?)?;
+    }
+    Ok(times_ns)
+}
+
 /// Writes `mebibytes` into a new file in one stream and commits them; gives the file and the time.
 pub fn write_stream(target: &Target, mebibytes: u64) -> Result<(Handle, Duration)> {
     let root = Connection::mount(target)?;

@@ -1,6 +1,7 @@
 //! A scrub of a pool with one long file, and a copy of it to a disk that joins, beside a sequential read of as many bytes of a file
 //! with O_DIRECT; and a scrub on a disk that has a turn for each request. And how long a lone client's CREATE, WRITE and COMMIT take
-//! beside scrubs, and beside copies, against alone: by turns, alone, beside, beside, alone.
+//! beside scrubs, and beside copies, against alone: by turns, alone, beside, beside, alone. And a scrub of a pool that is nearly
+//! full of files of all sizes, a third of which were replaced again and again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::Args;
 use hdrhistogram::Histogram;
+use tally_bench::random::Random;
 use tally_bench::wire::{Connection, Handle, Stable};
 use tally_disk::{Opener, SystemOpener};
 
@@ -34,6 +36,9 @@ pub struct Scrub {
     /// Files that the client beside the scrub makes, in all six turns of a run together; 0 leaves it out.
     #[arg(long, default_value_t = 200_000)]
     files: u64,
+    /// Size of the pool that has aged, MiB; 0 leaves it out.
+    #[arg(long, default_value_t = 2048)]
+    aged_mebibytes: u64,
 }
 
 const HERE: &str = "scrub, quick disk";
@@ -42,6 +47,10 @@ const DIRECT: &str = "sequential read of a file with O_DIRECT";
 const SHARE_HERE: &str = "scrub against a sequential read, quick disk";
 const SHARE_COPY: &str = "copy to a disk that joins, against a sequential read";
 const SHARE_SLOW: &str = "scrub against what a disk that turns gives in reads of 1 MiB";
+
+const AGED: &str = "scrub of an aged pool, of allocated bytes";
+const FULL: &str = "how full it is";
+const SHARE_AGED: &str = "scrub of an aged pool, against a sequential read";
 
 const ALONE: &str = "CREATE, WRITE of 4 KiB and COMMIT, p99 alone";
 const BESIDE: &str = "CREATE, WRITE of 4 KiB and COMMIT, p99 beside scrubs";
@@ -78,9 +87,13 @@ impl Scrub {
             if self.files > 0 {
                 self.beside(&binaries, &mut figures)?;
             }
+            if self.aged_mebibytes > 0 {
+                self.aged(&binaries, &mut figures)?;
+            }
         }
         figures.add_ratios(SHARE_HERE, HERE, DIRECT);
         figures.add_ratios(SHARE_COPY, COPY, DIRECT);
+        figures.add_ratios(SHARE_AGED, AGED, DIRECT);
         if self.files > 0 {
             figures.add_ratios(RATIO, BESIDE, ALONE);
             figures.add_ratios(RATIO_COPY, BESIDE_COPY, ALONE);
@@ -89,6 +102,7 @@ impl Scrub {
         figures.row("bench scrub", SHARE_HERE, Bar::AtLeast(0.7));
         figures.row("bench scrub", SHARE_COPY, Bar::AtLeast(0.7));
         figures.row("bench scrub", SHARE_SLOW, Bar::AtLeast(0.7));
+        figures.row("bench scrub", SHARE_AGED, Bar::Stated);
         if self.files > 0 {
             figures.row("bench scrub", RATIO, Bar::AtMost(1.5));
         }
@@ -156,6 +170,22 @@ impl Scrub {
         Ok(started.elapsed())
     }
 
+    /// A scrub of a pool that has aged, by a server that was just started.
+    fn aged(&self, binaries: &Binaries, figures: &mut Figures) -> Result<()> {
+        let setup = Setup { pool_bytes: self.aged_mebibytes << 20, ..Setup::default() };
+        let mut filer = Filer::make(binaries, setup, &self.site.folder()?)?;
+        age(&filer, self.aged_mebibytes)?;
+        filer.stop()?;
+        filer.start()?;
+        let started = Instant::now();
+        filer.command(&["pool", "scrub", "-w", POOL])?;
+        let elapsed = started.elapsed();
+        let status = filer.status()?;
+        figures.add(AGED, "MiB/s", status.allocated as f64 / f64::from(1 << 20) / elapsed.as_secs_f64());
+        figures.add(FULL, "", status.allocated as f64 / status.size as f64);
+        Ok(())
+    }
+
     /// A pool with one long file.
     fn filled(&self, binaries: &Binaries, slowness: Vec<std::ffi::OsString>, mebibytes: u64) -> Result<Filer> {
         let setup = Setup { slowness, pool_bytes: (1024 + mebibytes * 4 / 3) << 20, ..Setup::default() };
@@ -173,6 +203,39 @@ impl Scrub {
         filer.command(&["pool", "scrub", "-w", POOL])?;
         Ok(started.elapsed())
     }
+}
+
+/// Fills the pool with files of 4 KiB to 1 MiB, and replaces a third of them, drawn anew, by others, again and again.
+fn age(filer: &Filer, mebibytes: u64) -> Result<()> {
+    const ROUNDS: u64 = 5;
+    let target = filer.target(POOL);
+    let root = Connection::mount(&target)?;
+    let mut connection = Connection::open(target.nfs)?;
+    let mut random = Random::new(mebibytes, 0);
+    let (mut files, mut next): (Vec<u64>, u64) = (Vec::new(), 0);
+    for round in 0..=ROUNDS {
+        if round > 0 {
+            let (stay, go): (Vec<u64>, Vec<u64>) = files.iter().partition(|_| random.below(3) > 0);
+            for number in go {
+                connection.remove(&root, &file_name(number))?;
+            }
+            files = stay;
+            // What they had is free behind the group.
+            filer.settle()?;
+        }
+        // 0.9 of all, and some of it is metadata.
+        while filer.status()?.allocated < mebibytes * 89 / 100 << 20 {
+            for _ in 0..16 {
+                let file = connection.create(&root, &file_name(next))?;
+                let bytes = 4096 << random.below(9);
+                connection.write(&file, 0, &random.bytes(bytes), Stable::Unstable)?;
+                files.push(next);
+                next += 1;
+            }
+            filer.settle()?;
+        }
+    }
+    Ok(())
 }
 
 fn scrub_until(filer: &Filer, over: &AtomicBool) -> Result<()> {

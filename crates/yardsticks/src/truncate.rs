@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
-use hdrhistogram::Histogram;
-use tally_bench::wire::{Attributes, Connection, Handle, Stable};
+use tally_bench::wire::{Attributes, Connection};
 
 use crate::Site;
 use crate::figures::{Bar, Figures};
 use crate::filer::{Binaries, Filer, POOL, Setup};
-use crate::load::{self, FILE_BYTES, file_name, joined, noise};
+use crate::load::{self, joined, make_small_files};
 
 /// What `truncate` takes.
 #[derive(Args)]
@@ -68,13 +67,13 @@ impl Truncate {
         let folders = [connection.mkdir(&root, "before")?, connection.mkdir(&root, "beside")?];
         let [before, beside] = &folders;
         let seconds = Duration::from_secs(self.seconds);
-        let alone = make_files(Connection::open(target.nfs)?, before, seconds)?;
+        let alone = make_small_files(&mut Connection::open(target.nfs)?, before, seconds)?;
         filer.settle()?;
         filer.take_memory_peak()?;
         let resident = filer.resident_bytes()?;
-        let small = Connection::open(target.nfs)?;
+        let mut small = Connection::open(target.nfs)?;
         let (cut, reaped) = std::thread::scope(|scope| {
-            let small = scope.spawn(move || make_files(small, beside, seconds));
+            let small = scope.spawn(move || make_small_files(&mut small, beside, seconds));
             let started = Instant::now();
             connection.set_attributes(&file, Attributes { size: Some(0), ..Attributes::default() })?;
             let cut = started.elapsed();
@@ -90,17 +89,4 @@ impl Truncate {
         figures.add(MEMORY, "MiB", more as f64 / f64::from(1 << 20));
         Ok(())
     }
-}
-
-fn make_files(mut connection: Connection, folder: &Handle, for_so_long: Duration) -> Result<Histogram<u64>> {
-    let data = noise(FILE_BYTES)?;
-    let mut times_ns = Histogram::new(3)?;
-    let begun = Instant::now();
-    while begun.elapsed() < for_so_long {
-        let started = Instant::now();
-        let file = connection.create(folder, &file_name(times_ns.len()))?;
-        connection.write(&file, 0, &data, Stable::FileSync)?;
-        times_ns.record(u64::try_from(started.elapsed().as_nanos())?)?;
-    }
-    Ok(times_ns)
 }

@@ -1,0 +1,148 @@
+//! Ten million files go, and another client makes small ones beside it (docs/design/0017, 0010): one by one, as `rm -r` of a lone
+//! client takes them away, and all at once, with the dataset in which they are. How long each small file takes beside either,
+//! against as long before.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use clap::Args;
+use tally_bench::wire::{Connection, Handle};
+
+use crate::Site;
+use crate::figures::{Bar, Figures};
+use crate::filer::{Binaries, Filer, POOL, Setup};
+use crate::load::{self, file_name, joined, make_small_files};
+
+/// What `removal` takes.
+#[derive(Args)]
+pub struct Removal {
+    #[command(flatten)]
+    site: Site,
+    /// Files that there are at first; empty ones.
+    #[arg(long, default_value_t = 10_000_000)]
+    files: u64,
+    /// Files in one directory.
+    #[arg(long, default_value_t = 1000)]
+    per_directory: u64,
+    /// How long small files are made before, beside the client that removes, and beside the dataset that goes, seconds.
+    #[arg(long, default_value_t = 40)]
+    seconds: u64,
+}
+
+/// Connections that make the files.
+const MAKERS: usize = 16;
+/// The dataset with the files that go; nothing there waits for the log, or they would not be made today.
+const OLD: &str = "tank/old";
+
+const BEFORE: &str = "CREATE and WRITE of 4 KiB, p99 before";
+const BESIDE_REMOVES: &str = "CREATE and WRITE of 4 KiB, p99 beside rm -r";
+const BESIDE_DESTROY: &str = "CREATE and WRITE of 4 KiB, p99 beside the dataset that goes";
+const RATIO_REMOVES: &str = "p99 beside rm -r, against before";
+const RATIO_DESTROY: &str = "p99 beside the dataset that goes, against before";
+const LONGEST: &str = "the longest beside any";
+const REMOVED: &str = "files that rm -r removed, a second";
+const FREED: &str = "until the dataset has given back its space";
+const MEMORY: &str = "resident memory beside any, beyond that before";
+
+impl Removal {
+    /// Runs it on a new pool each time.
+    pub fn run(&self) -> Result<()> {
+        ensure!(self.files / self.per_directory >= MAKERS as u64, "fewer directories than the {MAKERS} that make them");
+        let binaries = Binaries::build()?;
+        let mut figures = Figures::default();
+        for _ in 0..self.site.runs {
+            let pool_bytes = (8 << 30) + self.files * 2048;
+            let filer =
+                Filer::make(&binaries, Setup { pool_bytes, sparse: true, ..Setup::default() }, &self.site.folder()?)?;
+            filer.command(&["dataset", "create", "-o", "sync=disabled", OLD])?;
+            self.measure(&filer, &mut figures)?;
+        }
+        figures.add_ratios(RATIO_REMOVES, BESIDE_REMOVES, BEFORE);
+        figures.add_ratios(RATIO_DESTROY, BESIDE_DESTROY, BEFORE);
+        figures.finish("removal")?;
+        for ratio in [RATIO_REMOVES, RATIO_DESTROY] {
+            figures.row("bench removal", ratio, Bar::AtMost(2.0));
+        }
+        for what in [LONGEST, REMOVED, FREED, MEMORY] {
+            figures.row("bench removal", what, Bar::Stated);
+        }
+        Ok(())
+    }
+
+    fn measure(&self, filer: &Filer, figures: &mut Figures) -> Result<()> {
+        let mut directories = self.make(filer)?;
+        filer.settle()?;
+        let target = filer.target(POOL);
+        let root = Connection::mount(&target)?;
+        let mut connection = Connection::open(target.nfs)?;
+        let seconds = Duration::from_secs(self.seconds);
+        let mut small_files = |name: &str| {
+            let folder = connection.mkdir(&root, name)?;
+            make_small_files(&mut connection, &folder, seconds)
+        };
+        let before = small_files("before")?;
+        filer.take_memory_peak()?;
+        let resident = filer.resident_bytes()?;
+
+        let over = AtomicBool::new(false);
+        let (removes, removed) = std::thread::scope(|scope| {
+            let remover = scope.spawn(|| self.remove_until(filer, &mut directories, &over));
+            let made = small_files("beside rm");
+            over.store(true, Ordering::Relaxed);
+            anyhow::Ok((made?, joined(remover.join())?))
+        })?;
+        filer.settle()?;
+
+        let started = Instant::now();
+        filer.command(&["dataset", "destroy", "-f", OLD])?;
+        let destroy = small_files("beside destroy")?;
+        let more = filer.take_memory_peak()?.saturating_sub(resident);
+        filer.quiet()?;
+
+        let ms = |ns: u64| Duration::from_nanos(ns).as_secs_f64() * 1000.0;
+        figures.add(BEFORE, "ms", ms(before.value_at_quantile(0.99)));
+        figures.add(BESIDE_REMOVES, "ms", ms(removes.value_at_quantile(0.99)));
+        figures.add(BESIDE_DESTROY, "ms", ms(destroy.value_at_quantile(0.99)));
+        figures.add(LONGEST, "ms", ms(removes.max().max(destroy.max())));
+        figures.add(REMOVED, "1/s", removed as f64 / self.seconds as f64);
+        figures.add(FREED, "s", started.elapsed().as_secs_f64());
+        figures.add(MEMORY, "MiB", more as f64 / f64::from(1 << 20));
+        Ok(())
+    }
+
+    /// The directories, each with its files.
+    fn make(&self, filer: &Filer) -> Result<Vec<Handle>> {
+        let target = filer.target(OLD);
+        let root = Connection::mount(&target)?;
+        let count = self.files / self.per_directory;
+        let (time, directories) = load::at_once(target.nfs, MAKERS, |index, connection| {
+            let make = |number: u64, connection: &mut Connection| {
+                let directory = connection.mkdir(&root, &format!("d{number:07}"))?;
+                for item in 0..self.per_directory {
+                    connection.create(&directory, &file_name(item))?;
+                }
+                anyhow::Ok(directory)
+            };
+            (0..count).skip(index).step_by(MAKERS).map(|number| make(number, connection)).collect::<Result<Vec<_>>>()
+        })?;
+        eprintln!("  {} files made in {time:.0?}", count * self.per_directory);
+        Ok(directories.into_iter().flatten().collect())
+    }
+
+    /// Removes files, directory by directory, on one connection. Gives how many.
+    fn remove_until(&self, filer: &Filer, directories: &mut Vec<Handle>, over: &AtomicBool) -> Result<u64> {
+        let mut connection = Connection::open(filer.target(OLD).nfs)?;
+        let mut removed = 0;
+        while let Some(directory) = directories.pop() {
+            for item in 0..self.per_directory {
+                if over.load(Ordering::Relaxed) {
+                    return Ok(removed);
+                }
+                connection.remove(&directory, &file_name(item))?;
+                removed += 1;
+            }
+        }
+        anyhow::bail!("all {removed} files were gone before the time was: take more, or less time")
+    }
+}
