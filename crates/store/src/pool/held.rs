@@ -39,6 +39,11 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// What it counts to be woken sooner: about what a walk's step takes that reads nothing.
 const WOKEN: Duration = Duration::from_micros(100);
 
+/// So many groups what a walk has met may be held back from others; then it waits for no turn until it has looked at it. Each
+/// group takes new places for what it changes, and nobody is asked for those: a walk that waited beside busy clients filled
+/// the pool with what nobody used any more.
+const GROUPS_MAX: u64 = 1;
+
 /// This part of the reserve is left for a group that finds nothing held: far more than one takes that was asked for by nobody.
 const RESERVE_PART: u64 = 4;
 
@@ -91,7 +96,7 @@ impl Held {
     }
 
     /// The oldest group of which a step holds something.
-    pub(super) fn oldest_step(&self) -> Option<Txg> {
+    fn oldest_step(&self) -> Option<Txg> {
         let is_step = |holding: &Weak<Holding>| holding.upgrade().is_some_and(|holding| holding.lasts == Lasts::Step);
         self.list.lock().iter().filter(|(_, holding)| is_step(holding)).map(|(of, _)| *of).min()
     }
@@ -122,6 +127,14 @@ impl Pool {
     pub(super) fn hold_blocks(&self, lasts: Lasts) -> Arc<Holding> {
         // Under the lock: no group beyond the next one has released anything without a look at this.
         self.held.hold(lasts, || self.txgs.last_synced())
+    }
+
+    /// Has walks wait for their turns, or not: where room is short, or a step has held something for longer than a group. Behind
+    /// each group, and when a step has let go of what it held.
+    pub(super) fn pace_walks(&self) {
+        let newest = self.txgs.last_synced();
+        let is_held_long = self.held.oldest_step().is_some_and(|of| newest.0 > of.0.saturating_add(GROUPS_MAX));
+        self.roster.hurry_walks(is_held_long || self.held.are_awaited() || self.room_for_old_roots().1);
     }
 
     /// The lock under which a group is synced, when there is room for one that nobody was admitted for. See the module's head.

@@ -58,9 +58,6 @@ use verdict::{Keepers, Subject, Verdict};
 /// by turns ends here.
 const LOOKS_MAX: usize = 32;
 
-/// Steps of a walk after which the cursor of a scrub moves, if they do not come to enough content: as many leaves.
-const STEPS_MAX: usize = 1024;
-
 /// A pool that nobody changes is asked for a group so often while a scrub runs, to write its cursor down: so much is done
 /// once more behind a power cut.
 const CURSOR_AGE_MAX: Duration = Duration::from_secs(30);
@@ -257,7 +254,7 @@ struct Following {
 impl Securing<'_> {
     /// Goes on where a job is.
     fn follow(&mut self, job: &ScrubJob) {
-        let since = self.pool.platform.clock.monotonic();
+        let since = self.now();
         self.report = job.report.clone();
         self.job = Some(Following { job: job.clone(), since, asked: since });
     }
@@ -281,8 +278,8 @@ impl Securing<'_> {
     /// Everything before the cursor is verified, and what was repaired is written: the next group flushes it before its uberblock
     /// says so.
     fn reach(&mut self, cursor: Cursor) {
+        let now = self.now();
         let Some(following) = &mut self.job else { return };
-        let now = self.pool.platform.clock.monotonic();
         let job = &mut following.job;
         job.ran += now.saturating_sub(std::mem::replace(&mut following.since, now));
         job.report = SecureReport { lost: Vec::new(), ..self.report.clone() };
@@ -323,8 +320,8 @@ impl Securing<'_> {
     }
 
     fn dataset(&mut self, id: DatasetId, mut from: Option<Key>) -> Result<(), SecureError> {
-        let (mut way, mut looks_left, mut steps) = (Vec::new(), LOOKS_MAX, 0);
-        let mut gathered = Gathered::default();
+        let (mut way, mut looks_left) = (Vec::new(), LOOKS_MAX);
+        let mut gathered = Gathered::new(self.pool.tuning.scrub_stretch_bytes);
         loop {
             // For the step, and before its root is asked for: what is found wrong is written again, and must be nobody else's by
             // then. The root itself holds nothing of a dataset that is destroyed meanwhile.
@@ -378,12 +375,11 @@ impl Securing<'_> {
                 }
                 gathered.take((key, bp), &held);
             }
-            steps += 1;
-            let is_much = steps >= STEPS_MAX || gathered.bytes() >= self.pool.tuning.scrub_stretch_bytes;
-            let is_enough = is_much || self.pool.held.are_awaited();
+            let is_enough = gathered.is_enough_at(self.now()) || self.pool.held.are_awaited();
             if is_enough {
                 self.content(id, &mut gathered)?;
-                steps = 0;
+                drop(held);
+                self.pool.pace_walks();
             }
             let Some(next) = step.next else { break };
             if is_enough {
@@ -412,6 +408,7 @@ impl Securing<'_> {
 
     /// Makes sure of the content that was gathered: of stretches that are right as a whole at once, else block by block.
     fn content(&mut self, id: DatasetId, gathered: &mut Gathered) -> Result<(), SecureError> {
+        let (begun, bytes) = (self.now(), gathered.bytes());
         let (stretches, _held) = gathered.in_order(&self.pool.io);
         for some in &stretches {
             let right = gathered::which_are_right(&self.pool.io, self.subjects, some);
@@ -425,7 +422,13 @@ impl Securing<'_> {
                 }
             }
         }
+        gathered.note_look(bytes, self.now().saturating_sub(begun));
         Ok(())
+    }
+
+    /// By the clock that nobody sets.
+    fn now(&self) -> Duration {
+        self.pool.platform.clock.monotonic()
     }
 
     /// A node of a tree is no node, although every leg has it right: it was written so. What it named was not looked at.

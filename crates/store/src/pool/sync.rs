@@ -19,11 +19,6 @@ use crate::dataset::{Dataset, DatasetRoot, DatasetWriter};
 use crate::run::{RedundantMetadata, RunWriter};
 use crate::txg::Next;
 
-/// So many groups what a walk has met may be held back from others; then it waits for no turn until it has looked at it. Each
-/// group takes new places for what it changes, and nobody is asked for those: a walk that waited beside busy clients filled
-/// the pool with what nobody used any more.
-const HELD_GROUPS_MAX: u64 = 1;
-
 /// Why a transaction group was not synced. The pool is suspended then.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
@@ -358,10 +353,9 @@ impl Pool {
             }
         }
         self.io.forget_freed();
-        let is_held_long = self.held.oldest_step().is_some_and(|of| txg.0 > of.0.saturating_add(HELD_GROUPS_MAX));
-        self.roster.hurry_walks(is_held_long || self.room_for_old_roots().1);
         self.release_frees(syncing);
         self.txgs.synced(txg);
+        self.pace_walks();
         self.io.allocator().ask_behind(txg);
     }
 }

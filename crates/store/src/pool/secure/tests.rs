@@ -31,3 +31,26 @@ fn what_was_missed_is_told_by_when_it_was_written() {
     }
     assert_eq!((since(Some(&missed)), since(None)), (Txg(5), Txg(0)));
 }
+
+/// Beside clients who never pause a walk looks at 17 MiB in a second, and it gathered 64 MiB all the same. It held them for longer than a
+/// group, and so it waited for no turn any more: a commit in a hundred took four times as long.
+#[test]
+fn no_more_is_gathered_than_is_looked_at_before_the_next_group() {
+    let mut gathered = Gathered::new(64 << 20);
+    let ms = Duration::from_millis;
+    let enough = |gathered: &Gathered| gathered.bytes_enough >> 20;
+    gathered.note_look(64 << 20, ms(4000));
+    assert_eq!(enough(&gathered), 16);
+    gathered.note_look(16 << 20, ms(16_000));
+    assert_eq!(enough(&gathered), 1, "a megabyte is looked at in any case");
+    gathered.note_look(1 << 20, Duration::ZERO);
+    assert_eq!(enough(&gathered), 2, "in a hurry it was quick");
+    for _ in 0..10 {
+        gathered.note_look(2 << 20, ms(10));
+    }
+    assert_eq!(enough(&gathered), 64);
+    gathered.note_look(0, ms(10_000));
+    assert_eq!(enough(&gathered), 64, "nothing tells nothing");
+    assert!(!gathered.is_enough_at(ms(100)) && !gathered.is_enough_at(ms(1099)));
+    assert!(gathered.is_enough_at(ms(1100)), "a second is over, though there was little");
+}
