@@ -95,7 +95,7 @@ impl Removal {
         filer.settle()?;
 
         let started = Instant::now();
-        filer.command(&["dataset", "destroy", "-f", OLD])?;
+        filer.command(&["dataset", "destroy", OLD])?;
         let destroy = small_files("beside destroy")?;
         let more = filer.take_memory_peak()?.saturating_sub(resident);
         filer.quiet()?;
