@@ -24,7 +24,9 @@ use tally_members::assemble::PoolSelect;
 use tally_members::discover::ImportSource;
 use tally_store::inspect::{Plan, inspect as inspect_pools};
 use tally_store::tuning::Tuning;
-use tally_vfs::{CreateHow, Cred, FileKind, FsError, ObjectRef, OpCtx, SetAttr, SetTime, Stability, Vfs};
+use tally_vfs::{
+    Attributes, CreateHow, Cred, FileKind, FsError, Identity, ObjectRef, OpCtx, SetAttr, SetTime, Stability, Vfs,
+};
 
 use crate::frame;
 use crate::golden::{Golden, Writes};

@@ -20,7 +20,7 @@ use tally_nfs::service::Service;
 use tally_store::pool::RewindOrder;
 use tally_store::properties::PropertySet;
 use tally_store::tuning::Tuning;
-use tally_vfs::{ObjectRef, Vfs};
+use tally_vfs::{Identity, ObjectRef, Vfs};
 
 use crate::chance::{Chance, Stream};
 use crate::clock::Ticks;

@@ -10,7 +10,7 @@ use tally_store::properties::{
     Effective, Property, PropertyError, PropertySet, SyncMode, UserProperty, Value, effective,
 };
 use tally_store::tree::Tree;
-use tally_vfs::{Cred, FIRST_ID, FileKind, FsError, Vfs};
+use tally_vfs::{Cred, FIRST_ID, FileKind, FsError, Identity, Names as _};
 
 use super::mount_point::{MountPoint, component, remove_mount_point};
 use super::{CreateOptions, Filer, FilerError, Named, Names};

@@ -29,7 +29,10 @@ use tally_members::grammar::{VdevSpec, parse_vdev_args};
 use tally_store::inspect::{Fact, Plan, inspect};
 use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::tuning::Tuning;
-use tally_vfs::{CreateHow, Cred, FsError, NodeKind, OpCtx, Outcome, ReplyKey, SetAttr, SetTime, Stability, Vfs};
+use tally_vfs::{
+    Content, CreateHow, Cred, FsError, Identity, Names, NodeKind, OpCtx, Outcome, ReplyKey, SetAttr, SetTime,
+    Stability, Vfs,
+};
 
 /// The format version of the image.
 const VERSION: u32 = 2;

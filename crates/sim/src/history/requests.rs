@@ -7,7 +7,7 @@ use bytes::Bytes;
 use nfs3_types::nfs3::nfsstat3;
 use tally_base::Promise;
 use tally_nfs::service::{Job, Step};
-use tally_vfs::{Attr, Cred, FsError, ObjectRef, Vfs};
+use tally_vfs::{Attr, Attributes, Cred, FsError, ObjectRef};
 
 use super::rot::Nearness;
 use super::times::{Above, told_by};

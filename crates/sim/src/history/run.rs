@@ -10,7 +10,7 @@ use tally_base::Promise;
 use tally_fs::filer::Filer;
 use tally_store::properties::{Property, PropertySet, SyncMode, Value, parse};
 use tally_store::tuning::Tuning;
-use tally_vfs::{FileKind, Vfs};
+use tally_vfs::{FileKind, Identity};
 
 use super::choose::{Act, BURST_WRITES_MAX};
 use super::lives::shown;

@@ -12,7 +12,7 @@ use tally_nfs::service::{Job, Step as Served};
 use tally_store::properties::{Property, PropertySet, SyncMode, parse};
 use tally_store::tuning::Tuning;
 use tally_vfs::model::Model;
-use tally_vfs::{Attr, CreateHow, Cred, FileKind, SetAttr, Stability, Vfs};
+use tally_vfs::{Attr, Attributes, CreateHow, Cred, FileKind, Identity, Names, SetAttr, Stability};
 
 use super::Totals;
 use super::alphabet::{ALPHABET, Step};

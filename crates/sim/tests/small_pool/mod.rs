@@ -22,7 +22,7 @@ use tally_store::pool::Pool;
 use tally_store::pool::membership::{Member, MembershipError, Onlooker, Stage};
 use tally_store::properties::PropertySet;
 use tally_store::tuning::Tuning;
-use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
+use tally_vfs::{Content, CreateHow, Cred, FsError, Identity, Names, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
 
 const MIB: u64 = 1 << 20;
 /// The disk that joins.

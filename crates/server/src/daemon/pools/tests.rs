@@ -10,7 +10,7 @@ use tally_base::{SystemClock, SystemRng};
 use tally_disk::{Disk, Durability, Geometry, Host, ThreadFanout};
 use tally_fakes::{MemDisk, MemOpener};
 use tally_nfs::exports::Exports;
-use tally_vfs::{Cred, OpCtx, SetAttr};
+use tally_vfs::{Cred, Identity, Names, OpCtx, SetAttr};
 
 use super::*;
 use crate::daemon::silence;

@@ -11,7 +11,7 @@ use tally_fs::filer::CreateOptions;
 use tally_members::label;
 use tally_store::pool::spares::AWAY_MIN;
 use tally_store::tuning::Tuning;
-use tally_vfs::{Cred, OpCtx, SetAttr, Vfs};
+use tally_vfs::{Cred, Identity, Names, OpCtx, SetAttr};
 
 use super::*;
 use crate::control::message::Request;
