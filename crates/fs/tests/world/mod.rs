@@ -24,7 +24,7 @@ use tally_members::uberblock::{self, Uberblock};
 use tally_members::vdev::{LegState, VdevLeg};
 use tally_store::bp::BlockPtr;
 use tally_store::pool::membership::{Member, Onlooker, Stage};
-use tally_store::pool::{LoadOptions, Pool, RewindOrder};
+use tally_store::pool::{LoadOptions, Pool, RewindOrder, SyncError};
 use tally_store::tuning::Tuning;
 use tally_vfs::{Cred, FsError, ObjectRef, OpCtx, Outcome, SetAttr, Vfs};
 
@@ -555,5 +555,42 @@ impl Onlooker for Patient {
     fn let_go(&mut self, leg: Arc<VdevLeg>) {
         // A disk that refused a write refuses this too.
         let _ = leg.erase_label();
+    }
+}
+
+/// What a test does while disks come and go: at each step of a stage, and where a group is to be synced.
+pub(crate) trait Watch {
+    /// `false` ends the stage.
+    fn on_progress(&mut self, _: Stage, _: u64) -> bool {
+        true
+    }
+
+    fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
+        pool.sync().map(|_| ())
+    }
+}
+
+/// Somebody who watches, and lets everything happen besides.
+pub(crate) struct Watching<'a, W>(pub(crate) &'a mut W);
+
+impl<W: Watch> Onlooker for Watching<'_, W> {
+    fn on_progress(&mut self, stage: Stage, done: u64) -> bool {
+        self.0.on_progress(stage, done)
+    }
+
+    fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
+        self.0.sync(pool)
+    }
+
+    fn keep_paths(&mut self, pool: &Pool) -> io::Result<()> {
+        Patient.keep_paths(pool)
+    }
+
+    fn run_lane(&mut self, lane: Arc<Lane>) -> io::Result<()> {
+        Patient.run_lane(lane)
+    }
+
+    fn let_go(&mut self, leg: Arc<VdevLeg>) {
+        Patient.let_go(leg);
     }
 }
