@@ -15,12 +15,11 @@ mod scrub;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::thread::Scope;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tally_base::{DatasetId, Dseq, Txg};
-use tally_disk::Platform;
+use tally_disk::{Platform, Within};
 use tally_intent::recovery::DatasetReplay;
 use tally_members::assemble::{self, ImportError, PoolSelect};
 use tally_members::create::{self, CreateError};
@@ -354,9 +353,9 @@ impl Filer {
             Some((self.filesystem(*id)?, replay.records.last()?.head.dseq))
         };
         let ends: Vec<_> = content.datasets.iter().filter_map(last_of).collect();
-        std::thread::scope(|scope| {
-            let mut relief = Relief::new(scope, &self.pool);
-            self.replay_all(scope, content, options, report, progress, &mut relief)?;
+        self.pool.platform.helpers.within(|helpers| {
+            let mut relief = Relief::new(helpers, &self.pool);
+            self.replay_all(helpers, content, options, report, progress, &mut relief)?;
             Ok::<_, FilerError>(relief.finish()?)
         })?;
         // Not before: a loss is on record before any group's root goes by it (rules F26).
@@ -368,7 +367,7 @@ impl Filer {
 
     fn replay_all<'scope>(
         &self,
-        scope: &'scope Scope<'scope, '_>,
+        helpers: Within<'scope, '_>,
         content: LogContent,
         options: &ImportOptions,
         report: &mut ImportReport,
@@ -384,7 +383,7 @@ impl Filer {
             let count = replay.records.len() as u64;
             let Some(first) = replay.records.first().map(|record| record.head.dseq) else { continue };
             let sound = filesystem.check_ids(first);
-            let mut records = decode::decoded(scope, replay.records, self.pool.tuning.helper_threads);
+            let mut records = decode::decoded(helpers, replay.records);
             let mut left = count;
             while let Some((dseq, record)) = records.next() {
                 let replayed = sound.clone().and(record).and_then(|record| filesystem.replay(dseq, record));

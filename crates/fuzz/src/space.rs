@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tally_base::codec::Reader;
 use tally_base::{Txg, VdevIndex};
+use tally_disk::Helpers;
 use tally_members::blockdev::{BlockDevs, numbered};
 use tally_store::alloc::{AllocRoot, Allocator, SpaceVisit};
 use tally_store::bp::{BLOCK_PTR_BYTES, Dva};
@@ -48,7 +49,7 @@ pub(crate) fn allocator(data: &[u8]) -> bool {
                 drop(error.to_string());
             }
         });
-        let Ok(allocator) = Allocator::load(&devs, &root, txg, &mut Vec::new()) else { return false };
+        let Ok(allocator) = Allocator::load(&devs, &root, txg, Helpers::Serial, &mut Vec::new()) else { return false };
         go_on(&allocator, &devs, txg);
         true
     })
@@ -88,7 +89,8 @@ fn go_on(allocator: &Allocator, devs: &BlockDevs, loaded: Txg) {
     committed.write(devs).expect("devices in memory");
     allocator.released(txg);
     check_space(allocator);
-    let again = Allocator::load(devs, &committed.root, txg, &mut Vec::new()).expect("what was committed can be loaded");
+    let again = Allocator::load(devs, &committed.root, txg, Helpers::Serial, &mut Vec::new())
+        .expect("what was committed can be loaded");
     for dva in taken.iter().skip(1) {
         assert!(again.is_busy(dva), "{dva} was committed");
     }

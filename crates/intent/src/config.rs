@@ -3,7 +3,7 @@ use std::io;
 use std::sync::Arc;
 
 use tally_base::{LaneId, PoolGuid, VdevGuid};
-use tally_disk::{Disk, Fanout};
+use tally_disk::{Disk, Fanout, Helpers};
 
 use crate::failure::LaneFailed;
 use crate::ring::LaneGeometry;
@@ -59,6 +59,8 @@ pub struct LaneConfig {
     pub stale_legs: Vec<StaleLeg>,
     /// How a frame gets onto several legs.
     pub fanout: Arc<dyn Fanout>,
+    /// Who reads a ring ahead.
+    pub helpers: Helpers,
     /// How a leg leaves the set.
     pub leg_failed: Arc<LegFailed>,
 }

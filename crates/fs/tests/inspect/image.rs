@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tally_base::{Clock, SystemRng, Time};
-use tally_disk::{Host, Platform, SerialFanout};
+use tally_disk::{Helpers, Host, Platform, SerialFanout};
 use tally_fakes::{MemDisk, MemOpener};
 use tally_fs::Filer;
 use tally_fs::filer::{CreateOptions, FilerError, ImportOptions, ImportReport};
@@ -112,6 +112,7 @@ fn platform(opener: Arc<MemOpener>) -> Platform {
         rng: Arc::new(SystemRng),
         opener,
         fanout: Arc::new(SerialFanout),
+        helpers: Helpers::Threads,
         host: Host { id: 1, name: "test".into() },
     }
 }

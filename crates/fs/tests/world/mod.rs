@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use tally_base::{Clock, LaneId, SECTOR, SystemClock, SystemRng, Wait};
-use tally_disk::{Disk, Durability, Fanout, Geometry, Host, Platform, SerialFanout, ThreadFanout};
+use tally_disk::{Disk, Durability, Fanout, Geometry, Helpers, Host, Platform, SerialFanout, ThreadFanout};
 use tally_fakes::{MemDisk, MemOpener};
 use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport, Suspended};
 use tally_intent::Lane;
@@ -167,6 +167,7 @@ pub(crate) struct World {
     vdevs: Vec<String>,
     clock: Arc<dyn Clock>,
     fanout: Arc<dyn Fanout>,
+    helpers: Helpers,
 }
 
 impl World {
@@ -197,12 +198,18 @@ impl World {
             vdevs,
             clock,
             fanout: Arc::new(SerialFanout),
+            helpers: Helpers::Threads,
         }
     }
 
     /// The same disks, several of them asked at once, and left where they hang.
     pub(crate) fn with_helpers(self) -> Self {
         Self { fanout: Arc::new(ThreadFanout::default()), ..self }
+    }
+
+    /// The same disks, and a pool that does one thing after the other.
+    pub(crate) fn without_helpers(self) -> Self {
+        Self { helpers: Helpers::Serial, ..self }
     }
 
     /// The same disks with another clock.
@@ -256,6 +263,7 @@ impl World {
             rng: Arc::new(SystemRng),
             opener: Arc::new(opener),
             fanout: Arc::clone(&self.fanout),
+            helpers: self.helpers,
             host: Host { id: 1, name: "test".into() },
         }
     }
@@ -368,7 +376,7 @@ impl World {
     pub(crate) fn cut(&self) -> Self {
         let _held_up = self.gate.write().unwrap();
         let disks = self.disks.iter().map(|(path, disk)| (path.clone(), Arc::new(disk.fork()))).collect();
-        Self::over(disks, self.vdevs.clone(), Arc::clone(&self.clock))
+        Self { helpers: self.helpers, ..Self::over(disks, self.vdevs.clone(), Arc::clone(&self.clock)) }
     }
 
     /// From now on what the disks are told is written down.

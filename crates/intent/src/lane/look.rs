@@ -35,7 +35,7 @@ impl Lane {
         let identity = Identity { pool: self.pool, lane: self.id, epoch: self.epoch };
         let mut look = RingLook::default();
         for leg in &legs {
-            let mut reader = LegReader::new(leg, u64::MAX, self.geometry);
+            let mut reader = LegReader::new(leg, u64::MAX, self.geometry, self.helpers);
             let mut wrong: Vec<u64> = Vec::new();
             for (pos, seq) in &frames {
                 match reader.probe(&identity, *pos) {

@@ -58,7 +58,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use tally_base::{Broken, Clock, DatasetId, Dseq, LaneId, Lsn, PoolGuid, Speed, Txg, Wait};
-use tally_disk::Fanout;
+use tally_disk::{Fanout, Helpers};
 
 use self::books::Books;
 use self::flights::Flights;
@@ -81,6 +81,7 @@ pub struct Lane {
     geometry: LaneGeometry,
     rotational: bool,
     fanout: Arc<dyn Fanout>,
+    helpers: Helpers,
     leg_failed: Arc<LegFailed>,
     clock: Arc<dyn Clock>,
     budget: Budget,
@@ -194,6 +195,7 @@ impl Lane {
             geometry: config.geometry,
             rotational,
             fanout: config.fanout,
+            helpers: config.helpers,
             leg_failed: config.leg_failed,
             budget: Budget::new(&config.geometry),
             flights_max: AtomicU32::new(1),

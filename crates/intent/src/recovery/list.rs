@@ -71,7 +71,7 @@ pub fn visit_ring(config: &LaneConfig, checkpoint: Option<&Checkpoint>, visit: &
     }
     let legs = config.legs.iter().chain(config.stale_legs.iter().map(|stale| &stale.leg));
     for leg in legs {
-        let mut reader = LegReader::new(leg, u64::MAX, config.geometry);
+        let mut reader = LegReader::new(leg, u64::MAX, config.geometry, config.helpers);
         visit_leg(&mut reader, config, checkpoint, visit);
     }
 }

@@ -200,7 +200,8 @@ pub fn synced_at_the_beginning(config: &LaneConfig) -> Txg {
     }
     let identity = Identity { pool: config.pool, lane: config.lane, epoch: 0 };
     let legs = config.legs.iter().chain(config.stale_legs.iter().map(|stale| &stale.leg));
-    let headers = legs.filter_map(|leg| LegReader::new(leg, u64::MAX, config.geometry).first_header(&identity));
+    let (geometry, helpers) = (config.geometry, config.helpers);
+    let headers = legs.filter_map(|leg| LegReader::new(leg, u64::MAX, geometry, helpers).first_header(&identity));
     headers.map(|header| header.synced_txg).max().unwrap_or(Txg(0))
 }
 
@@ -219,13 +220,14 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(config: &'a LaneConfig, checkpoint: &Checkpoint) -> Self {
-        let geometry = config.geometry;
+        let (geometry, helpers) = (config.geometry, config.helpers);
+        let reader = |leg, legset_gen_last| LegReader::new(leg, legset_gen_last, geometry, helpers);
         let stale = &config.stale_legs;
         Self {
             geometry,
             identity: Identity { pool: config.pool, lane: config.lane, epoch: checkpoint.epoch },
-            legs: config.legs.iter().map(|leg| LegReader::new(leg, u64::MAX, geometry)).collect(),
-            stale: stale.iter().map(|stale| LegReader::new(&stale.leg, stale.legset_gen_last, geometry)).collect(),
+            legs: config.legs.iter().map(|leg| reader(leg, u64::MAX)).collect(),
+            stale: stale.iter().map(|stale| reader(&stale.leg, stale.legset_gen_last)).collect(),
             expected: Expected {
                 pos: geometry.place(checkpoint.tail_pos),
                 seq: checkpoint.tail_seq,

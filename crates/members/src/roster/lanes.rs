@@ -158,6 +158,7 @@ impl Roster {
             legs: line.legset.iter().filter_map(in_set).map(|(_, leg)| leg).collect(),
             stale_legs: line.left.iter().filter_map(stale).collect(),
             fanout: Arc::clone(&self.fanout),
+            helpers: self.helpers,
             leg_failed: Arc::new(move |guid, error| {
                 let roster = me.upgrade().ok_or(LaneFailed::Closed { lane })?;
                 let dropped = roster.drop_lane_leg(lane, guid, error);

@@ -579,7 +579,6 @@ fn shape(plan: &Plan, chance: &mut Chance) -> Shape {
         // Where there is little memory each group reads its space maps anew.
         space_map_bytes: if cache_bytes < 1 << 20 { 0 } else { 32 << 20 },
         dirty_bytes_max: chance.pick(&[1u64 << 20, 256 << 20]),
-        helper_threads: false,
         // A file of these worlds has some dozens of extents at the most.
         // Most pools of these worlds have less content than the default, and the cursor of a scrub would hardly move.
         scrub_stretch_bytes: Chance::of(plan.seed, Stream::Reaper, 1).pick(&[1 << 14, 1 << 18, 64 << 20]),

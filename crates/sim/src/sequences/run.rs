@@ -84,7 +84,7 @@ impl World {
     /// If the server cannot do so much.
     #[must_use]
     pub fn new(vdevs: &[&str]) -> Self {
-        let tuning = Tuning { helper_threads: false, cache_bytes: 1 << 20, ..Tuning::default() };
+        let tuning = Tuning { cache_bytes: 1 << 20, ..Tuning::default() };
         let vdevs = vdevs.iter().map(|word| (*word).to_owned()).collect();
         let shape = Shape { vdevs, data_bytes: DATA_BYTES, log_bytes: LOG_BYTES, tuning };
         let empty = Self { shape: shape.clone(), disks: Vec::new(), model: new_model() };

@@ -54,7 +54,7 @@ pub(crate) struct Start {
 
 impl Start {
     pub(crate) fn new(words: &[&str]) -> Self {
-        let tuning = Tuning { helper_threads: false, cache_bytes: 1 << 20, ..Tuning::default() };
+        let tuning = Tuning { cache_bytes: 1 << 20, ..Tuning::default() };
         let vdevs = words.iter().map(|word| (*word).to_owned()).collect();
         let shape = Shape { vdevs, data_bytes: 16 * MIB, log_bytes: 2 * MIB, tuning };
         let mut machine = Machine::new(shape.clone(), 1);
