@@ -131,6 +131,15 @@ struct Watch {
     idle_since: Duration,
 }
 
+impl Watch {
+    /// A seal witnesses what is durable; and whatever is gathered, the lane thread looks for its age, or has been asked to: else
+    /// records for which nobody waits would stay where they are.
+    fn invariant(&self, durable_lsn: Lsn, is_gathering: bool) {
+        debug_assert!(self.seal_tried_lsn <= durable_lsn, "a seal witnesses what is durable");
+        debug_assert!(self.age_watched || !is_gathering, "nobody looks for what is gathered");
+    }
+}
+
 #[derive(Clone)]
 enum Standing {
     Open,
@@ -402,12 +411,13 @@ impl State {
         self.ring.invariant();
         self.gathering.invariant();
         self.flights.invariant();
+        self.watch.invariant(self.flights.durable_lsn(), !self.gathering.is_empty());
+        self.waiters.invariant(self.gathering.next_lsn());
         debug_assert!(
             !self.is_open() || self.gathering.first_lsn() == self.flights.end_lsn(),
             "no record lies between"
         );
         debug_assert!(self.flights.durable_lsn() < self.gathering.next_lsn(), "durable is what was appended");
-        debug_assert!(self.watch.seal_tried_lsn <= self.flights.durable_lsn(), "a seal witnesses what is durable");
     }
 
     fn is_open(&self) -> bool {
