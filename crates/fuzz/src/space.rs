@@ -81,7 +81,6 @@ fn go_on(allocator: &Allocator, devs: &BlockDevs, loaded: Txg) {
     if let Some(dva) = taken.first() {
         allocator.abandon(*dva);
     }
-    let _ = allocator.claim(Dva { vdev: VdevIndex(0), offset: 0, sectors: 3 });
     allocator.free(Dva { vdev: VdevIndex(0), offset: 64 << 10, sectors: 2 }, txg);
     allocator.released(loaded);
     check_space(allocator);

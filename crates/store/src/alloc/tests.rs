@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -297,42 +298,6 @@ fn a_freed_block_waits_for_the_next_uberblock_also_after_an_import() {
     assert!(world.alloc.is_busy(&block), "the list was persisted");
     world.commit();
     assert!(!world.alloc.is_busy(&block), "a second uberblock without it is durable");
-}
-
-#[test]
-fn claims_become_allocations_only_when_adopted() {
-    let mut world = World::new(&[16 * MIB]);
-    world.commit();
-    let at = |offset: u64, sectors| Dva { vdev: VdevIndex(0), offset, sectors };
-    let (adopted, kept, dropped) = (at(8 * MIB, 32), at(9 * MIB, 1), at(10 * MIB, 2));
-    for dva in [adopted, kept, dropped] {
-        assert_eq!(world.alloc.claim(dva), Ok(()));
-        assert_eq!(world.alloc.claim(dva), Err(ClaimError::InUse(dva)), "a second record claims it");
-    }
-    let cases = [
-        (world.window[0].places[0], true),
-        (at(8 * MIB + SECTOR_BYTES, 1), true),
-        (at(2 * MIB, 1), true),
-        (at(16 * MIB, 1), false),
-        (at(0, 0), false),
-        (at(1, 1), false),
-        (at(u64::MAX - 4095, 1), false),
-        (Dva { vdev: VdevIndex(1), ..at(0, 1) }, false),
-        (Dva { vdev: VdevIndex(u16::MAX), ..at(0, 1) }, false),
-    ];
-    for (dva, in_range) in cases {
-        let expected = if in_range { ClaimError::InUse(dva) } else { ClaimError::OutOfRange(dva) };
-        assert_eq!(world.alloc.claim(dva), Err(expected));
-    }
-    let txg = world.syncing;
-    assert!(world.alloc.adopt(adopted, txg) && !world.alloc.adopt(adopted, txg));
-    world.alloc.abandon(dropped);
-    world.live.push((adopted, txg));
-    world.commit();
-    assert!(world.alloc.is_busy(&kept) && !world.alloc.is_busy(&dropped));
-    world.load();
-    assert!(world.alloc.is_busy(&adopted) && !world.alloc.is_busy(&kept));
-    world.check_space();
 }
 
 #[test]
@@ -666,7 +631,6 @@ fn copies_lie_far_apart() {
         let (_, devs) = devices(&[64 * MIB]);
         let alloc = Allocator::create(&devs, &[]);
         let first = Dva { vdev: VdevIndex(0), offset: near, sectors: 4 };
-        alloc.claim(first).expect("an empty pool");
         let mut room = 0;
         while let Some(copy) = alloc.alloc_apart(Txg(1), &first, MIB, SECTOR_BYTES) {
             assert!(alloc.are_apart(&first, &copy) && alloc.are_apart(&copy, &first), "{first} and {copy}");

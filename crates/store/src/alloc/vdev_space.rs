@@ -459,22 +459,6 @@ impl VdevSpace {
         self.free.fetch_sub(u64::from(dva.sectors), Ordering::Relaxed);
     }
 
-    /// Makes the range busy in memory only; false, and nothing changed, if any of it is not free.
-    pub(super) fn claim(&self, dva: &Dva) -> bool {
-        let free = self.all(dva, false) && self.each(dva, |_, region, run| region.claim(run));
-        if free {
-            self.free.fetch_sub(u64::from(dva.sectors), Ordering::Relaxed);
-        }
-        free
-    }
-
-    pub(super) fn adopt(&self, dva: &Dva, txg: Txg) {
-        self.each(dva, |_, region, run| {
-            region.adopt(run, txg);
-            true
-        });
-    }
-
     /// See [`Region::unborn`], in sectors of the vdev.
     pub(super) fn unborn(&self) -> Vec<Range<u64>> {
         let of_region = |at: usize| {
