@@ -36,6 +36,7 @@ mod ledger;
 mod output;
 mod poller;
 mod queue;
+mod sending;
 mod warden;
 mod worker;
 
@@ -47,7 +48,7 @@ use std::time::Duration;
 
 use crate::service::Service;
 use crate::stats::{Held, Stats};
-use hub::Hub;
+use hub::{Bodies, Hub};
 
 /// How much the server takes on at once.
 #[derive(Clone, Debug)]
@@ -116,6 +117,9 @@ pub enum ServeError {
     System(#[from] io::Error),
 }
 
+/// Who works here.
+const BODIES: Bodies = Bodies { worker: worker::work, door: accept::keep, warden: warden::keep };
+
 /// A running server. Dropping it without [`Server::stop`] leaves it running until the process ends.
 pub struct Server {
     hub: Arc<Hub>,
@@ -138,7 +142,7 @@ impl Server {
     ) -> Result<Self, ServeError> {
         listeners.iter().try_for_each(|listener| listener.set_nonblocking(false))?;
         let addresses = listeners.iter().map(|listener| listener.local_addr()).collect::<Result<_, _>>()?;
-        let hub = Hub::start(service, listeners, options.clone())?;
+        let hub = Hub::start(service, listeners, options.clone(), BODIES)?;
         Ok(Self { hub, addresses })
     }
 
