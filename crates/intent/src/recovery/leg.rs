@@ -44,7 +44,7 @@ type Ahead = Begun<Option<AlignedBuf>>;
 
 /// What stands at a place of a ring.
 #[derive(Clone, Debug)]
-pub(crate) enum Probe {
+pub(crate) enum AtPlace {
     /// A whole frame, with its header's checksum and its records.
     Sound(FrameHeader, u64, Bytes),
     /// A sound header; the records behind it are damaged or cannot be read.
@@ -187,10 +187,10 @@ impl<'a> LegReader<'a> {
     }
 
     /// What stands at a position.
-    pub(crate) fn probe(&mut self, identity: &Identity, pos: u64) -> Probe {
-        let Some((header, hash)) = self.header(identity, pos) else { return Probe::Absent };
+    pub(crate) fn look_at(&mut self, identity: &Identity, pos: u64) -> AtPlace {
+        let Some((header, hash)) = self.header(identity, pos) else { return AtPlace::Absent };
         if header.epoch != identity.epoch {
-            return Probe::OtherEpoch(header);
+            return AtPlace::OtherEpoch(header);
         }
         let payload_bytes = header.payload_bytes as usize;
         let payload = self
@@ -198,8 +198,8 @@ impl<'a> LegReader<'a> {
             .and_then(|frame| frame.get(HEADER_BYTES..))
             .filter(|payload| log_checksum(payload) == header.payload_checksum);
         match payload {
-            Some(payload) => Probe::Sound(header, hash, Bytes::copy_from_slice(payload)),
-            None => Probe::PayloadBad(header, hash),
+            Some(payload) => AtPlace::Sound(header, hash, Bytes::copy_from_slice(payload)),
+            None => AtPlace::PayloadBad(header, hash),
         }
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tally_base::{LaneId, Lsn, Txg, VdevGuid};
 
 use super::decide::{Damage, Ending, Evidence, Expected, Here, Impossible, Resume, choose, ending};
-use super::leg::{Identity, LegReader, Probe};
+use super::leg::{AtPlace, Identity, LegReader};
 use crate::checkpoint::Checkpoint;
 use crate::config::LaneConfig;
 use crate::frame::{FrameHeader, RecordHead, decode_records};
@@ -257,20 +257,20 @@ impl<'a> Walk<'a> {
     /// Judges the next place; `false`: the lane ends here.
     fn step(&mut self) -> Result<bool, ScanError> {
         let expected = self.expected;
-        let probes: Vec<Probe> = self.legs.iter_mut().map(|leg| leg.probe(&self.identity, expected.pos)).collect();
+        let probes: Vec<AtPlace> = self.legs.iter_mut().map(|leg| leg.look_at(&self.identity, expected.pos)).collect();
         for probe in &probes {
             match probe {
-                Probe::Sound(header, ..) | Probe::PayloadBad(header, _) => self.hear(header),
+                AtPlace::Sound(header, ..) | AtPlace::PayloadBad(header, _) => self.hear(header),
                 // Of another life it may be a newer one.
-                Probe::OtherEpoch(header) => {
+                AtPlace::OtherEpoch(header) => {
                     self.scan.max_synced_txg = self.scan.max_synced_txg.max(header.synced_txg);
                 }
-                Probe::Absent => {}
+                AtPlace::Absent => {}
             }
         }
         match choose(&probes, &expected) {
             Ok(Here::Frame(index)) => {
-                if let Some(Probe::Sound(header, hash, payload)) = probes.get(index) {
+                if let Some(AtPlace::Sound(header, hash, payload)) = probes.get(index) {
                     self.note_missed(&probes, header);
                     self.take(header, *hash, payload);
                 }
@@ -304,13 +304,13 @@ impl<'a> Walk<'a> {
         self.scan.max_synced_txg = self.scan.max_synced_txg.max(header.synced_txg);
     }
 
-    fn note_missed(&mut self, probes: &[Probe], header: &FrameHeader) {
+    fn note_missed(&mut self, probes: &[AtPlace], header: &FrameHeader) {
         // Nothing witnesses a seal, so nobody knows whether a leg ever had it.
         if header.is_seal() {
             return;
         }
         let last = Lsn(header.lsn_end().0.saturating_sub(1));
-        let missed = probes.iter().enumerate().filter(|(_, probe)| !matches!(probe, Probe::Sound(..)));
+        let missed = probes.iter().enumerate().filter(|(_, probe)| !matches!(probe, AtPlace::Sound(..)));
         self.missed.extend(missed.map(|(index, _)| (index, last)));
     }
 
@@ -438,8 +438,8 @@ impl<'a> Walk<'a> {
     fn repair(&mut self) -> bool {
         let expected = self.expected;
         for stale in &mut self.stale {
-            let probe = stale.probe(&self.identity, expected.pos);
-            let Probe::Sound(header, hash, payload) = &probe else { continue };
+            let probe = stale.look_at(&self.identity, expected.pos);
+            let AtPlace::Sound(header, hash, payload) = &probe else { continue };
             if header.seq != expected.seq || header.prev != expected.prev || header.first_lsn != expected.lsn {
                 continue;
             }

@@ -56,7 +56,7 @@ impl Roster {
 
     /// A leg that joined a lane has every live frame: takes it into the lane's leg set, and tells the lane. An error if
     /// the leg was struck off meanwhile.
-    pub fn admit_lane_leg(&self, lane: LaneId, guid: VdevGuid) -> Result<LegSet, RosterError> {
+    pub fn take_in_lane_leg(&self, lane: LaneId, guid: VdevGuid) -> Result<LegSet, RosterError> {
         let config = self.update(|config| {
             if config.leg(guid).is_none_or(|(_, leg)| leg.stale_since.is_some()) {
                 return;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, RwLock};
 use tally_base::Fate;
 
+use super::ServeOptions;
 use super::backlog::Added;
 use super::complaints::Complaints;
 use super::connection::Connection;
@@ -19,7 +20,6 @@ use super::doubtful::Doubtful;
 use super::ledger::{Ledger, Room};
 use super::poller::{Poller, WAKE};
 use super::queue::{Queue, Work};
-use super::ServeOptions;
 use crate::service::Service;
 
 /// Tokens of connections start here.
@@ -31,7 +31,7 @@ const WORK_BYTES: usize = size_of::<Work>() + 128;
 /// How often [`Hub::stop`] looks whether the house is empty.
 const STOP_STEP: Duration = Duration::from_millis(2);
 
-/// The shared state. Locks: `Connection::arming` before `crowded_out`; `settling` before everything; all others are
+/// The shared state. Locks: `Connection::arming` before `crowded_out`; `closing_debtors` before everything; all others are
 /// leaves.
 pub(super) struct Hub {
     pub(super) service: Arc<Service>,
@@ -43,7 +43,7 @@ pub(super) struct Hub {
     /// Requests that wait for their pool to serve again.
     pub(super) doubtful: Doubtful,
     /// Held by whoever closes those that owe too much.
-    pub(super) settling: Mutex<()>,
+    pub(super) closing_debtors: Mutex<()>,
     listeners: Vec<TcpListener>,
     bodies: Bodies,
     start: Instant,
@@ -90,7 +90,7 @@ impl Hub {
             ledger: Ledger::new(options.record_bytes_max, options.debt_bytes_max),
             complaints: Complaints::default(),
             doubtful: Doubtful::default(),
-            settling: Mutex::default(),
+            closing_debtors: Mutex::default(),
             listeners,
             bodies,
             start: Instant::now(),

@@ -127,7 +127,7 @@ fn run_next(hub: &Arc<Hub>, connection: &Arc<Connection>) {
                 hub.resume_crowded_out();
             }
             if over {
-                warden::settle_debts(hub);
+                warden::close_debtors(hub);
             }
             // The last reply may have left between the two.
             hub.resume(connection);
@@ -186,7 +186,7 @@ fn receive(hub: &Arc<Hub>, connection: &Arc<Connection>, scratch: &mut [u8]) -> 
     let over = note_progress(hub, connection, &input, !found.is_empty(), read_at);
     drop(input);
     if over {
-        warden::settle_debts(hub);
+        warden::close_debtors(hub);
     }
     let alone = open_all(hub, connection, found, read_at);
     match received {
@@ -358,6 +358,6 @@ fn flush(hub: &Arc<Hub>, connection: &Arc<Connection>) {
     }
     hub.resume(connection);
     if connection.account.owes(Debt::Replies) && connection.account.is_over_debt() {
-        warden::settle_debts(hub);
+        warden::close_debtors(hub);
     }
 }
