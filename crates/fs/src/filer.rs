@@ -78,7 +78,7 @@ pub struct CreateOptions {
 pub struct ImportOptions {
     /// Take it although another machine has it.
     pub force: bool,
-    /// Write nothing.
+    /// Write nothing, to no disk: what the log has is replayed in memory alone.
     pub read_only: bool,
     /// Give up what the log has lost.
     pub accept_loss: bool,
@@ -91,7 +91,7 @@ pub struct ImportOptions {
 pub struct Suspended {
     /// Of the claim under which it was in service.
     open_gen: u64,
-    /// See `open_gen`.
+    /// Drawn with `open_gen`, so that two claims of one number can be told apart.
     open_id: u64,
     /// Of the labels. Whoever was struck off meanwhile has older ones: it may have every group, and lacks frames that were
     /// acknowledged without it.
@@ -110,7 +110,7 @@ pub struct ImportReport {
     pub records_replayed: u64,
     /// Frames of the log that were read, and their bytes.
     pub frames: u64,
-    /// See `frames`.
+    /// Bytes of those frames, headers and padding included.
     pub bytes: u64,
     /// What is not as it should be: missing legs, repaired frames, dropped tails.
     pub remarks: Vec<String>,
@@ -170,9 +170,9 @@ pub enum FilerError {
          these are older copies of its disks. Bring back those that it had; `tally pool import` takes what the copies hold"
     )]
     WentBack {
-        /// Which.
+        /// The newest group that the disks have.
         found: Txg,
-        /// At least.
+        /// The oldest that it may be.
         expected: Txg,
     },
     /// A record of the log is of a newer program.
@@ -183,7 +183,7 @@ pub enum FilerError {
     NewerRecord {
         /// Whose record.
         dataset: String,
-        /// Which.
+        /// The record's number in the dataset's history.
         dseq: Dseq,
         /// What of it is not known.
         what: String,
@@ -526,7 +526,7 @@ impl Filer {
         self.pool.roster.config().name
     }
 
-    /// A mounted dataset.
+    /// The mounted dataset of this id; `None` if there is none, or no more.
     #[must_use]
     pub fn filesystem(&self, id: DatasetId) -> Option<Arc<Filesystem>> {
         self.mounted.read().get(&id).cloned()

@@ -52,9 +52,9 @@ pub enum BlockError {
     Write {
         /// Index of the vdev.
         vdev: VdevIndex,
-        /// Where.
+        /// Byte offset in the data area of the vdev.
         offset: u64,
-        /// How much.
+        /// Bytes that were to be written, whole sectors.
         bytes: usize,
         /// The vdev's error.
         source: BlockDevError,

@@ -89,9 +89,9 @@ pub struct IoStats {
     pub read_bytes: u64,
     /// Device writes of runs.
     pub runs_written: u64,
-    /// Blocks in them.
+    /// Blocks in those runs.
     pub blocks_written: u64,
-    /// Bytes in them.
+    /// Bytes of those runs; the legs of a mirror count once.
     pub written_bytes: u64,
     /// Bytes in the cache now.
     pub cache_bytes: u64,
@@ -102,7 +102,7 @@ pub struct IoStats {
 /// What the cache holds of one kind of block, and how it was asked for such blocks since the pool was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Which blocks.
+    /// The kind that the figures are about.
     pub kind: BlockKind,
     /// Bytes in the cache now, what entries cost included.
     pub bytes: u64,
@@ -180,7 +180,7 @@ impl BlockIo {
         &self.alloc
     }
 
-    /// The block's content.
+    /// The block's content, expanded and checked: from the cache, or from whichever copy and leg has it right.
     pub fn read(&self, bp: &BlockPtr) -> Result<Bytes, BlockError> {
         self.read_for(Purpose::Reading, bp)
     }

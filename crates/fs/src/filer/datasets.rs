@@ -65,7 +65,7 @@ pub struct DatasetInfo {
     pub used_bytes: u64,
     /// Bytes that could still be written to it.
     pub available_bytes: u64,
-    /// Objects in it.
+    /// Files, directories and all others in it, as of the last synced group.
     pub object_count: u64,
     /// Those that were set on it; all others come from above.
     pub local: PropertySet,

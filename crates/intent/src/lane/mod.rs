@@ -350,7 +350,7 @@ impl Lane {
         self.budget.fill()
     }
 
-    /// Counters and latencies.
+    /// What it has done since it was opened, and quantiles of its device's times, in nanoseconds.
     #[must_use]
     pub fn stats(&self) -> LaneStats {
         let state = self.state.lock();

@@ -28,7 +28,7 @@ const DISOWNED_MAX: usize = 1 << 16;
 pub struct RecoveredRecord {
     /// Where it was found.
     pub lane: LaneId,
-    /// Its position there.
+    /// Its number in that lane.
     pub lsn: Lsn,
     /// Its dataset, its number in that, and its group.
     pub head: RecordHead,
@@ -45,7 +45,7 @@ pub enum Verdict {
     Empty,
     /// All that was acknowledged is there; behind it is at most a tail that nobody was promised.
     Cut {
-        /// The last record.
+        /// The last record that is there; none before it is missing.
         last: Lsn,
         /// Frames behind the cut that had arrived before an earlier one.
         dropped_frames: u64,
@@ -94,7 +94,7 @@ pub struct LaneScan {
     pub max_synced_txg: Txg,
     /// W: every record up to here was durable.
     pub witness: Lsn,
-    /// How it ends.
+    /// Whether all that was acknowledged is there.
     pub verdict: Verdict,
     /// Rot that was made good.
     pub leg_faults: Vec<LegFault>,
@@ -119,7 +119,7 @@ pub enum Contradiction {
         "the frame at position {pos} continues the log under another epoch; the log was written by faulty software"
     )]
     TwoEpochs {
-        /// Where.
+        /// Its position, which grows over all laps of the ring.
         pos: u64,
     },
     /// Row t: a frame with a sound checksum whose numbers do not fit what stands before it.
@@ -127,7 +127,7 @@ pub enum Contradiction {
         "the numbers of the frame at position {pos} do not continue those before it; the log was written by faulty software"
     )]
     Misnumbered {
-        /// Where.
+        /// Its position, which grows over all laps of the ring.
         pos: u64,
     },
     /// Row u: a frame with a sound checksum whose records do not parse.
@@ -135,7 +135,7 @@ pub enum Contradiction {
         "the frame at position {pos} is sound but its records are malformed; the log was written by faulty software"
     )]
     Malformed {
-        /// Where.
+        /// Its position, which grows over all laps of the ring.
         pos: u64,
     },
 }
@@ -150,7 +150,7 @@ pub enum ScanError {
     TwoWriters {
         /// Which lane.
         lane: LaneId,
-        /// Where.
+        /// Its position, which grows over all laps of the ring.
         pos: u64,
     },
     /// The configuration cannot be right.

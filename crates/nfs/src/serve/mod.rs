@@ -58,7 +58,7 @@ pub struct ServeOptions {
     /// Most threads that run at once: those in a device or behind a lock do not. More than there are processors only
     /// wait for each other, each with replies in hand.
     pub workers_running_max: usize,
-    /// Most connections.
+    /// Most connections at once; who comes on top takes an idle one's place, or is closed.
     pub connections_max: usize,
     /// Most requests of one connection that are in the house.
     pub requests_per_connection_max: usize,
@@ -107,9 +107,9 @@ pub enum ServeError {
     /// An address cannot be had.
     #[error("cannot listen on {address}: {source}; is another NFS server running? Choose another port with --port")]
     Listen {
-        /// Which.
+        /// The address that was asked for.
         address: SocketAddr,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// The system refuses something every server needs.

@@ -94,9 +94,9 @@ pub enum OpenError {
          import it with --readonly to save what is there"
     )]
     NoRoom {
-        /// Of what.
+        /// What is numbered: a life, an object id, a log record.
         what: &'static str,
-        /// The number.
+        /// The number that has no successor here.
         number: u64,
     },
     /// Acknowledged records are gone.

@@ -52,14 +52,14 @@ pub(super) const LOST_DATASETS_MAX: u64 = 1 << 16;
 pub enum RewindTo {
     /// The newest that can be read, before the newest of all.
     Before,
-    /// This one.
+    /// The group of this number.
     Group(Txg),
 }
 
 /// To go back to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RewindOrder {
-    /// To which.
+    /// The group to go back to.
     pub to: RewindTo,
     /// The newest group as somebody was shown it: where the pool has gone on since, it stays as it is.
     pub from: Option<Txg>,
