@@ -75,7 +75,7 @@ const FLOORS: [(&str, &[&[&str]]); 17] = [
         "disk",
         &[
             &["platform", "system"],
-            &["counting", "fanout", "file", "patient", "trust"],
+            &["counting", "fanout", "file", "helpers", "patient", "trust"],
             &["turns"],
             &["buffer", "device"],
         ],
@@ -227,6 +227,21 @@ const STORE: [&[&str]; 8] = [
     &["block", "bp", "key", "properties", "tuning"],
 ];
 
+/// How a thread is begun, or stands still, and where the engine may say so: what goes to several disks at once, and work of its own,
+/// each has one door (`disk/src/fanout.rs`, `disk/src/helpers.rs`), which is shut in simulations. Doors and workers above the engine
+/// have threads of their own, and whoever serves a pool gives it its own.
+const THREADS: [&str; 7] = [
+    "thread::spawn",
+    "thread::scope",
+    "thread::Builder",
+    "Builder::new()",
+    "thread::sleep",
+    "JoinHandle",
+    "spawn_scoped",
+];
+const WITHOUT_THREADS: [&str; 6] = ["disk", "intent", "members", "store", "vfs", "fs"];
+const MAY_BEGIN_THREADS: [&str; 2] = ["fanout.rs", "helpers.rs"];
+
 /// What `fs` may not say: it touches blocks by the door of a dataset alone (`store/src/dataset/io.rs`, rules S25).
 const BESIDE_THE_DOOR: [&str; 8] = [
     "pool.io",
@@ -344,6 +359,21 @@ fn a_dataset_touches_blocks_by_its_door_alone() {
         let text = std::fs::read_to_string(store.join(file)).expect("a file of the tree can be read");
         let says = |word: &&str| text.contains(*word);
         assert!(FREES.iter().any(says), "{file} frees nothing any more: it has no place in the list");
+    }
+}
+
+#[test]
+fn the_engine_has_threads_by_their_doors_alone() {
+    for name in WITHOUT_THREADS {
+        let source = workspace().join("crates").join(name).join("src");
+        let except: &[&str] = if name == "disk" { &MAY_BEGIN_THREADS } else { &[] };
+        let begun = said_in(&source, &THREADS, except);
+        assert!(begun.is_empty(), "`{name}` begins threads of which a simulation does not know:\n{}", begun.join("\n"));
+    }
+    let disk = workspace().join("crates/disk/src");
+    for file in MAY_BEGIN_THREADS {
+        let text = std::fs::read_to_string(disk.join(file)).expect("a file of the tree can be read");
+        assert!(THREADS.iter().any(|word| text.contains(word)), "{file} begins no thread any more");
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tally_base::{Clock, Rng};
 
-use crate::{Fanout, Opener};
+use crate::{Fanout, Helpers, Opener};
 
 /// The world around a pool.
 #[derive(Clone)]
@@ -17,6 +17,9 @@ pub struct Platform {
     pub opener: Arc<dyn Opener>,
     /// How work goes to several disks at once.
     pub fanout: Arc<dyn Fanout>,
+    /// Whether long work (blocks that are read together, a long replay) may have threads beside its caller's. Without them what
+    /// happens depends on the input alone.
+    pub helpers: Helpers,
     /// This machine, as pools record it.
     pub host: Host,
 }

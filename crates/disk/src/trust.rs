@@ -38,7 +38,7 @@ impl Trust {
     }
 
     /// Carries out a flush or a durable write, and believes it if nothing has failed up to its end.
-    fn settle(&self, request: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    fn carry_out(&self, request: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.believe()?;
         if let Err(error) = request() {
             for (device, _) in &self.devices {
@@ -88,12 +88,12 @@ impl Disk for TrustedDisk {
     fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
         match durability {
             Durability::Cached => self.disk.write(offset, buf, durability),
-            Durability::Durable => self.trust.settle(|| self.disk.write(offset, buf, durability)),
+            Durability::Durable => self.trust.carry_out(|| self.disk.write(offset, buf, durability)),
         }
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.trust.settle(|| self.disk.flush())
+        self.trust.carry_out(|| self.disk.flush())
     }
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {

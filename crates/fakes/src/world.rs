@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tally_base::{Clock, Rng, Time};
-use tally_disk::{Disk, Host, Platform, SerialFanout};
+use tally_disk::{Disk, Helpers, Host, Platform, SerialFanout};
 
 use crate::{FaultyDisk, Journal, MemOpener};
 
@@ -95,6 +95,7 @@ impl World {
             rng: Arc::clone(&self.rng) as Arc<dyn Rng>,
             opener: Arc::clone(&self.opener) as Arc<dyn tally_disk::Opener>,
             fanout: Arc::new(SerialFanout),
+            helpers: Helpers::Threads,
             host: Host { id: 7, name: "here".into() },
         }
     }

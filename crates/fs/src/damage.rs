@@ -118,7 +118,7 @@ impl Damage {
 pub struct DamagedPlace {
     /// The object.
     pub object: ObjectId,
-    /// What of it.
+    /// Which part of it cannot be read.
     pub part: Part,
     /// One of its paths within the dataset, with a slash at the front, if it was found.
     pub path: Option<String>,
@@ -127,7 +127,7 @@ pub struct DamagedPlace {
 /// Everything that is known of a dataset's damage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DamageReport {
-    /// By object.
+    /// The places, in the order of their objects' ids.
     pub places: Vec<DamagedPlace>,
     /// How often more was met than is kept.
     pub beyond: u64,

@@ -15,12 +15,11 @@ mod scrub;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::thread::Scope;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tally_base::{DatasetId, Dseq, Txg};
-use tally_disk::Platform;
+use tally_disk::{Platform, Within};
 use tally_intent::recovery::DatasetReplay;
 use tally_members::assemble::{self, ImportError, PoolSelect};
 use tally_members::create::{self, CreateError};
@@ -79,7 +78,7 @@ pub struct CreateOptions {
 pub struct ImportOptions {
     /// Take it although another machine has it.
     pub force: bool,
-    /// Write nothing.
+    /// Write nothing, to no disk: what the log has is replayed in memory alone.
     pub read_only: bool,
     /// Give up what the log has lost.
     pub accept_loss: bool,
@@ -92,7 +91,7 @@ pub struct ImportOptions {
 pub struct Suspended {
     /// Of the claim under which it was in service.
     open_gen: u64,
-    /// See `open_gen`.
+    /// Drawn with `open_gen`, so that two claims of one number can be told apart.
     open_id: u64,
     /// Of the labels. Whoever was struck off meanwhile has older ones: it may have every group, and lacks frames that were
     /// acknowledged without it.
@@ -111,7 +110,7 @@ pub struct ImportReport {
     pub records_replayed: u64,
     /// Frames of the log that were read, and their bytes.
     pub frames: u64,
-    /// See `frames`.
+    /// Bytes of those frames, headers and padding included.
     pub bytes: u64,
     /// What is not as it should be: missing legs, repaired frames, dropped tails.
     pub remarks: Vec<String>,
@@ -171,9 +170,9 @@ pub enum FilerError {
          these are older copies of its disks. Bring back those that it had; `tally pool import` takes what the copies hold"
     )]
     WentBack {
-        /// Which.
+        /// The newest group that the disks have.
         found: Txg,
-        /// At least.
+        /// The oldest that it may be.
         expected: Txg,
     },
     /// A record of the log is of a newer program.
@@ -184,7 +183,7 @@ pub enum FilerError {
     NewerRecord {
         /// Whose record.
         dataset: String,
-        /// Which.
+        /// The record's number in the dataset's history.
         dseq: Dseq,
         /// What of it is not known.
         what: String,
@@ -354,9 +353,9 @@ impl Filer {
             Some((self.filesystem(*id)?, replay.records.last()?.head.dseq))
         };
         let ends: Vec<_> = content.datasets.iter().filter_map(last_of).collect();
-        std::thread::scope(|scope| {
-            let mut relief = Relief::new(scope, &self.pool);
-            self.replay_all(scope, content, options, report, progress, &mut relief)?;
+        self.pool.platform.helpers.within(|helpers| {
+            let mut relief = Relief::new(helpers, &self.pool);
+            self.replay_all(helpers, content, options, report, progress, &mut relief)?;
             Ok::<_, FilerError>(relief.finish()?)
         })?;
         // Not before: a loss is on record before any group's root goes by it (rules F26).
@@ -368,7 +367,7 @@ impl Filer {
 
     fn replay_all<'scope>(
         &self,
-        scope: &'scope Scope<'scope, '_>,
+        helpers: Within<'scope, '_>,
         content: LogContent,
         options: &ImportOptions,
         report: &mut ImportReport,
@@ -384,7 +383,7 @@ impl Filer {
             let count = replay.records.len() as u64;
             let Some(first) = replay.records.first().map(|record| record.head.dseq) else { continue };
             let sound = filesystem.check_ids(first);
-            let mut records = decode::decoded(scope, replay.records, self.pool.tuning.helper_threads);
+            let mut records = decode::decoded(helpers, replay.records);
             let mut left = count;
             while let Some((dseq, record)) = records.next() {
                 let replayed = sound.clone().and(record).and_then(|record| filesystem.replay(dseq, record));
@@ -527,7 +526,7 @@ impl Filer {
         self.pool.roster.config().name
     }
 
-    /// A mounted dataset.
+    /// The mounted dataset of this id; `None` if there is none, or no more.
     #[must_use]
     pub fn filesystem(&self, id: DatasetId) -> Option<Arc<Filesystem>> {
         self.mounted.read().get(&id).cloned()

@@ -18,12 +18,12 @@
 //!
 //! No lock is held over the wait, so that thousands of creators in one directory share a few device writes.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use smallvec::SmallVec;
 use tally_base::codec::Reader;
 use tally_base::{Dseq, Generation, Lsn, ObjectId, Time, Txg, Wait, round_to_sector};
@@ -70,8 +70,6 @@ pub struct Filesystem {
     /// Ids that were drawn, and may be lost, are never drawn again (rules F15).
     pub(crate) next_object: AtomicU64,
     pub(crate) next_dseq: AtomicU64,
-    /// How far the replay had come, by the group that took it in; what is older than the last synced one is not needed.
-    pub(crate) replayed: Mutex<BTreeMap<Txg, Dseq>>,
     /// What WRITEs and COMMITs answer.
     pub(crate) verifier: u64,
     /// Cross-directory renames of directories, one at a time (rules F22).
@@ -109,7 +107,6 @@ impl Filesystem {
             log_switch: ArcSwap::from_pointee(LogSwitch { before: root.logged, at: root.log_from, after: root.logged }),
             next_object: AtomicU64::new(life.first_object(&root).0),
             next_dseq: AtomicU64::new(root.replay_dseq.next().0),
-            replayed: Mutex::new(BTreeMap::from([(Txg(0), root.replay_dseq)])),
             verifier: life.verifier_of(&root),
             ancestry: Ancestry::default(),
             mountpoints: RwLock::default(),
@@ -488,17 +485,8 @@ impl Filesystem {
     /// The highest position in the dataset's history that was replayed, by `txg`, or that a new record will follow.
     pub(crate) fn resume_log_after(&self, dseq: Dseq, txg: Txg) {
         self.dataset.note_change(txg);
-        self.replayed.lock().insert(txg, dseq);
+        self.groups.lock().entry(txg).or_default().replayed = Some(dseq);
         self.next_dseq.fetch_max(dseq.next().0, Ordering::Relaxed);
-    }
-
-    /// What the root of `txg` says of it: younger groups are not in that root (rules F1).
-    pub(crate) fn replayed_up_to(&self, txg: Txg) -> Dseq {
-        let mut replayed = self.replayed.lock();
-        let newest = replayed.range(..=txg).next_back().map(|(txg, dseq)| (*txg, *dseq));
-        let (since, dseq) = newest.expect("there is one from the mount on");
-        replayed.retain(|of, _| *of >= since);
-        dseq
     }
 }
 

@@ -71,7 +71,7 @@ impl DatasetClient for Filesystem {
             || root.orphan_count > 0
             || self.next_object.load(Ordering::Relaxed) != self.pool.life().first_object(root).0
             || self.logging_after(txg, root) != (root.logged, root.log_from)
-            || self.replayed_up_to(txg) != root.replay_dseq
+            || self.groups.replayed_up_to(txg).is_some_and(|dseq| dseq != root.replay_dseq)
             // What only its end matters to.
             || self.groups.lock().range(..=txg).any(|(_, group)| group.exposed_since.is_some())
             || self.is_looked_at.load(Ordering::Relaxed)
@@ -119,7 +119,7 @@ impl DatasetClient for Filesystem {
         let (logged, log_from) = self.logging_after(txg, old);
         let root = DatasetRoot {
             tree,
-            replay_dseq: self.replayed_up_to(txg),
+            replay_dseq: self.groups.replayed_up_to(txg).unwrap_or(old.replay_dseq),
             logged,
             log_from,
             next_object: ObjectId(self.next_object.load(Ordering::Relaxed)),

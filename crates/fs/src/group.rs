@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use parking_lot::{Mutex, MutexGuard};
-use tally_base::{ObjectId, Time, Txg};
+use tally_base::{Dseq, ObjectId, Time, Txg};
 
 use crate::cuts::Cuts;
 
@@ -35,6 +35,8 @@ pub(crate) struct OfGroup {
     pub(crate) pending: Pending,
     /// When the first of its changes was acknowledged without being durable (`sync=disabled`).
     pub(crate) exposed_since: Option<Time>,
+    /// How far the replay had come in it, or after what a new record follows.
+    pub(crate) replayed: Option<Dseq>,
     /// What the fold has found of objects, until the group is synced.
     pub(crate) folded: Vec<Folded>,
 }
@@ -62,6 +64,12 @@ impl Groups {
         let mut dirty: Vec<ObjectId> = dirty.unwrap_or_default().into_iter().collect();
         dirty.sort_unstable();
         dirty
+    }
+
+    /// The highest position in the dataset's history that was replayed up to `txg`; `None`: the one in the newest root. Younger
+    /// groups are not in the root of that one (rules F1).
+    pub(crate) fn replayed_up_to(&self, txg: Txg) -> Option<Dseq> {
+        self.lock().range(..=txg).rev().find_map(|(_, group)| group.replayed)
     }
 
     /// Groups up to `txg` are synced. An empty map would keep its first node, a kilobyte for each of ten thousand datasets; one

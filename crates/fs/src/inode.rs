@@ -51,11 +51,11 @@ pub struct Inode {
     pub kind: FileKind,
     /// Permission bits, 0..=0o7777.
     pub mode: u32,
-    /// Hard links.
+    /// Names that it has; a directory counts itself and each directory in it besides. 0: an orphan.
     pub nlink: u32,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group id.
     pub gid: u32,
     /// Bytes of content (directories: entries + 2).
     pub size: u64,
@@ -71,7 +71,7 @@ pub struct Inode {
     pub ctime: Time,
     /// Issued time of the last change.
     pub change: Time,
-    /// Drawn at creation.
+    /// Drawn when it was made: a handle of another object with this id is stale.
     pub generation: Generation,
     /// The directory in which it has one of its names. 0 if none is known, but a directory's always is.
     pub parent: ObjectId,

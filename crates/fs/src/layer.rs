@@ -42,7 +42,7 @@ pub enum Piece {
 }
 
 impl Piece {
-    /// Bytes it covers.
+    /// Bytes of the file that it covers.
     #[must_use]
     pub fn length(&self) -> u64 {
         match self {

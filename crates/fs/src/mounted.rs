@@ -4,14 +4,14 @@ use bytes::Bytes;
 use tally_base::{DatasetId, PoolGuid, Time};
 use tally_store::pool::NotServing;
 use tally_vfs::{
-    Attr, CreateHow, Cred, DirPage, FsError, FsStat, NodeKind, ObjectRef, OpCtx, Outcome, ReadOut, RememberedReply,
-    ReplyKey, SetAttr, Stability, Vfs, Written,
+    Attr, Attributes, Content, CreateHow, Cred, DirPage, FsError, FsStat, Identity, Names, NodeKind, ObjectRef, OpCtx,
+    Outcome, ReadOut, RememberedReply, Replies, ReplyKey, SetAttr, Stability, Written,
 };
 
 use crate::filesystem::Filesystem;
 use crate::ops::Removal;
 
-impl Vfs for Filesystem {
+impl Identity for Filesystem {
     fn pool(&self) -> PoolGuid {
         self.pool.guid()
     }
@@ -24,20 +24,32 @@ impl Vfs for Filesystem {
         self.root_ref()
     }
 
+    fn is_read_only(&self) -> bool {
+        self.pool.read_only() || self.in_force().readonly
+    }
+
+    fn is_waited_for(&self) -> bool {
+        self.pool.check_serving() == Err(NotServing::Wait)
+    }
+}
+
+impl Attributes for Filesystem {
     fn getattr(&self, object: ObjectRef) -> Result<Attr, FsError> {
         self.read_attr(object)
     }
 
+    fn setattr(&self, ctx: OpCtx<'_>, object: ObjectRef, set: &SetAttr, guard: Option<Time>) -> Outcome<()> {
+        self.change_attr(ctx, object, set, guard)
+    }
+
+    fn statfs(&self) -> Result<FsStat, FsError> {
+        Ok(self.space())
+    }
+}
+
+impl Names for Filesystem {
     fn look(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> (Result<Attr, FsError>, Option<Attr>) {
         self.find_name(cred, dir, name)
-    }
-
-    fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
-        self.read_link(object)
-    }
-
-    fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
-        self.read_content(cred, object, offset, count)
     }
 
     fn readdir(
@@ -49,41 +61,6 @@ impl Vfs for Filesystem {
         plus: bool,
     ) -> Result<DirPage, FsError> {
         self.list(cred, dir, cookie, entries_max, plus)
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.pool.read_only() || self.in_force().readonly
-    }
-
-    fn is_waited_for(&self) -> bool {
-        self.pool.check_serving() == Err(NotServing::Wait)
-    }
-
-    fn statfs(&self) -> Result<FsStat, FsError> {
-        Ok(self.space())
-    }
-
-    fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply> {
-        self.recall(key)
-    }
-
-    fn setattr(&self, ctx: OpCtx<'_>, object: ObjectRef, set: &SetAttr, guard: Option<Time>) -> Outcome<()> {
-        self.change_attr(ctx, object, set, guard)
-    }
-
-    fn write(
-        &self,
-        ctx: OpCtx<'_>,
-        object: ObjectRef,
-        offset: u64,
-        data: Bytes,
-        stability: Stability,
-    ) -> Outcome<Written> {
-        self.write_content(ctx, object, offset, &data, stability)
-    }
-
-    fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {
-        self.commit_content(ctx, object, offset, count)
     }
 
     fn create(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr> {
@@ -116,5 +93,36 @@ impl Vfs for Filesystem {
 
     fn link(&self, ctx: OpCtx<'_>, object: ObjectRef, dir: ObjectRef, name: &[u8]) -> Outcome<Attr> {
         self.add_link(ctx, object, dir, name)
+    }
+}
+
+impl Content for Filesystem {
+    fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
+        self.read_link(object)
+    }
+
+    fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
+        self.read_content(cred, object, offset, count)
+    }
+
+    fn write(
+        &self,
+        ctx: OpCtx<'_>,
+        object: ObjectRef,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Outcome<Written> {
+        self.write_content(ctx, object, offset, &data, stability)
+    }
+
+    fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {
+        self.commit_content(ctx, object, offset, count)
+    }
+}
+
+impl Replies for Filesystem {
+    fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply> {
+        self.recall(key)
     }
 }

@@ -103,7 +103,7 @@ pub enum SizeRule {
 /// An object after the operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InodeAfter {
-    /// Which object.
+    /// The object that the change is about.
     pub object: ObjectId,
     /// Its inode, or `None` if its last link is gone.
     pub inode: Option<Inode>,
@@ -125,13 +125,13 @@ pub struct Data {
 pub struct Record {
     /// The answer to remember for a retransmission (rules F12).
     pub reply: Option<(ReplyKey, RememberedReply)>,
-    /// Objects after it.
+    /// Metadata of the objects that it touched, as they are afterwards.
     pub inodes: SmallVec<[InodeAfter; 2]>,
     /// Tree keys after it; `None` is gone.
     pub keys: SmallVec<[(Key, Option<Bytes>); 2]>,
     /// The file was cut to this size, before `data`.
     pub truncate: Option<(ObjectId, u64)>,
-    /// What was written.
+    /// Content that it wrote, to one file.
     pub data: Option<Data>,
 }
 

@@ -32,31 +32,31 @@ pub enum ReplayError {
     /// Its bytes are no record, although their checksum is right.
     #[error("record {dseq} is malformed: {source}")]
     Malformed {
-        /// Which record.
+        /// The record's number in the dataset's history.
         dseq: Dseq,
-        /// What is wrong.
+        /// What of its body could not be understood.
         source: Malformed,
     },
     /// Only a newer program can read it.
     #[error("record {dseq} is of a newer program")]
     Newer {
-        /// Which record.
+        /// The record's number in the dataset's history.
         dseq: Dseq,
     },
     /// It changes an object that does not exist, or another generation or kind of it.
     #[error("record {dseq} changes object {object}, which is not there")]
     Missing {
-        /// Which record.
+        /// The record's number in the dataset's history.
         dseq: Dseq,
-        /// Which object.
+        /// The object that it is about.
         object: ObjectId,
     },
     /// The tree below could not be read.
     #[error("record {dseq}: {source}")]
     Unreadable {
-        /// Which record.
+        /// The record's number in the dataset's history.
         dseq: Dseq,
-        /// Why.
+        /// What looking at the object, or changing it, gave.
         source: FsError,
     },
 }

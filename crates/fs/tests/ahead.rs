@@ -53,7 +53,7 @@ impl Cold {
     }
 
     fn import(world: &World, cache_bytes: u64, record: u64) -> Self {
-        let tuning = Tuning { cache_bytes, helper_threads: false, ..Tuning::default() };
+        let tuning = Tuning { cache_bytes, ..Tuning::default() };
         let (filer, _) = world.try_import_without_threads(&tuning, &ImportOptions::default()).expect("an import");
         Self { record, fs: vfs(&filer), filer, cred: Cred::root() }
     }
@@ -125,7 +125,7 @@ impl Cold {
 #[test]
 fn a_stream_costs_few_reads_of_the_disk_and_reads_nothing_twice() {
     const BLOCKS: u64 = 256;
-    let world = World::new(128 * MIB, 16 * MIB);
+    let world = World::new(128 * MIB, 16 * MIB).without_helpers();
     let cold = Cold::new(&world, &[("file", BLOCKS)], 64 * MIB);
     let ways: [(&str, Vec<u64>); 3] = [
         ("in order", (0..BLOCKS).collect()),
@@ -154,7 +154,7 @@ fn a_stream_costs_few_reads_of_the_disk_and_reads_nothing_twice() {
 fn who_reads_at_random_has_nothing_fetched_and_neither_has_who_reads_what_is_cached() {
     const RECORD: u64 = 4096;
     const BLOCKS: u64 = 8192;
-    let world = World::new(128 * MIB, 16 * MIB);
+    let world = World::new(128 * MIB, 16 * MIB).without_helpers();
     let cold = Cold::with_record(&world, &[("file", BLOCKS)], 64 * MIB, RECORD);
     let file = cold.file("file");
     let mut state = 1_u64;
@@ -188,7 +188,7 @@ fn who_reads_at_random_has_nothing_fetched_and_neither_has_who_reads_what_is_cac
 /// A reader who comes before the flight has begun carries it out, and waits for no thread.
 #[test]
 fn a_reader_does_not_wait_for_threads() {
-    let world = World::new(64 * MIB, 16 * MIB);
+    let world = World::new(64 * MIB, 16 * MIB).without_helpers();
     let cold = Cold::new(&world, &[("file", 64)], 64 * MIB);
     let file = cold.file("file");
     for block in 0..64 {
@@ -219,7 +219,7 @@ impl Seat for Stuck {
 fn streams_give_way_to_others_but_not_to_who_begins_one() {
     const BLOCKS: u64 = 64;
     let files = ["one", "another", "third", "fourth", "fifth"];
-    let world = World::new(128 * MIB, 16 * MIB);
+    let world = World::new(128 * MIB, 16 * MIB).without_helpers();
     let whole = ["a", "b", "c"];
     let lengths = files.map(|name| (name, BLOCKS)).into_iter().chain(whole.map(|name| (name, 1)));
     let cold = Cold::new(&world, &lengths.collect::<Vec<_>>(), 64 * MIB);
@@ -262,7 +262,7 @@ fn streams_take_their_share_and_a_hot_set_stays() {
     const CACHE: u64 = 16 * MIB;
     const RECORD: u64 = 16 << 10;
     const HOT: u64 = CACHE / 2 / RECORD;
-    let world = World::new(256 * MIB, 16 * MIB);
+    let world = World::new(256 * MIB, 16 * MIB).without_helpers();
     let names = ["hot", "cold", "left"];
     let files = [(names[0], HOT), (names[1], 10 * CACHE / RECORD), (names[2], 200)];
     let cold = Cold::with_record(&world, &files, CACHE, RECORD);
@@ -306,7 +306,7 @@ fn a_block_that_was_freed_and_whose_place_is_used_again_is_never_seen() {
     const NEW_BLOCKS: u64 = 8000;
     const READS: u64 = 40;
     for lands_before in [false, true] {
-        let world = World::new(64 * MIB, 16 * MIB);
+        let world = World::new(64 * MIB, 16 * MIB).without_helpers();
         let cold = Cold::with_record(&world, &[("old", BLOCKS), ("other", BLOCKS)], 16 * MIB, RECORD);
         let old = cold.file("old");
         let places: Vec<_> = (0..BLOCKS).map(|block| cold.place(old, block)).collect();
@@ -342,7 +342,7 @@ fn a_block_that_was_freed_and_whose_place_is_used_again_is_never_seen() {
 #[test]
 fn a_damaged_block_that_was_fetched_ahead_is_its_readers_and_counts_once() {
     const BLOCKS: u64 = 64;
-    let world = World::new(64 * MIB, 16 * MIB);
+    let world = World::new(64 * MIB, 16 * MIB).without_helpers();
     let cold = Cold::new(&world, &[("file", BLOCKS)], 64 * MIB);
     let file = cold.file("file");
     let label_bytes = tally_members::label::LABEL_BYTES;
@@ -360,7 +360,7 @@ fn a_damaged_block_that_was_fetched_ahead_is_its_readers_and_counts_once() {
 #[test]
 fn a_mirror_repairs_what_was_fetched_ahead_when_it_is_read() {
     let disks = [("/disks/a", 64 * MIB), ("/disks/b", 64 * MIB), ("/disks/slog", 16 * MIB)];
-    let world = World::of(&disks, "mirror /disks/a /disks/b log /disks/slog");
+    let world = World::of(&disks, "mirror /disks/a /disks/b log /disks/slog").without_helpers();
     let cold = Cold::new(&world, &[("file", 64)], 64 * MIB);
     let file = cold.file("file");
     for leg in ["/disks/a", "/disks/b"] {
@@ -374,7 +374,7 @@ fn a_mirror_repairs_what_was_fetched_ahead_when_it_is_read() {
 /// Whoever is destroyed, exported or refused by his disks leaves flights behind that land nowhere.
 #[test]
 fn what_is_on_its_way_stops_nothing() {
-    let world = World::new(64 * MIB, 16 * MIB);
+    let world = World::new(64 * MIB, 16 * MIB).without_helpers();
     let cold = Cold::new(&world, &[], 64 * MIB);
     cold.filer.create_dataset("tank/child", Default::default(), (0, 0)).expect("a name");
     let child = cold.filer.by_name("tank/child").expect("it was made");
@@ -406,7 +406,7 @@ fn what_is_on_its_way_stops_nothing() {
 #[test]
 fn threads_fetch_what_many_readers_want_and_end_with_the_pool() {
     const BLOCKS: u64 = 128;
-    let world = World::new(256 * MIB, 16 * MIB);
+    let world = World::new(256 * MIB, 16 * MIB).without_helpers();
     let files = [("a", BLOCKS), ("b", BLOCKS), ("c", BLOCKS), ("d", BLOCKS)];
     let cold = Cold::new(&world, &files, 32 * MIB);
     let threads: Vec<_> = cold.filer.background().into_iter().map(|(_, body)| std::thread::spawn(body)).collect();
@@ -438,7 +438,7 @@ fn who_reads_small_files_at_random_reads_little_more_than_he_asks_for() {
     const READS: u64 = 3000;
     for (file_count, blocks) in [(40, 64), (10, 256), (3, 1024)] {
         let names: Vec<_> = (0..file_count).map(|at| format!("file {at}")).collect();
-        let world = World::new(128 * MIB, 16 * MIB);
+        let world = World::new(128 * MIB, 16 * MIB).without_helpers();
         let files: Vec<_> = names.iter().map(|name| (&**name, blocks)).collect();
         let cold = Cold::with_record(&world, &files, 8 * MIB, RECORD);
         let files: Vec<_> = names.iter().map(|name| cold.file(name)).collect();
@@ -462,7 +462,7 @@ fn who_reads_small_files_at_random_reads_little_more_than_he_asks_for() {
 /// tree's root is held nothing that was freed since is used again: a pool that is nearly full would wait for that disk.
 #[test]
 fn who_goes_ahead_holds_no_tree_while_a_disk_takes_its_time() {
-    let world = World::new(64 * MIB, 16 * MIB);
+    let world = World::new(64 * MIB, 16 * MIB).without_helpers();
     let cold = Cold::with_record(&world, &[("file", 2000)], 64 * MIB, 4096);
     let (file, faults) = (cold.file("file"), world.faults("/disks/data"));
     let leaves = || cold.filer.pool().io.cache_stats().iter().find(|of| of.kind == BlockKind::Leaf).map(|of| of.bytes);
@@ -495,7 +495,7 @@ fn who_goes_ahead_holds_no_tree_while_a_disk_takes_its_time() {
 #[test]
 fn a_sector_that_cannot_be_read_is_not_asked_for_again_and_again() {
     const BLOCKS: u64 = 128;
-    let world = World::new(64 * MIB, 16 * MIB);
+    let world = World::new(64 * MIB, 16 * MIB).without_helpers();
     let cold = Cold::new(&world, &[("file", BLOCKS)], 64 * MIB);
     let (file, faults) = (cold.file("file"), world.faults("/disks/data"));
     let bad = tally_members::label::LABEL_BYTES + cold.place(file, 60) + 8192;
@@ -520,7 +520,7 @@ fn a_sector_that_cannot_be_read_is_not_asked_for_again_and_again() {
 fn flights_that_have_landed_leave_the_queue_to_others() {
     const FILES: usize = 400;
     let names: Vec<_> = (0..FILES).map(|at| format!("file {at}")).collect();
-    let world = World::new(64 * MIB, 16 * MIB);
+    let world = World::new(64 * MIB, 16 * MIB).without_helpers();
     let cold = Cold::with_record(&world, &names.iter().map(|name| (&**name, 8)).collect::<Vec<_>>(), 64 * MIB, 4096);
     for (at, name) in names.iter().enumerate() {
         let (file, hits) = (cold.file(name), cold.stats().hits);
@@ -551,7 +551,7 @@ impl Clock for Ahead {
 fn what_nobody_carries_out_gives_its_room_back() {
     let names: Vec<_> = (0..16).map(|at| format!("file {at}")).collect();
     let clock = Arc::new(Ahead::default());
-    let world = World::new(128 * MIB, 16 * MIB).with_clock(clock.clone());
+    let world = World::new(128 * MIB, 16 * MIB).without_helpers().with_clock(clock.clone());
     let cold = Cold::new(&world, &names.iter().map(|name| (&**name, 32)).collect::<Vec<_>>(), 8 * MIB);
     for name in &names[1..] {
         let file = cold.file(name);
@@ -566,7 +566,7 @@ fn what_nobody_carries_out_gives_its_room_back() {
 /// Data that is read to be written again has no reader.
 #[test]
 fn what_a_fold_reads_counts_as_nobodys_miss() {
-    let world = World::new(64 * MIB, 16 * MIB);
+    let world = World::new(64 * MIB, 16 * MIB).without_helpers();
     let cold = Cold::new(&world, &[("file", 64)], 64 * MIB);
     let file = cold.file("file");
     for block in [3, 17, 40] {

@@ -12,11 +12,11 @@ use tally_members::roster::{ReturnError, Roster};
 use tally_members::vdev::LegState;
 use tally_store::alloc::UNBORN;
 use tally_store::bp::{BlockKind, BlockPtr, Compression};
-use tally_store::pool::membership::{Copied, MembershipError, Onlooker, Stage};
+use tally_store::pool::membership::{Copied, MembershipError, Stage};
 use tally_store::pool::{Pool, SyncError};
 use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, ObjectRef, Stability};
-use world::{Event, Patient, World, content, ctx, member, mode, patient, vfs};
+use world::{Event, Patient, Watch, Watching, World, content, ctx, member, mode, patient, vfs};
 
 const MIB: u64 = 1 << 20;
 const DISK: u64 = 48 * MIB;
@@ -180,22 +180,10 @@ fn a_disk_that_was_away_for_a_moment_gets_no_more_than_its_sibling_ring_and_labe
 /// Somebody who looks what a power cut would leave, with the first step.
 struct Cutting<'a>(&'a World, Option<World>);
 
-impl Onlooker for Cutting<'_> {
+impl Watch for Cutting<'_> {
     fn on_progress(&mut self, _: Stage, _: u64) -> bool {
         self.1.get_or_insert_with(|| self.0.cut());
         true
-    }
-
-    fn keep_paths(&mut self, pool: &Pool) -> std::io::Result<()> {
-        Patient.keep_paths(pool)
-    }
-
-    fn run_lane(&mut self, lane: Arc<tally_intent::Lane>) -> std::io::Result<()> {
-        Patient.run_lane(lane)
-    }
-
-    fn let_go(&mut self, leg: Arc<tally_members::vdev::VdevLeg>) {
-        Patient.let_go(leg);
     }
 }
 
@@ -237,7 +225,7 @@ fn frames_of_before_in_the_ring_of_a_disk_that_came_back_are_no_frames() {
             let mut cutting = Cutting(&world, None);
             // A request to the disk of before may be under way still.
             let copied = loop {
-                match filer.pool().take_back(&member(&filer, B), &mut cutting) {
+                match filer.pool().take_back(&member(&filer, B), &mut Watching(&mut cutting)) {
                     Err(MembershipError::Return(ReturnError::Held { .. })) => std::thread::yield_now(),
                     outcome => break outcome.unwrap(),
                 }
@@ -304,7 +292,7 @@ struct Settling {
     roster: Arc<Roster>,
 }
 
-impl Onlooker for Settling {
+impl Watch for Settling {
     fn on_progress(&mut self, _: Stage, _: u64) -> bool {
         self.missed_to.get_or_insert(self.roster.missed(self.leg).ranges().last().unwrap().to);
         true
@@ -318,18 +306,6 @@ impl Onlooker for Settling {
             self.settled = hold.txg();
         }
         pool.sync().map(|_| ())
-    }
-
-    fn keep_paths(&mut self, pool: &Pool) -> std::io::Result<()> {
-        Patient.keep_paths(pool)
-    }
-
-    fn run_lane(&mut self, lane: Arc<tally_intent::Lane>) -> std::io::Result<()> {
-        Patient.run_lane(lane)
-    }
-
-    fn let_go(&mut self, leg: Arc<tally_members::vdev::VdevLeg>) {
-        Patient.let_go(leg);
     }
 }
 
@@ -352,7 +328,7 @@ fn what_was_placed_before_it_came_back_is_missed_too() {
     out.finish().unwrap();
     let (leg, roster) = (member(&filer, B).leg, Arc::clone(&pool.roster));
     let mut settling = Settling { block: Some(block), syncs: 0, settled: Txg(0), missed_to: None, leg, roster };
-    let copied = pool.take_back(&member(&filer, B), &mut settling).unwrap();
+    let copied = pool.take_back(&member(&filer, B), &mut Watching(&mut settling)).unwrap();
     assert!(copied.is_partial && settling.settled > Txg(0));
     assert!(settling.missed_to.unwrap() >= settling.settled, "{:?}: {}", settling.missed_to, settling.settled);
     check_alone(world, filer);
@@ -382,7 +358,7 @@ struct Failing<'a> {
     at: u64,
 }
 
-impl Onlooker for Failing<'_> {
+impl Watch for Failing<'_> {
     fn on_progress(&mut self, _: Stage, done: u64) -> bool {
         if done >= self.at {
             self.world.faults(B).all(true);
@@ -396,18 +372,6 @@ impl Onlooker for Failing<'_> {
         }
         pool.sync().map(|_| ())
     }
-
-    fn keep_paths(&mut self, pool: &Pool) -> std::io::Result<()> {
-        Patient.keep_paths(pool)
-    }
-
-    fn run_lane(&mut self, lane: Arc<tally_intent::Lane>) -> std::io::Result<()> {
-        Patient.run_lane(lane)
-    }
-
-    fn let_go(&mut self, leg: Arc<tally_members::vdev::VdevLeg>) {
-        Patient.let_go(leg);
-    }
 }
 
 /// Struck off again while it is brought up to date, or cut off by the power: what was not finished is missed still.
@@ -418,7 +382,7 @@ fn what_was_not_finished_is_missed_still() {
         strike(&world, &filer);
         meanwhile(&filer);
         let mut failing = Failing { world: &world, filer: &filer, at };
-        let back = filer.pool().take_back(&member(&filer, B), &mut failing);
+        let back = filer.pool().take_back(&member(&filer, B), &mut Watching(&mut failing));
         assert!(matches!(back, Err(MembershipError::StaysAway { .. })), "{at}: {back:?}");
         put(&filer, "old 5", 1 << 20, 5, Stability::FileSync);
         filer.pool().sync().unwrap();
@@ -444,7 +408,7 @@ struct CutBehindGroups<'a> {
     cut: Option<World>,
 }
 
-impl Onlooker for CutBehindGroups<'_> {
+impl Watch for CutBehindGroups<'_> {
     fn on_progress(&mut self, _: Stage, done: u64) -> bool {
         if done < 600_000 || self.cut.is_some() {
             return self.cut.is_none();
@@ -456,22 +420,6 @@ impl Onlooker for CutBehindGroups<'_> {
         }
         self.cut = Some(self.world.cut());
         false
-    }
-
-    fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
-        pool.sync().map(|_| ())
-    }
-
-    fn keep_paths(&mut self, pool: &Pool) -> std::io::Result<()> {
-        Patient.keep_paths(pool)
-    }
-
-    fn run_lane(&mut self, lane: Arc<tally_intent::Lane>) -> std::io::Result<()> {
-        Patient.run_lane(lane)
-    }
-
-    fn let_go(&mut self, leg: Arc<tally_members::vdev::VdevLeg>) {
-        Patient.let_go(leg);
     }
 }
 
@@ -485,7 +433,7 @@ fn groups_that_are_drawn_again_without_it_are_missed() {
     strike(&world, &filer);
     meanwhile(&filer);
     let mut asker = CutBehindGroups { world: &world, filer: &filer, older: None, cut: None };
-    let back = filer.pool().take_back(&member(&filer, B), &mut asker);
+    let back = filer.pool().take_back(&member(&filer, B), &mut Watching(&mut asker));
     assert!(matches!(back, Err(MembershipError::StaysAway { .. })), "{back:?}");
     let (older, world) = (asker.older.unwrap(), asker.cut.unwrap());
     let seen = filer.pool().txgs.last_synced();
@@ -591,27 +539,11 @@ fn only_the_disk_that_left_is_taken_back() {
 /// Somebody under whom the labels are full, and forget what the disk lacks for whatever else must stand there.
 struct Forgetting(Arc<Roster>);
 
-impl Onlooker for Forgetting {
-    fn on_progress(&mut self, _: Stage, _: u64) -> bool {
-        true
-    }
-
+impl Watch for Forgetting {
     fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
         let forget = |leg: &mut LegConfig| leg.missed = MissedGroups::default();
         self.0.update(|config| config.vdevs[0].legs.iter_mut().for_each(forget)).unwrap();
         pool.sync().map(|_| ())
-    }
-
-    fn keep_paths(&mut self, pool: &Pool) -> std::io::Result<()> {
-        Patient.keep_paths(pool)
-    }
-
-    fn run_lane(&mut self, lane: Arc<tally_intent::Lane>) -> std::io::Result<()> {
-        Patient.run_lane(lane)
-    }
-
-    fn let_go(&mut self, leg: Arc<tally_members::vdev::VdevLeg>) {
-        Patient.let_go(leg);
     }
 }
 
@@ -623,7 +555,7 @@ fn a_disk_whose_list_is_forgotten_while_it_comes_back_gets_everything() {
     filer.pool().take_offline(&member(&filer, B), true).unwrap();
     meanwhile(&filer);
     let mut asker = Forgetting(Arc::clone(&filer.pool().roster));
-    let copied = filer.pool().take_back(&member(&filer, B), &mut asker).unwrap();
+    let copied = filer.pool().take_back(&member(&filer, B), &mut Watching(&mut asker)).unwrap();
     assert!(!copied.is_partial, "{copied:?}");
     check_alone(world, filer);
 }

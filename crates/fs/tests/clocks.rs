@@ -9,7 +9,7 @@ use std::time::Duration;
 use tally_base::{Clock, Time};
 use tally_fs::filer::{Filer, ImportOptions};
 use tally_store::tuning::Tuning;
-use tally_vfs::{Attr, CreateHow, Cred, OpCtx, ReplyKey, Stability, Vfs};
+use tally_vfs::{Attr, CreateHow, Cred, OpCtx, Replies, ReplyKey, Stability};
 use world::{World, ctx, done, mode, vfs};
 
 const MIB: u64 = 1 << 20;

@@ -15,7 +15,7 @@ use tally_store::key::{Class, Key};
 use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::tree::Visit;
 use tally_store::tuning::Tuning;
-use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs};
+use tally_vfs::{CreateHow, Cred, FsError, Identity, Names, ObjectRef, SetAttr, Stability, Vfs};
 use world::{World, content, ctx, mode, noise, vfs};
 
 const RECORD: u64 = 4 << 10;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use tally_fs::{Filer, Filesystem};
-use tally_vfs::{Cred, FsError, ObjectRef, RENAME_PARENTS_MAX, Vfs};
+use tally_vfs::{Cred, FsError, Identity, Names, ObjectRef, RENAME_PARENTS_MAX, Vfs};
 use world::{World, ctx, done, mode};
 
 const DISK: u64 = 128 << 20;

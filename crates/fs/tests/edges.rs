@@ -9,7 +9,7 @@ use tally_fs::filer::{CreateOptions, ImportOptions};
 use tally_store::block::BlockError;
 use tally_store::dataset::{Dataset, DatasetClient, DatasetRoot, DatasetWriter};
 use tally_store::properties::{Property, PropertySet, parse};
-use tally_vfs::{CreateHow, Cred, FsError, Stability, Vfs};
+use tally_vfs::{Attributes, Content, CreateHow, Cred, FsError, Identity, Names, Replies, Stability};
 use world::{World, content, ctx, done, mode, noise, patient, vfs};
 
 const MIB: u64 = 1 << 20;

@@ -34,7 +34,7 @@ struct Cold {
 impl Cold {
     fn new() -> Self {
         let disks = [(A, 64 * MIB), ("/disks/b", 64 * MIB), ("/disks/slog", 16 * MIB)];
-        let world = World::of(&disks, "mirror /disks/a /disks/b log /disks/slog");
+        let world = World::of(&disks, "mirror /disks/a /disks/b log /disks/slog").without_helpers();
         let properties = [parse(Property::Compression, "off").unwrap()].into_iter().collect();
         let filer = world.create_without_threads(&CreateOptions { properties, ..CreateOptions::default() });
         let (fs, cred) = (vfs(&filer), Cred::root());
@@ -46,8 +46,8 @@ impl Cold {
             patient_by_hand(&filer, write).expect("there is room");
         }
         filer.export().expect("a clean export");
-        let tuning = Tuning { helper_threads: false, ..Tuning::default() };
-        let (filer, _) = world.try_import_without_threads(&tuning, &ImportOptions::default()).expect("an import");
+        let (filer, _) =
+            world.try_import_without_threads(&Tuning::default(), &ImportOptions::default()).expect("an import");
         let cold = Self { fs: vfs(&filer), world, filer, file };
         assert!(cold.read(BLOCKS - 1).recv().is_ok_and(|is_right| is_right == Ok(true)));
         cold

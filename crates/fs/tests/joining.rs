@@ -9,10 +9,10 @@ use std::sync::Arc;
 use tally_fs::filer::{Filer, ImportOptions};
 use tally_members::create::new_leg;
 use tally_members::label::LABEL_BYTES;
-use tally_store::pool::membership::{Copied, Onlooker, Stage};
-use tally_store::pool::{Pool, RewindOrder, RewindTo, SyncError};
+use tally_store::pool::membership::{Copied, Stage};
+use tally_store::pool::{RewindOrder, RewindTo};
 use tally_vfs::{CreateHow, Cred, Stability};
-use world::{Dice, Event, Patient, World, content, ctx, member, mode, noise, patient, vfs};
+use world::{Dice, Event, Watch, Watching, World, content, ctx, member, mode, noise, patient, vfs};
 
 const MIB: u64 = 1 << 20;
 /// Three regions, and some of a fourth.
@@ -53,31 +53,15 @@ fn one_disk() -> (World, Arc<Filer>) {
 /// What an onlooker does with each step of a stage.
 struct Meanwhile<'a>(&'a mut dyn FnMut(Stage, u64));
 
-impl Onlooker for Meanwhile<'_> {
+impl Watch for Meanwhile<'_> {
     fn on_progress(&mut self, stage: Stage, done: u64) -> bool {
         (self.0)(stage, done);
         true
     }
-
-    fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
-        pool.sync().map(|_| ())
-    }
-
-    fn keep_paths(&mut self, pool: &Pool) -> std::io::Result<()> {
-        Patient.keep_paths(pool)
-    }
-
-    fn run_lane(&mut self, lane: Arc<tally_intent::Lane>) -> std::io::Result<()> {
-        Patient.run_lane(lane)
-    }
-
-    fn let_go(&mut self, leg: Arc<tally_members::vdev::VdevLeg>) {
-        Patient.let_go(leg);
-    }
 }
 
 fn join(filer: &Filer, meanwhile: &mut dyn FnMut(Stage, u64)) -> Copied {
-    filer.pool().join(&member(filer, A), Path::new(C), false, &mut Meanwhile(meanwhile)).unwrap()
+    filer.pool().join(&member(filer, A), Path::new(C), false, &mut Watching(&mut Meanwhile(meanwhile))).unwrap()
 }
 
 /// Places of a disk's data area, its ring aside, that were written.

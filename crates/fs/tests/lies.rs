@@ -27,7 +27,8 @@ use tally_store::key::{Class, Key};
 use tally_store::tree::{Around, Change, Tree, Visit};
 use tally_store::tuning::Tuning;
 use tally_vfs::{
-    Attr, CreateHow, Cred, FILE_SIZE_MAX, FileKind, FsError, LINK_MAX, ObjectRef, Outcome, SetAttr, Stability, Vfs,
+    Attr, Attributes, Content, CreateHow, Cred, FILE_SIZE_MAX, FileKind, FsError, Identity, LINK_MAX, Names, ObjectRef,
+    Outcome, SetAttr, Stability, Vfs,
 };
 use world::{World, ctx, done, mode, vfs};
 

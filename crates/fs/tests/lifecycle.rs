@@ -12,7 +12,9 @@ use tally_fs::inode::Inode;
 use tally_store::key::{Class, Key};
 use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::tuning::Tuning;
-use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, OpCtx, ReplyKey, SetAttr, Stability, Vfs};
+use tally_vfs::{
+    Content, CreateHow, Cred, FsError, Identity, Names, ObjectRef, OpCtx, ReplyKey, SetAttr, Stability, Vfs,
+};
 use world::{Event, World, content, ctx, done, mode, noise, vfs};
 
 const MIB: u64 = 1 << 20;
@@ -400,7 +402,6 @@ fn datasets_come_and_go_with_their_mount_points_and_properties() {
     let (point, _) = root.lookup(&cred, root.root(), b"home").unwrap();
     assert!(filer.child(root.dataset(), root.root(), b"home").is_some());
     assert_eq!(done(root.rmdir(ctx(&cred), root.root(), b"home")).unwrap_err(), FsError::Access, "it is mounted on");
-    use tally_vfs::Vfs;
     let file = done(home.create(ctx(&cred), home.root(), b"file", &CreateHow::Guarded(mode(0o600)))).unwrap();
     done(home.write(ctx(&cred), file.object, 0, pattern(3 * MIB as usize, 5), Stability::FileSync)).unwrap();
     filer.rename_dataset("tank/home", "tank/away").unwrap();

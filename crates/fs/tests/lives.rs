@@ -12,7 +12,7 @@ use tally_base::{ObjectId, Time};
 use tally_fs::filer::{Filer, ImportOptions};
 use tally_store::properties::PropertySet;
 use tally_store::tuning::Tuning;
-use tally_vfs::{CreateHow, Cred, ObjectRef, Stability, Vfs};
+use tally_vfs::{Attributes, Content, CreateHow, Cred, Identity, Names, ObjectRef, Stability, Vfs};
 use world::{World, ctx, done, mode};
 
 const MIB: u64 = 1 << 20;

@@ -16,7 +16,7 @@ use tally_fs::record::{Data, InodeAfter, Record, RecordKind, SizeRule};
 use tally_store::key::{Class, Key};
 use tally_store::properties::PropertySet;
 use tally_store::tuning::Tuning;
-use tally_vfs::{CreateHow, Cred, FileKind, FsError, SetAttr, Stability, Vfs};
+use tally_vfs::{Content, CreateHow, Cred, FileKind, FsError, Identity, Names, SetAttr, Stability};
 use world::{World, ctx, done, mode, vfs};
 
 const MIB: u64 = 1 << 20;

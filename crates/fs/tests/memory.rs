@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use peak_alloc::PeakAlloc;
 use tally_base::{SystemClock, SystemRng};
-use tally_disk::{Host, Platform, SerialFanout, SystemOpener};
+use tally_disk::{Helpers, Host, Platform, SerialFanout, SystemOpener};
 use tally_fs::Filer;
 use tally_fs::filer::CreateOptions;
 use tally_members::grammar::parse_vdev_args;
@@ -41,6 +41,7 @@ fn pool_in(dir: &std::path::Path) -> (Arc<Filer>, Vec<JoinHandle<()>>) {
         rng: Arc::new(SystemRng),
         opener: Arc::new(SystemOpener),
         fanout: Arc::new(SerialFanout),
+        helpers: Helpers::Threads,
         host: Host { id: 1, name: "test".into() },
     };
     let tuning = Tuning { cache_bytes: CACHE_BYTES, dirty_bytes_max: DIRTY_BYTES, ..Tuning::default() };

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use tally_fs::Filesystem;
 use tally_fs::filer::{DatasetError, Filer};
 use tally_store::properties::PropertySet;
-use tally_vfs::{Cred, FileKind, FsError, SetAttr, Vfs};
+use tally_vfs::{Attributes, Cred, FileKind, FsError, Identity, Names, SetAttr};
 use world::{World, ctx, done, mode};
 
 /// Long enough that only who waits for ever is caught.

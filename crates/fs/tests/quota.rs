@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tally_fs::Filer;
 use tally_fs::filer::{CreateOptions, DatasetError};
 use tally_store::properties::{Property, PropertySet, parse};
-use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, Stability, Vfs};
+use tally_vfs::{Attributes, Content, CreateHow, Cred, FsError, Identity, Names, ObjectRef, Stability};
 use world::{World, ctx, mode, noise, patient};
 
 const MIB: u64 = 1 << 20;

@@ -12,7 +12,7 @@ use tally_members::uberblock::{self, Uberblock};
 use tally_store::pool::{RewindOrder, RewindTo};
 use tally_store::properties::PropertySet;
 use tally_store::tuning::Tuning;
-use tally_vfs::{CreateHow, Cred, ObjectRef, OpCtx, ReplyKey, Stability, Vfs};
+use tally_vfs::{Attributes, CreateHow, Cred, Identity, ObjectRef, OpCtx, ReplyKey, Stability, Vfs};
 use world::{World, ctx, done, mode, vfs};
 
 const MIB: u64 = 1 << 20;

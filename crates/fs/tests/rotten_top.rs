@@ -24,7 +24,7 @@ use tally_store::key::Class;
 use tally_store::properties::PropertySet;
 use tally_store::tree::Visit;
 use tally_store::tuning::Tuning;
-use tally_vfs::{CreateHow, Cred, FsError, OpCtx, ReplyKey, Stability, Vfs};
+use tally_vfs::{CreateHow, Cred, FsError, Identity, Names, OpCtx, Replies, ReplyKey, Stability};
 use world::{World, content, ctx, mode, noise, patient, vfs};
 
 const MIB: u64 = 1 << 20;

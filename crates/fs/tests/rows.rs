@@ -10,7 +10,7 @@ use tally_fs::filer::{Filer, FilerError, ImportOptions};
 use tally_fs::record::RecordKind;
 use tally_intent::FrameHeader;
 use tally_store::properties::PropertySet;
-use tally_vfs::{Cred, Vfs};
+use tally_vfs::{Cred, Identity, Names};
 use world::{World, ctx, done, mode};
 
 const MIB: u64 = 1 << 20;

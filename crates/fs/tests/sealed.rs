@@ -20,7 +20,7 @@ use tally_fs::record::{Data, Record, RecordKind};
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockKind, BlockPtr};
 use tally_store::key::KEY_BYTES;
 use tally_store::properties::PropertySet;
-use tally_vfs::{CreateHow, Cred, ObjectRef, RememberedReply, ReplyKey, Stability, Vfs};
+use tally_vfs::{Content, CreateHow, Cred, Identity, Names, ObjectRef, RememberedReply, ReplyKey, Stability};
 use world::{World, ctx, done, mode, noise};
 
 const POINTER_BYTES: usize = 96;

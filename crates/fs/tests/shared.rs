@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use peak_alloc::PeakAlloc;
 use tally_base::{SystemClock, SystemRng, Wait};
-use tally_disk::{Host, Platform, SerialFanout, SystemOpener};
+use tally_disk::{Helpers, Host, Platform, SerialFanout, SystemOpener};
 use tally_fs::Filer;
 use tally_fs::filer::{CreateOptions, ImportOptions};
 use tally_members::assemble::PoolSelect;
@@ -37,6 +37,7 @@ fn platform() -> Platform {
         rng: Arc::new(SystemRng),
         opener: Arc::new(SystemOpener),
         fanout: Arc::new(SerialFanout),
+        helpers: Helpers::Threads,
         host: Host { id: 1, name: "test".into() },
     }
 }

@@ -20,7 +20,7 @@ use tally_store::key::Class;
 use tally_store::pool::{JobState, ScrubEvery, SecureError, SpaceFound};
 use tally_store::properties::PropertySet;
 use tally_store::tree::Visit;
-use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs};
+use tally_vfs::{CreateHow, Cred, FsError, Identity, ObjectRef, SetAttr, Stability, Vfs};
 use world::{Dice, World, content, ctx, mode, noise, patient, vfs};
 
 const MIB: u64 = 1 << 20;

@@ -15,7 +15,7 @@ use std::io;
 use std::sync::Arc;
 
 use tally_base::{DatasetId, Dseq, LaneId, Lsn, PoolGuid, SECTOR, Txg, VdevGuid, log_checksum};
-use tally_disk::{Disk, Durability, Geometry, SerialFanout};
+use tally_disk::{Disk, Durability, Geometry, Helpers, SerialFanout};
 use tally_intent::recovery::{Cursor, LaneScan, Verdict, list_frames, merge, scan};
 use tally_intent::{Checkpoint, LaneConfig, LaneFailed, LaneGeometry, Leg, StaleLeg};
 
@@ -227,6 +227,7 @@ fn config(rings: [Vec<u8>; 2], legs: u8, geometry: LaneGeometry) -> LaneConfig {
         legs: set,
         stale_legs,
         fanout: Arc::new(SerialFanout),
+        helpers: Helpers::Serial,
         leg_failed: Arc::new(|_, _| Err(LaneFailed::Closed { lane: LANE })),
     }
 }

@@ -18,7 +18,7 @@ use tally_nfs::link::Link;
 use tally_nfs::rpc::{Refusal, Reply};
 use tally_nfs::service::{Service, Step};
 use tally_vfs::model::{Model, ModelOptions};
-use tally_vfs::{CreateHow, Cred, NodeKind, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
+use tally_vfs::{Content, CreateHow, Cred, Identity, Names, NodeKind, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
 
 use crate::world::{Fixed, Still};
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tally_base::{SECTOR, Time};
-use tally_disk::{Disk, Durability, Geometry, Host, Platform, SerialFanout};
+use tally_disk::{Disk, Durability, Geometry, Helpers, Host, Platform, SerialFanout};
 use tally_fakes::MemOpener;
 use tally_fs::Filer;
 use tally_fs::filer::{FilerError, ImportOptions};
@@ -24,7 +24,9 @@ use tally_members::assemble::PoolSelect;
 use tally_members::discover::ImportSource;
 use tally_store::inspect::{Plan, inspect as inspect_pools};
 use tally_store::tuning::Tuning;
-use tally_vfs::{CreateHow, Cred, FileKind, FsError, ObjectRef, OpCtx, SetAttr, SetTime, Stability, Vfs};
+use tally_vfs::{
+    Attributes, CreateHow, Cred, FileKind, FsError, Identity, ObjectRef, OpCtx, SetAttr, SetTime, Stability, Vfs,
+};
 
 use crate::frame;
 use crate::golden::{Golden, Writes};
@@ -221,10 +223,10 @@ impl Disks {
             rng: Arc::new(Counted::new()),
             opener: Arc::new(self.opener()),
             fanout: Arc::new(SerialFanout),
+            helpers: Helpers::Serial,
             host: Host { id: 1, name: "fuzz".into() },
         };
-        let tuning =
-            Tuning { cache_bytes: 4 << 20, dirty_bytes_max: 16 << 20, helper_threads: false, ..Tuning::default() };
+        let tuning = Tuning { cache_bytes: 4 << 20, dirty_bytes_max: 16 << 20, ..Tuning::default() };
         let select = PoolSelect::Name("tank".into());
         let imported = Filer::import(&platform, &tuning, &Self::source(), &select, options, &mut |_| {});
         imported.map(|(filer, _)| filer)

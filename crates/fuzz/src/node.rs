@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tally_base::{Txg, VdevIndex};
+use tally_disk::Helpers;
 use tally_members::blockdev::numbered;
 use tally_store::alloc::Allocator;
 use tally_store::io::BlockIo;
@@ -45,8 +46,7 @@ pub(crate) fn tree(data: &[u8]) -> bool {
         assert_eq!(Tree::decode(&tree.encode()).as_ref(), Ok(&tree), "what was written reads the same");
         let devs = numbered([Arc::new(blocks.device(0, DEVICE_BYTES)) as _]);
         let alloc = Arc::new(Allocator::create(&devs, &[(VdevIndex(0), 0, DEVICE_BYTES / 4)]));
-        let io = BlockIo::new(devs, alloc, CACHE_BYTES);
-        io.set_read_depth(1);
+        let io = BlockIo::new(devs, alloc, CACHE_BYTES, Helpers::Serial);
         let Some(walked) = walk(&tree, &io) else { return true };
         look_up(&tree, &io, &walked);
         change(&tree, &io, &walked);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tally_base::codec::Reader;
 use tally_base::{Txg, VdevIndex};
+use tally_disk::Helpers;
 use tally_members::blockdev::{BlockDevs, numbered};
 use tally_store::alloc::{AllocRoot, Allocator, SpaceVisit};
 use tally_store::bp::{BLOCK_PTR_BYTES, Dva};
@@ -48,7 +49,7 @@ pub(crate) fn allocator(data: &[u8]) -> bool {
                 drop(error.to_string());
             }
         });
-        let Ok(allocator) = Allocator::load(&devs, &root, txg, &mut Vec::new()) else { return false };
+        let Ok(allocator) = Allocator::load(&devs, &root, txg, Helpers::Serial, &mut Vec::new()) else { return false };
         go_on(&allocator, &devs, txg);
         true
     })
@@ -80,7 +81,6 @@ fn go_on(allocator: &Allocator, devs: &BlockDevs, loaded: Txg) {
     if let Some(dva) = taken.first() {
         allocator.abandon(*dva);
     }
-    let _ = allocator.claim(Dva { vdev: VdevIndex(0), offset: 0, sectors: 3 });
     allocator.free(Dva { vdev: VdevIndex(0), offset: 64 << 10, sectors: 2 }, txg);
     allocator.released(loaded);
     check_space(allocator);
@@ -88,7 +88,8 @@ fn go_on(allocator: &Allocator, devs: &BlockDevs, loaded: Txg) {
     committed.write(devs).expect("devices in memory");
     allocator.released(txg);
     check_space(allocator);
-    let again = Allocator::load(devs, &committed.root, txg, &mut Vec::new()).expect("what was committed can be loaded");
+    let again = Allocator::load(devs, &committed.root, txg, Helpers::Serial, &mut Vec::new())
+        .expect("what was committed can be loaded");
     for dva in taken.iter().skip(1) {
         assert!(again.is_busy(dva), "{dva} was committed");
     }

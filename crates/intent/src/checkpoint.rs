@@ -20,7 +20,7 @@ pub struct Checkpoint {
     pub epoch: u128,
     /// Where the first live frame is, or would be.
     pub tail_pos: u64,
-    /// Its sequence number.
+    /// Sequence number of that frame, 1 at least.
     pub tail_seq: u64,
     /// The checksum of the header before it. Random in a fresh ring, so that no frame of an earlier life can
     /// continue from it.

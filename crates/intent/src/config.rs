@@ -3,7 +3,7 @@ use std::io;
 use std::sync::Arc;
 
 use tally_base::{LaneId, PoolGuid, VdevGuid};
-use tally_disk::{Disk, Fanout};
+use tally_disk::{Disk, Fanout, Helpers};
 
 use crate::failure::LaneFailed;
 use crate::ring::LaneGeometry;
@@ -22,7 +22,7 @@ pub struct Leg {
 /// A leg that is no longer in the set: good for repairs of what was written while it was (rules F6).
 #[derive(Clone)]
 pub struct StaleLeg {
-    /// The leg.
+    /// The disk, and where the ring begins on it.
     pub leg: Leg,
     /// The last generation of the leg set that it belonged to; later frames on it are not believed.
     pub legset_gen_last: u64,
@@ -33,7 +33,7 @@ pub struct StaleLeg {
 pub struct LegSet {
     /// Raised with every change of the set; stands in each frame.
     pub generation: u64,
-    /// Which legs.
+    /// Guids of the legs, in no order.
     pub legs: Vec<VdevGuid>,
 }
 
@@ -45,9 +45,9 @@ pub type LegFailed = dyn Fn(VdevGuid, &io::Error) -> Result<LegSet, LaneFailed> 
 /// What a lane is made of.
 #[derive(Clone)]
 pub struct LaneConfig {
-    /// The pool.
+    /// The pool it belongs to, as in each frame's header.
     pub pool: PoolGuid,
-    /// The lane.
+    /// Its number in the pool, as in each frame's header.
     pub lane: LaneId,
     /// Shape of the ring.
     pub geometry: LaneGeometry,
@@ -59,6 +59,8 @@ pub struct LaneConfig {
     pub stale_legs: Vec<StaleLeg>,
     /// How a frame gets onto several legs.
     pub fanout: Arc<dyn Fanout>,
+    /// Who reads a ring ahead.
+    pub helpers: Helpers,
     /// How a leg leaves the set.
     pub leg_failed: Arc<LegFailed>,
 }

@@ -18,7 +18,7 @@ pub enum LaneFailed {
     Write {
         /// Which lane.
         lane: LaneId,
-        /// Which frame.
+        /// Sequence number of the frame.
         seq: u64,
         /// What the last leg said.
         cause: String,
@@ -28,7 +28,7 @@ pub enum LaneFailed {
     LegSet {
         /// Which lane.
         lane: LaneId,
-        /// Why not.
+        /// What the device, or who records the leg set, said.
         cause: String,
     },
 }

@@ -83,7 +83,7 @@ pub struct RecordHead {
 /// written is found, ordered and skipped like others, and whoever would have to understand it refuses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordShape {
-    /// Its layout.
+    /// Layout of the body; 0 is the one of this version.
     pub form: u8,
     /// What was done to it; bit 0 is kept for bodies that are sealed.
     pub flags: u8,
@@ -133,7 +133,7 @@ pub struct FrameHeader {
     pub txg_max: Txg,
     /// Bytes of its records.
     pub payload_bytes: u32,
-    /// Over those bytes.
+    /// Checksum of the `payload_bytes` behind the header.
     pub payload_checksum: u64,
 }
 

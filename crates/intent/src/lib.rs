@@ -13,8 +13,8 @@
 //! Why rings and not chains of allocated blocks: a chain needs the allocator inside the commit, and at its
 //! end a missing block and a lost one look the same. The price is a fixed size, hence reservations.
 //!
-//! The crate knows no files and has no clock of its own, and makes no threads but those that read ahead in a recovery:
-//! a thread of the pool calls [`Lane::run`], whoever waits may write in place through its promise, and the simulator
+//! The crate knows no files and has no clock of its own, and makes no threads: a recovery reads ahead by the helpers that
+//! it is given, a thread of the pool calls [`Lane::run`], whoever waits may write in place through its promise, and the simulator
 //! calls [`Lane::drive_frame`]. docs/log.md tells the life of a record from here to its replay.
 
 mod checkpoint;

@@ -74,6 +74,14 @@ impl Waiters {
         self.heap.pop().map(|Reverse(first)| first)
     }
 
+    /// Nobody waits for a record that was not appended, and each has come once. That the first of them is in front is the heap's to
+    /// keep.
+    pub(crate) fn invariant(&self, next_lsn: Lsn) {
+        let first = self.heap.peek().map(|Reverse(first)| first);
+        debug_assert!(first.is_none_or(|first| first.lsn < next_lsn), "the first one waits for what there is");
+        debug_assert!(self.heap.len() as u64 <= self.arrivals, "more wait than have come");
+    }
+
     /// Whether somebody waits for no more than `durable`.
     pub(crate) fn is_due(&self, durable: Lsn) -> bool {
         self.heap.peek().is_some_and(|Reverse(first)| first.lsn <= durable)

@@ -131,7 +131,7 @@ pub enum RingFull {
     Full {
         /// Bytes asked for, padding included.
         needed_bytes: u64,
-        /// Bytes taken.
+        /// Bytes that live frames, gathered records and reservations have.
         used_bytes: u64,
         /// Bytes of the ring.
         size_bytes: u64,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tally_base::{Clock, DatasetId, LaneId, Lsn, PoolGuid, Rng, SECTOR, Time, Txg, VdevGuid};
-use tally_disk::{Disk, Durability, Geometry, SerialFanout};
+use tally_disk::{Disk, Durability, Geometry, Helpers, SerialFanout};
 
 use crate::frame::FrameHeader;
 use crate::recovery::{LaneScan, ScanError, scan};
@@ -268,6 +268,7 @@ pub(crate) fn config(legs: &[Arc<TestDisk>]) -> LaneConfig {
             .collect(),
         stale_legs: Vec::new(),
         fanout: Arc::new(SerialFanout),
+        helpers: Helpers::Threads,
         leg_failed: Arc::new(move |guid, _| {
             let mut set = set.lock();
             set.generation += 1;

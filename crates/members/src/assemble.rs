@@ -171,7 +171,7 @@ fn listed(seen: &[String]) -> String {
 }
 
 /// A leg whose disk is locked, with what was read under the lock.
-struct HeldLeg {
+struct LockedLeg {
     path: PathBuf,
     disk: Arc<dyn Disk>,
     label: Label,
@@ -187,17 +187,17 @@ pub fn import(
 ) -> Result<(Assembled, Chosen), ImportError> {
     let found = scan(platform.opener.as_ref(), source).map_err(ImportError::Scan)?;
     let pool = selected(&found, select, options)?;
-    let mut held = hold(platform, pool)?;
-    if held.is_empty() {
+    let mut locked = lock_legs(platform, pool)?;
+    if locked.is_empty() {
         let wanted = format!("{select:?}");
         return Err(ImportError::NoSuchPool {
             wanted,
             seen: vec!["its disks changed while they were read".to_owned()],
         });
     }
-    let config = newest(&held)?;
-    admit(platform, &config, options)?;
-    let (assembled, chosen) = assemble(platform, config, &mut held, options)?;
+    let config = newest(&locked)?;
+    check_allowed(platform, &config, options)?;
+    let (assembled, chosen) = assemble(platform, config, &mut locked, options)?;
     assembled.roster.found_spares(pool.spares.iter().map(|found| (found.label.leg, found.path.clone())).collect());
     Ok((assembled, chosen))
 }
@@ -236,14 +236,14 @@ fn selected<'a>(found: &'a Scan, select: &PoolSelect, options: &ImportOptions) -
 }
 
 /// Locks every leg and reads its label again: what was read before the lock decides nothing (rules F24).
-fn hold(platform: &Platform, pool: &FoundPool) -> Result<Vec<HeldLeg>, ImportError> {
-    let mut held: Vec<HeldLeg> = Vec::new();
+fn lock_legs(platform: &Platform, pool: &FoundPool) -> Result<Vec<LockedLeg>, ImportError> {
+    let mut locked: Vec<LockedLeg> = Vec::new();
     for FoundLeg { path, label: seen } in &pool.legs {
         let disk = match platform.opener.open(path, Access::Exclusive) {
             Ok(disk) => disk,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 // Links to one device are one device: we have it ourselves.
-                if held.iter().any(|leg| leg.label.leg == seen.leg) {
+                if locked.iter().any(|leg| leg.label.leg == seen.leg) {
                     continue;
                 }
                 return Err(ImportError::InUse { path: path.clone() });
@@ -261,22 +261,22 @@ fn hold(platform: &Platform, pool: &FoundPool) -> Result<Vec<HeldLeg>, ImportErr
             tracing::warn!(path = %path.display(), start, "it only ends with a leg; the leg itself is elsewhere");
             continue;
         }
-        if let Some(first) = held.iter().find(|leg| leg.label.leg == label.leg) {
+        if let Some(first) = locked.iter().find(|leg| leg.label.leg == label.leg) {
             return Err(ImportError::TwoCopies { first: first.path.clone(), second: path.clone() });
         }
         let uberblocks = own_uberblocks(disk.as_ref(), pool.pool);
-        held.push(HeldLeg { path: path.clone(), disk, label, uberblocks });
+        locked.push(LockedLeg { path: path.clone(), disk, label, uberblocks });
     }
-    Ok(held)
+    Ok(locked)
 }
 
 /// The newest configuration. Two different ones of equal rank cannot both be, unless they are claims that were cut short
 /// before anybody was served: then either will do.
-fn newest(held: &[HeldLeg]) -> Result<PoolConfig, ImportError> {
-    let voters = || held.iter().filter(|leg| !is_idle_claim(leg, held));
-    let order = |leg: &&HeldLeg| (leg.label.config.rank(), leg.label.config.open_id);
+fn newest(locked: &[LockedLeg]) -> Result<PoolConfig, ImportError> {
+    let voters = || locked.iter().filter(|leg| !is_idle_claim(leg, locked));
+    let order = |leg: &&LockedLeg| (leg.label.config.rank(), leg.label.config.open_id);
     let config = &voters().max_by_key(order).expect("the leg with the newest uberblock is no idle claim").label.config;
-    let was_used = held.iter().flat_map(|leg| &leg.uberblocks).any(|seen| seen.open_gen >= config.open_gen);
+    let was_used = locked.iter().flat_map(|leg| &leg.uberblocks).any(|seen| seen.open_gen >= config.open_gen);
     let other = voters().find(|leg| leg.label.config.rank() == config.rank() && leg.label.config != *config);
     match other.filter(|_| was_used) {
         Some(other) => Err(ImportError::SplitBrain { pool: config.name.clone(), path: other.path.clone() }),
@@ -287,19 +287,19 @@ fn newest(held: &[HeldLeg]) -> Result<PoolConfig, ImportError> {
 /// Whether a leg's configuration is a claim behind which it has synced nothing, while others have synced more than it
 /// has: the power was cut inside an import, and the next one was without this leg. Such a claim counts for nothing,
 /// however high its rank is.
-fn is_idle_claim(leg: &HeldLeg, held: &[HeldLeg]) -> bool {
-    let newest = |leg: &HeldLeg| leg.uberblocks.iter().map(Uberblock::rank).max();
+fn is_idle_claim(leg: &LockedLeg, locked: &[LockedLeg]) -> bool {
+    let newest = |leg: &LockedLeg| leg.uberblocks.iter().map(Uberblock::rank).max();
     // Without one that can be read, nobody knows what it has synced.
     let Some(own) = newest(leg) else { return false };
     // With its note the pool has gone back, whatever others have synced before that (rules S55).
     if leg.label.config.rewinds.last().is_some_and(|note| note.open_gen > own.0) {
         return false;
     }
-    own.0 < leg.label.config.open_gen && held.iter().any(|other| newest(other) > Some(own))
+    own.0 < leg.label.config.open_gen && locked.iter().any(|other| newest(other) > Some(own))
 }
 
 /// Whether this machine may have the pool.
-fn admit(platform: &Platform, config: &PoolConfig, options: &ImportOptions) -> Result<(), ImportError> {
+fn check_allowed(platform: &Platform, config: &PoolConfig, options: &ImportOptions) -> Result<(), ImportError> {
     let pool = config.name.clone();
     if config.state == PoolState::Destroyed && !options.destroyed {
         return Err(ImportError::Destroyed { pool });
@@ -322,19 +322,19 @@ fn admit(platform: &Platform, config: &PoolConfig, options: &ImportOptions) -> R
 fn assemble(
     platform: &Platform,
     config: PoolConfig,
-    held: &mut Vec<HeldLeg>,
+    locked: &mut Vec<LockedLeg>,
     options: &ImportOptions,
 ) -> Result<(Assembled, Chosen), ImportError> {
     let (mut vdevs, mut logs, mut candidates, mut notes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let is_claim_cut = !held.iter().flat_map(|leg| &leg.uberblocks).any(|seen| seen.open_gen >= config.open_gen);
-    let shared: Vec<Uberblock> = held
+    let is_claim_cut = !locked.iter().flat_map(|leg| &leg.uberblocks).any(|seen| seen.open_gen >= config.open_gen);
+    let shared: Vec<Uberblock> = locked
         .iter()
         .filter(|leg| config.leg(leg.label.leg).is_some_and(|(_, leg)| leg.stale_since.is_none()))
         .flat_map(|leg| leg.uberblocks.iter().cloned())
         .collect();
-    let label_txg = held.iter().map(|leg| leg.label.config.synced_txg).max().unwrap_or(Txg(0));
+    let label_txg = locked.iter().map(|leg| leg.label.config.synced_txg).max().unwrap_or(Txg(0));
     for vdev_config in config.vdevs_present() {
-        let legs = stand(&config, vdev_config, held, is_claim_cut, &shared)?;
+        let legs = stand(&config, vdev_config, locked, is_claim_cut, &shared)?;
         for (leg, uberblocks) in &legs {
             if leg.state() != LegState::Online {
                 notes.push(format!("{} is {}", leg.path().display(), leg.state().word()));
@@ -359,12 +359,12 @@ fn assemble(
     Ok((Assembled { config, roster, vdevs, logs, notes }, chosen))
 }
 
-/// Decides how each leg of a vdev stands, and takes its disk out of `held`. With `is_claim_cut` nothing was synced since
+/// Decides how each leg of a vdev stands, and takes its disk out of `locked`. With `is_claim_cut` nothing was synced since
 /// the newest claim. `shared`: the uberblocks of all legs in use.
 fn stand(
     config: &PoolConfig,
     vdev: &VdevConfig,
-    held: &mut Vec<HeldLeg>,
+    locked: &mut Vec<LockedLeg>,
     is_claim_cut: bool,
     shared: &[Uberblock],
 ) -> Result<Vec<(VdevLeg, Vec<Uberblock>)>, ImportError> {
@@ -372,14 +372,14 @@ fn stand(
         .legs
         .iter()
         .filter(|leg| leg.stale_since.is_none())
-        .filter_map(|leg| held.iter().find(|held| held.label.leg == leg.guid))
+        .filter_map(|leg| locked.iter().find(|locked| locked.label.leg == leg.guid))
         .map(|leg| leg.label.config.open_gen)
         .max();
     let gen_needed = if is_claim_cut { 0 } else { best_open_gen.unwrap_or(0) };
     let mut legs = Vec::new();
     for leg in &vdev.legs {
-        let held = held.iter().position(|held| held.label.leg == leg.guid).map(|at| held.swap_remove(at));
-        let Some(HeldLeg { path, disk, label, uberblocks }) = held else {
+        let locked = locked.iter().position(|locked| locked.label.leg == leg.guid).map(|at| locked.swap_remove(at));
+        let Some(LockedLeg { path, disk, label, uberblocks }) = locked else {
             let state = if leg.is_offline { LegState::Offline } else { LegState::Missing };
             legs.push((VdevLeg::new(leg.guid, leg.path.clone(), None, state), Vec::new()));
             continue;

@@ -38,7 +38,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tally_base::{Clock, Rng, SECTOR, Time, Txg, VdevGuid};
-use tally_disk::{Disk, Durability, Fanout, Host, Platform, Work};
+use tally_disk::{Disk, Durability, Fanout, Helpers, Host, Platform, Work};
 use tally_intent::Lane;
 
 pub use self::away::ReturnError;
@@ -106,6 +106,7 @@ pub enum RosterError {
 pub struct Roster {
     vdevs: Vec<Arc<Vdev>>,
     fanout: Arc<dyn Fanout>,
+    helpers: Helpers,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     /// The configuration of `state`, for those who only look: while a disk hangs in a label's write that is locked.
@@ -147,6 +148,7 @@ impl Roster {
         let roster = Arc::new_cyclic(|me: &Weak<Self>| Self {
             vdevs,
             fanout: Arc::clone(&platform.fanout),
+            helpers: platform.helpers,
             clock: Arc::clone(&platform.clock),
             walks_hurry: AtomicBool::new(false),
             fails_openly: AtomicBool::new(config.supplement.failmode == FailMode::Continue),

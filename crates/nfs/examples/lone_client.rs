@@ -13,7 +13,7 @@ use tally_nfs::serve::{ServeOptions, Server};
 use tally_nfs::service::Service;
 use tally_nfs::xdr::Encoder;
 use tally_vfs::model::Model;
-use tally_vfs::{ObjectRef, Vfs};
+use tally_vfs::{Identity, ObjectRef, Vfs};
 
 const ROUNDS: u32 = 100_000;
 const KEY: [u8; 32] = [7; 32];

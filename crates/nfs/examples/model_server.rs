@@ -9,7 +9,7 @@ use tally_nfs::exports::{Exports, Place, Rule, ShareRules, parse_sharenfs};
 use tally_nfs::serve::{ServeOptions, Server};
 use tally_nfs::service::Service;
 use tally_vfs::model::{Model, ModelOptions};
-use tally_vfs::{ObjectRef, Vfs};
+use tally_vfs::{Identity, ObjectRef, Vfs};
 
 struct OneModel {
     model: Arc<Model>,

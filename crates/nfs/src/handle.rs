@@ -40,7 +40,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Encodes and signs.
+    /// Encodes it, with a MAC under the pool's key behind.
     #[must_use]
     pub fn seal(&self, key: &[u8; 32]) -> HandleBytes {
         let signed = self.signed();

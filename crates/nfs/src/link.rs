@@ -70,7 +70,7 @@ impl Link {
         self.id
     }
 
-    /// The other side.
+    /// Address and port of the other side.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
         self.peer

@@ -64,9 +64,9 @@ pub enum RpcbindError {
          `rpcinfo -d {program} 3`, and start again"
     )]
     Taken {
-        /// Which program.
+        /// The RPC program number that was to be registered.
         program: u32,
-        /// Where it is.
+        /// The TCP port that it is served on.
         port: u16,
     },
     /// It answers nonsense.

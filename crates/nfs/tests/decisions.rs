@@ -21,7 +21,7 @@ use support::desk::{Desk, Line};
 use tally_nfs::handle::Handle as Named;
 use tally_nfs::v3::Procedure;
 use tally_nfs::xdr::{Decoder, Encoder};
-use tally_vfs::{CreateHow, Cred, FileKind, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
+use tally_vfs::{CreateHow, Cred, FileKind, Identity, Names, ObjectRef, OpCtx, SetAttr, Stability};
 
 /// What a transmission is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -25,7 +25,7 @@ use tally_nfs::local::Owner;
 use tally_nfs::service::Service;
 use tally_nfs::v3::Procedure;
 use tally_nfs::xdr::Encoder;
-use tally_vfs::{Cred, Vfs};
+use tally_vfs::{Cred, Identity};
 
 const ORDINARY: u16 = 40_000;
 const PRIVILEGED: u16 = 900;

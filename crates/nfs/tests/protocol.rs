@@ -8,7 +8,7 @@ use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
 use tally_nfs::handle::Handle;
 use tally_nfs::v3::Procedure;
 use tally_nfs::xdr::Encoder;
-use tally_vfs::{Cred, ObjectRef, OpCtx, SetAttr, Vfs};
+use tally_vfs::{Cred, Identity, Names, ObjectRef, OpCtx, SetAttr};
 
 const NOENT: u32 = 2;
 const ACCES: u32 = 13;

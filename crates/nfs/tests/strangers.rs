@@ -15,7 +15,7 @@ use support::desk::{Desk, Line};
 use tally_nfs::handle::Handle as Named;
 use tally_nfs::v3::Procedure;
 use tally_nfs::xdr::Encoder;
-use tally_vfs::{Stability, Vfs};
+use tally_vfs::{Identity, Stability};
 
 const OK: u32 = 0;
 const ACCES: u32 = 13;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use tally_base::{DatasetId, PoolGuid, Rng};
-use tally_disk::{Host, Platform};
+use tally_disk::{Helpers, Host, Platform};
 use tally_fakes::MemOpener;
 use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport, Suspended};
 use tally_fs::record::RECORD_OVERHEAD_MAX;
@@ -20,7 +20,7 @@ use tally_nfs::service::Service;
 use tally_store::pool::RewindOrder;
 use tally_store::properties::PropertySet;
 use tally_store::tuning::Tuning;
-use tally_vfs::{ObjectRef, Vfs};
+use tally_vfs::{Identity, ObjectRef, Vfs};
 
 use crate::chance::{Chance, Stream};
 use crate::clock::Ticks;
@@ -383,6 +383,7 @@ impl Machine {
             rng: Arc::clone(&self.rng) as _,
             opener: Arc::clone(opener) as _,
             fanout: Arc::new(AtOnce::new(&self.power)),
+            helpers: Helpers::Serial,
             host: Host { id: 1, name: "sim".into() },
         }
     }

@@ -11,8 +11,8 @@ use tally_base::Time;
 use tally_nfs::handle::Handle;
 use tally_vfs::model::Model;
 use tally_vfs::{
-    Attr, Change, CreateHow, Cred, FileKind, FsError, NodeKind, ObjectRef, OpCtx, Outcome, SetAttr, SetTime, Stability,
-    Vfs,
+    Attr, Attributes, Change, Content, CreateHow, Cred, FileKind, FsError, Names, NodeKind, ObjectRef, OpCtx, Outcome,
+    SetAttr, SetTime, Stability,
 };
 
 use crate::chance::Chance;

@@ -181,7 +181,7 @@ fn imports_that_are_cut_short_one_after_the_other_cost_no_disk() {
         vdevs: ["/d/data", "log", "/d/slog"].map(str::to_owned).to_vec(),
         data_bytes: 16 << 20,
         log_bytes: 16 << 20,
-        tuning: Tuning { helper_threads: false, ..Tuning::default() },
+        tuning: Tuning::default(),
     };
     for first in 1..10 {
         for second in 1..10 {

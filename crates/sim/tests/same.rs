@@ -35,12 +35,8 @@ fn write(fs: &dyn Vfs, file: ObjectRef, offset: u64, data: Bytes) {
 
 /// A pool with a file of many blocks, of which one has rotted, and the file there and in a model.
 fn with_a_rotten_block() -> (Machine, Model, (ObjectRef, ObjectRef)) {
-    let shape = Shape {
-        vdevs: vec!["/d/data".to_owned()],
-        data_bytes: 16 << 20,
-        log_bytes: 0,
-        tuning: Tuning { helper_threads: false, ..Tuning::default() },
-    };
+    let shape =
+        Shape { vdevs: vec!["/d/data".to_owned()], data_bytes: 16 << 20, log_bytes: 0, tuning: Tuning::default() };
     let (mut machine, model, mut properties) = (Machine::new(shape, 1), new_model(), PropertySet::new());
     properties.set(parse(Property::RecordSize, "4K").expect("a size"));
     machine.create(properties).expect("an empty disk");

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use tally_base::Txg;
+use tally_disk::Helpers;
 use tally_fakes::MemBlockDev;
 use tally_members::blockdev::numbered;
 use tally_store::alloc::Allocator;
@@ -71,7 +72,7 @@ fn scatter(count: u64, salt: u64) -> impl Iterator<Item = u64> {
 fn main() -> Result<(), BlockError> {
     let devs = numbered([Arc::new(MemBlockDev::new(2 << 30)) as _]);
     let alloc = Arc::new(Allocator::create(&devs, &[]));
-    let io = BlockIo::new(devs, alloc, 512 << 20);
+    let io = BlockIo::new(devs, alloc, 512 << 20, Helpers::Threads);
     let mut pool = Pool { io, tree: Tree::empty(), txg: Txg(0) };
 
     for txg in 0..ENTRIES / 100_000 {

@@ -7,8 +7,6 @@
 pub(crate) mod parts;
 pub(crate) mod scatter;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use bytes::Bytes;
 use tally_base::{SECTOR, VdevIndex, block_checksum, blocking, round_to_sector};
 use tally_disk::AlignedBuf;
@@ -54,9 +52,9 @@ pub enum BlockError {
     Write {
         /// Index of the vdev.
         vdev: VdevIndex,
-        /// Where.
+        /// Byte offset in the data area of the vdev.
         offset: u64,
-        /// How much.
+        /// Bytes that were to be written, whole sectors.
         bytes: usize,
         /// The vdev's error.
         source: BlockDevError,
@@ -306,32 +304,6 @@ fn expand(bp: &BlockPtr, stored: Bytes, buffer_bytes: usize) -> Result<Bytes, Bl
         Coding::Zstd => zstd::bulk::decompress(&stored, lsize).ok().filter(|expanded| expanded.len() == lsize),
     };
     expanded.map(Bytes::from).ok_or(BlockError::Malformed { bp: *bp, what: "compressed data" })
-}
-
-/// Calls `work` for 0..count, up to `depth` at a time, and returns when all are done. The threads live as long
-/// as the call: what they do is wait for devices, for milliseconds each, and so they need no pool.
-pub(crate) fn in_parallel(count: usize, depth: usize, work: &(dyn Fn(usize) + Sync)) {
-    if count <= 1 || depth <= 1 {
-        return (0..count).for_each(work);
-    }
-    let next = AtomicUsize::new(0);
-    let drain = || {
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            if at >= count {
-                return;
-            }
-            work(at);
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..depth.min(count) {
-            // Where the system has no thread to give, this one does the work alone.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, drain);
-        }
-        // The others may be at it for longer than this one.
-        blocking(drain);
-    });
 }
 
 /// Writes whole sectors to their places, neighbours together: for a disk that turns each write is a turn. A write is at most

@@ -56,7 +56,7 @@ pub struct Dva {
     pub vdev: VdevIndex,
     /// Byte offset in its data area, a whole sector.
     pub offset: u64,
-    /// Length in sectors.
+    /// Length in sectors of 4 KiB; 0 only where there is no place.
     pub sectors: u32,
 }
 
@@ -162,7 +162,7 @@ impl BlockKind {
 /// How a block is to be compressed when it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// Not at all.
+    /// Stored as it is.
     Off,
     /// LZ4: faster than the devices that we know.
     #[default]
@@ -175,11 +175,11 @@ pub enum Compression {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Coding {
-    /// As they are.
+    /// `lsize` bytes as they are.
     Raw = 0,
-    /// One LZ4 block.
+    /// One LZ4 block, which expands to `lsize` bytes.
     Lz4 = 1,
-    /// One Zstandard frame.
+    /// One Zstandard frame, which expands to `lsize` bytes.
     Zstd = 2,
 }
 
@@ -192,7 +192,7 @@ pub struct BlockPtr {
     pub copy: Option<Dva>,
     /// Whether it is in pieces.
     pub in_pieces: bool,
-    /// Logical bytes.
+    /// Bytes before compression.
     pub lsize: u32,
     /// Bytes on disk after compression; the rest of the last sector is zero.
     pub psize: u32,

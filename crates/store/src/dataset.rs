@@ -30,14 +30,14 @@ pub const DATASET_NAME_MAX: usize = 255;
 /// What one transaction group leaves of a dataset.
 #[derive(Clone, Debug)]
 pub struct DatasetRoot {
-    /// Everything in it.
+    /// Inodes, entries and extents of everything in it.
     pub tree: Tree,
     /// Log records up to this one are in the tree, whatever their group. Moves during replay only. Up to which group they are
     /// the pool's root says, for all datasets (rules F1).
     pub replay_dseq: Dseq,
     /// Whether operations are logged (`sync` is not `disabled`), and from which group on (rules F13).
     pub logged: bool,
-    /// See `logged`.
+    /// The first group from which on `logged` holds.
     pub log_from: Txg,
     /// Object ids from here on were never used.
     pub next_object: ObjectId,
@@ -87,13 +87,13 @@ pub struct DatasetBirth {
     pub guid: u64,
     /// When it was made.
     pub created: Time,
-    /// In which group.
+    /// The group that had it first.
     pub created_txg: Txg,
     /// The lane that takes its records.
     pub lane: LaneId,
     /// Keys the hash of its directory entries' names.
     pub name_key: u64,
-    /// Its root directory.
+    /// Id of its root directory.
     pub root_object: ObjectId,
     /// The root directory's generation.
     pub root_generation: Generation,
@@ -101,7 +101,7 @@ pub struct DatasetBirth {
 
 /// A dataset of an imported pool.
 pub struct Dataset {
-    /// What never changes.
+    /// What was drawn when it was made, and never changes.
     pub birth: DatasetBirth,
     line: RwLock<DatasetLine>,
     /// Its own and those above it: not stored, but worked out from all of them.

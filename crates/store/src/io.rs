@@ -17,7 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 use tally_base::codec::{Malformed, Reader};
 use tally_base::{Txg, VdevIndex};
-use tally_disk::Fanout;
+use tally_disk::{Fanout, Helpers};
 use tally_members::blockdev::{BlockDevs, flush_all};
 
 use crate::alloc::Allocator;
@@ -45,7 +45,7 @@ pub struct BlockIo {
     unwritten: RwLock<HashMap<CacheKey, Bytes>>,
     /// Cached, and freed by a group that is not published yet.
     freed: Mutex<Vec<CacheKey>>,
-    read_depth: AtomicUsize,
+    helpers: Helpers,
     write_bytes_max: AtomicUsize,
     flights: Flights,
     pub(crate) counters: Counters,
@@ -89,9 +89,9 @@ pub struct IoStats {
     pub read_bytes: u64,
     /// Device writes of runs.
     pub runs_written: u64,
-    /// Blocks in them.
+    /// Blocks in those runs.
     pub blocks_written: u64,
-    /// Bytes in them.
+    /// Bytes of those runs; the legs of a mirror count once.
     pub written_bytes: u64,
     /// Bytes in the cache now.
     pub cache_bytes: u64,
@@ -102,7 +102,7 @@ pub struct IoStats {
 /// What the cache holds of one kind of block, and how it was asked for such blocks since the pool was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Which blocks.
+    /// The kind that the figures are about.
     pub kind: BlockKind,
     /// Bytes in the cache now, what entries cost included.
     pub bytes: u64,
@@ -132,13 +132,13 @@ fn are_neighbours(left: &BlockPtr, right: &BlockPtr) -> bool {
 impl BlockIo {
     /// `cache_bytes` bounds the cache.
     #[must_use]
-    pub fn new(devs: BlockDevs, alloc: Arc<Allocator>, cache_bytes: u64) -> Arc<Self> {
+    pub fn new(devs: BlockDevs, alloc: Arc<Allocator>, cache_bytes: u64, helpers: Helpers) -> Arc<Self> {
         Arc::new(Self {
             devs,
             cache: BlockCache::new(cache_bytes),
             unwritten: RwLock::default(),
             freed: Mutex::default(),
-            read_depth: AtomicUsize::new(READ_DEPTH),
+            helpers,
             write_bytes_max: AtomicUsize::new(WRITE_BYTES_MAX_BESIDE_LOG),
             flights: Flights::default(),
             counters: Counters::default(),
@@ -151,17 +151,13 @@ impl BlockIo {
 
     /// For who only reads: with an allocator that has nothing to give, since the space maps may not be known.
     #[must_use]
-    pub fn for_reading(devs: BlockDevs, cache_bytes: u64) -> Arc<Self> {
-        Self::new(devs, Arc::new(Allocator::create(&BlockDevs::new(), &[])), cache_bytes)
+    pub fn for_reading(devs: BlockDevs, cache_bytes: u64, helpers: Helpers) -> Arc<Self> {
+        Self::new(devs, Arc::new(Allocator::create(&BlockDevs::new(), &[])), cache_bytes, helpers)
     }
 
-    /// Reads in flight of blocks that are read together; 1 makes no threads, so that a simulation can be repeated.
-    pub fn set_read_depth(&self, depth: usize) {
-        self.read_depth.store(depth.max(1), Ordering::Relaxed);
-    }
-
-    pub(crate) fn read_depth(&self) -> usize {
-        self.read_depth.load(Ordering::Relaxed)
+    /// Calls `read` for 0..count, as many at a time as are read together.
+    pub(crate) fn each(&self, count: usize, read: &(dyn Fn(usize) + Sync)) {
+        self.helpers.each(count, READ_DEPTH, read);
     }
 
     /// No lane of the intent log lies on these devices: nobody waits for a long write to end.
@@ -184,7 +180,7 @@ impl BlockIo {
         &self.alloc
     }
 
-    /// The block's content.
+    /// The block's content, expanded and checked: from the cache, or from whichever copy and leg has it right.
     pub fn read(&self, bp: &BlockPtr) -> Result<Bytes, BlockError> {
         self.read_for(Purpose::Reading, bp)
     }
@@ -309,7 +305,7 @@ impl BlockIo {
         let mut results: Vec<_> = bps.iter().map(|bp| self.cached(bp, kind)).collect();
         let missing: Vec<usize> = (0..bps.len()).filter(|at| results[*at].is_none()).collect();
         let read: Vec<_> = missing.iter().map(|_| parking_lot::Mutex::new(None)).collect();
-        block::in_parallel(missing.len(), self.read_depth.load(Ordering::Relaxed), &|at| {
+        self.each(missing.len(), &|at| {
             *read[at].lock() = Some(self.read_checked(&bps[missing[at]], kind, check));
         });
         for (at, result) in missing.into_iter().zip(read) {
@@ -329,7 +325,7 @@ impl BlockIo {
         let is_missing = |key: &CacheKey| !self.cache.holds(key) && self.flights.of(key).is_none();
         let missing: Vec<_> = bps.iter().filter(|bp| is_missing(&CacheKey::of(bp))).collect();
         let stretches: Vec<&[&BlockPtr]> = missing.chunk_by(|left, right| are_neighbours(left, right)).collect();
-        block::in_parallel(stretches.len(), self.read_depth.load(Ordering::Relaxed), &|at| {
+        self.each(stretches.len(), &|at| {
             for part in stretches[at].chunks(STRETCH_BLOCKS_MAX) {
                 self.read_stretch(part);
             }

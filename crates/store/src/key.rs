@@ -77,7 +77,7 @@ impl Class {
 /// A key of a tree. The derived order is the order of its encoded bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// Which range.
+    /// What the entry is; keys of a class stand together, in the order of the classes.
     pub class: Class,
     /// The object it belongs to; in the catalog the dataset.
     pub object: u64,

@@ -114,7 +114,7 @@ pub enum PropertyError {
          compression and sharenfs, and those that users name, which have a colon: com.example:note"
     )]
     UnknownProperty {
-        /// As given.
+        /// The name, as it was given.
         name: String,
     },
     /// The value is none of the property's.
@@ -122,7 +122,7 @@ pub enum PropertyError {
     BadValue {
         /// Of which property.
         property: Property,
-        /// As given.
+        /// The value, as it was given.
         value: String,
         /// What would be accepted.
         expected: String,
@@ -133,7 +133,7 @@ pub enum PropertyError {
          and at most 255 of them"
     )]
     UserName {
-        /// As given.
+        /// The name, as it was given.
         name: String,
     },
     /// A value that is too long, or no line of text.

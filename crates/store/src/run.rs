@@ -34,7 +34,7 @@ pub struct WriteStats {
     pub logical_bytes: u64,
     /// Bytes that they take on disk.
     pub allocated_bytes: u64,
-    /// Device writes.
+    /// Device writes that it took; one to all legs of a mirror counts once.
     pub write_count: u64,
 }
 

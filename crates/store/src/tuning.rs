@@ -14,9 +14,6 @@ pub struct Tuning {
     /// How old the oldest change in the open transaction group may become; with zero a group is closed as soon as there is
     /// something in it.
     pub txg_interval: Duration,
-    /// Whether long work (blocks that are read together, a long replay) may use threads of its own. Without them what
-    /// happens depends on the input alone.
-    pub helper_threads: bool,
     /// Extents of what was removed or cut that one transaction group looks at, 1 at least: what is more is left to the groups
     /// behind (rules F11).
     pub reap_extents_max: usize,
@@ -32,7 +29,6 @@ impl Default for Tuning {
             space_map_bytes: 32 << 20,
             dirty_bytes_max: 256 << 20,
             txg_interval: Duration::from_secs(5),
-            helper_threads: true,
             reap_extents_max: 32 << 10,
             scrub_stretch_bytes: 64 << 20,
         }

@@ -384,7 +384,7 @@ impl Txgs {
         self.changed.notify_all();
     }
 
-    /// The open group.
+    /// The group that changes go to now; it may be closed the moment after.
     #[must_use]
     pub fn open(&self) -> Txg {
         self.state.lock().open
@@ -485,7 +485,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// The group.
+    /// The group that is held: it is not synced before this is dropped.
     #[must_use]
     pub fn txg(&self) -> Txg {
         self.txg

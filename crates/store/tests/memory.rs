@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use peak_alloc::PeakAlloc;
 use tally_base::Txg;
+use tally_disk::Helpers;
 use tally_fakes::MemBlockDev;
 use tally_members::blockdev::numbered;
 use tally_store::alloc::{Allocator, UNBORN};
@@ -55,7 +56,7 @@ fn streams(requests: u64, count: usize, length: usize) -> impl Iterator<Item = B
 #[test]
 fn the_cache_takes_what_it_says() {
     let devs = numbered([Arc::new(MemBlockDev::new(512 << 20)) as _]);
-    let io = BlockIo::new(devs.clone(), Arc::new(Allocator::create(&devs, &[])), CACHE_BYTES);
+    let io = BlockIo::new(devs.clone(), Arc::new(Allocator::create(&devs, &[])), CACHE_BYTES, Helpers::Threads);
     let tails = write(&io, Txg(1), (0..45_000).map(|at| noise(1, at)));
     let small = write(&io, Txg(1), (0..8000).map(|at| noise(3000, at)));
     let text = write(&io, Txg(1), (0..800_u64).map(|at| at.to_le_bytes().repeat(8 << 10).into()));
@@ -111,7 +112,7 @@ fn the_cache_takes_what_it_says() {
 fn what_is_freed_leaves_and_a_limit_holds() {
     let devs = numbered([Arc::new(MemBlockDev::new(64 << 20)) as _]);
     // Where a block stands in the cache is drawn, and one time in 25 more of them met than had room in 8 MiB.
-    let io = BlockIo::new(devs.clone(), Arc::new(Allocator::create(&devs, &[])), 8 * CACHE_BYTES);
+    let io = BlockIo::new(devs.clone(), Arc::new(Allocator::create(&devs, &[])), 8 * CACHE_BYTES, Helpers::Threads);
     let blocks = write(&io, Txg(1), (0..50).map(|at| noise(64 << 10, at)));
     let bytes = io.stats().cache_bytes;
     assert!(bytes > 50 << 16);

@@ -1,4 +1,9 @@
-//! The door itself.
+//! The door itself, by noun: whoever asks for one thing alone names that one.
+//!
+//! The five stand apart because their askers do. A door for local programs has no replies to remember, a look at names
+//! needs no content, and a test that stands in for one noun has to write that noun alone. [`Vfs`] is their sum, and nothing is
+//! to be written for it: who has the five has it. A sum as a trait object is called as one trait would be, and whoever has
+//! it can hand on one noun of it.
 
 use bytes::Bytes;
 use tally_base::{DatasetId, PoolGuid, Time};
@@ -9,20 +14,43 @@ use crate::names::{CreateHow, DirPage, NodeKind};
 use crate::outcome::{FsError, Outcome};
 use crate::request::{Cred, OpCtx, RememberedReply, ReplyKey};
 
-/// A mounted dataset.
-///
-/// Names are byte strings of 1..=255 bytes without `/` and NUL. `.` and `..` are understood by `lookup` and
-/// refused where something would be made or removed. Other bytes are answered with [`FsError::Access`]. Permissions are
-/// checked here, by `cred`.
-pub trait Vfs: Send + Sync {
+/// A mounted dataset: all that can be asked of one. Permissions are checked behind this door, by `cred`.
+pub trait Vfs: Identity + Attributes + Names + Content + Replies {}
+
+impl<T: Identity + Attributes + Names + Content + Replies + ?Sized> Vfs for T {}
+
+/// Which dataset it is, and whether it takes changes.
+pub trait Identity: Send + Sync {
     /// The pool it is in.
     fn pool(&self) -> PoolGuid;
     /// Which dataset of that pool.
     fn dataset(&self) -> DatasetId;
     /// Its root directory.
     fn root(&self) -> ObjectRef;
+    /// Whether it takes no change from anybody: a property, or a pool that is only read.
+    fn is_read_only(&self) -> bool;
+    /// Whether whoever changes something is to wait for its pool, which serves nobody for now: what was under way there may be
+    /// on disk or not, and is told once it is known.
+    fn is_waited_for(&self) -> bool {
+        false
+    }
+}
+
+/// What is known of an object beside its names and its content, and of the dataset as a whole.
+pub trait Attributes: Send + Sync {
     /// Attributes; no permission is needed.
     fn getattr(&self, object: ObjectRef) -> Result<Attr, FsError>;
+    /// Changes attributes; with `guard`, only if the ctime is still that.
+    fn setattr(&self, ctx: OpCtx<'_>, object: ObjectRef, set: &SetAttr, guard: Option<Time>) -> Outcome<()>;
+    /// Bytes and objects that are there, and that are left.
+    fn statfs(&self) -> Result<FsStat, FsError>;
+}
+
+/// Directories, and what makes and removes what stands in them.
+///
+/// Names are byte strings of 1..=255 bytes without `/` and NUL. `.` and `..` are understood by `look` and
+/// refused where something would be made or removed. Other bytes are answered with [`FsError::Access`].
+pub trait Names: Send + Sync {
     /// Finds a name: the object's attributes, or why there are none. With them the directory's of the same look, if it is a
     /// directory: whoever is told that a name is not there must not be told of a later state in which it is.
     fn look(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> (Result<Attr, FsError>, Option<Attr>);
@@ -31,10 +59,6 @@ pub trait Vfs: Send + Sync {
         let (found, dir) = self.look(cred, dir, name);
         Ok((found?, dir.ok_or(FsError::Stale)?))
     }
-    /// A symbolic link's target.
-    fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError>;
-    /// Reads at most `count` bytes from `offset`.
-    fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError>;
     /// Lists at most `entries_max` entries behind `cookie` (0: from the start), with attributes if `plus`.
     fn readdir(
         &self,
@@ -44,31 +68,6 @@ pub trait Vfs: Send + Sync {
         entries_max: usize,
         plus: bool,
     ) -> Result<DirPage, FsError>;
-    /// Space.
-    fn statfs(&self) -> Result<FsStat, FsError>;
-    /// Whether it takes no change from anybody: a property, or a pool that is only read.
-    fn is_read_only(&self) -> bool;
-    /// Whether whoever changes something is to wait for its pool, which serves nobody for now: what was under way there may be
-    /// on disk or not, and is told once it is known.
-    fn is_waited_for(&self) -> bool {
-        false
-    }
-    /// The first answer to a request that was carried out before, perhaps before a crash.
-    fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply>;
-
-    /// Changes attributes; with `guard`, only if the ctime is still that.
-    fn setattr(&self, ctx: OpCtx<'_>, object: ObjectRef, set: &SetAttr, guard: Option<Time>) -> Outcome<()>;
-    /// Writes `data` at `offset`.
-    fn write(
-        &self,
-        ctx: OpCtx<'_>,
-        object: ObjectRef,
-        offset: u64,
-        data: Bytes,
-        stability: Stability,
-    ) -> Outcome<Written>;
-    /// Makes unstable data stable (`count` 0: to the end of the file). Gives the write verifier.
-    fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64>;
     /// Makes a regular file.
     fn create(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr>;
     /// Makes a directory.
@@ -85,4 +84,29 @@ pub trait Vfs: Send + Sync {
     fn rename(&self, ctx: OpCtx<'_>, from_dir: ObjectRef, from: &[u8], to_dir: ObjectRef, to: &[u8]) -> Outcome<()>;
     /// Makes another name for a file. On success: the file's attributes.
     fn link(&self, ctx: OpCtx<'_>, object: ObjectRef, dir: ObjectRef, name: &[u8]) -> Outcome<Attr>;
+}
+
+/// What stands in a file or a symbolic link.
+pub trait Content: Send + Sync {
+    /// A symbolic link's target.
+    fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError>;
+    /// Reads at most `count` bytes from `offset`.
+    fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError>;
+    /// Writes `data` at `offset`.
+    fn write(
+        &self,
+        ctx: OpCtx<'_>,
+        object: ObjectRef,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Outcome<Written>;
+    /// Makes unstable data stable (`count` 0: to the end of the file). Gives the write verifier.
+    fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64>;
+}
+
+/// Answers that outlive the connection they were given on, and the server.
+pub trait Replies: Send + Sync {
+    /// The first answer to a request that was carried out before, perhaps before a crash.
+    fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply>;
 }

@@ -16,7 +16,7 @@ pub mod suite;
 
 pub use attributes::{Attr, Change, FileKind, FsStat, ObjectRef, PreAttr, SetAttr, SetTime};
 pub use content::{FILE_SIZE_MAX, ReadOut, Stability, WRITE_BYTES_MAX, Written};
-pub use door::Vfs;
+pub use door::{Attributes, Content, Identity, Names, Replies, Vfs};
 pub use names::{
     CreateHow, DirEntry, DirPage, ENTRY_BYTES, FIRST_ID, LINK_MAX, NAME_MAX, NodeKind, RENAME_PARENTS_MAX, SYMLINK_MAX,
     entry_charge,

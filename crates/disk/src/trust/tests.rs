@@ -69,10 +69,10 @@ fn after_a_failed_durable_write_or_flush_neither_is_believed() {
 #[test]
 fn what_was_under_way_when_another_one_failed_is_not_believed() {
     let trust = Trust::in_devices(Device::numbered(&[]));
-    let other = || trust.settle(|| Err(io::Error::other("lost")));
+    let other = || trust.carry_out(|| Err(io::Error::other("lost")));
     assert!(
         trust
-            .settle(|| {
+            .carry_out(|| {
                 let _failed = other();
                 Ok(())
             })
@@ -85,8 +85,11 @@ fn what_was_under_way_when_another_one_failed_is_not_believed() {
 fn disks_of_one_device_share_its_failures_until_they_are_opened_again() {
     let [log, pool, elsewhere] =
         [&[901, 902][..], &[902], &[903]].map(|numbers| Trust::in_devices(Device::numbered(numbers)));
-    assert!(log.settle(|| Err(io::Error::other("lost"))).is_err());
-    assert!(pool.settle(|| Ok(())).is_err() && log.settle(|| Ok(())).is_err());
-    assert!(elsewhere.settle(|| Ok(())).is_ok());
-    assert!(Trust::in_devices(Device::numbered(&[902])).settle(|| Ok(())).is_ok(), "while the others are still open");
+    assert!(log.carry_out(|| Err(io::Error::other("lost"))).is_err());
+    assert!(pool.carry_out(|| Ok(())).is_err() && log.carry_out(|| Ok(())).is_err());
+    assert!(elsewhere.carry_out(|| Ok(())).is_ok());
+    assert!(
+        Trust::in_devices(Device::numbered(&[902])).carry_out(|| Ok(())).is_ok(),
+        "while the others are still open"
+    );
 }

@@ -10,7 +10,7 @@ use tally_store::properties::{
     Effective, Property, PropertyError, PropertySet, SyncMode, UserProperty, Value, effective,
 };
 use tally_store::tree::Tree;
-use tally_vfs::{Cred, FIRST_ID, FileKind, FsError, Vfs};
+use tally_vfs::{Cred, FIRST_ID, FileKind, FsError, Identity, Names as _};
 
 use super::mount_point::{MountPoint, component, remove_mount_point};
 use super::{CreateOptions, Filer, FilerError, Named, Names};
@@ -65,7 +65,7 @@ pub struct DatasetInfo {
     pub used_bytes: u64,
     /// Bytes that could still be written to it.
     pub available_bytes: u64,
-    /// Objects in it.
+    /// Files, directories and all others in it, as of the last synced group.
     pub object_count: u64,
     /// Those that were set on it; all others come from above.
     pub local: PropertySet,

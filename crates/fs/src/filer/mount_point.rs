@@ -1,7 +1,7 @@
 //! The directories on which datasets are mounted, in the root directories of those above them.
 
 use tally_base::{Broken, ObjectId};
-use tally_vfs::{Cred, FileKind, FsError, OpCtx, Vfs};
+use tally_vfs::{Cred, FileKind, FsError, Identity, Names, OpCtx};
 
 use super::datasets::DatasetError;
 use crate::filesystem::Filesystem;

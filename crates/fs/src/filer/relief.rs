@@ -1,12 +1,11 @@
 //! Groups that are synced beside a long replay.
 //!
 //! A replay keeps one core busy, and the fold of what it made dirty another one for as long. One after the other they
-//! take twice the time, and hold everything in memory. So when enough is dirty the group is closed and synced in a
-//! thread of its own, and the records go on in the next one, as requests do. A replay that stays below needs no thread.
-
-use std::thread::{Scope, ScopedJoinHandle};
+//! take twice the time, and hold everything in memory. So when enough is dirty the group is closed and synced by a
+//! helper, and the records go on in the next one, as requests do. A replay that stays below needs none.
 
 use tally_base::Txg;
+use tally_disk::{BegunWithin, Within};
 use tally_store::pool::{Pool, SyncError};
 
 /// Dirty bytes from which a group is worth a sync.
@@ -14,14 +13,14 @@ const DIRTY_BYTES: u64 = 64 << 20;
 
 /// At most one sync at a time.
 pub(super) struct Relief<'scope, 'env> {
-    scope: &'scope Scope<'scope, 'env>,
+    helpers: Within<'scope, 'env>,
     pool: &'env Pool,
-    running: Option<ScopedJoinHandle<'scope, Result<Txg, SyncError>>>,
+    running: Option<BegunWithin<'scope, Result<Txg, SyncError>>>,
 }
 
 impl<'scope, 'env> Relief<'scope, 'env> {
-    pub(super) fn new(scope: &'scope Scope<'scope, 'env>, pool: &'env Pool) -> Self {
-        Self { scope, pool, running: None }
+    pub(super) fn new(helpers: Within<'scope, 'env>, pool: &'env Pool) -> Self {
+        Self { helpers, pool, running: None }
     }
 
     /// Called between two records: starts a sync if there is enough for one, and waits for it if there is too much.
@@ -32,20 +31,18 @@ impl<'scope, 'env> Relief<'scope, 'env> {
             return Ok(());
         }
         match &self.running {
-            Some(sync) if !sync.is_finished() && dirty < most => return Ok(()),
+            Some(sync) if !sync.has_ended() && dirty < most => return Ok(()),
             _ => self.finish()?,
         }
         let pool = self.pool;
-        if !pool.tuning.helper_threads {
-            return pool.sync().map(drop);
-        }
-        self.running = Some(self.scope.spawn(|| pool.sync()));
-        Ok(())
+        self.running = self.helpers.begin(|| pool.sync());
+        // Where nobody else does it, the replay stands still meanwhile.
+        if self.running.is_none() { pool.sync().map(drop) } else { Ok(()) }
     }
 
     /// Waits for the sync that is under way.
     pub(super) fn finish(&mut self) -> Result<(), SyncError> {
         let Some(sync) = self.running.take() else { return Ok(()) };
-        sync.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map(drop)
+        sync.result().map(drop)
     }
 }

@@ -22,7 +22,7 @@ pub struct RewindReport {
 pub struct DroppedRecords {
     /// Its full name.
     pub dataset: String,
-    /// How many.
+    /// How many of its records are given up.
     pub count: u64,
     /// When the first and the last of the changes were made, as far as they can be read.
     pub times: Option<(Time, Time)>,

@@ -3,11 +3,12 @@
 use tally_fs::filer::{Filer, ImportOptions};
 use tally_fs::record::RecordKind;
 use tally_members::vdev::LegState;
+use tally_store::tuning::Tuning;
 use tally_vfs::{Cred, Vfs};
 
 use crate::cuts::Journal;
 use crate::shapes::{Shape, shapes};
-use crate::story::{Log, Story, alone, import, look};
+use crate::story::{Log, Story, import, look};
 use crate::tail::later;
 use crate::world::{World, ctx, done, mode, vfs};
 
@@ -97,7 +98,7 @@ pub(crate) fn the_log(kind: RecordKind, shape: &Shape) -> Result<u64, String> {
     let mut world = story.after.cut();
     let taken = world.take(&["/disks/slog"]);
     let before = world.cut();
-    match world.try_import_without_threads(&alone(), &ImportOptions::default()) {
+    match world.try_import_without_threads(&Tuning::default(), &ImportOptions::default()) {
         Ok(_) => return Err("the pool was imported without its log".to_owned()),
         Err(refusal) => {
             let refusal = refusal.to_string();

@@ -5,7 +5,7 @@ use tally_store::tuning::Tuning;
 
 use crate::cuts::Journal;
 use crate::shapes::Shape;
-use crate::story::{Log, Story, alone, import, import_as, to_replay};
+use crate::story::{Log, Story, import, import_as, to_replay};
 use crate::world::World;
 
 /// How an import that follows finds the log: records that it replays, and whether there are frames at all.
@@ -92,7 +92,7 @@ fn found(world: &World) -> Result<Found, String> {
 
 /// The power goes at every write of an import that makes everything durable with one uberblock.
 pub(crate) fn cut(kind: RecordKind, shape: &Shape) -> Result<u64, String> {
-    every_cut_of(kind, shape, &alone())
+    every_cut_of(kind, shape, &Tuning::default())
 }
 
 /// And of one that does so record by record.
@@ -117,5 +117,5 @@ fn every_cut_of(kind: RecordKind, shape: &Shape, tuning: &Tuning) -> Result<u64,
 
 /// A group for each record: its uberblock has the record in the trees, and the log as the import found it.
 fn tight() -> Tuning {
-    Tuning { dirty_bytes_max: 4, ..alone() }
+    Tuning { dirty_bytes_max: 4, ..Tuning::default() }
 }

@@ -47,13 +47,9 @@ impl Log {
         let disks: Vec<_> =
             std::iter::once(("/disks/data", 16 * MIB)).chain(self.legs().iter().copied().map(disk)).collect();
         let kind = if self.legs().len() > 1 { "mirror " } else { "" };
-        World::of(&disks, &format!("/disks/data log {kind}{}", self.legs().join(" ")))
+        // Nothing happens beside the caller, so that one run is like the other.
+        World::of(&disks, &format!("/disks/data log {kind}{}", self.legs().join(" "))).without_helpers()
     }
-}
-
-/// Nothing happens beside the caller, so that one run is like the other.
-pub(crate) fn alone() -> Tuning {
-    Tuning { helper_threads: false, ..Tuning::default() }
 }
 
 /// What is expected of a pool.
@@ -212,7 +208,7 @@ fn as_stored(mut attr: Attr) -> Attr {
 
 /// An import after which nothing happens by itself. A loss is a failure.
 pub(crate) fn import(world: &World) -> Result<(Arc<Filer>, ImportReport), String> {
-    import_as(world, &alone())
+    import_as(world, &Tuning::default())
 }
 
 pub(crate) fn import_as(world: &World, tuning: &Tuning) -> Result<(Arc<Filer>, ImportReport), String> {
@@ -223,7 +219,7 @@ pub(crate) fn import_as(world: &World, tuning: &Tuning) -> Result<(Arc<Filer>, I
 
 /// An import that writes nothing.
 pub(crate) fn look(world: &World) -> Result<(Arc<Filer>, ImportReport), String> {
-    let looked = world.try_import_without_threads(&alone(), &READ_ONLY);
+    let looked = world.try_import_without_threads(&Tuning::default(), &READ_ONLY);
     looked.map_err(|error| format!("the import for reading fails: {error}"))
 }
 

@@ -2,7 +2,9 @@
 
 use tally_store::dataset::OBJECT_CHARGE;
 use tally_store::inspect::{Fact, Plan};
-use tally_vfs::{Cred, FileKind, FsError, ObjectRef, OpCtx, Outcome, ReplyKey, Vfs, entry_charge};
+use tally_vfs::{
+    Content, Cred, FileKind, FsError, Identity, Names, ObjectRef, OpCtx, Outcome, Replies, ReplyKey, Vfs, entry_charge,
+};
 
 use crate::image::{Image, golden_file, large_content};
 

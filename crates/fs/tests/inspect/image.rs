@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tally_base::{Clock, SystemRng, Time};
-use tally_disk::{Host, Platform, SerialFanout};
+use tally_disk::{Helpers, Host, Platform, SerialFanout};
 use tally_fakes::{MemDisk, MemOpener};
 use tally_fs::Filer;
 use tally_fs::filer::{CreateOptions, FilerError, ImportOptions, ImportReport};
@@ -29,7 +29,10 @@ use tally_members::grammar::{VdevSpec, parse_vdev_args};
 use tally_store::inspect::{Fact, Plan, inspect};
 use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::tuning::Tuning;
-use tally_vfs::{CreateHow, Cred, FsError, NodeKind, OpCtx, Outcome, ReplyKey, SetAttr, SetTime, Stability, Vfs};
+use tally_vfs::{
+    Content, CreateHow, Cred, FsError, Identity, Names, NodeKind, OpCtx, Outcome, ReplyKey, SetAttr, SetTime,
+    Stability, Vfs,
+};
 
 /// The format version of the image.
 const VERSION: u32 = 2;
@@ -109,6 +112,7 @@ fn platform(opener: Arc<MemOpener>) -> Platform {
         rng: Arc::new(SystemRng),
         opener,
         fanout: Arc::new(SerialFanout),
+        helpers: Helpers::Threads,
         host: Host { id: 1, name: "test".into() },
     }
 }

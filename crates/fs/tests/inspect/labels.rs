@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tally_base::{SystemClock, SystemRng, Txg};
-use tally_disk::{Disk, Durability, Host, Platform, SerialFanout};
+use tally_disk::{Disk, Durability, Helpers, Host, Platform, SerialFanout};
 use tally_fakes::{MemDisk, MemOpener};
 use tally_members::create::{CreateOptions, create};
 use tally_members::grammar::parse_vdev_args;
@@ -25,6 +25,7 @@ fn what_labels_have_of_later_and_earlier_programs_is_shown() {
         rng: Arc::new(SystemRng),
         opener,
         fanout: Arc::new(SerialFanout),
+        helpers: Helpers::Threads,
         host: Host { id: 1, name: "test".into() },
     };
     let vdevs = parse_vdev_args(&["mirror", "/disks/a", "/disks/b"].map(str::to_owned)).unwrap();

@@ -7,7 +7,7 @@ use tally_members::grammar::parse_vdev_args;
 use tally_members::label::VdevClass;
 use tally_store::bp::Dva;
 use tally_store::tree::Visit;
-use tally_vfs::{Cred, Vfs};
+use tally_vfs::{Cred, Identity, Names};
 
 use crate::golden::{content, everything};
 use crate::image::{large_content, make_of};

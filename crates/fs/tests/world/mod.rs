@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use tally_base::{Clock, LaneId, SECTOR, SystemClock, SystemRng, Wait};
-use tally_disk::{Disk, Durability, Fanout, Geometry, Host, Platform, SerialFanout, ThreadFanout};
+use tally_disk::{Disk, Durability, Fanout, Geometry, Helpers, Host, Platform, SerialFanout, ThreadFanout};
 use tally_fakes::{MemDisk, MemOpener};
 use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport, Suspended};
 use tally_intent::Lane;
@@ -24,7 +24,7 @@ use tally_members::uberblock::{self, Uberblock};
 use tally_members::vdev::{LegState, VdevLeg};
 use tally_store::bp::BlockPtr;
 use tally_store::pool::membership::{Member, Onlooker, Stage};
-use tally_store::pool::{LoadOptions, Pool, RewindOrder};
+use tally_store::pool::{LoadOptions, Pool, RewindOrder, SyncError};
 use tally_store::tuning::Tuning;
 use tally_vfs::{Cred, FsError, ObjectRef, OpCtx, Outcome, SetAttr, Vfs};
 
@@ -167,6 +167,7 @@ pub(crate) struct World {
     vdevs: Vec<String>,
     clock: Arc<dyn Clock>,
     fanout: Arc<dyn Fanout>,
+    helpers: Helpers,
 }
 
 impl World {
@@ -197,12 +198,18 @@ impl World {
             vdevs,
             clock,
             fanout: Arc::new(SerialFanout),
+            helpers: Helpers::Threads,
         }
     }
 
     /// The same disks, several of them asked at once, and left where they hang.
     pub(crate) fn with_helpers(self) -> Self {
         Self { fanout: Arc::new(ThreadFanout::default()), ..self }
+    }
+
+    /// The same disks, and a pool that does one thing after the other.
+    pub(crate) fn without_helpers(self) -> Self {
+        Self { helpers: Helpers::Serial, ..self }
     }
 
     /// The same disks with another clock.
@@ -256,6 +263,7 @@ impl World {
             rng: Arc::new(SystemRng),
             opener: Arc::new(opener),
             fanout: Arc::clone(&self.fanout),
+            helpers: self.helpers,
             host: Host { id: 1, name: "test".into() },
         }
     }
@@ -368,7 +376,7 @@ impl World {
     pub(crate) fn cut(&self) -> Self {
         let _held_up = self.gate.write().unwrap();
         let disks = self.disks.iter().map(|(path, disk)| (path.clone(), Arc::new(disk.fork()))).collect();
-        Self::over(disks, self.vdevs.clone(), Arc::clone(&self.clock))
+        Self { helpers: self.helpers, ..Self::over(disks, self.vdevs.clone(), Arc::clone(&self.clock)) }
     }
 
     /// From now on what the disks are told is written down.
@@ -555,5 +563,42 @@ impl Onlooker for Patient {
     fn let_go(&mut self, leg: Arc<VdevLeg>) {
         // A disk that refused a write refuses this too.
         let _ = leg.erase_label();
+    }
+}
+
+/// What a test does while disks come and go: at each step of a stage, and where a group is to be synced.
+pub(crate) trait Watch {
+    /// `false` ends the stage.
+    fn on_progress(&mut self, _: Stage, _: u64) -> bool {
+        true
+    }
+
+    fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
+        pool.sync().map(|_| ())
+    }
+}
+
+/// Somebody who watches, and lets everything happen besides.
+pub(crate) struct Watching<'a, W>(pub(crate) &'a mut W);
+
+impl<W: Watch> Onlooker for Watching<'_, W> {
+    fn on_progress(&mut self, stage: Stage, done: u64) -> bool {
+        self.0.on_progress(stage, done)
+    }
+
+    fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
+        self.0.sync(pool)
+    }
+
+    fn keep_paths(&mut self, pool: &Pool) -> io::Result<()> {
+        Patient.keep_paths(pool)
+    }
+
+    fn run_lane(&mut self, lane: Arc<Lane>) -> io::Result<()> {
+        Patient.run_lane(lane)
+    }
+
+    fn let_go(&mut self, leg: Arc<VdevLeg>) {
+        Patient.let_go(leg);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tally_disk::{Host, Platform, SerialFanout};
+use tally_disk::{Helpers, Host, Platform, SerialFanout};
 use tally_fakes::{MemDisk, MemOpener};
 use tally_fs::Filer;
 use tally_fs::filer::CreateOptions;
@@ -149,9 +149,10 @@ fn written_frames() -> Vec<Vec<u8>> {
         rng: Arc::new(Counted::new()),
         opener,
         fanout: Arc::new(SerialFanout),
+        helpers: Helpers::Serial,
         host: Host { id: 1, name: "fuzz".into() },
     };
-    let tuning = Tuning { cache_bytes: 4 * MIB, helper_threads: false, ..Tuning::default() };
+    let tuning = Tuning { cache_bytes: 4 * MIB, ..Tuning::default() };
     let vdevs = ["/disks/data", "log", "/disks/slog"].map(str::to_owned);
     let vdevs = parse_vdev_args(&vdevs).expect("good words");
     let filer = Filer::create(&platform, &tuning, "tank", &vdevs, &CreateOptions::default()).expect("a new pool");

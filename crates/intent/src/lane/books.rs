@@ -51,6 +51,17 @@ impl Books {
         stats.record_count += u64::from(header.record_count);
         stats.body_bytes += cost.body_bytes;
         stats.frame_bytes += cost.frame_bytes;
+        self.invariant();
+    }
+
+    /// Every frame that has landed is in each of the counts, and costs are remembered of no more than [`COSTS_MAX`]. Looked at
+    /// when one has: appends do not change the books.
+    fn invariant(&self) {
+        let (stats, by_size) = (&self.stats, &self.stats.frames_by_size);
+        debug_assert!(self.latency.count() == stats.frame_count + stats.seal_count, "each frame took its time");
+        debug_assert!(by_size.small + by_size.medium + by_size.large == stats.frame_count, "each has one size");
+        debug_assert!(stats.body_bytes <= stats.frame_bytes, "bodies lie in frames");
+        debug_assert!(self.costs.len() as u64 == stats.frame_count.min(COSTS_MAX as u64), "the newest are remembered");
     }
 
     /// The counters, with the quantiles of the device's times.

@@ -1,23 +1,23 @@
 //! How a leg joins the set and leaves it, and how a lane ends.
 //!
 //! ```text
-//!            join_leg              admit_leg                       follow: the labels name it
-//!  outside ───────────▶ joining ──────────────────────▶ admitted ─────────────────────────────▶ named
+//!            join_leg             take_in_leg                      follow: the labels name it
+//!  outside ───────────▶ joining ──────────────────────▶ taken in ─────────────────────────────▶ named
 //!     ▲                    │ (the tail has passed the     │ a write failed: `leg_failed`, then    │
 //!     │                    │ a place where it joined)     │ the frame is durable                  │
 //!     └────────────────────┴──────────────────────────────┴───────────────────────────────────────┘ or follow:
 //!                            write failed                     the labels have struck it off
 //! ```
 //!
-//! A frame is durable when every leg of the *current* set, those admitted and named, has it. A joining leg gets every
-//! new frame and is not believed alone, so it delays nobody's promise by failing. It is admitted once every frame that
+//! A frame is durable when every leg of the *current* set, those taken in and named, has it. A joining leg gets every
+//! new frame and is not believed alone, so it delays nobody's promise by failing. It is taken in once every frame that
 //! recovery might need is on it, also from the uberblock before the newest (rules F6, F8).
 //!
 //! **Lane and labels** (rules F6). An import believes each leg that the labels name to have every frame. So the lane
 //! must at every moment write to all legs that the labels name, and what it acknowledges on a smaller set than before
 //! must wait until the labels name no more than that. The pool changes the labels for many reasons, of which a failed
 //! frame is only one, and tells the lane each time ([`Lane::follow`]); a leg is taken into the labels only after the
-//! lane has admitted it. Between a change of the labels and the call the lane writes to more legs than the labels name,
+//! lane has taken it in. Between a change of the labels and the call the lane writes to more legs than the labels name,
 //! which is harmless. A frame must not carry a generation in which a leg that it goes to was struck off already:
 //! recovery takes such a frame for the proof that lane and labels had parted. Hence generation and members change
 //! together, under the state's lock. Where the labels name a leg that the lane does not write to, or still name one
@@ -95,7 +95,7 @@ impl Lane {
     /// the latest. Says whether it belongs to the set now; `false` also if it has failed meanwhile. The pool
     /// then records the larger set, and [`Lane::follow`] says so.
     #[must_use]
-    pub fn admit_leg(&self, guid: VdevGuid) -> bool {
+    pub fn take_in_leg(&self, guid: VdevGuid) -> bool {
         let mut state = self.state.lock();
         let tail = state.ring.tail_released;
         let Some(member) = state.legs.members.iter_mut().find(|member| member.leg.guid == guid) else { return false };

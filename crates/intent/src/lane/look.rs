@@ -9,7 +9,7 @@ use tally_base::VdevGuid;
 
 use super::Lane;
 use crate::config::Leg;
-use crate::recovery::leg::{Identity, LegReader, Probe};
+use crate::recovery::leg::{AtPlace, Identity, LegReader};
 
 /// What a look at a ring has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,11 +35,11 @@ impl Lane {
         let identity = Identity { pool: self.pool, lane: self.id, epoch: self.epoch };
         let mut look = RingLook::default();
         for leg in &legs {
-            let mut reader = LegReader::new(leg, u64::MAX, self.geometry);
+            let mut reader = LegReader::new(leg, u64::MAX, self.geometry, self.helpers);
             let mut wrong: Vec<u64> = Vec::new();
             for (pos, seq) in &frames {
-                match reader.probe(&identity, *pos) {
-                    Probe::Sound(header, ..) if header.seq == *seq => look.right_bytes += header.frame_bytes(),
+                match reader.look_at(&identity, *pos) {
+                    AtPlace::Sound(header, ..) if header.seq == *seq => look.right_bytes += header.frame_bytes(),
                     _ => wrong.push(*pos),
                 }
             }

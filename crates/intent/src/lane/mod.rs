@@ -58,7 +58,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use tally_base::{Broken, Clock, DatasetId, Dseq, LaneId, Lsn, PoolGuid, Speed, Txg, Wait};
-use tally_disk::Fanout;
+use tally_disk::{Fanout, Helpers};
 
 use self::books::Books;
 use self::flights::Flights;
@@ -81,6 +81,7 @@ pub struct Lane {
     geometry: LaneGeometry,
     rotational: bool,
     fanout: Arc<dyn Fanout>,
+    helpers: Helpers,
     leg_failed: Arc<LegFailed>,
     clock: Arc<dyn Clock>,
     budget: Budget,
@@ -128,6 +129,15 @@ struct Watch {
     seal_tried_lsn: Lsn,
     /// When the newest frame landed.
     idle_since: Duration,
+}
+
+impl Watch {
+    /// A seal witnesses what is durable; and whatever is gathered, the lane thread looks for its age, or has been asked to: else
+    /// records for which nobody waits would stay where they are.
+    fn invariant(&self, durable_lsn: Lsn, is_gathering: bool) {
+        debug_assert!(self.seal_tried_lsn <= durable_lsn, "a seal witnesses what is durable");
+        debug_assert!(self.age_watched || !is_gathering, "nobody looks for what is gathered");
+    }
 }
 
 #[derive(Clone)]
@@ -194,6 +204,7 @@ impl Lane {
             geometry: config.geometry,
             rotational,
             fanout: config.fanout,
+            helpers: config.helpers,
             leg_failed: config.leg_failed,
             budget: Budget::new(&config.geometry),
             flights_max: AtomicU32::new(1),
@@ -339,7 +350,7 @@ impl Lane {
         self.budget.fill()
     }
 
-    /// Counters and latencies.
+    /// What it has done since it was opened, and quantiles of its device's times, in nanoseconds.
     #[must_use]
     pub fn stats(&self) -> LaneStats {
         let state = self.state.lock();
@@ -400,12 +411,13 @@ impl State {
         self.ring.invariant();
         self.gathering.invariant();
         self.flights.invariant();
+        self.watch.invariant(self.flights.durable_lsn(), !self.gathering.is_empty());
+        self.waiters.invariant(self.gathering.next_lsn());
         debug_assert!(
             !self.is_open() || self.gathering.first_lsn() == self.flights.end_lsn(),
             "no record lies between"
         );
         debug_assert!(self.flights.durable_lsn() < self.gathering.next_lsn(), "durable is what was appended");
-        debug_assert!(self.watch.seal_tried_lsn <= self.flights.durable_lsn(), "a seal witnesses what is durable");
     }
 
     fn is_open(&self) -> bool {

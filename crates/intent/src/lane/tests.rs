@@ -324,13 +324,13 @@ fn a_leg_joins_and_is_trusted_alone_once_every_live_frame_is_on_it() {
     let (_, leg) = another_leg();
     world.lane.join_leg(leg.clone());
     for txg in [7, 8] {
-        assert!(!world.lane.admit_leg(leg.guid), "before txg {txg}");
+        assert!(!world.lane.take_in_leg(leg.guid), "before txg {txg}");
         world.append_in(Txg(txg + 1), b"on both");
         assert!(world.lane.drive_frame());
         world.checkpoint = world.lane.checkpoint(Txg(txg));
         world.lane.release(Txg(txg), &world.checkpoint);
     }
-    assert!(world.lane.admit_leg(leg.guid));
+    assert!(world.lane.take_in_leg(leg.guid));
     world.lane.follow(&LegSet { generation: 2, legs: vec![leg_guid(0), leg.guid] }, &|_| false);
     assert!(world.lane.writes_to(leg.guid));
     // Only the new leg is there at the next import.
@@ -350,7 +350,7 @@ fn a_leg_that_fails_while_it_joins_is_nobodys_loss() {
     world.lane.join_leg(leg.clone());
     disk.fail_writes(1);
     assert_eq!(world.log(b"on leg 0 alone"), world.lane.durable_lsn());
-    assert!(!world.lane.admit_leg(leg.guid));
+    assert!(!world.lane.take_in_leg(leg.guid));
     world.lane.join_leg(leg);
     world.legs[0].fail_writes(1);
     let lsn = world.log(b"on the joining leg alone");

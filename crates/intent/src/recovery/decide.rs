@@ -34,7 +34,7 @@
 
 use tally_base::Lsn;
 
-use super::leg::Probe;
+use super::leg::AtPlace;
 use crate::frame::FrameHeader;
 
 /// What the next frame must say of itself.
@@ -72,20 +72,20 @@ pub(super) enum Impossible {
 }
 
 /// Judges one place by what each leg of the set has there.
-pub(super) fn choose(probes: &[Probe], expected: &Expected) -> Result<Here, Impossible> {
+pub(super) fn choose(probes: &[AtPlace], expected: &Expected) -> Result<Here, Impossible> {
     let mut seen: Option<(FrameHeader, u64)> = None;
     let mut sound = None;
     for (index, probe) in probes.iter().enumerate() {
         let (header, hash) = match probe {
-            Probe::Sound(header, hash, _) => {
+            AtPlace::Sound(header, hash, _) => {
                 sound = sound.or(Some(index));
                 (*header, *hash)
             }
-            Probe::PayloadBad(header, hash) => (*header, *hash),
-            Probe::OtherEpoch(header) if header.prev == expected.prev && header.seq == expected.seq => {
+            AtPlace::PayloadBad(header, hash) => (*header, *hash),
+            AtPlace::OtherEpoch(header) if header.prev == expected.prev && header.seq == expected.seq => {
                 return Err(Impossible::TwoEpochs);
             }
-            Probe::OtherEpoch(_) | Probe::Absent => continue,
+            AtPlace::OtherEpoch(_) | AtPlace::Absent => continue,
         };
         if seen.is_some_and(|(other, _)| other != header) {
             return Err(Impossible::TwoWriters);

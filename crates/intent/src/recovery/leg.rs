@@ -1,10 +1,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use tally_base::{SECTOR, log_checksum, round_to_sector};
-use tally_disk::AlignedBuf;
+use tally_disk::{AlignedBuf, Begun, Helpers};
 
 use crate::config::Leg;
 use crate::frame::{FrameHeader, HEADER_BYTES};
@@ -20,12 +19,13 @@ const CHUNKS_AHEAD: usize = 2;
 const _: () = assert!(CHUNK_BYTES.is_multiple_of(SECTOR as u64) && FIRST_BYTES.is_multiple_of(SECTOR as u64));
 
 /// Reads one leg's copy of the ring, in long pieces, forward. Once a second piece follows the first, the next ones
-/// are read by threads meanwhile: half of the time of a long scan is the disk's.
+/// are read by helpers meanwhile: half of the time of a long scan is the disk's.
 pub(crate) struct LegReader<'a> {
     pub(super) leg: &'a Leg,
     /// Frames of later generations are not believed; `u64::MAX` for a leg of the set.
     pub(super) legset_gen_last: u64,
     geometry: LaneGeometry,
+    helpers: Helpers,
     chunk: AlignedBuf,
     /// Offset of the chunk in the ring.
     chunk_offset: u64,
@@ -39,29 +39,12 @@ pub(crate) struct LegReader<'a> {
     pub(super) unreadable_count: u64,
 }
 
-/// A thread that reads the next chunk. It is always waited for: it has the disk open, and whoever gives up a pool may
-/// open it anew at once.
-struct Ahead(Option<JoinHandle<Option<AlignedBuf>>>);
-
-impl Ahead {
-    /// What it has read; nothing if it failed or died.
-    fn chunk(mut self) -> Option<AlignedBuf> {
-        self.0.take()?.join().ok().flatten()
-    }
-}
-
-impl Drop for Ahead {
-    fn drop(&mut self) {
-        if let Some(read) = self.0.take() {
-            // Nobody needs what it has read.
-            let _ = read.join();
-        }
-    }
-}
+/// The next chunk on its way; nothing if it cannot be read.
+type Ahead = Begun<Option<AlignedBuf>>;
 
 /// What stands at a place of a ring.
 #[derive(Clone, Debug)]
-pub(crate) enum Probe {
+pub(crate) enum AtPlace {
     /// A whole frame, with its header's checksum and its records.
     Sound(FrameHeader, u64, Bytes),
     /// A sound header; the records behind it are damaged or cannot be read.
@@ -73,12 +56,13 @@ pub(crate) enum Probe {
 }
 
 impl<'a> LegReader<'a> {
-    pub(crate) fn new(leg: &'a Leg, legset_gen_last: u64, geometry: LaneGeometry) -> Self {
+    pub(crate) fn new(leg: &'a Leg, legset_gen_last: u64, geometry: LaneGeometry, helpers: Helpers) -> Self {
         let chunk = AlignedBuf::with_capacity(0);
         Self {
             leg,
             legset_gen_last,
             geometry,
+            helpers,
             chunk,
             chunk_offset: 0,
             spare: Vec::new(),
@@ -116,7 +100,7 @@ impl<'a> LegReader<'a> {
             self.ahead.clear();
             return false;
         }
-        let Some(next) = self.ahead.pop_front().and_then(Ahead::chunk) else { return false };
+        let Some(next) = self.ahead.pop_front().and_then(Begun::result).flatten() else { return false };
         let before = self.chunk.get((offset - self.chunk_offset) as usize..).unwrap_or_default();
         let rest = next.get(..end.saturating_sub(chunk_end) as usize).filter(|_| !before.is_empty());
         self.across.clear();
@@ -142,8 +126,8 @@ impl<'a> LegReader<'a> {
             chunk.resize(length);
             let read = move || disk.read(at, &mut chunk).is_ok().then_some(chunk);
             // Without a thread the bytes are read when they are asked for.
-            let Ok(read) = std::thread::Builder::new().name("log-read".into()).spawn(read) else { return };
-            self.ahead.push_back(Ahead(Some(read)));
+            let Some(read) = self.helpers.begin("log-read", read) else { return };
+            self.ahead.push_back(read);
         }
     }
 
@@ -203,10 +187,10 @@ impl<'a> LegReader<'a> {
     }
 
     /// What stands at a position.
-    pub(crate) fn probe(&mut self, identity: &Identity, pos: u64) -> Probe {
-        let Some((header, hash)) = self.header(identity, pos) else { return Probe::Absent };
+    pub(crate) fn look_at(&mut self, identity: &Identity, pos: u64) -> AtPlace {
+        let Some((header, hash)) = self.header(identity, pos) else { return AtPlace::Absent };
         if header.epoch != identity.epoch {
-            return Probe::OtherEpoch(header);
+            return AtPlace::OtherEpoch(header);
         }
         let payload_bytes = header.payload_bytes as usize;
         let payload = self
@@ -214,8 +198,8 @@ impl<'a> LegReader<'a> {
             .and_then(|frame| frame.get(HEADER_BYTES..))
             .filter(|payload| log_checksum(payload) == header.payload_checksum);
         match payload {
-            Some(payload) => Probe::Sound(header, hash, Bytes::copy_from_slice(payload)),
-            None => Probe::PayloadBad(header, hash),
+            Some(payload) => AtPlace::Sound(header, hash, Bytes::copy_from_slice(payload)),
+            None => AtPlace::PayloadBad(header, hash),
         }
     }
 }

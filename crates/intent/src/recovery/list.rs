@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use tally_base::{Lsn, SECTOR, VdevGuid};
 
-use super::leg::{Identity, LegReader, Probe};
+use super::leg::{AtPlace, Identity, LegReader};
 use crate::checkpoint::Checkpoint;
 use crate::config::LaneConfig;
 use crate::frame::{FrameHeader, HEADER_BYTES, RECORD_HEAD_BYTES, RecordHead, decode_records};
@@ -71,7 +71,7 @@ pub fn visit_ring(config: &LaneConfig, checkpoint: Option<&Checkpoint>, visit: &
     }
     let legs = config.legs.iter().chain(config.stale_legs.iter().map(|stale| &stale.leg));
     for leg in legs {
-        let mut reader = LegReader::new(leg, u64::MAX, config.geometry);
+        let mut reader = LegReader::new(leg, u64::MAX, config.geometry, config.helpers);
         visit_leg(&mut reader, config, checkpoint, visit);
     }
 }
@@ -112,10 +112,10 @@ fn describe(
     }
     let identity = Identity { pool: config.pool, lane: config.lane, epoch: header.epoch };
     let mut records = Vec::new();
-    let is_sound = match reader.probe(&identity, header.pos) {
-        Probe::Absent | Probe::OtherEpoch(_) => return None,
-        Probe::PayloadBad(..) => false,
-        Probe::Sound(_, _, payload) => decode_records(&header, &payload, |lsn, head, body| {
+    let is_sound = match reader.look_at(&identity, header.pos) {
+        AtPlace::Absent | AtPlace::OtherEpoch(_) => return None,
+        AtPlace::PayloadBad(..) => false,
+        AtPlace::Sound(_, _, payload) => decode_records(&header, &payload, |lsn, head, body| {
             let before_body = (HEADER_BYTES + body.start - RECORD_HEAD_BYTES) as u64;
             records.push(RecordInfo { lsn, head, offset: offset + before_body, body: payload.slice(body) });
         })

@@ -29,7 +29,7 @@ pub struct Cursor {
 /// How one dataset's history ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DatasetVerdict {
-    /// No gap.
+    /// Each record follows the one before, from the cursor on.
     Whole,
     /// Ends at a gap behind which nothing was acknowledged.
     Cut {
@@ -54,7 +54,7 @@ pub enum DatasetVerdict {
     },
     /// The pool knows no such dataset. Its records are withheld.
     Unknown {
-        /// How many.
+        /// Records of it, none of which is replayed.
         withheld: u64,
     },
 }
@@ -68,7 +68,7 @@ pub struct DatasetReplay {
     pub skipped: u64,
     /// Records that were there twice.
     pub duplicates: u64,
-    /// How it ends.
+    /// Whether records of it are missing, and what of those that are there is withheld for that.
     pub verdict: DatasetVerdict,
 }
 
@@ -90,7 +90,7 @@ pub struct Merged {
     .lanes[0].0, .lanes[0].1, .lanes[1].0, .lanes[1].1
 )]
 pub struct MergeError {
-    /// Whose record.
+    /// The dataset that the record belongs to.
     pub dataset: DatasetId,
     /// Its number in the dataset, which only one record may have.
     pub dseq: Dseq,

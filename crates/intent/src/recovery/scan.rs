@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tally_base::{LaneId, Lsn, Txg, VdevGuid};
 
 use super::decide::{Damage, Ending, Evidence, Expected, Here, Impossible, Resume, choose, ending};
-use super::leg::{Identity, LegReader, Probe};
+use super::leg::{AtPlace, Identity, LegReader};
 use crate::checkpoint::Checkpoint;
 use crate::config::LaneConfig;
 use crate::frame::{FrameHeader, RecordHead, decode_records};
@@ -28,7 +28,7 @@ const DISOWNED_MAX: usize = 1 << 16;
 pub struct RecoveredRecord {
     /// Where it was found.
     pub lane: LaneId,
-    /// Its position there.
+    /// Its number in that lane.
     pub lsn: Lsn,
     /// Its dataset, its number in that, and its group.
     pub head: RecordHead,
@@ -45,7 +45,7 @@ pub enum Verdict {
     Empty,
     /// All that was acknowledged is there; behind it is at most a tail that nobody was promised.
     Cut {
-        /// The last record.
+        /// The last record that is there; none before it is missing.
         last: Lsn,
         /// Frames behind the cut that had arrived before an earlier one.
         dropped_frames: u64,
@@ -94,7 +94,7 @@ pub struct LaneScan {
     pub max_synced_txg: Txg,
     /// W: every record up to here was durable.
     pub witness: Lsn,
-    /// How it ends.
+    /// Whether all that was acknowledged is there.
     pub verdict: Verdict,
     /// Rot that was made good.
     pub leg_faults: Vec<LegFault>,
@@ -119,7 +119,7 @@ pub enum Contradiction {
         "the frame at position {pos} continues the log under another epoch; the log was written by faulty software"
     )]
     TwoEpochs {
-        /// Where.
+        /// Its position, which grows over all laps of the ring.
         pos: u64,
     },
     /// Row t: a frame with a sound checksum whose numbers do not fit what stands before it.
@@ -127,7 +127,7 @@ pub enum Contradiction {
         "the numbers of the frame at position {pos} do not continue those before it; the log was written by faulty software"
     )]
     Misnumbered {
-        /// Where.
+        /// Its position, which grows over all laps of the ring.
         pos: u64,
     },
     /// Row u: a frame with a sound checksum whose records do not parse.
@@ -135,7 +135,7 @@ pub enum Contradiction {
         "the frame at position {pos} is sound but its records are malformed; the log was written by faulty software"
     )]
     Malformed {
-        /// Where.
+        /// Its position, which grows over all laps of the ring.
         pos: u64,
     },
 }
@@ -150,7 +150,7 @@ pub enum ScanError {
     TwoWriters {
         /// Which lane.
         lane: LaneId,
-        /// Where.
+        /// Its position, which grows over all laps of the ring.
         pos: u64,
     },
     /// The configuration cannot be right.
@@ -200,7 +200,8 @@ pub fn synced_at_the_beginning(config: &LaneConfig) -> Txg {
     }
     let identity = Identity { pool: config.pool, lane: config.lane, epoch: 0 };
     let legs = config.legs.iter().chain(config.stale_legs.iter().map(|stale| &stale.leg));
-    let headers = legs.filter_map(|leg| LegReader::new(leg, u64::MAX, config.geometry).first_header(&identity));
+    let (geometry, helpers) = (config.geometry, config.helpers);
+    let headers = legs.filter_map(|leg| LegReader::new(leg, u64::MAX, geometry, helpers).first_header(&identity));
     headers.map(|header| header.synced_txg).max().unwrap_or(Txg(0))
 }
 
@@ -219,13 +220,14 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(config: &'a LaneConfig, checkpoint: &Checkpoint) -> Self {
-        let geometry = config.geometry;
+        let (geometry, helpers) = (config.geometry, config.helpers);
+        let reader = |leg, legset_gen_last| LegReader::new(leg, legset_gen_last, geometry, helpers);
         let stale = &config.stale_legs;
         Self {
             geometry,
             identity: Identity { pool: config.pool, lane: config.lane, epoch: checkpoint.epoch },
-            legs: config.legs.iter().map(|leg| LegReader::new(leg, u64::MAX, geometry)).collect(),
-            stale: stale.iter().map(|stale| LegReader::new(&stale.leg, stale.legset_gen_last, geometry)).collect(),
+            legs: config.legs.iter().map(|leg| reader(leg, u64::MAX)).collect(),
+            stale: stale.iter().map(|stale| reader(&stale.leg, stale.legset_gen_last)).collect(),
             expected: Expected {
                 pos: geometry.place(checkpoint.tail_pos),
                 seq: checkpoint.tail_seq,
@@ -255,20 +257,20 @@ impl<'a> Walk<'a> {
     /// Judges the next place; `false`: the lane ends here.
     fn step(&mut self) -> Result<bool, ScanError> {
         let expected = self.expected;
-        let probes: Vec<Probe> = self.legs.iter_mut().map(|leg| leg.probe(&self.identity, expected.pos)).collect();
+        let probes: Vec<AtPlace> = self.legs.iter_mut().map(|leg| leg.look_at(&self.identity, expected.pos)).collect();
         for probe in &probes {
             match probe {
-                Probe::Sound(header, ..) | Probe::PayloadBad(header, _) => self.hear(header),
+                AtPlace::Sound(header, ..) | AtPlace::PayloadBad(header, _) => self.hear(header),
                 // Of another life it may be a newer one.
-                Probe::OtherEpoch(header) => {
+                AtPlace::OtherEpoch(header) => {
                     self.scan.max_synced_txg = self.scan.max_synced_txg.max(header.synced_txg);
                 }
-                Probe::Absent => {}
+                AtPlace::Absent => {}
             }
         }
         match choose(&probes, &expected) {
             Ok(Here::Frame(index)) => {
-                if let Some(Probe::Sound(header, hash, payload)) = probes.get(index) {
+                if let Some(AtPlace::Sound(header, hash, payload)) = probes.get(index) {
                     self.note_missed(&probes, header);
                     self.take(header, *hash, payload);
                 }
@@ -302,13 +304,13 @@ impl<'a> Walk<'a> {
         self.scan.max_synced_txg = self.scan.max_synced_txg.max(header.synced_txg);
     }
 
-    fn note_missed(&mut self, probes: &[Probe], header: &FrameHeader) {
+    fn note_missed(&mut self, probes: &[AtPlace], header: &FrameHeader) {
         // Nothing witnesses a seal, so nobody knows whether a leg ever had it.
         if header.is_seal() {
             return;
         }
         let last = Lsn(header.lsn_end().0.saturating_sub(1));
-        let missed = probes.iter().enumerate().filter(|(_, probe)| !matches!(probe, Probe::Sound(..)));
+        let missed = probes.iter().enumerate().filter(|(_, probe)| !matches!(probe, AtPlace::Sound(..)));
         self.missed.extend(missed.map(|(index, _)| (index, last)));
     }
 
@@ -436,8 +438,8 @@ impl<'a> Walk<'a> {
     fn repair(&mut self) -> bool {
         let expected = self.expected;
         for stale in &mut self.stale {
-            let probe = stale.probe(&self.identity, expected.pos);
-            let Probe::Sound(header, hash, payload) = &probe else { continue };
+            let probe = stale.look_at(&self.identity, expected.pos);
+            let AtPlace::Sound(header, hash, payload) = &probe else { continue };
             if header.seq != expected.seq || header.prev != expected.prev || header.first_lsn != expected.lsn {
                 continue;
             }

@@ -56,7 +56,7 @@ impl Roster {
 
     /// A leg that joined a lane has every live frame: takes it into the lane's leg set, and tells the lane. An error if
     /// the leg was struck off meanwhile.
-    pub fn admit_lane_leg(&self, lane: LaneId, guid: VdevGuid) -> Result<LegSet, RosterError> {
+    pub fn take_in_lane_leg(&self, lane: LaneId, guid: VdevGuid) -> Result<LegSet, RosterError> {
         let config = self.update(|config| {
             if config.leg(guid).is_none_or(|(_, leg)| leg.stale_since.is_some()) {
                 return;
@@ -158,6 +158,7 @@ impl Roster {
             legs: line.legset.iter().filter_map(in_set).map(|(_, leg)| leg).collect(),
             stale_legs: line.left.iter().filter_map(stale).collect(),
             fanout: Arc::clone(&self.fanout),
+            helpers: self.helpers,
             leg_failed: Arc::new(move |guid, error| {
                 let roster = me.upgrade().ok_or(LaneFailed::Closed { lane })?;
                 let dropped = roster.drop_lane_leg(lane, guid, error);

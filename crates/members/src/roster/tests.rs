@@ -292,13 +292,13 @@ fn the_last_leg_that_the_labels_name_is_not_struck_out_of_a_lane() {
 
 /// A leg that was struck off while it joined is not taken into the set: it may miss frames.
 #[test]
-fn a_leg_that_was_struck_off_is_not_admitted_to_a_lane() {
+fn a_leg_that_was_struck_off_is_not_taken_into_a_lane() {
     let world = World::new(&[("a", LEG_BYTES), ("l", LEG_BYTES), ("m", LEG_BYTES)]);
     let pool = pool(&world, "/d/a log mirror /d/l /d/m");
     let (lane, m) = (pool.roster.config().lanes[0].lane, leg(&pool.roster, "m").guid());
     pool.roster.drop_leg(m, &io::Error::other("gone")).unwrap();
     let before = pool.roster.config().lanes;
-    assert!(pool.roster.admit_lane_leg(lane, m).is_err());
+    assert!(pool.roster.take_in_lane_leg(lane, m).is_err());
     assert_eq!(pool.roster.config().lanes, before);
 }
 
@@ -364,7 +364,7 @@ fn a_new_leg_can_stand_alone_once_it_is_copied() {
     let old = leg(&first.roster, "a").guid();
     let needed = first.roster.detach(vdev, old).err().unwrap();
     assert!(needed.to_string().contains("the only one with the frames"), "the lane does not write to the new one yet");
-    assert_eq!(first.roster.admit_lane_leg(lane, guid), Ok(LegSet { generation: 2, legs: vec![old, guid] }));
+    assert_eq!(first.roster.take_in_lane_leg(lane, guid), Ok(LegSet { generation: 2, legs: vec![old, guid] }));
     first.roster.detach(vdev, old).unwrap().erase_label().unwrap();
     drop(first);
     world.present(&["n"]);
@@ -851,7 +851,7 @@ fn a_leg_that_was_struck_off_leaves_the_set_when_another_has_joined() {
     let n = fresh.guid();
     roster.add_leg(&log, fresh).unwrap();
     roster.finish_resilver(&log, n, true).unwrap();
-    let set = roster.admit_lane_leg(line.lane, n).unwrap();
+    let set = roster.take_in_lane_leg(line.lane, n).unwrap();
     let _l = roster.drop_lane_leg(line.lane, l, &io::Error::other("it refused a frame")).unwrap();
     assert_eq!(set.legs, [n]);
 }

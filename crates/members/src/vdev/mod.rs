@@ -297,9 +297,9 @@ impl Vdev {
         Ok(())
     }
 
-    /// Settles the outcome of something that was asked of several legs: some leg must have done it, and those that
+    /// Judges the outcome of something that was asked of several legs: some leg must have done it, and those that
     /// failed, now or a moment ago in another thread, must be struck off.
-    fn settle(&self, outcomes: Outcomes) -> Result<(), BlockDevError> {
+    fn strike_off_failed(&self, outcomes: Outcomes) -> Result<(), BlockDevError> {
         if !outcomes.iter().any(|(leg, outcome)| outcome.is_ok() && leg.state() == LegState::Online) {
             let last = outcomes.into_iter().filter_map(|(_, outcome)| outcome.err()).next_back();
             return Err(VdevError::NoLeg { vdev: self.guid, last: last.map(|error| error.to_string()) }.into());
@@ -357,7 +357,7 @@ impl BlockDev for Vdev {
             legs.retain(|leg| leg.takes_writes());
             self.write_legs(legs, offset, buf)?
         };
-        self.settle(outcomes)
+        self.strike_off_failed(outcomes)
     }
 
     fn flush(&self) -> Result<(), BlockDevError> {
@@ -374,7 +374,7 @@ impl BlockDev for Vdev {
             let outcome = leg.note_flush(covered, outcome);
             (leg, outcome)
         });
-        self.settle(outcomes.collect())
+        self.strike_off_failed(outcomes.collect())
     }
 
     /// From the leg that has least to read: neighbours stay together in the first place because they are read in one go.

@@ -62,7 +62,7 @@ pub enum ShareError {
     /// The same network twice.
     #[error("sharenfs: `{0}` stands twice; keep one of them")]
     Twice(String),
-    /// Too many networks.
+    /// More networks than one property may list.
     #[error("sharenfs: more than 256 networks; use fewer and wider ones")]
     TooMany,
     /// Nothing there.

@@ -42,7 +42,7 @@ impl MountTable {
         self.lines.lock().retain(|(other, _)| *other != client);
     }
 
-    /// All lines.
+    /// All mounts, as address and path; what was mounted before the last start is not among them.
     #[must_use]
     pub fn list(&self) -> Vec<(IpAddr, Vec<u8>)> {
         self.lines.lock().iter().cloned().collect()

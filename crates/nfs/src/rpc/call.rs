@@ -47,7 +47,7 @@ pub struct Call {
     pub version: u32,
     /// By its number in the program; 0 does nothing.
     pub procedure: u32,
-    /// Who asks.
+    /// Whom the credential names; nothing proves it.
     pub identity: Identity,
     record: Bytes,
     arguments_at: usize,

@@ -36,10 +36,10 @@ const GROWTH: usize = 17;
 /// Why a stream cannot be followed any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// Too long.
+    /// Its fragments together are longer than a record may be.
     #[error("a record of more than {RECORD_BYTES_MAX} bytes was announced; is the peer an NFS client?")]
     TooLong,
-    /// Too many pieces.
+    /// It has more fragments than a record may have.
     #[error("a record came in more than {FRAGMENTS_MAX} fragments; is the peer an NFS client?")]
     TooManyFragments,
 }

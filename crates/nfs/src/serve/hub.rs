@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, RwLock};
 use tally_base::Fate;
 
+use super::ServeOptions;
 use super::backlog::Added;
 use super::complaints::Complaints;
 use super::connection::Connection;
@@ -19,7 +20,6 @@ use super::doubtful::Doubtful;
 use super::ledger::{Ledger, Room};
 use super::poller::{Poller, WAKE};
 use super::queue::{Queue, Work};
-use super::{ServeOptions, accept, warden, worker};
 use crate::service::Service;
 
 /// Tokens of connections start here.
@@ -31,7 +31,7 @@ const WORK_BYTES: usize = size_of::<Work>() + 128;
 /// How often [`Hub::stop`] looks whether the house is empty.
 const STOP_STEP: Duration = Duration::from_millis(2);
 
-/// The shared state. Locks: `Connection::arming` before `crowded_out`; `settling` before everything; all others are
+/// The shared state. Locks: `Connection::arming` before `crowded_out`; `closing_debtors` before everything; all others are
 /// leaves.
 pub(super) struct Hub {
     pub(super) service: Arc<Service>,
@@ -43,8 +43,9 @@ pub(super) struct Hub {
     /// Requests that wait for their pool to serve again.
     pub(super) doubtful: Doubtful,
     /// Held by whoever closes those that owe too much.
-    pub(super) settling: Mutex<()>,
+    pub(super) closing_debtors: Mutex<()>,
     listeners: Vec<TcpListener>,
+    bodies: Bodies,
     start: Instant,
     connections: RwLock<HashMap<u64, Arc<Connection>>>,
     next_connection: AtomicU64,
@@ -66,11 +67,21 @@ pub(super) struct Hub {
     pub(super) ended: AtomicBool,
 }
 
+/// What its threads do. They stand above the hub, which starts and ends them, and knows no more of them.
+#[derive(Clone, Copy)]
+pub(super) struct Bodies {
+    pub(super) worker: fn(&Arc<Hub>),
+    /// Of the thread at one listener.
+    pub(super) door: fn(&Arc<Hub>, &TcpListener),
+    pub(super) warden: fn(&Arc<Hub>),
+}
+
 impl Hub {
     pub(super) fn start(
         service: Arc<Service>,
         listeners: Vec<TcpListener>,
         options: ServeOptions,
+        bodies: Bodies,
     ) -> io::Result<Arc<Self>> {
         let hub = Arc::new(Self {
             service,
@@ -79,8 +90,9 @@ impl Hub {
             ledger: Ledger::new(options.record_bytes_max, options.debt_bytes_max),
             complaints: Complaints::default(),
             doubtful: Doubtful::default(),
-            settling: Mutex::default(),
+            closing_debtors: Mutex::default(),
             listeners,
+            bodies,
             start: Instant::now(),
             connections: RwLock::default(),
             next_connection: AtomicU64::new(FIRST_CONNECTION),
@@ -102,11 +114,11 @@ impl Hub {
         for at in 0..hub.listeners.len() {
             hub.spawn_other("nfs-door", move |hub| {
                 if let Some(listener) = hub.listeners.get(at) {
-                    accept::keep(hub, listener);
+                    (hub.bodies.door)(hub, listener);
                 }
             })?;
         }
-        hub.spawn_other("nfs-warden", warden::keep)?;
+        hub.spawn_other("nfs-warden", bodies.warden)?;
         Ok(hub)
     }
 
@@ -155,8 +167,8 @@ impl Hub {
 
     fn spawn_worker(self: &Arc<Self>) -> io::Result<()> {
         let Some(number) = self.crew.hire(self.options.workers_max.max(WORKERS_MIN)) else { return Ok(()) };
-        let hub = self.clone();
-        let started = std::thread::Builder::new().name(format!("nfs-{number}")).spawn(move || worker::work(&hub));
+        let (hub, work) = (self.clone(), self.bodies.worker);
+        let started = std::thread::Builder::new().name(format!("nfs-{number}")).spawn(move || work(&hub));
         match started {
             Ok(handle) => self.workers.lock().push(handle),
             Err(error) => {

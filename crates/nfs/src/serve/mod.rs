@@ -36,6 +36,7 @@ mod ledger;
 mod output;
 mod poller;
 mod queue;
+mod sending;
 mod warden;
 mod worker;
 
@@ -47,7 +48,7 @@ use std::time::Duration;
 
 use crate::service::Service;
 use crate::stats::{Held, Stats};
-use hub::Hub;
+use hub::{Bodies, Hub};
 
 /// How much the server takes on at once.
 #[derive(Clone, Debug)]
@@ -57,7 +58,7 @@ pub struct ServeOptions {
     /// Most threads that run at once: those in a device or behind a lock do not. More than there are processors only
     /// wait for each other, each with replies in hand.
     pub workers_running_max: usize,
-    /// Most connections.
+    /// Most connections at once; who comes on top takes an idle one's place, or is closed.
     pub connections_max: usize,
     /// Most requests of one connection that are in the house.
     pub requests_per_connection_max: usize,
@@ -106,15 +107,18 @@ pub enum ServeError {
     /// An address cannot be had.
     #[error("cannot listen on {address}: {source}; is another NFS server running? Choose another port with --port")]
     Listen {
-        /// Which.
+        /// The address that was asked for.
         address: SocketAddr,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// The system refuses something every server needs.
     #[error("cannot set up the server: {0}; check the limits on open files and threads")]
     System(#[from] io::Error),
 }
+
+/// Who works here.
+const BODIES: Bodies = Bodies { worker: worker::work, door: accept::keep, warden: warden::keep };
 
 /// A running server. Dropping it without [`Server::stop`] leaves it running until the process ends.
 pub struct Server {
@@ -138,7 +142,7 @@ impl Server {
     ) -> Result<Self, ServeError> {
         listeners.iter().try_for_each(|listener| listener.set_nonblocking(false))?;
         let addresses = listeners.iter().map(|listener| listener.local_addr()).collect::<Result<_, _>>()?;
-        let hub = Hub::start(service, listeners, options.clone())?;
+        let hub = Hub::start(service, listeners, options.clone(), BODIES)?;
         Ok(Self { hub, addresses })
     }
 

@@ -8,7 +8,6 @@ use tally_base::Fate;
 
 use super::connection::Connection;
 use super::hub::Charge;
-use super::worker;
 use crate::service::Job;
 
 /// A request with the connection it came on. Dropping it gives back what it was charged, and lets nobody wait for it:
@@ -23,9 +22,9 @@ impl Drop for Work {
     fn drop(&mut self) {
         let hub = self.charge.hub();
         let Some((reply, attached)) = hub.service.abandon(&mut self.job) else { return };
-        worker::tell(hub, &self.connection, reply.clone());
+        hub.tell(&self.connection, reply.clone());
         for other in attached.iter().filter_map(|link| hub.connection(link.id())) {
-            worker::tell(hub, &other, reply.clone());
+            hub.tell(&other, reply.clone());
         }
     }
 }

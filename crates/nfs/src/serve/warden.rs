@@ -76,8 +76,8 @@ fn end_overdue(hub: &Arc<Hub>) {
 }
 
 /// More is owed than there may be: the oldest go until it is less. One worker sees to it, others go on.
-pub(super) fn settle_debts(hub: &Arc<Hub>) {
-    let Some(_alone) = hub.settling.try_lock() else { return };
+pub(super) fn close_debtors(hub: &Arc<Hub>) {
+    let Some(_alone) = hub.closing_debtors.try_lock() else { return };
     let all = hub.all_connections();
     let mut addresses: Vec<Arc<Sum>> = Vec::new();
     for connection in &all {

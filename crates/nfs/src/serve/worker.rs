@@ -1,6 +1,5 @@
 //! A worker: waits for an event, receives, runs, waits or hands over, sends.
 
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -128,7 +127,7 @@ fn run_next(hub: &Arc<Hub>, connection: &Arc<Connection>) {
                 hub.resume_crowded_out();
             }
             if over {
-                warden::settle_debts(hub);
+                warden::close_debtors(hub);
             }
             // The last reply may have left between the two.
             hub.resume(connection);
@@ -187,7 +186,7 @@ fn receive(hub: &Arc<Hub>, connection: &Arc<Connection>, scratch: &mut [u8]) -> 
     let over = note_progress(hub, connection, &input, !found.is_empty(), read_at);
     drop(input);
     if over {
-        warden::settle_debts(hub);
+        warden::close_debtors(hub);
     }
     let alone = open_all(hub, connection, found, read_at);
     match received {
@@ -352,45 +351,13 @@ fn sent(hub: &Arc<Hub>, works: &[Box<Work>]) {
     works.iter().for_each(|work| hub.service.sent(&work.job, now));
 }
 
-/// Sends a reply for a request that is dropped. The connection is not closed if that fails: that would drop requests in
-/// the midst of dropping one, and the epoll tells of a broken socket as well.
-pub(super) fn tell(hub: &Arc<Hub>, connection: &Arc<Connection>, reply: Reply) {
-    if connection.link.is_open() {
-        connection.output.push(reply);
-        let _ = send(hub, connection);
-        hub.resume(connection);
-    }
-}
-
 fn flush(hub: &Arc<Hub>, connection: &Arc<Connection>) {
-    if let Err(error) = send(hub, connection) {
+    if let Err(error) = hub.send(connection) {
         tracing::debug!(%error, peer = %connection.link.peer(), "a reply could not be sent");
         return hub.close(connection);
     }
     hub.resume(connection);
     if connection.account.owes(Debt::Replies) && connection.account.is_over_debt() {
-        warden::settle_debts(hub);
+        warden::close_debtors(hub);
     }
-}
-
-/// Sends what the socket takes, and has the epoll tell when it takes more. What it does not take is the peer's debt.
-fn send(hub: &Arc<Hub>, connection: &Arc<Connection>) -> io::Result<()> {
-    let was_full = connection.output.is_full();
-    let taken = connection.output.flush(&connection.stream)?;
-    let telling = connection.telling.lock();
-    let is_full = connection.output.is_full();
-    if is_full {
-        if taken || !was_full {
-            connection.unread_since_ms.store(hub.now_ms(), Relaxed);
-        }
-        connection.account.owe(Debt::Replies, connection.output.held_bytes());
-    } else if connection.account.owes(Debt::Replies) {
-        connection.unread_since_ms.store(0, Relaxed);
-        connection.account.owe(Debt::Replies, 0);
-    }
-    drop(telling);
-    if is_full && !was_full {
-        hub.arm(connection);
-    }
-    Ok(())
 }

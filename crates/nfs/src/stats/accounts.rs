@@ -88,7 +88,7 @@ impl Payer {
 /// One answered request.
 #[derive(Clone, Copy, Debug)]
 pub struct Paid {
-    /// What was called.
+    /// The procedure, WRITE by stability.
     pub kind: Kind,
     /// Whether it answered `NFS3_OK`.
     pub ok: bool,

@@ -12,14 +12,14 @@ use super::accounts::Paid;
 /// Requests of one recording; what comes later is not in it.
 pub const EVENTS_MAX: usize = 150_000;
 
-/// One answered request.
+/// One request whose answer was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     /// Number of its connection.
     pub connection: u64,
     /// When its last byte was read.
     pub read_at: Instant,
-    /// What it took.
+    /// Its bytes and times, as the accounts have them.
     pub paid: Paid,
 }
 

@@ -11,7 +11,7 @@ pub struct Times {
     pub started: Instant,
     /// Its (last) execution ended, and its wait began.
     pub executed: Instant,
-    /// Its wait ended.
+    /// When its wait ended, kept or broken.
     pub settled: Instant,
     /// Time that the working thread itself spent in the device.
     pub in_device: Duration,

@@ -13,7 +13,7 @@ const HANDLE_BYTES_MAX: usize = 64;
 /// Size of `fattr3`.
 pub(super) const ATTR_BYTES: usize = 84;
 
-/// A file handle.
+/// A file handle: opaque, 64 bytes at most (RFC 1813, `NFS3_FHSIZE`).
 pub(super) fn handle<'a>(words: &mut Decoder<'a>) -> Result<&'a [u8], Garbage> {
     words.opaque(HANDLE_BYTES_MAX)
 }

@@ -27,12 +27,12 @@ impl<'a> Decoder<'a> {
         self.at
     }
 
-    /// A 32-bit number.
+    /// A 32-bit number, big-endian; an error if fewer than 4 bytes are left.
     pub fn u32(&mut self) -> Result<u32, Garbage> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// A 64-bit number.
+    /// A 64-bit number, big-endian; an error if fewer than 8 bytes are left.
     pub fn u64(&mut self) -> Result<u64, Garbage> {
         self.array().map(u64::from_be_bytes)
     }

@@ -25,19 +25,19 @@ impl Encoder {
         Self { bytes: Vec::with_capacity(bytes) }
     }
 
-    /// A 32-bit number.
+    /// A 32-bit number, big-endian: 4 bytes.
     pub fn u32(&mut self, value: u32) -> &mut Self {
         self.bytes.extend_from_slice(&value.to_be_bytes());
         self
     }
 
-    /// A 64-bit number.
+    /// A 64-bit number, big-endian: 8 bytes.
     pub fn u64(&mut self, value: u64) -> &mut Self {
         self.bytes.extend_from_slice(&value.to_be_bytes());
         self
     }
 
-    /// A boolean.
+    /// A boolean: 4 bytes, 0 or 1.
     pub fn bool(&mut self, value: bool) -> &mut Self {
         self.u32(u32::from(value))
     }

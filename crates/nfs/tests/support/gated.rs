@@ -157,7 +157,7 @@ impl Gated {
     }
 }
 
-impl Vfs for Gated {
+impl Identity for Gated {
     fn pool(&self) -> PoolGuid {
         self.model.pool()
     }
@@ -167,10 +167,28 @@ impl Vfs for Gated {
     fn root(&self) -> ObjectRef {
         self.model.root()
     }
+    fn is_read_only(&self) -> bool {
+        self.model.is_read_only()
+    }
+    fn is_waited_for(&self) -> bool {
+        self.suspended.load(SeqCst)
+    }
+}
+
+impl Attributes for Gated {
     fn getattr(&self, object: ObjectRef) -> Result<Attr, FsError> {
         assert!(!self.panic_at_getattr.load(SeqCst), "a bug, planted by the test");
         self.model.getattr(object)
     }
+    fn setattr(&self, ctx: OpCtx<'_>, object: ObjectRef, set: &SetAttr, guard: Option<Time>) -> Outcome<()> {
+        self.change(|| self.model.setattr(ctx, object, set, guard))
+    }
+    fn statfs(&self) -> Result<FsStat, FsError> {
+        self.model.statfs()
+    }
+}
+
+impl Names for Gated {
     fn look(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> (Result<Attr, FsError>, Option<Attr>) {
         let seen = self.model.look(cred, dir, name);
         if let Some(then) = self.behind_a_look.lock().take() {
@@ -178,36 +196,8 @@ impl Vfs for Gated {
         }
         seen
     }
-    fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
-        self.model.readlink(object)
-    }
-    fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
-        self.reads.pass();
-        self.model.read(cred, object, offset, count)
-    }
     fn readdir(&self, cred: &Cred, dir: ObjectRef, cookie: u64, most: usize, plus: bool) -> Result<DirPage, FsError> {
         self.model.readdir(cred, dir, cookie, most, plus)
-    }
-    fn is_read_only(&self) -> bool {
-        self.model.is_read_only()
-    }
-    fn is_waited_for(&self) -> bool {
-        self.suspended.load(SeqCst)
-    }
-    fn statfs(&self) -> Result<FsStat, FsError> {
-        self.model.statfs()
-    }
-    fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply> {
-        self.model.remembered(key)
-    }
-    fn setattr(&self, ctx: OpCtx<'_>, object: ObjectRef, set: &SetAttr, guard: Option<Time>) -> Outcome<()> {
-        self.change(|| self.model.setattr(ctx, object, set, guard))
-    }
-    fn write(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, data: Bytes, how: Stability) -> Outcome<Written> {
-        self.change(|| self.model.write(ctx, object, offset, data, how))
-    }
-    fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {
-        self.change(|| self.model.commit(ctx, object, offset, count))
     }
     fn create(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr> {
         self.change(|| self.model.create(ctx, dir, name, how))
@@ -232,5 +222,27 @@ impl Vfs for Gated {
     }
     fn link(&self, ctx: OpCtx<'_>, object: ObjectRef, dir: ObjectRef, name: &[u8]) -> Outcome<Attr> {
         self.change(|| self.model.link(ctx, object, dir, name))
+    }
+}
+
+impl Content for Gated {
+    fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
+        self.model.readlink(object)
+    }
+    fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
+        self.reads.pass();
+        self.model.read(cred, object, offset, count)
+    }
+    fn write(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, data: Bytes, how: Stability) -> Outcome<Written> {
+        self.change(|| self.model.write(ctx, object, offset, data, how))
+    }
+    fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {
+        self.change(|| self.model.commit(ctx, object, offset, count))
+    }
+}
+
+impl Replies for Gated {
+    fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply> {
+        self.model.remembered(key)
     }
 }

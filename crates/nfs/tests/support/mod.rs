@@ -15,7 +15,7 @@ use tally_nfs::exports::{Exports, Place, Rule, parse_sharenfs};
 use tally_nfs::serve::{ServeOptions, Server};
 use tally_nfs::service::Service;
 use tally_vfs::model::{Model, ModelOptions};
-use tally_vfs::{Cred, ObjectRef, OpCtx, SetAttr, Vfs};
+use tally_vfs::{Cred, Identity, Names, ObjectRef, OpCtx, SetAttr, Vfs};
 
 use client::Client;
 use gated::Gated;

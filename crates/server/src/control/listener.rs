@@ -200,7 +200,7 @@ fn accept_all(listener: &UnixListener, service: &Arc<dyn Service>) {
             thread::sleep(Duration::from_millis(100));
             continue;
         };
-        if !admitted(&stream) {
+        if !may_ask(&stream) {
             continue;
         }
         let stream = Arc::new(stream);
@@ -235,7 +235,7 @@ fn may_command(peer: Uid, own: Uid) -> bool {
 }
 
 /// Whether the peer may command us, by what the kernel says of it.
-fn admitted(stream: &UnixStream) -> bool {
+fn may_ask(stream: &UnixStream) -> bool {
     match socket_peercred(stream) {
         Ok(peer) => {
             let admitted = may_command(peer.uid, rustix::process::geteuid());

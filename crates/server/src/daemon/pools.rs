@@ -37,7 +37,7 @@ use tally_members::grammar::parse_vdev_args;
 use tally_members::label::{FailMode, Feature, HangLimit, Release};
 use tally_store::pool::{RewindOrder, ScrubEvery};
 use tally_store::tuning::Tuning;
-use tally_vfs::Vfs;
+use tally_vfs::Identity;
 
 pub use self::error::PoolsError;
 pub use self::served::ServedPool;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tally_base::{SystemClock, SystemRng};
-use tally_disk::{Host, Opener, Platform, ThreadFanout};
+use tally_disk::{Helpers, Host, Opener, Platform, ThreadFanout};
 use tally_nfs::rpcbind;
 use tally_nfs::serve::{self, ServeOptions, Server};
 use tally_nfs::service::Service;
@@ -363,6 +363,7 @@ fn platform(opener: Arc<dyn Opener>, config: &Config) -> Platform {
         rng: Arc::new(SystemRng),
         opener,
         fanout: Arc::new(ThreadFanout::default()),
+        helpers: Helpers::Threads,
         host: Host { id: process::host_id(config.host_id.as_deref()), name: process::host_name() },
     }
 }

@@ -27,7 +27,7 @@ use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr, Dva};
 use tally_store::key::Class;
 use tally_store::pool::OpenError;
 use tally_store::tree::Visit;
-use tally_vfs::{Cred, FileKind, SetAttr, Stability, Vfs};
+use tally_vfs::{Attributes, Cred, FileKind, Names, SetAttr, Stability};
 
 use super::rot::Rotten;
 use super::run::{History, run_as};

@@ -18,7 +18,7 @@ use tally_base::Txg;
 use tally_fs::filer::ImportOptions;
 use tally_members::label::Rewind;
 use tally_store::pool::{RewindOrder, RewindTo};
-use tally_vfs::{ObjectRef, Vfs};
+use tally_vfs::{Attributes, ObjectRef};
 
 use super::requests::Fate;
 use super::times::Frozen;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tally_base::Time;
 use tally_store::properties::{LogBias, SyncMode};
-use tally_vfs::{CreateHow, FileKind, NodeKind, SetAttr, SetTime, Stability, Vfs};
+use tally_vfs::{Attributes, CreateHow, FileKind, Identity, NodeKind, SetAttr, SetTime, Stability};
 
 use super::{Checked, State, Trouble};
 use crate::chance::{Chance, Stream};

@@ -7,7 +7,7 @@ use tally_fs::filer::ImportOptions;
 use tally_store::pool::spares::SpareWatch;
 use tally_store::properties::SyncMode;
 use tally_vfs::model::Model;
-use tally_vfs::{FsError, ObjectRef, Vfs};
+use tally_vfs::{Attributes, FsError, ObjectRef, Vfs};
 
 use super::requests::{Fate, Past};
 use super::{Checked, State};

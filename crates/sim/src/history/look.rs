@@ -1,7 +1,7 @@
 //! Looking at what is there: all of it, or through the protocol as clients read.
 
 use nfs3_types::nfs3::*;
-use tally_vfs::{Cred, FileKind, Vfs};
+use tally_vfs::{Attributes, Content, Cred, FileKind, Names};
 
 use super::{Checked, State};
 use crate::agree::tells_of;

@@ -18,7 +18,7 @@ use nfs3_types::nfs3::*;
 use parking_lot::Mutex;
 use tally_base::ObjectId;
 use tally_nfs::service::Step;
-use tally_vfs::{Cred, Vfs};
+use tally_vfs::{Attributes, Cred, Names};
 
 use super::{Checked, State};
 use crate::chance::{Chance, Stream};

@@ -1,4 +1,7 @@
-//! Requests on their way: sent, waited for, answered, sent again.
+//! Requests on their way: sent, and waited for; `answers` takes in what comes of them, and `repetitions` sends them again.
+
+mod answers;
+mod repetitions;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,16 +10,15 @@ use bytes::Bytes;
 use nfs3_types::nfs3::nfsstat3;
 use tally_base::Promise;
 use tally_nfs::service::{Job, Step};
-use tally_vfs::{Attr, Cred, FsError, ObjectRef, Vfs};
+use tally_vfs::{Attr, Cred, FsError, ObjectRef};
 
 use super::rot::Nearness;
-use super::times::{Above, told_by};
+use super::times::Above;
 use super::waits::Patience;
 use super::{Checked, State};
-use crate::agree::{agree, is_refused_otherwise};
 use crate::chance::{Chance, Stream};
 use crate::client::{Told, bytes_of, told};
-use crate::op::{Answer, Expected, Known, Object, Op};
+use crate::op::{Answer, Expected, Object, Op};
 use crate::oracle::{Before, Limits, Promised};
 
 /// Requests that may be sent again, at most: fewer than a server must remember of one client.
@@ -373,307 +375,9 @@ impl State {
         Some(id)
     }
 
-    /// Drives those who wait; gives whether nobody is left.
-    pub(super) fn drive_sent(&mut self) -> Checked<bool> {
-        self.round += 1;
-        let server = Arc::clone(self.machine.server());
-        let mut left = Vec::new();
-        for mut sent in std::mem::take(&mut self.sent) {
-            let outcome = sent.promise.drive().or_else(|| sent.promise.poll());
-            match outcome {
-                None => {
-                    let looked = sent.patience.check_again(self.machine.clock());
-                    looked.map_err(|what| format!("#{} waits {what}", sent.taken.number))?;
-                    left.push(sent);
-                }
-                Some(Err(_)) if self.machine.power().is_off() => {}
-                Some(Err(broken)) if self.stays_in_doubt(&mut sent.attempt, &broken) => {
-                    self.doubt(sent.attempt, sent.taken.past);
-                }
-                // It is told that it failed, and may have left its effect: in memory, or on disk.
-                Some(Err(broken)) if self.is_in_trouble() => {
-                    let job = &mut sent.attempt.job;
-                    let reply = server.service.settle(job, Err(broken));
-                    server.service.finish(job, &reply);
-                    self.past.retain(|past| Some(past.id) != sent.taken.past);
-                }
-                Some(Err(broken)) => return Err(format!("#{}: {broken}", sent.taken.number)),
-                Some(Ok(kept)) => {
-                    let reply = server.service.settle(&mut sent.attempt.job, Ok(kept));
-                    let links = server.service.finish(&mut sent.attempt.job, &reply);
-                    if let Some(past) = self.past.iter_mut().find(|past| Some(past.id) == sent.taken.past) {
-                        past.has_waited = true;
-                        if past.attached != links.len() {
-                            return Err(format!(
-                                "#{}: {} connections get its answer, not {}",
-                                sent.taken.number,
-                                links.len(),
-                                past.attached
-                            ));
-                        }
-                    }
-                    let bytes = bytes_of(&reply);
-                    let op = &sent.attempt.op;
-                    let told = told(op.call().procedure, &bytes)?;
-                    self.note(format!("#{} is answered: {}", sent.taken.number, told.status));
-                    self.answered(op, sent.taken, (&told, bytes))?;
-                }
-            }
-        }
-        self.sent = left;
-        Ok(self.sent.is_empty())
-    }
-
-    /// An answer is there: it must agree with the model, and what it promises counts from now on.
-    fn answered(&mut self, op: &Op, taken: Taken, (told, bytes): (&Told, Vec<u8>)) -> Checked<()> {
-        let Taken { number, expected, promised, past, above, rot } = taken;
-        if let Some(past) = self.past.iter_mut().find(|of| Some(of.id) == past) {
-            past.reply = Some(bytes);
-        }
-        let Some(expected) = &expected else { return Ok(()) };
-        if (self.is_in_trouble() || rot.may_fail())
-            && expected.result.is_err()
-            && matches!(told.status, nfsstat3::NFS3ERR_IO | nfsstat3::NFS3ERR_JUKEBOX)
-        {
-            // Refused as it had to be, and for another reason.
-            return Ok(());
-        }
-        if self.troubles.struck && expected.result.is_ok() && told.status == nfsstat3::NFS3ERR_IO {
-            // Refused behind a wait, and the model believes that it is done. What is on disk says which; nothing may
-            // rest on it.
-            self.past.retain(|past| past.number != number);
-            self.machine.power().cut();
-            return Ok(());
-        }
-        agree(op, told, expected).map_err(|what| format!("#{number} {op:?} {what}"))?;
-        self.totals.above_rot += u64::from(rot == Nearness::Above && told.status == nfsstat3::NFS3_OK);
-        self.learn(op, told, expected)?;
-        if let (Some(object), Some(attr)) = (told_by(op, expected), &told.attr) {
-            let seen = self.parts[op.dataset()].seen.tell(object, attr, number, above);
-            seen.map_err(|what| format!("#{number} {op:?} {what}"))?;
-        }
-        if is_refused_otherwise(told, expected) {
-            return Ok(());
-        }
-        self.kept(op.dataset(), number, promised)
-    }
-
-    /// What was waited for is durable.
-    fn kept(&mut self, part: usize, number: usize, promised: Promised) -> Checked<()> {
-        match promised {
-            Promised::Nothing => Ok(()),
-            Promised::Log(floor) => {
-                self.parts[part].oracle.raise_floor(floor, self.round);
-                Ok(())
-            }
-            Promised::Group(wanted) if wanted <= self.synced_op => Ok(()),
-            // Which operations a group of the other thread has is not known here.
-            Promised::Group(_) if self.is_beside() => Ok(()),
-            Promised::Group(wanted) => Err(format!(
-                "#{number} was answered, but #{wanted} is in no durable group (the newest ends with #{})",
-                self.synced_op
-            )),
-        }
-    }
-
-    /// Takes in what a success has told: new objects, the verifier.
-    fn learn(&mut self, op: &Op, told: &Told, expected: &Expected) -> Checked<()> {
-        if let (Ok(Answer::Made(attr)), Some(handle), true) = (&expected.result, &told.handle, op.makes()) {
-            self.meet(op.dataset(), handle.clone(), attr)?;
-        }
-        if let Some(verifier) = told.verifier {
-            let part = &mut self.parts[op.dataset()];
-            let first = *part.verifier.get_or_insert(verifier);
-            if first != verifier {
-                return Err("the verifier changed within a life".into());
-            }
-            if part.old_verifiers.contains(&verifier) {
-                return Err("the verifier is that of a life whose data may be lost".into());
-            }
-        }
-        Ok(())
-    }
-
-    /// A handle is seen: of a new object, or the same as before.
-    pub(super) fn meet(&mut self, dataset: usize, handle: Vec<u8>, attr: &Attr) -> Checked<()> {
-        let known = self.objects.iter().find(|known| known.dataset == dataset && known.model == attr.object);
-        if let Some(known) = known {
-            let same = known.handle == handle;
-            return if same { Ok(()) } else { Err(format!("{known:?} has another handle than before")) };
-        }
-        if self.parts[dataset].oracle.live.getattr(attr.object).is_err() {
-            return Ok(());
-        }
-        let record_size = self.parts[dataset].record_sizes.get(&attr.object).copied().unwrap_or(0);
-        let known = Known { handle, model: attr.object, kind: attr.kind, dataset, record_size };
-        let real = known.real(&self.machine.server().filer.pool().roster.config().handle_key)?;
-        // One that is there again, as the pool has gone back behind its removal, is the same.
-        if self.parts[dataset].gone_ids.get(&real.id).is_some_and(|gone| *gone != real.generation) {
-            return Err(format!("{known:?} has the number {} of an object that is gone", real.id));
-        }
-        self.objects.push(Arc::new(known));
-        if self.objects.len() > OBJECTS_MAX {
-            let parts = &self.parts;
-            self.objects.retain(|object| parts[object.dataset].oracle.live.getattr(object.model).is_ok());
-        }
-        Ok(())
-    }
-
-    // ---- repetitions ----
-
-    /// Sends a past request again, as a client does that has seen no answer.
-    pub(super) fn repeat(&mut self, chance: &mut Chance) -> Checked<Option<Attempt>> {
-        let now_ns = self.time_on_ns();
-        self.past.retain(|past| now_ns - past.sent_at_ns < REMEMBERED_NS);
-        let may = |past: &&mut Past| past.reply.is_some() || past.fate != Fate::Here || past.attached < ATTACHED_MAX;
-        let mut candidates: Vec<&mut Past> = self.past.iter_mut().filter(may).collect();
-        if candidates.is_empty() {
-            return Ok(None);
-        }
-        let at = chance.below(candidates.len() as u64) as usize;
-        let dropped = candidates.iter().rposition(|past| past.fate == Fate::Dropped);
-        let id = candidates.swap_remove(dropped.unwrap_or(at)).id;
-        let past = self.past.iter().find(|past| past.id == id).expect("it was just found");
-        self.totals.repetitions += 1;
-        self.note(format!("again #{} {:?} ({:?})", past.number, past.op, past.fate));
-        let attempt = self.open(past.op.clone(), (past.client, past.cred.clone()), past.record.clone(), Some(id))?;
-        match past.fate {
-            Fate::Here => self.repeat_here(attempt, id).map(|()| None),
-            Fate::Survived => self.repeat_later(attempt, id).map(|()| None),
-            // What was refused, or has found everything as it was to be, has left nothing that a repetition could be
-            // answered from: it is a request like any other.
-            Fate::Dropped if !past.has_effect => Ok(Some(attempt)),
-            Fate::Lost => Ok(Some(attempt)),
-            Fate::Dropped => self.repeat_dropped(attempt, id).map(|()| None),
-        }
-    }
-
-    /// Where disks refuse requests, who is refused may not know what became of it: that is enough.
-    fn may_drop(&self) -> bool {
-        !self.is_beside() && self.plan.trouble != super::Trouble::Refusals
-    }
-
-    /// A client's connection ends, and with it what was not answered on it.
-    pub(super) fn drop_jobs(&mut self, client: usize) -> Checked<()> {
-        let server = Arc::clone(self.machine.server());
-        let is_of_client = |past: &Past| past.client == client && !matches!(past.op, Op::Write { .. });
-        for mut sent in std::mem::take(&mut self.sent) {
-            let mut past = self.past.iter_mut().filter(|past| is_of_client(past));
-            let Some(past) = past.find(|past| Some(past.id) == sent.taken.past) else {
-                self.sent.push(sent);
-                continue;
-            };
-            past.fate = Fate::Dropped;
-            let attached = std::mem::take(&mut past.attached);
-            let told =
-                server.service.abandon(&mut sent.attempt.job).ok_or("a job that was not answered owes nothing")?;
-            if told.1.len() != attached {
-                return Err(format!("{} connections are told of a dropped job, not {attached}", told.1.len()));
-            }
-            self.totals.dropped += 1;
-            self.note(format!("#{} is dropped", sent.taken.number));
-        }
-        Ok(())
-    }
-
-    /// A dropped request that has changed something and is sent again is answered, as it was carried out, and never
-    /// waits for the one that is gone.
-    fn repeat_dropped(&mut self, mut attempt: Attempt, id: u64) -> Checked<()> {
-        let server = Arc::clone(self.machine.server());
-        let number = self.past.iter().find(|past| past.id == id).map_or(0, |past| past.number);
-        let (reply, has_waited) = match server.service.run(&mut attempt.job) {
-            Step::Attached => return Err(format!("a repetition of #{number}, which was dropped, is swallowed")),
-            Step::Reply(reply) => (reply, false),
-            Step::Wait(promise) => match promise.drive().or_else(|| promise.poll()) {
-                Some(kept) => (server.service.settle(&mut attempt.job, kept), true),
-                None => {
-                    server.service.abandon(&mut attempt.job);
-                    return Ok(());
-                }
-            },
-            Step::Again(_) => {
-                server.service.abandon(&mut attempt.job);
-                return Ok(());
-            }
-        };
-        server.service.finish(&mut attempt.job, &reply);
-        let bytes = bytes_of(&reply);
-        let told = told(attempt.op.call().procedure, &bytes)?;
-        let past = self.past.iter_mut().find(|past| past.id == id).expect("the caller has found it");
-        if self.machine.power().is_off() || self.troubles.struck {
-            return Ok(());
-        }
-        if told.status != nfsstat3::NFS3_OK {
-            return Err(format!("a repetition of #{number}, which was dropped, is answered with {}", told.status));
-        }
-        (past.reply, past.has_waited, past.fate) = (Some(bytes), has_waited, Fate::Here);
-        Ok(())
-    }
-
-    fn repeat_here(&mut self, mut attempt: Attempt, id: u64) -> Checked<()> {
-        let server = Arc::clone(self.machine.server());
-        let step = server.service.run(&mut attempt.job);
-        let past = self.past.iter_mut().find(|past| past.id == id).expect("the caller has found it");
-        match (step, &past.reply) {
-            (Step::Attached, None) => past.attached += 1,
-            (Step::Reply(reply), Some(first)) if bytes_of(&reply) == *first => {
-                server.service.finish(&mut attempt.job, &reply);
-            }
-            (Step::Reply(reply), first) => {
-                let (now, first) = (bytes_of(&reply), first.as_ref().map(Vec::len));
-                return Err(format!(
-                    "a repetition of #{} is answered with {now:?}, the first answer has {first:?} bytes",
-                    past.number
-                ));
-            }
-            (Step::Attached, Some(_)) => {
-                return Err(format!("a repetition of #{} waits, though it was answered", past.number));
-            }
-            (Step::Wait(_) | Step::Again(_), _) => {
-                return Err(format!("a repetition of #{} is carried out", past.number));
-            }
-        }
-        Ok(())
-    }
-
-    /// Across a crash: what was done is not done again.
-    pub(super) fn repeat_later(&mut self, mut attempt: Attempt, id: u64) -> Checked<()> {
-        let server = Arc::clone(self.machine.server());
-        let step = server.service.run(&mut attempt.job);
-        let at = self.past.iter().position(|past| past.id == id).expect("the caller has found it");
-        let number = self.past[at].number;
-        let Step::Reply(reply) = step else { return Err(format!("a repetition of #{number} is carried out again")) };
-        let links = server.service.finish(&mut attempt.job, &reply);
-        attempt.check_attached(links.len())?;
-        let bytes = bytes_of(&reply);
-        let procedure = attempt.op.call().procedure;
-        let now = told(procedure, &bytes)?;
-        if self.is_in_trouble() && now.status != nfsstat3::NFS3_OK {
-            return Ok(());
-        }
-        let first = self.past[at].reply.as_ref().map(|reply| told(procedure, reply)).transpose()?;
-        if now.status != nfsstat3::NFS3_OK {
-            return Err(format!("a repetition of #{number} after a crash is answered with {}", now.status));
-        }
-        if let Some(first) = first
-            && first.handle != now.handle
-        {
-            return Err(format!("a repetition of #{number} after a crash gives another handle"));
-        }
-        self.totals.remembered += 1;
-        if let (Some(handle), Some(made), true) = (&now.handle, self.past[at].made.clone(), attempt.op.makes()) {
-            self.meet(attempt.op.dataset(), handle.clone(), &made)?;
-        }
-        let past = &mut self.past[at];
-        (past.reply, past.has_waited, past.fate) = (Some(bytes), false, Fate::Here);
-        Ok(())
-    }
-
     pub(super) fn is_beside(&self) -> bool {
         self.plan.syncs == super::Syncs::Beside
     }
-
-    // ---- reads ----
 
     /// Sends a read, which waits for nothing.
     pub(super) fn read_told(&mut self, call: &crate::client::Call) -> Checked<Told> {

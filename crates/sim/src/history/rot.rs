@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tally_base::ObjectId;
 use tally_fs::damage;
 use tally_vfs::model::Model;
-use tally_vfs::{Cred, FileKind, FsError, ObjectRef, OpCtx, SetAttr, Vfs};
+use tally_vfs::{Attributes, Cred, FileKind, FsError, Identity, Names, ObjectRef, OpCtx, SetAttr, Vfs};
 
 use super::world::DATASETS;
 use super::{Checked, State};

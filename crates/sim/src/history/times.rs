@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use nfs3_types::nfs3::fattr3;
 use tally_vfs::model::Model;
-use tally_vfs::{Cred, ObjectRef, Vfs};
+use tally_vfs::{Attributes, Cred, Names, ObjectRef};
 
 use super::Checked;
 use crate::op::{Answer, Expected, Op};

@@ -6,7 +6,7 @@
 //! model answers.
 
 use nfs3_types::nfs3::*;
-use tally_vfs::{Attr, Cred, FileKind, SetAttr, Vfs};
+use tally_vfs::{Attr, Attributes, Content, Cred, FileKind, Names, SetAttr};
 
 use super::{Checked, State};
 use crate::agree::tells_of;

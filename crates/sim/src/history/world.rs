@@ -7,7 +7,7 @@ use std::time::Duration;
 use tally_base::Clock;
 use tally_fs::filer::Filer;
 use tally_store::properties::{Property, PropertySet, SyncMode, parse};
-use tally_vfs::{Cred, FsError, OpCtx, SetAttr, Stability, Vfs};
+use tally_vfs::{Attributes, Content, Cred, FsError, Identity, Names as _, OpCtx, SetAttr, Stability};
 
 use super::lives::shown;
 use super::run::History;

@@ -20,7 +20,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use tally_base::{Generation, ObjectId};
 use tally_vfs::model::Model;
-use tally_vfs::{Cred, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
+use tally_vfs::{Attributes, Content, Cred, ObjectRef, OpCtx, SetAttr, Stability};
 
 use super::Limits;
 use super::ranges::Ranges;

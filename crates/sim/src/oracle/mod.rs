@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tally_base::{ObjectId, Rng};
 use tally_store::properties::SyncMode;
 use tally_vfs::model::{Model, ModelOptions};
-use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs};
+use tally_vfs::{Attributes, CreateHow, Cred, FsError, Names, ObjectRef, SetAttr, Stability};
 
 use crate::clock::Ticks;
 use crate::op::Op;

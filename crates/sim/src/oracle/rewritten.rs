@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tally_base::ObjectId;
-use tally_vfs::Vfs;
+use tally_vfs::Attributes;
 use tally_vfs::model::Model;
 
 use crate::op::Op;

@@ -1,7 +1,7 @@
 //! What the states behind a cut say beside names and bytes: what size a file has whose inode cannot be read when its
 //! records are replayed, and which of its blocks were written anew.
 
-use tally_vfs::{FileKind, OpCtx};
+use tally_vfs::{Attributes, FileKind, Identity, Names, OpCtx};
 
 use super::*;
 use crate::op::{Known, Object};

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::iter::Sum;
 
 use tally_vfs::model::Model;
-use tally_vfs::{Attr, Cred, FileKind, ObjectRef, Vfs};
+use tally_vfs::{Attr, Attributes, Cred, FileKind, Identity, Names, ObjectRef};
 
 use super::{Before, Oracle};
 use crate::op::Op;

@@ -12,7 +12,7 @@ use tally_nfs::service::{Job, Step as Served};
 use tally_store::properties::{Property, PropertySet, SyncMode, parse};
 use tally_store::tuning::Tuning;
 use tally_vfs::model::Model;
-use tally_vfs::{Attr, CreateHow, Cred, FileKind, SetAttr, Stability, Vfs};
+use tally_vfs::{Attr, Attributes, CreateHow, Cred, FileKind, Identity, Names, SetAttr, Stability};
 
 use super::Totals;
 use super::alphabet::{ALPHABET, Step};
@@ -84,7 +84,7 @@ impl World {
     /// If the server cannot do so much.
     #[must_use]
     pub fn new(vdevs: &[&str]) -> Self {
-        let tuning = Tuning { helper_threads: false, cache_bytes: 1 << 20, ..Tuning::default() };
+        let tuning = Tuning { cache_bytes: 1 << 20, ..Tuning::default() };
         let vdevs = vdevs.iter().map(|word| (*word).to_owned()).collect();
         let shape = Shape { vdevs, data_bytes: DATA_BYTES, log_bytes: LOG_BYTES, tuning };
         let empty = Self { shape: shape.clone(), disks: Vec::new(), model: new_model() };

@@ -22,7 +22,7 @@ use tally_store::pool::Pool;
 use tally_store::pool::membership::{Member, MembershipError, Onlooker, Stage};
 use tally_store::properties::PropertySet;
 use tally_store::tuning::Tuning;
-use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
+use tally_vfs::{Content, CreateHow, Cred, FsError, Identity, Names, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
 
 const MIB: u64 = 1 << 20;
 /// The disk that joins.
@@ -54,7 +54,7 @@ pub(crate) struct Start {
 
 impl Start {
     pub(crate) fn new(words: &[&str]) -> Self {
-        let tuning = Tuning { helper_threads: false, cache_bytes: 1 << 20, ..Tuning::default() };
+        let tuning = Tuning { cache_bytes: 1 << 20, ..Tuning::default() };
         let vdevs = words.iter().map(|word| (*word).to_owned()).collect();
         let shape = Shape { vdevs, data_bytes: 16 * MIB, log_bytes: 2 * MIB, tuning };
         let mut machine = Machine::new(shape.clone(), 1);

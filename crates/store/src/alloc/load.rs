@@ -5,6 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tally_base::codec::Malformed;
 use tally_base::{SECTOR, Txg, VdevIndex};
+use tally_disk::Helpers;
 use tally_members::blockdev::BlockDevs;
 
 use super::bitmap::REGION_SECTORS;
@@ -87,7 +88,13 @@ impl Allocator {
     /// The allocator of a root, as of `txg`: reads the index and the lists of frees, and of the maps only those that must be
     /// looked at. A vdev that has grown, or is new, brings its free space along. What of it is damaged and can be done without
     /// is told in `remarks`.
-    pub fn load(devs: &BlockDevs, root: &AllocRoot, txg: Txg, remarks: &mut Vec<String>) -> Result<Self, LoadError> {
+    pub fn load(
+        devs: &BlockDevs,
+        root: &AllocRoot,
+        txg: Txg,
+        helpers: Helpers,
+        remarks: &mut Vec<String>,
+    ) -> Result<Self, LoadError> {
         if let Some(line) = root.vdevs.iter().find(|line| !devs.contains_key(&line.index)) {
             return Err(LoadError::VdevMissing { vdev: line.index });
         }
@@ -99,7 +106,7 @@ impl Allocator {
             let mut vdev = VdevSpace::new(*number, dev.data_bytes(), &maps);
             let mut index = SpaceIndex::new(vdev.regions.len());
             if let Some(line) = root.vdevs.iter().find(|line| line.index == *number) {
-                load_vdev(devs, line, &mut vdev, &mut index, |bp| deferred.retire(bp))?;
+                load_vdev((devs, helpers), line, &mut vdev, &mut index, |bp| deferred.retire(bp))?;
             }
             vdevs.push(vdev);
             indexes.push(index);
@@ -196,7 +203,7 @@ impl Allocator {
 }
 
 fn load_vdev(
-    devs: &BlockDevs,
+    from: (&BlockDevs, Helpers),
     line: &VdevRoot,
     vdev: &mut VdevSpace,
     index: &mut SpaceIndex,
@@ -208,7 +215,7 @@ fn load_vdev(
     let region_count =
         usize::try_from(line.sectors.div_ceil(u64::from(REGION_SECTORS))).expect("fewer than the device has");
     let mut found = SpaceIndex::new(region_count);
-    load_index(devs, line.top, &mut found, vdev)?;
+    load_index(from, line.top, &mut found, vdev)?;
     vdev.set_excluded(line.excluded);
     let shape = |index: &SpaceIndex| index.levels.iter().map(Vec::len).collect::<Vec<_>>();
     if shape(&found) == shape(index) {
@@ -228,7 +235,7 @@ fn load_vdev(
 
 /// Reads the index from the top down, and gives each region its line.
 fn load_index(
-    devs: &BlockDevs,
+    (devs, helpers): (&BlockDevs, Helpers),
     top: Option<BlockPtr>,
     index: &mut SpaceIndex,
     vdev: &mut VdevSpace,
@@ -238,7 +245,7 @@ fn load_index(
     for level in (0..index.levels.len()).rev() {
         // Some at a time: those of a large pool are more than should be in memory at once.
         for pointers in present(&index.levels[level]).chunks(READ_TOGETHER) {
-            let blocks = read_sectors(devs, pointers, BlockKind::SpaceIndex);
+            let blocks = read_sectors(devs, pointers, BlockKind::SpaceIndex, helpers);
             for ((at, _), bytes) in pointers.iter().zip(blocks) {
                 match level {
                     0 => load_lines(vdev, *at, &bytes?)?,
@@ -282,9 +289,10 @@ fn read_sectors(
     devs: &BlockDevs,
     pointers: &[(usize, BlockPtr)],
     kind: BlockKind,
+    helpers: Helpers,
 ) -> Vec<Result<bytes::Bytes, SectorError>> {
     let results: Vec<_> = pointers.iter().map(|_| Mutex::new(None)).collect();
-    block::in_parallel(pointers.len(), READ_DEPTH, &|at| {
+    helpers.each(pointers.len(), READ_DEPTH, &|at| {
         *results[at].lock() = Some(read_sector(devs, &pointers[at].1, kind));
     });
     results.into_iter().map(|result| result.into_inner().expect("every pointer was read")).collect()

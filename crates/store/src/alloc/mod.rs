@@ -25,7 +25,7 @@
 //! **What it costs.** In memory 92 bytes for each region, and 4 KiB for each of those in use, 8192 at most but for what
 //! is not committed. On disk a sector for each touched region and for each index sector above it, in each txg.
 //!
-//! Lock order: `persisted`, then `deferred`, `claims` or who asks for refused maps, then a region, then one of: its vdev's longest runs, its dirty
+//! Lock order: `persisted`, then `deferred` or who asks for refused maps, then a region, then one of: its vdev's longest runs, its dirty
 //! regions, those of [`maps`]. `pinned` is asked under none of them.
 
 mod apart;
@@ -48,7 +48,6 @@ mod survey;
 mod unborn;
 mod vdev_space;
 
-use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -85,8 +84,6 @@ pub struct Allocator {
     /// Whose turn it is: each vdev's credit, see [`Self::turn`].
     credits: Mutex<Vec<i64>>,
     deferred: Mutex<Deferred>,
-    /// Busy in memory, named by a log record, allocated by no txg yet.
-    claims: Mutex<BTreeSet<Dva>>,
     persisted: Mutex<Persisted>,
     maps: Arc<Maps>,
     /// What is given to nobody any more ([`survey`]). Hardly ever anything.
@@ -111,23 +108,12 @@ struct Persisted {
 pub struct Space {
     /// All data vdevs, less what is excluded from allocation.
     pub total: u64,
-    /// In use, the allocator's own sectors and claims included.
+    /// In use, the allocator's own sectors included.
     pub allocated: u64,
     /// Freed, and not reusable yet.
     pub deferred: u64,
     /// Reusable at once.
     pub free: u64,
-}
-
-/// A log record's block cannot be claimed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ClaimError {
-    /// It is not a range of the pool.
-    #[error("the range {0} is not in the pool")]
-    OutOfRange(Dva),
-    /// It is in use already: by the tree, or by another record.
-    #[error("the range {0} is in use already")]
-    InUse(Dva),
 }
 
 impl Allocator {
@@ -156,7 +142,6 @@ impl Allocator {
             credits: Mutex::new(vec![0; vdevs.len()]),
             vdevs,
             deferred: Mutex::default(),
-            claims: Mutex::default(),
             persisted: Mutex::new(persisted),
             maps,
             pinned: RwLock::default(),
@@ -292,14 +277,12 @@ impl Allocator {
         }
     }
 
-    /// Gives a block back at once: one that no durable structure and no log record names, or a claim that is not
-    /// needed.
+    /// Gives a block back at once: one that no durable structure names.
     pub fn abandon(&self, dva: Dva) {
         let Some(vdev) = self.vdev_of(&dva) else { return self.count_bad_free(&dva) };
         if self.is_pinned(&dva) {
             return;
         }
-        self.claims.lock().remove(&dva);
         if !vdev.abandon(&dva) {
             // Committed, and yet named by nothing: the next space map has it free, or a list if that is not at hand.
             let persisted = self.persisted.lock();
@@ -370,27 +353,6 @@ impl Allocator {
         }
     }
 
-    /// Marks a block that a log record names as in use, before anything may be allocated. Nothing of it is
-    /// persisted until it is adopted.
-    pub fn claim(&self, dva: Dva) -> Result<(), ClaimError> {
-        let vdev = self.vdev_of(&dva).ok_or(ClaimError::OutOfRange(dva))?;
-        let mut claims = self.claims.lock();
-        if !vdev.claim(&dva) {
-            return Err(ClaimError::InUse(dva));
-        }
-        claims.insert(dva);
-        Ok(())
-    }
-
-    /// A claimed block becomes an allocation of the txg that replays its record. False if it was not claimed.
-    pub fn adopt(&self, dva: Dva, txg: Txg) -> bool {
-        let claimed = self.claims.lock().remove(&dva);
-        if let Some(vdev) = self.vdev_of(&dva).filter(|_| claimed) {
-            vdev.adopt(&dva, txg);
-        }
-        claimed
-    }
-
     /// The pool's space, to the byte.
     pub fn space(&self) -> Space {
         let sector = SECTOR as u64;
@@ -439,7 +401,7 @@ impl Allocator {
         self.maps.bad_free_count()
     }
 
-    /// Whether the range is in use (by anything: a block, a deferred free, a claim), or may be, since its map cannot be read.
+    /// Whether the range is in use (by anything: a block, a deferred free), or may be, since its map cannot be read.
     /// For checks: it reads maps.
     pub fn is_busy(&self, dva: &Dva) -> bool {
         self.vdev_of(dva).is_some_and(|vdev| vdev.all(dva, true))

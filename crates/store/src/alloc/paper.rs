@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use tally_base::{SECTOR, Txg, VdevIndex, block_checksum};
-use tally_disk::AlignedBuf;
+use tally_disk::{AlignedBuf, Helpers};
 use tally_members::blockdev::{BlockDev, BlockDevError, BlockDevs, numbered};
 
 use super::aged::{Dice, aged_region};
@@ -127,7 +127,7 @@ impl Pool {
 
     fn import_as_of(&self, txg: Txg) -> Allocator {
         let mut remarks = Vec::new();
-        let alloc = Allocator::load(&self.devs, &self.root, txg, &mut remarks).expect("it is sound");
+        let alloc = Allocator::load(&self.devs, &self.root, txg, Helpers::Threads, &mut remarks).expect("it is sound");
         assert_eq!(remarks, Vec::<String>::new());
         alloc.keep_maps(32 << 20);
         alloc

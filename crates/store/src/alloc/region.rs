@@ -40,9 +40,6 @@ use super::space_line::{Figures, LINE_BYTES, NO_LINE, SpaceLine};
 /// `(start, length)` in sectors of the region.
 pub(super) type Run = (u32, u32);
 
-/// Who has taken what a log record names and no group has allocated. In no space map.
-const CLAIMED: Txg = Txg(UNBORN.0 - 1);
-
 /// What one uncommitted txg changes.
 struct Pending {
     txg: Txg,
@@ -311,23 +308,6 @@ impl Region {
         self.map().is_stale = true;
     }
 
-    /// Makes the run busy in memory only. False if it is not free.
-    pub(super) fn claim(&mut self, run: Run) -> bool {
-        let free = self.all(run, false);
-        if free {
-            self.occupy(run);
-            self.pending(CLAIMED).takes.push(run);
-        }
-        free
-    }
-
-    /// A claimed run becomes an allocation of `txg`.
-    pub(super) fn adopt(&mut self, run: Run, txg: Txg) {
-        if self.untake(run, CLAIMED) {
-            self.pending(txg).takes.push(run);
-        }
-    }
-
     /// Frees an allocation that was committed; the change belongs to `txg`. False if it was not allocated.
     pub(super) fn give(&mut self, run: Run, txg: Txg) -> bool {
         let busy = self.all(run, true);
@@ -338,7 +318,7 @@ impl Region {
         busy
     }
 
-    /// Takes back an allocation that no txg has committed, or a claim. False if there is none.
+    /// Takes back an allocation that no txg has committed. False if there is none.
     pub(super) fn abandon(&mut self, run: Run) -> bool {
         let untaken = self.untake(run, Txg(0));
         if untaken {
@@ -349,7 +329,7 @@ impl Region {
 
     /// Moves an allocation of no group to `txg`. False if there is none: a group's own is not to be had.
     pub(super) fn settle(&mut self, run: Run, txg: Txg) -> bool {
-        assert!(txg < CLAIMED, "only a group can name a block");
+        assert!(txg < UNBORN, "only a group can name a block");
         let untaken = self.untake(run, UNBORN);
         if untaken {
             self.pending(txg).takes.push(run);

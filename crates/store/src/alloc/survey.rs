@@ -5,7 +5,7 @@
 //!
 //! **The idea.** A bit for each sector that was *allocated by a committed group when the survey began*, was never given back since,
 //! and was not met: bits only go out. What is taken later has none, so that nobody need tell of it; nor has what was placed
-//! ahead, or claimed. What is given back loses its bits where that happens, under its region's lock
+//! ahead. What is given back loses its bits where that happens, under its region's lock
 //! ([`super::region`]). What waits for an uberblock, or for a map, is taken out at the beginning and at the end, and the
 //! allocator's own sectors and the rings are met at the end. What is left then has been allocated all along, and no tree had it
 //! when the walk came by. A tree's block keeps its key until it is freed, so the walk would have come by it.

@@ -1,8 +1,10 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use tally_base::block_checksum;
 use tally_base::codec::Reader;
+use tally_disk::Helpers;
 use tally_fakes::MemBlockDev;
 use tally_members::blockdev::{BlockDev, numbered};
 
@@ -192,8 +194,8 @@ impl World {
 
     fn load(&mut self) {
         let Some(durable) = self.window.last() else { return };
-        self.alloc =
-            Allocator::load(&self.devs, &durable.root, durable.txg, &mut Vec::new()).expect("sound space maps");
+        self.alloc = Allocator::load(&self.devs, &durable.root, durable.txg, Helpers::Threads, &mut Vec::new())
+            .expect("sound space maps");
         self.alloc.keep_maps(if self.forgets { 0 } else { u64::MAX });
         self.live = durable.live.iter().map(|dva| (*dva, durable.txg)).collect();
         // The open txg may have written too; its number is not used again.
@@ -278,7 +280,7 @@ proptest! {
             *byte ^= 1 << bit;
         }
         if let Ok(root) = AllocRoot::decode(&mut Reader::new(&bytes, "test")) {
-            let _ = Allocator::load(&world.devs, &root, Txg(1), &mut Vec::new());
+            let _ = Allocator::load(&world.devs, &root, Txg(1), Helpers::Threads, &mut Vec::new());
         }
     }
 }
@@ -296,42 +298,6 @@ fn a_freed_block_waits_for_the_next_uberblock_also_after_an_import() {
     assert!(world.alloc.is_busy(&block), "the list was persisted");
     world.commit();
     assert!(!world.alloc.is_busy(&block), "a second uberblock without it is durable");
-}
-
-#[test]
-fn claims_become_allocations_only_when_adopted() {
-    let mut world = World::new(&[16 * MIB]);
-    world.commit();
-    let at = |offset: u64, sectors| Dva { vdev: VdevIndex(0), offset, sectors };
-    let (adopted, kept, dropped) = (at(8 * MIB, 32), at(9 * MIB, 1), at(10 * MIB, 2));
-    for dva in [adopted, kept, dropped] {
-        assert_eq!(world.alloc.claim(dva), Ok(()));
-        assert_eq!(world.alloc.claim(dva), Err(ClaimError::InUse(dva)), "a second record claims it");
-    }
-    let cases = [
-        (world.window[0].places[0], true),
-        (at(8 * MIB + SECTOR_BYTES, 1), true),
-        (at(2 * MIB, 1), true),
-        (at(16 * MIB, 1), false),
-        (at(0, 0), false),
-        (at(1, 1), false),
-        (at(u64::MAX - 4095, 1), false),
-        (Dva { vdev: VdevIndex(1), ..at(0, 1) }, false),
-        (Dva { vdev: VdevIndex(u16::MAX), ..at(0, 1) }, false),
-    ];
-    for (dva, in_range) in cases {
-        let expected = if in_range { ClaimError::InUse(dva) } else { ClaimError::OutOfRange(dva) };
-        assert_eq!(world.alloc.claim(dva), Err(expected));
-    }
-    let txg = world.syncing;
-    assert!(world.alloc.adopt(adopted, txg) && !world.alloc.adopt(adopted, txg));
-    world.alloc.abandon(dropped);
-    world.live.push((adopted, txg));
-    world.commit();
-    assert!(world.alloc.is_busy(&kept) && !world.alloc.is_busy(&dropped));
-    world.load();
-    assert!(world.alloc.is_busy(&adopted) && !world.alloc.is_busy(&kept));
-    world.check_space();
 }
 
 #[test]
@@ -469,20 +435,22 @@ fn a_vdev_that_has_grown_brings_its_space_along() {
     let first = commit(&alloc, Txg(1), 1);
     // From one region, without an index above it, to three.
     mem[0].grow(300 * MIB);
-    let alloc = Allocator::load(&devs, &first.root, Txg(1), &mut Vec::new()).expect("sound space maps");
+    let alloc =
+        Allocator::load(&devs, &first.root, Txg(1), Helpers::Threads, &mut Vec::new()).expect("sound space maps");
     assert_eq!(alloc.space().total, 299 * MIB);
     assert_eq!(alloc.space().allocated, block.bytes() + first.place.bytes() + alloc.own_bytes());
     let second = commit(&alloc, Txg(2), 1);
     let allocated = alloc.space().allocated;
-    let alloc = Allocator::load(&devs, &second.root, Txg(2), &mut Vec::new()).expect("sound space maps");
+    let alloc =
+        Allocator::load(&devs, &second.root, Txg(2), Helpers::Threads, &mut Vec::new()).expect("sound space maps");
     assert_eq!(alloc.space().allocated, allocated);
     assert!(alloc.is_busy(&block) && alloc.is_busy(&Dva { vdev: VdevIndex(0), offset: 0, sectors: 256 }));
     let (_, smaller) = devices(&[50 * MIB]);
     assert!(matches!(
-        Allocator::load(&smaller, &first.root, Txg(1), &mut Vec::new()),
+        Allocator::load(&smaller, &first.root, Txg(1), Helpers::Threads, &mut Vec::new()),
         Err(LoadError::VdevShrunk { .. })
     ));
-    let none = Allocator::load(&BlockDevs::new(), &first.root, Txg(1), &mut Vec::new());
+    let none = Allocator::load(&BlockDevs::new(), &first.root, Txg(1), Helpers::Threads, &mut Vec::new());
     assert!(matches!(none, Err(LoadError::VdevMissing { vdev: VdevIndex(0) })));
 }
 
@@ -499,20 +467,20 @@ fn rot_in_the_space_maps_is_an_error_and_in_a_list_of_frees_costs_what_it_names(
     let mut remarks = Vec::new();
     mem[0].rot(top.dva.offset, 1);
     assert!(matches!(
-        Allocator::load(&devs, &root, Txg(2), &mut remarks),
+        Allocator::load(&devs, &root, Txg(2), Helpers::Threads, &mut remarks),
         Err(LoadError::Sector(SectorError::Block(_)))
     ));
     mem[0].rot(top.dva.offset, 1);
-    let whole = Allocator::load(&devs, &root, Txg(2), &mut remarks).expect("sound again").space();
+    let whole = Allocator::load(&devs, &root, Txg(2), Helpers::Threads, &mut remarks).expect("sound again").space();
     assert!(remarks.is_empty(), "{remarks:?}");
     mem[0].rot(chain.dva.offset, 1);
-    let alloc = Allocator::load(&devs, &root, Txg(2), &mut remarks).expect("the maps are sound");
+    let alloc = Allocator::load(&devs, &root, Txg(2), Helpers::Threads, &mut remarks).expect("the maps are sound");
     assert!(remarks[0].contains("transaction group 2"), "{remarks:?}");
     let leaked = Space { allocated: whole.allocated + whole.deferred, deferred: 0, ..whole };
     assert_eq!(alloc.space(), leaked, "what was freed stays in use");
     let next = commit(&alloc, Txg(3), 1).root;
     remarks.clear();
-    Allocator::load(&devs, &next, Txg(3), &mut remarks).expect("what was committed can be loaded");
+    Allocator::load(&devs, &next, Txg(3), Helpers::Threads, &mut remarks).expect("what was committed can be loaded");
     assert!(remarks.is_empty(), "the next root does not name it: {remarks:?}");
 }
 
@@ -530,7 +498,7 @@ fn a_list_that_names_more_than_there_is_is_refused() {
     let sector = encode_sector(None, &[block; 4]);
     mem[0].write(list.head.dva.offset, &sector).expect("a disk in memory");
     (list.ranges, list.head.checksum) = (4, block_checksum(&sector));
-    let loaded = Allocator::load(&devs, &root, Txg(2), &mut Vec::new());
+    let loaded = Allocator::load(&devs, &root, Txg(2), Helpers::Threads, &mut Vec::new());
     assert!(
         matches!(loaded, Err(LoadError::Sector(SectorError::Malformed(_)))),
         "{:?}",
@@ -550,11 +518,12 @@ fn a_vdev_is_named_by_its_index_whatever_else_is_there() {
     assert_eq!(named, [VdevIndex(0), VdevIndex(2)].into());
     let committed = commit_as(&alloc, Txg(1), 1, true);
     devs.insert(VdevIndex(1), between);
-    let alloc = Allocator::load(&devs, &committed.root, Txg(1), &mut Vec::new()).expect("one more is there");
+    let alloc =
+        Allocator::load(&devs, &committed.root, Txg(1), Helpers::Threads, &mut Vec::new()).expect("one more is there");
     assert!(taken.iter().all(|dva| alloc.is_busy(dva)));
     assert_eq!(alloc.vdev_free(VdevIndex(1)), Some(8 * MIB));
     devs.remove(&VdevIndex(0));
-    let gone = Allocator::load(&devs, &committed.root, Txg(1), &mut Vec::new());
+    let gone = Allocator::load(&devs, &committed.root, Txg(1), Helpers::Threads, &mut Vec::new());
     assert!(matches!(gone, Err(LoadError::VdevMissing { vdev: VdevIndex(0) })));
 }
 
@@ -573,7 +542,7 @@ fn a_list_of_frees_that_names_no_place_of_the_pool_is_refused() {
         let bytes = encode_sector(None, &[lie]);
         mem[0].write(list.head.dva.offset, &bytes).expect("in memory");
         (list.ranges, list.head.checksum) = (1, block_checksum(&bytes));
-        let loaded = Allocator::load(&devs, &root, Txg(2), &mut Vec::new());
+        let loaded = Allocator::load(&devs, &root, Txg(2), Helpers::Threads, &mut Vec::new());
         assert!(matches!(loaded, Err(LoadError::Sector(SectorError::Malformed(_)))), "{lie}");
     }
 }
@@ -599,7 +568,7 @@ fn a_ring_that_is_free_in_the_maps_is_found() {
     let (_, devs) = devices(&[16 * MIB]);
     let ring = (VdevIndex(0), 2 * MIB, 2 * MIB);
     let committed = commit(&Allocator::create(&devs, &[ring]), Txg(1), 1);
-    let alloc = Allocator::load(&devs, &committed.root, Txg(1), &mut Vec::new()).expect("sound maps");
+    let alloc = Allocator::load(&devs, &committed.root, Txg(1), Helpers::Threads, &mut Vec::new()).expect("sound maps");
     assert!(alloc.check_rings(&[ring]).is_ok());
     for (vdev, start, bytes) in
         [(0, 2 * MIB, 2 * MIB + SECTOR_BYTES), (0, 8 * MIB, MIB), (0, 15 * MIB, 2 * MIB), (1, 0, MIB)]
@@ -631,7 +600,8 @@ fn a_map_in_which_its_own_sector_is_free_is_not_believed() {
     let (_, devs) = devices(&[200 * MIB]);
     let alloc = Allocator::create(&devs, &[]);
     let committed = commit(&alloc, Txg(1), 100);
-    Allocator::load(&devs, &committed.root, Txg(1), &mut Vec::new()).expect("what was committed can be loaded");
+    Allocator::load(&devs, &committed.root, Txg(1), Helpers::Threads, &mut Vec::new())
+        .expect("what was committed can be loaded");
     // The same map in a place that it says is free.
     let mut root = committed.root;
     let dev = &devs[&VdevIndex(0)];
@@ -645,7 +615,7 @@ fn a_map_in_which_its_own_sector_is_free_is_not_believed() {
     lines[..64].copy_from_slice(&SpaceLine::of(&moved, line.applied, line.figures).encode());
     dev.write(top.dva.offset, &lines).expect("there is a device");
     root.vdevs[0].top = Some(crate::bp::BlockPtr { checksum: block_checksum(&lines), ..top });
-    let alloc = Allocator::load(&devs, &root, Txg(1), &mut Vec::new()).expect("the index is sound");
+    let alloc = Allocator::load(&devs, &root, Txg(1), Helpers::Threads, &mut Vec::new()).expect("the index is sound");
     let taken = alloc.alloc(Txg(2), MIB).expect("the other region is sound");
     assert!(taken.offset >= 128 * MIB, "{taken}");
     let (count, told) = alloc.fenced();
@@ -661,7 +631,6 @@ fn copies_lie_far_apart() {
         let (_, devs) = devices(&[64 * MIB]);
         let alloc = Allocator::create(&devs, &[]);
         let first = Dva { vdev: VdevIndex(0), offset: near, sectors: 4 };
-        alloc.claim(first).expect("an empty pool");
         let mut room = 0;
         while let Some(copy) = alloc.alloc_apart(Txg(1), &first, MIB, SECTOR_BYTES) {
             assert!(alloc.are_apart(&first, &copy) && alloc.are_apart(&copy, &first), "{first} and {copy}");
@@ -698,7 +667,8 @@ fn each_sector_can_be_lost_once() {
         let dev = &mem[dva.vdev.place()];
         dev.write(dva.offset, &[0x5a; SECTOR]).expect("in memory");
         let (mut remarks, root) = (Vec::new(), &committed.root);
-        let loaded = Allocator::load(&devs, root, Txg(2), &mut remarks).expect("its other copy is right");
+        let loaded =
+            Allocator::load(&devs, root, Txg(2), Helpers::Threads, &mut remarks).expect("its other copy is right");
         assert_eq!((loaded.space(), remarks), (alloc.space(), Vec::new()), "{dva}");
         dev.write(dva.offset, bytes).expect("in memory");
     }
@@ -714,7 +684,8 @@ fn a_vdev_that_has_grown_leaks_nothing_of_its_old_index() {
     for (dva, bytes) in committed.parts() {
         mem[0].write(dva.offset, bytes).expect("in memory");
     }
-    let alloc = Allocator::load(&large, &committed.root, Txg(1), &mut Vec::new()).expect("sound space maps");
+    let alloc =
+        Allocator::load(&large, &committed.root, Txg(1), Helpers::Threads, &mut Vec::new()).expect("sound space maps");
     let mut roots: u64 = committed.place.bytes() + committed.copy.map_or(0, |copy| copy.bytes());
     for txg in (2..5).map(Txg) {
         assert_eq!(alloc.space().allocated, alloc.own_bytes() + roots, "before group {txg}");

@@ -1,4 +1,9 @@
-//! The free space of one top-level vdev: its regions, and where the next run is looked for.
+//! The free space of one top-level vdev: its regions, and what of them is taken and given. Where the next run is looked for stands
+//! in `runs`, which maps are in memory in `maps`, and what a survey has of it in `survey`.
+
+mod maps;
+mod runs;
+mod survey;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -8,18 +13,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tally_base::{SECTOR, Txg, VdevIndex};
 
-use super::bitmap::{Bitmap, REGION_SECTORS};
-use super::cursors::{Cursor, Cursors};
-use super::load::SectorError;
-use super::longest::{LongestRuns, Sectors};
+use super::bitmap::REGION_SECTORS;
+use super::cursors::Cursors;
+use super::longest::LongestRuns;
 use super::maps::Maps;
 use super::region::{Region, Run};
 use super::space_index::FANOUT;
-use super::space_line::SpaceLine;
 use crate::bp::Dva;
-
-/// Maps that devices may refuse between two groups. Then no further ones of the vdev are read: each may take half a minute.
-const REFUSALS_MAX: usize = 8;
 
 /// Several threads may allocate at once; each region has its own lock, and none is held while another is taken.
 pub(super) struct VdevSpace {
@@ -103,128 +103,6 @@ impl VdevSpace {
         self.free = AtomicU64::new(free);
     }
 
-    /// A run of `want` sectors in one piece near the cursor; where there is none, one that is shorter, but not
-    /// shorter than `at_least`.
-    pub(super) fn take(&self, txg: Txg, want: u32, at_least: u32) -> Option<Dva> {
-        let most = want.min(REGION_SECTORS).max(at_least);
-        let mut length = most;
-        loop {
-            if let Some(dva) = self.take_exact(txg, length, most) {
-                return Some(dva);
-            }
-            if length == at_least {
-                return None;
-            }
-            length = (length / 2).max(at_least);
-        }
-    }
-
-    fn take_exact(&self, txg: Txg, length: u32, most: u32) -> Option<Dva> {
-        let want = Sectors::try_from(length).ok()?;
-        if self.longest.lock().longest() < want {
-            return None;
-        }
-        // Going round keeps writes in order; where space is scarce, filling up from the front fragments it less.
-        let is_scarce = self.free() < self.sectors / 4;
-        let (own, spared) = if is_scarce { (Cursor::START, None) } else { self.cursors.of(txg) };
-        let take_at = |at: Cursor| self.take_from(txg, at.region, at.sector, length, most);
-        let beside = spared.map(|spared| spared.region);
-        // From the next region to the end, and then from the front on: at last the cursor's region from its start.
-        Some(own)
-            .filter(|own| Some(own.region) != beside)
-            .and_then(take_at)
-            .or_else(|| self.take_between(txg, own.region + 1..self.regions.len(), beside, want, most))
-            .or_else(|| self.take_between(txg, 0..own.region + 1, beside, want, most))
-            // There is none but where the others are.
-            .or_else(|| take_at(spared?))
-            .or_else(|| take_at(Cursor { sector: 0, ..spared? }))
-    }
-
-    /// A run in one of these regions but the spared one: the first that has it. Each that may have one and has not is looked
-    /// at, and says so from then on.
-    fn take_between(
-        &self,
-        txg: Txg,
-        regions: Range<usize>,
-        spared: Option<usize>,
-        want: Sectors,
-        most: u32,
-    ) -> Option<Dva> {
-        let mut from = regions.start;
-        loop {
-            let at = self.longest.lock().next(from, want).filter(|at| *at < regions.end)?;
-            if spared != Some(at)
-                && let Some(dva) = self.take_from(txg, at, 0, u32::from(want), most)
-            {
-                return Some(dva);
-            }
-            from = at + 1;
-        }
-    }
-
-    fn take_from(&self, txg: Txg, region: usize, from: u32, length: u32, most: u32) -> Option<Dva> {
-        let dva = self.take_in(txg, region, from..REGION_SECTORS, length, most)?;
-        self.cursors.advance(txg, dva.end() / SECTOR as u64);
-        Some(dva)
-    }
-
-    /// A run in these sectors of a region.
-    fn take_in(&self, txg: Txg, region: usize, sectors: Range<u32>, length: u32, most: u32) -> Option<Dva> {
-        self.examined.fetch_add(1, Ordering::Relaxed);
-        let run = self.change(region, |number, region| {
-            // Its line tells as much without its map.
-            if !region.may_have(length) || !self.load(number, region) {
-                return None;
-            }
-            region.take(txg, sectors, length, most)
-        })?;
-        self.free.fetch_sub(u64::from(run.1), Ordering::Relaxed);
-        Some(self.dva(region, run))
-    }
-
-    /// A run of `want` sectors, or a shorter one of `at_least`, for second copies: an eighth of the vdev away from what they
-    /// are copies of, if that lies here. It is looked for behind the last one, or else half a vdev away.
-    pub(super) fn take_for_copies(&self, txg: Txg, near: Option<&Dva>, want: u32, at_least: u32) -> Option<Dva> {
-        let want = want.min(REGION_SECTORS).max(at_least);
-        let gap = self.apart_sectors();
-        let (start, end) = near.map_or((0, 0), |near| (near.offset / SECTOR as u64, near.end() / SECTOR as u64));
-        let allowed = match near {
-            Some(_) => [0..start.saturating_sub(gap), end.saturating_add(gap)..self.sectors],
-            None => [0..0, 0..self.sectors],
-        };
-        let last = Some(self.cursors.copies()).filter(|at| allowed.iter().any(|range| range.contains(at)));
-        let from = last.unwrap_or_else(|| (start + self.sectors / 2) % self.sectors.max(1));
-        let behind = allowed.clone().map(|range| range.start.max(from)..range.end);
-        let take = |length| behind.iter().chain(&allowed).find_map(|range| self.take_within(txg, range, length, want));
-        take(want).or_else(|| take(at_least))
-    }
-
-    /// How far apart the two copies of a block lie on one vdev, at least.
-    pub(super) fn apart_sectors(&self) -> u64 {
-        self.sectors / 8
-    }
-
-    /// A run in these sectors of the vdev, for a copy.
-    fn take_within(&self, txg: Txg, range: &Range<u64>, length: u32, most: u32) -> Option<Dva> {
-        let want = Sectors::try_from(length).ok()?;
-        let region_sectors = u64::from(REGION_SECTORS);
-        let mut from = range.start;
-        while from < range.end {
-            let next = self.longest.lock().next(usize::try_from(from / region_sectors).ok()?, want)?;
-            let first = next as u64 * region_sectors;
-            if first >= range.end {
-                return None;
-            }
-            let within = (from.max(first) - first) as u32..(range.end - first).min(region_sectors) as u32;
-            if let Some(dva) = self.take_in(txg, next, within, length, most) {
-                self.cursors.set_copies(dva.end() / SECTOR as u64);
-                return Some(dva);
-            }
-            from = first + region_sectors;
-        }
-        None
-    }
-
     /// Changes a region, and keeps what is known of its longest run, and of who may have changed.
     fn change<R: Default>(&self, at: usize, act: impl FnOnce(usize, &mut Region) -> R) -> R {
         let Some(region) = self.regions.get(at) else { return R::default() };
@@ -246,160 +124,6 @@ impl VdevSpace {
         if region.note_listed() {
             self.dirty.lock().insert(at);
         }
-    }
-
-    /// Sees to it that what is in use of a region is known. False if it cannot be.
-    fn load(&self, at: usize, region: &mut Region) -> bool {
-        if region.needs_map() && self.may_ask() {
-            self.load_from_disk(at, region);
-        }
-        !region.needs_map() && !region.is_fenced()
-    }
-
-    /// Whether maps are read: a device that has refused many is let alone until the next group.
-    pub(super) fn may_ask(&self) -> bool {
-        self.refusals.load(Ordering::Relaxed) < REFUSALS_MAX
-    }
-
-    /// A group is durable, or a map could be read: others are read again.
-    pub(super) fn forget_refusals(&self) {
-        self.refusals.store(0, Ordering::Relaxed);
-    }
-
-    /// Reads a map once more that a device has refused. Whether it is in memory now.
-    pub(super) fn ask_again(&self, at: usize) -> bool {
-        self.change(at, |at, region| {
-            if region.is_refused() {
-                self.load_from_disk(at, region);
-            }
-            region.has_map()
-        })
-    }
-
-    #[cold]
-    fn load_from_disk(&self, at: usize, region: &mut Region) {
-        let Some(line) = region.line() else { return };
-        let (place, was_refused) = ((self.index, at), region.is_refused());
-        let restored = self.read_map(at, &line, region.sectors()).map(|map| region.restore(map, line.figures));
-        // Of a map that was refused before, nothing counts as free.
-        let free = u64::from(line.figures.free);
-        match restored {
-            Ok(()) => {
-                // The device gives again.
-                self.forget_refusals();
-                if was_refused {
-                    self.free.fetch_add(free + self.maps.relent(place), Ordering::Relaxed);
-                }
-                self.apply_ripe(at, region);
-            }
-            Err(why) => {
-                let is_refused = matches!(&why, SectorError::Block(error) if error.is_of_device());
-                region.fence(is_refused);
-                let waiting = if is_refused {
-                    self.refusals.fetch_add(1, Ordering::Relaxed);
-                    self.maps.refuse(place, &why, free)
-                } else {
-                    self.maps.fence(place, &why)
-                };
-                if !was_refused {
-                    self.free.fetch_sub(free + waiting, Ordering::Relaxed);
-                }
-            }
-        }
-    }
-
-    /// The map of a region, if it is what its line says, and has neither itself free nor a ring.
-    fn read_map(&self, at: usize, line: &SpaceLine, sectors: u32) -> Result<Bitmap, SectorError> {
-        let map = self.maps.read(line)?;
-        let found = map.figures(sectors);
-        if found != line.figures {
-            return Err(SectorError::Figures { said: line.figures, found });
-        }
-        let has = |run: Run| run.0.saturating_add(run.1) <= sectors && map.all(run, true);
-        let is_own = |dva: &Dva| dva.vdev == self.index && dva.offset / REGION_BYTES == at as u64;
-        let in_region = |dva: &Dva| ((dva.offset % REGION_BYTES / SECTOR as u64) as u32, dva.sectors);
-        // A map that gives itself away gives others away, too.
-        if !line.places().filter(is_own).all(|dva| has(in_region(&dva))) {
-            return Err(SectorError::OwnFree);
-        }
-        let of_ring = |ring: &&Dva| ring.vdev == self.index && self.contains(ring);
-        let mut parts = self.maps.rings().iter().filter(of_ring).flat_map(|ring| self.parts(ring));
-        let holds_rings = parts.all(|(region_of, run)| region_of != at || has(run));
-        if holds_rings { Ok(map) } else { Err(SectorError::RingFree) }
-    }
-
-    /// What is in use of a region, ripe frees included. A map that is read for that is not kept. None where it cannot be known:
-    /// whoever needs the map tells what is wrong.
-    fn busy(&self, at: usize, region: &Region) -> Option<Bitmap> {
-        if !region.needs_map() {
-            return region.busy();
-        }
-        self.read_map(at, &region.line()?, region.sectors()).ok()
-    }
-
-    /// Runs that are in use of a region, or may be, in bytes of the vdev ([`super::occupied`]).
-    pub(super) fn occupied_in(&self, at: usize) -> Vec<Range<u64>> {
-        let Some(region) = self.regions.get(at).map(Mutex::lock) else { return Vec::new() };
-        let (sectors, busy) = (region.sectors(), self.busy(at, &region));
-        drop(region);
-        let mut runs = Vec::new();
-        let mut next = 0;
-        while let Some(run) = busy.as_ref().map_or_else(|| Some((0, sectors)), |busy| busy.busy_run(next, sectors))
-            && next < sectors
-        {
-            let dva = self.dva(at, run);
-            runs.push(dva.offset..dva.end());
-            next = run.0 + run.1;
-        }
-        runs
-    }
-
-    /// What is ripe for a region whose map has just come into memory is free in it.
-    fn apply_ripe(&self, at: usize, region: &mut Region) {
-        let place = (self.index, at);
-        if !self.maps.ripe.lock().waits_for(place) {
-            return;
-        }
-        let txg = self.maps.applying();
-        // It is listed before its frees are forgotten: a commit that does not know of these must know of that.
-        region.expect_changes(txg);
-        self.list(at, region);
-        for run in self.maps.ripe.lock().take(place) {
-            if !region.give(run, txg) {
-                self.free.fetch_sub(u64::from(run.1), Ordering::Relaxed);
-                self.maps.count_bad_frees(1);
-                tracing::error!(dva = %self.dva(at, run), "a range that is not allocated was freed; it stays as it is");
-            }
-        }
-    }
-
-    /// The vdev was shorter, and ended in this region after so many sectors. Its map is as long.
-    pub(super) fn grow_region(&self, at: usize, was_sectors: u32) {
-        let region_sectors = u64::from(REGION_SECTORS);
-        let sectors = (self.sectors - at as u64 * region_sectors).min(region_sectors) as u32;
-        let before = self.change(at, |at, region| {
-            let before = region.free();
-            // A region without a map is free, and the rest of it as well.
-            if region.line().is_some() {
-                region.shrink_to(was_sectors);
-                self.load(at, region);
-                region.grow(sectors);
-            }
-            Some((before, region.free()))
-        });
-        if let Some((before, after)) = before.filter(|(before, after)| after > before) {
-            self.free.fetch_add(u64::from(after - before), Ordering::Relaxed);
-        }
-    }
-
-    /// Reads a region's map, and applies what waits for it.
-    pub(super) fn load_region(&self, at: usize) -> bool {
-        self.change(at, |at, region| self.load(at, region))
-    }
-
-    /// Lets a region's map go, if it is on disk as it is. Whether it is gone.
-    pub(super) fn unload_region(&self, at: usize) -> bool {
-        self.regions.get(at).is_none_or(|region| region.lock().unload())
     }
 
     fn dva(&self, region: usize, run: Run) -> Dva {
@@ -457,22 +181,6 @@ impl VdevSpace {
         });
         self.excluded += u64::from(dva.sectors);
         self.free.fetch_sub(u64::from(dva.sectors), Ordering::Relaxed);
-    }
-
-    /// Makes the range busy in memory only; false, and nothing changed, if any of it is not free.
-    pub(super) fn claim(&self, dva: &Dva) -> bool {
-        let free = self.all(dva, false) && self.each(dva, |_, region, run| region.claim(run));
-        if free {
-            self.free.fetch_sub(u64::from(dva.sectors), Ordering::Relaxed);
-        }
-        free
-    }
-
-    pub(super) fn adopt(&self, dva: &Dva, txg: Txg) {
-        self.each(dva, |_, region, run| {
-            region.adopt(run, txg);
-            true
-        });
     }
 
     /// See [`Region::unborn`], in sectors of the vdev.
@@ -538,47 +246,6 @@ impl VdevSpace {
         }
     }
 
-    /// See [`Region::begin_survey`]: of all regions whose maps can be had. Those that are not in memory are read and not kept.
-    pub(super) fn begin_survey(&self) {
-        for (at, region) in self.regions.iter().enumerate() {
-            let mut region = region.lock();
-            match self.busy(at, &region) {
-                Some(busy) => region.begin_survey(busy),
-                None => region.end_survey(),
-            }
-        }
-    }
-
-    /// See [`Region::end_survey`].
-    pub(super) fn end_survey(&self) {
-        self.regions.iter().for_each(|region| region.lock().end_survey());
-    }
-
-    /// See [`Region::meet`].
-    pub(super) fn meet(&self, dva: &Dva) -> bool {
-        let parts = self.parts(dva);
-        parts.fold(true, |all, (at, run)| self.regions.get(at).is_none_or(|region| region.lock().meet(run)) && all)
-    }
-
-    /// Ranges that nothing has named, in order.
-    pub(super) fn unmet(&self) -> impl Iterator<Item = Dva> + use<'_> {
-        let of_region = move |(at, region): (usize, &Mutex<Region>)| {
-            let runs: Vec<_> = region.lock().unmet().collect();
-            runs.into_iter().map(move |run| self.dva(at, run))
-        };
-        self.regions.iter().enumerate().flat_map(of_region)
-    }
-
-    /// What of a range is free becomes an allocation of `txg`.
-    pub(super) fn take_back(&self, dva: &Dva, txg: Txg) {
-        self.each(dva, |at, region, run| {
-            if self.load(at, region) {
-                self.free.fetch_sub(u64::from(region.take_back(run, txg)), Ordering::Relaxed);
-            }
-            true
-        });
-    }
-
     /// See [`Region::abandon`]. A run that ends at a cursor takes that cursor back with it, so that what a
     /// writer did not need is where the next one begins.
     pub(super) fn abandon(&self, dva: &Dva) -> bool {
@@ -633,5 +300,3 @@ impl VdevSpace {
         }
     }
 }
-
-const REGION_BYTES: u64 = REGION_SECTORS as u64 * SECTOR as u64;

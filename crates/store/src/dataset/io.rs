@@ -70,7 +70,7 @@ impl DatasetIo {
 
 /// Reading content.
 impl DatasetIo {
-    /// A block's content.
+    /// A block's content, expanded and checked against its pointer.
     #[inline]
     pub fn read(&self, bp: &BlockPtr) -> Result<Bytes, BlockError> {
         self.io.read(bp)
@@ -155,7 +155,7 @@ impl<'a> DatasetWriter<'a> {
         Self { io, out }
     }
 
-    /// The group.
+    /// The group that is written.
     #[must_use]
     pub fn txg(&self) -> Txg {
         self.out.txg()
@@ -229,7 +229,7 @@ impl<'a> Placer<'a> {
 }
 
 impl Placed<'_> {
-    /// Bytes of content.
+    /// Bytes of content, before compression.
     #[must_use]
     pub fn bytes(&self) -> u32 {
         self.bp.lsize

@@ -42,7 +42,7 @@ impl Part {
 pub struct Source {
     /// Path of the device.
     pub device: PathBuf,
-    /// Offset on it.
+    /// Byte offset on that disk or in that file.
     pub offset: u64,
 }
 
@@ -65,13 +65,13 @@ pub enum Value {
     Number(u64),
     /// A guid or another number that people know by its sixteen hexadecimal digits.
     Hex(u64),
-    /// Permission bits.
+    /// Permission bits, printed in base 8.
     Octal(u32),
     /// Words. What came from a disk may contain anything; it is escaped when it is printed.
     Text(String),
     /// Yes or no.
     Flag(bool),
-    /// Server time.
+    /// Server time, printed in UTC to the nanosecond.
     Time(Time),
 }
 
@@ -81,7 +81,7 @@ pub type Fields = Vec<(&'static str, Value)>;
 /// How a fact is to be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is so.
+    /// Read, and right by its checksum and by what it must be.
     Sound,
     /// Something to know, and no damage.
     Note(String),

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use tally_base::DatasetId;
 use tally_base::codec::Malformed;
+use tally_disk::Helpers;
 use tally_members::uberblock::Uberblock;
 
 use super::fact::{Fact, Fields, Part, Source};
@@ -83,7 +84,7 @@ fn root_of(view: &PoolView<'_>, uberblock: &Uberblock) -> Result<Root, RootError
 
 /// Blocks as they are on the devices.
 fn io_of(view: &PoolView<'_>) -> std::sync::Arc<BlockIo> {
-    BlockIo::for_reading(view.block_devs(), CACHE_BYTES)
+    BlockIo::for_reading(view.block_devs(), CACHE_BYTES, Helpers::Threads)
 }
 
 /// All datasets that can be read. An import reads all of them, or none.

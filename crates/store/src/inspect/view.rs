@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tally_base::{PoolGuid, VdevGuid, VdevIndex};
-use tally_disk::SerialFanout;
+use tally_disk::{Helpers, SerialFanout};
 use tally_intent::{LaneConfig, LaneFailed, Leg, StaleLeg};
 use tally_members::blockdev::{BlockDev, BlockDevs};
 use tally_members::label::{LABEL_BYTES, LaneConfigLine, LegConfig, PoolConfig, VdevClass, VdevConfig};
@@ -109,6 +109,7 @@ impl<'a> PoolView<'a> {
             legs: line.legset.iter().filter_map(of).filter(|(is_stale, _)| !is_stale).map(|(_, leg)| leg).collect(),
             stale_legs: line.left.iter().filter_map(stale).collect(),
             fanout: Arc::new(SerialFanout),
+            helpers: Helpers::Threads,
             leg_failed: Arc::new(move |_, _| Err(LaneFailed::Closed { lane })),
         })
     }

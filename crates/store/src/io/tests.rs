@@ -1,4 +1,5 @@
 use tally_base::SECTOR;
+use tally_disk::Helpers;
 use tally_fakes::MemBlockDev;
 use tally_members::blockdev::{BlockDev, numbered};
 
@@ -11,7 +12,7 @@ fn pool(sizes: &[u64], cache_bytes: u64) -> (Vec<Arc<MemBlockDev>>, Arc<BlockIo>
     let mem: Vec<_> = sizes.iter().map(|size| Arc::new(MemBlockDev::new(*size))).collect();
     let devs = numbered(mem.iter().map(|dev| dev.clone() as _));
     let alloc = Arc::new(Allocator::create(&devs, &[]));
-    (mem, BlockIo::new(devs, alloc, cache_bytes))
+    (mem, BlockIo::new(devs, alloc, cache_bytes, Helpers::Threads))
 }
 
 fn noise(length: usize, seed: u64) -> Vec<u8> {
@@ -68,7 +69,8 @@ fn a_group_that_changes_little_is_one_write() {
             .expect("there is space");
         assert_eq!((mem[0].write_count() - before, stats.write_count), (1, 1), "group {txg}");
         let devs = numbered(mem.iter().map(|dev| dev.clone() as _));
-        let loaded = Allocator::load(&devs, &alloc.expect("it was asked for"), Txg(txg), &mut Vec::new());
+        let loaded =
+            Allocator::load(&devs, &alloc.expect("it was asked for"), Txg(txg), Helpers::Threads, &mut Vec::new());
         assert!(loaded.is_ok_and(|alloc| alloc.is_busy(&bp.dva) && alloc.is_busy(&root.dva)), "group {txg}");
         io.drop_cache();
         assert_eq!(io.read(&bp).expect("written"), noise(9000, txg));
@@ -320,7 +322,8 @@ fn pieces_settle_although_their_map_has_rotted_since_and_without_a_read() {
     let (root, _) = io.writer(Txg(1)).commit(0, encode).expect("there is space");
     let bytes = BlockIo::read_root(&io.devs, &root).expect("it was just written");
     let maps = AllocRoot::decode(&mut Reader::new(&bytes, "test root")).expect("an allocator");
-    let imported = Allocator::load(&io.devs, &maps, Txg(1), &mut Vec::new()).expect("sound space maps");
+    let imported =
+        Allocator::load(&io.devs, &maps, Txg(1), Helpers::Threads, &mut Vec::new()).expect("sound space maps");
     assert!(pieces.iter().all(|piece| imported.is_busy(piece)), "the next import knows them, too");
     // The same for one that nobody wants.
     let ahead = io.writer(UNBORN).put(BlockKind::Data, &noise(64 << 10, 6), Compression::Off).expect("in pieces");

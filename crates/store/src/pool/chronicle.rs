@@ -33,7 +33,7 @@ pub struct Command {
     pub time: Time,
     /// Who asked for it: a number, and a name where one is known.
     pub user: String,
-    /// On which machine.
+    /// Name of the machine that it was given on.
     pub host: String,
     /// As it is typed.
     pub words: String,
@@ -46,7 +46,7 @@ pub struct Event {
     pub time: Time,
     /// What kind of thing: `statechange`, `scrub_finish`, ...
     pub class: String,
-    /// In words.
+    /// What happened, in words for people.
     pub text: String,
 }
 

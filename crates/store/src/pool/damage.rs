@@ -74,7 +74,7 @@ pub enum MetBy {
 /// The block that was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetBlock {
-    /// Its first place.
+    /// Where its first copy lies.
     pub dva: Dva,
     /// The group that wrote it.
     pub written: Txg,

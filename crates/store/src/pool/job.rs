@@ -67,9 +67,9 @@ pub struct Cursor {
 /// See the module's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScrubJob {
-    /// How it stands.
+    /// Whether it goes on, waits, or has ended, and how.
     pub state: JobState,
-    /// When it began.
+    /// Server time at which it began.
     pub began: Time,
     /// The newest durable group then.
     pub began_txg: Txg,

@@ -27,7 +27,7 @@ pub struct LogContent {
     pub datasets: BTreeMap<DatasetId, DatasetReplay>,
     /// Frames and their bytes.
     pub frames: u64,
-    /// See `frames`.
+    /// Bytes of those frames, headers and padding included.
     pub bytes: u64,
     /// What else was noticed, for the import's report.
     pub remarks: Vec<String>,

@@ -443,8 +443,8 @@ impl Pool {
         lane.join_leg(leg);
         for _ in 0..JOIN_SYNCS_MAX {
             onlooker.sync(self)?;
-            if lane.admit_leg(guid) {
-                self.roster.admit_lane_leg(lane.id(), guid)?;
+            if lane.take_in_leg(guid) {
+                self.roster.take_in_lane_leg(lane.id(), guid)?;
                 return Ok(());
             }
         }

@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use tally_base::codec::Malformed;
 use tally_base::{DatasetId, Time, Txg, VdevIndex};
-use tally_disk::Platform;
+use tally_disk::{Helpers, Platform};
 use tally_intent::recovery::{MergeError, ScanError};
 use tally_members::blockdev::{BlockDev, BlockDevs};
 use tally_members::choose::{ChooseError, Chosen};
@@ -94,9 +94,9 @@ pub enum OpenError {
          import it with --readonly to save what is there"
     )]
     NoRoom {
-        /// Of what.
+        /// What is numbered: a life, an object id, a log record.
         what: &'static str,
-        /// The number.
+        /// The number that has no successor here.
         number: u64,
     },
     /// Acknowledged records are gone.
@@ -172,12 +172,12 @@ impl Pool {
         let devs = data_vdevs(roster);
         let (mut chosen, mut gone_back, mut heard) = (chosen.clone(), None, None);
         if let Some(order) = options.rewind {
-            let (back, report, all) = rewind::plan(platform, &devs, tuning, roster, &chosen, order)?;
+            let (back, report, all) = rewind::plan(platform, &devs, platform.helpers, roster, &chosen, order)?;
             (chosen, gone_back, heard) = (back, Some(report), Some(all));
         }
         let chosen = &chosen;
         let uberblock = chosen.uberblock.clone();
-        let (pointer, alloc_root, mut top) = rewind::read_root_and_top(&devs, tuning, &uberblock)?;
+        let (pointer, alloc_root, mut top) = rewind::read_root_and_top(&devs, platform.helpers, &uberblock)?;
         check_lanes(roster, &top)?;
         let (mut content, seen) = match chosen.rewind {
             Some(_) => rewind::drop_log(roster, chosen, heard)?,
@@ -187,7 +187,14 @@ impl Pool {
         if !content.losses.is_empty() && !options.read_only && !options.accept_loss {
             return Err(OpenError::LogLost { report: content.losses.join("\n") + "\n" });
         }
-        let alloc = Arc::new(load_space(roster, &devs, &alloc_root, &uberblock, options, &mut content.remarks)?);
+        let alloc = Arc::new(load_space(
+            roster,
+            (&devs, platform.helpers),
+            &alloc_root,
+            &uberblock,
+            options,
+            &mut content.remarks,
+        )?);
         let mut open = seen.max(chosen.txg_max).max(uberblock.txg).next();
         let mut begin = Begin {
             previous: uberblock.hash(),
@@ -253,10 +260,7 @@ impl Pool {
     ) -> Arc<Self> {
         let Begin { previous, window, open, lives, read_only } = begin;
         alloc.keep_maps(tuning.space_map_bytes);
-        let io = BlockIo::new(devs, alloc, tuning.cache_bytes);
-        if !tuning.helper_threads {
-            io.set_read_depth(1);
-        }
+        let io = BlockIo::new(devs, alloc, tuning.cache_bytes, platform.helpers);
         if rings_in_pool(roster).is_empty() {
             io.has_no_log_beside();
         }
@@ -413,15 +417,15 @@ fn data_vdevs(roster: &Roster) -> BlockDevs {
 /// is told; and no map is looked at.
 fn load_space(
     roster: &Roster,
-    devs: &BlockDevs,
+    (devs, helpers): (&BlockDevs, Helpers),
     root: &AllocRoot,
     uberblock: &Uberblock,
     options: LoadOptions,
     remarks: &mut Vec<String>,
 ) -> Result<Allocator, LoadError> {
     let rings = if options.read_only { Vec::new() } else { rings_in_pool(roster) };
-    let loaded =
-        Allocator::load(devs, root, uberblock.txg, remarks).and_then(|alloc| alloc.check_rings(&rings).map(|()| alloc));
+    let loaded = Allocator::load(devs, root, uberblock.txg, helpers, remarks)
+        .and_then(|alloc| alloc.check_rings(&rings).map(|()| alloc));
     match loaded {
         Err(why) if options.read_only => {
             remarks.push(format!("how much of the pool is free is not known, and all of it counts as in use: {why}"));
@@ -437,7 +441,7 @@ const CATALOG_CACHE_BYTES: u64 = 4 << 20;
 /// The datasets below a root. Nothing is written, and no space map is needed for it.
 pub(super) fn read_top(
     devs: &BlockDevs,
-    tuning: &Tuning,
+    helpers: Helpers,
     root: PoolRoot,
     uberblock: &Uberblock,
 ) -> Result<Top, OpenError> {
@@ -445,11 +449,7 @@ pub(super) fn read_top(
     if root.log_txg > uberblock.txg {
         return Err(Malformed("pool root").into());
     }
-    let io = BlockIo::for_reading(devs.clone(), CATALOG_CACHE_BYTES);
-    if !tuning.helper_threads {
-        io.set_read_depth(1);
-    }
-    Top::read(root, &io)
+    Top::read(root, &BlockIo::for_reading(devs.clone(), CATALOG_CACHE_BYTES, helpers))
 }
 
 /// A dataset logs to one of the pool's lanes, whatever its entry says.

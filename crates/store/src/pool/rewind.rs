@@ -27,7 +27,7 @@
 use std::collections::BTreeMap;
 
 use tally_base::{DatasetId, Dseq, Time, Txg};
-use tally_disk::Platform;
+use tally_disk::{Helpers, Platform};
 use tally_intent::recovery::{self, RecordInfo, RingVisit};
 use tally_members::blockdev::BlockDevs;
 use tally_members::choose::Chosen;
@@ -43,7 +43,6 @@ use super::window::RootArea;
 use crate::alloc::AllocRoot;
 use crate::bp::BlockPtr;
 use crate::io::BlockIo;
-use crate::tuning::Tuning;
 
 /// Ids of datasets that are passed over: a command takes one, and a group of its own.
 pub(super) const LOST_DATASETS_MAX: u64 = 1 << 16;
@@ -53,14 +52,14 @@ pub(super) const LOST_DATASETS_MAX: u64 = 1 << 16;
 pub enum RewindTo {
     /// The newest that can be read, before the newest of all.
     Before,
-    /// This one.
+    /// The group of this number.
     Group(Txg),
 }
 
 /// To go back to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RewindOrder {
-    /// To which.
+    /// The group to go back to.
     pub to: RewindTo,
     /// The newest group as somebody was shown it: where the pool has gone on since, it stays as it is.
     pub from: Option<Txg>,
@@ -172,16 +171,16 @@ pub(super) fn depth_of(chosen: &Chosen, area: &RootArea) -> u16 {
 /// The root and the catalog of an uberblock.
 pub(super) fn read_root_and_top(
     devs: &BlockDevs,
-    tuning: &Tuning,
+    helpers: Helpers,
     uberblock: &Uberblock,
 ) -> Result<(BlockPtr, AllocRoot, Top), OpenError> {
     let pointer = RootArea::decode(&uberblock.root)?.root;
     let (root, alloc) = PoolRoot::decode(&BlockIo::read_root(devs, &pointer)?)?;
-    Ok((pointer, alloc, read_top(devs, tuning, root, uberblock)?))
+    Ok((pointer, alloc, read_top(devs, helpers, root, uberblock)?))
 }
 
-fn check_target(devs: &BlockDevs, tuning: &Tuning, uberblock: &Uberblock) -> Result<(), OpenError> {
-    let (_, _, top) = read_root_and_top(devs, tuning, uberblock)?;
+fn check_target(devs: &BlockDevs, helpers: Helpers, uberblock: &Uberblock) -> Result<(), OpenError> {
+    let (_, _, top) = read_root_and_top(devs, helpers, uberblock)?;
     let is_whole = top.root.log_txg == uberblock.txg;
     if is_whole { Ok(()) } else { Err(RewindError::Unfinished(uberblock.txg).into()) }
 }
@@ -190,7 +189,7 @@ fn check_target(devs: &BlockDevs, tuning: &Tuning, uberblock: &Uberblock) -> Res
 pub(super) fn plan(
     platform: &Platform,
     devs: &BlockDevs,
-    tuning: &Tuning,
+    helpers: Helpers,
     roster: &Roster,
     chosen: &Chosen,
     order: RewindOrder,
@@ -211,7 +210,7 @@ pub(super) fn plan(
     let end = reach.max(usize::from(lost > 0)).min(chain.len());
     let targets: Vec<(usize, &Uberblock)> = (first..end).filter_map(|at| Some((at, *chain.get(at)?))).collect();
     let possible: Vec<_> = targets.iter().map(|(_, uberblock)| (uberblock.txg, uberblock.time)).collect();
-    let is_readable = |(_, uberblock): &&(usize, &Uberblock)| check_target(devs, tuning, uberblock).is_ok();
+    let is_readable = |(_, uberblock): &&(usize, &Uberblock)| check_target(devs, helpers, uberblock).is_ok();
     let (at, target) = *match order.to {
         RewindTo::Before => {
             targets.iter().find(is_readable).ok_or(RewindError::Nothing { possible: possible.clone() })?
@@ -224,7 +223,7 @@ pub(super) fn plan(
             found.ok_or_else(|| RewindError::NotPossible { wanted, possible: possible.clone() })?
         }
     };
-    check_target(devs, tuning, target)?;
+    check_target(devs, helpers, target)?;
     let txg_max = chosen.txg_max.max(told).max(heard.newest);
     let rewind = Rewind {
         kept: target.txg,

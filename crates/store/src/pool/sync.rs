@@ -17,7 +17,6 @@ use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr, Compression};
 use crate::dataset::{Dataset, DatasetRoot, DatasetWriter};
 use crate::run::{RedundantMetadata, RunWriter};
-use crate::txg::Next;
 
 /// Why a transaction group was not synced. The pool is suspended then.
 #[derive(Debug, thiserror::Error)]
@@ -79,15 +78,6 @@ impl Pool {
     pub fn sync(&self) -> Result<Txg, SyncError> {
         let mut syncing = self.lock_for_group();
         self.sync_locked(&mut syncing, false)
-    }
-
-    /// The body of the thread that syncs: until [`Pool::export`] or a fault.
-    pub fn run(&self) {
-        while self.txgs.wait_for_work(self.tuning.txg_interval) == Next::Sync {
-            if self.sync().is_err() {
-                return;
-            }
-        }
     }
 
     /// Syncs everything, says in the labels that the pool was put away, and takes nothing any more.

@@ -72,7 +72,7 @@ fn nearest<'a>(chain: &[&'a PropertySet], property: Property) -> Option<(usize, 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
-    /// Nobody set it.
+    /// Nobody set it, here or above: the default holds.
     Default,
     /// It was set on this dataset.
     Local,

@@ -71,9 +71,9 @@ pub fn check_user_name(name: &str) -> Result<(), PropertyError> {
 /// A value that holds, and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcedUser {
-    /// Its name.
+    /// Its name, with the colon that tells it from the pool's own properties.
     pub name: String,
-    /// What holds.
+    /// The value in force: its own, or that of the nearest dataset above.
     pub value: String,
     /// Who set it.
     pub source: super::Source,

@@ -20,7 +20,7 @@
 //! **What it costs.** Nothing as long as nodes can be read. Then, for each stretch of keys that is put into the middle
 //! of the range, a leaf and a marker of one sector.
 
-use super::balance::Kept;
+use super::balance::Untouched;
 use super::{Change, inner::Child};
 use crate::bp::BlockPtr;
 use crate::key::{Absence, Gap, Key};
@@ -71,13 +71,13 @@ struct Island {
     puts: Vec<(Key, Change)>,
 }
 
-/// Cuts the range of `kept` by what is put into it.
-pub(super) fn plan(kept: &Kept, height: u8, changes: &[(Key, Change)], around: &Around<'_>) -> Plan {
-    let Child { key: start, .. } = kept.child;
+/// Cuts the range of `untouched` by what is put into it.
+pub(super) fn plan(untouched: &Untouched, height: u8, changes: &[(Key, Change)], around: &Around<'_>) -> Plan {
+    let Child { key: start, .. } = untouched.child;
     // A leaf holds keys of one class.
-    let to = match (kept.bounds.to, start.class.end()) {
-        (Some(to), Some(end)) if height == 0 && kept.child.key != Key::MIN => Some(to.min(end)),
-        (None, Some(end)) if height == 0 && kept.child.key != Key::MIN => Some(end),
+    let to = match (untouched.bounds.to, start.class.end()) {
+        (Some(to), Some(end)) if height == 0 && untouched.child.key != Key::MIN => Some(to.min(end)),
+        (None, Some(end)) if height == 0 && untouched.child.key != Key::MIN => Some(end),
         (to, _) => to,
     };
     let is_within = |key: &Key| start <= *key && to.is_none_or(|to| *key < to);

@@ -30,7 +30,7 @@ pub(super) trait Draft: Sized {
     /// Appends what follows.
     fn join(&mut self, next: Self);
     /// Makes a draft of a neighbour on disk, to be joined with this one, and frees it.
-    fn thaw(&self, kept: &Kept, merger: &mut Merger<'_>) -> Result<Self, BlockError>;
+    fn thaw(&self, untouched: &Untouched, merger: &mut Merger<'_>) -> Result<Self, BlockError>;
     /// Cuts and writes.
     fn write(self, merger: &mut Merger<'_>, out: &mut Vec<Child>) -> Result<(), BlockError>;
 
@@ -41,7 +41,7 @@ pub(super) trait Draft: Sized {
 
 /// A child that is untouched so far, and what its place allows it to hold: nobody has looked into it yet.
 #[derive(Clone, Copy)]
-pub(super) struct Kept {
+pub(super) struct Untouched {
     pub(super) child: Child,
     pub(super) bounds: Bounds,
 }
@@ -50,7 +50,7 @@ pub(super) struct Kept {
 #[allow(clippy::large_enum_variant)] // At most the children of a node, for as long as it is rebuilt.
 pub(super) enum Slot<D> {
     /// Untouched, on disk.
-    Kept(Kept),
+    Untouched(Untouched),
     /// Rebuilt.
     Fresh(D),
 }
@@ -68,7 +68,7 @@ pub(super) fn even_out<D: Draft>(slots: Vec<Slot<D>>, merger: &mut Merger<'_>) -
     let mut children = Vec::with_capacity(settled.len());
     for slot in settled {
         match slot {
-            Slot::Kept(kept) => children.push(kept.child),
+            Slot::Untouched(untouched) => children.push(untouched.child),
             Slot::Fresh(draft) => draft.write(merger, &mut children)?,
         }
     }
@@ -88,7 +88,7 @@ fn join<D: Draft>(
             a.join(b);
             Ok(Slot::Fresh(a))
         }
-        (Slot::Fresh(mut a), Slot::Kept(b)) if a.is_sparse() && fits(&a, a.joined_size_with(&b.child)) => {
+        (Slot::Fresh(mut a), Slot::Untouched(b)) if a.is_sparse() && fits(&a, a.joined_size_with(&b.child)) => {
             // A neighbour that cannot be read stays where it is: no change asks anything of it.
             match a.thaw(&b, merger) {
                 Ok(b) => {
@@ -98,11 +98,11 @@ fn join<D: Draft>(
                 Err(error) => {
                     merger.go_around(error)?;
                     settled.push(Slot::Fresh(a));
-                    Ok(Slot::Kept(b))
+                    Ok(Slot::Untouched(b))
                 }
             }
         }
-        (Slot::Kept(a), Slot::Fresh(b)) if b.is_sparse() && fits(&b, b.joined_size_with(&a.child)) => {
+        (Slot::Untouched(a), Slot::Fresh(b)) if b.is_sparse() && fits(&b, b.joined_size_with(&a.child)) => {
             match b.thaw(&a, merger) {
                 Ok(mut a) => {
                     a.join(b);
@@ -110,7 +110,7 @@ fn join<D: Draft>(
                 }
                 Err(error) => {
                     merger.go_around(error)?;
-                    settled.push(Slot::Kept(a));
+                    settled.push(Slot::Untouched(a));
                     Ok(Slot::Fresh(b))
                 }
             }
@@ -175,16 +175,16 @@ impl Draft for LeafDraft {
         self.grows_at = None;
     }
 
-    fn thaw(&self, kept: &Kept, merger: &mut Merger<'_>) -> Result<Self, BlockError> {
-        let bp = &kept.child.bp;
-        let entries = merger.read_entries(kept)?;
+    fn thaw(&self, untouched: &Untouched, merger: &mut Merger<'_>) -> Result<Self, BlockError> {
+        let bp = &untouched.child.bp;
+        let entries = merger.read_entries(untouched)?;
         // Only the key above it was of this class so far.
         if entries.first().is_none_or(|entry| entry.key.class != self.class()) {
             return Err(misplaced(bp));
         }
         merger.free(bp);
         let mut draft = Self::new(entries, None);
-        draft.begin_at(kept.child.key);
+        draft.begin_at(untouched.child.key);
         Ok(draft)
     }
 
@@ -236,12 +236,12 @@ impl Draft for InnerDraft {
         self.grows_at_end = false;
     }
 
-    fn thaw(&self, kept: &Kept, merger: &mut Merger<'_>) -> Result<Self, BlockError> {
-        let bp = &kept.child.bp;
+    fn thaw(&self, untouched: &Untouched, merger: &mut Merger<'_>) -> Result<Self, BlockError> {
+        let bp = &untouched.child.bp;
         let bytes = super::read_inner(merger.io, bp, self.height)?;
         let malformed = |malformed| super::malformed_block(bp, malformed);
         let node = Inner::view(&bytes).map_err(malformed)?;
-        kept.bounds.check_inner(bp, &node)?;
+        untouched.bounds.check_inner(bp, &node)?;
         let children = (0..node.count()).map(|at| node.child(at)).collect::<Result<_, _>>().map_err(malformed)?;
         merger.free(bp);
         Ok(Self { height: self.height, children, grows_at_end: false })

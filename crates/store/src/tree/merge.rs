@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::around::{self, Around, Part};
-use super::balance::{Draft, InnerDraft, Kept, LeafDraft, Slot, even_out};
+use super::balance::{Draft, InnerDraft, LeafDraft, Slot, Untouched, even_out};
 use super::bounds::Bounds;
 use super::inner::{self, Child};
 use super::leaf::{self, Entry};
@@ -75,7 +75,7 @@ impl Merger<'_> {
             }
             Some(bp) => {
                 // No key stands above a root.
-                let root = Kept { child: Child { key: Key::MIN, bp }, bounds: Bounds::default() };
+                let root = Untouched { child: Child { key: Key::MIN, bp }, bounds: Bounds::default() };
                 self.rebuild_root(&root, tree.height, changes)?
             }
         };
@@ -88,7 +88,7 @@ impl Merger<'_> {
     /// The nodes that take the root's place, or its children, and their height.
     fn rebuild_root(
         &mut self,
-        root: &Kept,
+        root: &Untouched,
         height: u8,
         changes: &Changes,
     ) -> Result<Option<(Vec<Child>, u8)>, BlockError> {
@@ -140,30 +140,30 @@ impl Merger<'_> {
     /// it cannot be read; `None` if nothing changes.
     fn rebuild_inner(
         &mut self,
-        kept: &Kept,
+        untouched: &Untouched,
         height: u8,
         changes: &Changes,
     ) -> Result<Option<Vec<Slot<InnerDraft>>>, BlockError> {
-        let (bp, bounds) = (&kept.child.bp, kept.bounds);
+        let (bp, bounds) = (&untouched.child.bp, untouched.bounds);
         let read = read_inner(self.io, bp, height).and_then(|bytes| {
             bounds.check_inner(bp, &view_inner(bp, &bytes)?)?;
             Ok(bytes)
         });
         let Some(bytes) = self.known(bp, read)? else {
             let build = |merger: &mut Self, from, puts: &Changes| merger.new_inner(height, from, puts);
-            return self.rebuild_around(kept, height, changes, build);
+            return self.rebuild_around(untouched, height, changes, build);
         };
         let node = view_inner(bp, &bytes)?;
         let mut touched = Vec::new();
         for (at, share) in node.shares(changes, |change| &change.0) {
             let child = node.child(at).map_err(|malformed| malformed_block(bp, malformed))?;
-            touched.push((Kept { child, bounds: bounds.of_child(&node, at) }, share));
+            touched.push((Untouched { child, bounds: bounds.of_child(&node, at) }, share));
         }
         let (children, first_touched) = if height == 1 {
-            self.rebuild_children(touched, |merger, kept, share| merger.rebuild_leaf(kept, share))?
+            self.rebuild_children(touched, |merger, untouched, share| merger.rebuild_leaf(untouched, share))?
         } else {
-            self.rebuild_children(touched, |merger, kept, share| {
-                let mut slots = merger.rebuild_inner(kept, height - 1, share)?;
+            self.rebuild_children(touched, |merger, untouched, share| {
+                let mut slots = merger.rebuild_inner(untouched, height - 1, share)?;
                 if let Some(slots) = &mut slots {
                     slots.retain(|slot| !matches!(slot, Slot::Fresh(draft) if draft.children.is_empty()));
                 }
@@ -180,15 +180,15 @@ impl Merger<'_> {
     /// ones was the first to change.
     fn rebuild_children<D: super::balance::Draft>(
         &mut self,
-        children: Vec<(Kept, &Changes)>,
-        rebuild: impl Fn(&mut Self, &Kept, &Changes) -> Result<Option<Vec<Slot<D>>>, BlockError>,
+        children: Vec<(Untouched, &Changes)>,
+        rebuild: impl Fn(&mut Self, &Untouched, &Changes) -> Result<Option<Vec<Slot<D>>>, BlockError>,
     ) -> Result<(Option<Vec<Child>>, usize), BlockError> {
         let mut slots = Vec::with_capacity(children.len() + 1);
         let mut first_touched = None;
-        for (at, (kept, share)) in children.into_iter().enumerate() {
-            let rebuilt = if share.is_empty() { None } else { rebuild(self, &kept, share)? };
+        for (at, (untouched, share)) in children.into_iter().enumerate() {
+            let rebuilt = if share.is_empty() { None } else { rebuild(self, &untouched, share)? };
             match rebuilt {
-                None => slots.push(Slot::Kept(kept)),
+                None => slots.push(Slot::Untouched(untouched)),
                 Some(drafts) => {
                     first_touched.get_or_insert(at);
                     slots.extend(drafts);
@@ -203,17 +203,21 @@ impl Merger<'_> {
 
     /// What a leaf becomes: a draft for each class, none at all if it is emptied, or what stands around it if it cannot
     /// be read; `None` if nothing changes.
-    fn rebuild_leaf(&mut self, kept: &Kept, changes: &Changes) -> Result<Option<Vec<Slot<LeafDraft>>>, BlockError> {
-        let bp = &kept.child.bp;
-        let read = self.feed.next(self.io, bp).and_then(|bytes| entries_of(bp, &bytes, kept.bounds));
+    fn rebuild_leaf(
+        &mut self,
+        untouched: &Untouched,
+        changes: &Changes,
+    ) -> Result<Option<Vec<Slot<LeafDraft>>>, BlockError> {
+        let bp = &untouched.child.bp;
+        let read = self.feed.next(self.io, bp).and_then(|bytes| entries_of(bp, &bytes, untouched.bounds));
         let Some(old) = self.known(bp, read)? else {
-            return self.rebuild_around(kept, 0, changes, |merger, from, puts| Ok(merger.new_leaves(from, puts)));
+            return self.rebuild_around(untouched, 0, changes, |merger, from, puts| Ok(merger.new_leaves(from, puts)));
         };
         let Some(drafts) = self.merge_entries(old, changes) else { return Ok(None) };
         self.free(bp);
         // A place that shrank to what is left in it would leave keys to the node before, and that one may become
         // unreadable.
-        Ok(Some(into_drafts(beginning_at(kept.child.key, drafts))))
+        Ok(Some(into_drafts(beginning_at(untouched.child.key, drafts))))
     }
 
     /// What was read of a node; `None` if it cannot be read, and one can go on around it.
@@ -243,13 +247,13 @@ impl Merger<'_> {
     /// key on.
     fn rebuild_around<D: Draft>(
         &mut self,
-        kept: &Kept,
+        untouched: &Untouched,
         height: u8,
         changes: &Changes,
         build: impl Fn(&mut Self, Key, &Changes) -> Result<Vec<Slot<D>>, BlockError>,
     ) -> Result<Option<Vec<Slot<D>>>, BlockError> {
-        let bp = kept.child.bp;
-        let plan = around::plan(kept, height, changes, self.around);
+        let bp = untouched.child.bp;
+        let plan = around::plan(untouched, height, changes, self.around);
         if !plan.changes_anything() {
             return Ok(None);
         }
@@ -263,7 +267,7 @@ impl Merger<'_> {
                         Some(bp) => bp,
                         None => self.out.put_given_up(bp.kind, &bp.encode(), Compression::Off)?,
                     };
-                    slots.push(Slot::Kept(Kept { child: Child { key, bp }, bounds: kept.bounds }));
+                    slots.push(Slot::Untouched(Untouched { child: Child { key, bp }, bounds: untouched.bounds }));
                 }
             }
         }
@@ -320,10 +324,10 @@ impl Merger<'_> {
     }
 
     /// Entries of a leaf that no change touches.
-    pub(super) fn read_entries(&mut self, kept: &Kept) -> Result<Vec<Entry>, BlockError> {
-        let bp = &kept.child.bp;
+    pub(super) fn read_entries(&mut self, untouched: &Untouched) -> Result<Vec<Entry>, BlockError> {
+        let bp = &untouched.child.bp;
         let bytes = super::read_leaf(self.io, bp)?;
-        entries_of(bp, &bytes, kept.bounds)
+        entries_of(bp, &bytes, untouched.bounds)
     }
 
     pub(super) fn free(&mut self, bp: &BlockPtr) {

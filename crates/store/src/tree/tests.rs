@@ -4,6 +4,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use tally_base::codec::Reader;
 use tally_base::{SECTOR, Txg, VdevIndex};
+use tally_disk::Helpers;
 use tally_fakes::MemBlockDev;
 use tally_members::blockdev::{BlockDevs, numbered};
 
@@ -31,7 +32,7 @@ impl World {
         let mem: Vec<_> = dev_bytes.iter().map(|bytes| Arc::new(MemBlockDev::new(*bytes))).collect();
         let devs = numbered(mem.iter().map(|dev| dev.clone() as _));
         let alloc = Arc::new(Allocator::create(&devs, &[(VdevIndex(0), 1 << 20, 1 << 20)]));
-        let io = BlockIo::new(devs.clone(), alloc, CACHE_BYTES);
+        let io = BlockIo::new(devs.clone(), alloc, CACHE_BYTES, Helpers::Threads);
         Self { mem, devs, io, tree: Tree::empty(), model: BTreeMap::new(), root: None, txg: Txg(0) }
     }
 
@@ -67,8 +68,10 @@ impl World {
         let mut reader = Reader::new(&bytes, "test root");
         self.tree = Tree::decode(&reader.array().expect("80 bytes")).expect("a tree");
         let alloc = AllocRoot::decode(&mut reader).expect("an allocator");
-        let alloc = Arc::new(Allocator::load(&self.devs, &alloc, self.txg, &mut Vec::new()).expect("sound space maps"));
-        self.io = BlockIo::new(self.devs.clone(), alloc, CACHE_BYTES);
+        let alloc = Arc::new(
+            Allocator::load(&self.devs, &alloc, self.txg, Helpers::Threads, &mut Vec::new()).expect("sound space maps"),
+        );
+        self.io = BlockIo::new(self.devs.clone(), alloc, CACHE_BYTES, Helpers::Threads);
     }
 
     /// The tree is the model, every block is sound, and every sector is accounted for.

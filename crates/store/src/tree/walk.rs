@@ -15,23 +15,23 @@ use crate::key::{Class, Key};
 pub enum Visit<'a> {
     /// A block that was read and is sound.
     Block {
-        /// Its pointer.
+        /// As its parent, or the root, has it.
         bp: &'a BlockPtr,
         /// 0 for a leaf.
         height: u8,
-        /// Entries, or children.
+        /// Entries of a leaf, children of an inner node.
         count: usize,
     },
-    /// An entry.
+    /// An entry of a sound leaf, in the order of the keys.
     Entry {
         /// Its key.
         key: Key,
-        /// Its value.
+        /// Its value, as it stands in the leaf.
         value: &'a [u8],
     },
     /// A block that is missing from the walk, or should not look as it does.
     Damage {
-        /// Its pointer.
+        /// As its parent, or the root, has it.
         bp: &'a BlockPtr,
         /// 0 for a leaf.
         height: u8,
@@ -39,7 +39,7 @@ pub enum Visit<'a> {
         from: Option<Key>,
         /// The first key that is not affected; none: to the end.
         to: Option<Key>,
-        /// What is wrong.
+        /// Why it, and with it all below it, cannot be read.
         error: &'a BlockError,
     },
 }
@@ -47,15 +47,15 @@ pub enum Visit<'a> {
 /// What a walk has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalkSummary {
-    /// Sound leaves.
+    /// Leaves that could be read and are sound.
     pub leaf_count: u64,
-    /// Sound inner nodes.
+    /// Inner nodes that could be read and are sound.
     pub node_count: u64,
-    /// Entries in them.
+    /// Entries of the sound leaves.
     pub entry_count: u64,
-    /// Bytes before compression.
+    /// Bytes of sound leaves and nodes before compression.
     pub logical_bytes: u64,
-    /// Bytes on disk.
+    /// Bytes that they take on disk, whole sectors.
     pub allocated_bytes: u64,
     /// Damaged pointers and blocks.
     pub damage_count: u64,

@@ -13,7 +13,7 @@ pub const HISTORY_MAX: usize = 64;
 /// A group that was synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxgRecord {
-    /// Which.
+    /// The group's number.
     pub txg: Txg,
     /// When it was opened, on the monotonic clock; the first after an import counts from its close.
     pub opened: Duration,
@@ -34,7 +34,7 @@ pub struct TxgHistory {
 }
 
 impl TxgHistory {
-    /// What is remembered.
+    /// The newest [`HISTORY_MAX`] groups at most, oldest first.
     #[must_use]
     pub fn records(&self) -> Vec<TxgRecord> {
         self.records.lock().iter().copied().collect()

@@ -85,7 +85,7 @@ impl RingUse {
 /// Data of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Brought {
-    /// All of it.
+    /// Bytes of all the data.
     pub bytes: u64,
     /// By how much it lets what is in memory grow: what it takes the place of is written by nobody.
     pub more_bytes: u64,

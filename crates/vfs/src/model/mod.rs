@@ -22,8 +22,8 @@ use smallvec::SmallVec;
 use tally_base::{Clock, DatasetId, PoolGuid, Rng, SystemClock, SystemRng, Time, Wait};
 
 use crate::{
-    Attr, Change, CreateHow, Cred, DirPage, FsError, FsStat, NodeKind, ObjectRef, OpCtx, Outcome, ReadOut,
-    RememberedReply, ReplyKey, SetAttr, Stability, Vfs, Written,
+    Attr, Attributes, Change, Content, CreateHow, Cred, DirPage, FsError, FsStat, Identity, Names, NodeKind, ObjectRef,
+    OpCtx, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, SetAttr, Stability, Written,
 };
 use state::State;
 
@@ -135,7 +135,7 @@ impl Model {
     }
 }
 
-impl Vfs for Model {
+impl Identity for Model {
     fn pool(&self) -> PoolGuid {
         self.pool
     }
@@ -148,20 +148,28 @@ impl Vfs for Model {
         self.root
     }
 
+    fn is_read_only(&self) -> bool {
+        self.state().read_only
+    }
+}
+
+impl Attributes for Model {
     fn getattr(&self, object: ObjectRef) -> Result<Attr, FsError> {
         self.state().attr(object)
     }
 
+    fn setattr(&self, ctx: OpCtx<'_>, object: ObjectRef, set: &SetAttr, guard: Option<Time>) -> Outcome<()> {
+        self.change(ctx, &[object], |()| Some(object), |state, cred| state.setattr(cred, object, set, guard))
+    }
+
+    fn statfs(&self) -> Result<FsStat, FsError> {
+        Ok(self.state().statfs())
+    }
+}
+
+impl Names for Model {
     fn look(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> (Result<Attr, FsError>, Option<Attr>) {
         self.state().look(cred, dir, name)
-    }
-
-    fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
-        self.state().readlink(object)
-    }
-
-    fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
-        self.state().read(cred, object, offset, count)
     }
 
     fn readdir(
@@ -173,37 +181,6 @@ impl Vfs for Model {
         plus: bool,
     ) -> Result<DirPage, FsError> {
         self.state().readdir(cred, dir, cookie, entries_max, plus)
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.state().read_only
-    }
-
-    fn statfs(&self) -> Result<FsStat, FsError> {
-        Ok(self.state().statfs())
-    }
-
-    fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply> {
-        self.remembered.lock().get(&key.0).copied()
-    }
-
-    fn setattr(&self, ctx: OpCtx<'_>, object: ObjectRef, set: &SetAttr, guard: Option<Time>) -> Outcome<()> {
-        self.change(ctx, &[object], |()| Some(object), |state, cred| state.setattr(cred, object, set, guard))
-    }
-
-    fn write(
-        &self,
-        ctx: OpCtx<'_>,
-        object: ObjectRef,
-        offset: u64,
-        data: Bytes,
-        stability: Stability,
-    ) -> Outcome<Written> {
-        self.change(ctx, &[object], |_| Some(object), |state, cred| state.write(cred, object, offset, &data, stability))
-    }
-
-    fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, _offset: u64, _count: u32) -> Outcome<u64> {
-        self.change(ctx, &[object], |_| Some(object), |state, cred| state.commit(cred, object))
     }
 
     fn create(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr> {
@@ -242,6 +219,37 @@ impl Vfs for Model {
 
     fn link(&self, ctx: OpCtx<'_>, object: ObjectRef, dir: ObjectRef, name: &[u8]) -> Outcome<Attr> {
         self.change(ctx, &[dir], |attr: &Attr| Some(attr.object), |state, cred| state.link(cred, object, dir, name))
+    }
+}
+
+impl Content for Model {
+    fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
+        self.state().readlink(object)
+    }
+
+    fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
+        self.state().read(cred, object, offset, count)
+    }
+
+    fn write(
+        &self,
+        ctx: OpCtx<'_>,
+        object: ObjectRef,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Outcome<Written> {
+        self.change(ctx, &[object], |_| Some(object), |state, cred| state.write(cred, object, offset, &data, stability))
+    }
+
+    fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, _offset: u64, _count: u32) -> Outcome<u64> {
+        self.change(ctx, &[object], |_| Some(object), |state, cred| state.commit(cred, object))
+    }
+}
+
+impl Replies for Model {
+    fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply> {
+        self.remembered.lock().get(&key.0).copied()
     }
 }
 

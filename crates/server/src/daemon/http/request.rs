@@ -37,7 +37,7 @@ impl HostNames {
     }
 
     /// Whether a Host header says one of them, with any port.
-    fn admits(&self, host: &str) -> bool {
+    fn know(&self, host: &str) -> bool {
         if let Some(rest) = host.strip_prefix('[') {
             let Some((address, port)) = rest.split_once(']') else { return false };
             return address.parse::<IpAddr>().is_ok_and(|address| address.is_ipv6()) && is_port(port);
@@ -68,7 +68,7 @@ pub(super) fn parse(head: &[u8], names: &HostNames) -> Result<Option<Request>, S
     let mut hosts = parsed.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host"));
     let (Some(host), None) = (hosts.next(), hosts.next()) else { return Err(Status::BadRequest) };
     let host = std::str::from_utf8(host.value).map_err(|_| Status::BadRequest)?;
-    if !names.admits(host.trim()) {
+    if !names.know(host.trim()) {
         return Err(Status::Misdirected);
     }
     let head_only = match method {

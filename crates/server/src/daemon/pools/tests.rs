@@ -7,10 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use tally_base::{SystemClock, SystemRng};
-use tally_disk::{Disk, Durability, Geometry, Host, ThreadFanout};
+use tally_disk::{Disk, Durability, Geometry, Helpers, Host, ThreadFanout};
 use tally_fakes::{MemDisk, MemOpener};
 use tally_nfs::exports::Exports;
-use tally_vfs::{Cred, OpCtx, SetAttr};
+use tally_vfs::{Cred, Identity, Names, OpCtx, SetAttr};
 
 use super::*;
 use crate::daemon::silence;
@@ -53,6 +53,7 @@ fn pools(data_dir: &Path, opener: &Arc<MemOpener>) -> Arc<Pools> {
         rng: Arc::new(SystemRng),
         opener: Arc::clone(opener) as _,
         fanout: Arc::new(ThreadFanout::default()),
+        helpers: Helpers::Threads,
         host: Host { id: 1, name: "here".into() },
     };
     let tuning = Tuning { txg_interval: Duration::from_millis(100), ..Tuning::default() };

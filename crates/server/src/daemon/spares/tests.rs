@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 use tally_base::{Clock, SystemClock, SystemRng, Time};
-use tally_disk::{Access, Disk, Host, Opener, Platform, ThreadFanout};
+use tally_disk::{Access, Disk, Helpers, Host, Opener, Platform, ThreadFanout};
 use tally_fakes::{MemDisk, MemOpener};
 use tally_fs::filer::CreateOptions;
 use tally_members::label;
 use tally_store::pool::spares::AWAY_MIN;
 use tally_store::tuning::Tuning;
-use tally_vfs::{Cred, OpCtx, SetAttr, Vfs};
+use tally_vfs::{Cred, Identity, Names, OpCtx, SetAttr};
 
 use super::*;
 use crate::control::message::Request;
@@ -59,6 +59,7 @@ impl Place {
             rng: Arc::new(SystemRng),
             opener: Arc::clone(&opener) as _,
             fanout: Arc::new(ThreadFanout::default()),
+            helpers: Helpers::Threads,
             host: Host { id: 1, name: "here".into() },
         };
         let tuning = Tuning { txg_interval: Duration::from_millis(100), ..Tuning::default() };

@@ -1,6 +1,6 @@
 //! Requests that are dropped with their connection, and sent again.
 
-use tally_vfs::{CreateHow, SetAttr};
+use tally_vfs::{CreateHow, Identity, Names, SetAttr};
 
 use super::*;
 use crate::history::run::History;

@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tally_base::{SECTOR, Txg, VdevIndex, block_checksum};
+use tally_disk::Helpers;
 use tally_fakes::MemBlockDev;
 use tally_members::blockdev::{BlockDev, BlockDevs, numbered};
 
@@ -63,7 +64,8 @@ impl World {
     }
 
     fn import(&mut self) {
-        self.alloc = Allocator::load(&self.devs, self.root(), self.txg, &mut Vec::new()).expect("a sound index");
+        self.alloc = Allocator::load(&self.devs, self.root(), self.txg, Helpers::Threads, &mut Vec::new())
+            .expect("a sound index");
         self.alloc.keep_maps(0);
     }
 

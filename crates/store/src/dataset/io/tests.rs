@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use tally_base::ObjectId;
+use tally_disk::Helpers;
 use tally_fakes::MemBlockDev;
 use tally_members::blockdev::numbered;
 
@@ -33,7 +34,7 @@ impl Schema for Extents {
 fn door() -> DatasetIo {
     let devs = numbered([Arc::new(MemBlockDev::new(64 << 20)) as _]);
     let alloc = Arc::new(Allocator::create(&devs, &[]));
-    DatasetIo::new(&BlockIo::new(devs, alloc, 8 << 20), &Extents)
+    DatasetIo::new(&BlockIo::new(devs, alloc, 8 << 20, Helpers::Threads), &Extents)
 }
 
 fn inode(object: u64, fill: u8) -> (Key, Change) {

@@ -7,6 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use tally_base::{Seat, Txg, seat_this_thread};
+use tally_disk::Helpers;
 use tally_fakes::MemBlockDev;
 use tally_members::blockdev::numbered;
 
@@ -34,7 +35,7 @@ fn when_it_waits(act: impl FnOnce() + 'static) {
 fn cold(kind: BlockKind) -> (Arc<MemBlockDev>, Arc<BlockIo>, BlockPtr) {
     let mem = Arc::new(MemBlockDev::new(16 << 20));
     let devs = numbered([mem.clone() as _]);
-    let io = BlockIo::new(devs.clone(), Arc::new(Allocator::create(&devs, &[])), 1 << 20);
+    let io = BlockIo::new(devs.clone(), Arc::new(Allocator::create(&devs, &[])), 1 << 20, Helpers::Threads);
     let mut out = io.writer(Txg(1));
     let bp = out.put(kind, &[7; 5000], Compression::Off).expect("there is space");
     out.finish().expect("memory takes it");

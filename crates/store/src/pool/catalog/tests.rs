@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use tally_base::{Dseq, Generation, LaneId, ObjectId, SECTOR, Time};
+use tally_disk::Helpers;
 use tally_fakes::MemBlockDev;
 use tally_members::blockdev::numbered;
 
@@ -60,7 +61,7 @@ impl Bench {
         let dev = Arc::new(MemBlockDev::new(32 * MIB));
         let devs = numbered([dev.clone() as _]);
         let alloc = Arc::new(Allocator::create(&devs, &[]));
-        let io = BlockIo::new(devs, alloc, MIB);
+        let io = BlockIo::new(devs, alloc, MIB, Helpers::Threads);
         Self { dev, io, catalog: Catalog::new(Tree::empty()), known: Entries::new(), txg: Txg(0), root: None }
     }
 

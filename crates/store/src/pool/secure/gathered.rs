@@ -135,7 +135,7 @@ pub(super) fn which_are_right(io: &BlockIo, subjects: &[Subject<'_>], stretches:
                 .flat_map(|subject| keepers.iter().map(move |leg| (at, subject.vdev, *leg)).collect::<Vec<_>>()),
         );
     }
-    block::in_parallel(looks.len(), io.read_depth(), &|number| {
+    io.each(looks.len(), &|number| {
         let (at, vdev, leg) = looks[number];
         let (start, length) = extent_of(&stretches[at]);
         let is_right = |bytes: &[u8]| {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tally_base::Txg;
+use tally_disk::Helpers;
 use tally_fakes::MemBlockDev;
 use tally_members::blockdev::numbered;
 
@@ -34,7 +35,7 @@ impl World {
         let mem = Arc::new(MemBlockDev::new(512 << 20));
         let devs = numbered([mem.clone() as _]);
         let alloc = Arc::new(Allocator::create(&devs, &[]));
-        Self { mem, io: BlockIo::new(devs, alloc, 8 << 20) }
+        Self { mem, io: BlockIo::new(devs, alloc, 8 << 20, Helpers::Threads) }
     }
 
     fn apply(&self, tree: &Tree, model: &mut Model, txg: Txg, changes: &BTreeMap<Key, Change>) -> Tree {
