@@ -256,7 +256,7 @@ impl Machine {
         let config = filer.pool().roster.config();
         let filer_there = RwLock::new(Some(Arc::clone(&filer)));
         let shares = Arc::new(Shares { filer: filer_there, pool: config.pool, handle_key: config.handle_key });
-        let service = Arc::new(Service::new(Arc::clone(&shares) as _));
+        let service = Arc::new(Service::numbering_from(Arc::clone(&shares) as _, config.open_gen << 32));
         self.process = Some(Process { service: Arc::clone(&service), shares });
         self.server = Some(Arc::new(Server { filer, service }));
     }

@@ -53,7 +53,8 @@ pub trait Vfs: Send + Sync {
     fn is_waited_for(&self) -> bool {
         false
     }
-    /// The first answer to a request that was carried out before, perhaps before a crash.
+    /// The answer to a request that was carried out before, perhaps before a crash: to this one, or to whichever of the equal
+    /// ones was the last (see [`ReplyKey`]).
     fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply>;
 
     /// Changes attributes; with `guard`, only if the ctime is still that.

@@ -19,6 +19,8 @@ pub struct Job {
     pub times: Times,
     pub(super) call: Call,
     pub(super) link: Arc<Link>,
+    /// Which of equal requests it is to the pool.
+    pub(super) number: u64,
     pub(super) procedure: Option<Procedure>,
     /// Noted while it is carried out, so that an operation's panic leaves nothing behind in the reply cache.
     pub(super) memory: Cell<Memory>,
@@ -44,10 +46,8 @@ pub(super) enum Memory {
     None,
     /// It is the first of its kind.
     Begun(ReplyKey),
-    /// It is carried out beside another connection's.
+    /// It is carried out beside another connection's, and only the pool remembers it.
     Apart(ReplyKey),
-    /// So it was, well, and is in doubt: what the pool remembers by this key when it serves is its own.
-    DoneApart(ReplyKey),
 }
 
 /// A reply that waits.
@@ -66,11 +66,12 @@ impl Job {
         self.status == Some(Status::JukeBox)
     }
 
-    pub(super) fn new(call: Call, link: Arc<Link>, read_at: Instant) -> Self {
+    pub(super) fn new(call: Call, link: Arc<Link>, read_at: Instant, number: u64) -> Self {
         Self {
             times: Times { read_at, started: read_at, executed: read_at, settled: read_at, in_device: Duration::ZERO },
             call,
             link,
+            number,
             procedure: None,
             memory: Cell::new(Memory::None),
             keep: false,

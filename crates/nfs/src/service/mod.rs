@@ -15,7 +15,8 @@
 //! **In doubt.** The pool is suspended while a job waits for its promise: nobody knows whether the change is on disk. Where
 //! clients are to wait the job is kept unanswered ([`Service::stays_in_doubt`]), its repetitions are attached to it, and it is
 //! run again when the pool serves. If its record had reached the log, the pool remembers the answer and gives that one; else it
-//! is carried out as for the first time. JUKEBOX would say that nothing was done, and an error ends what only has to wait.
+//! is carried out as for the first time. It asks for its own record alone, by the number that each job has: equal requests of
+//! another connection may have been carried out before it and undone since (rules F12). JUKEBOX would say that nothing was done, and an error ends what only has to wait.
 //!
 //! A job can also go without any of this: its connection ended while it waited for something, whoever was to keep its
 //! promise is gone, a bug unwound its worker. Then it is *abandoned*, so that the reply cache does not take it for
@@ -28,12 +29,12 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tally_base::{DatasetId, Fate, PoolGuid, Promise, Wait};
+use tally_base::{DatasetId, Fate, PoolGuid, Promise, Rng, SystemRng, Wait};
 use tally_vfs::ReplyKey;
 
 use crate::exports::{Exports, Place};
@@ -72,12 +73,20 @@ pub struct Service {
     strangers: Strangers,
     /// How often each pool was taken in that need not be what requests in doubt were sent to.
     doubts_left: Mutex<BTreeMap<PoolGuid, u64>>,
+    /// By which the pool tells a request from equal ones of other connections and lives.
+    next_number: AtomicU64,
 }
 
 impl Service {
     /// A service for these exports.
     #[must_use]
     pub fn new(exports: Arc<dyn Exports>) -> Self {
+        Self::numbering_from(exports, SystemRng.next_u64())
+    }
+
+    /// The same, whose requests are numbered from here on. Pools keep these numbers, so those of two lives should be apart.
+    #[must_use]
+    pub fn numbering_from(exports: Arc<dyn Exports>, first: u64) -> Self {
         Self {
             exports,
             mounts: MountTable::default(),
@@ -87,6 +96,7 @@ impl Service {
             locks_refused: AtomicBool::new(false),
             strangers: Strangers::default(),
             doubts_left: Mutex::default(),
+            next_number: AtomicU64::new(first),
         }
     }
 
@@ -133,7 +143,7 @@ impl Service {
     /// Reads a record's header. `read_at` is when its last byte was read.
     pub fn open(&self, record: Bytes, link: &Arc<Link>, read_at: Instant) -> Result<Job, Refusal> {
         let call = Call::parse(record).inspect_err(|_| count(&self.stats.refused))?;
-        Ok(Job::new(call, link.clone(), read_at))
+        Ok(Job::new(call, link.clone(), read_at, self.next_number.fetch_add(1, Relaxed)))
     }
 
     /// Carries a job out. A panic in an operation costs that request alone.
@@ -180,10 +190,6 @@ impl Service {
         if stays {
             let times_left = self.times_left(job);
             job.in_doubt.get_or_insert(times_left);
-            // Its own record has this key. Before that another connection's could have had it alone.
-            if let (Memory::Apart(key), Some(Status::Ok)) = (job.memory.get(), job.status) {
-                job.memory.set(Memory::DoneApart(key));
-            }
             job.forget();
         }
         stays
@@ -225,7 +231,7 @@ impl Service {
                 let kept = |(pool, _)| Kept { pool, has_waited: job.has_waited };
                 self.replies.finish(&key, reply, job.about.dataset.map(kept).filter(|_| keep), self.now())
             }
-            Memory::None | Memory::Apart(_) | Memory::DoneApart(_) => Vec::new(),
+            Memory::None | Memory::Apart(_) => Vec::new(),
         }
     }
 
@@ -378,12 +384,13 @@ impl Service {
                 Begin::Attached => return Err(Repeated::UnderWay),
             });
         }
-        let (key, recall) = match job.memory.get() {
-            Memory::Begun(key) | Memory::DoneApart(key) => (Some(key), true),
-            Memory::Apart(key) => (Some(key), false),
+        let (key, runs_beside) = match job.memory.get() {
+            Memory::Begun(key) => (Some(key), false),
+            Memory::Apart(key) => (Some(key), true),
             Memory::None => (None, false),
         };
-        Ok(Memo { key: key.filter(|_| procedure.outlives_crashes()), recall })
+        let key = key.filter(|_| procedure.outlives_crashes()).map(|key| key.numbered(job.number));
+        Ok(Memo { key, is_own: runs_beside || job.in_doubt.is_some() })
     }
 
     /// A request that was here before costs nobody anything: its first transmission pays.
@@ -429,7 +436,7 @@ impl Service {
     }
 }
 
-/// Address without port 16, xid 4, procedure 4, fingerprint of ids, or of the `user` who it is, and arguments 16.
+/// Address without port 16, xid 4, procedure 4, fingerprint of ids, or of the `user` who it is, and arguments 8; no number.
 fn reply_key(job: &Job, user: Option<u32>) -> ReplyKey {
     let mut bytes = [0; 40];
     let address = match job.link.peer().ip() {
@@ -439,6 +446,6 @@ fn reply_key(job: &Job, user: Option<u32>) -> ReplyKey {
     bytes[..16].copy_from_slice(&address.octets());
     bytes[16..20].copy_from_slice(&job.call.xid.to_be_bytes());
     bytes[20..24].copy_from_slice(&job.call.procedure.to_be_bytes());
-    bytes[24..].copy_from_slice(&job.call.fingerprint(user).to_be_bytes());
+    bytes[24..ReplyKey::COMMON_BYTES].copy_from_slice(&job.call.fingerprint(user).to_be_bytes());
     ReplyKey(bytes)
 }
