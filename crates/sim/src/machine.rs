@@ -303,10 +303,12 @@ impl Machine {
     pub fn import_again(&mut self) -> Result<ImportReport, FilerError> {
         let (platform, source) = (self.platform_of(&self.opener), self.source());
         let (select, options) = (PoolSelect::Name(POOL.into()), ImportOptions::default());
+        let (filer, report) = Filer::import(&platform, &self.shape.tuning, &source, &select, &options, &mut |_| {})?;
         let process = self.process.as_ref().expect("a process has a pool that is away");
         process.service.leave_doubts(process.shares.pool);
-        let taken = Filer::import(&platform, &self.shape.tuning, &source, &select, &options, &mut |_| {});
-        taken.map(|(filer, report)| self.serve_again(filer, report))
+        // It was suspended, and nobody resumed it.
+        process.service.forget_unwaited_replies(process.shares.pool);
+        Ok(self.serve_again(filer, report))
     }
 
     fn serve_again(&mut self, filer: Arc<Filer>, report: ImportReport) -> ImportReport {

@@ -32,7 +32,9 @@ pub struct Job {
     /// Whether its answer waited, or waits, for something to be durable.
     pub(super) has_waited: bool,
     pub(super) status: Option<Status>,
-    /// It was carried out, and nobody knows whether it is on disk: it is carried out again when its pool serves.
+    /// Which moment was the newest when it began to run, the last time (see [`super::lives`]).
+    pub(super) began_in: u64,
+    /// It was carried out, after that moment, and nobody knows whether it is on disk: it is carried out again when its pool serves.
     pub(super) in_doubt: Option<u64>,
     pub(super) about: About,
     /// How its promise was kept.
@@ -79,6 +81,7 @@ impl Job {
             pending: None,
             has_waited: false,
             status: None,
+            began_in: 0,
             in_doubt: None,
             about: About::default(),
             kept: Kept::default(),

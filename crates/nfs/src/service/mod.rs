@@ -23,17 +23,16 @@
 //! running ever after, and who was attached to it is answered.
 
 mod job;
+mod lives;
 mod strangers;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use tally_base::{DatasetId, Fate, PoolGuid, Promise, Rng, SystemRng, Wait};
 use tally_vfs::ReplyKey;
 
@@ -47,6 +46,7 @@ use crate::stats::{Stats, count};
 use crate::v3::{self, About, Answer, Done, Memo, Procedure, Repeated, Request, Status};
 pub use job::Job;
 use job::{Memory, Pending};
+use lives::Lives;
 use strangers::Strangers;
 
 /// What has to happen next with a job.
@@ -71,8 +71,7 @@ pub struct Service {
     /// Whether it was told already that there are no locks.
     locks_refused: AtomicBool,
     strangers: Strangers,
-    /// How often each pool was taken in that need not be what requests in doubt were sent to.
-    doubts_left: Mutex<BTreeMap<PoolGuid, u64>>,
+    lives: Lives,
     /// By which the pool tells a request from equal ones of other connections and lives.
     next_number: AtomicU64,
 }
@@ -95,7 +94,7 @@ impl Service {
             start: Instant::now(),
             locks_refused: AtomicBool::new(false),
             strangers: Strangers::default(),
-            doubts_left: Mutex::default(),
+            lives: Lives::default(),
             next_number: AtomicU64::new(first),
         }
     }
@@ -113,25 +112,26 @@ impl Service {
 
     /// A pool that was suspended is taken up as after a crash: what of it was answered from memory alone is not told again.
     pub fn forget_unwaited_replies(&self, pool: PoolGuid) {
+        self.lives.begin(pool, true);
         self.replies.forget_unwaited(pool);
     }
 
     /// A pool is about to be taken in that need not be as it was when it was suspended here: what is in doubt there is not run
     /// again. Its clients may be long gone, and others may have built on what came since.
     pub fn leave_doubts(&self, pool: PoolGuid) {
-        *self.doubts_left.lock().entry(pool).or_default() += 1;
+        self.lives.begin(pool, false);
     }
 
     /// Whether a job that is in doubt is not to be run again, nor answered.
     #[must_use]
     pub fn is_left(&self, job: &Job) -> bool {
-        job.in_doubt.is_some_and(|since| since < self.times_left(job))
+        let Some((pool, _)) = job.about.dataset else { return false };
+        job.in_doubt.is_some_and(|since| self.lives.is_other_since(pool, since))
     }
 
-    /// How often the pool of a job was taken in anew.
-    fn times_left(&self, job: &Job) -> u64 {
-        let Some((pool, _)) = job.about.dataset else { return 0 };
-        self.doubts_left.lock().get(&pool).copied().unwrap_or(0)
+    /// Whether the pool of a job was taken up anew since it began to run.
+    fn is_outlived(&self, job: &Job) -> bool {
+        job.about.dataset.is_some_and(|(pool, _)| self.lives.has_begun_since(pool, job.began_in))
     }
 
     /// Its mounts.
@@ -149,6 +149,7 @@ impl Service {
     /// Carries a job out. A panic in an operation costs that request alone.
     pub fn run(&self, job: &mut Job) -> Step {
         job.times.started = Instant::now();
+        job.began_in = self.lives.newest();
         let step = catch_unwind(AssertUnwindSafe(|| self.dispatch(job))).unwrap_or_else(|_| {
             count(&self.stats.panics);
             tracing::error!(
@@ -179,17 +180,18 @@ impl Service {
     }
 
     /// Whether a job that was carried out must not be answered yet: what it waited for, if anything, came to `outcome`, its pool
-    /// is suspended or away, and its clients wait for that. Then [`Self::may_go_on`] tells when it is to be run again.
+    /// is suspended or away, and its clients wait for that; or it was, and serves again by now. Then [`Self::may_go_on`] tells
+    /// when it is to be run again.
     pub fn stays_in_doubt(&self, job: &mut Job, outcome: Option<&Fate>) -> bool {
         let stays = match outcome {
             Some(Ok(_)) => false,
-            Some(Err(_)) => !self.may_go_on(job),
+            Some(Err(_)) => self.is_outlived(job) || !self.may_go_on(job),
             // Run again, and refused for now.
             None => job.in_doubt.is_some() && job.status == Some(Status::JukeBox),
         };
         if stays {
-            let times_left = self.times_left(job);
-            job.in_doubt.get_or_insert(times_left);
+            // Where it was refused for now nothing has changed.
+            job.in_doubt = if outcome.is_some() { Some(job.began_in) } else { job.in_doubt };
             job.forget();
         }
         stays
@@ -228,8 +230,10 @@ impl Service {
         match job.memory.replace(Memory::None) {
             Memory::Begun(key) => {
                 let keep = job.keep && !matches!(job.status, None | Some(Status::JukeBox | Status::ServerFault));
-                let kept = |(pool, _)| Kept { pool, has_waited: job.has_waited };
-                self.replies.finish(&key, reply, job.about.dataset.map(kept).filter(|_| keep), self.now())
+                let about = job.about.dataset.filter(|_| keep);
+                let about = about.map(|(pool, _)| Kept { pool, has_waited: job.has_waited });
+                let is_good = |about: &Kept| about.has_waited || !self.is_outlived(job);
+                self.replies.finish(&key, reply, || about.filter(is_good), self.now())
             }
             Memory::None | Memory::Apart(_) => Vec::new(),
         }
