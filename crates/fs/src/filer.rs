@@ -11,6 +11,7 @@ mod mount_point;
 mod names;
 mod relief;
 mod rewind;
+mod room;
 mod scrub;
 
 use std::collections::{BTreeMap, HashMap};
