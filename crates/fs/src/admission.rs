@@ -50,7 +50,7 @@ pub(crate) struct Ask {
 /// What the fold of a namespace or attribute operation may write anew: four leaves of names and inodes.
 const METADATA_FOLD_BYTES: u64 = 4 * (16 << 10);
 /// A removal, or a rename over another object, touches as many again, and what the object held.
-const REMOVAL_FOLD_BYTES: u64 = 2 * METADATA_FOLD_BYTES;
+pub(crate) const REMOVAL_FOLD_BYTES: u64 = 2 * METADATA_FOLD_BYTES;
 
 impl Ask {
     /// A namespace or attribute operation: one record without data.

@@ -11,6 +11,7 @@ mod mount_point;
 mod names;
 mod relief;
 mod rewind;
+mod room;
 mod scrub;
 
 use std::collections::{BTreeMap, HashMap};
@@ -481,9 +482,16 @@ impl Filer {
 
     /// Asks for another group while removed files wait for the reaper, which works in the fold.
     fn call_reaper(&self) {
-        if !self.pool.read_only() && self.mounted.read().values().any(|filesystem| filesystem.has_orphans()) {
+        if !self.pool.read_only() && self.has_orphans() {
             self.pool.txgs.want(Cause::Chore);
         }
+    }
+
+    /// Whether anything in the pool that was removed or cut is still being freed. An idle pool asks this behind each group: the
+    /// pool's own dataset, which is above all others, has the sum (rules S2).
+    #[must_use]
+    pub fn has_orphans(&self) -> bool {
+        self.names.read().at(0).is_some_and(|own| own.filesystem.standing.pool_has_orphans())
     }
 
     /// Puts the pool away: everything is synced, and the next import has nothing to replay. Also where that fails, it is the

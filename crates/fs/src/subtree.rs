@@ -1,8 +1,8 @@
 //! What a dataset and all below it take together, and may take (`quota`).
 //!
 //! Each dataset has a sum of its own, and holds on to those of the datasets above it. A group that changes what a dataset
-//! takes adds the difference to all of them, so that nobody ever looks at all datasets. The same sums tell whether anything
-//! below is still being freed.
+//! takes adds the difference to all of them, so that nobody ever looks at all datasets (rules S2). The same sums tell whether
+//! anything below is still being freed.
 //!
 //! What groups bring that are not synced yet is counted beside a sum, and only where there is a quota. Groups from before it
 //! was set are not in that: by as much as was dirty then a quota may be passed, once.

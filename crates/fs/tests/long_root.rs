@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use tally_fs::filer::Filer;
 use tally_store::dataset::{Dataset, DatasetBirth, DatasetLine};
-use tally_store::properties::{Property, PropertySet, Value, effective, parse};
+use tally_store::properties::{Property, PropertySet, UserProperty, Value, effective, parse};
 use tally_store::tree::Tree;
-use world::World;
+use tally_vfs::{CreateHow, Cred, Stability};
+use world::{World, ctx, mode, noise, patient, vfs};
 
 const MIB: u64 = 1 << 20;
 const MANY: u64 = 5000;
@@ -25,7 +26,7 @@ fn local() -> PropertySet {
 }
 
 /// Adds so many empty datasets at once, as many commands would.
-fn add_many(filer: &Filer, count: u64) {
+fn add_many(filer: &Filer, count: u64, local: &PropertySet) {
     let pool = filer.pool();
     let tank = filer.pool().datasets().remove(0);
     let added = pool.administer(|pool, _| {
@@ -36,7 +37,7 @@ fn add_many(filer: &Filer, count: u64) {
             let line = DatasetLine {
                 parent: tank.birth.id,
                 name: format!("many-{number}"),
-                local: local(),
+                local: local.clone(),
                 carried: Default::default(),
             };
             let (name, in_force) = (format!("tank/{}", line.name), effective(&[&line.local]));
@@ -51,7 +52,7 @@ fn more_than_a_block_holds_is_read_again() {
     let world = World::new(256 * MIB, 16 * MIB);
     let filer = world.create();
     // 20 MiB; a pointer claims 16 at most.
-    add_many(&filer, MANY);
+    add_many(&filer, MANY, &local());
     filer.create_dataset("tank/0", local(), (0, 0)).unwrap();
     filer.create_dataset("tank/1", PropertySet::new(), (0, 0)).unwrap();
     filer.set_property("tank", long()).unwrap();
@@ -68,7 +69,7 @@ fn more_than_a_block_holds_is_read_again() {
 fn each_command_is_there_after_a_cut() {
     let mut world = World::new(256 * MIB, 16 * MIB);
     let filer = world.create();
-    add_many(&filer, 200);
+    add_many(&filer, 200, &local());
     let is_long =
         |filer: &Filer, name: &str| filer.by_name(name).unwrap().info().local.value(Property::ShareNfs).is_some();
     drop(filer);
@@ -115,4 +116,36 @@ fn each_command_is_there_after_a_cut() {
     }
     let (filer, _) = world.import();
     assert_eq!(filer.datasets().len(), 1 + 200 + 1 - 1);
+}
+
+/// Hundreds of datasets of a small pool that was full were given long properties, which nobody admitted: they took what is kept to
+/// remove things, and then a group had no room and the pool was suspended for good. Now that is refused in time. What is removed,
+/// files or properties, brings room.
+#[test]
+fn long_properties_of_many_datasets_leave_room_to_remove_things() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    add_many(&filer, 800, &PropertySet::new());
+    let (filer, _) = world.cut().import();
+    let (fs, cred) = (vfs(&filer), Cred::root());
+    let made = patient(|| fs.create(ctx(&cred), fs.root(), b"large", &CreateHow::Guarded(mode(0o644))));
+    let (file, mut at) = (made.unwrap().object, 0);
+    while patient(|| fs.write(ctx(&cred), file, at, noise(256 << 10, at), Stability::Unstable)).is_ok() {
+        at += 256 << 10;
+    }
+    filer.sync().unwrap();
+    let set = |number: u64| {
+        let value: String = noise(3500, number).iter().map(|byte| format!("{byte:02x}")).collect();
+        filer.set_user_property(&format!("tank/many-{number}"), UserProperty::new("user:notes", &value).unwrap())
+    };
+    let (refused, error) = (0..800).find_map(|number| Some((number, set(number).err()?))).expect("there is an end");
+    assert!(refused > 0, "it needs no room that files have");
+    let words = error.to_string();
+    assert!(words.contains("many-") && words.contains("Remove files") && words.contains("inherit"), "{words}");
+    filer.set_property("tank/many-0", long()).map_err(|error| error.to_string()).expect_err("it is as long");
+    // Removing needs no more room than there is, of either kind.
+    filer.inherit_user_property("tank/many-0", "user:notes").unwrap();
+    patient(|| fs.remove(ctx(&cred), fs.root(), b"large")).unwrap();
+    set(refused).unwrap();
+    assert!(filer.pool().fault().is_none());
 }

@@ -5,10 +5,11 @@ mod world;
 use std::sync::Arc;
 
 use tally_fs::Filer;
-use tally_fs::filer::{CreateOptions, DatasetError};
+use tally_fs::filer::{CreateOptions, DatasetError, ImportOptions};
 use tally_store::properties::{Property, PropertySet, parse};
+use tally_store::tuning::Tuning;
 use tally_vfs::{Attributes, Content, CreateHow, Cred, FsError, Identity, Names, ObjectRef, Stability};
-use world::{World, ctx, mode, noise, patient};
+use world::{World, ctx, done, mode, noise, patient};
 
 const MIB: u64 = 1 << 20;
 const RECORD: usize = 128 << 10;
@@ -153,4 +154,33 @@ fn a_dataset_is_not_made_where_a_quota_above_has_no_room_for_it() {
     // What is given back makes room at once, though its group is not synced.
     remove(&filer, "tank/home/ann", "large");
     filer.create_dataset("tank/home/ann/there", PropertySet::new(), (0, 0)).unwrap();
+}
+
+/// A pool that nobody used looked, behind each group and for each watcher, at all of its datasets for one in which something was still
+/// being freed. The sum at the top says that, wherever it is, is moved to, and however it ends.
+#[test]
+fn whether_anything_is_still_being_freed_is_known_at_the_top() {
+    let world = World::new(128 * MIB, 32 * MIB);
+    drop(pool(&world, &["tank/a", "tank/a/b", "tank/c"]));
+    let tuning = Tuning { reap_extents_max: 1, ..Tuning::default() };
+    let (filer, _) = world.cut().try_import_without_threads(&tuning, &ImportOptions::default()).unwrap();
+    let is_freeing = || {
+        let any = filer.pool().datasets().iter().any(|dataset| dataset.root().orphan_count > 0);
+        assert_eq!(filer.has_orphans(), any);
+        any
+    };
+    let (fs, cred) = (filer.by_name("tank/a/b").unwrap(), Cred::root());
+    let made = done(fs.create(ctx(&cred), fs.root(), b"large", &CreateHow::Guarded(mode(0o644)))).unwrap();
+    for at in 0..40 {
+        done(fs.write(ctx(&cred), made.object, at * RECORD as u64, noise(RECORD, at), Stability::Unstable)).unwrap();
+    }
+    filer.sync().unwrap();
+    assert!(!is_freeing());
+    done(fs.remove(ctx(&cred), fs.root(), b"large")).unwrap();
+    filer.sync().unwrap();
+    assert!(is_freeing());
+    filer.rename_dataset("tank/a", "tank/c/a").unwrap();
+    assert!(is_freeing(), "a group frees one record here");
+    filer.destroy_dataset("tank/c/a", true).unwrap();
+    assert!(!is_freeing());
 }

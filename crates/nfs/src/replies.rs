@@ -84,17 +84,8 @@ struct Entry {
 }
 
 enum EntryState {
-    Running {
-        attached: Vec<Arc<Link>>,
-        /// A pool was taken up anew meanwhile: what it did before is perhaps gone.
-        began_before: bool,
-    },
-    Finished {
-        number: u64,
-        reply: Reply,
-        at: Duration,
-        about: Kept,
-    },
+    Running { attached: Vec<Arc<Link>> },
+    Finished { number: u64, reply: Reply, at: Duration, about: Kept },
 }
 
 /// What is remembered beside an answer.
@@ -124,26 +115,32 @@ impl Replies {
             }
             return match &mut entry.state {
                 EntryState::Finished { reply, .. } => Begin::Again(reply.clone()),
-                EntryState::Running { attached, .. } => {
+                EntryState::Running { attached } => {
                     attach(attached, link);
                     Begin::Attached
                 }
             };
         }
-        let state = EntryState::Running { attached: Vec::new(), began_before: false };
+        let state = EntryState::Running { attached: Vec::new() };
         shard.entries.insert(*key, Entry { link: link.clone(), state });
         Begin::New
     }
 
-    /// A request that [`Replies::begin`] called new has its answer. With `keep` it is remembered, as one about that.
-    /// Gives the connections that wait for it beside the one that it came on.
-    pub fn finish(&self, key: &ReplyKey, reply: &Reply, keep: Option<Kept>, now: Duration) -> Vec<Arc<Link>> {
+    /// A request that [`Replies::begin`] called new has its answer. With `keep` it is remembered, as one about that; this is asked
+    /// where no [`Replies::forget`] or [`Replies::forget_unwaited`] can come in between. Gives the connections that wait for it
+    /// beside the one that it came on.
+    pub fn finish(
+        &self,
+        key: &ReplyKey,
+        reply: &Reply,
+        keep: impl FnOnce() -> Option<Kept>,
+        now: Duration,
+    ) -> Vec<Arc<Link>> {
         let mut shard = self.shard(key).lock();
-        let Some(Entry { link, state: EntryState::Running { attached, began_before } }) = shard.entries.remove(key)
-        else {
+        let Some(Entry { link, state: EntryState::Running { attached } }) = shard.entries.remove(key) else {
             return Vec::new();
         };
-        if let Some(about) = keep.filter(|about| reply.is_plain() && (about.has_waited || !began_before)) {
+        if let Some(about) = keep().filter(|_| reply.is_plain()) {
             shard.keep(*key, link, about, reply.clone(), now);
         }
         attached
@@ -153,7 +150,7 @@ impl Replies {
     /// is that one's from now on.
     pub fn hand_over(&self, key: &ReplyKey) -> Option<Arc<Link>> {
         let mut shard = self.shard(key).lock();
-        let Entry { link, state: EntryState::Running { attached, .. } } = shard.entries.get_mut(key)? else {
+        let Entry { link, state: EntryState::Running { attached } } = shard.entries.get_mut(key)? else {
             return None;
         };
         let heir = attached.iter().position(|waiting| waiting.is_alive())?;
@@ -170,15 +167,7 @@ impl Replies {
     /// A pool is taken up as after a crash: forgets those answers about it that waited for nothing, as under `sync=disabled`. What
     /// they tell of may be gone with its memory, and a repetition is carried out unless the pool itself remembers it.
     pub fn forget_unwaited(&self, pool: PoolGuid) {
-        self.shards.iter().for_each(|shard| {
-            let mut shard = shard.lock();
-            shard.forget_all(|about| about.pool == pool && !about.has_waited);
-            for entry in shard.entries.values_mut() {
-                if let EntryState::Running { began_before, .. } = &mut entry.state {
-                    *began_before = true;
-                }
-            }
-        });
+        self.shards.iter().for_each(|shard| shard.lock().forget_all(|about| about.pool == pool && !about.has_waited));
     }
 
     /// Entries that are kept now.

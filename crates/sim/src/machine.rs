@@ -256,7 +256,7 @@ impl Machine {
         let config = filer.pool().roster.config();
         let filer_there = RwLock::new(Some(Arc::clone(&filer)));
         let shares = Arc::new(Shares { filer: filer_there, pool: config.pool, handle_key: config.handle_key });
-        let service = Arc::new(Service::new(Arc::clone(&shares) as _));
+        let service = Arc::new(Service::numbering_from(Arc::clone(&shares) as _, config.open_gen << 32));
         self.process = Some(Process { service: Arc::clone(&service), shares });
         self.server = Some(Arc::new(Server { filer, service }));
     }
@@ -303,10 +303,12 @@ impl Machine {
     pub fn import_again(&mut self) -> Result<ImportReport, FilerError> {
         let (platform, source) = (self.platform_of(&self.opener), self.source());
         let (select, options) = (PoolSelect::Name(POOL.into()), ImportOptions::default());
+        let (filer, report) = Filer::import(&platform, &self.shape.tuning, &source, &select, &options, &mut |_| {})?;
         let process = self.process.as_ref().expect("a process has a pool that is away");
         process.service.leave_doubts(process.shares.pool);
-        let taken = Filer::import(&platform, &self.shape.tuning, &source, &select, &options, &mut |_| {});
-        taken.map(|(filer, report)| self.serve_again(filer, report))
+        // It was suspended, and nobody resumed it.
+        process.service.forget_unwaited_replies(process.shares.pool);
+        Ok(self.serve_again(filer, report))
     }
 
     fn serve_again(&mut self, filer: Arc<Filer>, report: ImportReport) -> ImportReport {

@@ -5,6 +5,7 @@
 //! Entries come with log records and are written with their transaction group into one of [`BUCKETS`] blocks, by
 //! client; a group rewrites only the blocks of clients that sent something. An entry of a group that is still
 //! open never reaches the block of an older one: the operation may be lost, and its answer must be lost with it.
+//! Of requests that are equal but for the number at the end of their key the last is kept.
 //!
 //! **Ages are counted in service.** An answer is kept for a client that asks again, and the longest reason to ask again is
 //! that nobody answered: a power cut, a disk that was replaced, a machine that took ten minutes to start. So the time of
@@ -35,9 +36,12 @@ pub const AGE_MAX: Duration = Duration::from_secs(120);
 
 const ENTRY_BYTES: usize = 81;
 const CLIENT_BYTES: usize = 16;
+const COMMON_BYTES: usize = 32;
 
-/// What identifies a request; its first 16 bytes are the client.
+/// What identifies a request; its first 16 bytes are the client. A repetition is equal in the first 32. Of equal ones the last
+/// is remembered; its other bytes tell whose it was, and who asks with zeros there does not mind.
 pub type Key = [u8; 40];
+type Common = [u8; COMMON_BYTES];
 type Client = [u8; CLIENT_BYTES];
 /// What is remembered of the answer.
 pub type Value = [u8; 17];
@@ -55,7 +59,7 @@ struct Entry {
 struct Bucket {
     /// Oldest first.
     entries: VecDeque<Entry>,
-    index: HashMap<(DatasetId, Key), Value>,
+    index: HashMap<(DatasetId, Common), (Key, Value)>,
     /// Entries of each client.
     of_client: HashMap<Client, usize>,
     /// Whether something came or went since the last fold.
@@ -99,8 +103,8 @@ impl ReplyCache {
         let mut bucket = self.bucket(&key).lock();
         let before = bucket.entries.len();
         bucket.expire(now);
-        if bucket.index.contains_key(&(dataset, key)) {
-            let same = |entry: &Entry| entry.key == key && entry.dataset == dataset;
+        if bucket.index.contains_key(&(dataset, common_of(&key))) {
+            let same = |entry: &Entry| common_of(&entry.key) == common_of(&key) && entry.dataset == dataset;
             bucket.drop_where(same);
         }
         bucket.make_room(&key);
@@ -109,14 +113,15 @@ impl ReplyCache {
         self.recount(before, &bucket);
     }
 
-    /// The answer to `key`, if it is not older than [`AGE_MAX`] at `now`.
+    /// The answer to `key`, or to whichever equal one was the last if `key` names none, if it is not older than [`AGE_MAX`] at `now`.
     #[must_use]
     pub fn recall(&self, dataset: DatasetId, now: Time, key: &Key) -> Option<Value> {
         let mut bucket = self.bucket(key).lock();
         let before = bucket.entries.len();
         bucket.expire(now);
         self.recount(before, &bucket);
-        bucket.index.get(&(dataset, *key)).copied()
+        let (kept, value) = bucket.index.get(&(dataset, common_of(key)))?;
+        (kept == key || key[COMMON_BYTES..].iter().all(|byte| *byte == 0)).then_some(*value)
     }
 
     /// Forgets everything about a dataset that was destroyed or rolled back.
@@ -207,14 +212,14 @@ impl Bucket {
     }
 
     fn push(&mut self, entry: Entry) {
-        self.index.insert((entry.dataset, entry.key), entry.value);
+        self.index.insert((entry.dataset, common_of(&entry.key)), (entry.key, entry.value));
         *self.of_client.entry(client_of(&entry.key)).or_default() += 1;
         self.entries.push_back(entry);
     }
 
     fn drop_at(&mut self, position: usize) {
         let Some(entry) = self.entries.remove(position) else { return };
-        self.index.remove(&(entry.dataset, entry.key));
+        self.index.remove(&(entry.dataset, common_of(&entry.key)));
         let client = client_of(&entry.key);
         let left = self.of_client.get(&client).map_or(0, |count| count - 1);
         if left == 0 {
@@ -267,6 +272,10 @@ fn decode(block: &[u8]) -> Result<Vec<Entry>, Malformed> {
 
 fn client_of(key: &Key) -> Client {
     *key.first_chunk().expect("a key begins with its client")
+}
+
+fn common_of(key: &Key) -> Common {
+    *key.first_chunk().expect("a key begins with what repetitions share")
 }
 
 #[cfg(test)]

@@ -107,6 +107,7 @@ pub trait Content: Send + Sync {
 
 /// Answers that outlive the connection they were given on, and the server.
 pub trait Replies: Send + Sync {
-    /// The first answer to a request that was carried out before, perhaps before a crash.
+    /// The answer to a request that was carried out before, perhaps before a crash: to this one, or to whichever of the equal
+    /// ones was the last (see [`ReplyKey`]).
     fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply>;
 }

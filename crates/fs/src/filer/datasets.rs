@@ -42,6 +42,11 @@ pub enum DatasetError {
     OverQuota { name: String, below: String, quota: Size, used: Size, more: Size },
     #[error("cannot mount '{name}' on its directory in the parent: {why}")]
     MountPoint { name: String, why: String },
+    #[error(
+        "there is no room for longer properties of '{0}': the pool is full, but for what is kept to remove things. Remove files, or \
+         properties (tally dataset inherit PROPERTY DATASET), and set them again"
+    )]
+    NoRoom(String),
     #[error("{0}")]
     Sync(#[from] SyncError),
     #[error(transparent)]
@@ -329,6 +334,7 @@ impl Filer {
         let _one = self.command.lock();
         let mut after = filesystem.dataset.line();
         change(&mut after.local)?;
+        let _room = self.room_for(&filesystem, &after.local)?;
         self.put_in_force(&[], || filesystem.dataset.change_line(|line| *line = after))
     }
 
@@ -341,6 +347,7 @@ impl Filer {
         let affected = self.subtree(&filesystem.name());
         let mut after = filesystem.dataset.line();
         change(&mut after.local);
+        let _room = self.room_for(filesystem, &after.local)?;
         // The line changes in the group that puts it in force, or a crash between the two would leave a dataset that
         // says `standard` and does not log.
         self.put_in_force(&affected, || filesystem.dataset.change_line(|line| *line = after))

@@ -11,6 +11,7 @@
 //! One long answer makes no leg late: it counts as a few times what was usual. Times are the pool's clock's, so that a simulated
 //! pool chooses the same each time.
 
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,29 +102,43 @@ pub(super) struct Order {
     pub(super) in_time: usize,
 }
 
-impl Order {
-    /// Puts those last that are late for a read of so many bytes.
-    pub(super) fn of(mut legs: Vec<Arc<VdevLeg>>, length: usize) -> Self {
-        let expected = |leg: &Arc<VdevLeg>| leg.pace.expected(length, leg.active(IoKind::Read));
-        let quickest = legs.iter().filter_map(expected).min();
-        let is_late = |leg: &Arc<VdevLeg>| is_late(expected(leg), quickest);
-        // Legs are asked once: what they say may change meanwhile, and a sort must not see that.
-        let late: Vec<bool> = legs.iter().map(is_late).collect();
-        let in_time = late.iter().filter(|is_late| !**is_late).count();
-        let mut late = late.into_iter();
-        let (behind, mut first): (Vec<_>, Vec<_>) = legs.drain(..).partition(|_| late.next().unwrap_or(false));
-        first.extend(behind);
-        Self { legs: first, in_time }.silent_ones_last()
-    }
+/// How soon a leg is read, the soonest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    InTime,
+    Late,
+    /// It has owed an answer for long: those that are late do answer.
+    Silent,
+}
 
-    /// Who owes an answer for long is behind those that are late and answer.
-    fn silent_ones_last(mut self) -> Self {
-        let silent: Vec<bool> = self.legs.iter().map(|leg| is_silent(leg)).collect();
-        let in_time = silent[..self.in_time].iter().filter(|is_silent| !**is_silent).count();
-        let mut silent = silent.into_iter();
-        let (behind, mut first): (Vec<_>, Vec<_>) = self.legs.drain(..).partition(|_| silent.next().unwrap_or(false));
-        first.extend(behind);
-        Self { legs: first, in_time }
+impl Order {
+    /// Puts those last that are late for a read of so many bytes, or silent, and leaves the others as they are.
+    pub(super) fn of(legs: Vec<Arc<VdevLeg>>, length: usize) -> Self {
+        let expected = |leg: &VdevLeg| leg.pace.expected(length, leg.active(IoKind::Read));
+        let quickest = legs.iter().filter_map(|leg| expected(leg)).min();
+        let rank = |leg: &VdevLeg| {
+            if is_silent(leg) {
+                Rank::Silent
+            } else if is_late(expected(leg), quickest) {
+                Rank::Late
+            } else {
+                Rank::InTime
+            }
+        };
+        // Each is asked once: what it says may change meanwhile, and a sort must not see that. Mostly all are in time.
+        let ranks = || legs.iter().map(|leg| rank(leg)).enumerate();
+        let Some((first, found)) = ranks().find(|(_, rank)| *rank != Rank::InTime) else {
+            return Self { in_time: legs.len(), legs };
+        };
+        let rank = |(place, leg): (usize, Arc<VdevLeg>)| match place.cmp(&first) {
+            Less => (Rank::InTime, leg),
+            Equal => (found, leg),
+            Greater => (rank(&leg), leg),
+        };
+        let mut ranked: Vec<_> = legs.into_iter().enumerate().map(rank).collect();
+        ranked.sort_by_key(|(rank, _)| *rank);
+        let in_time = ranked.partition_point(|(rank, _)| *rank == Rank::InTime);
+        Self { legs: ranked.into_iter().map(|(_, leg)| leg).collect(), in_time }
     }
 
     /// If a late leg is to be asked besides, it is the second one now.

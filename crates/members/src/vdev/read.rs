@@ -41,6 +41,8 @@ pub(super) struct Asking {
     clock: Option<Arc<dyn Clock>>,
     /// The second leg is asked at once, too.
     probes: bool,
+    /// It was, and nobody waits for it as long as there is another one to ask.
+    probed: Option<usize>,
     sender: Sender<Answer>,
     answers: Receiver<Answer>,
 }
@@ -54,21 +56,24 @@ impl Asking {
         (clock, probes): (Option<Arc<dyn Clock>>, bool),
     ) -> Self {
         let (sender, answers) = mpsc::channel();
-        Self { legs, offset, length, asked: 0, owing: Vec::new(), clock, probes, sender, answers }
+        Self { legs, offset, length, asked: 0, owing: Vec::new(), clock, probes, probed: None, sender, answers }
     }
 
     /// The next answer, from whichever leg it comes; nothing once all have given theirs.
     pub(super) fn next(&mut self) -> Option<(Arc<VdevLeg>, io::Result<AlignedBuf>)> {
         if self.owing.is_empty() {
-            self.ask()?;
-            if std::mem::take(&mut self.probes) {
-                self.ask();
+            if self.ask().is_none() {
+                self.owing.push(self.probed.take()?);
+            }
+            if std::mem::take(&mut self.probes) && self.ask().is_some() {
+                self.probed = self.owing.pop();
             }
         }
         loop {
             match self.answers.recv_timeout(IMPATIENT_MIN) {
                 Ok((index, outcome)) => {
                     self.owing.retain(|owing| *owing != index);
+                    self.probed = self.probed.filter(|probed| *probed != index);
                     let one = |mut parts: Vec<AlignedBuf>| parts.pop().ok_or_else(gone);
                     return Some((Arc::clone(&self.legs[index]), outcome.and_then(one)));
                 }
@@ -172,3 +177,6 @@ pub(super) fn is_silent(leg: &VdevLeg) -> bool {
     let silent = leg.disk().and_then(|disk| disk.silent_for());
     silent.is_some_and(|silent| silent >= SLOW) || leg.active(IoKind::Read) >= OWED_READS_MAX && is_slow(leg)
 }
+
+#[cfg(test)]
+mod tests;

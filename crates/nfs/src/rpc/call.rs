@@ -106,7 +106,7 @@ impl Call {
     /// Of the credential only the ids count, as its time stamp may change from one transmission to the next; and
     /// where it is not believed, only `user`, as who it is.
     #[must_use]
-    pub fn fingerprint(&self, user: Option<u32>) -> u128 {
+    pub fn fingerprint(&self, user: Option<u32>) -> u64 {
         let arguments = self.record.get(self.arguments_at..).unwrap_or_default();
         let mut ids: SmallVec<[u8; 128]> = SmallVec::new();
         if let Some(uid) = user {
@@ -118,7 +118,7 @@ impl Call {
                 ids.extend_from_slice(&id.to_be_bytes());
             }
         }
-        tally_base::block_checksum(arguments) ^ tally_base::block_checksum(&ids).rotate_left(64)
+        ((tally_base::block_checksum(arguments) ^ tally_base::block_checksum(&ids).rotate_left(64)) >> 64) as u64
     }
 }
 

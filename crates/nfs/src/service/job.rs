@@ -19,6 +19,8 @@ pub struct Job {
     pub times: Times,
     pub(super) call: Call,
     pub(super) link: Arc<Link>,
+    /// Which of equal requests it is to the pool.
+    pub(super) number: u64,
     pub(super) procedure: Option<Procedure>,
     /// Noted while it is carried out, so that an operation's panic leaves nothing behind in the reply cache.
     pub(super) memory: Cell<Memory>,
@@ -30,7 +32,9 @@ pub struct Job {
     /// Whether its answer waited, or waits, for something to be durable.
     pub(super) has_waited: bool,
     pub(super) status: Option<Status>,
-    /// It was carried out, and nobody knows whether it is on disk: it is carried out again when its pool serves.
+    /// Which moment was the newest when it began to run, the last time (see [`super::lives`]).
+    pub(super) began_in: u64,
+    /// It was carried out, after that moment, and nobody knows whether it is on disk: it is carried out again when its pool serves.
     pub(super) in_doubt: Option<u64>,
     pub(super) about: About,
     /// How its promise was kept.
@@ -44,10 +48,8 @@ pub(super) enum Memory {
     None,
     /// It is the first of its kind.
     Begun(ReplyKey),
-    /// It is carried out beside another connection's.
+    /// It is carried out beside another connection's, and only the pool remembers it.
     Apart(ReplyKey),
-    /// So it was, well, and is in doubt: what the pool remembers by this key when it serves is its own.
-    DoneApart(ReplyKey),
 }
 
 /// A reply that waits.
@@ -66,11 +68,12 @@ impl Job {
         self.status == Some(Status::JukeBox)
     }
 
-    pub(super) fn new(call: Call, link: Arc<Link>, read_at: Instant) -> Self {
+    pub(super) fn new(call: Call, link: Arc<Link>, read_at: Instant, number: u64) -> Self {
         Self {
             times: Times { read_at, started: read_at, executed: read_at, settled: read_at, in_device: Duration::ZERO },
             call,
             link,
+            number,
             procedure: None,
             memory: Cell::new(Memory::None),
             keep: false,
@@ -78,6 +81,7 @@ impl Job {
             pending: None,
             has_waited: false,
             status: None,
+            began_in: 0,
             in_doubt: None,
             about: About::default(),
             kept: Kept::default(),

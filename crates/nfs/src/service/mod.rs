@@ -15,25 +15,25 @@
 //! **In doubt.** The pool is suspended while a job waits for its promise: nobody knows whether the change is on disk. Where
 //! clients are to wait the job is kept unanswered ([`Service::stays_in_doubt`]), its repetitions are attached to it, and it is
 //! run again when the pool serves. If its record had reached the log, the pool remembers the answer and gives that one; else it
-//! is carried out as for the first time. JUKEBOX would say that nothing was done, and an error ends what only has to wait.
+//! is carried out as for the first time. It asks for its own record alone, by the number that each job has: equal requests of
+//! another connection may have been carried out before it and undone since (rules F12). JUKEBOX would say that nothing was done, and an error ends what only has to wait.
 //!
 //! A job can also go without any of this: its connection ended while it waited for something, whoever was to keep its
 //! promise is gone, a bug unwound its worker. Then it is *abandoned*, so that the reply cache does not take it for
 //! running ever after, and who was attached to it is answered.
 
 mod job;
+mod lives;
 mod strangers;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
-use tally_base::{DatasetId, Fate, PoolGuid, Promise, Wait};
+use tally_base::{DatasetId, Fate, PoolGuid, Promise, Rng, SystemRng, Wait};
 use tally_vfs::ReplyKey;
 
 use crate::exports::{Exports, Place};
@@ -46,6 +46,7 @@ use crate::stats::{Stats, count};
 use crate::v3::{self, About, Answer, Done, Memo, Procedure, Repeated, Request, Status};
 pub use job::Job;
 use job::{Memory, Pending};
+use lives::Lives;
 use strangers::Strangers;
 
 /// What has to happen next with a job.
@@ -70,14 +71,21 @@ pub struct Service {
     /// Whether it was told already that there are no locks.
     locks_refused: AtomicBool,
     strangers: Strangers,
-    /// How often each pool was taken in that need not be what requests in doubt were sent to.
-    doubts_left: Mutex<BTreeMap<PoolGuid, u64>>,
+    lives: Lives,
+    /// By which the pool tells a request from equal ones of other connections and lives.
+    next_number: AtomicU64,
 }
 
 impl Service {
     /// A service for these exports.
     #[must_use]
     pub fn new(exports: Arc<dyn Exports>) -> Self {
+        Self::numbering_from(exports, SystemRng.next_u64())
+    }
+
+    /// The same, whose requests are numbered from here on. Pools keep these numbers, so those of two lives should be apart.
+    #[must_use]
+    pub fn numbering_from(exports: Arc<dyn Exports>, first: u64) -> Self {
         Self {
             exports,
             mounts: MountTable::default(),
@@ -86,7 +94,8 @@ impl Service {
             start: Instant::now(),
             locks_refused: AtomicBool::new(false),
             strangers: Strangers::default(),
-            doubts_left: Mutex::default(),
+            lives: Lives::default(),
+            next_number: AtomicU64::new(first),
         }
     }
 
@@ -103,25 +112,26 @@ impl Service {
 
     /// A pool that was suspended is taken up as after a crash: what of it was answered from memory alone is not told again.
     pub fn forget_unwaited_replies(&self, pool: PoolGuid) {
+        self.lives.begin(pool, true);
         self.replies.forget_unwaited(pool);
     }
 
     /// A pool is about to be taken in that need not be as it was when it was suspended here: what is in doubt there is not run
     /// again. Its clients may be long gone, and others may have built on what came since.
     pub fn leave_doubts(&self, pool: PoolGuid) {
-        *self.doubts_left.lock().entry(pool).or_default() += 1;
+        self.lives.begin(pool, false);
     }
 
     /// Whether a job that is in doubt is not to be run again, nor answered.
     #[must_use]
     pub fn is_left(&self, job: &Job) -> bool {
-        job.in_doubt.is_some_and(|since| since < self.times_left(job))
+        let Some((pool, _)) = job.about.dataset else { return false };
+        job.in_doubt.is_some_and(|since| self.lives.is_other_since(pool, since))
     }
 
-    /// How often the pool of a job was taken in anew.
-    fn times_left(&self, job: &Job) -> u64 {
-        let Some((pool, _)) = job.about.dataset else { return 0 };
-        self.doubts_left.lock().get(&pool).copied().unwrap_or(0)
+    /// Whether the pool of a job was taken up anew since it began to run.
+    fn is_outlived(&self, job: &Job) -> bool {
+        job.about.dataset.is_some_and(|(pool, _)| self.lives.has_begun_since(pool, job.began_in))
     }
 
     /// Its mounts.
@@ -133,12 +143,13 @@ impl Service {
     /// Reads a record's header. `read_at` is when its last byte was read.
     pub fn open(&self, record: Bytes, link: &Arc<Link>, read_at: Instant) -> Result<Job, Refusal> {
         let call = Call::parse(record).inspect_err(|_| count(&self.stats.refused))?;
-        Ok(Job::new(call, link.clone(), read_at))
+        Ok(Job::new(call, link.clone(), read_at, self.next_number.fetch_add(1, Relaxed)))
     }
 
     /// Carries a job out. A panic in an operation costs that request alone.
     pub fn run(&self, job: &mut Job) -> Step {
         job.times.started = Instant::now();
+        job.began_in = self.lives.newest();
         let step = catch_unwind(AssertUnwindSafe(|| self.dispatch(job))).unwrap_or_else(|_| {
             count(&self.stats.panics);
             tracing::error!(
@@ -169,21 +180,18 @@ impl Service {
     }
 
     /// Whether a job that was carried out must not be answered yet: what it waited for, if anything, came to `outcome`, its pool
-    /// is suspended or away, and its clients wait for that. Then [`Self::may_go_on`] tells when it is to be run again.
+    /// is suspended or away, and its clients wait for that; or it was, and serves again by now. Then [`Self::may_go_on`] tells
+    /// when it is to be run again.
     pub fn stays_in_doubt(&self, job: &mut Job, outcome: Option<&Fate>) -> bool {
         let stays = match outcome {
             Some(Ok(_)) => false,
-            Some(Err(_)) => !self.may_go_on(job),
+            Some(Err(_)) => self.is_outlived(job) || !self.may_go_on(job),
             // Run again, and refused for now.
             None => job.in_doubt.is_some() && job.status == Some(Status::JukeBox),
         };
         if stays {
-            let times_left = self.times_left(job);
-            job.in_doubt.get_or_insert(times_left);
-            // Its own record has this key. Before that another connection's could have had it alone.
-            if let (Memory::Apart(key), Some(Status::Ok)) = (job.memory.get(), job.status) {
-                job.memory.set(Memory::DoneApart(key));
-            }
+            // Where it was refused for now nothing has changed.
+            job.in_doubt = if outcome.is_some() { Some(job.began_in) } else { job.in_doubt };
             job.forget();
         }
         stays
@@ -222,10 +230,12 @@ impl Service {
         match job.memory.replace(Memory::None) {
             Memory::Begun(key) => {
                 let keep = job.keep && !matches!(job.status, None | Some(Status::JukeBox | Status::ServerFault));
-                let kept = |(pool, _)| Kept { pool, has_waited: job.has_waited };
-                self.replies.finish(&key, reply, job.about.dataset.map(kept).filter(|_| keep), self.now())
+                let about = job.about.dataset.filter(|_| keep);
+                let about = about.map(|(pool, _)| Kept { pool, has_waited: job.has_waited });
+                let is_good = |about: &Kept| about.has_waited || !self.is_outlived(job);
+                self.replies.finish(&key, reply, || about.filter(is_good), self.now())
             }
-            Memory::None | Memory::Apart(_) | Memory::DoneApart(_) => Vec::new(),
+            Memory::None | Memory::Apart(_) => Vec::new(),
         }
     }
 
@@ -378,12 +388,13 @@ impl Service {
                 Begin::Attached => return Err(Repeated::UnderWay),
             });
         }
-        let (key, recall) = match job.memory.get() {
-            Memory::Begun(key) | Memory::DoneApart(key) => (Some(key), true),
-            Memory::Apart(key) => (Some(key), false),
+        let (key, runs_beside) = match job.memory.get() {
+            Memory::Begun(key) => (Some(key), false),
+            Memory::Apart(key) => (Some(key), true),
             Memory::None => (None, false),
         };
-        Ok(Memo { key: key.filter(|_| procedure.outlives_crashes()), recall })
+        let key = key.filter(|_| procedure.outlives_crashes()).map(|key| key.numbered(job.number));
+        Ok(Memo { key, is_own: runs_beside || job.in_doubt.is_some() })
     }
 
     /// A request that was here before costs nobody anything: its first transmission pays.
@@ -429,7 +440,7 @@ impl Service {
     }
 }
 
-/// Address without port 16, xid 4, procedure 4, fingerprint of ids, or of the `user` who it is, and arguments 16.
+/// Address without port 16, xid 4, procedure 4, fingerprint of ids, or of the `user` who it is, and arguments 8; no number.
 fn reply_key(job: &Job, user: Option<u32>) -> ReplyKey {
     let mut bytes = [0; 40];
     let address = match job.link.peer().ip() {
@@ -439,6 +450,6 @@ fn reply_key(job: &Job, user: Option<u32>) -> ReplyKey {
     bytes[..16].copy_from_slice(&address.octets());
     bytes[16..20].copy_from_slice(&job.call.xid.to_be_bytes());
     bytes[20..24].copy_from_slice(&job.call.procedure.to_be_bytes());
-    bytes[24..].copy_from_slice(&job.call.fingerprint(user).to_be_bytes());
+    bytes[24..ReplyKey::COMMON_BYTES].copy_from_slice(&job.call.fingerprint(user).to_be_bytes());
     ReplyKey(bytes)
 }

@@ -45,8 +45,9 @@ type Begin<'a> = dyn Fn(Option<u32>) -> Result<Memo, Repeated> + 'a;
 pub struct Memo {
     /// Under which key the file system remembers the answer.
     pub key: Option<ReplyKey>,
-    /// Whether a remembered answer counts: not while the connection that it was made on is still open.
-    pub recall: bool,
+    /// Whether only that one's answer counts: others' do not while the connection that they were made on may still be open,
+    /// nor if this was carried out already.
+    pub is_own: bool,
 }
 
 /// Why a request is not carried out.
@@ -198,8 +199,8 @@ impl<'a> Request<'a> {
 
     /// The first answer to this very request, given before a crash or a broken connection.
     pub(super) fn remembered(&self, target: &Target) -> Option<RememberedReply> {
-        let Memo { key, recall } = self.memo.get();
-        target.vfs.remembered(&key.filter(|_| recall)?)
+        let Memo { key, is_own } = self.memo.get();
+        target.vfs.remembered(&if is_own { key? } else { key?.anyones() })
     }
 }
 

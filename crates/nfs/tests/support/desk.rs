@@ -82,7 +82,7 @@ impl Drop for Line<'_> {
 }
 
 /// A reply's bytes behind its mark.
-fn bytes_of(reply: &Reply) -> Vec<u8> {
+pub fn bytes_of(reply: &Reply) -> Vec<u8> {
     let mut slices = Vec::new();
     reply.slices(4, &mut slices);
     slices.iter().flat_map(|slice| slice.iter().copied()).collect()

@@ -72,7 +72,7 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         dirty_bytes: pool.txgs.dirty_bytes(),
         dirty_bytes_max: pool.txgs.dirty_bytes_max(),
         unrepaired: pool.io.unrepaired_count(),
-        freeing: pool.datasets().iter().any(|dataset| dataset.root().orphan_count > 0),
+        freeing: served.filer.has_orphans(),
         copies: served.copies.running(),
         copies_ended: outcomes,
         scrub,

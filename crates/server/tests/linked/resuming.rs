@@ -129,6 +129,39 @@ fn what_a_resume_has_lost_is_not_told_again_but_carried_out() {
     daemon.stop();
 }
 
+/// A program makes the directory `d` and removes it; both are on disk. Another program of the same host, which began its transaction
+/// ids at the same number, makes it as the disk fails: its record is lost. When the pool was taken up again it was told that it
+/// had made `d`, by the first one's record, and there was none.
+#[test]
+fn who_is_in_doubt_beside_another_connection_is_not_told_of_that_ones_success() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let (daemon, disk, target) = serving(data_dir, &opener, &[]);
+    let root = Connection::mount(&target).unwrap();
+    let mut first = Repeating::open(target.nfs);
+    assert_eq!([first.mkdir(7, &root.0, "d"), first.rmdir(8, &root.0, "d")], [0; 2]);
+    disk.fails.store(true, Ordering::SeqCst);
+    let (sender, answers) = channel();
+    let (folder, mut second) = (root.clone(), Repeating::open(target.nfs));
+    thread::spawn(move || {
+        // Where the pool was found suspended before it came, it is told to come again.
+        let mut status = second.mkdir(7, &folder.0, "d");
+        while status == 10008 {
+            thread::sleep(Duration::from_millis(20));
+            status = second.mkdir(7, &folder.0, "d");
+        }
+        sender.send(status)
+    });
+    wait_for(data_dir, &["pool", "status", "dozer"], "state: SUSPENDED");
+    disk.fails.store(false, Ordering::SeqCst);
+    story(data_dir, &[(&["pool", "clear", "dozer"], true, &["pool 'dozer' goes on"])]);
+    assert_eq!(answers.recv_timeout(PATIENCE).expect("the MKDIR is not answered"), 0);
+    Connection::open(target.nfs).unwrap().lookup(&root, "d").expect("its client was told that it is there");
+    drop(first);
+    daemon.stop();
+}
+
 /// A client that says under which transaction id it asks.
 struct Repeating(TcpStream);
 
@@ -137,13 +170,22 @@ impl Repeating {
         Self(TcpStream::connect(address).unwrap())
     }
 
-    /// The status of a MKDIR.
+    /// The status of a MKDIR, without attributes.
     fn mkdir(&mut self, xid: u32, dir: &[u8], name: &str) -> u32 {
+        self.ask((xid, 9), dir, name, &[0; 24])
+    }
+
+    /// The status of an RMDIR.
+    fn rmdir(&mut self, xid: u32, dir: &[u8], name: &str) -> u32 {
+        self.ask((xid, 13), dir, name, &[])
+    }
+
+    /// Calls a procedure of NFSv3, as the superuser of a nameless machine (AUTH_SYS).
+    fn ask(&mut self, (xid, procedure): (u32, u32), dir: &[u8], name: &str, rest: &[u8]) -> u32 {
         let mut words = Encoder::new();
-        // A call of NFSv3's procedure 9, by the superuser of a nameless machine (AUTH_SYS); and no attributes.
-        words.u32(xid).u32(0).u32(2).u32(100_003).u32(3).u32(9).u32(1).opaque(&[0; 20]).u64(0);
-        words.opaque(dir).opaque(name.as_bytes()).u64(0).u64(0).u64(0);
-        let words = words.into_vec();
+        words.u32(xid).u32(0).u32(2).u32(100_003).u32(3).u32(procedure).u32(1).opaque(&[0; 20]).u64(0);
+        words.opaque(dir).opaque(name.as_bytes());
+        let words = [&words.into_vec(), rest].concat();
         let mark = u32::try_from(words.len()).unwrap() | 1 << 31;
         self.0.write_all(&[&mark.to_be_bytes()[..], &words].concat()).unwrap();
         let mut mark = [0; 4];

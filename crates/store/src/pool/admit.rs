@@ -16,8 +16,8 @@ use crate::txg::{Admission, Cause, NotAdmitted, RingUse, Txgs};
 pub enum SpaceClass {
     /// New data and new names: stops at the reserve.
     Write,
-    /// RENAME, which takes little and seldom: stops at three quarters of it. Clients rename a file that is open instead of
-    /// removing it; and whatever the names grow to, there is room left to remove them.
+    /// RENAME, and properties that become longer, which take little and seldom: stops at three quarters of it. Clients rename a
+    /// file that is open instead of removing it; and whatever the names and properties grow to, there is room left to remove them.
     Rename,
     /// What frees space, and administration: stops at half of it.
     Remove,

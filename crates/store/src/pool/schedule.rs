@@ -91,7 +91,7 @@ impl Pool {
         if job.as_ref().is_some_and(ScrubJob::is_open) {
             return None;
         }
-        let made = || self.datasets().first().map(|root| root.birth.created);
+        let made = || self.datasets.read().values().next().map(|root| root.birth.created);
         let last = job.map(|job| job.changed).or_else(made)?;
         let period_ns = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
         Some(Time(last.0.saturating_add(period_ns)))

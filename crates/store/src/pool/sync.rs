@@ -255,7 +255,7 @@ impl Pool {
         Ok(folded)
     }
 
-    /// The datasets that `txg` may have changed, in the order of ids, and those that it has removed.
+    /// The datasets that `txg` may have changed, in the order of ids, and those that it has removed. No others are looked at (rules S2).
     fn changed_datasets(&self, txg: Txg) -> (Vec<Arc<Dataset>>, Vec<DatasetId>) {
         let noted = self.changes.take(txg);
         let datasets = self.datasets.read();

@@ -52,6 +52,12 @@ pub(super) struct Other {
 }
 
 impl PropertySet {
+    /// Bytes of its encoding: by so much a dataset's entry is longer for it.
+    #[must_use]
+    pub fn encoded_bytes(&self) -> usize {
+        self.encode().len()
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut put = |number: u16, source: u8, bytes: &[u8]| {

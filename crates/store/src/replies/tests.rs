@@ -23,6 +23,30 @@ fn an_answer_is_recalled_until_it_is_too_old() {
     assert_eq!(cache.recall(HOME, seconds(1121), &key(1, 7)), None, "after two minutes");
 }
 
+/// Two programs of one client mean two things by equal requests: of both the last is remembered, also behind an import.
+#[test]
+fn of_equal_requests_the_last_is_remembered_as_what_it_was() {
+    let cache = ReplyCache::default();
+    let numbered = |number: u8| {
+        let mut key = key(1, 7);
+        key[39] = number;
+        key
+    };
+    cache.remember(HOME, Txg(1), seconds(1), numbered(1), [1; 17]);
+    assert_eq!(cache.recall(HOME, seconds(1), &numbered(0)), Some([1; 17]), "a repetition");
+    assert_eq!(cache.recall(HOME, seconds(1), &numbered(2)), None, "another one");
+    cache.remember(HOME, Txg(2), seconds(1), numbered(2), [2; 17]);
+    let after = ReplyCache::default();
+    for (_, block) in cache.fold(Txg(2)) {
+        after.load(&block).unwrap();
+    }
+    for cache in [cache, after] {
+        let found = |number| cache.recall(HOME, seconds(2), &numbered(number));
+        assert_eq!([found(0), found(1), found(2)], [Some([2; 17]), None, Some([2; 17])]);
+        assert_eq!(cache.count(), 1);
+    }
+}
+
 #[test]
 fn an_answer_is_not_written_with_a_group_older_than_its_own() {
     let cache = ReplyCache::default();

@@ -68,7 +68,7 @@ pub struct Model {
     dataset: DatasetId,
     root: ObjectRef,
     state: Mutex<State>,
-    remembered: Mutex<BTreeMap<[u8; 40], RememberedReply>>,
+    remembered: Mutex<BTreeMap<ReplyKey, (ReplyKey, RememberedReply)>>,
 }
 
 impl Default for Model {
@@ -129,7 +129,7 @@ impl Model {
             .map(|(object, before)| Change { before: before.as_ref().map(Into::into), after: state.attr(*object).ok() })
             .collect();
         if let (Ok(value), Some(key)) = (&result, ctx.reply) {
-            self.remembered.lock().insert(key.0, RememberedReply { object: made(value) });
+            self.remembered.lock().insert(key.anyones(), (key, RememberedReply { object: made(value) }));
         }
         Outcome { result, changes, wait: Wait::Ready }
     }
@@ -249,7 +249,7 @@ impl Content for Model {
 
 impl Replies for Model {
     fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply> {
-        self.remembered.lock().get(&key.0).copied()
+        self.remembered.lock().get(&key.anyones()).filter(|(kept, _)| key.finds(kept)).map(|(_, reply)| *reply)
     }
 }
 

@@ -3,7 +3,8 @@
 use super::Case;
 use super::world::{ALICE, BOB, World, guarded, mode, user};
 use crate::{
-    CreateHow, Cred, FILE_SIZE_MAX, FileKind, FsError, NodeKind, OpCtx, ReplyKey, SYMLINK_MAX, SetAttr, SetTime,
+    CreateHow, Cred, FILE_SIZE_MAX, FileKind, FsError, NodeKind, OpCtx, RememberedReply, ReplyKey, SYMLINK_MAX,
+    SetAttr, SetTime,
 };
 use tally_base::Time;
 
@@ -299,4 +300,15 @@ fn remembered(world: &World) {
     let removed = world.vfs.rmdir(ctx(3), world.root, b"d");
     removed.wait.block().unwrap();
     assert!(world.vfs.remembered(&key(3)).is_some());
+
+    // An equal one is another one, and takes its place; who does not say which he means gets the last one.
+    let twin = key(1).numbered(7);
+    assert_eq!(world.vfs.remembered(&twin), None, "the first one's answer is not the second's");
+    assert_eq!(world.vfs.remembered(&key(1).anyones()), Some(first));
+    let asked = OpCtx { cred: &root, reply: Some(twin) };
+    let made = world.vfs.mkdir(asked, world.root, b"d", &mode(0o755));
+    made.wait.block().unwrap();
+    let second = Some(RememberedReply { object: Some(made.result.unwrap().object) });
+    assert_eq!((world.vfs.remembered(&twin), world.vfs.remembered(&key(1).anyones())), (second, second));
+    assert_eq!(world.vfs.remembered(&key(1)), None);
 }

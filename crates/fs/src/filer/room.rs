@@ -1,0 +1,42 @@
+//! Room in the pool for what commands bring, which is asked for before they begin, as for operations (rules F19).
+
+use tally_store::pool::SpaceClass;
+use tally_store::properties::PropertySet;
+use tally_store::txg::{Admission, NotAdmitted};
+
+use super::Filer;
+use super::datasets::DatasetError;
+use crate::admission::{OPERATION_DIRTY_BYTES, REMOVAL_FOLD_BYTES};
+use crate::filesystem::Filesystem;
+
+/// So many groups are waited for that may bring room for a command.
+const GROUPS_MAX: u32 = 32;
+
+impl Filer {
+    /// Room for the group that makes a dataset's properties longer, until this is dropped; what makes them shorter needs none. Many
+    /// datasets with long ones would take what is kept to remove things, and that group could not be written.
+    pub(super) fn room_for(
+        &self,
+        filesystem: &Filesystem,
+        after: &PropertySet,
+    ) -> Result<Option<Admission>, DatasetError> {
+        self.pool.check_administrable()?;
+        let (before, after) = (filesystem.dataset.line().local.encoded_bytes(), after.encoded_bytes());
+        if after <= before {
+            return Ok(None);
+        }
+        // The entry's leaf is in two places.
+        let fold_bytes = REMOVAL_FOLD_BYTES + 2 * after as u64;
+        for _ in 0..GROUPS_MAX {
+            let why = match self.pool.admit(SpaceClass::Rename, OPERATION_DIRTY_BYTES + after as u64, fold_bytes) {
+                Ok(room) => return Ok(Some(room)),
+                Err(why) => why,
+            };
+            if why == NotAdmitted::Space && !self.has_orphans() && self.pool.space_coming().is_none() {
+                break;
+            }
+            self.pool.sync()?;
+        }
+        Err(DatasetError::NoRoom(filesystem.name()))
+    }
+}
