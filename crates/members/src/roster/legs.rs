@@ -42,7 +42,7 @@ impl Roster {
             let Some(vdev) = config.vdevs.get_mut(index) else { return };
             let place = vdev.legs.iter().position(|leg| leg.guid == guid);
             let stale_since = place.map_or(Some(sequence), |place| vdev.legs[place].stale_since);
-            let missed = place.map_or_else(MissedGroups::default, |place| vdev.legs[place].missed.clone());
+            let missed = place.map_or_else(|| of_a_new_leg(vdev.class), |place| vdev.legs[place].missed.clone());
             let joining = LegConfig { guid, path, stale_since, is_offline: false, slot: 0, size, joined_txg, missed };
             match place {
                 Some(place) => vdev.legs[place] = joining,
@@ -103,7 +103,8 @@ impl Roster {
                 config.stale_since = None;
                 if is_whole {
                     config.missed.clear();
-                } else if config.missed.is_empty() {
+                } else if config.missed.is_empty() || config.missed.has(Txg(0)) {
+                    config.missed.close(durable);
                     config.missed.note(TxgRange { from: Txg(0), to: durable });
                 }
             }
@@ -198,6 +199,16 @@ impl Roster {
         self.tell_lanes(&config);
         Ok(leg)
     }
+}
+
+/// What a leg has missed that never had anything: all of it. With a list the labels know from when on it is away, should it be
+/// cut off while it joins (rules S9). What a log device has missed is in the trees.
+fn of_a_new_leg(class: VdevClass) -> MissedGroups {
+    let mut missed = MissedGroups::default();
+    if class == VdevClass::Data {
+        missed.open(Txg(0));
+    }
+    missed
 }
 
 /// Whether what stands in the ring of a leg that comes back can stay (rules F6): it is known which groups it lacks, so this is the

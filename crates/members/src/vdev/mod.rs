@@ -36,7 +36,7 @@ use tally_disk::{AlignedBuf, Disk, Durability, Fanout, IoKind, Share, Turn, Turn
 pub(crate) use leg::write_out_ring;
 pub use leg::{LegErrors, LegState, VdevLeg};
 pub use pace::Late;
-pub use resilver::ResilverReport;
+pub use resilver::{Reached, ResilverReport};
 pub use secure::Secured;
 
 use self::pace::{Order, lateness};

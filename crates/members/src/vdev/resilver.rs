@@ -50,6 +50,17 @@ pub struct ResilverReport {
 }
 
 impl ResilverReport {
+    /// This one, and what came of the rest of the copy.
+    #[must_use]
+    pub fn followed_by(&self, rest: &Self) -> Self {
+        let unread = self.unread.iter().chain(&rest.unread).take(UNREAD_RANGES_MAX);
+        Self {
+            copied_bytes: self.copied_bytes.saturating_add(rest.copied_bytes),
+            unreadable_bytes: self.unreadable_bytes.saturating_add(rest.unreadable_bytes),
+            unread: unread.cloned().collect(),
+        }
+    }
+
     fn note_unread(&mut self, sector: u64) {
         let end = sector + SECTOR as u64;
         self.unreadable_bytes += SECTOR as u64;
@@ -62,12 +73,23 @@ impl ResilverReport {
     }
 }
 
+/// How far a copy is.
+#[derive(Clone, Copy, Debug)]
+pub struct Reached<'a> {
+    /// Bytes that were copied, or could not be.
+    pub bytes: u64,
+    /// All that is in use before this place of the data area is among them.
+    pub place: u64,
+    /// What came of them.
+    pub report: &'a ResilverReport,
+}
+
 /// A copy that is under way.
 struct Copying<'a> {
     vdev: &'a Vdev,
     target: Arc<VdevLeg>,
     report: ResilverReport,
-    progress: &'a mut dyn FnMut(u64) -> bool,
+    progress: &'a mut dyn FnMut(Reached<'_>) -> bool,
 }
 
 /// What is still to be copied, in order.
@@ -105,12 +127,12 @@ impl Queue<'_> {
 impl Vdev {
     /// Copies what is `occupied` of the data area to a leg in state `Resilvering`, and flushes it. The leg stays in that state: the
     /// roster puts it online once the labels say so. The ranges are whole sectors, in order, and each is asked for when the copy has come
-    /// there. `progress` hears of bytes done, and ends the copy by answering `false`.
+    /// there. `progress` hears how far it is, and ends the copy by answering `false`.
     pub fn resilver(
         &self,
         leg: VdevGuid,
         occupied: &mut dyn Iterator<Item = Range<u64>>,
-        progress: &mut dyn FnMut(u64) -> bool,
+        progress: &mut dyn FnMut(Reached<'_>) -> bool,
     ) -> Result<ResilverReport, BlockDevError> {
         let target = self.leg(leg).ok_or_else(|| self.no_such_leg(leg, "belongs to it"))?;
         // One that hangs owes an answer for ever, and nobody waits for it.
@@ -150,7 +172,7 @@ impl Copying<'_> {
     fn step(&mut self, ranges: &[Range<u64>]) -> Result<(), BlockDevError> {
         if self.copy(ranges)? {
             self.report.copied_bytes += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
-            return self.tell();
+            return ranges.last().map_or(Ok(()), |last| self.tell(last.end));
         }
         for sector in ranges.iter().flat_map(|range| range.clone().step_by(SECTOR)) {
             let sector = sector..sector + SECTOR as u64;
@@ -160,13 +182,15 @@ impl Copying<'_> {
                 self.report.note_unread(sector.start);
             }
             // A bad sector can take a disk many seconds: whoever wants to stop the copy need not wait for all of them.
-            self.tell()?;
+            self.tell(sector.end)?;
         }
         Ok(())
     }
 
-    fn tell(&mut self) -> Result<(), BlockDevError> {
-        let goes_on = (self.progress)(self.report.copied_bytes + self.report.unreadable_bytes);
+    fn tell(&mut self, place: u64) -> Result<(), BlockDevError> {
+        let report = &self.report;
+        let bytes = report.copied_bytes + report.unreadable_bytes;
+        let goes_on = (self.progress)(Reached { bytes, place, report });
         if goes_on { Ok(()) } else { Err(self.not("is still wanted: the copy was stopped")) }
     }
 

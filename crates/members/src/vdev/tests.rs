@@ -354,7 +354,7 @@ fn a_copied_leg_has_everything_and_writes_of_meanwhile() {
     let report = mirror.vdev.resilver(VdevGuid(2), &mut whole(&mirror.vdev), &mut |done| {
         // Behind the copy and in front of it.
         mirror.vdev.write(0, &block(200)).unwrap();
-        if done < data_bytes {
+        if done.bytes < data_bytes {
             mirror.vdev.write(data_bytes - 8192, &block(201)).unwrap();
         }
         true
@@ -387,7 +387,7 @@ fn only_what_is_in_use_is_copied() {
     let counts = || mirror.vdev.legs().iter().map(|leg| leg.counts()).collect::<Vec<_>>();
     let (before, mut told) = (counts(), Vec::new());
     let report = mirror.vdev.resilver(VdevGuid(1), &mut occupied.clone().into_iter(), &mut |done| {
-        told.push(done);
+        told.push(done.bytes);
         true
     });
     assert_eq!(report.unwrap(), ResilverReport { copied_bytes: bytes, ..ResilverReport::default() });
@@ -453,7 +453,7 @@ fn a_copy_flushes_its_leg_whoever_else_does() {
     let flushes = || mirror.disks[1].flush_count.load(Ordering::SeqCst);
     let mut at_the_end = 0;
     let report = mirror.vdev.resilver(VdevGuid(1), &mut whole(&mirror.vdev), &mut |done| {
-        if done == mirror.vdev.data_bytes() {
+        if done.bytes == mirror.vdev.data_bytes() {
             mirror.vdev.flush().unwrap();
             at_the_end = flushes();
         }
@@ -728,9 +728,9 @@ fn a_copy_goes_by_pieces_while_clients_are_at_any_leg() {
         visited.legs.lock().push(Arc::clone(&legs[busy]));
         let end = mirror.vdev.data_bytes();
         let report = mirror.vdev.resilver(legs[1].guid(), &mut whole(&mirror.vdev), &mut |done| {
-            steps.push(done);
+            steps.push(done.bytes);
             // The client goes.
-            if done == 1 << 20 {
+            if done.bytes == 1 << 20 {
                 visited.legs.lock().clear();
             }
             true

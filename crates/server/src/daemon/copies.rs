@@ -75,6 +75,8 @@ pub(super) struct Copy {
     path: PathBuf,
     began: Instant,
     stop: AtomicBool,
+    /// It was stopped by the end of the daemon, and goes on with the next import.
+    interrupted: AtomicBool,
     progress: Mutex<Progress>,
 }
 
@@ -108,6 +110,11 @@ impl Copy {
     /// Whether somebody wants it to end.
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
+    }
+
+    /// Whether the end of the daemon has stopped it.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Acquire)
     }
 
     /// For how long it has been running.
@@ -266,6 +273,7 @@ impl Copies {
             path: path.into(),
             began: Instant::now(),
             stop: AtomicBool::new(false),
+            interrupted: AtomicBool::new(false),
             progress: Mutex::default(),
         });
         state.running.push(Arc::clone(&copy));
@@ -320,11 +328,15 @@ impl Copies {
         Ok(())
     }
 
-    /// Ends all of them, and waits; none begins any more.
+    /// Ends all of them, and waits; none begins any more. Copies to disks that join go on with the next import.
     pub(super) fn stop_all(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        state.running.iter().for_each(|copy| copy.stop.store(true, Ordering::Release));
+        for copy in &state.running {
+            // In this order: who sees that it is stopped asks why.
+            copy.interrupted.store(!copy.is_stopped(), Ordering::Release);
+            copy.stop.store(true, Ordering::Release);
+        }
         while !state.running.is_empty() {
             self.one_ended.wait(&mut state);
         }

@@ -226,6 +226,21 @@ impl Pools {
         })
     }
 
+    /// Goes on with a disk that somebody has let join, and whose copy was cut off. Gives remarks.
+    pub(super) fn go_on_joining(&self, served: &ServedPool, leg: VdevGuid) -> Result<Vec<String>, PoolsError> {
+        let pool = served.filer.pool();
+        let gone = || DiskError::NoDevice { pool: served.filer.name(), device: leg.to_string() };
+        let place = pool.member(leg).ok_or_else(gone)?;
+        let old = pool.join_job(leg).and_then(|job| Some(pool.member(job.replaces?)?.path()));
+        let path = place.path();
+        self.with_asker(served, &place, (Purpose::Join, &path), &mut |_| {}, |asker| {
+            let copied = pool.go_on_joining(&place, asker).map_err(DiskError::from)?;
+            let Some(copied) = copied else { return Ok(Vec::new()) };
+            keep_outcome(served, &place, (old, &path), asker.running, &copied)?;
+            Ok(remarks_of(&copied.secured))
+        })
+    }
+
     /// Gives a spare back whose disk is there again. Gives remarks.
     pub(super) fn give_back_spare(&self, served: &ServedPool, spare: VdevGuid) -> Result<Vec<String>, PoolsError> {
         let pool = served.filer.pool();
@@ -368,6 +383,17 @@ impl Onlooker for Asker<'_> {
     fn expect(&mut self, stage: Stage, bytes: u64) {
         (self.stage, self.total) = (Some(stage), bytes);
         self.running.copy.expect(bytes, 0);
+    }
+
+    fn goes_on(&mut self, copied: u64, checked: u64, ran: Duration) {
+        let allocated = space_of(self.served.filer.pool(), &self.place.config).map_or(0, |space| space.allocated);
+        (self.stage, self.total) = (Some(if checked > 0 { Stage::CheckingCopy } else { Stage::Copying }), allocated);
+        self.running.copy.expect(allocated, allocated);
+        self.running.copy.goes_on(copied.min(allocated) + checked.min(allocated), ran);
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.running.copy.is_interrupted()
     }
 
     fn keep_paths(&mut self, _: &Pool) -> io::Result<()> {

@@ -27,10 +27,10 @@ use super::pools::{Pools, PoolsError, ServedPool};
 use super::ticker::Ticker;
 use crate::control::report::SpareReport;
 
-/// How often the pools are looked at.
-const LOOK: Duration = Duration::from_secs(10);
+/// How often the pools are looked at. Behind an import a copy that was cut off waits no longer.
+const LOOK: Duration = Duration::from_secs(1);
 /// One look in so many also looks at the disks that wait.
-const PRESENCE_LOOKS: u64 = 6;
+const PRESENCE_LOOKS: u64 = 60;
 
 /// What a pool's spares are about, beyond its labels.
 #[derive(Default)]
@@ -102,6 +102,10 @@ impl Pools {
                 self.online(&config.name, &spare.to_string(), &mut |_| {})?;
                 Ok(format!("{}, a spare in use, is up to date again", path(spare)))
             }
+            SpareErrand::GoOn { leg } => {
+                self.go_on_joining(served, leg)?;
+                Ok(format!("{} has joined its mirror", path(leg)))
+            }
             SpareErrand::GiveBack { spare } => {
                 self.give_back_spare(served, spare)?;
                 Ok(format!("{} is available as a spare again: the disk that it stood for is back", path(spare)))
@@ -138,7 +142,7 @@ fn due(served: &ServedPool) -> Vec<SpareErrand> {
     if pool.read_only() || pool.fault().is_some() {
         return Vec::new();
     }
-    let mut errands = served.spares.watch.lock().look(&pool.roster, pool.platform.clock.monotonic());
+    let mut errands = served.spares.watch.lock().look(pool, pool.platform.clock.monotonic());
     errands.retain(|errand| !is_busy(served, *errand));
     errands
 }
@@ -147,6 +151,7 @@ fn due(served: &ServedPool) -> Vec<SpareErrand> {
 fn is_busy(served: &ServedPool, errand: SpareErrand) -> bool {
     let leg = match errand {
         SpareErrand::Take { away, .. } => away,
+        SpareErrand::GoOn { leg } => leg,
         SpareErrand::Return { spare } | SpareErrand::GiveBack { spare } => spare,
         SpareErrand::Keep { vdev } => return served.copies.runs_on(Some(vdev)),
     };
