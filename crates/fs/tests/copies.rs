@@ -660,7 +660,8 @@ impl Onlooker for Hasty<'_> {
         make(&*vfs(self.filer), &format!("meanwhile {}", self.made_count), 300, self.made_count);
         self.made_count += 1;
         // That it is to join is written down before it does.
-        let is_there = pool.roster.vdevs().iter().flat_map(|vdev| vdev.legs()).any(|leg| leg.path() == Path::new(self.new));
+        let is_there =
+            pool.roster.vdevs().iter().flat_map(|vdev| vdev.legs()).any(|leg| leg.path() == Path::new(self.new));
         let counts = |new: Member| new.vdev.leg(new.leg).unwrap().state() == LegState::Online;
         if is_there && counts(member(self.filer, self.new)) { Ok(()) } else { pool.sync().map(|_| ()) }
     }

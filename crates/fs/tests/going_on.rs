@@ -308,8 +308,12 @@ fn an_interrupted_copy_stays_and_a_stopped_one_is_taken_out() {
             }
         };
         match (is_interrupted, ended) {
-            (false, Err(MembershipError::Stopped { .. })) => assert_eq!((state(&filer, C), look(&filer)), (None, vec![])),
-            (true, Err(MembershipError::Interrupted { .. })) => assert_eq!(state(&filer, C), Some(LegState::Resilvering)),
+            (false, Err(MembershipError::Stopped { .. })) => {
+                assert_eq!((state(&filer, C), look(&filer)), (None, vec![]))
+            }
+            (true, Err(MembershipError::Interrupted { .. })) => {
+                assert_eq!(state(&filer, C), Some(LegState::Resilvering))
+            }
             (_, ended) => panic!("{ended:?}"),
         }
     }
@@ -322,6 +326,98 @@ fn an_interrupted_copy_stays_and_a_stopped_one_is_taken_out() {
     filer.pool().make_sure(&place, &mut watching).unwrap();
     filer.pool().leave(&place, &mut watching).unwrap();
     assert_eq!((state(&filer, C), filer.pool().joins()), (None, vec![]));
+}
+
+/// One after the other, with hours between them: so it was for two disks that were to join one mirror. Each has a copy of its own now, the second one
+/// begins in the middle of the first, and the disks that they replace leave as soon as their own is there.
+#[test]
+fn two_disks_join_one_mirror_side_by_side() {
+    const B: &str = "/disks/b";
+    const D: &str = "/disks/d";
+    for replaces in [false, true] {
+        let world = World::of(&[(A, DISK), (B, DISK), (C, DISK), (D, DISK)], "mirror /disks/a /disks/b");
+        let filer = world.create();
+        (0..FILES).for_each(|seed| put(&filer, &format!("file {seed}"), 1 << 20, seed));
+        filer.pool().sync().unwrap();
+        let join = |old: &str, new: &str, step: &mut dyn FnMut(Stage, u64) -> bool| {
+            let (place, mut watching) = (member(&filer, old), Watching::new(step));
+            match replaces {
+                true => filer.pool().replace(&place, Path::new(new), false, &mut watching).map(|(_, copied)| copied),
+                false => filer.pool().join(&place, Path::new(new), false, &mut watching),
+            }
+            .unwrap()
+        };
+        let mut second = None;
+        let first = join(A, C, &mut |stage, done| {
+            if second.is_none() && stage == Stage::Copying && done >= 4 * MIB {
+                second = Some(join(B, D, &mut |stage, done| {
+                    if stage == Stage::Copying && (6 * MIB..7 * MIB).contains(&done) {
+                        assert_eq!(filer.pool().joins().len(), 2, "both are known");
+                        put(&filer, "both", 300_000, done);
+                        filer.pool().sync().unwrap();
+                    }
+                    true
+                }));
+                meanwhile(&filer);
+            }
+            true
+        });
+        for copied in [first, second.unwrap()] {
+            assert!(copied.is_whole() && copied.report.copied_bytes > 12 * MIB, "{copied:?}");
+            assert_eq!((copied.secured.repaired_count, copied.secured.lost_count), (0, 0), "{copied:?}");
+        }
+        let expected = [(A, !replaces), (B, !replaces), (C, true), (D, true)];
+        for (path, is_there) in expected {
+            assert_eq!(state(&filer, path), is_there.then_some(LegState::Online), "{path}");
+        }
+        for alone in [C, D] {
+            let place = member(&filer, alone);
+            let report = filer.pool().secure(&place.vdev, &[place.leg], &mut |_| true).unwrap();
+            assert_eq!((report.repaired_count, report.lost_count), (0, 0), "{alone} lacked something: {report:?}");
+            let mut cut = world.cut();
+            let others: Vec<_> = [A, B, C, D].into_iter().filter(|path| *path != alone).collect();
+            cut.take(&others);
+            check_all(&cut.import().0);
+        }
+    }
+}
+
+/// The power goes while two disks join: both go on, each where it was.
+#[test]
+fn two_disks_that_join_go_on_side_by_side() {
+    const D: &str = "/disks/d";
+    let world = World::of(&[(A, DISK), (C, DISK), (D, DISK)], A);
+    let filer = world.create();
+    (0..FILES).for_each(|seed| put(&filer, &format!("file {seed}"), 1 << 20, seed));
+    filer.pool().sync().unwrap();
+    let (mut cut, mut is_second) = (None, false);
+    let mut second = |stage, done| {
+        if cut.is_none() && stage == Stage::Copying && done >= 8 * MIB {
+            filer.pool().sync().unwrap();
+            cut = Some(world.cut());
+        }
+        true
+    };
+    let mut first = |stage, done| {
+        if stage == Stage::Copying && done >= 4 * MIB && !std::mem::replace(&mut is_second, true) {
+            filer.pool().join(&member(&filer, A), Path::new(D), false, &mut Watching::new(&mut second)).unwrap();
+        }
+        true
+    };
+    filer.pool().join(&member(&filer, A), Path::new(C), false, &mut Watching::new(&mut first)).unwrap();
+    let world = cut.unwrap();
+    let (filer, _) = world.import();
+    meanwhile(&filer);
+    let mut errands: Vec<_> = look(&filer);
+    errands.sort_by_key(|errand| format!("{errand:?}"));
+    assert_eq!(errands.len(), 2, "{errands:?}");
+    for (path, copied) in [(C, 3 * MIB), (D, 7 * MIB)] {
+        let (place, mut step) = (member(&filer, path), |_, _| true);
+        let mut watching = Watching::new(&mut step);
+        filer.pool().go_on_joining(&place, &mut watching).unwrap();
+        assert!(watching.before.is_some_and(|(before, _)| before >= copied), "{path}: {:?}", watching.before);
+    }
+    check_alone(world, filer, check_all);
 }
 
 /// What a cut at any write of an attach, or a replace, leaves: no trace of the disk, or one that goes on by itself, or one
@@ -369,7 +465,10 @@ fn a_cut_at_any_write_of_it_leaves_the_disk_or_a_copy_that_goes_on_or_no_trace()
                 continue;
             };
             if !look(&filer).is_empty() {
-                filer.pool().go_on_joining(&place, &mut Watching::new(&mut step)).unwrap_or_else(|why| panic!("{about}: {why}"));
+                filer
+                    .pool()
+                    .go_on_joining(&place, &mut Watching::new(&mut step))
+                    .unwrap_or_else(|why| panic!("{about}: {why}"));
             }
             assert_eq!(state(&filer, A).is_none(), replaces, "{about}");
             check_alone(world, filer, |filer| check(filer, "file", 200_000, 5));

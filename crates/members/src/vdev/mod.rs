@@ -29,13 +29,14 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tally_base::{Clock, SECTOR, VdevGuid, VdevIndex};
 use tally_disk::{AlignedBuf, Disk, Durability, Fanout, IoKind, Share, Turn, Turns, Work};
 
 pub(crate) use leg::write_out_ring;
 pub use leg::{LegErrors, LegState, VdevLeg};
 pub use pace::Late;
+use resilver::CopyTurns;
 pub use resilver::{Reached, ResilverReport};
 pub use secure::Secured;
 
@@ -136,6 +137,8 @@ pub struct Vdev {
     ring: Option<RingArea>,
     legs: Arc<RwLock<Vec<Arc<VdevLeg>>>>,
     repair: RwLock<()>,
+    /// Before `repair`; copies alone wait for it.
+    copies: Mutex<CopyTurns>,
     membership: OnceLock<std::sync::Weak<dyn Membership>>,
 }
 
@@ -151,6 +154,7 @@ impl Vdev {
             ring: config.ring,
             legs: Arc::new(RwLock::new(legs)),
             repair: RwLock::new(()),
+            copies: Mutex::default(),
             membership: OnceLock::new(),
         }
     }

@@ -13,13 +13,17 @@
 //! sectors at different places of two legs cost nothing, and one that nobody can read costs itself and no neighbour.
 //! What is left is reported by its place: no leg may be taken away on the strength of a copy that lacks something.
 //!
+//! **Several copies.** Two disks that join one vdev have a copy each. Their steps take turns, one after the other, and wait for
+//! clients as one would ([`CopyTurns`]): both together have the share of one, however many there are.
+//!
 //! **Rot.** Blocks cannot be verified here, as only pointers know their checksums, and what the leg gives whose turn it
 //! is may be rotten where another is sound. The pool, which has the pointers, goes over the blocks behind this pass, before
 //! the copy counts ([`Vdev::secure`]).
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use parking_lot::MutexGuard;
 use tally_base::{SECTOR, VdevGuid};
 use tally_disk::{AlignedBuf, Share, Turns, aside};
 
@@ -84,6 +88,32 @@ pub struct Reached<'a> {
     pub report: &'a ResilverReport,
 }
 
+/// The turns of all copies to one vdev, on all legs that are there: one is read, and one written. Held for a step.
+#[derive(Default)]
+pub(super) struct CopyTurns {
+    /// Nobody keeps a leg's disk open that has left.
+    legs: Vec<Weak<VdevLeg>>,
+    turns: Option<Turns>,
+}
+
+impl CopyTurns {
+    /// On these legs; the turns are others when the legs are.
+    fn on(&mut self, legs: &[Arc<VdevLeg>]) -> &Turns {
+        let legs: Vec<_> = legs.iter().map(Arc::downgrade).collect();
+        let is_same =
+            self.legs.len() == legs.len() && self.legs.iter().zip(&legs).all(|(one, other)| one.ptr_eq(other));
+        if !is_same {
+            self.turns = None;
+            self.legs = legs;
+        }
+        let legs = &self.legs;
+        self.turns.get_or_insert_with(|| {
+            let disks: Vec<_> = legs.iter().filter_map(|leg| leg.upgrade()?.disk().cloned()).collect();
+            Turns::on_all(disks.iter().map(|disk| disk.turns()))
+        })
+    }
+}
+
 /// A copy that is under way.
 struct Copying<'a> {
     vdev: &'a Vdev,
@@ -135,21 +165,24 @@ impl Vdev {
         progress: &mut dyn FnMut(Reached<'_>) -> bool,
     ) -> Result<ResilverReport, BlockDevError> {
         let target = self.leg(leg).ok_or_else(|| self.no_such_leg(leg, "belongs to it"))?;
-        // One that hangs owes an answer for ever, and nobody waits for it.
-        let legs: Vec<_> = self.legs().into_iter().filter(|leg| leg.takes_writes()).collect();
-        // Of all legs: one is read, and one written.
-        let turns = Turns::on_all(legs.iter().filter_map(|leg| Some(leg.disk()?.turns())));
         let ring = self.ring.map_or(0..0, |ring| ring.start..ring.start.saturating_add(ring.length));
         let mut without_ring =
             occupied.flat_map(|range| [range.start..range.end.min(ring.start), range.start.max(ring.end)..range.end]);
         let mut queue = Queue { ranges: &mut without_ring, rest: 0..0 };
         let mut copying = Copying { vdev: self, target, report: ResilverReport::default(), progress };
         loop {
-            let step = queue.next(self.take_turn(&turns, Share::Quarter).of(STEP_BYTES));
+            let mut of_all_copies = self.copies.lock();
+            // One that hangs owes an answer for ever, and nobody waits for it.
+            let legs: Vec<_> = self.legs().into_iter().filter(|leg| leg.takes_writes()).collect();
+            let turn = self.take_turn(of_all_copies.on(&legs), Share::Quarter);
+            let step = queue.next(turn.of(STEP_BYTES));
             if step.is_empty() {
                 break;
             }
-            copying.step(&step)?;
+            let is_copied = copying.copy(&step)?;
+            // The next one is another copy's, if there is one.
+            MutexGuard::unlock_fair(of_all_copies);
+            copying.note(&step, is_copied)?;
         }
         self.flush_leg(&copying.target)?;
         Ok(copying.report)
@@ -169,8 +202,9 @@ impl Vdev {
 }
 
 impl Copying<'_> {
-    fn step(&mut self, ranges: &[Range<u64>]) -> Result<(), BlockDevError> {
-        if self.copy(ranges)? {
+    /// Tells of a step, and reads what no leg gave in one piece sector by sector.
+    fn note(&mut self, ranges: &[Range<u64>], is_copied: bool) -> Result<(), BlockDevError> {
+        if is_copied {
             self.report.copied_bytes += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
             return ranges.last().map_or(Ok(()), |last| self.tell(last.end));
         }

@@ -717,6 +717,62 @@ fn a_walk_does_not_wait_for_its_own_repairs() {
     assert_eq!(waits, 0);
 }
 
+/// On which disks a copy looks for clients was settled when it began: those at a leg that joined later waited behind whole steps.
+#[test]
+fn a_copy_sees_the_clients_of_a_leg_that_joins_while_it_runs() {
+    let mirror = mirror(3);
+    let legs = mirror.vdev.legs();
+    legs[1].set_state(LegState::Resilvering);
+    legs[2].set_state(LegState::Stale);
+    let mut steps = Vec::new();
+    let report = mirror.vdev.resilver(legs[1].guid(), &mut whole(&mirror.vdev), &mut |done| {
+        steps.push(done.bytes);
+        if done.bytes == 2 << 20 {
+            legs[2].set_state(LegState::Resilvering);
+            mirror.members.visited.legs.lock().push(Arc::clone(&legs[2]));
+        }
+        true
+    });
+    assert_eq!(report.unwrap().copied_bytes, mirror.vdev.data_bytes());
+    let sizes: Vec<u64> = steps.iter().zip(&steps[1..]).map(|(step, next)| next - step).collect();
+    assert_eq!((steps[0], sizes[0]), (1 << 20, 1 << 20), "{steps:?}");
+    assert!(sizes.len() > 8 && sizes[1..].iter().all(|size| *size <= 256 << 10), "{steps:?}");
+}
+
+/// Two disks that join get all of it, also what is written meanwhile, and neither copy waits for the end of the other.
+#[test]
+fn two_copies_to_one_vdev_run_side_by_side() {
+    let mirror = mirror(3);
+    let (legs, data_bytes) = (mirror.vdev.legs(), mirror.vdev.data_bytes());
+    for (place, seed) in (0..data_bytes).step_by(64 << 10).zip(0..) {
+        mirror.vdev.write(place, &block(seed)).unwrap();
+    }
+    legs[1..].iter().for_each(|leg| leg.set_state(LegState::Resilvering));
+    let both_run = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        for (leg, seed) in legs[1..].iter().zip([200, 201]) {
+            let (mirror, both_run) = (&mirror, &both_run);
+            scope.spawn(move || {
+                let mut is_first = true;
+                let copied = mirror.vdev.resilver(leg.guid(), &mut whole(&mirror.vdev), &mut |_| {
+                    if std::mem::take(&mut is_first) {
+                        both_run.wait();
+                        mirror.vdev.write(u64::from(seed) << 13, &block(seed)).unwrap();
+                    }
+                    true
+                });
+                assert_eq!(copied.unwrap().copied_bytes, data_bytes);
+            });
+        }
+    });
+    let content = |leg: usize| {
+        let mut buf = AlignedBuf::zeroed(usize::try_from(data_bytes).unwrap());
+        legs[leg].read_data(0, &mut buf).unwrap();
+        buf
+    };
+    assert!(content(1)[..] == content(0)[..] && content(2)[..] == content(0)[..]);
+}
+
 /// A copy reads one leg and writes another, and clients may wait at either.
 #[test]
 fn a_copy_goes_by_pieces_while_clients_are_at_any_leg() {

@@ -29,7 +29,7 @@ use tally_store::pool::membership::{Copied, Member, MembershipError, Onlooker, S
 use tally_store::pool::{Pool, SecureReport};
 
 use super::by_name::{check_no_spare, check_stands_for_nobody, find, find_or_mirror, waiting_spare};
-use super::copies::{Purpose, Running, outcome_words};
+use super::copies::{About, Purpose, Running, outcome_words};
 use super::disk_error::DiskError;
 use super::pool_report::space_of;
 use super::pools::{OnProgress, Pools, PoolsError, ServedPool};
@@ -198,7 +198,9 @@ impl Pools {
             return Ok([words].into_iter().chain(remarks).collect());
         }
         check_stands_for_nobody(&served, &place)?;
-        let remarks = self.with_asker(&served, &place, (Purpose::Join, path), progress, |asker| {
+        let vdev = Some(place.vdev.guid());
+        let about = About { vdev, purpose: Purpose::Join, path, leaves: Some(&own) };
+        let remarks = self.with_asker_about(&served, &place, about, progress, |asker| {
             let (source, copied) = pool.replace(&place, path, force, asker).map_err(DiskError::from)?;
             // A disk that replaced itself has no old one beside it.
             let old = (source.leg == place.leg).then(|| place.path());
@@ -233,10 +235,12 @@ impl Pools {
         let place = pool.member(leg).ok_or_else(gone)?;
         let old = pool.join_job(leg).and_then(|job| Some(pool.member(job.replaces?)?.path()));
         let path = place.path();
-        self.with_asker(served, &place, (Purpose::Join, &path), &mut |_| {}, |asker| {
+        let (vdev, purpose) = (Some(place.vdev.guid()), Purpose::Join);
+        let about = About { vdev, purpose, path: &path, leaves: old.as_deref() };
+        self.with_asker_about(served, &place, about, &mut |_| {}, |asker| {
             let copied = pool.go_on_joining(&place, asker).map_err(DiskError::from)?;
             let Some(copied) = copied else { return Ok(Vec::new()) };
-            keep_outcome(served, &place, (old, &path), asker.running, &copied)?;
+            keep_outcome(served, &place, (old.clone(), &path), asker.running, &copied)?;
             Ok(remarks_of(&copied.secured))
         })
     }
@@ -254,7 +258,7 @@ impl Pools {
         })
     }
 
-    /// Carries out a command that nothing else may run beside on the same vdev. The labels of disks that left are
+    /// Carries out a command that only others that let disks join may run beside on the same vdev, if it does, too. The labels of disks that left are
     /// erased when others may run again.
     fn with_asker(
         &self,
@@ -264,7 +268,19 @@ impl Pools {
         progress: OnProgress<'_>,
         work: impl FnOnce(&mut Asker<'_>) -> Result<Vec<String>, PoolsError>,
     ) -> Result<Vec<String>, PoolsError> {
-        let running = served.copies.begin(place.vdev.guid(), purpose, path)?;
+        let about = About { vdev: Some(place.vdev.guid()), purpose, path, leaves: None };
+        self.with_asker_about(served, place, about, progress, work)
+    }
+
+    fn with_asker_about(
+        &self,
+        served: &ServedPool,
+        place: &Member,
+        about: About<'_>,
+        progress: OnProgress<'_>,
+        work: impl FnOnce(&mut Asker<'_>) -> Result<Vec<String>, PoolsError>,
+    ) -> Result<Vec<String>, PoolsError> {
+        let (running, path) = (served.copies.begin(about)?, about.path);
         let mut asker = Asker {
             pools: self,
             served,

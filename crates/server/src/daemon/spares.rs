@@ -22,6 +22,7 @@ use tally_members::roster::{SpareError, spare_label};
 use tally_store::pool::spares::{SpareErrand, SpareWatch};
 
 use super::by_name::spare_or_refusal;
+use super::copies::{About, Purpose};
 use super::disk_error::{DiskError, of_spare};
 use super::pools::{Pools, PoolsError, ServedPool};
 use super::ticker::Ticker;
@@ -156,7 +157,15 @@ fn is_busy(served: &ServedPool, errand: SpareErrand) -> bool {
         SpareErrand::Keep { vdev } => return served.copies.runs_on(Some(vdev)),
     };
     let config = served.filer.pool().roster.config();
-    config.leg(leg).is_none_or(|(vdev, _)| served.copies.runs_on(Some(vdev.guid)))
+    let Some((vdev, leg)) = config.leg(leg) else { return true };
+    match errand {
+        SpareErrand::GoOn { .. } | SpareErrand::Return { .. } => {
+            let (vdev, path) = (Some(vdev.guid), leg.path.as_path());
+            served.copies.check_beside(About { vdev, purpose: Purpose::Join, path, leaves: None }).is_err()
+        }
+        // While a disk joins there may be no need of it.
+        _ => served.copies.runs_on(Some(vdev.guid)),
+    }
 }
 
 fn spawn(pools: &Arc<Pools>, served: &Arc<ServedPool>, errand: SpareErrand) {

@@ -476,22 +476,37 @@ fn a_copy_runs_beside_other_commands_and_goes_on_behind_the_end_of_the_daemon() 
         &[
             (&["dataset", "create", "tank/made-meanwhile"], true, &[]),
             (&["pool", "create", "other", "c"], true, &[]),
-            (&["pool", "attach", "dozer", "a", "d"], false, &["the copy to", "/b is still running", "pool status"]),
+            (&["pool", "attach", "dozer", "a", "b"], false, &["the copy to", "/b is still running", "pool status"]),
+            (&["pool", "replace", "dozer", "a", "d"], false, &["the copy to", "/b is still running"]),
             (&["pool", "detach", "dozer", "a"], false, &["is still running"]),
             (&["pool", "export", "dozer"], false, &["is still running", "detach that disk to stop it"]),
             (&["pool", "destroy", "dozer"], false, &["is still running"]),
         ],
     );
-    let detach = {
+    // Another disk joins beside it.
+    let in_thread = |words: &'static [&'static str]| {
         let data_dir = data_dir.clone();
-        thread::spawn(move || tally(&data_dir, &["pool", "detach", "dozer", "b"]))
+        thread::spawn(move || tally(&data_dir, words))
     };
+    let attach = in_thread(&["pool", "attach", "dozer", "a", "d"]);
+    let status = wait_for(&data_dir, &["pool", "status", "dozer"], "/d in progress");
+    assert!(status.contains("/b in progress"), "{status}");
+    let detach = in_thread(&["pool", "detach", "dozer", "b"]);
     wait_for(&data_dir, &["pool", "status", "dozer"], "stopping");
     disk.let_through(None);
     let (well, text) = detach.join().unwrap();
     assert!(well && text.contains("the copy to it was stopped"), "{text}");
     let (well, text) = replace.join().unwrap();
     assert!(!well && text.contains("was stopped, and the disk was taken out again"), "{text}");
+    let (well, text) = attach.join().unwrap();
+    assert!(well, "{text}");
+    story(
+        &data_dir,
+        &[
+            (&["pool", "status", "dozer"], true, &["mirror-0", "scan: resilvered"]),
+            (&["pool", "detach", "dozer", "d"], true, &[]),
+        ],
+    );
     let (_, status) = tally(&data_dir, &["pool", "status", "dozer"]);
     assert!(status.contains("state: ONLINE") && !status.contains("mirror-0") && !status.contains("/b"), "{status}");
 

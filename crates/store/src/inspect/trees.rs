@@ -14,7 +14,9 @@ use crate::bp::BlockPtr;
 use crate::dataset::DatasetEntry;
 use crate::io::BlockIo;
 use crate::key::{Class, Key};
-use crate::pool::{Command, Event, Line, PoolRoot, RootArea, Top, entry_of, job_of, join_of, line_of, names_of, schedule_of};
+use crate::pool::{
+    Command, Event, Line, PoolRoot, RootArea, Top, entry_of, job_of, join_of, line_of, names_of, schedule_of,
+};
 use crate::replies::ReplyCache;
 use crate::tree::Visit;
 

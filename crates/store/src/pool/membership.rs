@@ -373,7 +373,8 @@ impl Pool {
             let joined = self.join(&beside, path, true, onlooker);
             return match joined {
                 Ok(copied) => {
-                    let vdev = self.roster.config().vdevs_present().find(|vdev| vdev.guid == place.config.guid).cloned();
+                    let vdev =
+                        self.roster.config().vdevs_present().find(|vdev| vdev.guid == place.config.guid).cloned();
                     let new = vdev.and_then(|vdev| Some(vdev.legs.iter().find(|leg| leg.path == path)?.guid));
                     new.map_or(Ok(()), |new| self.hand_spares_on(place, new))?;
                     Ok((beside, copied))

@@ -43,13 +43,7 @@ impl Pool {
     }
 
     /// What was not finished is missed still (rules S9).
-    fn stays_away(
-        &self,
-        guid: VdevGuid,
-        path: &Path,
-        ended: CopyEnded,
-        onlooker: &dyn Onlooker,
-    ) -> MembershipError {
+    fn stays_away(&self, guid: VdevGuid, path: &Path, ended: CopyEnded, onlooker: &dyn Onlooker) -> MembershipError {
         if self.is_joining(guid) && self.goes_on_later(onlooker) {
             return MembershipError::Interrupted { path: path.to_owned() };
         }
