@@ -9,6 +9,9 @@ use std::sync::Arc;
 use tally_fs::filer::{Filer, ImportOptions};
 use tally_members::create::new_leg;
 use tally_members::label::LABEL_BYTES;
+use tally_disk::Disk;
+use tally_store::alloc::UNBORN;
+use tally_store::bp::{BlockKind, Compression};
 use tally_store::pool::membership::{Copied, Onlooker, Stage};
 use tally_store::pool::{Pool, RewindOrder, RewindTo, SyncError};
 use tally_vfs::{CreateHow, Cred, Stability};
@@ -184,6 +187,45 @@ fn what_is_written_while_it_is_copied_is_there_wherever_it_lies() {
             files.iter().for_each(|(name, length, seed)| check(filer, name, *length, *seed))
         });
     }
+}
+
+/// A WRITE has placed a block and waits for its group, before the disk joins or while it is copied, and no group names the block until
+/// the copy is over: the look at every block does not meet it, since nothing points there. The space maps have it, so the
+/// first pass brings it; a group may name it at any moment then.
+#[test]
+fn what_was_placed_before_and_is_named_after_the_copy_is_on_the_new_disk() {
+    let world = World::of(&[(A, DISK), (C, DISK)], A);
+    let filer = world.create_without_threads(&Default::default());
+    let pool = filer.pool();
+    put_as(&filer, "old", 3 << 20, 5, Stability::Unstable);
+    pool.sync().unwrap();
+    let place_some = |seeds: Range<u64>| -> Vec<_> {
+        let mut out = pool.io.writer(UNBORN);
+        let mut put = |seed| (out.put_bytes(BlockKind::Data, noise(100_000, seed), Compression::Off).unwrap(), seed);
+        let placed = seeds.map(&mut put).collect();
+        out.finish().unwrap();
+        placed
+    };
+    let before = place_some(0..4);
+    let (mut while_copied, mut while_checked) = (Vec::new(), Vec::new());
+    let copied = join(&filer, &mut |stage, _| match stage {
+        Stage::Copying if while_copied.is_empty() => while_copied = place_some(4..8),
+        Stage::CheckingCopy if while_checked.is_empty() => while_checked = place_some(8..12),
+        _ => {}
+    });
+    assert!(copied.is_whole() && !while_copied.is_empty() && !while_checked.is_empty(), "{copied:?}");
+    assert!(!pool.io.allocator().unborn(member(&filer, C).vdev.index()).is_over(), "no group has named them");
+    let new = member(&filer, C);
+    let disk = Arc::clone(new.vdev.leg(new.leg).unwrap().disk().unwrap());
+    for (bp, seed) in before.iter().chain(&while_copied).chain(&while_checked) {
+        let hold = pool.txgs.hold(None);
+        pool.io.settle(bp, hold.txg()).unwrap();
+        let dva = bp.dvas().next().unwrap();
+        let mut there = vec![0; dva.bytes() as usize];
+        disk.read(LABEL_BYTES + dva.offset, &mut there).unwrap();
+        assert!(there[..100_000] == noise(100_000, *seed)[..], "block {seed}, at {dva}, is not on the new disk");
+    }
+    pool.sync().unwrap();
 }
 
 /// What only an older group names is in no tree any more, and an import can go back to it: on the new disk as on the old one.
