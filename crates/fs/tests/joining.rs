@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use tally_disk::Disk;
 use tally_fs::filer::{Filer, ImportOptions};
 use tally_members::create::new_leg;
 use tally_members::label::LABEL_BYTES;
-use tally_disk::Disk;
 use tally_store::alloc::UNBORN;
 use tally_store::bp::{BlockKind, Compression};
 use tally_store::pool::membership::{Copied, Onlooker, Stage};

@@ -234,6 +234,12 @@ impl Vdev {
         waits.map_or(Turn::Whole, |members| turns.take(members.clock().as_ref(), share))
     }
 
+    /// The turn of a copy. It goes by places and holds no block, so nobody waits for it: where other walks hurry with what they
+    /// hold, it does not.
+    fn take_turn_of_copy(&self, turns: &Turns) -> Turn {
+        self.membership().map_or(Turn::Whole, |members| turns.take(members.clock().as_ref(), Share::Quarter))
+    }
+
     fn may_write(&self) -> Result<(), VdevError> {
         let may = self.membership().is_some_and(|membership| membership.may_write());
         if may { Ok(()) } else { Err(VdevError::NotWritable { vdev: self.guid }) }

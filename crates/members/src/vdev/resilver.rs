@@ -25,7 +25,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::MutexGuard;
 use tally_base::{SECTOR, VdevGuid};
-use tally_disk::{AlignedBuf, Share, Turns, aside};
+use tally_disk::{AlignedBuf, Turn, Turns, aside};
 
 use super::{LegState, Vdev, VdevError, VdevLeg};
 use crate::blockdev::BlockDevError;
@@ -38,6 +38,8 @@ const HOLE_BYTES_MAX: u64 = 64 << 10;
 
 /// Each is a write, and writers wait for all of a step.
 const RANGES_PER_STEP_MAX: usize = 16;
+/// The same while clients are at work: each of them may be in one of the writes that wait.
+const RANGES_PER_PIECE_MAX: usize = 4;
 
 /// Ranges that a report names. More of them say nothing new to a person, and a dying disk may have millions.
 const UNREAD_RANGES_MAX: usize = 64;
@@ -130,8 +132,10 @@ struct Queue<'a> {
 }
 
 impl Queue<'_> {
-    /// What is copied in one step: so many bytes at most, with the holes in between. Nothing: all was.
-    fn next(&mut self, bytes_max: u64) -> Vec<Range<u64>> {
+    /// What is copied in one step, with the holes in between. Nothing: all was.
+    fn next(&mut self, turn: Turn) -> Vec<Range<u64>> {
+        let bytes_max = turn.of(STEP_BYTES);
+        let ranges_max = if turn == Turn::Whole { RANGES_PER_STEP_MAX } else { RANGES_PER_PIECE_MAX };
         let mut step: Vec<Range<u64>> = Vec::new();
         loop {
             while self.rest.is_empty() {
@@ -144,7 +148,7 @@ impl Queue<'_> {
                 .map_or((self.rest.start, self.rest.start), |(first, last)| (first.start, last.end));
             let border = first.saturating_add(bytes_max);
             let is_far = self.rest.start.saturating_sub(end) > HOLE_BYTES_MAX || self.rest.start >= border;
-            if is_far || step.len() >= RANGES_PER_STEP_MAX {
+            if is_far || step.len() >= ranges_max {
                 return step;
             }
             let part = self.rest.start..self.rest.end.min(border);
@@ -174,8 +178,8 @@ impl Vdev {
             let mut of_all_copies = self.copies.lock();
             // One that hangs owes an answer for ever, and nobody waits for it.
             let legs: Vec<_> = self.legs().into_iter().filter(|leg| leg.takes_writes()).collect();
-            let turn = self.take_turn(of_all_copies.on(&legs), Share::Quarter);
-            let step = queue.next(turn.of(STEP_BYTES));
+            let turn = self.take_turn_of_copy(of_all_copies.on(&legs));
+            let step = queue.next(turn);
             if step.is_empty() {
                 break;
             }

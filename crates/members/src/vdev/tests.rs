@@ -19,6 +19,7 @@ struct Members {
     struck_off: Mutex<Vec<VdevGuid>>,
     cannot: AtomicBool,
     read_only: AtomicBool,
+    hurry: AtomicBool,
     visited: Arc<Visited>,
 }
 
@@ -78,6 +79,10 @@ impl Membership for Members {
 
     fn may_write(&self) -> bool {
         !self.read_only.load(Ordering::SeqCst)
+    }
+
+    fn walks_hurry(&self) -> bool {
+        self.hurry.load(Ordering::SeqCst)
     }
 }
 
@@ -715,6 +720,53 @@ fn a_walk_does_not_wait_for_its_own_repairs() {
     repair(&blocks[0]);
     let (_, waits) = requests_and_waits(&mirror, 0, || blocks[1..].iter().for_each(repair));
     assert_eq!(waits, 0);
+}
+
+/// Walks hurry where what they hold keeps space from coming back. A copy holds nothing, and hurried as well: clients that had to wait for
+/// room waited behind a mebibyte of it each time, at the moment when they were slowest anyway.
+#[test]
+fn a_copy_waits_for_clients_where_other_walks_hurry() {
+    let mirror = mirror(2);
+    let legs = mirror.vdev.legs();
+    legs[1].set_state(LegState::Resilvering);
+    mirror.members.hurry.store(true, Ordering::SeqCst);
+    mirror.members.visited.legs.lock().push(Arc::clone(&legs[0]));
+    legs[0].read_data(0, &mut AlignedBuf::zeroed(SECTOR)).unwrap();
+    assert!(mirror.vdev.leg_has(legs[0].guid(), 0, 1 << 20, &|_| true));
+    let waits = || mirror.members.visited.sleeps.load(Ordering::SeqCst);
+    assert_eq!(waits(), 0, "another walk");
+    let mut steps = Vec::new();
+    let report = mirror.vdev.resilver(legs[1].guid(), &mut whole(&mirror.vdev), &mut |done| {
+        steps.push(done.bytes);
+        true
+    });
+    assert_eq!(report.unwrap().copied_bytes, mirror.vdev.data_bytes());
+    assert!(steps.iter().zip(&steps[1..]).all(|(step, next)| next - step <= 256 << 10), "{steps:?}");
+    assert!(waits() as usize >= steps.len() / 2, "{} waits", waits());
+}
+
+/// A step writes what is in use, range by range, while writers wait. Where they do it writes few.
+#[test]
+fn a_piece_of_a_copy_has_few_ranges() {
+    for (is_busy, ranges_max) in [(false, 16), (true, 4)] {
+        let mirror = mirror(2);
+        let legs = mirror.vdev.legs();
+        legs[1].set_state(LegState::Resilvering);
+        if is_busy {
+            mirror.members.visited.legs.lock().push(Arc::clone(&legs[0]));
+        }
+        let mut ranges = (0..64).map(|number| number * 8192..number * 8192 + 4096);
+        let mut steps = vec![0];
+        mirror
+            .vdev
+            .resilver(legs[1].guid(), &mut ranges, &mut |done| {
+                steps.push(done.bytes);
+                true
+            })
+            .unwrap();
+        let most = steps.iter().zip(&steps[1..]).map(|(step, next)| (next - step) >> 12).max();
+        assert_eq!(most, Some(ranges_max), "{steps:?}");
+    }
 }
 
 /// On which disks a copy looks for clients was settled when it began: those at a leg that joined later waited behind whole steps.
