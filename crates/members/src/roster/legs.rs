@@ -32,6 +32,10 @@ impl Roster {
         }
         let _in_turn = self.uberblocks.lock();
         let joined_txg = self.copy_uberblocks(vdev, &leg).map_err(label_error)?;
+        if let (None, Some(disk)) = (config.leg(guid), leg.patient()) {
+            // Before the others name it: cut off in between it would be a disk without a label, which nobody finds again.
+            label::write(disk.as_ref(), guid, &self.config()).map_err(|error| RosterError::Label(error.to_string()))?;
+        }
         let size = leg.patient().map_or(0, |disk| disk.geometry().size);
         leg.set_state(LegState::Resilvering);
         let taken_up = Arc::clone(&leg);
@@ -60,6 +64,10 @@ impl Roster {
                 // What no label names is nobody's: its disk is free again. Another is left behind as before.
                 if self.config().leg(guid).is_none() {
                     vdev.take_leg(guid);
+                    // Whoever wants to use it need not force that; if it refuses that as well he has to. A spare says what it said.
+                    if let Some(disk) = taken_up.patient().filter(|_| config.spare(guid).is_none()) {
+                        let _kept = label::wipe(disk.as_ref());
+                    }
                 } else {
                     taken_up.pass(LegState::Resilvering, LegState::Stale);
                 }
