@@ -19,6 +19,7 @@ use tally_members::create::{add_spares, openable_spares};
 use tally_members::grammar::parse_spare_args;
 use tally_members::label::{PoolConfig, Spare};
 use tally_members::roster::{SpareError, spare_label};
+use tally_store::pool::membership::MembershipError;
 use tally_store::pool::spares::{SpareErrand, SpareWatch};
 
 use super::by_name::spare_or_refusal;
@@ -187,14 +188,23 @@ fn carry_out(pools: &Pools, served: &ServedPool, errand: SpareErrand) {
     }
     let now = served.filer.pool().platform.clock.monotonic();
     served.spares.watch.lock().note(errand, outcome.is_ok(), now);
+    let (about, failed, refused) = match errand {
+        SpareErrand::GoOn { .. } => {
+            ("join", "join_failed", "the copy to a disk that joins did not come to its end; it is tried again later")
+        }
+        _ => ("spare", "spare_failed", "a spare was not taken, or not given back; this is tried again later"),
+    };
     match outcome {
         Ok(words) => {
             tracing::info!(pool = %name, "{words}");
-            pools.tell(&name, "spare", words);
+            pools.tell(&name, about, words);
         }
+        // The end of the daemon: the next one goes on.
+        Err(PoolsError::Disk(error))
+            if matches!(&*error, DiskError::Membership(MembershipError::Interrupted { .. })) => {}
         Err(error) => {
-            tracing::warn!(pool = %name, %error, "a spare was not taken, or not given back; this is tried again later");
-            pools.tell(&name, "spare_failed", error.to_string());
+            tracing::warn!(pool = %name, %error, "{refused}");
+            pools.tell(&name, failed, error.to_string());
         }
     }
 }

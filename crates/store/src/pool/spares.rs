@@ -107,7 +107,9 @@ impl SpareWatch {
     pub fn look(&mut self, pool: &Pool, now: Duration) -> Vec<SpareErrand> {
         let roster = &pool.roster;
         let config = roster.config();
-        let away = away(roster, &config);
+        let mut away = away(roster, &config);
+        // Nobody misses one that has never counted.
+        away.retain(|guid, _| !pool.is_joining(*guid));
         self.away_since.retain(|guid, _| away.contains_key(guid));
         self.declined.retain(|guid| away.contains_key(guid));
         for guid in away.keys() {

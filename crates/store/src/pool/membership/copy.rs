@@ -30,7 +30,7 @@ impl Pool {
     }
 
     /// Whether a disk was to join and has not got so far that it counts.
-    pub(super) fn is_joining(&self, leg: VdevGuid) -> bool {
+    pub(in crate::pool) fn is_joining(&self, leg: VdevGuid) -> bool {
         let counts = |leg: VdevGuid| {
             let legs = self.roster.vdevs().iter().find_map(|vdev| vdev.leg(leg));
             legs.is_some_and(|leg| leg.state() == LegState::Online)
