@@ -7,12 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tally_fs::filer::{Filer, ImportOptions};
+use tally_fs::filer::{CreateOptions, Filer, ImportOptions};
+use tally_members::create::add_spares;
 use tally_members::label::LABEL_BYTES;
 use tally_members::vdev::LegState;
 use tally_store::pool::membership::{Copied, MembershipError, Onlooker, Stage};
 use tally_store::pool::spares::{SpareErrand, SpareWatch};
 use tally_store::pool::{JoinJob, Pool, SyncError};
+use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, Stability};
 use world::{Event, Patient, World, content, ctx, member, mode, noise, patient, vfs};
@@ -37,10 +39,12 @@ fn check(filer: &Filer, name: &str, length: usize, seed: u64) {
     assert!(content(&*fs, attr.object) == noise(length, seed), "{name}");
 }
 
-/// Twelve files of a mebibyte on one disk, and another one beside it, which is none of the pool's.
+/// Twelve files of a mebibyte on one disk, and another one beside it, which is none of the pool's. In blocks of 4 KiB, so that they have
+/// several leaves, between which a cursor can stand.
 fn one_disk() -> (World, Arc<Filer>) {
     let world = World::of(&[(A, DISK), (C, DISK)], A);
-    let filer = world.create();
+    let properties = PropertySet::from_iter([parse(Property::RecordSize, "4K").unwrap()]);
+    let filer = world.create_with(&CreateOptions { properties, ..CreateOptions::default() });
     (0..FILES).for_each(|seed| put(&filer, &format!("file {seed}"), 1 << 20, seed));
     filer.pool().sync().unwrap();
     (world, filer)
@@ -51,8 +55,8 @@ fn meanwhile(filer: &Filer) {
     put(filer, "new", 1 << 20, 77);
     put(filer, "file 1", 1 << 20, 78);
     let (fs, cred) = (vfs(filer), Cred::root());
-    patient(|| fs.remove(ctx(&cred), fs.root(), b"file 2")).unwrap();
-    (0..3).for_each(|_| drop(filer.pool().sync().unwrap()));
+    let _gone = patient(|| fs.remove(ctx(&cred), fs.root(), b"file 2"));
+    (0..3).for_each(|_| _ = filer.pool().sync().unwrap());
 }
 
 fn check_all(filer: &Filer) {
@@ -265,6 +269,23 @@ fn a_disk_that_joins_and_is_absent_waits() {
     check_alone(world, filer, check_all);
 }
 
+/// No spare is taken for a disk that never counted: its mirror has as many as before it came.
+#[test]
+fn no_spare_stands_in_for_a_disk_that_joins() {
+    const S: &str = "/disks/s";
+    let mut world = cut_off((Stage::Copying, 8 * MIB), false);
+    let away = world.take(&[C]);
+    world.put(vec![(S.to_owned(), World::disk(DISK))]);
+    let (filer, _) = world.import();
+    add_spares(&filer.pool().roster, &world.platform(), &[S.into()], false).unwrap();
+    let mut watch = SpareWatch::default();
+    let go_on = [SpareErrand::GoOn { leg: member(&filer, C).leg }];
+    for time in [0, 400] {
+        assert_eq!(watch.look(filer.pool(), Duration::from_secs(time)), go_on, "after {time} s");
+    }
+    drop(away);
+}
+
 /// An older copy of the disk that joins says of itself that it does not know what the job takes for done. The copy begins anew.
 #[test]
 fn an_older_copy_of_a_disk_that_joins_begins_anew() {
@@ -427,7 +448,7 @@ fn a_cut_at_any_write_of_it_leaves_the_disk_or_a_copy_that_goes_on_or_no_trace()
     for replaces in [false, true] {
         let mut seen = BTreeSet::new();
         for writes in 0.. {
-            let world = World::of(&[(A, 12 * MIB), (C, 12 * MIB)], A);
+            let world = World::of(&[(A, 16 * MIB), (C, 16 * MIB)], A);
             let filer = world.create_without_threads(&Default::default());
             let (fs, cred) = (vfs(&filer), Cred::root());
             let how = CreateHow::Unchecked(mode(0o600));

@@ -779,7 +779,7 @@ fn a_copy_sees_the_clients_of_a_leg_that_joins_while_it_runs() {
     let mut steps = Vec::new();
     let report = mirror.vdev.resilver(legs[1].guid(), &mut whole(&mirror.vdev), &mut |done| {
         steps.push(done.bytes);
-        if done.bytes == 2 << 20 {
+        if done.bytes >= 1 << 20 && legs[2].state() == LegState::Stale {
             legs[2].set_state(LegState::Resilvering);
             mirror.members.visited.legs.lock().push(Arc::clone(&legs[2]));
         }
@@ -787,8 +787,9 @@ fn a_copy_sees_the_clients_of_a_leg_that_joins_while_it_runs() {
     });
     assert_eq!(report.unwrap().copied_bytes, mirror.vdev.data_bytes());
     let sizes: Vec<u64> = steps.iter().zip(&steps[1..]).map(|(step, next)| next - step).collect();
-    assert_eq!((steps[0], sizes[0]), (1 << 20, 1 << 20), "{steps:?}");
-    assert!(sizes.len() > 8 && sizes[1..].iter().all(|size| *size <= 256 << 10), "{steps:?}");
+    let whole = sizes.iter().position(|size| *size == 1 << 20).expect("a step while nobody was there");
+    let behind = &sizes[whole + 1..];
+    assert!(behind.len() > 4 && behind.iter().all(|size| *size <= 256 << 10), "{steps:?}");
 }
 
 /// Two disks that join get all of it, also what is written meanwhile, and neither copy waits for the end of the other.
