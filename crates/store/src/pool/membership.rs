@@ -6,9 +6,10 @@
 //! any write.
 //!
 //! ```text
-//!   join:   zeroes in its ring ─▶ uberblocks of another leg ─▶ labels: there, and stale ─▶ gets every write
-//!             ─▶ whoever keeps the disks' paths hears of it ─▶ copy ─▶ every block made sure of
-//!             ─▶ labels: it counts ─▶ lane: every live frame ─▶ labels: in the lane's set
+//!   join:   its job is durable ─▶ zeroes in its ring ─▶ uberblocks of another leg ─▶ its own label: whose it is
+//!             ─▶ labels: there, and stale ─▶ gets every write ─▶ whoever keeps the disks' paths hears of it
+//!             ─▶ copy ─▶ every block made sure of ─▶ labels: it counts ─▶ lane: every live frame ─▶ labels: in the lane's set
+//!             ─▶ the one that it replaces leaves, as below ─▶ no job
 //!   back:   labels of the others: what it lacks ─▶ its own label: it was left behind ─▶ uberblocks
 //!             ─▶ labels: it joins ─▶ gets every write ─▶ what was placed before is settled ─▶ labels: what it missed ends
 //!             ─▶ blocks of the missed groups are given to it ─▶ labels: it counts ─▶ lane, as above
@@ -16,7 +17,8 @@
 //!             ─▶ whoever keeps the disks' paths hears of it ─▶ its own label is erased
 //! ```
 //!
-//! A cut before "it counts" leaves a leg that nobody believes, and one behind it a leg that has everything but the log.
+//! A cut before "it counts" leaves a leg that nobody believes and whose copy goes on ([`super::joining`]), and one behind it a leg that has
+//! everything but the log.
 //! One that comes back and does not get so far is left behind as before, and begins anew with all that it lacked.
 //! The ring of one that comes back keeps what stands in it (docs/design/0060), but where nothing is known of what it lacks.
 //! The erased label is a courtesy to whoever finds the disk: its disk may hang, and nothing waits for it here.
