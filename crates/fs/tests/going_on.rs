@@ -479,7 +479,10 @@ fn a_cut_at_any_write_of_it_leaves_the_disk_or_a_copy_that_goes_on_or_no_trace()
                     assert_eq!(errands, [SpareErrand::GoOn { leg: place.leg }], "{about}");
                     "goes on"
                 }
-                (Some(_), Some(LegState::Online), errands) if !errands.is_empty() => "its old one leaves",
+                (Some(_), Some(LegState::Online), errands) if replaces && state(&filer, A).is_some() => {
+                    assert!(!errands.is_empty(), "{about}: somebody lets the old one leave");
+                    "its old one leaves"
+                }
                 (Some(_), Some(LegState::Online), _) => "is there",
                 (_, state, _) => panic!("{about}: {state:?}"),
             };
