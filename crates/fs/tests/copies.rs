@@ -659,8 +659,11 @@ impl Onlooker for Hasty<'_> {
         assert!(left.is_err(), "{} has frames that are nowhere else", self.old);
         make(&*vfs(self.filer), &format!("meanwhile {}", self.made_count), 300, self.made_count);
         self.made_count += 1;
-        let new = member(self.filer, self.new);
-        if new.vdev.leg(new.leg).unwrap().state() == LegState::Online { Ok(()) } else { pool.sync().map(|_| ()) }
+        // That it is to join is written down before it does.
+        let is_there =
+            pool.roster.vdevs().iter().flat_map(|vdev| vdev.legs()).any(|leg| leg.path() == Path::new(self.new));
+        let counts = |new: Member| new.vdev.leg(new.leg).unwrap().state() == LegState::Online;
+        if is_there && counts(member(self.filer, self.new)) { Ok(()) } else { pool.sync().map(|_| ()) }
     }
 
     fn keep_paths(&mut self, _: &Pool) -> std::io::Result<()> {

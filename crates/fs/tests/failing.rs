@@ -11,6 +11,7 @@ use tally_members::assemble::ImportError;
 use tally_members::label::FailMode;
 use tally_members::vdev::LegState;
 use tally_store::properties::{Property, PropertySet, parse};
+use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs};
 use world::{Faults, World, content, ctx, done, mode, patient, vfs};
 

@@ -251,13 +251,17 @@ fn open(platform: &Platform, path: &Path) -> Result<Arc<dyn Disk>, ReturnError> 
 /// What a disk lacks that comes back as `leg` with this label and this newest uberblock. See the head of this module.
 fn lacking(leg: &LegConfig, own: &PoolConfig, newest: Option<Txg>) -> MissedGroups {
     let nothing_is_known = MissedGroups::default;
-    let (Some(newest), Some((_, own))) = (newest, own.leg(leg.guid)) else { return nothing_is_known() };
-    let was_away = own.stale_since.is_some();
-    if leg.missed.is_empty() || was_away && own.missed.is_empty() {
+    let own = own.leg(leg.guid).map(|(_, own)| own);
+    // One that was cut off before its own label called it a leg lacks everything, and its list says so.
+    let is_new = own.is_none() && leg.missed.has(Txg(0));
+    let Some(newest) = newest.filter(|_| own.is_some() || is_new) else { return nothing_is_known() };
+    let was_away = own.is_some_and(|own| own.stale_since.is_some());
+    let own = own.map(|own| own.missed.clone()).unwrap_or_default();
+    if leg.missed.is_empty() || was_away && own.is_empty() {
         return nothing_is_known();
     }
     let mut missed = leg.missed.clone();
-    own.missed.ranges().iter().for_each(|range| missed.note(*range));
+    own.ranges().iter().for_each(|range| missed.note(*range));
     missed.open(newest.next());
     missed
 }

@@ -32,6 +32,10 @@ impl Roster {
         }
         let _in_turn = self.uberblocks.lock();
         let joined_txg = self.copy_uberblocks(vdev, &leg).map_err(label_error)?;
+        if let (None, Some(disk)) = (config.leg(guid), leg.patient()) {
+            // Before the others name it: cut off in between it would be a disk without a label, which nobody finds again.
+            label::write(disk.as_ref(), guid, &self.config()).map_err(|error| RosterError::Label(error.to_string()))?;
+        }
         let size = leg.patient().map_or(0, |disk| disk.geometry().size);
         leg.set_state(LegState::Resilvering);
         let taken_up = Arc::clone(&leg);
@@ -42,7 +46,7 @@ impl Roster {
             let Some(vdev) = config.vdevs.get_mut(index) else { return };
             let place = vdev.legs.iter().position(|leg| leg.guid == guid);
             let stale_since = place.map_or(Some(sequence), |place| vdev.legs[place].stale_since);
-            let missed = place.map_or_else(MissedGroups::default, |place| vdev.legs[place].missed.clone());
+            let missed = place.map_or_else(|| of_a_new_leg(vdev.class), |place| vdev.legs[place].missed.clone());
             let joining = LegConfig { guid, path, stale_since, is_offline: false, slot: 0, size, joined_txg, missed };
             match place {
                 Some(place) => vdev.legs[place] = joining,
@@ -60,6 +64,10 @@ impl Roster {
                 // What no label names is nobody's: its disk is free again. Another is left behind as before.
                 if self.config().leg(guid).is_none() {
                     vdev.take_leg(guid);
+                    // Whoever wants to use it need not force that; if it refuses that as well he has to. A spare says what it said.
+                    if let Some(disk) = taken_up.patient().filter(|_| config.spare(guid).is_none()) {
+                        let _kept = label::wipe(disk.as_ref());
+                    }
                 } else {
                     taken_up.pass(LegState::Resilvering, LegState::Stale);
                 }
@@ -103,7 +111,8 @@ impl Roster {
                 config.stale_since = None;
                 if is_whole {
                     config.missed.clear();
-                } else if config.missed.is_empty() {
+                } else if config.missed.is_empty() || config.missed.has(Txg(0)) {
+                    config.missed.close(durable);
                     config.missed.note(TxgRange { from: Txg(0), to: durable });
                 }
             }
@@ -198,6 +207,16 @@ impl Roster {
         self.tell_lanes(&config);
         Ok(leg)
     }
+}
+
+/// What a leg has missed that never had anything: all of it. With a list the labels know from when on it is away, should it be
+/// cut off while it joins (rules S9). What a log device has missed is in the trees.
+fn of_a_new_leg(class: VdevClass) -> MissedGroups {
+    let mut missed = MissedGroups::default();
+    if class == VdevClass::Data {
+        missed.open(Txg(0));
+    }
+    missed
 }
 
 /// Whether what stands in the ring of a leg that comes back can stay (rules F6): it is known which groups it lacks, so this is the

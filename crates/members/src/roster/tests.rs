@@ -400,7 +400,8 @@ fn a_leg_has_its_size_and_the_group_it_joined_in_the_labels() {
         pool.roster.update(|config| config.leg_mut(guid).unwrap().missed.note(missed)).unwrap();
         assert_eq!(says("a", guid).missed.ranges(), [missed]);
     };
-    has_missed();
+    let everything = label::TxgRange { from: Txg(0), to: Txg(u64::MAX) };
+    assert_eq!(says("a", guid).missed.ranges(), [everything], "it has nothing yet");
     vdev.resilver(guid, &mut whole(vdev), &mut |_| true).unwrap();
     pool.roster.finish_resilver(vdev, guid, true).unwrap();
     assert_eq!((says("a", guid).missed.ranges(), says("a", guid).stale_since), (&[][..], None));

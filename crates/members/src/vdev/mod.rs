@@ -29,14 +29,15 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tally_base::{Clock, SECTOR, VdevGuid, VdevIndex};
 use tally_disk::{AlignedBuf, Disk, Durability, Fanout, IoKind, Share, Turn, Turns, Work};
 
 pub(crate) use leg::write_out_ring;
 pub use leg::{LegErrors, LegState, VdevLeg};
 pub use pace::Late;
-pub use resilver::ResilverReport;
+use resilver::CopyTurns;
+pub use resilver::{Reached, ResilverReport};
 pub use secure::Secured;
 
 use self::pace::{Order, lateness};
@@ -136,6 +137,8 @@ pub struct Vdev {
     ring: Option<RingArea>,
     legs: Arc<RwLock<Vec<Arc<VdevLeg>>>>,
     repair: RwLock<()>,
+    /// Before `repair`; copies alone wait for it.
+    copies: Mutex<CopyTurns>,
     membership: OnceLock<std::sync::Weak<dyn Membership>>,
 }
 
@@ -151,6 +154,7 @@ impl Vdev {
             ring: config.ring,
             legs: Arc::new(RwLock::new(legs)),
             repair: RwLock::new(()),
+            copies: Mutex::default(),
             membership: OnceLock::new(),
         }
     }
@@ -228,6 +232,12 @@ impl Vdev {
     fn take_turn(&self, turns: &Turns, share: Share) -> Turn {
         let waits = self.membership().filter(|members| !members.walks_hurry());
         waits.map_or(Turn::Whole, |members| turns.take(members.clock().as_ref(), share))
+    }
+
+    /// The turn of a copy. It goes by places and holds no block, so nobody waits for it: where other walks hurry with what they
+    /// hold, it does not.
+    fn take_turn_of_copy(&self, turns: &Turns) -> Turn {
+        self.membership().map_or(Turn::Whole, |members| turns.take(members.clock().as_ref(), Share::Quarter))
     }
 
     fn may_write(&self) -> Result<(), VdevError> {

@@ -13,15 +13,19 @@
 //! sectors at different places of two legs cost nothing, and one that nobody can read costs itself and no neighbour.
 //! What is left is reported by its place: no leg may be taken away on the strength of a copy that lacks something.
 //!
+//! **Several copies.** Two disks that join one vdev have a copy each. Their steps take turns, one after the other, and wait for
+//! clients as one would ([`CopyTurns`]): both together have the share of one, however many there are.
+//!
 //! **Rot.** Blocks cannot be verified here, as only pointers know their checksums, and what the leg gives whose turn it
 //! is may be rotten where another is sound. The pool, which has the pointers, goes over the blocks behind this pass, before
 //! the copy counts ([`Vdev::secure`]).
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use parking_lot::MutexGuard;
 use tally_base::{SECTOR, VdevGuid};
-use tally_disk::{AlignedBuf, Share, Turns, aside};
+use tally_disk::{AlignedBuf, Turn, Turns, aside};
 
 use super::{LegState, Vdev, VdevError, VdevLeg};
 use crate::blockdev::BlockDevError;
@@ -34,6 +38,8 @@ const HOLE_BYTES_MAX: u64 = 64 << 10;
 
 /// Each is a write, and writers wait for all of a step.
 const RANGES_PER_STEP_MAX: usize = 16;
+/// The same while clients are at work: each of them may be in one of the writes that wait.
+const RANGES_PER_PIECE_MAX: usize = 4;
 
 /// Ranges that a report names. More of them say nothing new to a person, and a dying disk may have millions.
 const UNREAD_RANGES_MAX: usize = 64;
@@ -50,6 +56,17 @@ pub struct ResilverReport {
 }
 
 impl ResilverReport {
+    /// This one, and what came of the rest of the copy.
+    #[must_use]
+    pub fn followed_by(&self, rest: &Self) -> Self {
+        let unread = self.unread.iter().chain(&rest.unread).take(UNREAD_RANGES_MAX);
+        Self {
+            copied_bytes: self.copied_bytes.saturating_add(rest.copied_bytes),
+            unreadable_bytes: self.unreadable_bytes.saturating_add(rest.unreadable_bytes),
+            unread: unread.cloned().collect(),
+        }
+    }
+
     fn note_unread(&mut self, sector: u64) {
         let end = sector + SECTOR as u64;
         self.unreadable_bytes += SECTOR as u64;
@@ -62,12 +79,49 @@ impl ResilverReport {
     }
 }
 
+/// How far a copy is.
+#[derive(Clone, Copy, Debug)]
+pub struct Reached<'a> {
+    /// Bytes that were copied, or could not be.
+    pub bytes: u64,
+    /// All that is in use before this place of the data area is among them.
+    pub place: u64,
+    /// What came of them.
+    pub report: &'a ResilverReport,
+}
+
+/// The turns of all copies to one vdev, on all legs that are there: one is read, and one written. Held for a step.
+#[derive(Default)]
+pub(super) struct CopyTurns {
+    /// Nobody keeps a leg's disk open that has left.
+    legs: Vec<Weak<VdevLeg>>,
+    turns: Option<Turns>,
+}
+
+impl CopyTurns {
+    /// On these legs; the turns are others when the legs are.
+    fn on(&mut self, legs: &[Arc<VdevLeg>]) -> &Turns {
+        let legs: Vec<_> = legs.iter().map(Arc::downgrade).collect();
+        let is_same =
+            self.legs.len() == legs.len() && self.legs.iter().zip(&legs).all(|(one, other)| one.ptr_eq(other));
+        if !is_same {
+            self.turns = None;
+            self.legs = legs;
+        }
+        let legs = &self.legs;
+        self.turns.get_or_insert_with(|| {
+            let disks: Vec<_> = legs.iter().filter_map(|leg| leg.upgrade()?.disk().cloned()).collect();
+            Turns::on_all(disks.iter().map(|disk| disk.turns()))
+        })
+    }
+}
+
 /// A copy that is under way.
 struct Copying<'a> {
     vdev: &'a Vdev,
     target: Arc<VdevLeg>,
     report: ResilverReport,
-    progress: &'a mut dyn FnMut(u64) -> bool,
+    progress: &'a mut dyn FnMut(Reached<'_>) -> bool,
 }
 
 /// What is still to be copied, in order.
@@ -78,8 +132,10 @@ struct Queue<'a> {
 }
 
 impl Queue<'_> {
-    /// What is copied in one step: so many bytes at most, with the holes in between. Nothing: all was.
-    fn next(&mut self, bytes_max: u64) -> Vec<Range<u64>> {
+    /// What is copied in one step, with the holes in between. Nothing: all was.
+    fn next(&mut self, turn: Turn) -> Vec<Range<u64>> {
+        let bytes_max = turn.of(STEP_BYTES);
+        let ranges_max = if turn == Turn::Whole { RANGES_PER_STEP_MAX } else { RANGES_PER_PIECE_MAX };
         let mut step: Vec<Range<u64>> = Vec::new();
         loop {
             while self.rest.is_empty() {
@@ -92,7 +148,7 @@ impl Queue<'_> {
                 .map_or((self.rest.start, self.rest.start), |(first, last)| (first.start, last.end));
             let border = first.saturating_add(bytes_max);
             let is_far = self.rest.start.saturating_sub(end) > HOLE_BYTES_MAX || self.rest.start >= border;
-            if is_far || step.len() >= RANGES_PER_STEP_MAX {
+            if is_far || step.len() >= ranges_max {
                 return step;
             }
             let part = self.rest.start..self.rest.end.min(border);
@@ -105,29 +161,32 @@ impl Queue<'_> {
 impl Vdev {
     /// Copies what is `occupied` of the data area to a leg in state `Resilvering`, and flushes it. The leg stays in that state: the
     /// roster puts it online once the labels say so. The ranges are whole sectors, in order, and each is asked for when the copy has come
-    /// there. `progress` hears of bytes done, and ends the copy by answering `false`.
+    /// there. `progress` hears how far it is, and ends the copy by answering `false`.
     pub fn resilver(
         &self,
         leg: VdevGuid,
         occupied: &mut dyn Iterator<Item = Range<u64>>,
-        progress: &mut dyn FnMut(u64) -> bool,
+        progress: &mut dyn FnMut(Reached<'_>) -> bool,
     ) -> Result<ResilverReport, BlockDevError> {
         let target = self.leg(leg).ok_or_else(|| self.no_such_leg(leg, "belongs to it"))?;
-        // One that hangs owes an answer for ever, and nobody waits for it.
-        let legs: Vec<_> = self.legs().into_iter().filter(|leg| leg.takes_writes()).collect();
-        // Of all legs: one is read, and one written.
-        let turns = Turns::on_all(legs.iter().filter_map(|leg| Some(leg.disk()?.turns())));
         let ring = self.ring.map_or(0..0, |ring| ring.start..ring.start.saturating_add(ring.length));
         let mut without_ring =
             occupied.flat_map(|range| [range.start..range.end.min(ring.start), range.start.max(ring.end)..range.end]);
         let mut queue = Queue { ranges: &mut without_ring, rest: 0..0 };
         let mut copying = Copying { vdev: self, target, report: ResilverReport::default(), progress };
         loop {
-            let step = queue.next(self.take_turn(&turns, Share::Quarter).of(STEP_BYTES));
+            let mut of_all_copies = self.copies.lock();
+            // One that hangs owes an answer for ever, and nobody waits for it.
+            let legs: Vec<_> = self.legs().into_iter().filter(|leg| leg.takes_writes()).collect();
+            let turn = self.take_turn_of_copy(of_all_copies.on(&legs));
+            let step = queue.next(turn);
             if step.is_empty() {
                 break;
             }
-            copying.step(&step)?;
+            let is_copied = copying.copy(&step)?;
+            // The next one is another copy's, if there is one.
+            MutexGuard::unlock_fair(of_all_copies);
+            copying.note(&step, is_copied)?;
         }
         self.flush_leg(&copying.target)?;
         Ok(copying.report)
@@ -147,10 +206,11 @@ impl Vdev {
 }
 
 impl Copying<'_> {
-    fn step(&mut self, ranges: &[Range<u64>]) -> Result<(), BlockDevError> {
-        if self.copy(ranges)? {
+    /// Tells of a step, and reads what no leg gave in one piece sector by sector.
+    fn note(&mut self, ranges: &[Range<u64>], is_copied: bool) -> Result<(), BlockDevError> {
+        if is_copied {
             self.report.copied_bytes += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
-            return self.tell();
+            return ranges.last().map_or(Ok(()), |last| self.tell(last.end));
         }
         for sector in ranges.iter().flat_map(|range| range.clone().step_by(SECTOR)) {
             let sector = sector..sector + SECTOR as u64;
@@ -160,13 +220,15 @@ impl Copying<'_> {
                 self.report.note_unread(sector.start);
             }
             // A bad sector can take a disk many seconds: whoever wants to stop the copy need not wait for all of them.
-            self.tell()?;
+            self.tell(sector.end)?;
         }
         Ok(())
     }
 
-    fn tell(&mut self) -> Result<(), BlockDevError> {
-        let goes_on = (self.progress)(self.report.copied_bytes + self.report.unreadable_bytes);
+    fn tell(&mut self, place: u64) -> Result<(), BlockDevError> {
+        let report = &self.report;
+        let bytes = report.copied_bytes + report.unreadable_bytes;
+        let goes_on = (self.progress)(Reached { bytes, place, report });
         if goes_on { Ok(()) } else { Err(self.not("is still wanted: the copy was stopped")) }
     }
 

@@ -19,6 +19,7 @@ struct Members {
     struck_off: Mutex<Vec<VdevGuid>>,
     cannot: AtomicBool,
     read_only: AtomicBool,
+    hurry: AtomicBool,
     visited: Arc<Visited>,
 }
 
@@ -78,6 +79,10 @@ impl Membership for Members {
 
     fn may_write(&self) -> bool {
         !self.read_only.load(Ordering::SeqCst)
+    }
+
+    fn walks_hurry(&self) -> bool {
+        self.hurry.load(Ordering::SeqCst)
     }
 }
 
@@ -354,7 +359,7 @@ fn a_copied_leg_has_everything_and_writes_of_meanwhile() {
     let report = mirror.vdev.resilver(VdevGuid(2), &mut whole(&mirror.vdev), &mut |done| {
         // Behind the copy and in front of it.
         mirror.vdev.write(0, &block(200)).unwrap();
-        if done < data_bytes {
+        if done.bytes < data_bytes {
             mirror.vdev.write(data_bytes - 8192, &block(201)).unwrap();
         }
         true
@@ -387,7 +392,7 @@ fn only_what_is_in_use_is_copied() {
     let counts = || mirror.vdev.legs().iter().map(|leg| leg.counts()).collect::<Vec<_>>();
     let (before, mut told) = (counts(), Vec::new());
     let report = mirror.vdev.resilver(VdevGuid(1), &mut occupied.clone().into_iter(), &mut |done| {
-        told.push(done);
+        told.push(done.bytes);
         true
     });
     assert_eq!(report.unwrap(), ResilverReport { copied_bytes: bytes, ..ResilverReport::default() });
@@ -453,7 +458,7 @@ fn a_copy_flushes_its_leg_whoever_else_does() {
     let flushes = || mirror.disks[1].flush_count.load(Ordering::SeqCst);
     let mut at_the_end = 0;
     let report = mirror.vdev.resilver(VdevGuid(1), &mut whole(&mirror.vdev), &mut |done| {
-        if done == mirror.vdev.data_bytes() {
+        if done.bytes == mirror.vdev.data_bytes() {
             mirror.vdev.flush().unwrap();
             at_the_end = flushes();
         }
@@ -717,6 +722,110 @@ fn a_walk_does_not_wait_for_its_own_repairs() {
     assert_eq!(waits, 0);
 }
 
+/// Walks hurry where what they hold keeps space from coming back. A copy holds nothing, and hurried as well: clients that had to wait for
+/// room waited behind a mebibyte of it each time, at the moment when they were slowest anyway.
+#[test]
+fn a_copy_waits_for_clients_where_other_walks_hurry() {
+    let mirror = mirror(2);
+    let legs = mirror.vdev.legs();
+    legs[1].set_state(LegState::Resilvering);
+    mirror.members.hurry.store(true, Ordering::SeqCst);
+    mirror.members.visited.legs.lock().push(Arc::clone(&legs[0]));
+    legs[0].read_data(0, &mut AlignedBuf::zeroed(SECTOR)).unwrap();
+    assert!(mirror.vdev.leg_has(legs[0].guid(), 0, 1 << 20, &|_| true));
+    let waits = || mirror.members.visited.sleeps.load(Ordering::SeqCst);
+    assert_eq!(waits(), 0, "another walk");
+    let mut steps = Vec::new();
+    let report = mirror.vdev.resilver(legs[1].guid(), &mut whole(&mirror.vdev), &mut |done| {
+        steps.push(done.bytes);
+        true
+    });
+    assert_eq!(report.unwrap().copied_bytes, mirror.vdev.data_bytes());
+    assert!(steps.iter().zip(&steps[1..]).all(|(step, next)| next - step <= 256 << 10), "{steps:?}");
+    assert!(waits() as usize >= steps.len() / 2, "{} waits", waits());
+}
+
+/// A step writes what is in use, range by range, while writers wait. Where they do it writes few.
+#[test]
+fn a_piece_of_a_copy_has_few_ranges() {
+    for (is_busy, ranges_max) in [(false, 16), (true, 4)] {
+        let mirror = mirror(2);
+        let legs = mirror.vdev.legs();
+        legs[1].set_state(LegState::Resilvering);
+        if is_busy {
+            mirror.members.visited.legs.lock().push(Arc::clone(&legs[0]));
+        }
+        let mut ranges = (0..64).map(|number| number * 8192..number * 8192 + 4096);
+        let mut steps = vec![0];
+        mirror
+            .vdev
+            .resilver(legs[1].guid(), &mut ranges, &mut |done| {
+                steps.push(done.bytes);
+                true
+            })
+            .unwrap();
+        let most = steps.iter().zip(&steps[1..]).map(|(step, next)| (next - step) >> 12).max();
+        assert_eq!(most, Some(ranges_max), "{steps:?}");
+    }
+}
+
+/// On which disks a copy looks for clients was settled when it began: those at a leg that joined later waited behind whole steps.
+#[test]
+fn a_copy_sees_the_clients_of_a_leg_that_joins_while_it_runs() {
+    let mirror = mirror(3);
+    let legs = mirror.vdev.legs();
+    legs[1].set_state(LegState::Resilvering);
+    legs[2].set_state(LegState::Stale);
+    let mut steps = Vec::new();
+    let report = mirror.vdev.resilver(legs[1].guid(), &mut whole(&mirror.vdev), &mut |done| {
+        steps.push(done.bytes);
+        if done.bytes >= 1 << 20 && legs[2].state() == LegState::Stale {
+            legs[2].set_state(LegState::Resilvering);
+            mirror.members.visited.legs.lock().push(Arc::clone(&legs[2]));
+        }
+        true
+    });
+    assert_eq!(report.unwrap().copied_bytes, mirror.vdev.data_bytes());
+    let sizes: Vec<u64> = steps.iter().zip(&steps[1..]).map(|(step, next)| next - step).collect();
+    let whole = sizes.iter().position(|size| *size == 1 << 20).expect("a step while nobody was there");
+    let behind = &sizes[whole + 1..];
+    assert!(behind.len() > 4 && behind.iter().all(|size| *size <= 256 << 10), "{steps:?}");
+}
+
+/// Two disks that join get all of it, also what is written meanwhile, and neither copy waits for the end of the other.
+#[test]
+fn two_copies_to_one_vdev_run_side_by_side() {
+    let mirror = mirror(3);
+    let (legs, data_bytes) = (mirror.vdev.legs(), mirror.vdev.data_bytes());
+    for (place, seed) in (0..data_bytes).step_by(64 << 10).zip(0..) {
+        mirror.vdev.write(place, &block(seed)).unwrap();
+    }
+    legs[1..].iter().for_each(|leg| leg.set_state(LegState::Resilvering));
+    let both_run = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        for (leg, seed) in legs[1..].iter().zip([200, 201]) {
+            let (mirror, both_run) = (&mirror, &both_run);
+            scope.spawn(move || {
+                let mut is_first = true;
+                let copied = mirror.vdev.resilver(leg.guid(), &mut whole(&mirror.vdev), &mut |_| {
+                    if std::mem::take(&mut is_first) {
+                        both_run.wait();
+                        mirror.vdev.write(u64::from(seed) << 13, &block(seed)).unwrap();
+                    }
+                    true
+                });
+                assert_eq!(copied.unwrap().copied_bytes, data_bytes);
+            });
+        }
+    });
+    let content = |leg: usize| {
+        let mut buf = AlignedBuf::zeroed(usize::try_from(data_bytes).unwrap());
+        legs[leg].read_data(0, &mut buf).unwrap();
+        buf
+    };
+    assert!(content(1)[..] == content(0)[..] && content(2)[..] == content(0)[..]);
+}
+
 /// A copy reads one leg and writes another, and clients may wait at either.
 #[test]
 fn a_copy_goes_by_pieces_while_clients_are_at_any_leg() {
@@ -728,9 +837,9 @@ fn a_copy_goes_by_pieces_while_clients_are_at_any_leg() {
         visited.legs.lock().push(Arc::clone(&legs[busy]));
         let end = mirror.vdev.data_bytes();
         let report = mirror.vdev.resilver(legs[1].guid(), &mut whole(&mirror.vdev), &mut |done| {
-            steps.push(done);
+            steps.push(done.bytes);
             // The client goes.
-            if done == 1 << 20 {
+            if done.bytes == 1 << 20 {
                 visited.legs.lock().clear();
             }
             true

@@ -2,7 +2,7 @@
 //! scrubs.
 //!
 //! Such a command has a thread of its own, so that the daemon's is free for the others, and for the end. What it must
-//! be safe from stands here: at most one at a time for each vdev and one scrub beside them, none on a pool that is being let
+//! be safe from stands here: on a vdev disks join, one beside the other, or one leaves; one scrub beside them; none on a pool that is being let
 //! go, and each can be stopped, by whoever detaches the disk that joins, by `scrub -s`, and by the end of the daemon. It
 //! looks whether it should go on with each step, so that a stop takes as long as one step. A scrub keeps nobody from
 //! letting go of its pool: it is stopped.
@@ -15,7 +15,7 @@
 //! A scrub has no copying, and ends with what it has checked. What is known of it beyond the import stands in the pool
 //! ([`super::scrub`]).
 //!
-//! What ended is remembered for as long as the pool is imported: the last of each vdev, and the last scrub.
+//! What ended is remembered for as long as the pool is imported: the last of each vdev with those that ran beside it, and the last scrub.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -73,8 +73,12 @@ pub(super) struct Copy {
     purpose: Purpose,
     /// The disk that joins or leaves; of a scrub empty.
     path: PathBuf,
+    /// The disk in whose place it comes, and which leaves then.
+    leaves: Option<PathBuf>,
     began: Instant,
     stop: AtomicBool,
+    /// It was stopped by the end of the daemon, and goes on with the next import.
+    interrupted: AtomicBool,
     progress: Mutex<Progress>,
 }
 
@@ -108,6 +112,11 @@ impl Copy {
     /// Whether somebody wants it to end.
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
+    }
+
+    /// Whether the end of the daemon has stopped it.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Acquire)
     }
 
     /// For how long it has been running.
@@ -148,6 +157,15 @@ impl Copy {
         }
     }
 
+    /// Whether another command can run beside it: disks may join one vdev side by side, but each once, and for one disk only one.
+    fn goes_beside(&self, about: About<'_>) -> bool {
+        let joins = |purpose| matches!(purpose, Purpose::Join | Purpose::Return);
+        let paths = [Some(about.path), about.leaves];
+        let is_same = |own: &Path| paths.contains(&Some(own));
+        let is_about_the_same = is_same(&self.path) || self.leaves.as_deref().is_some_and(is_same);
+        self.vdev != about.vdev || joins(self.purpose) && joins(about.purpose) && !is_about_the_same
+    }
+
     /// In words, for whoever wants something that cannot be while it runs.
     fn words(&self) -> String {
         let report = self.report();
@@ -171,9 +189,23 @@ impl Copy {
     }
 }
 
+/// What somebody wants to begin.
+#[derive(Clone, Copy)]
+pub(super) struct About<'a> {
+    /// On this vdev; none: on all of them.
+    pub(super) vdev: Option<VdevGuid>,
+    /// What it is.
+    pub(super) purpose: Purpose,
+    /// The disk that joins or leaves.
+    pub(super) path: &'a Path,
+    /// The disk that leaves when that one has joined.
+    pub(super) leaves: Option<&'a Path>,
+}
+
 /// What came of a command.
 #[derive(Clone, Debug)]
 struct Ended {
+    at: Instant,
     /// In a line.
     outcome: String,
     /// What is not as it should be, for as long as it is not.
@@ -183,9 +215,20 @@ struct Ended {
 #[derive(Default)]
 struct State {
     running: Vec<Arc<Copy>>,
-    ended: BTreeMap<Option<VdevGuid>, Ended>,
+    /// By vdev and disk.
+    ended: BTreeMap<(Option<VdevGuid>, PathBuf), Ended>,
     /// The pool is being let go: nothing begins any more.
     closed: bool,
+}
+
+impl State {
+    fn check_beside(&self, about: About<'_>) -> Result<(), DiskError> {
+        if self.closed {
+            return Err(DiskError::LettingGo);
+        }
+        let in_the_way = self.running.iter().find(|other| !other.goes_beside(about));
+        in_the_way.map_or(Ok(()), |other| Err(other.busy()))
+    }
 }
 
 /// The copies, checks and scrubs of one pool.
@@ -211,33 +254,33 @@ impl Drop for Running {
 impl Running {
     /// What came of it is known elsewhere, and what was kept of one before is out of date.
     pub(super) fn ended_well(&self) {
-        self.copies.state.lock().ended.remove(&self.copy.vdev);
+        self.copies.state.lock().ended.retain(|(vdev, _), _| *vdev != self.copy.vdev);
     }
 
     /// Keeps for `status` what came of it.
     pub(super) fn ended(&self, outcome: String, notice: Option<String>) {
-        self.copies.state.lock().ended.insert(self.copy.vdev, Ended { outcome, notice });
+        let Copy { vdev, path, began, .. } = &*self.copy;
+        let mut state = self.copies.state.lock();
+        // What ended before this one began is none of today.
+        state.ended.retain(|(of, _), ended| of != vdev || ended.at > *began);
+        state.ended.insert((*vdev, path.clone()), Ended { at: Instant::now(), outcome, notice });
     }
 }
 
 impl Copies {
-    /// Begins, unless something runs on that vdev already or the pool is being let go.
-    pub(super) fn begin(self: &Arc<Self>, vdev: VdevGuid, purpose: Purpose, path: &Path) -> Result<Running, DiskError> {
-        self.begin_any(Some(vdev), purpose, path)
+    /// Whether something that keeps disks from joining or leaving could begin on that vdev now.
+    pub(super) fn check(&self, vdev: VdevGuid) -> Result<(), DiskError> {
+        self.check_beside(About { vdev: Some(vdev), purpose: Purpose::Leave, path: Path::new(""), leaves: None })
     }
 
-    /// Whether something could begin on that vdev now.
-    pub(super) fn check(&self, vdev: VdevGuid) -> Result<(), DiskError> {
-        let state = self.state.lock();
-        if state.closed {
-            return Err(DiskError::LettingGo);
-        }
-        state.running.iter().find(|other| other.vdev == Some(vdev)).map_or(Ok(()), |other| Err(other.busy()))
+    /// Whether this could begin now.
+    pub(super) fn check_beside(&self, about: About<'_>) -> Result<(), DiskError> {
+        self.state.lock().check_beside(about)
     }
 
     /// Begins a scrub, unless there is one, or the pool is being let go.
     pub(super) fn begin_scrub(self: &Arc<Self>) -> Result<Running, DiskError> {
-        self.begin_any(None, Purpose::Scrub, Path::new(""))
+        self.begin(About { vdev: None, purpose: Purpose::Scrub, path: Path::new(""), leaves: None })
     }
 
     /// The same, unless anything else runs: for one that nobody waits for.
@@ -247,25 +290,19 @@ impl Copies {
         busy.map_or_else(|| self.begin_scrub(), Err)
     }
 
-    fn begin_any(
-        self: &Arc<Self>,
-        vdev: Option<VdevGuid>,
-        purpose: Purpose,
-        path: &Path,
-    ) -> Result<Running, DiskError> {
+    /// Begins, unless something runs that it cannot be beside, or the pool is being let go.
+    pub(super) fn begin(self: &Arc<Self>, about: About<'_>) -> Result<Running, DiskError> {
         let mut state = self.state.lock();
-        if state.closed {
-            return Err(DiskError::LettingGo);
-        }
-        if let Some(other) = state.running.iter().find(|other| other.vdev == vdev) {
-            return Err(other.busy());
-        }
+        state.check_beside(about)?;
+        let About { vdev, purpose, path, leaves } = about;
         let copy = Arc::new(Copy {
             vdev,
             purpose,
             path: path.into(),
+            leaves: leaves.map(Path::to_owned),
             began: Instant::now(),
             stop: AtomicBool::new(false),
+            interrupted: AtomicBool::new(false),
             progress: Mutex::default(),
         });
         state.running.push(Arc::clone(&copy));
@@ -320,11 +357,15 @@ impl Copies {
         Ok(())
     }
 
-    /// Ends all of them, and waits; none begins any more.
+    /// Ends all of them, and waits; none begins any more. Copies to disks that join go on with the next import.
     pub(super) fn stop_all(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        state.running.iter().for_each(|copy| copy.stop.store(true, Ordering::Release));
+        for copy in &state.running {
+            // In this order: who sees that it is stopped asks why.
+            copy.interrupted.store(!copy.is_stopped(), Ordering::Release);
+            copy.stop.store(true, Ordering::Release);
+        }
         while !state.running.is_empty() {
             self.one_ended.wait(&mut state);
         }
@@ -346,7 +387,7 @@ impl Copies {
         self.state.lock().running.iter().map(|copy| copy.report()).collect()
     }
 
-    /// What came of the last of each vdev, and of a scrub that could not go on, in a line each.
+    /// What came of the last ones of each vdev, and of a scrub that could not go on, in a line each.
     pub(super) fn outcomes(&self) -> Vec<String> {
         self.state.lock().ended.values().map(|ended| ended.outcome.clone()).collect()
     }

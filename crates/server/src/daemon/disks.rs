@@ -29,7 +29,7 @@ use tally_store::pool::membership::{Copied, Member, MembershipError, Onlooker, S
 use tally_store::pool::{Pool, SecureReport};
 
 use super::by_name::{check_no_spare, check_stands_for_nobody, find, find_or_mirror, waiting_spare};
-use super::copies::{Purpose, Running, outcome_words};
+use super::copies::{About, Purpose, Running, outcome_words};
 use super::disk_error::DiskError;
 use super::pool_report::space_of;
 use super::pools::{OnProgress, Pools, PoolsError, ServedPool};
@@ -198,7 +198,9 @@ impl Pools {
             return Ok([words].into_iter().chain(remarks).collect());
         }
         check_stands_for_nobody(&served, &place)?;
-        let remarks = self.with_asker(&served, &place, (Purpose::Join, path), progress, |asker| {
+        let vdev = Some(place.vdev.guid());
+        let about = About { vdev, purpose: Purpose::Join, path, leaves: Some(&own) };
+        let remarks = self.with_asker_about(&served, &place, about, progress, |asker| {
             let (source, copied) = pool.replace(&place, path, force, asker).map_err(DiskError::from)?;
             // A disk that replaced itself has no old one beside it.
             let old = (source.leg == place.leg).then(|| place.path());
@@ -226,6 +228,23 @@ impl Pools {
         })
     }
 
+    /// Goes on with a disk that somebody has let join, and whose copy was cut off. Gives remarks.
+    pub(super) fn go_on_joining(&self, served: &ServedPool, leg: VdevGuid) -> Result<Vec<String>, PoolsError> {
+        let pool = served.filer.pool();
+        let gone = || DiskError::NoDevice { pool: served.filer.name(), device: leg.to_string() };
+        let place = pool.member(leg).ok_or_else(gone)?;
+        let old = pool.join_job(leg).and_then(|job| Some(pool.member(job.replaces?)?.path()));
+        let path = place.path();
+        let (vdev, purpose) = (Some(place.vdev.guid()), Purpose::Join);
+        let about = About { vdev, purpose, path: &path, leaves: old.as_deref() };
+        self.with_asker_about(served, &place, about, &mut |_| {}, |asker| {
+            let copied = pool.go_on_joining(&place, asker).map_err(DiskError::from)?;
+            let Some(copied) = copied else { return Ok(Vec::new()) };
+            keep_outcome(served, &place, (old.clone(), &path), asker.running, &copied)?;
+            Ok(remarks_of(&copied.secured))
+        })
+    }
+
     /// Gives a spare back whose disk is there again. Gives remarks.
     pub(super) fn give_back_spare(&self, served: &ServedPool, spare: VdevGuid) -> Result<Vec<String>, PoolsError> {
         let pool = served.filer.pool();
@@ -239,7 +258,7 @@ impl Pools {
         })
     }
 
-    /// Carries out a command that nothing else may run beside on the same vdev. The labels of disks that left are
+    /// Carries out a command that only others that let disks join may run beside on the same vdev, if it does, too. The labels of disks that left are
     /// erased when others may run again.
     fn with_asker(
         &self,
@@ -249,7 +268,19 @@ impl Pools {
         progress: OnProgress<'_>,
         work: impl FnOnce(&mut Asker<'_>) -> Result<Vec<String>, PoolsError>,
     ) -> Result<Vec<String>, PoolsError> {
-        let running = served.copies.begin(place.vdev.guid(), purpose, path)?;
+        let about = About { vdev: Some(place.vdev.guid()), purpose, path, leaves: None };
+        self.with_asker_about(served, place, about, progress, work)
+    }
+
+    fn with_asker_about(
+        &self,
+        served: &ServedPool,
+        place: &Member,
+        about: About<'_>,
+        progress: OnProgress<'_>,
+        work: impl FnOnce(&mut Asker<'_>) -> Result<Vec<String>, PoolsError>,
+    ) -> Result<Vec<String>, PoolsError> {
+        let (running, path) = (served.copies.begin(about)?, about.path);
         let mut asker = Asker {
             pools: self,
             served,
@@ -368,6 +399,17 @@ impl Onlooker for Asker<'_> {
     fn expect(&mut self, stage: Stage, bytes: u64) {
         (self.stage, self.total) = (Some(stage), bytes);
         self.running.copy.expect(bytes, 0);
+    }
+
+    fn goes_on(&mut self, copied: u64, checked: u64, ran: Duration) {
+        let allocated = space_of(self.served.filer.pool(), &self.place.config).map_or(0, |space| space.allocated);
+        (self.stage, self.total) = (Some(if checked > 0 { Stage::CheckingCopy } else { Stage::Copying }), allocated);
+        self.running.copy.expect(allocated, allocated);
+        self.running.copy.goes_on(copied.min(allocated) + checked.min(allocated), ran);
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.running.copy.is_interrupted()
     }
 
     fn keep_paths(&mut self, _: &Pool) -> io::Result<()> {

@@ -140,7 +140,7 @@ impl Pools {
     }
 
     /// Exports every pool at the end of the process, and keeps the list for the next start. Copies are stopped first:
-    /// disks that were joining are taken out again. A pool with a disk that hangs is the last: the others need not wait
+    /// those to disks that join go on with the next import. A pool with a disk that hangs is the last: the others need not wait
     /// for that disk. Nor need they for the end of a copy, which may meet a disk that hangs and is not known yet. Gives
     /// what went wrong.
     pub fn export_all(&self) -> Vec<(String, FilerError)> {

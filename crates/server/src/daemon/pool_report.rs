@@ -165,11 +165,15 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
         .iter()
         .flat_map(|vdev| if vdev.children.is_empty() { std::slice::from_ref(vdev) } else { &vdev.children })
         .collect();
+    let pool = served.filer.pool();
+    let joining: Vec<_> = pool.joins().iter().filter_map(|job| pool.member(job.leg)).map(|leg| leg.path()).collect();
     for leg in legs.iter().filter(|leg| leg.state != ONLINE) {
+        let is_joining = joining.iter().any(|path| path.as_os_str() == leg.name.as_str());
         let hung = format!("has not answered for {} s, and was struck off", leg.left_after_seconds);
         let what = match leg.state.as_str() {
             "FAULTED" if leg.left_after_seconds > 0 => hung.as_str(),
             "MISSING" => "is missing or has lost its label",
+            "STALE" if is_joining => "is joining, and was cut off in its copy",
             "STALE" => "has missed changes",
             "OFFLINE" => "was taken out of use",
             "RESILVERING" => "is being copied",
@@ -181,6 +185,9 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
         let needs_nothing = ["RESILVERING", JOINING, NO_LOG].contains(&leg.state.as_str());
         let action = match leg.state.as_str() {
             _ if needs_nothing => "",
+            "MISSING" | "STALE" if is_joining => {
+                "\nIts copy goes on by itself when it is there and well; `tally pool detach` gives it up."
+            }
             "OFFLINE" => "\n`tally pool online` takes it back, and gives it what it has missed.",
             _ => {
                 "\nWhen it is there and well, `tally pool online` gives it what it has missed.\n\

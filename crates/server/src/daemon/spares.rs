@@ -19,18 +19,20 @@ use tally_members::create::{add_spares, openable_spares};
 use tally_members::grammar::parse_spare_args;
 use tally_members::label::{PoolConfig, Spare};
 use tally_members::roster::{SpareError, spare_label};
+use tally_store::pool::membership::MembershipError;
 use tally_store::pool::spares::{SpareErrand, SpareWatch};
 
 use super::by_name::spare_or_refusal;
+use super::copies::{About, Purpose};
 use super::disk_error::{DiskError, of_spare};
 use super::pools::{Pools, PoolsError, ServedPool};
 use super::ticker::Ticker;
 use crate::control::report::SpareReport;
 
-/// How often the pools are looked at.
-const LOOK: Duration = Duration::from_secs(10);
+/// How often the pools are looked at. Behind an import a copy that was cut off waits no longer.
+const LOOK: Duration = Duration::from_secs(1);
 /// One look in so many also looks at the disks that wait.
-const PRESENCE_LOOKS: u64 = 6;
+const PRESENCE_LOOKS: u64 = 60;
 
 /// What a pool's spares are about, beyond its labels.
 #[derive(Default)]
@@ -102,6 +104,10 @@ impl Pools {
                 self.online(&config.name, &spare.to_string(), &mut |_| {})?;
                 Ok(format!("{}, a spare in use, is up to date again", path(spare)))
             }
+            SpareErrand::GoOn { leg } => {
+                self.go_on_joining(served, leg)?;
+                Ok(format!("{} has joined its mirror", path(leg)))
+            }
             SpareErrand::GiveBack { spare } => {
                 self.give_back_spare(served, spare)?;
                 Ok(format!("{} is available as a spare again: the disk that it stood for is back", path(spare)))
@@ -138,7 +144,7 @@ fn due(served: &ServedPool) -> Vec<SpareErrand> {
     if pool.read_only() || pool.fault().is_some() {
         return Vec::new();
     }
-    let mut errands = served.spares.watch.lock().look(&pool.roster, pool.platform.clock.monotonic());
+    let mut errands = served.spares.watch.lock().look(pool, pool.platform.clock.monotonic());
     errands.retain(|errand| !is_busy(served, *errand));
     errands
 }
@@ -147,11 +153,20 @@ fn due(served: &ServedPool) -> Vec<SpareErrand> {
 fn is_busy(served: &ServedPool, errand: SpareErrand) -> bool {
     let leg = match errand {
         SpareErrand::Take { away, .. } => away,
+        SpareErrand::GoOn { leg } => leg,
         SpareErrand::Return { spare } | SpareErrand::GiveBack { spare } => spare,
         SpareErrand::Keep { vdev } => return served.copies.runs_on(Some(vdev)),
     };
     let config = served.filer.pool().roster.config();
-    config.leg(leg).is_none_or(|(vdev, _)| served.copies.runs_on(Some(vdev.guid)))
+    let Some((vdev, leg)) = config.leg(leg) else { return true };
+    match errand {
+        SpareErrand::GoOn { .. } | SpareErrand::Return { .. } => {
+            let (vdev, path) = (Some(vdev.guid), leg.path.as_path());
+            served.copies.check_beside(About { vdev, purpose: Purpose::Join, path, leaves: None }).is_err()
+        }
+        // While a disk joins there may be no need of it.
+        _ => served.copies.runs_on(Some(vdev.guid)),
+    }
 }
 
 fn spawn(pools: &Arc<Pools>, served: &Arc<ServedPool>, errand: SpareErrand) {
@@ -173,14 +188,23 @@ fn carry_out(pools: &Pools, served: &ServedPool, errand: SpareErrand) {
     }
     let now = served.filer.pool().platform.clock.monotonic();
     served.spares.watch.lock().note(errand, outcome.is_ok(), now);
+    let (about, failed, refused) = match errand {
+        SpareErrand::GoOn { .. } => {
+            ("join", "join_failed", "the copy to a disk that joins did not come to its end; it is tried again later")
+        }
+        _ => ("spare", "spare_failed", "a spare was not taken, or not given back; this is tried again later"),
+    };
     match outcome {
         Ok(words) => {
             tracing::info!(pool = %name, "{words}");
-            pools.tell(&name, "spare", words);
+            pools.tell(&name, about, words);
         }
+        // The end of the daemon: the next one goes on.
+        Err(PoolsError::Disk(error))
+            if matches!(&*error, DiskError::Membership(MembershipError::Interrupted { .. })) => {}
         Err(error) => {
-            tracing::warn!(pool = %name, %error, "a spare was not taken, or not given back; this is tried again later");
-            pools.tell(&name, "spare_failed", error.to_string());
+            tracing::warn!(pool = %name, %error, "{refused}");
+            pools.tell(&name, failed, error.to_string());
         }
     }
 }

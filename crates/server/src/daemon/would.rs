@@ -9,6 +9,7 @@ use tally_base::Size;
 use tally_store::pool::membership::Member;
 
 use super::by_name::{check_no_spare, check_stands_for_nobody, find, find_or_mirror, waiting_spare};
+use super::copies::{About, Purpose};
 use super::disk_error::{DiskError, of_spare};
 use super::pool_report::space_of;
 use super::pools::{Pools, PoolsError, ServedPool};
@@ -30,7 +31,7 @@ impl Pools {
                 let served = self.pool(name)?;
                 let place = find_or_mirror(served.filer.pool(), device)?;
                 check_no_spare(&served, new_device)?;
-                check_join(&served, &place, new_device, *force)?;
+                check_join(&served, &place, (new_device, None), *force)?;
                 format!(
                     "would erase {new}, and copy {} to it, so that it becomes a further copy of {}",
                     of_copy(&place),
@@ -71,22 +72,29 @@ impl Pools {
     }
 }
 
-fn check_join(served: &ServedPool, place: &Member, path: &Path, force: bool) -> Result<(), PoolsError> {
-    served.copies.check(place.vdev.guid())?;
+fn check_join(
+    served: &ServedPool,
+    place: &Member,
+    (path, leaves): (&Path, Option<&Path>),
+    force: bool,
+) -> Result<(), PoolsError> {
+    let vdev = Some(place.vdev.guid());
+    served.copies.check_beside(About { vdev, purpose: Purpose::Join, path, leaves })?;
     Ok(served.filer.pool().check_join(place, path, force).map_err(DiskError::from)?)
 }
 
 fn would_replace(served: &ServedPool, place: &Member, path: &Path, force: bool) -> Result<String, PoolsError> {
     let (old, new, bytes) = (place.path(), path.display(), of_copy(place));
     if let Some(spare) = waiting_spare(served, path) {
-        served.copies.check(place.vdev.guid())?;
+        let vdev = Some(place.vdev.guid());
+        served.copies.check_beside(About { vdev, purpose: Purpose::Join, path, leaves: None })?;
         let pool = served.filer.pool();
         pool.check_take_spare(place, spare).map_err(DiskError::from)?;
         pool.roster.check_spare(&pool.platform, spare).map_err(of_spare)?;
         return Ok(format!("would copy {bytes} to the spare {new}, which stands in for {} then", old.display()));
     }
     check_stands_for_nobody(served, place)?;
-    check_join(served, place, path, force)?;
+    check_join(served, place, (path, Some(&old)), force)?;
     Ok(if old == path {
         format!("would take {new} out of its mirror, erase it, and copy {bytes} to it anew")
     } else {

@@ -447,7 +447,7 @@ fn what_one_disk_alone_has_right_is_not_lost_with_it() {
 /// The daemon's only thread for commands ran the copy: no other command was carried out until it was over, and SIGTERM
 /// was not heard.
 #[test]
-fn a_copy_runs_beside_other_commands_and_ends_with_the_daemon() {
+fn a_copy_runs_beside_other_commands_and_goes_on_behind_the_end_of_the_daemon() {
     let dir = tempfile::tempdir().unwrap();
     let data_dir = dir.path().to_owned();
     let here = data_dir.display().to_string();
@@ -476,44 +476,61 @@ fn a_copy_runs_beside_other_commands_and_ends_with_the_daemon() {
         &[
             (&["dataset", "create", "tank/made-meanwhile"], true, &[]),
             (&["pool", "create", "other", "c"], true, &[]),
-            (&["pool", "attach", "dozer", "a", "d"], false, &["the copy to", "/b is still running", "pool status"]),
+            (&["pool", "attach", "dozer", "a", "b"], false, &["the copy to", "/b is still running", "pool status"]),
+            (&["pool", "replace", "dozer", "a", "d"], false, &["the copy to", "/b is still running"]),
             (&["pool", "detach", "dozer", "a"], false, &["is still running"]),
             (&["pool", "export", "dozer"], false, &["is still running", "detach that disk to stop it"]),
             (&["pool", "destroy", "dozer"], false, &["is still running"]),
         ],
     );
-    let detach = {
+    // Another disk joins beside it.
+    let in_thread = |words: &'static [&'static str]| {
         let data_dir = data_dir.clone();
-        thread::spawn(move || tally(&data_dir, &["pool", "detach", "dozer", "b"]))
+        thread::spawn(move || tally(&data_dir, words))
     };
+    let attach = in_thread(&["pool", "attach", "dozer", "a", "d"]);
+    let status = wait_for(&data_dir, &["pool", "status", "dozer"], "/d in progress");
+    assert!(status.contains("/b in progress"), "{status}");
+    let detach = in_thread(&["pool", "detach", "dozer", "b"]);
     wait_for(&data_dir, &["pool", "status", "dozer"], "stopping");
     disk.let_through(None);
     let (well, text) = detach.join().unwrap();
     assert!(well && text.contains("the copy to it was stopped"), "{text}");
     let (well, text) = replace.join().unwrap();
     assert!(!well && text.contains("was stopped, and the disk was taken out again"), "{text}");
+    let (well, text) = attach.join().unwrap();
+    assert!(well, "{text}");
+    story(
+        &data_dir,
+        &[
+            (&["pool", "status", "dozer"], true, &["mirror-0", "scan: resilvered"]),
+            (&["pool", "detach", "dozer", "d"], true, &[]),
+        ],
+    );
     let (_, status) = tally(&data_dir, &["pool", "status", "dozer"]);
     assert!(status.contains("state: ONLINE") && !status.contains("mirror-0") && !status.contains("/b"), "{status}");
 
-    // And the same disk again, until the daemon is told to end.
+    // And the same disk again, until the daemon is told to end. The next one goes on with it by itself.
     let (replace, _) = copy(&["pool", "replace", "dozer", "a", "b"]);
     daemon.stopper.stop();
     wait_for(&data_dir, &["pool", "status", "dozer"], "stopping");
     disk.let_through(None);
     daemon.stop();
     let (well, text) = replace.join().unwrap();
-    assert!(!well && text.contains("was stopped"), "{text}");
+    assert!(!well && text.contains("was interrupted; it goes on by itself"), "{text}");
     let second = Running::start(&data_dir, &opener);
     story(
         &data_dir,
         &[
-            (&["pool", "status", "dozer"], true, &["state: ONLINE"]),
             (&["dataset", "list"], true, &["dozer/x", "tank/made-meanwhile"]),
             (&["pool", "import", "-d", &here], true, &[]),
-            (&["pool", "replace", "dozer", "a", "b"], true, &["was replaced"]),
-            (&["pool", "status", "dozer"], true, &["scan: resilvered", "state: ONLINE"]),
         ],
     );
+    let status = wait_for(&data_dir, &["pool", "status", "dozer"], "scan: resilvered");
+    assert!(status.contains("state: ONLINE") && !status.contains("mirror-0") && !status.contains("/a\n"), "{status}");
+    let (_, status) = tally(&data_dir, &["pool", "status", "dozer"]);
+    assert!(status.contains("/b") && !status.contains("/a "), "the old disk has left: {status}");
+    story(&data_dir, &[(&["pool", "export", "dozer"], true, &[])]);
     second.stop();
 }
 

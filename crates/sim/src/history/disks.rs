@@ -248,7 +248,7 @@ impl History {
         Ok(())
     }
 
-    /// While one disk joins a vdev another one joins another, from its first label to its last.
+    /// While one disk joins a vdev another one joins another vdev, or the same one, from its first label to its last.
     fn join_beside(&self, vdev: VdevGuid, chance: &mut Chance) -> Checked<()> {
         let (pool, place, path) = {
             let mut state = self.0.lock();
@@ -256,14 +256,15 @@ impl History {
                 return Ok(());
             }
             let pool = Arc::clone(state.machine.server().filer.pool());
-            let may_have_more = |place: &Member| place.config.guid != vdev && place.vdev.legs().len() < LEGS_MAX;
+            let may_have_more = |place: &Member| place.vdev.legs().len() < LEGS_MAX;
             let others: Vec<_> = members(&pool).into_iter().filter(may_have_more).collect();
             if others.is_empty() {
                 return Ok(());
             }
             let place = chance.pick(&others);
             let path = state.fresh_disk(&place);
-            state.note(format!("meanwhile {path} joins {}", shown(&place)));
+            let is_same = if place.config.guid == vdev { ", the same mirror" } else { "" };
+            state.note(format!("meanwhile {path} joins {}{is_same}", shown(&place)));
             (pool, place, path)
         };
         let mut asker = Asker { history: self, chance, beside: None, found: None };
@@ -344,7 +345,7 @@ impl History {
 pub(super) struct Asker<'a> {
     pub(super) history: &'a History,
     pub(super) chance: &'a mut Chance,
-    /// The vdev that this is about: a disk may join another one meanwhile, beside which none does.
+    /// The vdev that this is about: a disk may join that one, or another one, meanwhile, and then none.
     pub(super) beside: Option<VdevGuid>,
     /// What a request has found wrong.
     pub(super) found: Option<String>,

@@ -203,11 +203,11 @@ impl History {
         let errands = {
             let mut state = self.0.lock();
             let clock = Arc::clone(state.machine.clock());
-            let _remembered = state.spares.watch.look(&pool.roster, clock.monotonic());
+            let _remembered = state.spares.watch.look(&pool, clock.monotonic());
             if chance.one_in(2) {
                 clock.pass(AWAY_MIN + Duration::from_secs(chance.below(60)));
             }
-            let errands = state.spares.watch.look(&pool.roster, clock.monotonic());
+            let errands = state.spares.watch.look(&pool, clock.monotonic());
             state.note(format!("a look at spares: {errands:?}"));
             errands
         };
@@ -238,7 +238,7 @@ impl History {
         self.plan_cut_at_spare(chance);
         let place = |guid| pool.member(guid).ok_or("a disk of the pool");
         let beside = match errand {
-            SpareErrand::Take { away: leg, .. } | SpareErrand::Return { spare: leg } => {
+            SpareErrand::Take { away: leg, .. } | SpareErrand::Return { spare: leg } | SpareErrand::GoOn { leg } => {
                 pool.member(leg).map(|place| place.config.guid)
             }
             SpareErrand::Keep { vdev } => Some(vdev),
@@ -248,6 +248,7 @@ impl History {
         let done = match errand {
             SpareErrand::Take { spare, away } => pool.take_spare(&place(away)?, spare, &mut asker).map(drop),
             SpareErrand::Return { spare } => pool.take_back(&place(spare)?, &mut asker).map(drop),
+            SpareErrand::GoOn { leg } => pool.go_on_joining(&place(leg)?, &mut asker).map(drop),
             SpareErrand::GiveBack { spare } => pool.give_back_spare(&place(spare)?, &mut asker).map(drop),
             SpareErrand::Keep { vdev } => pool.roster.keep_orphaned_spares(vdev).map(drop).map_err(Into::into),
         };
@@ -284,7 +285,7 @@ impl History {
                 self.check_taken_back(pool, &pool.member(spare).ok_or("it was just found")?, false)?;
                 self.0.lock().totals.spares_taken += 1;
             }
-            SpareErrand::Return { spare } => {
+            SpareErrand::GoOn { leg: spare } | SpareErrand::Return { spare } => {
                 self.check_taken_back(pool, &pool.member(spare).ok_or("it has come back")?, false)?;
             }
             SpareErrand::GiveBack { spare } => {

@@ -11,17 +11,27 @@
 
 use std::ops::Range;
 
-use tally_base::VdevIndex;
+use tally_base::{SECTOR, VdevIndex};
 use tally_disk::aside;
 
 use super::Allocator;
+use super::bitmap::REGION_SECTORS;
+
+const REGION_BYTES: u64 = REGION_SECTORS as u64 * SECTOR as u64;
 
 impl Allocator {
     /// Ranges of a vdev, in bytes and in order, that are in use or may be. Each region is looked at when the iterator comes to
     /// it. None if it is no data vdev of the pool.
     pub fn occupied(&self, vdev: VdevIndex) -> Option<impl Iterator<Item = Range<u64>> + '_> {
+        self.occupied_from(vdev, 0)
+    }
+
+    /// The same, of what lies behind a place.
+    pub fn occupied_from(&self, vdev: VdevIndex, place: u64) -> Option<impl Iterator<Item = Range<u64>> + '_> {
         let space = self.vdev(vdev)?;
+        let first = usize::try_from(place / REGION_BYTES).unwrap_or(usize::MAX).min(space.regions.len());
         // Who copies is no client for whom he would have to wait.
-        Some((0..space.regions.len()).flat_map(|at| aside(|| space.occupied_in(at))))
+        let runs = (first..space.regions.len()).flat_map(|at| aside(|| space.occupied_in(at)));
+        Some(runs.map(move |run| run.start.max(place)..run.end).filter(|run| !run.is_empty()))
     }
 }

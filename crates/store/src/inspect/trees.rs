@@ -15,7 +15,9 @@ use crate::bp::BlockPtr;
 use crate::dataset::DatasetEntry;
 use crate::io::BlockIo;
 use crate::key::{Class, Key};
-use crate::pool::{Command, Event, Line, PoolRoot, RootArea, Top, entry_of, job_of, line_of, names_of, schedule_of};
+use crate::pool::{
+    Command, Event, Line, PoolRoot, RootArea, Top, entry_of, job_of, join_of, line_of, names_of, schedule_of,
+};
 use crate::replies::ReplyCache;
 use crate::tree::Visit;
 
@@ -177,6 +179,21 @@ fn say_kept(report: &mut Report<'_>, source: Option<Source>, key: &Key, value: &
         Class::Job if let Some(every) = schedule_of(key, value) => {
             Ok(fact.clone().with("kind", "schedule").with("scrub", every.word()))
         }
+        Class::Job if let Some(join) = join_of(key, value) => join.map(|job| {
+            fact.clone()
+                .with("kind", "join")
+                .with("leg", job.leg)
+                .with_some("replaces", job.replaces)
+                .with("began", job.began)
+                .with("ran_ms", u64::try_from(job.ran.as_millis()).unwrap_or(u64::MAX))
+                .with_some("settled", job.settled)
+                .with("place", job.place)
+                .with("is_copied", job.is_copied)
+                .with("copied_bytes", job.report.copied_bytes)
+                .with("unreadable_bytes", job.report.unreadable_bytes)
+                .with("checked_bytes", job.secured.checked_bytes)
+                .with_some("cursor", job.cursor.map(|cursor| format!("{} {:?}", cursor.dataset, cursor.key)))
+        }),
         Class::Job => job_of(key, value).map(|job| {
             let report = &job.report;
             fact.clone()

@@ -184,6 +184,35 @@ impl ScrubJob {
     }
 }
 
+/// The time of a walk of which it is written down how far it is, by the clock that nobody sets.
+pub(super) struct Walking {
+    since: Duration,
+    /// When a group was asked for to take the cursor along.
+    asked: Duration,
+}
+
+impl Walking {
+    pub(super) fn begin(pool: &Pool) -> Self {
+        let since = pool.platform.clock.monotonic();
+        Self { since, asked: since }
+    }
+
+    /// For how long it has been running since this was asked for last.
+    pub(super) fn ran(&mut self, pool: &Pool) -> Duration {
+        let now = pool.platform.clock.monotonic();
+        now.saturating_sub(std::mem::replace(&mut self.since, now))
+    }
+
+    /// Asks for a group, if none was asked for in this time.
+    pub(super) fn want_group(&mut self, pool: &Pool, age: Duration) {
+        let now = pool.platform.clock.monotonic();
+        if now.saturating_sub(self.asked) >= age {
+            self.asked = now;
+            pool.want_kept();
+        }
+    }
+}
+
 const fn key() -> Key {
     Key::new(Class::Job, SCRUB, 0, 0)
 }

@@ -6,9 +6,10 @@
 //! any write.
 //!
 //! ```text
-//!   join:   zeroes in its ring ─▶ uberblocks of another leg ─▶ labels: there, and stale ─▶ gets every write
-//!             ─▶ whoever keeps the disks' paths hears of it ─▶ copy ─▶ every block made sure of
-//!             ─▶ labels: it counts ─▶ lane: every live frame ─▶ labels: in the lane's set
+//!   join:   its job is durable ─▶ zeroes in its ring ─▶ uberblocks of another leg ─▶ its own label: whose it is
+//!             ─▶ labels: there, and stale ─▶ gets every write ─▶ whoever keeps the disks' paths hears of it
+//!             ─▶ copy ─▶ every block made sure of ─▶ labels: it counts ─▶ lane: every live frame ─▶ labels: in the lane's set
+//!             ─▶ the one that it replaces leaves, as below ─▶ no job
 //!   back:   labels of the others: what it lacks ─▶ its own label: it was left behind ─▶ uberblocks
 //!             ─▶ labels: it joins ─▶ gets every write ─▶ what was placed before is settled ─▶ labels: what it missed ends
 //!             ─▶ blocks of the missed groups are given to it ─▶ labels: it counts ─▶ lane, as above
@@ -16,7 +17,8 @@
 //!             ─▶ whoever keeps the disks' paths hears of it ─▶ its own label is erased
 //! ```
 //!
-//! A cut before "it counts" leaves a leg that nobody believes, and one behind it a leg that has everything but the log.
+//! A cut before "it counts" leaves a leg that nobody believes and whose copy goes on ([`super::joining`]), and one behind it a leg that has
+//! everything but the log.
 //! One that comes back and does not get so far is left behind as before, and begins anew with all that it lacked.
 //! The ring of one that comes back keeps what stands in it (docs/design/0060), but where nothing is known of what it lacks.
 //! The erased label is a courtesy to whoever finds the disk: its disk may hang, and nothing waits for it here.
@@ -24,12 +26,13 @@
 //! Whoever asks is an [`Onlooker`]: hears how far it is, may end it, and lends a hand where a step needs a thread.
 
 mod back;
+mod copy;
 mod error;
 
-use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tally_base::VdevGuid;
 use tally_intent::Lane;
@@ -64,6 +67,15 @@ pub trait Onlooker {
 
     /// A stage has so many bytes to do, as far as that is known.
     fn expect(&mut self, _stage: Stage, _bytes: u64) {}
+
+    /// A copy goes on of which so much was done before: bytes that were copied, and that were looked at, and for how long it had
+    /// been running by then.
+    fn goes_on(&mut self, _copied: u64, _checked: u64, _ran: Duration) {}
+
+    /// Whoever ended a copy wants it to go on with the next import; else the new disk is taken out again.
+    fn is_interrupted(&self) -> bool {
+        false
+    }
 
     /// The labels name other disks than before. Whoever finds the pool at its next start by paths that are kept
     /// elsewhere keeps the new ones before this returns: what comes next may be that a disk is gone which was the only
@@ -174,11 +186,23 @@ impl Pool {
         force: bool,
         onlooker: &mut dyn Onlooker,
     ) -> Result<Copied, MembershipError> {
+        self.join_for(place, path, force, None, onlooker)
+    }
+
+    /// The same for a disk that `replaces` another one.
+    fn join_for(
+        &self,
+        place: &Member,
+        path: &Path,
+        force: bool,
+        replaces: Option<VdevGuid>,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<Copied, MembershipError> {
         // The disk's label is erased next, and it may have been somebody's.
         self.roster.check_changeable()?;
         self.check_not_ours(place, path)?;
         let leg = new_leg(&self.platform, &place.config, path, force)?;
-        self.join_with(place, leg, onlooker)
+        self.join_with(place, leg, replaces, onlooker)
     }
 
     /// Whether the disk at `path` could join beside `place`, or replace it; nothing is written.
@@ -228,21 +252,24 @@ impl Pool {
         &self,
         place: &Member,
         leg: Arc<VdevLeg>,
+        replaces: Option<VdevGuid>,
         onlooker: &mut dyn Onlooker,
     ) -> Result<Copied, MembershipError> {
         let (guid, path) = (leg.guid(), leg.path().to_owned());
         let path = path.as_path();
-        self.roster.add_leg(&place.vdev, leg)?;
+        let job = self.begin_join(guid, replaces, onlooker)?;
+        self.roster.add_leg(&place.vdev, leg).inspect_err(|_| self.forget_join(guid))?;
         // A ring is not copied but brought along by its lane.
         let is_copied = place.config.class == VdevClass::Data;
         let kept = onlooker.keep_paths(self).map_err(|error| {
             CopyEnded::Failed(format!("where it is could not be written down for the next start: {error}"))
         });
         let copy =
-            kept.and_then(|()| if is_copied { self.copy_to(place, guid, onlooker) } else { Ok(Copied::default()) });
+            kept.and_then(|()| if is_copied { self.copy_to(place, job, onlooker) } else { Ok(Copied::default()) });
         // If that failed it has never counted.
         let copied = copy.map_err(|ended| self.take_out(place, guid, path, ended, onlooker))?;
-        self.let_count(place, guid, path, &copied, onlooker)?;
+        self.let_count(place, guid, path, &copied, onlooker).inspect_err(|_| self.forget_join(guid))?;
+        self.finish_join(guid, copied.is_whole(), onlooker)?;
         Ok(copied)
     }
 
@@ -280,8 +307,10 @@ impl Pool {
     pub fn make_sure(&self, place: &Member, onlooker: &mut dyn Onlooker) -> Result<SecureReport, MembershipError> {
         let path = place.path();
         let has_disk = place.vdev.leg(place.leg).is_some_and(|leg| leg.disk().is_some());
+        // What it has it was given by the others.
+        let never_counted = self.is_joining(place.leg);
         let staying = place.staying();
-        if place.config.class != VdevClass::Data || !has_disk || staying.is_empty() {
+        if place.config.class != VdevClass::Data || !has_disk || never_counted || staying.is_empty() {
             return Ok(SecureReport::default());
         }
         let missed: Vec<_> = staying.iter().map(|guid| (*guid, self.roster.missed(*guid))).collect();
@@ -313,6 +342,7 @@ impl Pool {
     }
 
     fn has_left(&self, leg: Arc<VdevLeg>, onlooker: &mut dyn Onlooker) {
+        self.forget_join(leg.guid());
         // A path too many does no harm.
         if let Err(error) = onlooker.keep_paths(self) {
             let path = leg.path().display();
@@ -339,12 +369,16 @@ impl Pool {
                 tracing::info!(path = %path.display(), %error, "a disk that is to begin anew keeps its label for now");
             }
             drop(leg);
+            self.forget_join(place.leg);
             let beside = self.beside(place)?;
             // It is this pool's own, whether or not its label could be erased.
             let joined = self.join(&beside, path, true, onlooker);
             return match joined {
                 Ok(copied) => {
-                    self.hand_spares_on(place, path)?;
+                    let vdev =
+                        self.roster.config().vdevs_present().find(|vdev| vdev.guid == place.config.guid).cloned();
+                    let new = vdev.and_then(|vdev| Some(vdev.legs.iter().find(|leg| leg.path == path)?.guid));
+                    new.map_or(Ok(()), |new| self.hand_spares_on(place, new))?;
                     Ok((beside, copied))
                 }
                 Err(cause) => Err(MembershipError::NotBack {
@@ -355,22 +389,16 @@ impl Pool {
                 }),
             };
         }
-        let copied = self.join(place, path, force, onlooker)?;
-        if copied.is_whole() {
-            self.hand_spares_on(place, path)?;
-            self.leave(place, onlooker)?;
-        }
+        let copied = self.join_for(place, path, force, Some(place.leg), onlooker)?;
         Ok((place.clone(), copied))
     }
 
-    /// What stood for a disk stands for the one at `path` that has replaced it, until somebody sees that this one is whole.
-    fn hand_spares_on(&self, replaced: &Member, path: &Path) -> Result<(), RosterError> {
+    /// What stood for a disk stands for the `new` one that has replaced it, until somebody sees that this one is whole.
+    fn hand_spares_on(&self, replaced: &Member, new: VdevGuid) -> Result<(), RosterError> {
         let config = self.roster.config();
         let standing = config.spares_in_use().filter(|(spare, _)| spare.stands_for == Some(replaced.leg));
         let standing: Vec<_> = standing.map(|(spare, _)| spare.guid).collect();
-        let vdev = config.vdevs_present().find(|vdev| vdev.guid == replaced.config.guid);
-        let new = vdev.and_then(|vdev| vdev.legs.iter().find(|leg| leg.path == path && leg.guid != replaced.leg));
-        new.map_or(Ok(()), |new| self.roster.hand_spares_on(&standing, new.guid))
+        self.roster.hand_spares_on(&standing, new)
     }
 
     /// Another disk of the vdev that this one has left.
@@ -380,52 +408,6 @@ impl Pool {
         let beside = line.and_then(|line| Some((line.clone(), line.legs.first()?.guid)));
         let (config, leg) = beside.ok_or(RosterError::Leg { leg: left.leg, why: "was the last one of its vdev" })?;
         Ok(Member { vdev: Arc::clone(&left.vdev), config, leg })
-    }
-
-    /// First every sector that is in use, then every block.
-    fn copy_to(&self, place: &Member, leg: VdevGuid, onlooker: &mut dyn Onlooker) -> Result<Copied, CopyEnded> {
-        let failed = |cause: &dyn Display| CopyEnded::Failed(cause.to_string());
-        let mut is_stopped = false;
-        let Some(mut occupied) = self.io.allocator().occupied(place.vdev.index()) else {
-            return Err(failed(&"nobody knows what is in use of its mirror"));
-        };
-        let report = place.vdev.resilver(leg, &mut occupied, &mut |done| {
-            is_stopped = !onlooker.on_progress(Stage::Copying, done);
-            !is_stopped
-        });
-        if is_stopped {
-            return Err(CopyEnded::Stopped);
-        }
-        let report = report.map_err(|error| failed(&error))?;
-        onlooker.sync(self).map_err(|error| failed(&error))?;
-        let secured = self
-            .secure(&place.vdev, &[leg], &mut |done| onlooker.on_progress(Stage::CheckingCopy, done))
-            .map_err(|error| match error {
-                SecureError::Stopped => CopyEnded::Stopped,
-                error => failed(&error),
-            })?;
-        Ok(Copied { report, secured, is_partial: false })
-    }
-
-    /// A disk that has never counted is forgotten.
-    fn take_out(
-        &self,
-        place: &Member,
-        guid: VdevGuid,
-        path: &Path,
-        ended: CopyEnded,
-        onlooker: &mut dyn Onlooker,
-    ) -> MembershipError {
-        let path = path.to_owned();
-        let taken_out = self.roster.detach(&place.vdev, guid).map(|leg| self.has_left(leg, onlooker));
-        match (taken_out, ended) {
-            (Ok(()), CopyEnded::Stopped) => MembershipError::Stopped { path },
-            (Ok(()), CopyEnded::Failed(cause)) => MembershipError::Copy { path, cause },
-            (Err(why), CopyEnded::Stopped) => {
-                MembershipError::NotTakenOut { path, cause: "it was stopped".into(), why }
-            }
-            (Err(why), CopyEnded::Failed(cause)) => MembershipError::NotTakenOut { path, cause, why },
-        }
     }
 
     fn join_lane(

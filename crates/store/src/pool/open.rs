@@ -379,6 +379,7 @@ impl Pool {
         }
         syncing.unreplayed = None;
         syncing.opening = self.fresh_lanes();
+        self.forget_lost_joins();
         self.sync_locked(&mut syncing, false)?;
         self.roster.rejoin_lanes()?;
         self.open_lanes(&mut syncing);

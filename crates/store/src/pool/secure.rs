@@ -42,7 +42,8 @@ use tally_members::vdev::{LegState, Vdev};
 
 use super::Pool;
 use super::held::{Holding, Lasts};
-use super::job::{Cursor, JobState, ScrubJob};
+use super::job::{Cursor, JobState, ScrubJob, Walking};
+use super::joining::JoinJob;
 use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr};
 use crate::key::Key;
@@ -76,6 +77,21 @@ impl Pool {
         }
         let subjects = [Subject { vdev, keepers: Keepers::These(keepers) }];
         self.securing(&subjects, None, progress, &mut |_| {}).walk()
+    }
+
+    /// The same for the leg of a job, which goes on where that is, and moves on with it.
+    pub(super) fn secure_joining(
+        &self,
+        vdev: &Vdev,
+        job: JoinJob,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<SecureReport, SecureError> {
+        let keepers = [job.leg];
+        let subjects = [Subject { vdev, keepers: Keepers::These(&keepers) }];
+        let mut lost = |_: &LostBlock| {};
+        let mut securing = self.securing(&subjects, None, progress, &mut lost);
+        securing.follow(Job::Join(job));
+        securing.walk()
     }
 
     /// The same for a leg that was away, of blocks that were `written` while it was: nothing else can be wrong on it but what
@@ -140,7 +156,7 @@ impl Pool {
         let counted = self.roster.data_vdevs().flat_map(|vdev| online(vdev));
         let counted: Vec<_> = counted.map(|guid| (guid, self.roster.missed(guid))).collect();
         let mut securing = self.securing(&subjects, None, progress, lost);
-        securing.follow(&job);
+        securing.follow(Job::Scrub(job.clone()));
         // What was met before an interruption nobody knows any more.
         securing.space = if in_parts { None } else { SpaceCheck::begin(self) };
         let report = securing.walk();
@@ -245,22 +261,36 @@ struct Securing<'a> {
 
 /// A walk of which it is written down how far it is.
 struct Following {
-    job: ScrubJob,
-    /// By the clock that nobody sets: when it went on, and when a group was asked for to take the cursor along.
-    since: Duration,
-    asked: Duration,
+    job: Job,
+    walking: Walking,
+}
+
+enum Job {
+    Scrub(ScrubJob),
+    Join(JoinJob),
+}
+
+impl Job {
+    const fn cursor(&self) -> Option<Cursor> {
+        match self {
+            Self::Scrub(job) => job.cursor,
+            Self::Join(job) => job.cursor,
+        }
+    }
 }
 
 impl Securing<'_> {
     /// Goes on where a job is.
-    fn follow(&mut self, job: &ScrubJob) {
-        let since = self.now();
-        self.report = job.report.clone();
-        self.job = Some(Following { job: job.clone(), since, asked: since });
+    fn follow(&mut self, job: Job) {
+        self.report = match &job {
+            Job::Scrub(job) => job.report.clone(),
+            Job::Join(job) => job.secured.clone(),
+        };
+        self.job = Some(Following { job, walking: Walking::begin(self.pool) });
     }
 
     fn walk(mut self) -> Result<SecureReport, SecureError> {
-        let cursor = self.job.as_ref().and_then(|following| following.job.cursor);
+        let cursor = self.job.as_ref().and_then(|following| following.job.cursor());
         if cursor.is_none() {
             self.top()?;
         }
@@ -278,16 +308,22 @@ impl Securing<'_> {
     /// Everything before the cursor is verified, and what was repaired is written: the next group flushes it before its uberblock
     /// says so.
     fn reach(&mut self, cursor: Cursor) {
-        let now = self.now();
         let Some(following) = &mut self.job else { return };
-        let job = &mut following.job;
-        job.ran += now.saturating_sub(std::mem::replace(&mut following.since, now));
-        job.report = SecureReport { lost: Vec::new(), ..self.report.clone() };
-        job.cursor = Some(cursor);
-        self.pool.note_scrub(job);
-        if now.saturating_sub(following.asked) >= CURSOR_AGE_MAX {
-            following.asked = now;
-            self.pool.want_kept();
+        let (pool, Following { job, walking }) = (self.pool, following);
+        let (ran, report) = (walking.ran(pool), SecureReport { lost: Vec::new(), ..self.report.clone() });
+        match job {
+            Job::Scrub(job) => {
+                job.ran += ran;
+                (job.report, job.cursor) = (report, Some(cursor));
+                pool.note_scrub(job);
+                walking.want_group(pool, CURSOR_AGE_MAX);
+            }
+            Job::Join(job) => {
+                job.ran += ran;
+                (job.secured, job.cursor) = (report, Some(cursor));
+                pool.keep_join(job);
+                walking.want_group(pool, JoinJob::AGE_MAX);
+            }
         }
     }
 
@@ -355,9 +391,9 @@ impl Securing<'_> {
                 is_counted |= self.block_of(id, bp, None)? && Some(bp) == step.way.last();
             }
             if step.damage.is_some()
-                && let Some(following) = &mut self.job
+                && let Some(Following { job: Job::Scrub(job), .. }) = &mut self.job
             {
-                following.job.has_gaps = true;
+                job.has_gaps = true;
             }
             if let Some(bp) = hiding {
                 self.note_lost(true, LostBlock::of(id, None, bp));

@@ -17,6 +17,8 @@
 //! | is back, and has everything | in use | it is given back, once nothing is right on it alone |
 //! | has been detached | in use | it stays for good, and is no spare any more |
 //!
+//! The same watch goes on with copies to disks that somebody has let join, and that were cut off ([`super::joining`]).
+//!
 //! Only data: a log that has lost its disk loses nothing, and the pool goes on without it. A disk that was taken out of use by
 //! command gets no spare. Nor does a spare that fails in its turn: the disk for which it stands gets another one.
 
@@ -56,6 +58,11 @@ pub enum SpareErrand {
         /// The spare.
         spare: VdevGuid,
     },
+    /// A disk that somebody has let join was cut off, and its copy goes on; or the one that it replaces has not left yet.
+    GoOn {
+        /// The disk.
+        leg: VdevGuid,
+    },
     /// The leg that it stood for has everything again.
     GiveBack {
         /// The spare.
@@ -73,6 +80,7 @@ impl SpareErrand {
     const fn about(self) -> VdevGuid {
         match self {
             Self::Take { away, .. } => away,
+            Self::GoOn { leg } => leg,
             Self::Return { spare } | Self::GiveBack { spare } => spare,
             Self::Keep { vdev } => vdev,
         }
@@ -96,15 +104,19 @@ pub struct SpareWatch {
 
 impl SpareWatch {
     /// What is to be done, at this time of a clock that never goes back.
-    pub fn look(&mut self, roster: &Roster, now: Duration) -> Vec<SpareErrand> {
+    pub fn look(&mut self, pool: &Pool, now: Duration) -> Vec<SpareErrand> {
+        let roster = &pool.roster;
         let config = roster.config();
-        let away = away(roster, &config);
+        let mut away = away(roster, &config);
+        // Nobody misses one that has never counted.
+        away.retain(|guid, _| !pool.is_joining(*guid));
         self.away_since.retain(|guid, _| away.contains_key(guid));
         self.declined.retain(|guid| away.contains_key(guid));
         for guid in away.keys() {
             self.away_since.entry(*guid).or_insert(now);
         }
         let mut errands = self.for_spares_in_use(roster, &config, &away);
+        errands.extend(for_joining(pool, &config));
         // What waits for its next try keeps no spare from others.
         let is_due = |about| self.again.get(&about).is_none_or(|(at, _)| *at <= now);
         errands.retain(|errand| is_due(errand.about()));
@@ -212,6 +224,16 @@ fn away(roster: &Roster, config: &PoolConfig) -> BTreeMap<VdevGuid, Arc<VdevLeg>
     legs.map(|leg| (leg.guid(), leg)).collect()
 }
 
+/// Disks whose copy was cut off. A spare is brought up to date as one, and one that was put away or has failed waits for somebody.
+fn for_joining(pool: &Pool, config: &PoolConfig) -> Vec<SpareErrand> {
+    let is_due = |leg: &VdevGuid| match state_of(&pool.roster, *leg) {
+        Some(LegState::Stale | LegState::Missing) => config.spare(*leg).is_none(),
+        state => state == Some(LegState::Online),
+    };
+    let legs = pool.joins().into_iter().map(|job| job.leg).filter(is_due);
+    legs.map(|leg| SpareErrand::GoOn { leg }).collect()
+}
+
 /// Whether a spare is in the place of a leg, or on its way to that.
 fn is_stood_for(roster: &Roster, config: &PoolConfig, leg: VdevGuid) -> bool {
     let counts = |spare: &Spare| {
@@ -231,7 +253,7 @@ impl Pool {
     ) -> Result<Copied, MembershipError> {
         self.check_take_spare(place, spare)?;
         let leg = self.roster.take_spare(&self.platform, spare, place.leg)?;
-        self.join_with(place, leg, onlooker)
+        self.join_with(place, leg, None, onlooker)
     }
 
     /// Whether a spare could stand in for a disk; its own disk is not looked at.

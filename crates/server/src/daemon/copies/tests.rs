@@ -4,6 +4,10 @@ use super::*;
 
 const MIRROR: VdevGuid = VdevGuid(7);
 
+fn about(purpose: Purpose, path: &str) -> About<'_> {
+    About { vdev: Some(MIRROR), purpose, path: Path::new(path), leaves: None }
+}
+
 /// Ends as soon as somebody wants it, as whoever carries it out does.
 fn until_stopped(running: Running) -> thread::JoinHandle<()> {
     thread::spawn(move || {
@@ -20,8 +24,8 @@ fn a_scrub_runs_beside_a_copy_and_ends_with_the_pool() {
     let copies = Arc::<Copies>::default();
     let scrub = copies.begin_scrub().unwrap();
     assert!(matches!(copies.begin_scrub(), Err(DiskError::Scrubbing { .. })));
-    let join = copies.begin(MIRROR, Purpose::Join, Path::new("/disks/b")).unwrap();
-    assert!(matches!(copies.begin(MIRROR, Purpose::Leave, Path::new("/disks/a")), Err(DiskError::Busy { .. })));
+    let join = copies.begin(about(Purpose::Join, "/disks/b")).unwrap();
+    assert!(matches!(copies.begin(about(Purpose::Leave, "/disks/a")), Err(DiskError::Busy { .. })));
     assert_eq!(copies.running().iter().map(|copy| &copy.what[..]).collect::<Vec<_>>(), ["scrub", "resilver"]);
     assert!(matches!(copies.close(), Err(DiskError::Busy { .. })) && !scrub.copy.is_stopped());
     drop(join);
@@ -36,7 +40,7 @@ fn a_scrub_runs_beside_a_copy_and_ends_with_the_pool() {
 fn a_scrub_that_is_stopped_leaves_copies_alone() {
     let copies = Arc::<Copies>::default();
     assert!(!copies.stop_scrub());
-    let join = copies.begin(MIRROR, Purpose::Join, Path::new("/disks/b")).unwrap();
+    let join = copies.begin(about(Purpose::Join, "/disks/b")).unwrap();
     let carrying_out = until_stopped(copies.begin_scrub().unwrap());
     assert!(copies.stop_scrub() && !join.copy.is_stopped());
     carrying_out.join().unwrap();
@@ -68,15 +72,48 @@ fn a_scrub_tells_what_it_has_found_out_of_space() {
     }
 }
 
+/// Of two disks that were to join one mirror the second was refused until the first had been copied. Each joins once, for one disk only
+/// one, and none leaves meanwhile by itself. What came of each is shown until something else begins there.
+#[test]
+fn disks_join_one_mirror_side_by_side() {
+    let copies = Arc::<Copies>::default();
+    let replace = |path, leaves| About { leaves: Some(Path::new(leaves)), ..about(Purpose::Join, path) };
+    let first = copies.begin(replace("/disks/x", "/disks/a")).unwrap();
+    let second = copies.begin(replace("/disks/y", "/disks/b")).unwrap();
+    let third = copies.begin(about(Purpose::Return, "/disks/c")).unwrap();
+    for (refused, what) in [
+        (about(Purpose::Join, "/disks/x"), "the same again"),
+        (replace("/disks/z", "/disks/a"), "a second one for the same disk"),
+        (replace("/disks/z", "/disks/x"), "one for a disk that joins"),
+        (replace("/disks/a", "/disks/a"), "a disk that is being replaced"),
+        (about(Purpose::Return, "/disks/b"), "the same"),
+        (about(Purpose::Leave, "/disks/c"), "one that leaves"),
+        (about(Purpose::Offline, "/disks/d"), "one that is put away"),
+    ] {
+        assert!(matches!(copies.begin(refused), Err(DiskError::Busy { .. })), "{what}");
+        assert!(copies.check_beside(refused).is_err(), "{what}");
+    }
+    assert_eq!(copies.running().len(), 3);
+    first.ended("first".into(), None);
+    drop(first);
+    assert!(copies.is_joining(MIRROR, Path::new("/disks/y")) && !copies.is_joining(MIRROR, Path::new("/disks/x")));
+    second.ended("second".into(), None);
+    drop((second, third));
+    assert_eq!(copies.outcomes(), ["first", "second"]);
+    let later = copies.begin(about(Purpose::Leave, "/disks/c")).unwrap();
+    later.ended("later".into(), None);
+    assert_eq!(copies.outcomes(), ["later"]);
+}
+
 /// Nobody has asked for it, and the look at every block beside clients takes hours: `export` and `clear` were refused as long.
 #[test]
 fn a_spare_that_is_given_back_is_stopped_for_whatever_somebody_wants() {
     let copies = Arc::<Copies>::default();
     let spare = Path::new("/disks/s");
-    let carrying_out = until_stopped(copies.begin(MIRROR, Purpose::GiveBack, spare).unwrap());
+    let carrying_out = until_stopped(copies.begin(about(Purpose::GiveBack, "/disks/s")).unwrap());
     assert!(copies.stop_join(MIRROR, spare), "by `detach`, too");
     carrying_out.join().unwrap();
-    let carrying_out = until_stopped(copies.begin(MIRROR, Purpose::GiveBack, spare).unwrap());
+    let carrying_out = until_stopped(copies.begin(about(Purpose::GiveBack, "/disks/s")).unwrap());
     copies.close().unwrap();
     carrying_out.join().unwrap();
     assert!(copies.running().is_empty());

@@ -1,16 +1,17 @@
 //! A disk that was away comes back, and is given what it has missed.
 
-use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
-use tally_base::VdevGuid;
+use tally_base::{Txg, VdevGuid};
 use tally_members::label::{MissedGroups, VdevClass};
 use tally_members::roster::RosterError;
 use tally_members::vdev::Vdev;
 
+use super::copy::of_secure;
 use super::{Copied, CopyEnded, Member, MembershipError, Onlooker, Stage};
-use crate::pool::{Pool, SecureError};
+use crate::pool::Pool;
+use crate::pool::joining::JoinJob;
 
 /// Syncs after which every block that was placed before a leg joined must be settled: one does, but for operations that are
 /// under way for that long.
@@ -26,18 +27,26 @@ impl Pool {
                        replace`, or export the pool and import it again";
             return Err(place.told_of(RosterError::Leg { leg: place.leg, why }));
         }
+        let known = self.roster.missed(place.leg);
         let leg = self.roster.reopen(&self.platform, &place.vdev, place.leg)?;
         let (guid, path) = (leg.guid(), leg.path().to_owned());
         self.roster.add_leg(&place.vdev, leg)?;
-        let is_copied = place.config.class == VdevClass::Data;
-        let copy = if is_copied { self.bring(place, guid, onlooker) } else { Ok(Copied::default()) };
-        let copied = copy.map_err(|ended| self.stays_away(guid, &path, ended))?;
+        let copy = match self.join_job(guid) {
+            _ if place.config.class != VdevClass::Data => Ok(Copied::default()),
+            Some(job) => self.go_on(place, job, &known, onlooker),
+            None => self.bring(place, guid, onlooker),
+        };
+        let copied = copy.map_err(|ended| self.stays_away(guid, &path, ended, onlooker))?;
         self.let_count(place, guid, &path, &copied, onlooker)?;
+        self.finish_join(guid, copied.is_whole(), onlooker)?;
         Ok(copied)
     }
 
     /// What was not finished is missed still (rules S9).
-    fn stays_away(&self, guid: VdevGuid, path: &Path, ended: CopyEnded) -> MembershipError {
+    fn stays_away(&self, guid: VdevGuid, path: &Path, ended: CopyEnded, onlooker: &dyn Onlooker) -> MembershipError {
+        if self.is_joining(guid) && self.goes_on_later(onlooker) {
+            return MembershipError::Interrupted { path: path.to_owned() };
+        }
         let cause = match ended {
             CopyEnded::Stopped => "it was stopped".to_owned(),
             CopyEnded::Failed(cause) => cause,
@@ -50,27 +59,41 @@ impl Pool {
 
     /// Gives a leg that gets every write by now what it has missed.
     fn bring(&self, place: &Member, leg: VdevGuid, onlooker: &mut dyn Onlooker) -> Result<Copied, CopyEnded> {
-        if self.roster.missed(leg).is_empty() {
-            return self.copy_to(place, leg, onlooker);
+        // Nobody would know of a cut where it was.
+        let whole = || JoinJob::new(leg, None, self.platform.clock.now());
+        let missed = self.roster.missed(leg);
+        if missed.is_empty() || missed.has(Txg(0)) {
+            return self.copy_to(place, whole(), onlooker);
         }
-        let failed = |cause: &dyn Display| CopyEnded::Failed(cause.to_string());
         let missed = self.close_missed(&place.vdev, leg, onlooker)?;
         // A strike that found the labels full has made room by forgetting what this one lacks.
         if missed.is_empty() {
-            return self.copy_to(place, leg, onlooker);
+            return self.copy_to(place, whole(), onlooker);
         }
         onlooker.expect(Stage::Bringing, self.missed_bytes(place.vdev.index(), &missed));
         let brought = self.bring_up(&place.vdev, leg, &missed, &mut |done| onlooker.on_progress(Stage::Bringing, done));
-        let secured = brought.map_err(|error| match error {
-            SecureError::Stopped => CopyEnded::Stopped,
-            error => failed(&error),
-        })?;
+        let secured = brought.map_err(of_secure)?;
         Ok(Copied { secured, is_partial: true, ..Copied::default() })
     }
 
     /// What a leg has missed that gets every write by now ends with the group that was open when the last block was settled
     /// that was placed before (rules S7). All that it lacks is in the newest trees when this returns.
-    fn close_missed(&self, vdev: &Vdev, leg: VdevGuid, onlooker: &mut dyn Onlooker) -> Result<MissedGroups, CopyEnded> {
+    pub(super) fn close_missed(
+        &self,
+        vdev: &Vdev,
+        leg: VdevGuid,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<MissedGroups, CopyEnded> {
+        let Some(to) = self.settle(vdev, onlooker)? else {
+            let why = "what was written when it came back is still under way; try again";
+            return Err(CopyEnded::Failed(why.to_owned()));
+        };
+        self.roster.close_missed(leg, to).map_err(|error| CopyEnded::Failed(error.to_string()))
+    }
+
+    /// Waits until all that was placed ahead of any group belongs to one, or was given back. Gives the group to which, or to one before,
+    /// it belongs, durable; none if something of it is under way for too long.
+    pub(super) fn settle(&self, vdev: &Vdev, onlooker: &mut dyn Onlooker) -> Result<Option<Txg>, CopyEnded> {
         let mut sync = || onlooker.sync(self).map_err(|error| CopyEnded::Failed(error.to_string()));
         let mut unborn = self.io.allocator().unborn(vdev.index());
         for _ in 0..SETTLING_SYNCS_MAX {
@@ -81,13 +104,12 @@ impl Pool {
             unborn = unborn.still_among(&self.io.allocator().unborn(vdev.index()));
         }
         if !unborn.is_over() {
-            let why = "what was written when it came back is still under way; try again";
-            return Err(CopyEnded::Failed(why.to_owned()));
+            return Ok(None);
         }
         let to = self.txgs.open();
         while self.txgs.last_synced() < to {
             sync()?;
         }
-        self.roster.close_missed(leg, to).map_err(|error| CopyEnded::Failed(error.to_string()))
+        Ok(Some(to))
     }
 }

@@ -31,6 +31,12 @@ pub enum MembershipError {
         /// The disk that was joining.
         path: PathBuf,
     },
+    /// The copy goes on with the next import.
+    #[error("the copy to {} was interrupted; it goes on by itself when the pool is imported again", path.display())]
+    Interrupted {
+        /// The disk that joins.
+        path: PathBuf,
+    },
     /// The copy failed.
     #[error("the copy to {} failed: {cause}; the disk was taken out again", path.display())]
     Copy {

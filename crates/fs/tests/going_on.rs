@@ -1,0 +1,513 @@
+//! A disk joins a mirror, and the copy is cut off: it goes on where it was, and the disk has everything in the end.
+
+mod world;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tally_fs::filer::{CreateOptions, Filer, ImportOptions};
+use tally_members::create::add_spares;
+use tally_members::label::LABEL_BYTES;
+use tally_members::vdev::LegState;
+use tally_store::pool::membership::{Copied, MembershipError, Onlooker, Stage};
+use tally_store::pool::spares::{SpareErrand, SpareWatch};
+use tally_store::pool::{JoinJob, Pool, SyncError};
+use tally_store::properties::{Property, PropertySet, parse};
+use tally_store::tuning::Tuning;
+use tally_vfs::{CreateHow, Cred, Stability};
+use world::{Event, Patient, World, content, ctx, member, mode, noise, patient, vfs};
+
+const MIB: u64 = 1 << 20;
+const DISK: u64 = 48 * MIB;
+const A: &str = "/disks/a";
+const C: &str = "/disks/c";
+const FILES: u64 = 12;
+
+fn put(filer: &Filer, name: &str, length: usize, seed: u64) {
+    let (fs, cred) = (vfs(filer), Cred::root());
+    let how = CreateHow::Unchecked(mode(0o600));
+    let file = patient(|| fs.create(ctx(&cred), fs.root(), name.as_bytes(), &how)).unwrap().object;
+    let data = noise(length, seed);
+    patient(|| fs.write(ctx(&cred), file, 0, data.clone(), Stability::FileSync)).unwrap();
+}
+
+fn check(filer: &Filer, name: &str, length: usize, seed: u64) {
+    let fs = vfs(filer);
+    let (attr, _) = fs.lookup(&Cred::root(), fs.root(), name.as_bytes()).unwrap();
+    assert!(content(&*fs, attr.object) == noise(length, seed), "{name}");
+}
+
+/// Twelve files of a mebibyte on one disk, and another one beside it, which is none of the pool's.
+fn one_disk() -> (World, Arc<Filer>) {
+    one_disk_of("128K")
+}
+
+/// The same in such blocks: of 4 KiB they have several leaves, between which a cursor can stand.
+fn one_disk_of(record_size: &str) -> (World, Arc<Filer>) {
+    let world = World::of(&[(A, DISK), (C, DISK)], A);
+    let properties = PropertySet::from_iter([parse(Property::RecordSize, record_size).unwrap()]);
+    let filer = world.create_with(&CreateOptions { properties, ..CreateOptions::default() });
+    (0..FILES).for_each(|seed| put(&filer, &format!("file {seed}"), 1 << 20, seed));
+    filer.pool().sync().unwrap();
+    (world, filer)
+}
+
+/// Clients go on while nobody copies: a file is new, one is written over, one goes.
+fn meanwhile(filer: &Filer) {
+    put(filer, "new", 1 << 20, 77);
+    put(filer, "file 1", 1 << 20, 78);
+    let (fs, cred) = (vfs(filer), Cred::root());
+    let _gone = patient(|| fs.remove(ctx(&cred), fs.root(), b"file 2"));
+    (0..3).for_each(|_| _ = filer.pool().sync().unwrap());
+}
+
+fn check_all(filer: &Filer) {
+    (3..FILES).chain([0]).for_each(|seed| check(filer, &format!("file {seed}"), 1 << 20, seed));
+    check(filer, "new", 1 << 20, 77);
+    check(filer, "file 1", 1 << 20, 78);
+}
+
+/// An onlooker who hears what was done before, and does something with each step.
+struct Watching<'a> {
+    step: &'a mut dyn FnMut(Stage, u64) -> bool,
+    is_interrupted: bool,
+    before: Option<(u64, u64)>,
+}
+
+impl<'a> Watching<'a> {
+    fn new(step: &'a mut dyn FnMut(Stage, u64) -> bool) -> Self {
+        Self { step, is_interrupted: false, before: None }
+    }
+}
+
+impl Onlooker for Watching<'_> {
+    fn on_progress(&mut self, stage: Stage, done: u64) -> bool {
+        (self.step)(stage, done)
+    }
+
+    fn goes_on(&mut self, copied: u64, checked: u64, _: Duration) {
+        self.before = Some((copied, checked));
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.is_interrupted
+    }
+
+    fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
+        pool.sync().map(|_| ())
+    }
+
+    fn keep_paths(&mut self, pool: &Pool) -> std::io::Result<()> {
+        Patient.keep_paths(pool)
+    }
+
+    fn run_lane(&mut self, lane: Arc<tally_intent::Lane>) -> std::io::Result<()> {
+        Patient.run_lane(lane)
+    }
+
+    fn let_go(&mut self, leg: Arc<tally_members::vdev::VdevLeg>) {
+        Patient.let_go(leg);
+    }
+}
+
+fn state(filer: &Filer, path: &str) -> Option<LegState> {
+    let config = filer.pool().roster.config();
+    config.vdevs[0].legs.iter().find(|leg| leg.path == Path::new(path))?;
+    let place = member(filer, path);
+    place.vdev.leg(place.leg).map(|leg| leg.state())
+}
+
+fn job(filer: &Filer) -> JoinJob {
+    filer.pool().joins().pop().expect("somebody knows of the copy")
+}
+
+/// A look as the daemon takes it.
+fn look(filer: &Filer) -> Vec<SpareErrand> {
+    SpareWatch::default().look(filer.pool(), Duration::ZERO)
+}
+
+/// Whoever runs the pool goes on. Gives what had been done before.
+fn go_on(filer: &Filer) -> (Copied, Option<(u64, u64)>) {
+    let place = member(filer, C);
+    assert_eq!(look(filer), [SpareErrand::GoOn { leg: place.leg }]);
+    let mut step = |_, _| true;
+    let mut watching = Watching::new(&mut step);
+    let copied = filer.pool().go_on_joining(&place, &mut watching).unwrap().expect("there was a copy left to do");
+    (copied, watching.before)
+}
+
+/// Lets the disk join, and cuts the power at the first step of this kind that has come so far: what the job said is durable.
+fn cut_off(at: (Stage, u64), replaces: bool) -> World {
+    let (world, filer) = one_disk_of(if at.0 == Stage::Copying { "128K" } else { "4K" });
+    let mut cut = None;
+    let mut step = |stage, done| {
+        if cut.is_none() && stage == at.0 && done >= at.1 {
+            filer.pool().sync().unwrap();
+            cut = Some(world.cut());
+        }
+        true
+    };
+    let (place, mut watching) = (member(&filer, A), Watching::new(&mut step));
+    match replaces {
+        true => drop(filer.pool().replace(&place, Path::new(C), false, &mut watching).unwrap()),
+        false => drop(filer.pool().join(&place, Path::new(C), false, &mut watching).unwrap()),
+    }
+    assert!(filer.pool().joins().is_empty(), "it is over");
+    cut.expect("it came so far")
+}
+
+/// Nothing is wrong on the disk that has joined, and it has everything alone.
+fn check_alone(mut world: World, filer: Arc<Filer>, check: impl Fn(&Filer)) {
+    assert_eq!(state(&filer, C), Some(LegState::Online));
+    let place = member(&filer, C);
+    let report = filer.pool().secure(&place.vdev, &[place.leg], &mut |_| true).unwrap();
+    assert_eq!((report.repaired_count, report.lost_count), (0, 0), "it lacked something: {report:?}");
+    assert!(place.config.legs.iter().all(|leg| leg.missed.is_empty()), "{:?}", place.config.legs);
+    assert!(filer.pool().joins().is_empty() && look(&filer).is_empty());
+    filer.export().unwrap();
+    drop(filer);
+    world.take(&[A]);
+    check(&world.import().0);
+}
+
+/// Bytes that a disk was given, its labels and its ring aside.
+fn block_bytes(filer: &Filer, events: &[Event], path: &str) -> u64 {
+    let ring = filer.pool().roster.config().vdevs[0].ring.unwrap();
+    let is_block = |at: u64| {
+        let area = LABEL_BYTES..DISK - LABEL_BYTES;
+        area.contains(&at) && !(ring.start..ring.start + ring.length).contains(&(at - LABEL_BYTES))
+    };
+    let bytes = events.iter().filter_map(|event| match event {
+        Event::Write { disk, offset, bytes, .. } if disk == path && is_block(*offset) => Some(bytes.len() as u64),
+        _ => None,
+    });
+    bytes.sum()
+}
+
+/// An attach, or a replace, began anew behind each restart: hours for a disk of many terabytes, and somebody had to give the
+/// command again. Now the first pass goes on where it was. What was written meanwhile lies before that place as well as behind it.
+#[test]
+fn a_copy_goes_on_where_it_was_cut_off() {
+    for (replaces, is_exported) in [(false, false), (true, false), (false, true), (true, true)] {
+        let world = cut_off((Stage::Copying, 8 * MIB), replaces);
+        let (mut filer, _) = world.import();
+        assert_eq!(state(&filer, C), Some(LegState::Stale));
+        let (copied, place) = (job(&filer).copied_bytes(), job(&filer).place);
+        assert!(copied >= 7 * MIB && place >= copied, "{:?}", job(&filer));
+        meanwhile(&filer);
+        if is_exported {
+            filer.export().unwrap();
+            drop(filer);
+            filer = world.import().0;
+        }
+        world.start_journal();
+        let (done, before) = go_on(&filer);
+        let given = block_bytes(&filer, &world.end_journal(), C);
+        assert_eq!(before, Some((copied, 0)));
+        assert!(done.report.copied_bytes > 12 * MIB, "{done:?}");
+        assert!(given < 9 * MIB, "{given} bytes were written, and {copied} had been copied before");
+        assert_eq!((done.secured.repaired_count, done.secured.lost_count), (0, 0), "{done:?}");
+        assert_eq!(state(&filer, A), (!replaces).then_some(LegState::Online));
+        check_alone(world, filer, check_all);
+    }
+}
+
+/// The look at each block goes on as well, and so does one that is cut off a second time.
+#[test]
+fn a_look_at_each_block_goes_on_where_it_was_cut_off() {
+    let mut world = cut_off((Stage::CheckingCopy, 9 * MIB), true);
+    for _ in 0..2 {
+        // In short stretches, so that the cursor moves.
+        let tuning = Tuning { scrub_stretch_bytes: MIB, ..Tuning::default() };
+        let (filer, _) = world.try_import_with(&tuning, &ImportOptions::default()).unwrap();
+        assert!(job(&filer).is_copied, "{:?}", job(&filer));
+        let mut cut = None;
+        let mut step = |stage, done| {
+            assert_eq!(stage, Stage::CheckingCopy, "everything was copied");
+            if cut.is_none() && done >= 6 * MIB {
+                filer.pool().sync().unwrap();
+                cut = Some(world.cut());
+            }
+            true
+        };
+        let place = member(&filer, C);
+        filer.pool().go_on_joining(&place, &mut Watching::new(&mut step)).unwrap();
+        world = cut.unwrap();
+    }
+    let (filer, _) = world.import();
+    let checked = job(&filer).secured.checked_bytes;
+    assert!(checked >= 4 * MIB && job(&filer).cursor.is_some(), "{:?}", job(&filer));
+    meanwhile(&filer);
+    world.start_journal();
+    let (done, before) = go_on(&filer);
+    let given = block_bytes(&filer, &world.end_journal(), C);
+    assert_eq!(before.map(|(_, checked)| checked), Some(checked));
+    assert!(given < 4 * MIB, "{given} bytes, of which clients have written two mebibytes meanwhile");
+    assert_eq!((done.secured.lost_count, state(&filer, A)), (0, None), "{done:?}");
+    check_alone(world, filer, check_all);
+}
+
+/// The disk that joins is not there at the next imports: it waits, clients notice nothing, and it goes on when it is back.
+#[test]
+fn a_disk_that_joins_and_is_absent_waits() {
+    let mut world = cut_off((Stage::Copying, 8 * MIB), true);
+    let away = world.take(&[C]);
+    for _ in 0..2 {
+        let (filer, _) = world.import();
+        assert_eq!(state(&filer, C), Some(LegState::Missing));
+        let errands = look(&filer);
+        assert_eq!(errands, [SpareErrand::GoOn { leg: member(&filer, C).leg }]);
+        let mut step = |_, _| true;
+        let refused = filer.pool().go_on_joining(&member(&filer, C), &mut Watching::new(&mut step));
+        assert!(matches!(refused, Err(MembershipError::Return(_))), "{refused:?}");
+        assert!(job(&filer).copied_bytes() >= 7 * MIB);
+        meanwhile(&filer);
+        filer.export().unwrap();
+    }
+    world.put(away);
+    let (filer, _) = world.import();
+    assert!(go_on(&filer).1.is_some_and(|(copied, _)| copied >= 7 * MIB));
+    assert_eq!(state(&filer, A), None, "it is replaced");
+    check_alone(world, filer, check_all);
+}
+
+/// No spare is taken for a disk that never counted: its mirror has as many as before it came.
+#[test]
+fn no_spare_stands_in_for_a_disk_that_joins() {
+    const S: &str = "/disks/s";
+    let mut world = cut_off((Stage::Copying, 8 * MIB), false);
+    let away = world.take(&[C]);
+    world.put(vec![(S.to_owned(), World::disk(DISK))]);
+    let (filer, _) = world.import();
+    add_spares(&filer.pool().roster, &world.platform(), &[S.into()], false).unwrap();
+    let mut watch = SpareWatch::default();
+    let go_on = [SpareErrand::GoOn { leg: member(&filer, C).leg }];
+    for time in [0, 400] {
+        assert_eq!(watch.look(filer.pool(), Duration::from_secs(time)), go_on, "after {time} s");
+    }
+    drop(away);
+}
+
+/// An older copy of the disk that joins says of itself that it does not know what the job takes for done. The copy begins anew.
+#[test]
+fn an_older_copy_of_a_disk_that_joins_begins_anew() {
+    let (world, filer) = one_disk();
+    let (mut older, mut cut) = (None, None);
+    let mut step = |stage, done| {
+        if stage == Stage::Copying && older.is_none() {
+            older = Some(world.content_of(C));
+        }
+        if stage == Stage::Copying && done >= 8 * MIB && cut.is_none() {
+            filer.pool().sync().unwrap();
+            filer.pool().sync().unwrap();
+            cut = Some(world.cut());
+        }
+        true
+    };
+    filer.pool().join(&member(&filer, A), Path::new(C), false, &mut Watching::new(&mut step)).unwrap();
+    let world = cut.unwrap();
+    world.poke(C, 0, &older.unwrap());
+    let (filer, _) = world.import();
+    meanwhile(&filer);
+    let (done, before) = go_on(&filer);
+    assert_eq!(before, None, "nothing of it is believed");
+    assert_eq!((done.secured.repaired_count, done.secured.lost_count), (0, 0), "all of it is copied: {done:?}");
+    check_alone(world, filer, check_all);
+}
+
+/// The end of the daemon interrupts a copy and takes nothing out; somebody who stops it does. A copy that goes on can be
+/// interrupted as well, and given up by taking the disk out, at once.
+#[test]
+fn an_interrupted_copy_stays_and_a_stopped_one_is_taken_out() {
+    let (world, filer) = one_disk();
+    for is_interrupted in [false, true, true] {
+        let mut step = |stage, done| stage != Stage::Copying || done < 8 * MIB;
+        let mut watching = Watching { is_interrupted, ..Watching::new(&mut step) };
+        let ended = match filer.pool().joins().is_empty() {
+            true => filer.pool().join(&member(&filer, A), Path::new(C), true, &mut watching).map(drop),
+            false => {
+                filer.pool().roster.drop_leg(member(&filer, C).leg, &std::io::Error::other("its cable")).unwrap();
+                filer.pool().go_on_joining(&member(&filer, C), &mut watching).map(drop)
+            }
+        };
+        match (is_interrupted, ended) {
+            (false, Err(MembershipError::Stopped { .. })) => {
+                assert_eq!((state(&filer, C), look(&filer)), (None, vec![]))
+            }
+            (true, Err(MembershipError::Interrupted { .. })) => {
+                assert_eq!(state(&filer, C), Some(LegState::Resilvering))
+            }
+            (_, ended) => panic!("{ended:?}"),
+        }
+    }
+    filer.export().unwrap();
+    drop(filer);
+    let (filer, _) = world.import();
+    let place = member(&filer, C);
+    let mut step = |_, _| panic!("what it has it was given by the others, and nobody has to look");
+    let mut watching = Watching::new(&mut step);
+    filer.pool().make_sure(&place, &mut watching).unwrap();
+    filer.pool().leave(&place, &mut watching).unwrap();
+    assert_eq!((state(&filer, C), filer.pool().joins()), (None, vec![]));
+}
+
+/// One after the other, with hours between them: so it was for two disks that were to join one mirror. Each has a copy of its own now, the second one
+/// begins in the middle of the first, and the disks that they replace leave as soon as their own is there.
+#[test]
+fn two_disks_join_one_mirror_side_by_side() {
+    const B: &str = "/disks/b";
+    const D: &str = "/disks/d";
+    for replaces in [false, true] {
+        let world = World::of(&[(A, DISK), (B, DISK), (C, DISK), (D, DISK)], "mirror /disks/a /disks/b");
+        let filer = world.create();
+        (0..FILES).for_each(|seed| put(&filer, &format!("file {seed}"), 1 << 20, seed));
+        filer.pool().sync().unwrap();
+        let join = |old: &str, new: &str, step: &mut dyn FnMut(Stage, u64) -> bool| {
+            let (place, mut watching) = (member(&filer, old), Watching::new(step));
+            match replaces {
+                true => filer.pool().replace(&place, Path::new(new), false, &mut watching).map(|(_, copied)| copied),
+                false => filer.pool().join(&place, Path::new(new), false, &mut watching),
+            }
+            .unwrap()
+        };
+        let mut second = None;
+        let first = join(A, C, &mut |stage, done| {
+            if second.is_none() && stage == Stage::Copying && done >= 4 * MIB {
+                second = Some(join(B, D, &mut |stage, done| {
+                    if stage == Stage::Copying && (6 * MIB..7 * MIB).contains(&done) {
+                        assert_eq!(filer.pool().joins().len(), 2, "both are known");
+                        put(&filer, "both", 300_000, done);
+                        filer.pool().sync().unwrap();
+                    }
+                    true
+                }));
+                meanwhile(&filer);
+            }
+            true
+        });
+        for copied in [first, second.unwrap()] {
+            assert!(copied.is_whole() && copied.report.copied_bytes > 12 * MIB, "{copied:?}");
+            assert_eq!((copied.secured.repaired_count, copied.secured.lost_count), (0, 0), "{copied:?}");
+        }
+        let expected = [(A, !replaces), (B, !replaces), (C, true), (D, true)];
+        for (path, is_there) in expected {
+            assert_eq!(state(&filer, path), is_there.then_some(LegState::Online), "{path}");
+        }
+        for alone in [C, D] {
+            let place = member(&filer, alone);
+            let report = filer.pool().secure(&place.vdev, &[place.leg], &mut |_| true).unwrap();
+            assert_eq!((report.repaired_count, report.lost_count), (0, 0), "{alone} lacked something: {report:?}");
+            let mut cut = world.cut();
+            let others: Vec<_> = [A, B, C, D].into_iter().filter(|path| *path != alone).collect();
+            cut.take(&others);
+            check_all(&cut.import().0);
+        }
+    }
+}
+
+/// The power goes while two disks join: both go on, each where it was.
+#[test]
+fn two_disks_that_join_go_on_side_by_side() {
+    const D: &str = "/disks/d";
+    let world = World::of(&[(A, DISK), (C, DISK), (D, DISK)], A);
+    let filer = world.create();
+    (0..FILES).for_each(|seed| put(&filer, &format!("file {seed}"), 1 << 20, seed));
+    filer.pool().sync().unwrap();
+    let (mut cut, mut is_second) = (None, false);
+    let mut second = |stage, done| {
+        if cut.is_none() && stage == Stage::Copying && done >= 8 * MIB {
+            filer.pool().sync().unwrap();
+            cut = Some(world.cut());
+        }
+        true
+    };
+    let mut first = |stage, done| {
+        if stage == Stage::Copying && done >= 4 * MIB && !std::mem::replace(&mut is_second, true) {
+            filer.pool().join(&member(&filer, A), Path::new(D), false, &mut Watching::new(&mut second)).unwrap();
+        }
+        true
+    };
+    filer.pool().join(&member(&filer, A), Path::new(C), false, &mut Watching::new(&mut first)).unwrap();
+    let world = cut.unwrap();
+    let (filer, _) = world.import();
+    meanwhile(&filer);
+    let mut errands: Vec<_> = look(&filer);
+    errands.sort_by_key(|errand| format!("{errand:?}"));
+    assert_eq!(errands.len(), 2, "{errands:?}");
+    for (path, copied) in [(C, 3 * MIB), (D, 7 * MIB)] {
+        let (place, mut step) = (member(&filer, path), |_, _| true);
+        let mut watching = Watching::new(&mut step);
+        filer.pool().go_on_joining(&place, &mut watching).unwrap();
+        assert!(watching.before.is_some_and(|(before, _)| before >= copied), "{path}: {:?}", watching.before);
+    }
+    check_alone(world, filer, check_all);
+}
+
+/// What a cut at any write of an attach, or a replace, leaves: no trace of the disk, or one that goes on by itself, or one
+/// that is there; and nothing is lost in any of them. In a small pool, so that most writes are labels, uberblocks and the job.
+#[test]
+fn a_cut_at_any_write_of_it_leaves_the_disk_or_a_copy_that_goes_on_or_no_trace() {
+    for replaces in [false, true] {
+        let mut seen = BTreeSet::new();
+        for writes in 0.. {
+            let world = World::of(&[(A, 16 * MIB), (C, 16 * MIB)], A);
+            let filer = world.create_without_threads(&Default::default());
+            let (fs, cred) = (vfs(&filer), Cred::root());
+            let how = CreateHow::Unchecked(mode(0o600));
+            let file = fs.create(ctx(&cred), fs.root(), b"file", &how).result.unwrap().object;
+            fs.write(ctx(&cred), file, 0, noise(200_000, 5), Stability::Unstable).result.unwrap();
+            filer.pool().sync().unwrap();
+            world.lose_power_after(writes);
+            let mut step = |_, _| true;
+            let (place, mut watching) = (member(&filer, A), Watching::new(&mut step));
+            let done = match replaces {
+                true => filer.pool().replace(&place, Path::new(C), false, &mut watching).map(drop),
+                false => filer.pool().join(&place, Path::new(C), false, &mut watching).map(drop),
+            };
+            let is_over = done.is_ok();
+            let world = world.cut();
+            drop(filer);
+            let filer = world.import().0;
+            let about = format!("behind {writes} writes, replaces: {replaces}");
+            check(&filer, "file", 200_000, 5);
+            let place = state(&filer, C).map(|_| member(&filer, C));
+            let outcome = match (&place, state(&filer, C), look(&filer)) {
+                (None, ..) => "no trace",
+                (Some(place), Some(LegState::Stale), errands) => {
+                    assert_eq!(errands, [SpareErrand::GoOn { leg: place.leg }], "{about}");
+                    "goes on"
+                }
+                (Some(_), Some(LegState::Online), errands) if replaces && state(&filer, A).is_some() => {
+                    assert!(!errands.is_empty(), "{about}: somebody lets the old one leave");
+                    "its old one leaves"
+                }
+                (Some(_), Some(LegState::Online), _) => "is there",
+                (_, state, _) => panic!("{about}: {state:?}"),
+            };
+            seen.insert(outcome);
+            let Some(place) = place else {
+                assert!(!is_over, "{about}");
+                assert!(filer.pool().joins().is_empty() && state(&filer, A) == Some(LegState::Online), "{about}");
+                continue;
+            };
+            if !look(&filer).is_empty() {
+                filer
+                    .pool()
+                    .go_on_joining(&place, &mut Watching::new(&mut step))
+                    .unwrap_or_else(|why| panic!("{about}: {why}"));
+            }
+            assert_eq!(state(&filer, A).is_none(), replaces, "{about}");
+            check_alone(world, filer, |filer| check(filer, "file", 200_000, 5));
+            if is_over {
+                break;
+            }
+        }
+        let mut expected = BTreeSet::from(["no trace", "goes on", "is there"]);
+        if replaces {
+            expected.insert("its old one leaves");
+        }
+        assert_eq!(seen, expected, "replaces: {replaces}");
+    }
+}

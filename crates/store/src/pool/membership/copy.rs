@@ -1,0 +1,217 @@
+//! The copy to a disk that joins: every sector in use, then every block; and how it goes on behind a cut.
+//!
+//! How far it is stands in the catalog ([`JoinJob`]), and since when the disk lacks what is written in the labels. So who goes on
+//! lets the disk have every write again, gives it the groups in which it was away, and copies the rest.
+
+use std::fmt::Display;
+use std::path::Path;
+
+use tally_base::{Txg, VdevGuid};
+use tally_members::label::{MissedGroups, TxgRange};
+use tally_members::vdev::{LegState, Reached};
+
+use super::{Copied, CopyEnded, Member, MembershipError, Onlooker, Stage};
+use crate::pool::job::Walking;
+use crate::pool::joining::JoinJob;
+use crate::pool::{Pool, SecureError, SecureReport};
+
+impl Pool {
+    /// From here on a cut leaves a disk that joins and of which somebody knows, or none.
+    pub(super) fn begin_join(
+        &self,
+        leg: VdevGuid,
+        replaces: Option<VdevGuid>,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<JoinJob, MembershipError> {
+        let job = JoinJob::new(leg, replaces, self.platform.clock.now());
+        self.note_join(&job);
+        onlooker.sync(self).inspect_err(|_| self.forget_join(leg))?;
+        Ok(job)
+    }
+
+    /// Whether a disk was to join and has not got so far that it counts.
+    pub(in crate::pool) fn is_joining(&self, leg: VdevGuid) -> bool {
+        let counts = |leg: VdevGuid| {
+            let legs = self.roster.vdevs().iter().find_map(|vdev| vdev.leg(leg));
+            legs.is_some_and(|leg| leg.state() == LegState::Online)
+        };
+        self.join_job(leg).is_some() && !counts(leg)
+    }
+
+    /// A disk counts, and the one that it replaces leaves if the new one has everything.
+    pub(super) fn finish_join(
+        &self,
+        leg: VdevGuid,
+        is_whole: bool,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<(), MembershipError> {
+        let Some(job) = self.join_job(leg) else { return Ok(()) };
+        let old = job.replaces.filter(|_| is_whole).and_then(|old| self.member(old));
+        let left = old.map_or(Ok(()), |old| {
+            self.hand_spares_on(&old, leg)?;
+            self.leave(&old, onlooker)
+        });
+        // Whoever has asked for it is told what is in the way, and nothing is done behind his back later.
+        self.forget_join(leg);
+        left
+    }
+
+    /// Goes on with a disk whose copy was cut off, or whose old one has not left yet. Gives what came of the copy, if there was one left to do.
+    pub fn go_on_joining(
+        &self,
+        place: &Member,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<Option<Copied>, MembershipError> {
+        if place.vdev.leg(place.leg).is_some_and(|leg| leg.state() == LegState::Online) {
+            // Its list says whether the copy lacked something.
+            self.finish_join(place.leg, self.roster.missed(place.leg).is_empty(), onlooker)?;
+            return Ok(None);
+        }
+        self.take_back(place, onlooker).map(Some)
+    }
+
+    /// First every sector that is in use, then every block; what the job has of both is done.
+    pub(super) fn copy_to(
+        &self,
+        place: &Member,
+        mut job: JoinJob,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<Copied, CopyEnded> {
+        let failed = |cause: &dyn Display| CopyEnded::Failed(cause.to_string());
+        if job.settled.is_none()
+            && let Some(settled) = self.settle(&place.vdev, onlooker)?
+        {
+            // If it is cut off, the groups behind this one are all that it lacks beside the rest of the copy.
+            self.roster.close_missed(job.leg, settled).map_err(|error| failed(&error))?;
+            job.settled = Some(settled);
+            self.keep_join(&job);
+        }
+        if !job.is_copied {
+            self.copy_sectors(place, &mut job, onlooker)?;
+        }
+        onlooker.sync(self).map_err(|error| failed(&error))?;
+        let report = job.report.clone();
+        let secured = self
+            .secure_joining(&place.vdev, job, &mut |done| onlooker.on_progress(Stage::CheckingCopy, done))
+            .map_err(of_secure)?;
+        Ok(Copied { report, secured, is_partial: false })
+    }
+
+    fn copy_sectors(&self, place: &Member, job: &mut JoinJob, onlooker: &mut dyn Onlooker) -> Result<(), CopyEnded> {
+        let failed = |cause: &dyn Display| CopyEnded::Failed(cause.to_string());
+        let (leg, before, mut is_stopped) = (job.leg, job.report.clone(), false);
+        let Some(mut occupied) = self.io.allocator().occupied_from(place.vdev.index(), job.place) else {
+            return Err(failed(&"nobody knows what is in use of its mirror"));
+        };
+        let mut walking = Walking::begin(self);
+        let copied = place.vdev.resilver(leg, &mut occupied, &mut |Reached { place, report, .. }| {
+            (job.place, job.report) = (place, before.followed_by(report));
+            job.ran += walking.ran(self);
+            self.keep_join(job);
+            walking.want_group(self, JoinJob::AGE_MAX);
+            is_stopped = !onlooker.on_progress(Stage::Copying, job.copied_bytes());
+            !is_stopped
+        });
+        if is_stopped {
+            return Err(CopyEnded::Stopped);
+        }
+        job.report = before.followed_by(&copied.map_err(|error| failed(&error))?);
+        job.is_copied = true;
+        self.keep_join(job);
+        Ok(())
+    }
+
+    /// Goes on with the copy to a leg that gets every write again. `known` is what its list was before its disk was asked.
+    pub(super) fn go_on(
+        &self,
+        place: &Member,
+        job: JoinJob,
+        known: &MissedGroups,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<Copied, CopyEnded> {
+        let anew = |job: JoinJob| {
+            let job = job.from_the_start();
+            self.keep_join(&job);
+            job
+        };
+        let lacks = self.roster.missed(job.leg);
+        let Some(settled) = job.settled.filter(|_| !lacks.is_empty() && lacks == *known) else {
+            return self.copy_to(place, anew(job), onlooker);
+        };
+        onlooker.goes_on(job.copied_bytes(), job.secured.checked_bytes, job.ran);
+        let missed = self.close_missed(&place.vdev, job.leg, onlooker)?;
+        // A strike that found the labels full has made room by forgetting what this one lacks.
+        if missed.is_empty() {
+            return self.copy_to(place, anew(job), onlooker);
+        }
+        let brought = self.bring_later(place, &job, &later_than(&missed, settled), onlooker)?;
+        let mut copied = self.copy_to(place, job, onlooker)?;
+        // The look at each block may have been over the place by then.
+        copied.secured.unread_count += brought.unread_count;
+        copied.secured.lost_count += brought.lost_count;
+        copied.secured.lost.extend(brought.lost);
+        Ok(copied)
+    }
+
+    /// Gives a leg what was written while its copy was interrupted: it may lie before the place where that goes on.
+    fn bring_later(
+        &self,
+        place: &Member,
+        job: &JoinJob,
+        missed: &MissedGroups,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<SecureReport, CopyEnded> {
+        if missed.is_empty() {
+            return Ok(SecureReport::default());
+        }
+        let (stage, done) = match job.is_copied {
+            true => (Stage::CheckingCopy, job.secured.checked_bytes),
+            false => (Stage::Copying, job.copied_bytes()),
+        };
+        let brought = self.bring_up(&place.vdev, job.leg, missed, &mut |_| onlooker.on_progress(stage, done));
+        brought.map_err(of_secure)
+    }
+
+    /// A disk that has never counted is forgotten, unless the copy is to go on.
+    pub(super) fn take_out(
+        &self,
+        place: &Member,
+        guid: VdevGuid,
+        path: &Path,
+        ended: CopyEnded,
+        onlooker: &mut dyn Onlooker,
+    ) -> MembershipError {
+        let path = path.to_owned();
+        if self.goes_on_later(onlooker) {
+            return MembershipError::Interrupted { path };
+        }
+        let taken_out = self.roster.detach(&place.vdev, guid).map(|leg| self.has_left(leg, onlooker));
+        match (taken_out, ended) {
+            (Ok(()), CopyEnded::Stopped) => MembershipError::Stopped { path },
+            (Ok(()), CopyEnded::Failed(cause)) => MembershipError::Copy { path, cause },
+            (Err(why), CopyEnded::Stopped) => {
+                MembershipError::NotTakenOut { path, cause: "it was stopped".into(), why }
+            }
+            (Err(why), CopyEnded::Failed(cause)) => MembershipError::NotTakenOut { path, cause, why },
+        }
+    }
+
+    /// Whether a copy that ended goes on by itself: on a suspended pool nothing can be written down, and it is taken up as behind a cut.
+    pub(super) fn goes_on_later(&self, onlooker: &dyn Onlooker) -> bool {
+        onlooker.is_interrupted() || self.fault().is_some()
+    }
+}
+
+/// Those of the groups that are later than this one.
+fn later_than(missed: &MissedGroups, settled: Txg) -> MissedGroups {
+    let mut later = MissedGroups::default();
+    later.note(TxgRange { from: settled.next(), to: Txg(u64::MAX) });
+    missed.in_common(&later)
+}
+
+pub(super) fn of_secure(error: SecureError) -> CopyEnded {
+    match error {
+        SecureError::Stopped => CopyEnded::Stopped,
+        error => CopyEnded::Failed(error.to_string()),
+    }
+}
