@@ -202,7 +202,11 @@ fn a_file_that_was_cut_does_not_grow_again_for_nothing() {
         let quota = parse(Property::RefQuota, &quota_bytes.to_string()).unwrap();
         cutting.filer.set_property("tank", quota).expect("a quota");
         cutting.resize(0);
-        if stays_dirty { cutting.sync_below_a_change() } else { cutting.sync() }
+        if stays_dirty {
+            cutting.sync_below_a_change()
+        } else {
+            cutting.sync()
+        }
         assert!(cutting.is_waiting());
         let (mut end, mut groups) = (0, 0);
         let refused = loop {

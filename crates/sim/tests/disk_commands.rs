@@ -31,12 +31,7 @@ const KEPT: [Kept; 4] = [
 ];
 
 /// What is found behind a cut, with all disks, and with each of them lost.
-fn check_cut(
-    machine: &Machine,
-    files: &Files,
-    kept: Kept,
-    (command, is_done): (Command, bool),
-) -> Result<u64, String> {
+fn check_cut(machine: &Machine, files: &Files, kept: Kept, (command, is_done): (Command, bool)) -> Result<u64, String> {
     let mut cut = machine.copy();
     cut.lose_power_keeping(kept, &mut Chance::new(1, 1));
     let mut whole = cut.copy();
