@@ -68,6 +68,22 @@ impl Cutting {
         self.is.resize(bytes as usize, 0);
     }
 
+    /// Syncs a group, behind which the file is changed again before it is folded.
+    fn sync_below_a_change(&self) {
+        let txgs = &self.filer.pool().txgs;
+        let held = txgs.hold(None);
+        std::thread::scope(|scope| {
+            let syncing = scope.spawn(|| self.filer.sync().expect("there is room"));
+            while txgs.open() == held.txg() {
+                std::thread::yield_now();
+            }
+            let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+            self.fs.setattr(ctx(&self.cred), self.file, &set, None).result.expect("its owner asks");
+            drop(held);
+            syncing.join().expect("it was synced");
+        });
+    }
+
     fn check(&self) {
         let found = content(&*self.fs, self.file);
         assert_eq!(found.len(), self.is.len());
@@ -167,6 +183,52 @@ fn a_cut_is_freed_in_bounded_groups() {
     assert!(groups >= BLOCKS / REAPED as u64);
     cutting.reap(1);
     assert_eq!(cutting.used_blocks(), 0, "nothing is charged any more");
+}
+
+/// What was cut and not freed yet counted as the file's when a WRITE was charged: a file that had been cut grew for nothing as
+/// long as the reaper was behind, here by half under a quota that lets it grow by a tenth, and stayed so. Who writes waits for the
+/// reaper instead. Seed 1000360 found it.
+#[test]
+fn a_file_that_was_cut_does_not_grow_again_for_nothing() {
+    for stays_dirty in [false, true] {
+        let mut cutting = Cutting::new();
+        cutting.resize(0);
+        cutting.sync();
+        cutting.reap(20);
+        // Where it grows first there is nothing of what is cut, which a block in its place would free.
+        cutting.write(100, 100, 2);
+        cutting.sync();
+        let quota_bytes = cutting.filer.datasets()[0].used_bytes + 10 * RECORD;
+        let quota = parse(Property::RefQuota, &quota_bytes.to_string()).unwrap();
+        cutting.filer.set_property("tank", quota).expect("a quota");
+        cutting.resize(0);
+        if stays_dirty {
+            cutting.sync_below_a_change()
+        } else {
+            cutting.sync()
+        }
+        assert!(cutting.is_waiting());
+        let (mut end, mut groups) = (0, 0);
+        let refused = loop {
+            let data = noise(if end == 0 { 84 } else { 66 } * RECORD as usize, end);
+            match cutting.fs.write(ctx(&cutting.cred), cutting.file, end, data.clone(), Stability::Unstable).result {
+                Ok(_) => {
+                    end += data.len() as u64;
+                    cutting.is.extend_from_slice(&data);
+                }
+                Err(FsError::Throttled) => {}
+                Err(error) => break error,
+            }
+            groups += 1;
+            assert!(groups < 100, "it neither grows nor is refused");
+            if stays_dirty { cutting.sync_below_a_change() } else { cutting.sync() }
+        };
+        assert_eq!(refused, FsError::Quota);
+        cutting.reap(20);
+        let used_bytes = cutting.filer.datasets()[0].used_bytes;
+        assert!(used_bytes <= quota_bytes, "{used_bytes} of {quota_bytes}");
+        assert_eq!(end, 84 * RECORD, "what was cut is there for it, once it is freed");
+    }
 }
 
 /// A small cut goes with its group, as ever.

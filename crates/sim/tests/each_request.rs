@@ -122,7 +122,7 @@ impl Case {
             }
             Work::Of(command) => {
                 let mut clients = Clients { machine, files: std::mem::take(files), steps: 0 };
-                let done = carry_out(command, &mut clients).map_err(|error| error.to_string());
+                let done = carry_out(command, &mut clients);
                 *files = clients.files;
                 done.map(|()| Vec::new())
             }

@@ -135,8 +135,10 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
         ("imports that found a spare in the place of a disk", totals.lives_on_spares, 3_000),
         ("spares that were given back", totals.spares_given_back, 5),
         ("spares that stayed for good", totals.spares_kept, 2),
-        ("scrubs that went on behind an interruption", totals.scrubs_in_parts, 100),
-        ("scrubs that judged space", totals.scrubs_of_space, 100),
+        ("scrubs that went on behind an interruption", totals.scrubs_in_parts, 500),
+        ("scrubs that judged space", totals.scrubs_of_space, 1_500),
+        ("scrubs of full pools", totals.scrubs_when_full, 400),
+        ("copies to disks that joined full pools, or came back", totals.copies_when_full, 25),
         ("disks that were struck off while they got it", totals.legs_that_stayed_away, 50),
         ("lives after a long outage or a clock jump", totals.lives_after_gap, 10_000),
         ("full pools", totals.full, 5_000),
@@ -176,10 +178,12 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
 
 /// Where no leg is struck off or changed, every seed with an even number runs requests inside of the syncs. Else labels
 /// are written under a lock that requests take, too, and nothing runs there; but for every other seed in which any disk
-/// refuses requests, with labels and flushes spared ([`tally_sim::disk::Power::spare_labels`]).
+/// refuses requests, with labels and flushes spared ([`tally_sim::disk::Power::spare_labels`]). In every other full pool disks
+/// join and leave.
 fn syncs_of(seed: u64, trouble: Trouble) -> Syncs {
     let is_around = match trouble {
         Trouble::Refusals => seed % 16 == 5,
+        Trouble::Full => seed % 32 == 4,
         _ => seed.is_multiple_of(2) && !trouble.strikes_off(),
     };
     if is_around { Syncs::Around } else { Syncs::Between }

@@ -76,6 +76,7 @@ impl State {
             23..27 => Act::Read,
             27..33 if self.plan.trouble.strikes_off() => Act::Trouble,
             35..65 if self.plan.trouble == Trouble::Disks => Act::Disks,
+            35..43 if self.plan.trouble == Trouble::Full => Act::Disks,
             65 if self.plan.trouble.has_quotas() => Act::Quota,
             66 => {
                 let part = self.some_part(&mut chance);

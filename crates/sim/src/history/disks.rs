@@ -20,7 +20,7 @@ use tally_store::pool::{Pool, SecureError, SpaceFound, SyncError};
 
 use super::requests::Next;
 use super::run::History;
-use super::{Checked, State};
+use super::{Checked, State, Syncs, Trouble};
 use crate::chance::Chance;
 use crate::disk::{Fault, PowerDisk};
 
@@ -78,7 +78,12 @@ impl History {
             let members = members(state.machine.server().filer.pool());
             let at = chance.below(state.machine.disks().len() as u64) as usize;
             let Some(place) = members.into_iter().nth(at) else { return Ok(()) };
-            let Some(deed) = deed(&place, chance) else { return Ok(()) };
+            let deed = match state.plan.trouble {
+                // A scrub writes no label, under whose lock no request may run.
+                Trouble::Full if state.plan.syncs == Syncs::Around || chance.one_in(2) => Some(Deed::Scrub),
+                _ => deed(&place, chance),
+            };
+            let Some(deed) = deed else { return Ok(()) };
             let config = state.machine.server().filer.pool().roster.config();
             if deed == Deed::Replace && config.spare(place.leg).is_some() {
                 // Nobody would know for whom the new disk stands: the daemon refuses that.
@@ -170,7 +175,11 @@ impl History {
                     scrubbed => {
                         let checked = scrubbed.map_err(|cause| MembershipError::NotChecked { path: new.into(), cause });
                         let in_parts = pool.scrub_job().is_some_and(|job| job.in_parts);
-                        self.0.lock().totals.scrubs_in_parts += u64::from(checked.is_ok() && in_parts);
+                        {
+                            let mut state = self.0.lock();
+                            state.totals.scrubs_in_parts += u64::from(checked.is_ok() && in_parts);
+                            state.totals.scrubs_when_full += u64::from(checked.is_ok() && state.is_full);
+                        }
                         if let Some(space) = checked.as_ref().ok().and_then(|report| report.space) {
                             self.0.lock().judge_space(&pool, space)?;
                         }
@@ -181,6 +190,10 @@ impl History {
         };
         if let Some(found) = asker.found {
             return Err(found);
+        }
+        if matches!(done, Ok(Ok(()))) && matches!(deed, Deed::Attach | Deed::Replace | Deed::Online) {
+            let mut state = self.0.lock();
+            state.totals.copies_when_full += u64::from(state.is_full);
         }
         if matches!(done, Err(MembershipError::StaysAway { .. })) {
             let mut state = self.0.lock();
@@ -455,7 +468,8 @@ impl State {
         }
         if deed == Deed::Scrub {
             self.note("scrub");
-            if chance.one_in(2) {
+            // A full pool has nothing but the power that goes wrong.
+            if self.plan.trouble == Trouble::Disks && chance.one_in(2) {
                 self.spoil_old(place, chance);
             }
             return old;
@@ -493,6 +507,9 @@ impl State {
 
     /// The new disk refuses something while it joins, or the old ones have sectors that cannot be read.
     fn trouble_while_joining(&mut self, place: &Member, path: &str, chance: &mut Chance) {
+        if self.plan.trouble == Trouble::Full {
+            return;
+        }
         match chance.below(4) {
             0 => {
                 let (fault, count) = (chance.pick(&Fault::ALL), 1 + chance.below(3) as u32);

@@ -151,6 +151,10 @@ pub struct Totals {
     pub scrubs_in_parts: u64,
     /// Those that came to their end in one piece, and judged space.
     pub scrubs_of_space: u64,
+    /// Scrubs that came to their end in a life in which the pool was full.
+    pub scrubs_when_full: u64,
+    /// Copies to disks that joined in such a life, and to such as came back.
+    pub copies_when_full: u64,
     /// Those that could not be brought up to date, because they were struck off meanwhile.
     pub legs_that_stayed_away: u64,
     /// Lives that began after a long outage, or with a clock that had jumped.
@@ -238,6 +242,8 @@ impl AddAssign for Totals {
         self.lives_on_spares += other.lives_on_spares;
         self.scrubs_in_parts += other.scrubs_in_parts;
         self.scrubs_of_space += other.scrubs_of_space;
+        self.scrubs_when_full += other.scrubs_when_full;
+        self.copies_when_full += other.copies_when_full;
         self.legs_that_stayed_away += other.legs_that_stayed_away;
         self.lives_after_gap += other.lives_after_gap;
         self.full += other.full;

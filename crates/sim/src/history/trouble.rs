@@ -3,7 +3,7 @@
 //!
 //! | trouble | what happens | what must hold |
 //! |---|---|---|
-//! | `Full` | the pool is nearly full, and full now and then | everything; what makes room is never refused for want of it |
+//! | `Full` | the pool is nearly full, and full now and then, while scrubs hold what was freed, and disks join and leave | everything; what makes room is never refused for want of it |
 //! | `Disks` | disks are attached, detached and replaced, some of which refuse requests or cannot be read everywhere | everything; a command that says that it is done has lost nothing |
 //! | `Legs` | one leg of each mirror refuses, also in an import, rots, lies about a write, has sectors that cannot be read, hangs for a while or for good, is pulled out, comes back stale | everything: the other leg has it all |
 //! | `Turns` | the same, but for rot and lies; and once a leg is struck off, the other one refuses something, too | what was answered; who was refused is told so |

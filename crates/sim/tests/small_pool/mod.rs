@@ -13,13 +13,14 @@ use tally_base::Wait;
 use tally_disk::Disk;
 use tally_fs::filer::ImportOptions;
 use tally_intent::Lane;
-use tally_members::label;
+use tally_members::create::add_spares;
+use tally_members::label::{self, Feature, FeatureSet, Release};
 use tally_members::vdev::VdevLeg;
 use tally_sim::disk::{Pages, PowerDisk};
 use tally_sim::machine::{Machine, POOL, Shape};
 use tally_sim::sound::sound;
 use tally_store::pool::Pool;
-use tally_store::pool::membership::{Member, MembershipError, Onlooker, Stage};
+use tally_store::pool::membership::{Member, Onlooker, Stage};
 use tally_store::properties::PropertySet;
 use tally_store::tuning::Tuning;
 use tally_vfs::{Content, CreateHow, Cred, FsError, Identity, Names, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
@@ -43,7 +44,17 @@ pub(crate) enum Command {
     TakeSpare(&'static str),
     /// It is given back, as that one is there again.
     GiveBackSpare(&'static str),
+    /// The new disk becomes a spare.
+    AddSpare,
+    /// It is one, and goes.
+    RemoveSpare,
+    /// A feature is enabled, and used for the first time.
+    Upgrade,
 }
+
+/// One that programs may overlook that do not know it, as this one.
+pub(crate) const FEATURE: Feature =
+    Feature { set: FeatureSet::Compat, bit: 0, name: "cache_devices", since: Release { major: 0, minor: 1 } };
 
 /// A pool with files in it, put aside.
 pub(crate) struct Start {
@@ -95,7 +106,7 @@ impl Start {
         machine.plug(NEW, Arc::new(PowerDisk::new(machine.power(), bytes)));
         if let Command::TakeSpare(path) | Command::GiveBackSpare(path) = command {
             let pool = Arc::clone(machine.server().filer.pool());
-            tally_members::create::add_spares(&pool.roster, &pool.platform, &[NEW.into()], false).unwrap();
+            add_spares(&pool.roster, &pool.platform, &[NEW.into()], false).unwrap();
             pool.roster.drop_leg(member(&pool, path).leg, &io::Error::other("its cable")).unwrap();
             (0..3).for_each(|_| files.make(&machine));
             pool.sync().unwrap();
@@ -106,6 +117,10 @@ impl Start {
                 carry_out(Command::Online(path), &mut client).unwrap();
                 files = client.files;
             }
+        }
+        if let Command::RemoveSpare = command {
+            let pool = machine.server().filer.pool();
+            add_spares(&pool.roster, &pool.platform, &[NEW.into()], false).unwrap();
         }
         (machine, files)
     }
@@ -122,9 +137,22 @@ impl Start {
     }
 }
 
-pub(crate) fn carry_out(command: Command, client: &mut Clients<'_>) -> Result<(), MembershipError> {
+pub(crate) fn carry_out(command: Command, client: &mut Clients<'_>) -> Result<(), String> {
     let pool = Arc::clone(client.machine.server().filer.pool());
-    match command {
+    let done = match command {
+        Command::AddSpare => {
+            let added = add_spares(&pool.roster, &pool.platform, &[NEW.into()], false);
+            return added.map_err(|error| error.to_string());
+        }
+        Command::RemoveSpare => {
+            let spare = pool.roster.config().spares[0].guid;
+            let remark = pool.roster.remove_spare(&pool.platform, spare).map_err(|error| error.to_string())?;
+            return remark.map_or(Ok(()), Err);
+        }
+        Command::Upgrade => {
+            let enabled = pool.roster.enable_features(&[FEATURE]);
+            return enabled.and_then(|()| pool.roster.activate(&FEATURE)).map_err(|error| error.to_string());
+        }
         Command::Attach(path) => pool.join(&member(&pool, path), Path::new(NEW), false, client).map(drop),
         Command::Replace(path) => pool.replace(&member(&pool, path), Path::new(NEW), false, client).map(drop),
         Command::Offline(path) => pool.take_offline(&member(&pool, path), true),
@@ -136,10 +164,10 @@ pub(crate) fn carry_out(command: Command, client: &mut Clients<'_>) -> Result<()
         Command::Online(path) => pool.take_back(&member(&pool, path), client).map(drop),
         Command::Detach(path) => {
             let place = member(&pool, path);
-            pool.make_sure(&place, client)?;
-            pool.leave(&place, client)
+            pool.make_sure(&place, client).and_then(|_| pool.leave(&place, client))
         }
-    }
+    };
+    done.map_err(|error| error.to_string())
 }
 
 /// Files by name, and whether somebody was told that they are stable.

@@ -14,7 +14,7 @@
 //! group that writes it down flushes the legs before its uberblock (I2): so what lies before a durable cursor is durable.
 //! The counts stand beside it and are those of that moment: what was found behind it is found, and counted, again.
 //! What was written since the beginning may lie before the cursor and was not looked at: it is verified when it is written, and by the next
-//! scrub (rules S8). A dataset that is destroyed meanwhile is not missed.
+//! scrub (rules S8). A dataset that is destroyed meanwhile is not missed (rules S12).
 //!
 //! ```text
 //!   0  form u8 = 2    1  state u8    2  flags u8    3  zero (5)      8  began, time u64     16  began, group u64

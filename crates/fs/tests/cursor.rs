@@ -1,0 +1,162 @@
+//! A scrub whose dataset goes: it goes on behind it (rules S12).
+
+mod world;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tally_base::DatasetId;
+use tally_fs::filer::{CreateOptions, Filer, ImportOptions};
+use tally_members::label::LABEL_BYTES;
+use tally_store::bp::BlockPtr;
+use tally_store::key::Class;
+use tally_store::pool::{Cursor, JobState, SecureError, SpaceFound};
+use tally_store::properties::{Property, PropertySet, parse};
+use tally_store::tree::Visit;
+use tally_store::tuning::Tuning;
+use tally_vfs::{CreateHow, Cred, Stability, Vfs};
+use world::{World, content, ctx, mode, patient};
+
+const DISK: u64 = 32 << 20;
+const A: &str = "/disks/a";
+const B: &str = "/disks/b";
+/// In blocks of 4 KiB: several leaves of pointers, between which a cursor can stand.
+const LENGTH: usize = 3 << 20;
+/// Small, so that it does.
+const STRETCH_BYTES: u64 = 512 << 10;
+/// In the order of their ids, which is the one in which a scrub goes.
+const DATASETS: [&str; 3] = ["tank", "tank/doomed", "tank/behind"];
+
+/// Bytes that cannot be compressed, others for each seed.
+fn noise(seed: u8) -> Bytes {
+    let mut state = u64::from(seed) + 1;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 40) as u8
+    };
+    (0..LENGTH).map(|_| next()).collect()
+}
+
+fn import(world: &World) -> Arc<Filer> {
+    let tuning = Tuning { scrub_stretch_bytes: STRETCH_BYTES, ..Tuning::default() };
+    world.try_import_with(&tuning, &ImportOptions::default()).unwrap().0
+}
+
+/// A mirror with a long file in each of three datasets, of which one disk has rotted in every block of theirs.
+fn rotten() -> (World, Arc<Filer>) {
+    let world = World::of(&[(A, DISK), (B, DISK)], "mirror /disks/a /disks/b");
+    let properties = PropertySet::from_iter([parse(Property::RecordSize, "4K").unwrap()]);
+    let filer = world.create_with(&CreateOptions { properties, ..CreateOptions::default() });
+    let cred = Cred::root();
+    for (seed, name) in DATASETS.into_iter().enumerate() {
+        if name.contains('/') {
+            filer.create_dataset(name, PropertySet::new(), (0, 0)).unwrap();
+        }
+        let fs: Arc<dyn Vfs> = filer.by_name(name).unwrap();
+        let how = CreateHow::Guarded(mode(0o600));
+        let file = patient(|| fs.create(ctx(&cred), fs.root(), b"file", &how)).unwrap().object;
+        let data = noise(seed as u8);
+        patient(|| fs.write(ctx(&cred), file, 0, data.clone(), Stability::FileSync)).unwrap();
+    }
+    filer.sync().unwrap();
+    let places: Vec<_> = DATASETS.iter().flat_map(|name| places(&filer, name)).collect();
+    filer.export().unwrap();
+    drop(filer);
+    for place in places {
+        world.poke(A, place, &[0x5a; 16]);
+    }
+    let filer = import(&world);
+    (world, filer)
+}
+
+/// Where on a disk the blocks of a dataset lie.
+fn places(filer: &Filer, name: &str) -> Vec<u64> {
+    let pool = filer.pool();
+    let dataset = pool.dataset(id(filer, name)).unwrap();
+    let mut places = Vec::new();
+    dataset.root().tree.check(&pool.io, &mut |visit| match visit {
+        Visit::Block { bp, .. } => places.push(LABEL_BYTES + bp.dva.offset),
+        Visit::Entry { key, value } if key.class == Class::Extent => {
+            places.push(LABEL_BYTES + BlockPtr::decode(value.try_into().unwrap()).unwrap().dva.offset);
+        }
+        Visit::Entry { .. } => {}
+        Visit::Damage { error, .. } => panic!("{error}"),
+    });
+    places
+}
+
+fn id(filer: &Filer, name: &str) -> DatasetId {
+    filer.by_name(name).unwrap().dataset()
+}
+
+/// In the middle of a dataset's content.
+fn is_within(cursor: Option<Cursor>, dataset: DatasetId) -> bool {
+    cursor.is_some_and(|cursor| cursor.dataset == dataset && cursor.key.class == Class::Extent)
+}
+
+/// The disk that had rotted has everything by itself.
+fn check_alone(mut world: World, filer: Arc<Filer>) {
+    filer.export().unwrap();
+    drop(filer);
+    world.take(&[B]);
+    let filer = import(&world);
+    for (seed, name) in DATASETS.into_iter().enumerate().filter(|(_, name)| !name.contains("doomed")) {
+        let fs: Arc<dyn Vfs> = filer.by_name(name).unwrap();
+        let (attr, _) = fs.lookup(&Cred::root(), fs.root(), b"file").unwrap();
+        assert!(content(&*fs, attr.object) == noise(seed as u8), "{name}");
+    }
+}
+
+/// A dataset is destroyed when the scrub is in the middle of it. What is left of it is not missed, and all behind it is looked at.
+#[test]
+fn a_dataset_that_is_destroyed_under_a_scrub_is_left_behind() {
+    let (world, filer) = rotten();
+    let doomed = id(&filer, "tank/doomed");
+    let mut is_gone = false;
+    let report = filer.scrub(&mut |_| {
+        let cursor = filer.pool().scrub_job().unwrap().cursor;
+        if is_within(cursor, doomed) && !std::mem::replace(&mut is_gone, true) {
+            filer.destroy_dataset("tank/doomed", false).unwrap();
+            filer.sync().unwrap();
+        }
+        true
+    });
+    let report = report.unwrap();
+    assert!(is_gone, "the scrub was never in the middle of it");
+    assert_eq!((report.lost_count, report.unread_count), (0, 0), "{report:?}");
+    assert_eq!(report.space, Some(SpaceFound::default()), "what the dataset gave back is no leak, and nobody's twice");
+    check_alone(world, filer);
+}
+
+/// The same while the scrub is paused, over a power cut. The next part finds that dataset gone and begins with the one behind it: not
+/// anew, and not at the end.
+#[test]
+fn a_dataset_that_is_destroyed_while_its_scrub_is_paused_is_left_behind() {
+    let (world, filer) = rotten();
+    let doomed = id(&filer, "tank/doomed");
+    let stopped = filer.scrub(&mut |_| !is_within(filer.pool().scrub_job().unwrap().cursor, doomed));
+    assert!(matches!(stopped, Err(SecureError::Stopped)), "{stopped:?}");
+    assert!(filer.pool().pause_scrub());
+    filer.sync().unwrap();
+    filer.destroy_dataset("tank/doomed", false).unwrap();
+    filer.sync().unwrap();
+    let world = world.cut();
+    let filer = import(&world);
+    let job = filer.pool().scrub_job().unwrap();
+    assert!(job.state == JobState::Paused && is_within(job.cursor, doomed), "{job:?}");
+    let (mut least, mut first) = (u64::MAX, None);
+    let report = filer.scrub(&mut |done| {
+        least = least.min(done);
+        let cursor = filer.pool().scrub_job().unwrap().cursor;
+        if !is_within(cursor, doomed) {
+            first.get_or_insert(cursor.unwrap());
+        }
+        true
+    });
+    let report = report.unwrap();
+    assert_eq!((report.lost_count, report.unread_count), (0, 0), "{report:?}");
+    assert!(least >= job.report.checked_bytes, "it begins at its cursor: {least}, {job:?}");
+    assert_eq!(first.map(|cursor| cursor.dataset), Some(id(&filer, "tank/behind")), "it goes on with the next one");
+    assert_eq!(filer.pool().scrub_job().map(|job| job.state), Some(JobState::Finished));
+    check_alone(world, filer);
+}
