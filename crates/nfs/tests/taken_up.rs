@@ -17,7 +17,7 @@ use tally_nfs::rpc::Reply;
 use tally_nfs::service::{Job, Service, Step};
 use tally_nfs::v3::Procedure;
 use tally_nfs::xdr::Encoder;
-use tally_vfs::{CreateHow, Cred, ObjectRef, OpCtx, SetAttr, Vfs};
+use tally_vfs::{CreateHow, Cred, Identity, Names, ObjectRef, OpCtx, SetAttr};
 
 const OTHER: PoolGuid = PoolGuid(7);
 

@@ -224,7 +224,7 @@ fn age(filer: &Filer, mebibytes: u64) -> Result<()> {
             filer.settle()?;
         }
         // 0.9 of all, and some of it is metadata.
-        while filer.status()?.allocated < mebibytes * 89 / 100 << 20 {
+        while filer.status()?.allocated < (mebibytes * 89 / 100) << 20 {
             for _ in 0..16 {
                 let file = connection.create(&root, &file_name(next))?;
                 let bytes = 4096 << random.below(9);
