@@ -14,7 +14,7 @@ use tally_store::pool::{Cursor, JobState, SecureError, SpaceFound};
 use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::tree::Visit;
 use tally_store::tuning::Tuning;
-use tally_vfs::{Content, CreateHow, Cred, Identity, Names, Stability};
+use tally_vfs::{CreateHow, Cred, Identity, Stability, Vfs};
 use world::{World, content, ctx, mode, patient};
 
 const DISK: u64 = 32 << 20;
