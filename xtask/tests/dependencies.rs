@@ -197,6 +197,7 @@ const YARDSTICKS: [&[&str]; 6] = [
         "stream",
         "taken",
         "truncate",
+        "removal",
         "ways",
         "wtmax",
     ],
