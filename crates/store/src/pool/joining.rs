@@ -94,7 +94,7 @@ impl JoinJob {
     }
 
     /// The same, of a leg of which nobody knows what it has.
-    pub(super) fn from_the_start(self) -> Self {
+    pub(super) fn begun_anew(self) -> Self {
         Self { ran: self.ran, ..Self::new(self.leg, self.replaces, self.began) }
     }
 

@@ -130,7 +130,7 @@ impl Pool {
         onlooker: &mut dyn Onlooker,
     ) -> Result<Copied, CopyEnded> {
         let anew = |job: JoinJob| {
-            let job = job.from_the_start();
+            let job = job.begun_anew();
             self.keep_join(&job);
             job
         };
