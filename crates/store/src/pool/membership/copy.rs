@@ -121,7 +121,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Goes on with the copy to a leg that gets every write again. `known` is what its list was before its disk was asked.
+    /// Goes on with the copy to a leg that gets every write again (rules S9). `known` is what its list was before its disk was asked.
     pub(super) fn go_on(
         &self,
         place: &Member,
