@@ -157,17 +157,24 @@ pub fn check(
     size_of_new: &dyn Fn(&Path) -> Option<u64>,
 ) -> Result<(), CreateError> {
     check_words(name, specs)?;
+    // All of them stay open until the last one is: two names of one device are found.
+    let (mut legs, mut is_all_there) = (Vec::new(), true);
     for spec in specs {
         let needed = smallest(spec);
+        let mut opened = Vec::new();
         for path in &spec.paths {
             match size_of_new(path) {
                 Some(size) if size < needed => {
                     return Err(CreateError::TooSmall { path: path.clone(), size, needed });
                 }
-                Some(_) => {}
-                None => drop(open_leg(platform, path, needed, options.force)?),
+                Some(_) => is_all_there = false,
+                None => opened.push(open_leg(platform, path, needed, options.force)?),
             }
         }
+        legs.push(opened);
+    }
+    if is_all_there {
+        plan(platform, name, specs, &legs, options).check_room()?;
     }
     Ok(())
 }

@@ -34,7 +34,9 @@ pub enum BlockError {
         source: BlockDevError,
     },
     /// The checksum is right, and yet the bytes are not what the pointer's kind says.
-    #[error("block [{bp}] holds no valid {what}, although its checksum is right: it was written so, by a bug")]
+    #[error(
+        "block [{bp}] holds no valid {what}, although its checksum is right: it was written so, by a bug or by a newer program"
+    )]
     Malformed {
         /// The pointer.
         bp: BlockPtr,

@@ -53,6 +53,31 @@ impl Class {
         self as u8 >= Self::Dataset as u8
     }
 
+    /// What newer programs keep under a class that is spoken for, and that this one neither writes nor reads; the numbers stand
+    /// in docs/on-disk-trees.md.
+    pub(crate) const fn reserved(number: u8) -> Option<&'static str> {
+        Some(match number {
+            7 => "names of objects in its trees",
+            33 => "snapshots in its catalog",
+            34 => "names in its catalog",
+            35 => "properties in its catalog",
+            36 => "holds in its catalog",
+            37 => "bookmarks in its catalog",
+            38 => "dead lists in its catalog",
+            39 => "shared blocks in its catalog",
+            40 => "trees being freed in its catalog",
+            43 => "streams being received in its catalog",
+            44 => "keys in its catalog",
+            45 => "parked records in its catalog",
+            46 => "quotas in its catalog",
+            48 => "tombstones in its catalog",
+            49 => "remaps in its catalog",
+            50 => "replies in its catalog",
+            51 => "marks of slots in its catalog",
+            _ => return None,
+        })
+    }
+
     /// The class of this number, or `None` for one that we do not know.
     #[must_use]
     pub const fn of(number: u8) -> Option<Self> {

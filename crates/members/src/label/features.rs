@@ -305,6 +305,13 @@ impl PoolConfig {
         (!unknown.is_empty()).then_some(why)
     }
 
+    /// The features of the pool that this program does not know, enabled or in use, and the version that knows them all.
+    #[must_use]
+    pub fn newer_features(&self) -> Option<String> {
+        let unknown: Vec<_> = self.features_unknown(KNOWN_FEATURES).into_iter().map(|(line, _)| line).collect();
+        (!unknown.is_empty()).then(|| format!("{}; use {}", in_words(&unknown), who_knows(&unknown)))
+    }
+
     /// Those of `known` that could be enabled and are not: what `pool upgrade` would do.
     #[must_use]
     pub fn features_lacking(&self, known: &[Feature]) -> Vec<Feature> {

@@ -21,7 +21,7 @@ use tally_disk::{Access, Disk, Platform};
 use super::legs::{check_lane, mark_stale};
 use super::spares::check_own;
 use super::{Roster, RosterError, TURN_WAIT};
-use crate::label::{self, LegConfig, MissedGroups, Need, PoolConfig, Unreadable, VdevClass, data_bytes_of};
+use crate::label::{self, LegConfig, MissedGroups, Need, PoolConfig, Unreadable, VdevClass, VdevConfig, data_bytes_of};
 use crate::uberblock::{self, Uberblock};
 use crate::vdev::{LegState, Vdev, VdevLeg};
 
@@ -118,20 +118,24 @@ impl Roster {
         Ok(())
     }
 
+    /// Whether [`Self::reopen`] would take a leg, as far as that can be told without changing anything; and what it lacks,
+    /// nothing if that is not known. A disk of before that is open still is asked by way of that.
+    pub fn check_reopen(&self, platform: &Platform, vdev: &Vdev, guid: VdevGuid) -> Result<MissedGroups, ReturnError> {
+        self.check_changeable()?;
+        let (config, found) = (self.config(), away(vdev, guid)?);
+        let (vdev_config, leg) = config.leg(guid).ok_or_else(|| unknown(guid))?;
+        match found.disk() {
+            Some(disk) => what_it_lacks(disk.as_ref(), &config, vdev_config, leg),
+            None => what_it_lacks(open(platform, &leg.path)?.as_ref(), &config, vdev_config, leg),
+        }
+    }
+
     /// Opens the disk of a leg that is away, and notes in the labels of the others what it lacks; [`Roster::add_leg`] takes
     /// it up. The disk of before is let go of first: while a request is under way there it cannot be opened (rules S13).
     pub fn reopen(&self, platform: &Platform, vdev: &Vdev, guid: VdevGuid) -> Result<Arc<VdevLeg>, ReturnError> {
-        let unknown = || RosterError::Leg { leg: guid, why: "is not in that vdev" };
-        let (config, found) = (self.config(), vdev.leg(guid).ok_or_else(unknown)?);
-        let (vdev_config, leg) = config.leg(guid).ok_or_else(unknown)?;
+        let (config, found) = (self.config(), away(vdev, guid)?);
+        let (vdev_config, leg) = config.leg(guid).ok_or_else(|| unknown(guid))?;
         let path = leg.path.clone();
-        if found.takes_writes() || found.state() == LegState::Failing {
-            return Err(ReturnError::NotAway { path });
-        }
-        // It stays what it is, and whoever looks is told for how long it has owed an answer.
-        if found.left_after().is_some() && found.disk().is_some_and(|disk| disk.silent_for().is_some()) {
-            return Err(ReturnError::Held { path });
-        }
         let state = if found.state() == LegState::Offline { LegState::Offline } else { LegState::Missing };
         vdev.put_leg(Arc::new(VdevLeg::new(guid, path.clone(), None, state)));
         drop(found);
@@ -142,18 +146,11 @@ impl Roster {
                 vdev.put_leg(Arc::new(VdevLeg::new(guid, path.clone(), Some(Arc::clone(&disk)), LegState::Stale)));
             }
         };
-        let own = label::read(disk.as_ref()).map_err(|why| ReturnError::NoLabel { path: path.clone(), why })?;
-        let fits = data_bytes_of(disk.geometry().size).is_some_and(|bytes| bytes >= vdev_config.data_bytes);
-        if check_own(disk.as_ref(), &own, (config.pool, guid)).is_err() || !fits {
-            return Err(ReturnError::Another { path });
-        }
-        if leg.is_ahead_of_its_drop(&own.config) {
-            stays();
-            return Err(ReturnError::WentOn { path });
-        }
-        let uberblocks = uberblock::read_all(disk.as_ref()).into_iter().filter_map(|slot| slot.content.ok()?);
-        let newest = uberblocks.filter(|seen| seen.pool == config.pool).max_by_key(Uberblock::rank);
-        let lacks = lacking(leg, &own.config, newest.map(|seen| seen.txg));
+        let lacks = what_it_lacks(disk.as_ref(), &config, vdev_config, leg).inspect_err(|error| {
+            if matches!(error, ReturnError::WentOn { .. }) {
+                stays();
+            }
+        })?;
         if lacks != leg.missed {
             self.update_for(Need::Must, |config| {
                 if let Some(leg) = config.leg_mut(guid) {
@@ -238,6 +235,44 @@ fn others_have_all(config: &PoolConfig, vdev: &Vdev, guid: VdevGuid) -> bool {
         return missed.count() > 0;
     }
     missed.reduce(|one, other| one.in_common(&other)).is_some_and(|missed| missed.is_empty())
+}
+
+const fn unknown(guid: VdevGuid) -> RosterError {
+    RosterError::Leg { leg: guid, why: "is not in that vdev" }
+}
+
+/// The leg, if it is away and owes no answer.
+fn away(vdev: &Vdev, guid: VdevGuid) -> Result<Arc<VdevLeg>, ReturnError> {
+    let found = vdev.leg(guid).ok_or_else(|| unknown(guid))?;
+    if found.takes_writes() || found.state() == LegState::Failing {
+        return Err(ReturnError::NotAway { path: found.path().to_owned() });
+    }
+    // It stays what it is, and whoever looks is told for how long it has owed an answer.
+    if found.left_after().is_some() && found.disk().is_some_and(|disk| disk.silent_for().is_some()) {
+        return Err(ReturnError::Held { path: found.path().to_owned() });
+    }
+    Ok(found)
+}
+
+/// Looks at the disk of a leg that is to come back: what it lacks, nothing if that is not known.
+fn what_it_lacks(
+    disk: &dyn Disk,
+    config: &PoolConfig,
+    vdev: &VdevConfig,
+    leg: &LegConfig,
+) -> Result<MissedGroups, ReturnError> {
+    let path = leg.path.clone();
+    let own = label::read(disk).map_err(|why| ReturnError::NoLabel { path: path.clone(), why })?;
+    let fits = data_bytes_of(disk.geometry().size).is_some_and(|bytes| bytes >= vdev.data_bytes);
+    if check_own(disk, &own, (config.pool, leg.guid)).is_err() || !fits {
+        return Err(ReturnError::Another { path });
+    }
+    if leg.is_ahead_of_its_drop(&own.config) {
+        return Err(ReturnError::WentOn { path });
+    }
+    let uberblocks = uberblock::read_all(disk).into_iter().filter_map(|slot| slot.content.ok()?);
+    let newest = uberblocks.filter(|seen| seen.pool == config.pool).max_by_key(Uberblock::rank);
+    Ok(lacking(leg, &own.config, newest.map(|seen| seen.txg)))
 }
 
 fn open(platform: &Platform, path: &Path) -> Result<Arc<dyn Disk>, ReturnError> {

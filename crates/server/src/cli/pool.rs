@@ -53,6 +53,9 @@ pub enum PoolCommand {
     Import(ImportArgs),
     /// Destroy a pool: its data is lost
     Destroy {
+        /// Only say what would be done
+        #[arg(short = 'n')]
+        dry_run: bool,
         /// The pool
         name: String,
     },
@@ -163,6 +166,9 @@ pub enum PoolCommand {
     },
     /// Take a disk back that was away, and give it what it has missed; `status` shows how far that is
     Online {
+        /// Only say what would be done
+        #[arg(short = 'n')]
+        dry_run: bool,
         /// The pool
         name: String,
         /// The disk
@@ -258,6 +264,9 @@ pub struct CreateArgs {
     /// Use disks that seem to be in use
     #[arg(short)]
     force: bool,
+    /// Only say what would be done
+    #[arg(short = 'n')]
+    dry_run: bool,
     /// Set a property of the pool; may be repeated: compatibility=VERSION enables only what tally VERSION knows
     #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = words::assignment)]
     pool_properties: Vec<Assignment>,
@@ -356,20 +365,20 @@ impl PoolCommand {
             | Self::Attach { dry_run, .. }
             | Self::Detach { dry_run, .. }
             | Self::Replace { dry_run, .. }
-            | Self::Offline { dry_run, .. } => *dry_run,
+            | Self::Offline { dry_run, .. }
+            | Self::Online { dry_run, .. }
+            | Self::Destroy { dry_run, .. }
+            | Self::Create(CreateArgs { dry_run, .. }) => *dry_run,
+            Self::Upgrade(args) => args.is_dry_run(),
             // All others by name: a new one with -n is not carried out for want of a line here.
-            Self::Create(_)
-            | Self::List { .. }
+            Self::List { .. }
             | Self::Status { .. }
             | Self::Iostat { .. }
             | Self::Export { .. }
             | Self::Import(_)
-            | Self::Destroy { .. }
             | Self::Forget { .. }
             | Self::Get { .. }
             | Self::Set { .. }
-            | Self::Upgrade(_)
-            | Self::Online { .. }
             | Self::Clear { .. }
             | Self::Labelclear { .. }
             | Self::Reopen { .. }
@@ -406,7 +415,7 @@ impl PoolCommand {
                     destroyed: *destroyed,
                 }
             }
-            Self::Destroy { name } => Request::PoolDestroy { name: name.clone() },
+            Self::Destroy { name, .. } => Request::PoolDestroy { name: name.clone() },
             Self::Forget { pool } => Request::PoolForget { pool: pool.clone() },
             Self::Get { properties, names, .. } => {
                 Request::PoolGet { names: names.clone(), properties: words::property_list(properties) }
@@ -442,7 +451,7 @@ impl PoolCommand {
                 device: words::existing_device(device, here),
                 temporary: *temporary,
             },
-            Self::Online { name, device } => {
+            Self::Online { name, device, .. } => {
                 Request::PoolOnline { name: name.clone(), device: words::existing_device(device, here) }
             }
             Self::Clear { name, device } => Request::PoolClear {

@@ -11,14 +11,26 @@ pub struct UpgradeArgs {
     /// All pools
     #[arg(short, conflicts_with = "names")]
     all: bool,
+    /// Only say what would be done
+    #[arg(short = 'n')]
+    dry_run: bool,
     /// Pools; without one, and without -a, nothing is changed
     names: Vec<String>,
 }
 
 impl UpgradeArgs {
+    /// Whether nothing is to be done. Without a pool nothing is in any case.
+    pub(super) const fn is_dry_run(&self) -> bool {
+        self.dry_run && self.is_about_pools()
+    }
+
+    const fn is_about_pools(&self) -> bool {
+        self.all || !self.names.is_empty()
+    }
+
     /// What to ask the daemon.
     pub(super) fn request(&self) -> Request {
-        if self.all || !self.names.is_empty() {
+        if self.is_about_pools() {
             Request::PoolUpgrade { names: self.names.clone() }
         } else {
             Request::PoolStatus { names: Vec::new() }

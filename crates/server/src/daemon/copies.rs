@@ -229,6 +229,11 @@ impl State {
         let in_the_way = self.running.iter().find(|other| !other.goes_beside(about));
         in_the_way.map_or(Ok(()), |other| Err(other.busy()))
     }
+
+    fn check_close(&self) -> Result<(), DiskError> {
+        let goes_on = |copy: &&Arc<Copy>| !matches!(copy.purpose, Purpose::Scrub | Purpose::GiveBack);
+        self.running.iter().find(goes_on).map_or(Ok(()), |other| Err(other.busy()))
+    }
 }
 
 /// The copies, checks and scrubs of one pool.
@@ -337,14 +342,16 @@ impl Copies {
         true
     }
 
+    /// Whether nothing runs that keeps the pool from being let go.
+    pub(super) fn check_close(&self) -> Result<(), DiskError> {
+        self.state.lock().check_close()
+    }
+
     /// From now on none begins: the pool is let go. Refused while one runs, but for a scrub and a spare that is about to be given
     /// back, which are stopped; and where that waits for a disk, as whoever lets go keeps all other commands waiting.
     pub(super) fn close(&self) -> Result<(), DiskError> {
         let mut state = self.state.lock();
-        let goes_on = |copy: &&Arc<Copy>| !matches!(copy.purpose, Purpose::Scrub | Purpose::GiveBack);
-        if let Some(other) = state.running.iter().find(goes_on) {
-            return Err(other.busy());
-        }
+        state.check_close()?;
         state.closed = true;
         state.running.iter().for_each(|scrub| scrub.stop.store(true, Ordering::Release));
         let until = Instant::now() + STOPPING_MAX;

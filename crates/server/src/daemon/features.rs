@@ -7,6 +7,7 @@
 use tally_members::label::{
     FIRST_RELEASE, Feature, FeatureSet, KNOWN_FEATURES, PoolConfig, Release, reserved, this_release,
 };
+use tally_members::roster::{Roster, RosterError};
 
 use super::disk_error::DiskError;
 use super::pools::{Pools, PoolsError};
@@ -91,7 +92,29 @@ impl Pools {
         self.upgrade_to(names, KNOWN_FEATURES)
     }
 
+    /// What [`Self::upgrade`] would do.
+    pub(super) fn would_upgrade(&self, names: &[String]) -> Result<Vec<String>, PoolsError> {
+        self.would_upgrade_to(names, KNOWN_FEATURES)
+    }
+
     fn upgrade_to(&self, names: &[String], known: &[Feature]) -> Result<Vec<String>, PoolsError> {
+        self.each_lacking(names, known, "Enabled the following features on", |roster, lacking| {
+            roster.enable_features(lacking)
+        })
+    }
+
+    fn would_upgrade_to(&self, names: &[String], known: &[Feature]) -> Result<Vec<String>, PoolsError> {
+        let so_far = "would enable the following features on";
+        self.each_lacking(names, known, so_far, |roster, _| roster.check_changeable())
+    }
+
+    fn each_lacking(
+        &self,
+        names: &[String],
+        known: &[Feature],
+        words: &str,
+        change: impl Fn(&Roster, &[Feature]) -> Result<(), RosterError>,
+    ) -> Result<Vec<String>, PoolsError> {
         let pools = match names {
             [] => self.all(),
             names => names.iter().map(|name| self.pool(name)).collect::<Result<_, _>>()?,
@@ -105,8 +128,8 @@ impl Pools {
                 done.push(format!("Pool '{name}' already has all supported and requested features enabled."));
                 continue;
             }
-            roster.enable_features(&lacking).map_err(DiskError::from)?;
-            done.push(format!("Enabled the following features on '{name}':"));
+            change(roster, &lacking).map_err(DiskError::from)?;
+            done.push(format!("{words} '{name}':"));
             done.extend(lacking.iter().map(|feature| format!("  {}", feature.name)));
         }
         Ok(done)

@@ -6,6 +6,7 @@ use tally_base::{PoolGuid, Size};
 use tally_fs::filer::{Filer, FilerError};
 
 use super::chronicle::Said;
+use super::disk_error::DiskError;
 use super::pools::{Pools, PoolsError, ServedPool};
 use super::{manager, silence};
 
@@ -49,8 +50,24 @@ impl Pools {
         Ok(pool.guid())
     }
 
-    /// Destroys a pool. Refused while a disk is copied, or hangs. Gives its guid.
+    /// Whether a pool can be destroyed, as far as that can be told without letting go of it. One that is suspended has nowhere
+    /// to say so.
+    pub(super) fn check_destroy(&self, name: &str) -> Result<Arc<ServedPool>, PoolsError> {
+        let pool = self.pool(name)?;
+        if pool.filer.pool().read_only() {
+            return Err(PoolsError::ReadOnlyDestroy { name: name.into() });
+        }
+        if pool.filer.pool().fault().is_some() {
+            return Err(DiskError::Suspended { pool: name.into() }.into());
+        }
+        no_disk_is_silent(&pool)?;
+        pool.copies.check_close()?;
+        Ok(pool)
+    }
+
+    /// Destroys a pool. Refused while a disk is copied, or hangs, and where nothing can be written. Gives its guid.
     pub(super) fn destroy(&self, name: &str, said: Option<&Said>) -> Result<PoolGuid, PoolsError> {
+        self.check_destroy(name)?;
         let pool = self.pool_to_let_go(name)?;
         said.inspect(|said| said.write_down(&pool));
         self.end(&pool, "destroyed", Filer::destroy)?;

@@ -18,9 +18,10 @@ use tally_fs::filer::{CreateOptions, FilerError};
 use tally_members::create;
 use tally_members::grammar::{VdevSpec, parse_vdev_args};
 
-use super::first_pool;
 use super::pools::{OnProgress, Pools, PoolsError};
-use crate::control::message::Progress;
+use super::{datasets, features, first_pool};
+use crate::control::message::{Assignment, Progress};
+use crate::process;
 
 /// Why files cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -107,6 +108,25 @@ impl Drop for NewFile {
 }
 
 impl Pools {
+    /// Looks at everything that can be wrong with a pool that is to be made, without writing anything. With `asked_bytes` the
+    /// files that are not there are to be made, so large: gives them.
+    pub(super) fn check_create(
+        &self,
+        name: &str,
+        words: &[String],
+        options: &CreateOptions,
+        asked_bytes: Option<u64>,
+    ) -> Result<(Vec<PathBuf>, u64), PoolsError> {
+        let specs = parse_vdev_args(words)?;
+        self.check_not_imported(name)?;
+        let paths = asked_bytes.map(|_| missing(&specs)).unwrap_or_default();
+        let bytes = asked_bytes.unwrap_or(0).checked_next_multiple_of(SECTOR as u64).unwrap_or(u64::MAX);
+        let size_of_new = |path: &Path| paths.iter().any(|new| new == path).then_some(bytes);
+        create::check(&self.platform, name, &specs, &options.disks, &size_of_new).map_err(FilerError::from)?;
+        check_room(&paths, bytes)?;
+        Ok((paths, bytes))
+    }
+
     /// Makes the files for a pool that are not there, `asked_bytes` large, once everything that can be wrong with that pool
     /// was looked at. `ends` becomes true when they are not to be made any more.
     pub(super) fn make_files(
@@ -118,13 +138,7 @@ impl Pools {
         ends: &AtomicBool,
         progress: OnProgress<'_>,
     ) -> Result<Vec<NewFile>, PoolsError> {
-        let specs = parse_vdev_args(words)?;
-        self.check_not_imported(name)?;
-        let paths = missing(&specs);
-        let bytes = asked_bytes.checked_next_multiple_of(SECTOR as u64).unwrap_or(u64::MAX);
-        let size_of_new = |path: &Path| paths.iter().any(|new| new == path).then_some(bytes);
-        create::check(&self.platform, name, &specs, &options.disks, &size_of_new).map_err(FilerError::from)?;
-        check_room(&paths, bytes)?;
+        let (paths, bytes) = self.check_create(name, words, options, Some(asked_bytes))?;
         let make = |path: &PathBuf| {
             let what = format!("making {}", path.display());
             // All of it is written out: whether it will hold a log is not known before the pool is made.
@@ -135,6 +149,23 @@ impl Pools {
         };
         Ok(paths.iter().map(make).collect::<Result<_, _>>()?)
     }
+}
+
+/// What is asked of a new pool, in the words of the control socket.
+pub(super) fn create_options(
+    force: bool,
+    properties: &[Assignment],
+    of_pool: &[Assignment],
+) -> Result<CreateOptions, PoolsError> {
+    let properties = datasets::property_set(properties)?;
+    let mut disks = create::CreateOptions { force, ..create::CreateOptions::default() };
+    for Assignment { property, value } in of_pool {
+        match property.as_str() {
+            "compatibility" => disks.compatibility = features::parse_compatibility(value)?,
+            _ => return Err(PoolsError::BadNewPoolProperty { name: property.clone(), value: value.clone() }),
+        }
+    }
+    Ok(CreateOptions { disks, root_owner: process::owner(), properties })
 }
 
 /// The files among the disks of a pool that are not there.

@@ -14,23 +14,21 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tally_base::{PoolGuid, Txg};
-use tally_fs::filer::{CreateOptions, Filer, ImportReport};
-use tally_members::create;
+use tally_fs::filer::{Filer, ImportReport};
 use tally_members::discover::ImportSource;
 use tally_nfs::exports::parse_sharenfs;
 use tally_store::pool::{RewindOrder, RewindTo};
 
 use super::chronicle::Said;
 use super::damage_report::Pending;
-use super::new_files::NewFile;
+use super::new_files::{NewFile, create_options};
 use super::observe::{observe, record};
 use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, ServedPool};
 use super::work::{self, Answer};
-use super::{Event, damage_report, datasets, features, looking_back, ops_report, pool_report, silence};
+use super::{Event, damage_report, features, looking_back, ops_report, pool_report, silence};
 use crate::control::listener::{Asker, NotDone, Service};
 use crate::control::message::{Assignment, Progress, Reply, Request};
 use crate::control::report::PoolReport;
-use crate::process;
 
 /// What commands need to know of the daemon.
 pub(super) struct Desk {
@@ -357,18 +355,6 @@ impl Desk {
         }
         Vec::new()
     }
-}
-
-fn create_options(force: bool, properties: &[Assignment], of_pool: &[Assignment]) -> Result<CreateOptions, PoolsError> {
-    let properties = datasets::property_set(properties)?;
-    let mut disks = create::CreateOptions { force, ..create::CreateOptions::default() };
-    for Assignment { property, value } in of_pool {
-        match property.as_str() {
-            "compatibility" => disks.compatibility = features::parse_compatibility(value)?,
-            _ => return Err(PoolsError::BadNewPoolProperty { name: property.clone(), value: value.clone() }),
-        }
-    }
-    Ok(CreateOptions { disks, root_owner: process::owner(), properties })
 }
 
 /// That something is done, and what else there is to say.

@@ -3,14 +3,16 @@
 //! It asks the functions that the command itself asks before it writes anything, in the same order. What only the command can find
 //! out, it does not foresee: blocks that are right on the leaving disk alone, a disk that fails in the middle.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tally_base::Size;
+use tally_members::label::{MissedGroups, VdevClass};
 use tally_store::pool::membership::Member;
 
 use super::by_name::{check_no_spare, check_stands_for_nobody, find, find_or_mirror, waiting_spare};
 use super::copies::{About, Purpose};
 use super::disk_error::{DiskError, of_spare};
+use super::new_files::create_options;
 use super::pool_report::space_of;
 use super::pools::{Pools, PoolsError, ServedPool};
 use crate::control::message::Request;
@@ -19,6 +21,20 @@ impl Pools {
     /// What this request would do, in words.
     pub fn would(&self, request: &Request) -> Result<Vec<String>, PoolsError> {
         Ok(vec![match request {
+            Request::PoolCreate { name, vdevs, force, file_bytes, properties, pool_properties } => {
+                let options = create_options(*force, properties, pool_properties)?;
+                let (new, bytes) = self.check_create(name, vdevs, &options, *file_bytes)?;
+                would_create(name, vdevs, &new, bytes)
+            }
+            Request::PoolDestroy { name } => would_destroy(self.check_destroy(name)?.as_ref()),
+            Request::PoolUpgrade { names } => return self.would_upgrade(names),
+            Request::PoolOnline { name, device } => {
+                let served = self.pool(name)?;
+                let place = find(served.filer.pool(), device)?;
+                served.copies.check(place.vdev.guid())?;
+                let lacks = served.filer.pool().check_take_back(&place).map_err(DiskError::from)?;
+                would_take_back(&place, &lacks)
+            }
             Request::PoolAdd { name, vdevs, force } => {
                 let added = self.check_add(name, vdevs, *force)?;
                 format!("would take in as spares of '{name}', and erase whatever label they have: {}", added.join(", "))
@@ -69,6 +85,49 @@ impl Pools {
             }
             _ => return Err(PoolsError::NotTried),
         }])
+    }
+}
+
+/// A disk that was there may hold something else.
+fn would_create(name: &str, vdevs: &[String], new: &[PathBuf], bytes: u64) -> String {
+    let files = match new {
+        [] => String::new(),
+        new => format!("make {} of {} each, ", listed(new.iter()), Size(bytes)),
+    };
+    let is_there = |word: &&String| Path::new(word).is_absolute() && !new.iter().any(|path| path == Path::new(*word));
+    let there: Vec<PathBuf> = vdevs.iter().filter(is_there).map(PathBuf::from).collect();
+    let erased = match &there[..] {
+        [] => String::new(),
+        there => format!("erase {}, ", listed(there.iter())),
+    };
+    format!("would {files}{erased}and make pool '{name}' of: {}", vdevs.join(" "))
+}
+
+fn listed<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> String {
+    paths.map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ")
+}
+
+fn would_destroy(served: &ServedPool) -> String {
+    let pool = served.filer.pool();
+    let (datasets, space) = (pool.datasets().len(), pool.io.allocator().space());
+    let name = served.filer.name();
+    let datasets = if datasets == 1 { "1 dataset".to_owned() } else { format!("{datasets} datasets") };
+    format!(
+        "would destroy '{name}': {datasets} with {} in use. Until its disks are used for something else, `tally pool import -D \
+         {name}` brings it back",
+        Size(space.allocated)
+    )
+}
+
+fn would_take_back(place: &Member, lacks: &MissedGroups) -> String {
+    let path = place.path();
+    let path = path.display();
+    match (place.config.class, lacks.is_empty()) {
+        (VdevClass::Log, _) => format!("would take {path} back, which gets what the log has from then on"),
+        (VdevClass::Data, false) => format!("would take {path} back, and give it what was written while it was away"),
+        (VdevClass::Data, true) => {
+            format!("would take {path} back, and copy {} to it, as nobody knows what it lacks", of_copy(place))
+        }
     }
 }
 

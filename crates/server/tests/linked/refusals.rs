@@ -7,7 +7,7 @@ use super::*;
 
 /// Pool, mirror and spare of the table below, an exported pool, and disks that are free, too small, or somebody's.
 fn place(data_dir: &Path, opener: &Arc<MemOpener>) -> Arc<dyn Disk> {
-    for name in ["a", "b", "c", "e", "s", "new", "held"] {
+    for name in ["a", "b", "c", "e", "r", "s", "new", "held"] {
         opener.put(data_dir.join(name), Arc::new(MemDisk::new(32 << 20)));
     }
     opener.put(data_dir.join("small"), Arc::new(MemDisk::new(17 << 20)));
@@ -38,6 +38,9 @@ fn what_makes_no_sense_is_refused_in_words_that_say_what_to_do() {
             (&["pool", "create", "away", "e"], true, &[]),
             (&["pool", "export", "away"], true, &[]),
             (&["pool", "add", "dozer", "spare", "s"], true, &[]),
+            (&["pool", "create", "looked", "r"], true, &[]),
+            (&["pool", "export", "looked"], true, &[]),
+            (&["pool", "import", "--readonly", "-d", &data_dir.display().to_string(), "looked"], true, &[]),
         ],
     );
     let before = standing(data_dir, &opener);
@@ -84,6 +87,25 @@ fn what_makes_no_sense_is_refused_in_words_that_say_what_to_do() {
         ("add", &["dozer", "spare", "new", "c"], &["in use by another process, or by a pool that is imported here"]),
         ("add", &["dozer", "spare", "new", "e"], &["belongs to pool away (exported); force it"]),
         ("add", &["nobody", "spare", "new"], &["no pool 'nobody' is imported"]),
+        ("create", &["mirror", "new"], &["cannot be a pool's name"]),
+        ("create", &["dozer", "new"], &["dozer"]),
+        ("create", &["other", "raidz", "new", "c"], &["raidz vdevs are not there yet"]),
+        ("create", &["other", "new", "new"], &["is named twice"]),
+        ("create", &["other", "new", "a"], &["in use by another process, or by a pool that is imported here", status]),
+        ("create", &["other", "new", "held"], &["must let go of it first"]),
+        ("create", &["other", "new", "e"], &["belongs to pool away (exported); force it"]),
+        ("create", &["other", "new", "nothing"], &["there is nothing at"]),
+        ("create", &["--file-size", "1M", "other", "new", "nothing"], &["has 1048576 bytes and needs at least"]),
+        ("create", &["-o", "ashift=12", "other", "new"], &["is nothing that a new pool"]),
+        ("create", &["-O", "recordsize=3K", "other", "new"], &["power of two"]),
+        ("destroy", &["nobody"], &["no pool 'nobody' is imported"]),
+        ("destroy", &["away"], &["no pool 'away' is imported"]),
+        ("destroy", &["looked"], &["is imported read-only", "`tally pool export looked`"]),
+        ("upgrade", &["nobody"], &["no pool 'nobody' is imported"]),
+        ("online", &["dozer", "a"], &["is in use already"]),
+        ("online", &["dozer", "x"], &["has no disk 'x'", status]),
+        ("online", &["dozer", "s"], &["waits as a spare, and is in no mirror"]),
+        ("online", &["nobody", "a"], &["no pool 'nobody' is imported"]),
     ];
     for (command, words, expected) in cases {
         let mut answers = Vec::new();
@@ -123,10 +145,21 @@ fn what_would_be_done_is_shown_and_not_done() {
         (&["offline", "-n", "dozer", "b"], &["would take", "until `tally pool online`\n"]),
         (&["offline", "-tn", "dozer", "b"], &["or the next import"]),
         (&["offline", "dozer", "b"], &[]),
+        (&["online", "-n", "dozer", "b"], &["would take", "and give it what was written while it was away"]),
         (&["replace", "-n", "dozer", "b", "s"], &["to the spare", "which stands in for"]),
         (&["replace", "-n", "dozer", "b"], &["out of its mirror, erase it, and copy 31.5M to it anew"]),
         (&["replace", "dozer", "b", "s"], &["stands in for"]),
         (&["detach", "-n", "dozer", "s"], &["would take", "it waits as a spare again"]),
+        (&["upgrade", "-n", "dozer"], &["Pool 'dozer' already has all supported and requested features enabled."]),
+        (&["create", "-n", "other", "mirror", "new", "c"], &["would erase", "and make pool 'other' of: mirror"]),
+        (
+            &["create", "-n", "--file-size", "16M", "other", "c", "log", "made"],
+            // On the real disk there is neither.
+            &["would make", "made of 16M each, and make pool 'other' of:"],
+        ),
+        (&["create", "other", "mirror", "new", "c"], &[]),
+        (&["destroy", "-n", "other"], &["would destroy 'other': 1 dataset with", "`tally pool import -D other`"]),
+        (&["destroy", "other"], &[]),
     ];
     for (words, expected) in steps {
         let before = standing(data_dir, &opener);
@@ -139,6 +172,7 @@ fn what_would_be_done_is_shown_and_not_done() {
         let is_only_shown = words[1].starts_with('-');
         assert_eq!(standing(data_dir, &opener) == before, is_only_shown, "{all:?}");
     }
+    assert!(!data_dir.join("made").exists());
     let (_, history) = tally(data_dir, &["pool", "history", "dozer"]);
     assert!(!history.contains(" -n") && history.contains("pool offline dozer"), "{history}");
     daemon.stop();

@@ -32,7 +32,7 @@ use crate::dataset::{DATASET_NAME_MAX, DatasetEntry, EntryError};
 use crate::io::BlockIo;
 use crate::key::{Class, KEY_BYTES, Key};
 use crate::run::RunWriter;
-use crate::tree::{Change, RangeIter, Tree, Visit};
+use crate::tree::{Change, RangeIter, Tree, Visit, of_newer_programs};
 
 /// The one above a pool's own dataset: no id is 0.
 const NO_DATASET: DatasetId = DatasetId(0);
@@ -230,7 +230,7 @@ impl Top {
     pub(super) fn read(root: PoolRoot, io: &BlockIo) -> Result<Self, OpenError> {
         let (mut datasets, mut kept) = (Vec::new(), Entries::new());
         for entry in all_of(&root.catalog, io) {
-            let (key, value) = entry.map_err(OpenError::Catalog)?;
+            let (key, value) = entry.map_err(|error| unreadable(io, error))?;
             match key.class {
                 Class::Job | Class::Damage | Class::History | Class::Event if kept.len() < READ_MAX => {
                     kept.insert(key, value);
@@ -261,6 +261,15 @@ impl Top {
     pub(crate) fn named(&self) -> impl Iterator<Item = (&DatasetEntry, Option<&str>)> {
         self.datasets.iter().zip(self.names.iter().map(Option::as_deref))
     }
+}
+
+/// A node that this program takes for none may be that of a newer one, although no feature in the labels has said so.
+fn unreadable(io: &BlockIo, error: BlockError) -> OpenError {
+    let found = match &error {
+        BlockError::Malformed { bp, .. } => io.read(bp).ok().and_then(|bytes| of_newer_programs(&bytes)),
+        _ => None,
+    };
+    found.map_or(OpenError::Catalog(error), OpenError::newer)
 }
 
 fn place_of(datasets: &[DatasetEntry], id: DatasetId) -> Option<usize> {

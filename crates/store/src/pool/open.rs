@@ -17,7 +17,7 @@ use tally_disk::{Helpers, Platform};
 use tally_intent::recovery::{MergeError, ScanError};
 use tally_members::blockdev::{BlockDev, BlockDevs};
 use tally_members::choose::{ChooseError, Chosen};
-use tally_members::label::VdevClass;
+use tally_members::label::{PoolConfig, VdevClass};
 use tally_members::roster::{Roster, RosterError};
 use tally_members::uberblock::{self, Uberblock};
 
@@ -65,8 +65,16 @@ pub enum OpenError {
     #[error("the pool's root block or its catalog of datasets is damaged ({0}); see `tally inspect`")]
     Root(#[from] Malformed),
     /// Something in the catalog of datasets is of a newer program.
-    #[error("the pool has {0} that only a newer program knows: import it with that; nothing was changed")]
-    Newer(&'static str),
+    #[error(
+        "the pool has {what}, which tally {version} does not know: {known_by}; nothing was changed",
+        version = env!("CARGO_PKG_VERSION")
+    )]
+    Newer {
+        /// What it has.
+        what: &'static str,
+        /// Which program to use, as far as the labels say.
+        known_by: String,
+    },
     /// The space maps could not be loaded.
     #[error("{0}")]
     Space(#[from] LoadError),
@@ -115,7 +123,25 @@ impl From<EntryError> for OpenError {
     fn from(error: EntryError) -> Self {
         match error {
             EntryError::Malformed(malformed) => Self::Root(malformed),
-            EntryError::Newer(what) => Self::Newer(what),
+            EntryError::Newer(what) => Self::newer(what),
+        }
+    }
+}
+
+impl OpenError {
+    /// Something that this program does not know. Neither its bytes nor, so far, the labels tell who does.
+    pub(super) fn newer(what: &'static str) -> Self {
+        let known_by = "no feature in its labels says which version does; import it with the one that wrote it".into();
+        Self::Newer { what, known_by }
+    }
+
+    /// Features that this program does not know say from which version on one does.
+    pub(super) fn by_labels(self, config: &PoolConfig) -> Self {
+        match (self, config.newer_features()) {
+            (Self::Newer { what, .. }, Some(features)) => {
+                Self::Newer { what, known_by: format!("its labels have {features}") }
+            }
+            (error, _) => error,
         }
     }
 }
@@ -172,12 +198,14 @@ impl Pool {
         let devs = data_vdevs(roster);
         let (mut chosen, mut gone_back, mut heard) = (chosen.clone(), None, None);
         if let Some(order) = options.rewind {
-            let (back, report, all) = rewind::plan(platform, &devs, platform.helpers, roster, &chosen, order)?;
+            let planned = rewind::plan(platform, &devs, platform.helpers, roster, &chosen, order);
+            let (back, report, all) = planned.map_err(|error| error.by_labels(&roster.config()))?;
             (chosen, gone_back, heard) = (back, Some(report), Some(all));
         }
         let chosen = &chosen;
         let uberblock = chosen.uberblock.clone();
-        let (pointer, alloc_root, mut top) = rewind::read_root_and_top(&devs, platform.helpers, &uberblock)?;
+        let found = rewind::read_root_and_top(&devs, platform.helpers, &uberblock);
+        let (pointer, alloc_root, mut top) = found.map_err(|error| error.by_labels(&roster.config()))?;
         check_lanes(roster, &top)?;
         let (mut content, seen) = match chosen.rewind {
             Some(_) => rewind::drop_log(roster, chosen, heard)?,

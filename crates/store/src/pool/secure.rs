@@ -362,7 +362,7 @@ impl Securing<'_> {
             // For the step, and before its root is asked for: what is found wrong is written again, and must be nobody else's by
             // then. The root itself holds nothing of a dataset that is destroyed meanwhile.
             let held = self.pool.hold_blocks(Lasts::Step);
-            // A dataset that is destroyed has nothing to keep.
+            // A dataset that is destroyed has nothing to keep, and the walk goes on behind it (rules S12).
             let Some(dataset) = self.pool.dataset(id) else { break };
             let root = dataset.root();
             let (mut content, mut foreign): (Vec<(Key, BlockPtr)>, Vec<Key>) = Default::default();

@@ -130,6 +130,11 @@ pub(super) const fn child_kind(height: u8) -> BlockKind {
     if height <= 1 { BlockKind::Leaf } else { BlockKind::TreeNode }
 }
 
+/// The numbers of the classes of a node's keys, known or not; none of what is no node.
+pub(super) fn class_numbers(bytes: &[u8]) -> impl Iterator<Item = u8> {
+    Inner::view(bytes).into_iter().flat_map(|node| node.keys.iter().map(|key| key[0]))
+}
+
 /// What is checked once, when a node comes from a device: afterwards every key and pointer can be decoded.
 pub(super) fn check(bytes: &[u8]) -> Result<(), Malformed> {
     if Inner::view(bytes)?.is_in_order() { Ok(()) } else { Err(Malformed(WHAT)) }

@@ -129,6 +129,13 @@ impl<'a> Leaf<'a> {
     }
 }
 
+/// The number of the class of a leaf, known or not.
+pub(super) fn class_number(bytes: &[u8]) -> Option<u8> {
+    let mut reader = Reader::new(bytes, WHAT);
+    let magic = reader.u32().ok()?;
+    reader.u8().ok().filter(|_| magic == MAGIC)
+}
+
 /// What is checked once, when a leaf comes from a device: afterwards every value's range lies in the leaf.
 pub(super) fn check(bytes: &[u8]) -> Result<(), Malformed> {
     if Leaf::view(bytes)?.is_in_order() { Ok(()) } else { Err(Malformed(WHAT)) }

@@ -257,6 +257,11 @@ impl Tree {
     }
 }
 
+/// What newer programs keep in a node that this one takes for none, if the classes of its keys say so.
+pub(crate) fn of_newer_programs(bytes: &[u8]) -> Option<&'static str> {
+    leaf::class_number(bytes).into_iter().chain(inner::class_numbers(bytes)).find_map(Class::reserved)
+}
+
 fn malformed_block(bp: &BlockPtr, malformed: Malformed) -> BlockError {
     BlockError::Malformed { bp: *bp, what: malformed.0 }
 }

@@ -415,8 +415,8 @@ fn a_walk_goes_on_after_damage() {
     assert_eq!(scanned.len() as u64, from.object + 1);
 }
 
-/// A newer program has put something into a catalog, under a class whose number is reserved, and no feature says so: it is damage, and
-/// not passed over.
+/// A newer program has put something into a catalog, under a class whose number is reserved, and no feature says so: it is
+/// refused, and not passed over. Of one that is spoken for an import says what it is.
 #[test]
 fn a_leaf_of_a_reserved_class_is_refused() {
     let entry = leaf::Entry { key: key(Class::Inode, 1, 0), value: Bytes::from_static(b"value") };
@@ -425,6 +425,8 @@ fn a_leaf_of_a_reserved_class_is_refused() {
         bytes[4] = class;
         let is_known = Class::ALL.iter().chain(&Class::CATALOG).any(|known| *known as u8 == class);
         assert_eq!(leaf::Leaf::view(&bytes).is_ok(), is_known, "class {class}");
+        let is_reserved = class == 7 || (33..52).contains(&class) && !is_known;
+        assert_eq!(of_newer_programs(&bytes).is_some(), is_reserved, "class {class}");
     }
 }
 

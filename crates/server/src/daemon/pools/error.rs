@@ -99,6 +99,15 @@ pub enum PoolsError {
         /// What failed.
         source: Box<FilerError>,
     },
+    /// Nothing is written to it.
+    #[error(
+        "pool '{name}' is imported read-only, and stays as it is: `tally pool export {name}`, import it without --readonly, and \
+         destroy it then"
+    )]
+    ReadOnlyDestroy {
+        /// Which pool.
+        name: String,
+    },
     /// Its disks do not answer yet.
     #[error(
         "'{name}' stays suspended: no disk of {} can be used{}\nBring them back, and do this again. Clients wait meanwhile.",
@@ -244,7 +253,9 @@ pub enum PoolsError {
         value: String,
     },
     /// Nothing is foreseen of this command.
-    #[error("-n shows what add, remove, attach, detach, replace and offline would do, and no other command")]
+    #[error(
+        "-n shows what create, destroy, upgrade, add, remove, attach, detach, replace, offline and online would do, and no other command"
+    )]
     NotTried,
     /// Directories to look in cannot be read.
     #[error("cannot look for pools: {0}")]

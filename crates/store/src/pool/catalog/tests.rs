@@ -4,6 +4,7 @@ use tally_base::{Dseq, Generation, LaneId, ObjectId, SECTOR, Time};
 use tally_disk::Helpers;
 use tally_fakes::MemBlockDev;
 use tally_members::blockdev::numbered;
+use tally_members::label::{FeatureLine, FeatureSet, PoolConfig};
 
 use super::*;
 use crate::alloc::Allocator;
@@ -280,6 +281,60 @@ fn a_catalog_holds_nothing_but_datasets_and_all_of_them() {
     encoded[8] = 2;
     assert!(Top::read(root(Tree::decode(&encoded).unwrap()), &bench.io).is_err(), "one of two is missing");
     bench.txg = Txg(1);
+}
+
+/// A newer program has put something under a class that is kept for it, in a leaf beside ours. The import called that damage, "written
+/// so, by a bug", and told nobody that another program reads it.
+#[test]
+fn what_a_newer_program_keeps_in_the_catalog_is_told_by_name() {
+    let root = |catalog| PoolRoot { next_dataset: 9, catalog, ..PoolRoot::new(LIFE) };
+    for (class, expected) in
+        [(38, Some("dead lists in its catalog")), (7, Some("names of objects in its trees")), (60, None)]
+    {
+        let bench = Bench::new();
+        let mut out = bench.io.writer(Txg(1));
+        // Events stand behind all others: their leaf becomes that of the class.
+        let ours = [
+            (key_of(DatasetId(2)), Change::Put(entry(2).encode())),
+            (Key::new(Class::Event, 1, 0, 0), Change::Put(Bytes::from_static(b"something"))),
+        ];
+        let tree = Tree::empty().apply(&bench.io, &mut out, &ours).unwrap();
+        let forge = |bp: &BlockPtr, at: &dyn Fn(&mut [u8])| {
+            let mut bytes = bench.io.read(bp).unwrap().to_vec();
+            at(&mut bytes);
+            let mut out = bench.io.writer(Txg(2));
+            let forged = out.put(bp.kind, &bytes, crate::bp::Compression::Off).unwrap();
+            out.finish().unwrap();
+            // What was just written counts as checked.
+            bench.io.drop_cache();
+            forged
+        };
+        out.finish().unwrap();
+        let node = *tree.root().unwrap();
+        assert_eq!((tree.height(), tree.entry_count()), (1, 2));
+        let forged = forge(&node, &|bytes| bytes[16 + 25] = class);
+        let mut encoded = tree.encode();
+        encoded[16..80].copy_from_slice(&forged.encode());
+        let refused = Top::read(root(Tree::decode(&encoded).unwrap()), &bench.io).unwrap_err();
+        let is_told = matches!(&refused, OpenError::Newer { what, .. } if Some(*what) == expected);
+        assert_eq!(is_told, expected.is_some(), "class {class} of a node: {refused}");
+        // A leaf alone.
+        let alone = Tree::empty().apply(&bench.io, &mut bench.io.writer(Txg(3)), &ours[1..]).unwrap();
+        let forged = forge(alone.root().unwrap(), &|bytes| bytes[4] = class);
+        let mut encoded = alone.encode();
+        encoded[16..80].copy_from_slice(&forged.encode());
+        let refused = Top::read(root(Tree::decode(&encoded).unwrap()), &bench.io).unwrap_err();
+        let is_told = matches!(&refused, OpenError::Newer { what, .. } if Some(*what) == expected);
+        assert_eq!(is_told, expected.is_some(), "class {class} of a leaf: {refused}");
+        if expected.is_some() {
+            assert!(refused.to_string().contains("no feature in its labels says which version"), "{refused}");
+        }
+    }
+    let (set, name, since) = (FeatureSet::Incompat, "snapshots".to_owned(), "0.4".to_owned());
+    let mut config = PoolConfig::default();
+    config.feature_notes.lines = vec![FeatureLine { set, bit: 9, name, since }];
+    let told = OpenError::newer("dead lists in its catalog").by_labels(&config).to_string();
+    assert!(told.contains("feature@snapshots, of tally 0.4; use tally 0.4 or a newer one"), "{told}");
 }
 
 #[test]

@@ -20,13 +20,7 @@ const SETTLING_SYNCS_MAX: u32 = 16;
 impl Pool {
     /// Takes back a disk that was away, and gives it what it has missed; all that there is, if nobody knows what that is.
     pub fn take_back(&self, place: &Member, onlooker: &mut dyn Onlooker) -> Result<Copied, MembershipError> {
-        self.roster.check_changeable()?;
-        // Its lane has ended with it, and nobody else has those frames.
-        if self.roster.config().lanes.iter().any(|line| line.legset == [place.leg]) {
-            let why = "is the only one of its intent log, which has ended with it; give that another disk with `tally pool \
-                       replace`, or export the pool and import it again";
-            return Err(place.told_of(RosterError::Leg { leg: place.leg, why }));
-        }
+        self.check_its_lane(place)?;
         let known = self.roster.missed(place.leg);
         let leg = self.roster.reopen(&self.platform, &place.vdev, place.leg)?;
         let (guid, path) = (leg.guid(), leg.path().to_owned());
@@ -40,6 +34,24 @@ impl Pool {
         self.let_count(place, guid, &path, &copied, onlooker)?;
         self.finish_join(guid, copied.is_whole(), onlooker)?;
         Ok(copied)
+    }
+
+    /// Whether a disk could be taken back, as far as that can be told without changing anything; and what it lacks, nothing if
+    /// that is not known.
+    pub fn check_take_back(&self, place: &Member) -> Result<MissedGroups, MembershipError> {
+        self.check_its_lane(place)?;
+        Ok(self.roster.check_reopen(&self.platform, &place.vdev, place.leg)?)
+    }
+
+    fn check_its_lane(&self, place: &Member) -> Result<(), MembershipError> {
+        self.roster.check_changeable()?;
+        // Its lane has ended with it, and nobody else has those frames.
+        if self.roster.config().lanes.iter().any(|line| line.legset == [place.leg]) {
+            let why = "is the only one of its intent log, which has ended with it; give that another disk with `tally pool \
+                       replace`, or export the pool and import it again";
+            return Err(place.told_of(RosterError::Leg { leg: place.leg, why }));
+        }
+        Ok(())
     }
 
     /// What was not finished is missed still (rules S9).
