@@ -42,16 +42,24 @@ impl Scene {
 
     /// A request that begins to run.
     fn begin(&self, xid: u32, procedure: Procedure, arguments: Encoder) -> (Job, Step) {
+        self.begin_on(&self.link, xid, procedure, arguments)
+    }
+
+    fn begin_on(&self, link: &Arc<Link>, xid: u32, procedure: Procedure, arguments: Encoder) -> (Job, Step) {
         let record = record(xid, (0, &[0]), NFS, procedure.number(), arguments);
-        let mut job = self.service.open(record.into(), &self.link, Instant::now()).expect("a call");
+        let mut job = self.service.open(record.into(), link, Instant::now()).expect("a call");
         let step = self.service.run(&mut job);
         (job, step)
     }
 
     fn mkdir(&self, xid: u32) -> (Job, Step) {
+        self.mkdir_on(&self.link, xid)
+    }
+
+    fn mkdir_on(&self, link: &Arc<Link>, xid: u32) -> (Job, Step) {
         let mut arguments = dir_name(&self.handle(self.exports.tank.root()), b"d");
         arguments.raw(&mode(0o755).into_vec());
-        self.begin(xid, Procedure::MkDir, arguments)
+        self.begin_on(link, xid, Procedure::MkDir, arguments)
     }
 
     fn changes(&self) -> usize {
@@ -63,6 +71,20 @@ fn answer(step: Step) -> (Reply, u32) {
     let Step::Reply(reply) = step else { panic!("it waits, or is none") };
     let status = Answer::parse(bytes_of(&reply).into()).1.status;
     (reply, status)
+}
+
+/// A MKDIR found no room and was to run again behind the next group. Meanwhile another program on its client sent the equal one, which was let
+/// in and made the directory. The first one took that for its own answer, and both had made a lock that only one can have.
+#[test]
+fn who_runs_again_is_not_told_of_what_another_connection_did_meanwhile() {
+    const EXIST: u32 = 17;
+    let scene = Scene::new();
+    scene.exports.tank.throttle.store(1, SeqCst);
+    let (mut first, step) = scene.mkdir(1);
+    assert!(matches!(step, Step::Again(_)), "it found no room");
+    let other = Arc::new(Link::new(2, "127.0.0.1:701".parse().unwrap()));
+    assert_eq!(answer(scene.mkdir_on(&other, 1).1).1, 0, "another one is no repetition of it");
+    assert_eq!(answer(scene.service.run(&mut first)).1, EXIST);
 }
 
 /// A MKDIR waited for its disk, the pool was suspended, and `tally pool clear` had it serving again before the one that broke the

@@ -9,6 +9,10 @@ use super::datasets::DatasetError;
 use crate::admission::{OPERATION_DIRTY_BYTES, REMOVAL_FOLD_BYTES};
 use crate::filesystem::Filesystem;
 
+/// With no more than this a dataset may always have its properties: all that have values of a fixed size, and who may mount it. With
+/// them somebody makes a full pool writable again, or takes a quota away.
+const ALWAYS_BYTES: usize = 256;
+
 /// So many groups are waited for that may bring room for a command.
 const GROUPS_MAX: u32 = 32;
 
@@ -22,7 +26,7 @@ impl Filer {
     ) -> Result<Option<Admission>, DatasetError> {
         self.pool.check_administrable()?;
         let (before, after) = (filesystem.dataset.line().local.encoded_bytes(), after.encoded_bytes());
-        if after <= before {
+        if after <= before.max(ALWAYS_BYTES) {
             return Ok(None);
         }
         // The entry's leaf is in two places.

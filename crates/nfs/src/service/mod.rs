@@ -377,9 +377,11 @@ impl Service {
         }
     }
 
-    /// A request has passed rule, port and handles: was it here before? On a further attempt that is known already.
+    /// A request has passed rule, port and handles: was it here before? On a further attempt that is known already: then only its own
+    /// record is its answer, as an equal one of another connection may have been carried out in between.
     fn begin(&self, job: &Job, procedure: Procedure, user: Option<u32>) -> Result<Memo, Repeated> {
-        if matches!(job.memory.get(), Memory::None) {
+        let runs_again = !matches!(job.memory.get(), Memory::None);
+        if !runs_again {
             let key = reply_key(job, user);
             job.memory.set(match self.replies.begin(&key, &job.link, self.now()) {
                 Begin::New => Memory::Begun(key),
@@ -394,7 +396,7 @@ impl Service {
             Memory::None => (None, false),
         };
         let key = key.filter(|_| procedure.outlives_crashes()).map(|key| key.numbered(job.number));
-        Ok(Memo { key, is_own: runs_beside || job.in_doubt.is_some() })
+        Ok(Memo { key, is_own: runs_again || runs_beside || job.in_doubt.is_some() })
     }
 
     /// A request that was here before costs nobody anything: its first transmission pays.

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tally_base::Size;
+use tally_base::{Size, Txg};
 use tally_members::label::{MissedGroups, VdevClass};
 use tally_store::pool::membership::Member;
 
@@ -31,9 +31,10 @@ impl Pools {
             Request::PoolOnline { name, device } => {
                 let served = self.pool(name)?;
                 let place = find(served.filer.pool(), device)?;
-                served.copies.check(place.vdev.guid())?;
+                let (vdev, path) = (Some(place.vdev.guid()), place.path());
+                served.copies.check_beside(About { vdev, purpose: Purpose::Return, path: &path, leaves: None })?;
                 let lacks = served.filer.pool().check_take_back(&place).map_err(DiskError::from)?;
-                would_take_back(&place, &lacks)
+                would_take_back(&served, &place, &lacks)
             }
             Request::PoolAdd { name, vdevs, force } => {
                 let added = self.check_add(name, vdevs, *force)?;
@@ -119,10 +120,16 @@ fn would_destroy(served: &ServedPool) -> String {
     )
 }
 
-fn would_take_back(place: &Member, lacks: &MissedGroups) -> String {
+fn would_take_back(served: &ServedPool, place: &Member, lacks: &MissedGroups) -> String {
+    let pool = served.filer.pool();
     let path = place.path();
     let path = path.display();
-    match (place.config.class, lacks.is_empty()) {
+    if let Some(job) = pool.join_job(place.leg) {
+        let old = job.replaces.and_then(|old| pool.member(old)).map(|old| old.path());
+        let then = old.map_or(String::new(), |old| format!(", and then take {} out of its mirror", old.display()));
+        return format!("would go on with the copy to {path}{then}");
+    }
+    match (place.config.class, lacks.is_empty() || lacks.has(Txg(0))) {
         (VdevClass::Log, _) => format!("would take {path} back, which gets what the log has from then on"),
         (VdevClass::Data, false) => format!("would take {path} back, and give it what was written while it was away"),
         (VdevClass::Data, true) => {
