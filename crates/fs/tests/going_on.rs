@@ -17,7 +17,7 @@ use tally_store::pool::{JoinJob, Pool, SyncError};
 use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, Stability};
-use world::{Event, Patient, World, content, ctx, member, mode, noise, patient, vfs};
+use world::{Event, Patient, Watch, World, content, ctx, member, mode, noise, patient, vfs};
 
 const MIB: u64 = 1 << 20;
 const DISK: u64 = 48 * MIB;
@@ -315,6 +315,58 @@ fn an_older_copy_of_a_disk_that_joins_begins_anew() {
     assert_eq!(before, None, "nothing of it is believed");
     assert_eq!((done.secured.repaired_count, done.secured.lost_count), (0, 0), "all of it is copied: {done:?}");
     check_alone(world, filer, check_all);
+}
+
+/// The power goes at any moment of that, too. Once the labels said what the older copy lacks, and the uberblocks on it were new ones, it looked
+/// like the disk that the job is of, and it counted without what had been copied in between.
+#[test]
+fn an_older_copy_of_a_disk_that_joins_is_found_out_for_good() {
+    /// Cuts the power before each group that the command asks for.
+    struct Cutting<'a> {
+        world: &'a World,
+        cuts: Vec<World>,
+    }
+    impl Watch for Cutting<'_> {
+        fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
+            self.cuts.push(self.world.cut());
+            pool.sync().map(|_| ())
+        }
+    }
+    let (world, filer) = one_disk_of("4K");
+    filer.export().unwrap();
+    drop(filer);
+    // In short stretches, so that the cursor moves.
+    let tuning = Tuning { scrub_stretch_bytes: MIB, ..Tuning::default() };
+    let (filer, _) = world.try_import_with(&tuning, &ImportOptions::default()).unwrap();
+    let (mut older, mut cut) = (None, None);
+    let mut step = |stage, done| {
+        if stage == Stage::Copying && older.is_none() {
+            older = Some(world.content_of(C));
+        }
+        if stage == Stage::CheckingCopy && done >= 9 * MIB && cut.is_none() {
+            filer.pool().sync().unwrap();
+            cut = Some(world.cut());
+        }
+        true
+    };
+    filer.pool().join(&member(&filer, A), Path::new(C), false, &mut Watching::new(&mut step)).unwrap();
+    let world = cut.unwrap();
+    world.poke(C, 0, &older.unwrap());
+    let (filer, _) = world.import();
+    assert!(job(&filer).is_copied && job(&filer).cursor.is_some(), "{:?}", job(&filer));
+    let mut cutting = Cutting { world: &world, cuts: Vec::new() };
+    filer.pool().go_on_joining(&member(&filer, C), &mut world::Watching(&mut cutting)).unwrap();
+    let cuts = cutting.cuts;
+    assert!(cuts.len() >= 3, "{}", cuts.len());
+    for cut in cuts {
+        let (filer, _) = cut.import();
+        if !look(&filer).is_empty() {
+            filer.pool().go_on_joining(&member(&filer, C), &mut Watching::new(&mut |_, _| true)).unwrap();
+        }
+        check_alone(cut, filer, |filer| {
+            (0..FILES).for_each(|seed| check(filer, &format!("file {seed}"), 1 << 20, seed))
+        });
+    }
 }
 
 /// The end of the daemon interrupts a copy and takes nothing out; somebody who stops it does. A copy that goes on can be

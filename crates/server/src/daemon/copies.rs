@@ -89,10 +89,11 @@ impl Copy {
         (progress.copy_bytes, progress.check_bytes) = (copy_bytes, check_bytes);
     }
 
-    /// It has been running before.
-    pub(super) fn goes_on(&self, before: u64, ran: Duration) {
+    /// It has been running before, and so many bytes were copied, and checked, by then.
+    pub(super) fn goes_on(&self, copied: u64, checked: u64, ran: Duration) {
         let mut progress = self.progress.lock();
-        (progress.before, progress.ran, progress.checked) = (before, ran, before.min(progress.check_bytes));
+        (progress.copied, progress.checked) = (copied.min(progress.copy_bytes), checked.min(progress.check_bytes));
+        (progress.before, progress.ran) = (progress.copied + progress.checked, ran);
     }
 
     /// Notes that so many bytes of a stage are done. Whether it should go on.

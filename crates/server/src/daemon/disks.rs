@@ -405,7 +405,7 @@ impl Onlooker for Asker<'_> {
         let allocated = space_of(self.served.filer.pool(), &self.place.config).map_or(0, |space| space.allocated);
         (self.stage, self.total) = (Some(if checked > 0 { Stage::CheckingCopy } else { Stage::Copying }), allocated);
         self.running.copy.expect(allocated, allocated);
-        self.running.copy.goes_on(copied.min(allocated) + checked.min(allocated), ran);
+        self.running.copy.goes_on(copied, checked, ran);
     }
 
     fn is_interrupted(&self) -> bool {

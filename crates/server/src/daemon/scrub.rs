@@ -139,7 +139,7 @@ fn run(
     let total = before.as_ref().map_or_else(|| pool.io.allocator().space().allocated, |job| job.total_bytes);
     let mut done = before.as_ref().map_or(0, |job| job.report.checked_bytes);
     running.copy.expect(0, total);
-    running.copy.goes_on(done, before.map_or(Duration::ZERO, |job| job.ran));
+    running.copy.goes_on(0, done, before.map_or(Duration::ZERO, |job| job.ran));
     let scrubbed = served.filer.scrub(&mut |checked| {
         done = checked;
         tell(checked, total);

@@ -264,8 +264,12 @@ impl Pool {
         let kept = onlooker.keep_paths(self).map_err(|error| {
             CopyEnded::Failed(format!("where it is could not be written down for the next start: {error}"))
         });
+        // A disk that replaces itself has left already, and a spare that stands for nobody would stay for good.
+        let gone = replaces.filter(|old| self.member(*old).is_none());
+        let handed_on = gone.map_or(Ok(()), |old| self.hand_spares_on(old, guid));
+        let ready = kept.and_then(|()| handed_on.map_err(|error| CopyEnded::Failed(error.to_string())));
         let copy =
-            kept.and_then(|()| if is_copied { self.copy_to(place, job, onlooker) } else { Ok(Copied::default()) });
+            ready.and_then(|()| if is_copied { self.copy_to(place, job, onlooker) } else { Ok(Copied::default()) });
         // If that failed it has never counted.
         let copied = copy.map_err(|ended| self.take_out(place, guid, path, ended, onlooker))?;
         self.let_count(place, guid, path, &copied, onlooker).inspect_err(|_| self.forget_join(guid))?;
@@ -372,15 +376,10 @@ impl Pool {
             self.forget_join(place.leg);
             let beside = self.beside(place)?;
             // It is this pool's own, whether or not its label could be erased.
-            let joined = self.join(&beside, path, true, onlooker);
+            let joined = self.join_for(&beside, path, true, Some(place.leg), onlooker);
             return match joined {
-                Ok(copied) => {
-                    let vdev =
-                        self.roster.config().vdevs_present().find(|vdev| vdev.guid == place.config.guid).cloned();
-                    let new = vdev.and_then(|vdev| Some(vdev.legs.iter().find(|leg| leg.path == path)?.guid));
-                    new.map_or(Ok(()), |new| self.hand_spares_on(place, new))?;
-                    Ok((beside, copied))
-                }
+                Ok(copied) => Ok((beside, copied)),
+                Err(interrupted @ MembershipError::Interrupted { .. }) => Err(interrupted),
                 Err(cause) => Err(MembershipError::NotBack {
                     pool: self.roster.config().name,
                     path: path.into(),
@@ -394,9 +393,9 @@ impl Pool {
     }
 
     /// What stood for a disk stands for the `new` one that has replaced it, until somebody sees that this one is whole.
-    fn hand_spares_on(&self, replaced: &Member, new: VdevGuid) -> Result<(), RosterError> {
+    fn hand_spares_on(&self, replaced: VdevGuid, new: VdevGuid) -> Result<(), RosterError> {
         let config = self.roster.config();
-        let standing = config.spares_in_use().filter(|(spare, _)| spare.stands_for == Some(replaced.leg));
+        let standing = config.spares_in_use().filter(|(spare, _)| spare.stands_for == Some(replaced));
         let standing: Vec<_> = standing.map(|(spare, _)| spare.guid).collect();
         self.roster.hand_spares_on(&standing, new)
     }

@@ -22,6 +22,7 @@ impl Pool {
     pub fn take_back(&self, place: &Member, onlooker: &mut dyn Onlooker) -> Result<Copied, MembershipError> {
         self.check_its_lane(place)?;
         let known = self.roster.missed(place.leg);
+        self.forget_how_far(place, &known, onlooker)?;
         let leg = self.roster.reopen(&self.platform, &place.vdev, place.leg)?;
         let (guid, path) = (leg.guid(), leg.path().to_owned());
         self.roster.add_leg(&place.vdev, leg)?;
@@ -34,6 +35,23 @@ impl Pool {
         self.let_count(place, guid, &path, &copied, onlooker)?;
         self.finish_join(guid, copied.is_whole(), onlooker)?;
         Ok(copied)
+    }
+
+    /// A disk that joins and lacks more than the labels know is an older copy of it, and its job says of another disk how far the copy is. That is
+    /// forgotten for good before the labels say what this one lacks: behind that nobody could tell it from the one that the job is of (rules S9).
+    fn forget_how_far(
+        &self,
+        place: &Member,
+        known: &MissedGroups,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<(), MembershipError> {
+        let job = self.join_job(place.leg).filter(|job| job.settled.is_some());
+        let Some(job) = job.filter(|_| place.config.class == VdevClass::Data) else { return Ok(()) };
+        if self.roster.check_reopen(&self.platform, &place.vdev, place.leg)? != *known {
+            self.note_join(&job.begun_anew());
+            onlooker.sync(self)?;
+        }
+        Ok(())
     }
 
     /// Whether a disk could be taken back, as far as that can be told without changing anything; and what it lacks, nothing if

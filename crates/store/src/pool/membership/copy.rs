@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 use tally_base::{Txg, VdevGuid};
-use tally_members::label::{MissedGroups, TxgRange};
+use tally_members::label::{MissedGroups, TxgRange, VdevClass};
 use tally_members::vdev::{LegState, Reached};
 
 use super::{Copied, CopyEnded, Member, MembershipError, Onlooker, Stage};
@@ -29,13 +29,17 @@ impl Pool {
         Ok(job)
     }
 
-    /// Whether a disk was to join and has not got so far that it counts.
+    /// Whether a disk was to join and has not got so far that it counts. One that has counted, and whose job is still there, lacks what was
+    /// written since and not all groups from the first one on.
     pub(in crate::pool) fn is_joining(&self, leg: VdevGuid) -> bool {
-        let counts = |leg: VdevGuid| {
+        let config = self.roster.config();
+        let Some((vdev, line)) = config.leg(leg) else { return false };
+        let counts = || {
             let legs = self.roster.vdevs().iter().find_map(|vdev| vdev.leg(leg));
             legs.is_some_and(|leg| leg.state() == LegState::Online)
         };
-        self.join_job(leg).is_some() && !counts(leg)
+        let has_counted = vdev.class == VdevClass::Data && !line.missed.is_empty() && !line.missed.has(Txg(0));
+        self.join_job(leg).is_some() && !has_counted && !counts()
     }
 
     /// A disk counts, and the one that it replaces leaves if the new one has everything.
@@ -48,11 +52,12 @@ impl Pool {
         let Some(job) = self.join_job(leg) else { return Ok(()) };
         let old = job.replaces.filter(|_| is_whole).and_then(|old| self.member(old));
         let left = old.map_or(Ok(()), |old| {
-            self.hand_spares_on(&old, leg)?;
+            self.hand_spares_on(old.leg, leg)?;
             self.leave(&old, onlooker)
         });
         // Whoever has asked for it is told what is in the way, and nothing is done behind his back later.
         self.forget_join(leg);
+        self.want_kept();
         left
     }
 
