@@ -141,10 +141,12 @@ impl Pools {
         let served = self.pool(name)?;
         let pool = served.filer.pool();
         let place = find(pool, device)?;
-        let path = place.path();
-        self.with_asker(&served, &place, (Purpose::Return, &path), progress, |asker| {
+        let (path, old) = (place.path(), pool.replaced_by(place.leg).map(|old| old.path()));
+        let (vdev, purpose) = (Some(place.vdev.guid()), Purpose::Return);
+        let about = About { vdev, purpose, path: &path, leaves: old.as_deref() };
+        self.with_asker_about(&served, &place, about, progress, |asker| {
             let copied = take_back(pool, &place, asker).map_err(DiskError::from)?;
-            keep_outcome(&served, &place, (None, &path), asker.running, &copied)?;
+            keep_outcome(&served, &place, (old.clone(), &path), asker.running, &copied)?;
             Ok(remarks_of(&of_rot(&copied)))
         })
     }
@@ -233,8 +235,7 @@ impl Pools {
         let pool = served.filer.pool();
         let gone = || DiskError::NoDevice { pool: served.filer.name(), device: leg.to_string() };
         let place = pool.member(leg).ok_or_else(gone)?;
-        let old = pool.join_job(leg).and_then(|job| Some(pool.member(job.replaces?)?.path()));
-        let path = place.path();
+        let (path, old) = (place.path(), pool.replaced_by(leg).map(|old| old.path()));
         let (vdev, purpose) = (Some(place.vdev.guid()), Purpose::Join);
         let about = About { vdev, purpose, path: &path, leaves: old.as_deref() };
         self.with_asker_about(served, &place, about, &mut |_| {}, |asker| {

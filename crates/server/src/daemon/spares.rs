@@ -161,8 +161,9 @@ fn is_busy(served: &ServedPool, errand: SpareErrand) -> bool {
     let Some((vdev, leg)) = config.leg(leg) else { return true };
     match errand {
         SpareErrand::GoOn { .. } | SpareErrand::Return { .. } => {
-            let (vdev, path) = (Some(vdev.guid), leg.path.as_path());
-            served.copies.check_beside(About { vdev, purpose: Purpose::Join, path, leaves: None }).is_err()
+            let (vdev, path, old) =
+                (Some(vdev.guid), leg.path.as_path(), served.filer.pool().replaced_by(leg.guid).map(|old| old.path()));
+            served.copies.check_beside(About { vdev, purpose: Purpose::Join, path, leaves: old.as_deref() }).is_err()
         }
         // While a disk joins there may be no need of it.
         _ => served.copies.runs_on(Some(vdev.guid)),

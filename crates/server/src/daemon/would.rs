@@ -31,8 +31,13 @@ impl Pools {
             Request::PoolOnline { name, device } => {
                 let served = self.pool(name)?;
                 let place = find(served.filer.pool(), device)?;
-                let (vdev, path) = (Some(place.vdev.guid()), place.path());
-                served.copies.check_beside(About { vdev, purpose: Purpose::Return, path: &path, leaves: None })?;
+                let (vdev, path, old) = (
+                    Some(place.vdev.guid()),
+                    place.path(),
+                    served.filer.pool().replaced_by(place.leg).map(|old| old.path()),
+                );
+                let leaves = old.as_deref();
+                served.copies.check_beside(About { vdev, purpose: Purpose::Return, path: &path, leaves })?;
                 let lacks = served.filer.pool().check_take_back(&place).map_err(DiskError::from)?;
                 would_take_back(&served, &place, &lacks)
             }
@@ -124,8 +129,8 @@ fn would_take_back(served: &ServedPool, place: &Member, lacks: &MissedGroups) ->
     let pool = served.filer.pool();
     let path = place.path();
     let path = path.display();
-    if let Some(job) = pool.join_job(place.leg) {
-        let old = job.replaces.and_then(|old| pool.member(old)).map(|old| old.path());
+    if pool.join_job(place.leg).is_some() {
+        let old = pool.replaced_by(place.leg).map(|old| old.path());
         let then = old.map_or(String::new(), |old| format!(", and then take {} out of its mirror", old.display()));
         return format!("would go on with the copy to {path}{then}");
     }

@@ -178,6 +178,12 @@ impl Pool {
         Some(Member { vdev: Arc::clone(vdev), config: line.clone(), leg })
     }
 
+    /// The disk that leaves when the copy to this one is over.
+    #[must_use]
+    pub fn replaced_by(&self, leg: VdevGuid) -> Option<Member> {
+        self.member(self.join_job(leg)?.replaces?)
+    }
+
     /// Copies everything to a new disk beside `place`, and makes it count.
     pub fn join(
         &self,
