@@ -172,6 +172,13 @@ fn a_quota_holds_for_a_file_that_was_cut_and_grows_again() {
     assert!(kept(1_000_360, Syncs::Around, Trouble::None).over_quota > 0);
 }
 
+/// Seed 46, drawn on the same day. A sector could not be read while a disk joined, and the copy was cut off; what went on with it, lives
+/// later, could read everything and said all the same that it could not, as the job had kept the count and not the place.
+#[test]
+fn what_could_not_be_read_before_a_copy_was_cut_off_is_asked_again() {
+    kept(46, Syncs::Between, Trouble::Disks);
+}
+
 /// Seed 39 of the first version. An import raises the labels' sequence number on one disk after the other. Cut there,
 /// the log disk was one behind, which the next import accepts; cut there again it was two behind, was taken for an
 /// older copy, and the pool with everything acknowledged in its log could not be imported any more.

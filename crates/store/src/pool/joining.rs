@@ -16,7 +16,8 @@
 //! the groups behind `settled` that it has missed, and then the rest of the copy.
 //!
 //! **When it is not believed** (rules S9): where the disk does not know a group that the list takes for known, it is an older copy of the leg; where the
-//! list was forgotten, nobody knows since when the leg was away. Then the copy begins anew.
+//! list was forgotten, nobody knows since when the leg was away. Then the copy begins anew, and so does one in which something could not be read:
+//! perhaps it can be now.
 //!
 //! ```text
 //!   0  form u8 = 1    1  flags u8: bit 0, all was copied    2  zero (6)      8  replaces, guid u64, 0 for none
@@ -96,6 +97,11 @@ impl JoinJob {
     /// The same, of a leg of which nobody knows what it has.
     pub(super) fn begun_anew(self) -> Self {
         Self { ran: self.ran, ..Self::new(self.leg, self.replaces, self.began) }
+    }
+
+    /// Whether all could be read so far.
+    pub(super) fn lacks_nothing(&self) -> bool {
+        self.report.unreadable_bytes == 0 && self.secured.unread_count == 0
     }
 
     /// Bytes that are copied, or could not be.

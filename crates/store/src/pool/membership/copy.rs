@@ -140,7 +140,9 @@ impl Pool {
             job
         };
         let lacks = self.roster.missed(job.leg);
-        let Some(settled) = job.settled.filter(|_| !lacks.is_empty() && lacks == *known) else {
+        // What could not be read then may be read now, and the job has no room for all the places where that was.
+        let is_known = !lacks.is_empty() && lacks == *known && job.lacks_nothing();
+        let Some(settled) = job.settled.filter(|_| is_known) else {
             return self.copy_to(place, anew(job), onlooker);
         };
         onlooker.goes_on(job.copied_bytes(), job.secured.checked_bytes, job.ran);
