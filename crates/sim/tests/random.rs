@@ -179,6 +179,13 @@ fn what_could_not_be_read_before_a_copy_was_cut_off_is_asked_again() {
     kept(46, Syncs::Between, Trouble::Disks);
 }
 
+/// Seed 4200126, drawn on the same day. A disk had fallen silent and nobody had asked it yet, so that its mirror looked whole, and the other
+/// one was pulled: the group found none of the two. The history knew of silent disks only once they owed an answer.
+#[test]
+fn no_disk_is_pulled_beside_a_silent_one() {
+    kept(4_200_126, Syncs::Between, Trouble::Disks);
+}
+
 /// Seed 39 of the first version. An import raises the labels' sequence number on one disk after the other. Cut there,
 /// the log disk was one behind, which the next import accepts; cut there again it was two behind, was taken for an
 /// older copy, and the pool with everything acknowledged in its log could not be imported any more.

@@ -160,7 +160,9 @@ impl Faults {
         self.0.lock().is_silent = false;
     }
 
-    pub(super) fn is_silent(&self) -> bool {
+    /// Whether it answers nothing that it is asked from now on.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
         self.0.lock().is_silent
     }
 

@@ -181,7 +181,9 @@ impl History {
             place.config.class == VdevClass::Data && legs.len() > 1 && legs.iter().all(is_online)
         };
         let whole: Vec<_> = members(&pool).into_iter().filter(is_whole).collect();
-        if whole.is_empty() || self.0.lock().machine.disks().iter().any(|(_, disk)| disk.owes()) {
+        // One that is silent and was not asked yet counts as well as the other, which would be the last one.
+        let hangs = |disk: &Arc<PowerDisk>| disk.owes() || disk.faults().is_silent();
+        if whole.is_empty() || self.0.lock().machine.disks().iter().any(|(_, disk)| hangs(disk)) {
             return Ok(());
         }
         let path = shown(&chance.pick(&whole));
