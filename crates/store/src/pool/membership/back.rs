@@ -2,11 +2,12 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use tally_base::{Txg, VdevGuid};
 use tally_members::label::{MissedGroups, VdevClass};
 use tally_members::roster::RosterError;
-use tally_members::vdev::Vdev;
+use tally_members::vdev::{Vdev, VdevLeg};
 
 use super::copy::of_secure;
 use super::{Copied, CopyEnded, Member, MembershipError, Onlooker, Stage};
@@ -21,14 +22,12 @@ impl Pool {
     /// Takes back a disk that was away, and gives it what it has missed; all that there is, if nobody knows what that is.
     pub fn take_back(&self, place: &Member, onlooker: &mut dyn Onlooker) -> Result<Copied, MembershipError> {
         self.check_its_lane(place)?;
-        let known = self.roster.missed(place.leg);
-        self.forget_how_far(place, &known, onlooker)?;
-        let leg = self.roster.reopen(&self.platform, &place.vdev, place.leg)?;
+        let leg = self.reopen(place, onlooker)?;
         let (guid, path) = (leg.guid(), leg.path().to_owned());
         self.roster.add_leg(&place.vdev, leg)?;
         let copy = match self.join_job(guid) {
             _ if place.config.class != VdevClass::Data => Ok(Copied::default()),
-            Some(job) => self.go_on(place, job, &known, onlooker),
+            Some(job) => self.go_on(place, job, onlooker),
             None => self.bring(place, guid, onlooker),
         };
         let copied = copy.map_err(|ended| self.stays_away(guid, &path, ended, onlooker))?;
@@ -37,21 +36,24 @@ impl Pool {
         Ok(copied)
     }
 
-    /// A disk that joins and lacks more than the labels know is an older copy of it, and its job says of another disk how far the copy is. That is
-    /// forgotten for good before the labels say what this one lacks: behind that nobody could tell it from the one that the job is of (rules S9).
-    fn forget_how_far(
-        &self,
-        place: &Member,
-        known: &MissedGroups,
-        onlooker: &mut dyn Onlooker,
-    ) -> Result<(), MembershipError> {
+    /// Opens the disk that is back. One that joins and lacks more than the labels know is an older copy of it, and its job says of another disk how
+    /// far the copy is. Once the labels say what this one lacks nobody could tell the two apart, so until it was looked at the job that is
+    /// durable begins anew (rules S9).
+    fn reopen(&self, place: &Member, onlooker: &mut dyn Onlooker) -> Result<Arc<VdevLeg>, MembershipError> {
+        let known = self.roster.missed(place.leg);
         let job = self.join_job(place.leg).filter(|job| job.settled.is_some());
-        let Some(job) = job.filter(|_| place.config.class == VdevClass::Data) else { return Ok(()) };
-        if self.roster.check_reopen(&self.platform, &place.vdev, place.leg)? != *known {
-            self.note_join(&job.begun_anew());
-            onlooker.sync(self)?;
+        if let Some(job) = &job {
+            self.note_join(&job.clone().begun_anew());
+            if let Err(error) = onlooker.sync(self) {
+                self.note_join(job);
+                return Err(error.into());
+            }
         }
-        Ok(())
+        let reopened = self.roster.reopen(&self.platform, &place.vdev, place.leg);
+        if let Some(job) = job.filter(|_| self.roster.missed(place.leg) == known) {
+            self.note_join(&job);
+        }
+        Ok(reopened?)
     }
 
     /// Whether a disk could be taken back, as far as that can be told without changing anything; and what it lacks, nothing if

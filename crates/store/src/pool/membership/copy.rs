@@ -127,13 +127,7 @@ impl Pool {
     }
 
     /// Goes on with the copy to a leg that gets every write again (rules S9). `known` is what its list was before its disk was asked.
-    pub(super) fn go_on(
-        &self,
-        place: &Member,
-        job: JoinJob,
-        known: &MissedGroups,
-        onlooker: &mut dyn Onlooker,
-    ) -> Result<Copied, CopyEnded> {
+    pub(super) fn go_on(&self, place: &Member, job: JoinJob, onlooker: &mut dyn Onlooker) -> Result<Copied, CopyEnded> {
         let anew = |job: JoinJob| {
             let job = job.begun_anew();
             self.keep_join(&job);
@@ -141,7 +135,7 @@ impl Pool {
         };
         let lacks = self.roster.missed(job.leg);
         // What could not be read then may be read now, and the job has no room for all the places where that was.
-        let is_known = !lacks.is_empty() && lacks == *known && job.lacks_nothing();
+        let is_known = !lacks.is_empty() && job.lacks_nothing();
         let Some(settled) = job.settled.filter(|_| is_known) else {
             return self.copy_to(place, anew(job), onlooker);
         };
