@@ -70,7 +70,7 @@ pub enum CreateError {
         name: String,
     },
     /// A device cannot be opened.
-    #[error("cannot use {}: {cause}", path.display())]
+    #[error("cannot use {}: {cause}; see to that disk, or name another one", path.display())]
     Open {
         /// The device.
         path: PathBuf,
@@ -94,8 +94,16 @@ pub enum CreateError {
         path: PathBuf,
         /// Name of the pool.
         pool: String,
+        /// As what, and of which pool.
+        leg: (PoolGuid, VdevGuid),
         /// How that pool stands.
         state: &'static str,
+    },
+    /// A device was to be a disk of the very pool that it comes to, or was one, and left; its label could not be erased.
+    #[error("{} has left this pool, or did not come so far, and its label says otherwise still; with -f it is taken in anew", path.display())]
+    Left {
+        /// The device.
+        path: PathBuf,
     },
     /// A device has a label that this program cannot read.
     #[error("{} belongs to a pool ({why}); force it if that pool is not needed any more", path.display())]
@@ -131,13 +139,25 @@ pub enum CreateError {
     #[error("{0}")]
     Labels(#[from] LabelError),
     /// Writing failed.
-    #[error("cannot write to {}: {cause}", path.display())]
+    #[error("cannot write to {}: {cause}; see to that disk and do this again, or name another one", path.display())]
     Write {
         /// The device.
         path: PathBuf,
         /// Why.
         cause: io::Error,
     },
+}
+
+impl CreateError {
+    /// The same, for whoever lets a device come to a pool of this configuration.
+    #[must_use]
+    pub fn seen_from(self, config: &PoolConfig) -> Self {
+        let is_unknown = |leg| config.leg(leg).is_none() && config.spare(leg).is_none();
+        match self {
+            Self::Taken { path, leg: (pool, leg), .. } if pool == config.pool && is_unknown(leg) => Self::Left { path },
+            other => other,
+        }
+    }
 }
 
 /// A device that is locked and may be used.
@@ -303,7 +323,8 @@ fn open_leg(platform: &Platform, path: &Path, min: u64, force: bool) -> Result<F
                 PoolState::Destroyed => None,
             };
             if let Some(state) = state.filter(|_| !force) {
-                return Err(CreateError::Taken { path, pool: label.config.name, state });
+                let leg = (label.config.pool, label.leg);
+                return Err(CreateError::Taken { path, pool: label.config.name, leg, state });
             }
         }
         // Nothing there, or nothing to be had from it.

@@ -62,8 +62,7 @@ const TURN_WAIT: Duration = Duration::from_secs(1);
 pub enum RosterError {
     /// Too few legs took the new configuration.
     #[error(
-        "only {written} of {total} data vdevs took the pool's new configuration; the pool is suspended until it is \
-         imported again with its disks"
+        "only {written} of {total} data vdevs took the pool's new configuration; the pool is suspended until its disks are back"
     )]
     NoMajority {
         /// Data vdevs with a leg that took it.
@@ -74,6 +73,14 @@ pub enum RosterError {
     /// The configuration cannot be written at all.
     #[error("{0}")]
     Label(String),
+    /// A disk that joins, or comes back, refuses what it is to have first.
+    #[error("cannot write to {}: {cause}; see to that disk, and do this again", path.display())]
+    Joining {
+        /// The disk.
+        path: PathBuf,
+        /// Why.
+        cause: String,
+    },
     /// An earlier change could not be made durable.
     #[error("the pool is suspended: an earlier change of its configuration could not be made durable ({0})")]
     Closed(String),
@@ -81,7 +88,7 @@ pub enum RosterError {
     #[error("the pool is imported read-only and takes no change; export it, and import it without --readonly")]
     NotClaimed,
     /// A vdev has no leg left with the newest uberblock.
-    #[error("vdev {0} has no leg left to write an uberblock to; the pool is suspended until it is imported again")]
+    #[error("vdev {0} has no leg left to write an uberblock to; the pool is suspended until its disks are back")]
     VdevLost(VdevGuid),
     /// The change makes the configuration longer than its labels can hold, or something in it cannot be said there.
     #[error("{0}")]
@@ -208,9 +215,12 @@ impl Roster {
         if self.fails_openly.load(Ordering::Acquire) { FailMode::Continue } else { FailMode::Wait }
     }
 
-    /// Why the roster takes no more changes, if it does not.
+    /// Why the roster takes no more changes, if it does not. As long as it does, this waits for nobody.
     #[must_use]
     pub fn closed(&self) -> Option<String> {
+        if self.writable.load(Ordering::Acquire) {
+            return None;
+        }
         self.state.lock().closed.clone()
     }
 

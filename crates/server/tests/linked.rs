@@ -31,6 +31,8 @@ mod housekeeping;
 mod members;
 #[path = "linked/new_files.rs"]
 mod new_files;
+#[path = "linked/pulled.rs"]
+mod pulled;
 #[path = "linked/refusals.rs"]
 mod refusals;
 #[path = "linked/resuming.rs"]

@@ -381,6 +381,15 @@ impl Pool {
         self.fault.get()
     }
 
+    /// Suspends the pool if a command has found that its labels take no change any more. The next group would find that, too; until
+    /// there is one the pool would be called well, and nobody could go on with it.
+    pub fn suspend_if_closed(&self) {
+        let is_ours = !self.read_only && !self.closed.load(Ordering::Acquire);
+        if let Some(why) = is_ours.then(|| self.roster.closed()).flatten() {
+            self.suspend(&why);
+        }
+    }
+
     /// Suspends the pool: a promise could not be kept, and nothing above believes it any more (I7).
     pub fn suspend(&self, why: &str) {
         let fault = Broken(why.to_owned());

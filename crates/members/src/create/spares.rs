@@ -24,7 +24,7 @@ pub enum NewSpareError {
     #[error("a pool takes at most {SPARES_MAX} spares; `tally pool remove` takes one out")]
     TooMany,
     /// Its label could not be written.
-    #[error("cannot write to {}: {cause}", path.display())]
+    #[error("cannot write to {}: {cause}; see to that disk and do this again, or name another one", path.display())]
     Write {
         /// The disk.
         path: PathBuf,
@@ -73,7 +73,7 @@ pub fn openable_spares(
     let mut new: Vec<NewSpare> = Vec::new();
     for path in paths {
         check_not_ours(&config, path)?;
-        new.push(new_spare(platform, path, needed, force)?);
+        new.push(new_spare(platform, path, needed, force).map_err(|error| error.seen_from(&config))?);
     }
     Ok(new)
 }

@@ -35,7 +35,7 @@ pub enum ReturnError {
         path: PathBuf,
     },
     /// It cannot be opened.
-    #[error("cannot open {}: {cause}", path.display())]
+    #[error("cannot open {}: {cause}; do this again when the disk is there", path.display())]
     Open {
         /// The disk.
         path: PathBuf,
@@ -50,6 +50,14 @@ pub enum ReturnError {
     Held {
         /// The disk.
         path: PathBuf,
+    },
+    /// It is there, and cannot be read.
+    #[error("{} cannot be taken back: {why}; do this again when it is well", path.display())]
+    Unread {
+        /// The disk.
+        path: PathBuf,
+        /// What it says.
+        why: Unreadable,
     },
     /// There is no leg on it.
     #[error("{} cannot be taken back: {why}; `tally pool replace` takes it in as a new disk", path.display())]
@@ -262,7 +270,10 @@ fn what_it_lacks(
     leg: &LegConfig,
 ) -> Result<MissedGroups, ReturnError> {
     let path = leg.path.clone();
-    let own = label::read(disk).map_err(|why| ReturnError::NoLabel { path: path.clone(), why })?;
+    let own = label::read(disk).map_err(|why| match why {
+        Unreadable::Io(_) => ReturnError::Unread { path: path.clone(), why },
+        why => ReturnError::NoLabel { path: path.clone(), why },
+    })?;
     let fits = data_bytes_of(disk.geometry().size).is_some_and(|bytes| bytes >= vdev.data_bytes);
     if check_own(disk, &own, (config.pool, leg.guid)).is_err() || !fits {
         return Err(ReturnError::Another { path });

@@ -19,22 +19,22 @@ impl Roster {
     /// calls [`Roster::finish_resilver`].
     pub fn add_leg(&self, vdev: &Vdev, leg: Arc<VdevLeg>) -> Result<(), RosterError> {
         let (guid, path) = (leg.guid(), leg.path().to_owned());
-        let label_error = |error: io::Error| RosterError::Label(error.to_string());
+        let refused = |cause: String| RosterError::Joining { path: leg.path().to_owned(), cause };
         let config = self.config();
         vdev.limit_patience_with(&leg);
         if let (Some(_), Some(disk)) = (config.leg(guid), leg.patient()) {
             // Its own label may call it whole. From here on it is neither what it was nor what the others are.
-            label::write(disk.as_ref(), guid, &config).map_err(|error| RosterError::Label(error.to_string()))?;
+            label::write(disk.as_ref(), guid, &config).map_err(|error| refused(error.to_string()))?;
         }
         let ring = config.vdevs.get(vdev.index().place()).and_then(|vdev| vdev.ring);
         if let (Some(ring), Some(disk)) = (ring.filter(|_| !keeps_its_ring(&config, guid)), leg.patient()) {
-            write_out_ring(disk.as_ref(), ring).map_err(label_error)?;
+            write_out_ring(disk.as_ref(), ring).map_err(|error| refused(error.to_string()))?;
         }
         let _in_turn = self.uberblocks.lock();
-        let joined_txg = self.copy_uberblocks(vdev, &leg).map_err(label_error)?;
+        let joined_txg = self.copy_uberblocks(vdev, &leg).map_err(|error| refused(error.to_string()))?;
         if let (None, Some(disk)) = (config.leg(guid), leg.patient()) {
             // Before the others name it: cut off in between it would be a disk without a label, which nobody finds again.
-            label::write(disk.as_ref(), guid, &self.config()).map_err(|error| RosterError::Label(error.to_string()))?;
+            label::write(disk.as_ref(), guid, &self.config()).map_err(|error| refused(error.to_string()))?;
         }
         let size = leg.patient().map_or(0, |disk| disk.geometry().size);
         leg.set_state(LegState::Resilvering);
@@ -64,8 +64,10 @@ impl Roster {
                 // What no label names is nobody's: its disk is free again. Another is left behind as before.
                 if self.config().leg(guid).is_none() {
                     vdev.take_leg(guid);
-                    // Whoever wants to use it need not force that; if it refuses that as well he has to. A spare says what it said.
-                    if let Some(disk) = taken_up.patient().filter(|_| config.spare(guid).is_none()) {
+                    // Whoever wants to use it need not force that; if it refuses that as well he has to. A spare says what it said. And
+                    // where a label was refused another one may name it: the next import then looks for it.
+                    let is_nobodys = config.spare(guid).is_none() && self.check_changeable().is_ok();
+                    if let Some(disk) = taken_up.patient().filter(|_| is_nobodys) {
                         let _kept = label::wipe(disk.as_ref());
                     }
                 } else {
@@ -119,7 +121,10 @@ impl Roster {
         })?;
         // It may have refused the very label that praised it, and be struck off again.
         if !leg.pass(LegState::Resilvering, LegState::Online) {
-            return Err(RosterError::Leg { leg: guid, why: "failed at the end of its copy" });
+            return Err(RosterError::Leg {
+                leg: guid,
+                why: "failed at the end of its copy; `tally pool online` takes it back once it is well",
+            });
         }
         Ok(())
     }

@@ -49,7 +49,7 @@ pub enum SpareError {
         path: PathBuf,
     },
     /// Its label could not be written.
-    #[error("cannot write to {}: {cause}", path.display())]
+    #[error("cannot write to {}: {cause}; `tally pool remove` takes it out of the pool", path.display())]
     Write {
         /// The disk.
         path: PathBuf,

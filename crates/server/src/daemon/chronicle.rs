@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tally_store::pool::Command;
 
+use super::disk_error::DiskError;
 use super::pools::{Pools, PoolsError, ServedPool};
 use crate::control::message::{Assignment, Request};
 use crate::control::report::{DoneCommand, PoolHistory};
@@ -40,11 +41,30 @@ impl Said {
 impl Pools {
     /// A command was carried out.
     pub(super) fn write_down(&self, said: &Said) {
-        let Some(word) = said.pool.as_ref().filter(|_| !said.is_last) else { return };
-        let is_it = |pool: &&Arc<ServedPool>| pool.filer.name() == *word || pool.guid().to_string() == *word;
-        if let Some(pool) = self.all().iter().find(is_it) {
-            said.write_down(pool);
+        if let Some(pool) = self.pool_of(said).filter(|_| !said.is_last) {
+            said.write_down(&pool);
         }
+    }
+
+    /// A command was not carried out. Where its pool is suspended, be it by that, whoever gave it is told how it goes on: what the
+    /// command met may be no more than a disk's word.
+    pub(super) fn met_by(&self, said: &Said, error: PoolsError) -> PoolsError {
+        let Some(served) = self.pool_of(said) else { return error };
+        served.filer.pool().suspend_if_closed();
+        let says_so = match &error {
+            PoolsError::StillGone { .. } => true,
+            PoolsError::Disk(error) => matches!(**error, DiskError::Suspended { .. }),
+            _ => false,
+        };
+        if says_so || served.filer.pool().fault().is_none() {
+            return error;
+        }
+        PoolsError::WhileSuspended { name: served.filer.name(), source: Box::new(error) }
+    }
+
+    fn pool_of(&self, said: &Said) -> Option<Arc<ServedPool>> {
+        let word = said.pool.as_ref()?;
+        self.all().into_iter().find(|pool| pool.filer.name() == *word || pool.guid().to_string() == *word)
     }
 
     /// What was done to these pools, or to all.

@@ -240,7 +240,7 @@ impl Pools {
         let about = About { vdev, purpose, path: &path, leaves: old.as_deref() };
         self.with_asker_about(served, &place, about, &mut |_| {}, |asker| {
             let copied = pool.go_on_joining(&place, asker).map_err(DiskError::from)?;
-            let Some(copied) = copied else { return Ok(Vec::new()) };
+            let Some(copied) = copied else { return old_has_left(served, &path, old.as_deref()) };
             keep_outcome(served, &place, (old.clone(), &path), asker.running, &copied)?;
             Ok(remarks_of(&copied.secured))
         })
@@ -298,7 +298,11 @@ impl Pools {
         drop(asker);
         drop(running);
         let still_there = erase_labels(&served.filer.pool().roster, gone);
-        outcome.map(|remarks| remarks.into_iter().chain(still_there).collect())
+        match outcome {
+            Ok(remarks) => Ok(remarks.into_iter().chain(still_there).collect()),
+            Err(error) if still_there.is_empty() => Err(error),
+            Err(error) => Err(PoolsError::WithRemarks { source: Box::new(error), remarks: still_there }),
+        }
     }
 }
 
@@ -447,6 +451,19 @@ fn keep_outcome(
     let notice = unread_words(&served.filer.name(), place, (old, path), copied);
     running.ended(outcome, Some(notice.clone()));
     Err(DiskError::Unread(notice))
+}
+
+/// The copy was over, and was cut off before the old disk could leave: if that is there still the new one may lack something.
+fn old_has_left(served: &ServedPool, new: &Path, old: Option<&Path>) -> Result<Vec<String>, PoolsError> {
+    let (pool, config) = (served.filer.name(), served.filer.pool().roster.config());
+    let is_there = |old: &&Path| config.vdevs_present().flat_map(|vdev| &vdev.legs).any(|leg| leg.path == **old);
+    let Some(old) = old.filter(is_there).map(Path::display) else { return Ok(Vec::new()) };
+    let words = format!(
+        "not everything could be read when {} was copied, which is part of the pool now. {old} stays: `tally pool detach {pool} {old}` \
+         takes it out once every block is found on another disk; with -f also if not.",
+        new.display()
+    );
+    Err(DiskError::Unread(words).into())
 }
 
 /// What could not be read, where, what follows from it, and what to do.

@@ -181,7 +181,11 @@ impl Pools {
         let specs = parse_vdev_args(words)?;
         self.check_not_imported(name)?;
         files.iter_mut().for_each(NewFile::let_go);
-        let filer = Filer::create(&self.platform, &self.tuning, name, &specs, options)?;
+        let filer =
+            Filer::create(&self.platform, &self.tuning, name, &specs, options).map_err(|error| match error {
+                FilerError::Create(_) => error.into(),
+                source => PoolsError::NotMade { name: name.into(), source: Box::new(source) },
+            })?;
         files.into_iter().for_each(NewFile::keep);
         self.take_up(filer, Vec::new(), false)
     }

@@ -315,9 +315,13 @@ impl Daemon {
 fn carry_out(desk: &Desk, Begun { request, user, files, mut voice }: Begun) {
     let said = Said::of(&request, user);
     let result = desk.carry_out(request, files, &said, &mut |state| voice.goes(state));
-    if result.is_ok() {
-        desk.pools.write_down(&said);
-    }
+    let result = match result {
+        Ok(reply) => {
+            desk.pools.write_down(&said);
+            Ok(reply)
+        }
+        Err(error) => Err(desk.pools.met_by(&said, error)),
+    };
     desk.pools.look_for_events();
     voice.ends(result);
 }

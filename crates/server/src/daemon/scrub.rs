@@ -149,7 +149,11 @@ fn run(
     let outcome = match &scrubbed {
         Ok(_) => pool.scrub_job().map_or_else(String::new, |job| job_words(&job)),
         Err(SecureError::Stopped) => format!("scrub stopped after {}", Size(done)),
-        Err(error) => format!("scrub ended early, after {} on {} UTC: {error}", Size(done), utc_of(now())),
+        Err(error) => format!(
+            "scrub ended early, after {} on {} UTC, and `tally pool scrub` goes on with it: {error}",
+            Size(done),
+            utc_of(now())
+        ),
     };
     match &scrubbed {
         Ok(_) | Err(SecureError::Stopped) => running.ended_well(),

@@ -207,7 +207,8 @@ impl Pool {
         // The disk's label is erased next, and it may have been somebody's.
         self.roster.check_changeable()?;
         self.check_not_ours(place, path)?;
-        let leg = new_leg(&self.platform, &place.config, path, force)?;
+        let leg = new_leg(&self.platform, &place.config, path, force);
+        let leg = leg.map_err(|error| error.seen_from(&self.roster.config()))?;
         self.join_with(place, leg, replaces, onlooker)
     }
 
@@ -218,7 +219,8 @@ impl Pool {
             return self.check_leave(place);
         }
         self.check_not_ours(place, path)?;
-        Ok(check_new_leg(&self.platform, &place.config, path, force)?)
+        let checked = check_new_leg(&self.platform, &place.config, path, force);
+        Ok(checked.map_err(|error| error.seen_from(&self.roster.config()))?)
     }
 
     /// Whether the disk could leave, as far as that can be told without a look at its blocks.
@@ -242,6 +244,12 @@ impl Pool {
                 _ if leg.guid() == place.leg && !leg.takes_writes() => {}
                 _ if leg.guid() == place.leg => {
                     return refused("is in use as this very disk, and is well; name another disk to put in its place");
+                }
+                _ if place.vdev.leg(leg.guid()).is_some() => {
+                    return refused(
+                        "is a disk of this pool already, and of this mirror: name another one, or take out what it was to replace with \
+                         `tally pool detach`",
+                    );
                 }
                 _ => {
                     return refused(
@@ -278,7 +286,8 @@ impl Pool {
             ready.and_then(|()| if is_copied { self.copy_to(place, job, onlooker) } else { Ok(Copied::default()) });
         // If that failed it has never counted.
         let copied = copy.map_err(|ended| self.take_out(place, guid, path, ended, onlooker))?;
-        self.let_count(place, guid, path, &copied, onlooker).inspect_err(|_| self.forget_join(guid))?;
+        let counts = self.let_count(place, guid, path, &copied, onlooker);
+        counts.map_err(|error| self.is_not_over(guid, path, error))?;
         self.finish_join(guid, copied.is_whole(), onlooker)?;
         Ok(copied)
     }
@@ -330,7 +339,7 @@ impl Pool {
         });
         match secured {
             // What one of them has is no use if it was struck off meanwhile.
-            Ok(_) if place.staying() != staying => Err(MembershipError::StaysUnchecked { path }),
+            Ok(_) if place.staying() != staying => Err(MembershipError::StaysNeeded { path }),
             Ok(secured) if secured.unread_count == 0 => {
                 self.roster.forget_missed(&missed)?;
                 Ok(secured)
@@ -431,8 +440,12 @@ impl Pool {
         for _ in 0..JOIN_SYNCS_MAX {
             onlooker.sync(self)?;
             if lane.take_in_leg(guid) {
-                self.roster.take_in_lane_leg(lane.id(), guid)?;
-                return Ok(());
+                let taken_in = self.roster.take_in_lane_leg(lane.id(), guid);
+                return taken_in.map(drop).map_err(|error| match error {
+                    // It was struck off meanwhile.
+                    RosterError::Leg { .. } => failed(),
+                    error => error.into(),
+                });
             }
         }
         Err(failed())

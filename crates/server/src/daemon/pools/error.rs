@@ -122,6 +122,35 @@ pub enum PoolsError {
         /// What was said of disks that cannot be read.
         refused: Vec<String>,
     },
+    /// Beside what went wrong there is something to know.
+    #[error("{source}\n{}", remarks.join("\n"))]
+    WithRemarks {
+        /// What went wrong.
+        source: Box<PoolsError>,
+        /// A line each.
+        remarks: Vec<String>,
+    },
+    /// A command found its disks gone, or something has before it.
+    #[error(
+        "{source}\nPool '{name}' is suspended: once its disks are well, `tally pool clear {name}` goes on with it."
+    )]
+    WhileSuspended {
+        /// Which pool.
+        name: String,
+        /// What the command met.
+        source: Box<PoolsError>,
+    },
+    /// A new pool could not be written to its disks.
+    #[error(
+        "pool '{name}' was not made: {source}\n\
+         See to its disks and do this again, with -f as some may say by now that they belong to it."
+    )]
+    NotMade {
+        /// Which pool.
+        name: String,
+        /// What failed.
+        source: Box<FilerError>,
+    },
     /// There is nothing in memory that could go on.
     #[error("pool '{name}' is not imported; once its disks are well, `tally pool import {name}` takes it up")]
     ClearAway {

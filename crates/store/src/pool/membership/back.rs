@@ -9,7 +9,7 @@ use tally_members::label::{MissedGroups, VdevClass};
 use tally_members::roster::RosterError;
 use tally_members::vdev::{Vdev, VdevLeg};
 
-use super::copy::of_secure;
+use super::copy::{of_secure, seen_at};
 use super::{Copied, CopyEnded, Member, MembershipError, Onlooker, Stage};
 use crate::pool::Pool;
 use crate::pool::joining::JoinJob;
@@ -30,7 +30,7 @@ impl Pool {
             Some(job) => self.go_on(place, job, onlooker),
             None => self.bring(place, guid, onlooker),
         };
-        let copied = copy.map_err(|ended| self.stays_away(guid, &path, ended, onlooker))?;
+        let copied = copy.map_err(|ended| self.stays_away(guid, &path, seen_at(place, guid, ended), onlooker))?;
         self.let_count(place, guid, &path, &copied, onlooker)?;
         self.finish_join(guid, copied.is_whole(), onlooker)?;
         Ok(copied)

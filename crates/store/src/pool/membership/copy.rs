@@ -5,10 +5,11 @@
 
 use std::fmt::Display;
 use std::path::Path;
+use std::sync::Arc;
 
 use tally_base::{Txg, VdevGuid};
 use tally_members::label::{MissedGroups, TxgRange, VdevClass};
-use tally_members::vdev::{LegState, Reached};
+use tally_members::vdev::{LegState, Reached, VdevLeg};
 
 use super::{Copied, CopyEnded, Member, MembershipError, Onlooker, Stage};
 use crate::pool::job::Walking;
@@ -55,10 +56,11 @@ impl Pool {
             self.hand_spares_on(old.leg, leg)?;
             self.leave(&old, onlooker)
         });
-        // Whoever has asked for it is told what is in the way, and nothing is done behind his back later.
+        let path = self.member(leg).map(|new| new.path()).unwrap_or_default();
+        left.map_err(|error| self.is_not_over(leg, &path, error))?;
         self.forget_join(leg);
         self.want_kept();
-        left
+        Ok(())
     }
 
     /// Goes on with a disk whose copy was cut off, or whose old one has not left yet. Gives what came of the copy, if there was one left to do.
@@ -186,6 +188,7 @@ impl Pool {
         if self.goes_on_later(onlooker) {
             return MembershipError::Interrupted { path };
         }
+        let ended = seen_at(place, guid, ended);
         let taken_out = self.roster.detach(&place.vdev, guid).map(|leg| self.has_left(leg, onlooker));
         match (taken_out, ended) {
             (Ok(()), CopyEnded::Stopped) => MembershipError::Stopped { path },
@@ -197,8 +200,21 @@ impl Pool {
         }
     }
 
+    /// The last steps of a copy failed. Whoever has asked for it is told what is in the way, and nothing is done behind his back later; but
+    /// on a suspended pool, where nothing can be forgotten.
+    pub(super) fn is_not_over(&self, leg: VdevGuid, path: &Path, error: MembershipError) -> MembershipError {
+        self.suspend_if_closed();
+        if self.fault().is_some() {
+            return MembershipError::Interrupted { path: path.to_owned() };
+        }
+        self.forget_join(leg);
+        self.want_kept();
+        error
+    }
+
     /// Whether a copy that ended goes on by itself: on a suspended pool nothing can be written down, and it is taken up as behind a cut.
     pub(super) fn goes_on_later(&self, onlooker: &dyn Onlooker) -> bool {
+        self.suspend_if_closed();
         onlooker.is_interrupted() || self.fault().is_some()
     }
 }
@@ -208,6 +224,17 @@ fn later_than(missed: &MissedGroups, settled: Txg) -> MissedGroups {
     let mut later = MissedGroups::default();
     later.note(TxgRange { from: settled.next(), to: Txg(u64::MAX) });
     missed.in_common(&later)
+}
+
+/// What ended a copy, if the disk itself did not: then what whoever copied has met is that there is none.
+pub(super) fn seen_at(place: &Member, leg: VdevGuid, ended: CopyEnded) -> CopyEnded {
+    let has_failed = |leg: &Arc<VdevLeg>| matches!(leg.state(), LegState::Failing | LegState::Faulted);
+    match ended {
+        CopyEnded::Failed(_) if place.vdev.leg(leg).as_ref().is_some_and(has_failed) => {
+            CopyEnded::Failed("the disk itself failed meanwhile".into())
+        }
+        ended => ended,
+    }
 }
 
 pub(super) fn of_secure(error: SecureError) -> CopyEnded {

@@ -38,7 +38,11 @@ pub enum MembershipError {
         path: PathBuf,
     },
     /// The copy failed.
-    #[error("the copy to {} failed: {cause}; the disk was taken out again", path.display())]
+    #[error(
+        "the copy to {} failed: {cause}; the disk was taken out again. `tally pool status` shows which disk is not well: once it is, \
+         do this again, or name another one",
+        path.display()
+    )]
     Copy {
         /// The new disk.
         path: PathBuf,
@@ -52,7 +56,10 @@ pub enum MembershipError {
     #[error(transparent)]
     Return(#[from] ReturnError),
     /// What it lacks could not be given to it.
-    #[error("{} is not up to date, and stays as it was: {cause}", path.display())]
+    #[error(
+        "{} is not up to date, and stays as it was: {cause}; once all disks are well `tally pool online` gives it what it lacks",
+        path.display()
+    )]
     StaysAway {
         /// The disk.
         path: PathBuf,
@@ -92,8 +99,18 @@ pub enum MembershipError {
         cause: Box<Self>,
     },
     /// Somebody wanted a disk's blocks not to be checked any more.
-    #[error("{} stays: its blocks were still being checked when that was stopped", path.display())]
+    #[error("{} stays: its blocks were still being checked when that was stopped; do this again to begin anew", path.display())]
     StaysUnchecked {
+        /// The disk that was leaving.
+        path: PathBuf,
+    },
+    /// Of the disks that were to have all of it not all are left.
+    #[error(
+        "{} stays: a disk that was to stay without it has failed while blocks were checked. `tally pool status` shows which: do this \
+         again when that one is well, or has left",
+        path.display()
+    )]
+    StaysNeeded {
         /// The disk that was leaving.
         path: PathBuf,
     },
@@ -112,7 +129,10 @@ pub enum MembershipError {
         first: String,
     },
     /// Not every block could be looked at.
-    #[error("{} stays: its blocks could not be checked: {cause}", path.display())]
+    #[error(
+        "{} stays: its blocks could not be checked: {cause}. `tally pool status` shows which disk is not well: do this again once it is",
+        path.display()
+    )]
     NotChecked {
         /// The disk that was leaving.
         path: PathBuf,
@@ -126,7 +146,10 @@ pub enum MembershipError {
     #[error("the intent log cannot go on there: {0}")]
     Renew(#[from] OpenError),
     /// The lane goes on without the new leg.
-    #[error("{} does not take part in the log: it failed while it joined", path.display())]
+    #[error(
+        "{} does not take part in the log: it failed while it joined; `tally pool online` takes it in once it is well",
+        path.display()
+    )]
     Join {
         /// The new disk.
         path: PathBuf,
