@@ -128,7 +128,20 @@ fn images(golden: &Golden, records: &[(u8, Vec<u8>)]) -> Vec<Seed> {
         put_blob(&mut bytes, body);
         add(format!("record-{kind}-{number}"), bytes, true);
     }
+    seeds.push(Seed::new("import", "of-format-1", of_format_1(golden, |_| true)).refused());
+    seeds.push(Seed::new("import", "a-log-device-of-format-1", of_format_1(golden, |disk| disk == 1)).refused());
     seeds
+}
+
+/// Labels of some disks say that a program of the first format wrote them.
+fn of_format_1(golden: &Golden, is_old: impl Fn(usize) -> bool) -> Vec<u8> {
+    const VERSION_AT: u16 = 8;
+    let mut bytes = vec![0];
+    let labels = golden.parts.iter().enumerate().filter(|(_, part)| part.kind == PartKind::Label && is_old(part.disk));
+    for (number, _) in labels {
+        put_change(&mut bytes, number as u16, VERSION_AT, &1_u32.to_le_bytes());
+    }
+    bytes
 }
 
 fn put_change(out: &mut Vec<u8>, part: u16, offset: u16, bytes: &[u8]) {
