@@ -122,7 +122,7 @@ impl Content for Filesystem {
 }
 
 impl Replies for Filesystem {
-    fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply> {
-        self.recall(key)
+    fn remembered_of(&self, key: &ReplyKey, is_his: &dyn Fn(u64) -> bool) -> Option<RememberedReply> {
+        self.recall(key, is_his)
     }
 }
