@@ -62,14 +62,16 @@ impl Default for ModelOptions {
     }
 }
 
+/// Answers by what equal requests have in common, each with its sender's number; the last one last.
+type Remembered = BTreeMap<[u8; ReplyKey::COMMON_BYTES], Vec<(u64, RememberedReply)>>;
+
 /// An in-memory [`Vfs`].
 pub struct Model {
     pool: PoolGuid,
     dataset: DatasetId,
     root: ObjectRef,
     state: Mutex<State>,
-    /// Answers by what equal requests have in common, each with its sender's number; the last one last.
-    remembered: Mutex<BTreeMap<[u8; ReplyKey::COMMON_BYTES], Vec<(u64, RememberedReply)>>>,
+    remembered: Mutex<Remembered>,
 }
 
 impl Default for Model {
