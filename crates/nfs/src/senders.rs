@@ -8,7 +8,7 @@
 //! The idea: on one connection, equal requests are one request and its repetitions. So what the pool keeps beside an answer
 //! is the connection's number, and here stands which of them live. A repetition gets the answer of its own connection; else the last one
 //! that was given on no connection that lives, as a client comes on another one when its first is gone. It does not get what
-//! was given on one that lives.
+//! was given on one that lives (rules F12).
 //!
 //! It costs a line for each connection that is open, and for each that is gone and has left a request in doubt to one, but
 //! nothing for requests. A process begins to count at random, as the pool keeps the numbers over restarts: those of
