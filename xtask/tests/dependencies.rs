@@ -131,7 +131,7 @@ const NFS: [&[&str]; 9] = [
     &["rpcbind", "serve"],
     &["service"],
     &["mount", "replies", "v3"],
-    &["cred"],
+    &["cred", "senders"],
     &["link"],
     &["nlm", "stats"],
     &["rpc"],

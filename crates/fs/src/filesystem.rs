@@ -460,12 +460,12 @@ impl Filesystem {
         self.lane().map_or_else(|| self.pool.txgs.promise(open), |lane| self.pool.log_promise(&lane, last, 0, open))
     }
 
-    /// The answer that was given to a request with this key before.
-    pub(crate) fn recall(&self, key: &ReplyKey) -> Option<RememberedReply> {
+    /// The answer that was given to a request with this key before, from a sender whose number `is_his` says yes to.
+    pub(crate) fn recall(&self, key: &ReplyKey, is_his: &dyn Fn(u64) -> bool) -> Option<RememberedReply> {
         // What a suspended pool remembers may never have become durable: its client was told so.
         self.pool.check_serving().ok()?;
         let now = self.pool.time_in_service();
-        let value = self.pool.replies.recall(self.dataset.birth.id, now, &key.0)?;
+        let value = self.pool.replies.recall(self.dataset.birth.id, now, &key.0, is_his)?;
         record::decode_reply(&mut Reader::new(&value, "remembered reply")).ok()
     }
 

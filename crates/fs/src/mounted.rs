@@ -1,4 +1,8 @@
 //! A mounted dataset behind the door that protocol servers use.
+//!
+//! What cannot be read is an I/O error. In a pool that is suspended, and whose clients wait for it, that says nothing of what they
+//! have asked for: the disk that does not give it may be the one that is awaited. So there, whatever failed for want of a read is to be
+//! asked again, as a change is that was not let in; it has done nothing (docs/design/0063).
 
 use bytes::Bytes;
 use tally_base::{DatasetId, PoolGuid, Time};
@@ -35,11 +39,11 @@ impl Identity for Filesystem {
 
 impl Attributes for Filesystem {
     fn getattr(&self, object: ObjectRef) -> Result<Attr, FsError> {
-        self.read_attr(object)
+        self.read_attr(object).map_err(|error| self.awaited(error))
     }
 
     fn setattr(&self, ctx: OpCtx<'_>, object: ObjectRef, set: &SetAttr, guard: Option<Time>) -> Outcome<()> {
-        self.change_attr(ctx, object, set, guard)
+        self.outcome(self.change_attr(ctx, object, set, guard))
     }
 
     fn statfs(&self) -> Result<FsStat, FsError> {
@@ -49,7 +53,8 @@ impl Attributes for Filesystem {
 
 impl Names for Filesystem {
     fn look(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> (Result<Attr, FsError>, Option<Attr>) {
-        self.find_name(cred, dir, name)
+        let (found, dir) = self.find_name(cred, dir, name);
+        (found.map_err(|error| self.awaited(error)), dir)
     }
 
     fn readdir(
@@ -60,49 +65,49 @@ impl Names for Filesystem {
         entries_max: usize,
         plus: bool,
     ) -> Result<DirPage, FsError> {
-        self.list(cred, dir, cookie, entries_max, plus)
+        self.list(cred, dir, cookie, entries_max, plus).map_err(|error| self.awaited(error))
     }
 
     fn create(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr> {
-        self.make_file(ctx, dir, name, how)
+        self.outcome(self.make_file(ctx, dir, name, how))
     }
 
     fn mkdir(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], set: &SetAttr) -> Outcome<Attr> {
-        self.make_directory(ctx, dir, name, set)
+        self.outcome(self.make_directory(ctx, dir, name, set))
     }
 
     fn symlink(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], target: &[u8], set: &SetAttr) -> Outcome<Attr> {
-        self.make_symlink(ctx, dir, name, target, set)
+        self.outcome(self.make_symlink(ctx, dir, name, target, set))
     }
 
     fn mknod(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], node: NodeKind, set: &SetAttr) -> Outcome<Attr> {
-        self.make_node(ctx, dir, name, node, set)
+        self.outcome(self.make_node(ctx, dir, name, node, set))
     }
 
     fn remove(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8]) -> Outcome<()> {
-        self.remove_name(ctx, dir, name, Removal::Name)
+        self.outcome(self.remove_name(ctx, dir, name, Removal::Name))
     }
 
     fn rmdir(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8]) -> Outcome<()> {
-        self.remove_name(ctx, dir, name, Removal::Directory)
+        self.outcome(self.remove_name(ctx, dir, name, Removal::Directory))
     }
 
     fn rename(&self, ctx: OpCtx<'_>, from_dir: ObjectRef, from: &[u8], to_dir: ObjectRef, to: &[u8]) -> Outcome<()> {
-        self.move_name(ctx, from_dir, from, to_dir, to)
+        self.outcome(self.move_name(ctx, from_dir, from, to_dir, to))
     }
 
     fn link(&self, ctx: OpCtx<'_>, object: ObjectRef, dir: ObjectRef, name: &[u8]) -> Outcome<Attr> {
-        self.add_link(ctx, object, dir, name)
+        self.outcome(self.add_link(ctx, object, dir, name))
     }
 }
 
 impl Content for Filesystem {
     fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
-        self.read_link(object)
+        self.read_link(object).map_err(|error| self.awaited(error))
     }
 
     fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
-        self.read_content(cred, object, offset, count)
+        self.read_content(cred, object, offset, count).map_err(|error| self.awaited(error))
     }
 
     fn write(
@@ -113,16 +118,27 @@ impl Content for Filesystem {
         data: Bytes,
         stability: Stability,
     ) -> Outcome<Written> {
-        self.write_content(ctx, object, offset, &data, stability)
+        self.outcome(self.write_content(ctx, object, offset, &data, stability))
     }
 
     fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {
-        self.commit_content(ctx, object, offset, count)
+        self.outcome(self.commit_content(ctx, object, offset, count))
+    }
+}
+
+impl Filesystem {
+    fn outcome<T>(&self, outcome: Outcome<T>) -> Outcome<T> {
+        Outcome { result: outcome.result.map_err(|error| self.awaited(error)), ..outcome }
+    }
+
+    /// What is told of an error.
+    fn awaited(&self, error: FsError) -> FsError {
+        if error == FsError::Io && self.is_waited_for() { FsError::Unavailable } else { error }
     }
 }
 
 impl Replies for Filesystem {
-    fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply> {
-        self.recall(key)
+    fn remembered_of(&self, key: &ReplyKey, is_his: &dyn Fn(u64) -> bool) -> Option<RememberedReply> {
+        self.recall(key, is_his)
     }
 }

@@ -303,6 +303,51 @@ fn whoever_cuts_a_file_of_a_suspended_pool_waits() {
     }
 }
 
+/// A read that needs a disk which is awaited was an I/O error when the pool had long been suspended for that disk: programs that
+/// read ended, and those that wrote waited. It is one still where clients are to be told.
+#[test]
+fn whoever_reads_what_a_suspended_pool_does_not_give_waits_as_who_changes_something() {
+    for (failmode, expected) in [(FailMode::Wait, FsError::Unavailable), (FailMode::Continue, FsError::Io)] {
+        let world = World::of(&[("/disks/a", DATA)], "/disks/a");
+        let filer = world.create();
+        filer.pool().roster.set_failmode(failmode).unwrap();
+        let (cred, fs) = (Cred::root(), vfs(&filer));
+        let (root, file) = (fs.root(), make(&*fs, "file").unwrap());
+        done(fs.write(ctx(&cred), file, 0, pattern(1 << 20, 1), Stability::FileSync)).unwrap();
+        let link = done(fs.symlink(ctx(&cred), root, b"link", b"there", &mode(0o777))).unwrap().object;
+        filer.sync().unwrap();
+        world.faults("/disks/a").all(true);
+        filer.sync().unwrap_err();
+        let cold = || filer.pool().io.drop_cache();
+        let reads: [&dyn Fn() -> Result<(), FsError>; 5] = [
+            &|| fs.getattr(file).map(drop),
+            &|| fs.read(&cred, file, 0, 4096).map(drop),
+            &|| fs.lookup(&cred, root, b"file").map(drop),
+            &|| fs.readdir(&cred, root, 0, 10, true).map(drop),
+            &|| fs.readlink(link).map(drop),
+        ];
+        for (number, read) in reads.iter().enumerate() {
+            cold();
+            assert_eq!(read(), Err(expected), "read {number} under {failmode:?}");
+        }
+        let changes: [&dyn Fn() -> Result<(), FsError>; 9] = [
+            &|| done(fs.setattr(ctx(&cred), file, &mode(0o600), None)),
+            &|| done(fs.create(ctx(&cred), root, b"x", &CreateHow::Guarded(mode(0o600)))).map(drop),
+            &|| done(fs.mkdir(ctx(&cred), root, b"x", &mode(0o700))).map(drop),
+            &|| done(fs.remove(ctx(&cred), root, b"file")),
+            &|| done(fs.rmdir(ctx(&cred), root, b"x")),
+            &|| done(fs.rename(ctx(&cred), root, b"file", root, b"x")),
+            &|| done(fs.link(ctx(&cred), file, root, b"x")).map(drop),
+            &|| done(fs.write(ctx(&cred), file, 1, pattern(10, 1), Stability::FileSync)).map(drop),
+            &|| done(fs.commit(ctx(&cred), file, 0, 0)).map(drop),
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            cold();
+            assert_eq!(change(), Err(expected), "change {number} under {failmode:?}");
+        }
+    }
+}
+
 #[test]
 fn failmode_continue_answers_changes_with_an_error_and_still_reads() {
     let world = World::of(&[("/disks/a", DATA)], "/disks/a");

@@ -6,7 +6,7 @@ mod world;
 
 use std::sync::Arc;
 
-use tally_fs::filer::Filer;
+use tally_fs::filer::{DatasetError, Filer};
 use tally_store::dataset::{Dataset, DatasetBirth, DatasetLine};
 use tally_store::properties::{Property, PropertySet, UserProperty, Value, effective, parse};
 use tally_store::tree::Tree;
@@ -148,4 +148,22 @@ fn long_properties_of_many_datasets_leave_room_to_remove_things() {
     patient(|| fs.remove(ctx(&cred), fs.root(), b"large")).unwrap();
     set(refused).unwrap();
     assert!(filer.pool().fault().is_none());
+}
+
+/// Clients brought as much as memory takes, group after group, and whoever gave a dataset long properties meanwhile was told that
+/// the pool is full, and to remove files.
+#[test]
+fn where_memory_is_short_nobody_is_told_that_the_pool_is_full() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    filer.sync().unwrap();
+    // What is alone is let in, and then nothing else is.
+    let clients = filer.pool().txgs.admit(1 << 40, 0).unwrap();
+    let refused = filer.set_property("tank", long()).unwrap_err();
+    let words = refused.to_string();
+    assert!(matches!(refused, DatasetError::Busy { .. }) && !words.contains("Remove files"), "{words}");
+    assert!(words.contains("as they were") && words.contains("Set them again"), "{words}");
+    assert!(filer.by_name("tank").unwrap().info().local.value(Property::ShareNfs).is_none());
+    drop(clients);
+    filer.set_property("tank", long()).unwrap();
 }

@@ -330,6 +330,16 @@ impl Roster {
         }
     }
 
+    /// Whether [`Self::update`] would write this, as far as that can be told without writing it.
+    fn check_update(&self, change: impl FnOnce(&mut PoolConfig)) -> Result<(), RosterError> {
+        let state = self.state.lock();
+        if !state.claimed {
+            return Err(RosterError::NotClaimed);
+        }
+        next_of(&state, Need::Wish, change)?;
+        self.check_vdevs()
+    }
+
     /// What a suspended pool answers, durable in the labels.
     pub fn set_failmode(&self, failmode: FailMode) -> Result<(), RosterError> {
         self.update(|config| config.supplement.failmode = failmode)?;
@@ -466,17 +476,19 @@ impl Roster {
     /// last leg has everything that there is. Struck off in the labels of the other vdevs it would be an older copy for
     /// ever, and the pool lost with it when all it needs is its disk back.
     fn every_vdev_is_there(&self, state: &mut State) -> Result<(), RosterError> {
+        self.check_vdevs().inspect_err(|error| self.close(state, error.to_string()))
+    }
+
+    fn check_vdevs(&self) -> Result<(), RosterError> {
         let data = || self.data_vdevs();
         let Some(lost) = data().find(|vdev| !vdev.is_usable()) else { return Ok(()) };
         let total = data().count();
         let written = data().filter(|vdev| vdev.is_usable()).count();
-        let error = if 2 * written > total {
+        Err(if 2 * written > total {
             RosterError::VdevLost(lost.guid())
         } else {
             RosterError::NoMajority { written, total }
-        };
-        self.close(state, error.to_string());
-        Err(error)
+        })
     }
 
     /// Makes a transaction group the newest: durable in both labels of every leg in use when this returns. All of its

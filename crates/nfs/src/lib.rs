@@ -7,7 +7,7 @@
 //!  xdr/      words and opaque data                       v3/      the 22 procedures of NFSv3
 //!  handle    what a client holds for an object           replies  answers to retransmissions
 //!  exports/  who may see what                            cred     whose ids count
-//!  local/    whose a connection from this machine is
+//!  local/    whose a connection from this machine is        senders  which connections live that a pool's answers are of
 //!  nlm       the lock manager's protocol                 rpcbind  telling where we listen
 //! ```
 
@@ -22,6 +22,7 @@ mod procedure;
 pub mod replies;
 pub mod rpc;
 pub mod rpcbind;
+pub mod senders;
 pub mod serve;
 pub mod service;
 pub mod stats;

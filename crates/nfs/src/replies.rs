@@ -17,8 +17,8 @@
 //! Nobody comes this far whom rule, port or handle refuse (see [`crate::service`]): they get no answer
 //! from here, take no place, and what they are told is not kept.
 //!
-//! What outlives a crash is kept by the file system (`Vfs::remembered`); this cache spares it the question
-//! and covers WRITE and failures as well. Where a pool is taken up as after a crash, in the same process, an answer that waited
+//! What outlives a crash is kept by the file system (`Vfs::remembered_of`), longer than here; this cache spares it the question
+//! and covers WRITE and failures as well. Whose an answer is that is kept there, [`crate::senders`] knows. Where a pool is taken up as after a crash, in the same process, an answer that waited
 //! for nothing may rest on what is gone: it is forgotten, and the file system is asked ([`Replies::forget_unwaited`]).
 //!
 //! Entries are spread over shards by their key, so that no lock is on the path of every request. The bounds

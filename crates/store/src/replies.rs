@@ -5,7 +5,10 @@
 //! Entries come with log records and are written with their transaction group into one of [`BUCKETS`] blocks, by
 //! client; a group rewrites only the blocks of clients that sent something. An entry of a group that is still
 //! open never reaches the block of an older one: the operation may be lost, and its answer must be lost with it.
-//! Of requests that are equal but for the number at the end of their key the last is kept.
+//!
+//! **Equal requests.** Two programs of a client may mean two things by requests that are equal but for the number of their
+//! sender. Each has an entry of its own, and none pushes out another: the older one's group may be on disk when the younger
+//! one's is lost, and then the older one's answer is the one that is true.
 //!
 //! **Ages are counted in service.** An answer is kept for a client that asks again, and the longest reason to ask again is
 //! that nobody answered: a power cut, a disk that was replaced, a machine that took ten minutes to start. So the time of
@@ -38,8 +41,8 @@ const ENTRY_BYTES: usize = 81;
 const CLIENT_BYTES: usize = 16;
 const COMMON_BYTES: usize = 32;
 
-/// What identifies a request; its first 16 bytes are the client. A repetition is equal in the first 32. Of equal ones the last
-/// is remembered; its other bytes tell whose it was, and who asks with zeros there does not mind.
+/// What identifies a request; its first 16 bytes are the client. A repetition is equal in the first 32. The others are the number
+/// of its sender, big-endian.
 pub type Key = [u8; 40];
 type Common = [u8; COMMON_BYTES];
 type Client = [u8; CLIENT_BYTES];
@@ -59,7 +62,8 @@ struct Entry {
 struct Bucket {
     /// Oldest first.
     entries: VecDeque<Entry>,
-    index: HashMap<(DatasetId, Common), (Key, Value)>,
+    /// How many of them there are of equal requests: most of those that are asked for are not here.
+    index: HashMap<(DatasetId, Common), usize>,
     /// Entries of each client.
     of_client: HashMap<Client, usize>,
     /// Whether something came or went since the last fold.
@@ -103,25 +107,24 @@ impl ReplyCache {
         let mut bucket = self.bucket(&key).lock();
         let before = bucket.entries.len();
         bucket.expire(now);
-        if bucket.index.contains_key(&(dataset, common_of(&key))) {
-            let same = |entry: &Entry| common_of(&entry.key) == common_of(&key) && entry.dataset == dataset;
-            bucket.drop_where(same);
-        }
         bucket.make_room(&key);
         bucket.push(Entry { dataset, txg, time: now, key, value });
         bucket.changed = true;
         self.recount(before, &bucket);
     }
 
-    /// The answer to `key`, or to whichever equal one was the last if `key` names none, if it is not older than [`AGE_MAX`] at `now`.
+    /// The last answer to a request that is equal to `key`, of those whose sender's number `is_his` says yes to, if it is not older
+    /// than [`AGE_MAX`] at `now`.
     #[must_use]
-    pub fn recall(&self, dataset: DatasetId, now: Time, key: &Key) -> Option<Value> {
+    pub fn recall(&self, dataset: DatasetId, now: Time, key: &Key, is_his: impl Fn(u64) -> bool) -> Option<Value> {
         let mut bucket = self.bucket(key).lock();
         let before = bucket.entries.len();
         bucket.expire(now);
         self.recount(before, &bucket);
-        let (kept, value) = bucket.index.get(&(dataset, common_of(key)))?;
-        (kept == key || key[COMMON_BYTES..].iter().all(|byte| *byte == 0)).then_some(*value)
+        let common = common_of(key);
+        bucket.index.get(&(dataset, common))?;
+        let is_it = |entry: &&Entry| entry.dataset == dataset && common_of(&entry.key) == common;
+        bucket.entries.iter().rev().filter(is_it).find(|entry| is_his(number_of(&entry.key))).map(|entry| entry.value)
     }
 
     /// Forgets everything about a dataset that was destroyed or rolled back.
@@ -212,21 +215,15 @@ impl Bucket {
     }
 
     fn push(&mut self, entry: Entry) {
-        self.index.insert((entry.dataset, common_of(&entry.key)), (entry.key, entry.value));
+        *self.index.entry((entry.dataset, common_of(&entry.key))).or_default() += 1;
         *self.of_client.entry(client_of(&entry.key)).or_default() += 1;
         self.entries.push_back(entry);
     }
 
     fn drop_at(&mut self, position: usize) {
         let Some(entry) = self.entries.remove(position) else { return };
-        self.index.remove(&(entry.dataset, common_of(&entry.key)));
-        let client = client_of(&entry.key);
-        let left = self.of_client.get(&client).map_or(0, |count| count - 1);
-        if left == 0 {
-            self.of_client.remove(&client);
-        } else {
-            self.of_client.insert(client, left);
-        }
+        count_off(&mut self.index, (entry.dataset, common_of(&entry.key)));
+        count_off(&mut self.of_client, client_of(&entry.key));
         self.changed = true;
     }
 
@@ -270,12 +267,26 @@ fn decode(block: &[u8]) -> Result<Vec<Entry>, Malformed> {
     Ok(entries)
 }
 
+/// One less of those, and no line of what is not there.
+fn count_off<K: Eq + std::hash::Hash>(counts: &mut HashMap<K, usize>, key: K) {
+    if let std::collections::hash_map::Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
+        }
+    }
+}
+
 fn client_of(key: &Key) -> Client {
     *key.first_chunk().expect("a key begins with its client")
 }
 
 fn common_of(key: &Key) -> Common {
     *key.first_chunk().expect("a key begins with what repetitions share")
+}
+
+fn number_of(key: &Key) -> u64 {
+    u64::from_be_bytes(*key.last_chunk().expect("a key ends with its sender's number"))
 }
 
 #[cfg(test)]

@@ -107,7 +107,12 @@ pub trait Content: Send + Sync {
 
 /// Answers that outlive the connection they were given on, and the server.
 pub trait Replies: Send + Sync {
-    /// The answer to a request that was carried out before, perhaps before a crash: to this one, or to whichever of the equal
-    /// ones was the last (see [`ReplyKey`]).
-    fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply>;
+    /// The answer to a request that was carried out before, perhaps before a crash. Of several that are equal to `key` but for
+    /// the number of their senders (see [`ReplyKey`]), of those whose number `is_his` says yes to, it is the last one's.
+    fn remembered_of(&self, key: &ReplyKey, is_his: &dyn Fn(u64) -> bool) -> Option<RememberedReply>;
+
+    /// The same of this very sender.
+    fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply> {
+        self.remembered_of(key, &|number| number == key.number())
+    }
 }

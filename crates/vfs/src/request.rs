@@ -39,11 +39,8 @@ pub struct OpCtx<'a> {
 }
 
 /// What identifies a request across connections and crashes (rules F12): client address without port (16),
-/// xid (4), procedure (4), hash of arguments and credentials (8); and which of those that are equal in all this it was (8), as
-/// two programs of one client may mean two things. Opaque below the protocol server, but for the last.
-///
-/// Of equal ones the answer is remembered that was given last. Who asks with the number 0 gets that, whosever it is, as a
-/// repetition has nothing by which it could be told apart; who asks with another one gets his own or none.
+/// xid (4), procedure (4), hash of arguments and credentials (8); and a number of whoever sent it (8), as two programs of one
+/// client may mean two things by requests that are equal in all the rest. Opaque below the protocol server, but for the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplyKey(pub [u8; 40]);
 
@@ -51,23 +48,23 @@ impl ReplyKey {
     /// Bytes in which a request and its repetition are equal. What follows is the number, big-endian.
     pub const COMMON_BYTES: usize = 32;
 
-    /// The same request, as the one with that number.
+    /// What a request and its repetition have in common, whoever sent them.
+    #[must_use]
+    pub fn common(&self) -> [u8; Self::COMMON_BYTES] {
+        *self.0.first_chunk().expect("a key is longer")
+    }
+
+    /// Who sent it.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        u64::from_be_bytes(*self.0.last_chunk().expect("a key is longer than a number"))
+    }
+
+    /// The same request, from the sender with that number.
     #[must_use]
     pub fn numbered(mut self, number: u64) -> Self {
         self.0[Self::COMMON_BYTES..].copy_from_slice(&number.to_be_bytes());
         self
-    }
-
-    /// Whichever of those that are equal it was.
-    #[must_use]
-    pub fn anyones(self) -> Self {
-        self.numbered(0)
-    }
-
-    /// Whether an answer that is remembered by `kept` is the one that is asked for.
-    #[must_use]
-    pub fn finds(&self, kept: &Self) -> bool {
-        *self == *kept || *self == kept.anyones()
     }
 
     /// The client's part of the key: its address, by which entries are bounded.

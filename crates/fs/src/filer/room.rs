@@ -13,7 +13,7 @@ use crate::filesystem::Filesystem;
 /// them somebody makes a full pool writable again, or takes a quota away.
 const ALWAYS_BYTES: usize = 256;
 
-/// So many groups are waited for that may bring room for a command.
+/// So many groups are waited for that may bring room for a command, in the pool or in memory.
 const GROUPS_MAX: u32 = 32;
 
 impl Filer {
@@ -31,16 +31,20 @@ impl Filer {
         }
         // The entry's leaf is in two places.
         let fold_bytes = REMOVAL_FOLD_BYTES + 2 * after as u64;
+        let mut refused = NotAdmitted::Space;
         for _ in 0..GROUPS_MAX {
-            let why = match self.pool.admit(SpaceClass::Rename, OPERATION_DIRTY_BYTES + after as u64, fold_bytes) {
+            refused = match self.pool.admit(SpaceClass::Rename, OPERATION_DIRTY_BYTES + after as u64, fold_bytes) {
                 Ok(room) => return Ok(Some(room)),
                 Err(why) => why,
             };
-            if why == NotAdmitted::Space && !self.has_orphans() && self.pool.space_coming().is_none() {
+            if refused == NotAdmitted::Space && !self.has_orphans() && self.pool.space_coming().is_none() {
                 break;
             }
             self.pool.sync()?;
         }
-        Err(DatasetError::NoRoom(filesystem.name()))
+        Err(match refused {
+            NotAdmitted::Space => DatasetError::NoRoom(filesystem.name()),
+            NotAdmitted::Dirty => DatasetError::Busy { name: filesystem.name(), groups: GROUPS_MAX },
+        })
     }
 }

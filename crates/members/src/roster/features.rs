@@ -10,13 +10,17 @@
 //! imports what it knows all of, and the others are behind it then.
 
 use super::{Roster, RosterError};
-use crate::label::{Feature, FeatureState};
+use crate::label::{Feature, FeatureState, PoolConfig};
 
 impl Roster {
     /// Allows that these are used from now on. Nothing on the disks changes by that but a line in the labels.
     pub fn enable_features(&self, features: &[Feature]) -> Result<(), RosterError> {
-        self.update(|config| features.iter().for_each(|feature| config.feature_notes.enable(feature)))?;
-        Ok(())
+        self.update(|config| enable(config, features)).map(drop)
+    }
+
+    /// Whether [`Self::enable_features`] would; nothing is written.
+    pub fn check_features(&self, features: &[Feature]) -> Result<(), RosterError> {
+        self.check_update(|config| enable(config, features))
     }
 
     /// Only what programs of this version know may be enabled from now on; empty: everything.
@@ -36,6 +40,10 @@ impl Roster {
             }
         }
     }
+}
+
+fn enable(config: &mut PoolConfig, features: &[Feature]) {
+    features.iter().for_each(|feature| config.feature_notes.enable(feature));
 }
 
 #[cfg(test)]

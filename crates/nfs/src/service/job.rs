@@ -19,7 +19,7 @@ pub struct Job {
     pub times: Times,
     pub(super) call: Call,
     pub(super) link: Arc<Link>,
-    /// Which of equal requests it is to the pool.
+    /// Its sender's number, by which the pool tells it from equal requests (see [`crate::senders`]).
     pub(super) number: u64,
     pub(super) procedure: Option<Procedure>,
     /// Noted while it is carried out, so that an operation's panic leaves nothing behind in the reply cache.

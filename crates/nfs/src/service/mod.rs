@@ -15,7 +15,7 @@
 //! **In doubt.** The pool is suspended while a job waits for its promise: nobody knows whether the change is on disk. Where
 //! clients are to wait the job is kept unanswered ([`Service::stays_in_doubt`]), its repetitions are attached to it, and it is
 //! run again when the pool serves. If its record had reached the log, the pool remembers the answer and gives that one; else it
-//! is carried out as for the first time. It asks for its own record alone, by the number that each job has: equal requests of
+//! is carried out as for the first time. It asks for its own sender's record alone ([`crate::senders`]): equal requests of
 //! another connection may have been carried out before it and undone since (rules F12). JUKEBOX would say that nothing was done, and an error ends what only has to wait.
 //!
 //! A job can also go without any of this: its connection ended while it waited for something, whoever was to keep its
@@ -29,7 +29,7 @@ mod strangers;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -42,6 +42,7 @@ use crate::mount::{self, MountTable};
 use crate::nlm;
 use crate::replies::{Begin, Kept, Replies};
 use crate::rpc::{AcceptError, AuthProblem, Call, Refusal, Reply};
+use crate::senders::Senders;
 use crate::stats::{Stats, count};
 use crate::v3::{self, About, Answer, Done, Memo, Procedure, Repeated, Request, Status};
 pub use job::Job;
@@ -72,8 +73,7 @@ pub struct Service {
     locks_refused: AtomicBool,
     strangers: Strangers,
     lives: Lives,
-    /// By which the pool tells a request from equal ones of other connections and lives.
-    next_number: AtomicU64,
+    senders: Senders,
 }
 
 impl Service {
@@ -83,7 +83,7 @@ impl Service {
         Self::numbering_from(exports, SystemRng.next_u64())
     }
 
-    /// The same, whose requests are numbered from here on. Pools keep these numbers, so those of two lives should be apart.
+    /// The same, whose connections are numbered from here on. Pools keep these numbers, so those of two lives should be apart.
     #[must_use]
     pub fn numbering_from(exports: Arc<dyn Exports>, first: u64) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl Service {
             locks_refused: AtomicBool::new(false),
             strangers: Strangers::default(),
             lives: Lives::default(),
-            next_number: AtomicU64::new(first),
+            senders: Senders::numbered_from(first),
         }
     }
 
@@ -143,7 +143,7 @@ impl Service {
     /// Reads a record's header. `read_at` is when its last byte was read.
     pub fn open(&self, record: Bytes, link: &Arc<Link>, read_at: Instant) -> Result<Job, Refusal> {
         let call = Call::parse(record).inspect_err(|_| count(&self.stats.refused))?;
-        Ok(Job::new(call, link.clone(), read_at, self.next_number.fetch_add(1, Relaxed)))
+        Ok(Job::new(call, link.clone(), read_at, self.senders.number(link)))
     }
 
     /// Carries a job out. A panic in an operation costs that request alone.
@@ -212,6 +212,7 @@ impl Service {
     pub fn hand_over(&self, job: &mut Job) -> Option<Arc<Link>> {
         let Memory::Begun(key) = job.memory.get() else { return None };
         let heir = self.replies.hand_over(&key)?;
+        self.senders.hand_over(job.number, &heir);
         job.link = heir.clone();
         Some(heir)
     }
@@ -336,7 +337,7 @@ impl Service {
             has_passed.set(true);
             self.begin(job, procedure, user)
         };
-        let request = Request::new(&job.call, &job.link, &*self.exports, &begin);
+        let request = Request::new(&job.call, (&job.link, &self.senders), &*self.exports, &begin);
         let done = v3::run(procedure, &request);
         let (about, too_weak) = (request.about.get(), request.too_weak());
         // Of one that is run again while its pool is away it is known already.
@@ -378,7 +379,7 @@ impl Service {
     }
 
     /// A request has passed rule, port and handles: was it here before? On a further attempt that is known already: then only its own
-    /// record is its answer, as an equal one of another connection may have been carried out in between.
+    /// sender's record is its answer, as an equal one of another connection may have been carried out in between.
     fn begin(&self, job: &Job, procedure: Procedure, user: Option<u32>) -> Result<Memo, Repeated> {
         let runs_again = !matches!(job.memory.get(), Memory::None);
         if !runs_again {
@@ -396,6 +397,9 @@ impl Service {
             Memory::None => (None, false),
         };
         let key = key.filter(|_| procedure.outlives_crashes()).map(|key| key.numbered(job.number));
+        if key.is_some() {
+            self.senders.enter(&job.link);
+        }
         Ok(Memo { key, is_own: runs_again || runs_beside || job.in_doubt.is_some() })
     }
 

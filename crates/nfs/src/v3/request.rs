@@ -17,6 +17,7 @@ use crate::exports::{Exports, Place, Rule};
 use crate::handle::{Handle, HandleBytes};
 use crate::link::Link;
 use crate::rpc::{Call, Reply};
+use crate::senders::Senders;
 use crate::xdr::{Body, Encoder};
 
 /// A call to NFSv3, and what it needs.
@@ -28,6 +29,8 @@ pub struct Request<'a> {
     /// Who may see what.
     pub exports: &'a dyn Exports,
     begin: &'a Begin<'a>,
+    /// Who else has sent something.
+    senders: &'a Senders,
     memo: Cell<Memo>,
     /// The user as whom it is carried out, if not as whom it names.
     user: Cell<Option<u32>>,
@@ -45,8 +48,7 @@ type Begin<'a> = dyn Fn(Option<u32>) -> Result<Memo, Repeated> + 'a;
 pub struct Memo {
     /// Under which key the file system remembers the answer.
     pub key: Option<ReplyKey>,
-    /// Whether only that one's answer counts: others' do not while the connection that they were made on may still be open,
-    /// nor if this was carried out already.
+    /// Whether only an answer of its own sender counts: it was carried out already, or runs beside another connection's.
     pub is_own: bool,
 }
 
@@ -117,9 +119,14 @@ enum Locked {
 impl<'a> Request<'a> {
     /// A call. `begin` tells whether it was here before.
     #[must_use]
-    pub fn new(call: &'a Call, link: &'a Link, exports: &'a dyn Exports, begin: &'a Begin<'a>) -> Self {
+    pub fn new(
+        call: &'a Call,
+        (link, senders): (&'a Link, &'a Senders),
+        exports: &'a dyn Exports,
+        begin: &'a Begin<'a>,
+    ) -> Self {
         let (memo, about, user, too_weak) = Default::default();
-        Self { call, link, exports, begin, memo, user, too_weak, about }
+        Self { call, link, exports, begin, senders, memo, user, too_weak, about }
     }
 
     /// The dataset for which it is refused as too weak, whatever else was made of it.
@@ -200,7 +207,12 @@ impl<'a> Request<'a> {
     /// The first answer to this very request, given before a crash or a broken connection.
     pub(super) fn remembered(&self, target: &Target) -> Option<RememberedReply> {
         let Memo { key, is_own } = self.memo.get();
-        target.vfs.remembered(&if is_own { key? } else { key?.anyones() })
+        let key = &key?;
+        let is_own_number = |number| number == key.number() || self.senders.is(self.link, number);
+        let own = target.vfs.remembered_of(key, &is_own_number);
+        // What was answered on another connection that lives is another request.
+        let of_the_dead = || target.vfs.remembered_of(key, &|number| !self.senders.is_alive(number));
+        if is_own { own } else { own.or_else(of_the_dead) }
     }
 }
 

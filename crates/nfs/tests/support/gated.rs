@@ -242,7 +242,7 @@ impl Content for Gated {
 }
 
 impl Replies for Gated {
-    fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply> {
-        self.model.remembered(key)
+    fn remembered_of(&self, key: &ReplyKey, is_his: &dyn Fn(u64) -> bool) -> Option<RememberedReply> {
+        self.model.remembered_of(key, is_his)
     }
 }

@@ -105,7 +105,7 @@ impl Pools {
 
     fn would_upgrade_to(&self, names: &[String], known: &[Feature]) -> Result<Vec<String>, PoolsError> {
         let so_far = "would enable the following features on";
-        self.each_lacking(names, known, so_far, |roster, _| roster.check_changeable())
+        self.each_lacking(names, known, so_far, |roster, lacking| roster.check_features(lacking))
     }
 
     fn each_lacking(

@@ -2,8 +2,9 @@
 //!
 //! Questions are answered in the thread of their connection. What changes pools or datasets goes to the daemon's
 //! own thread, one after the other: no two commands can get into each other's way, and none of them needs a
-//! lock that a request of a client needs. What goes over a whole disk has a thread of its own; the pool keeps it apart
-//! from what must not run beside it ([`super::copies`]).
+//! lock that a request of a client needs. What goes over a whole disk has a thread of its own, and so has what is only shown
+//! (`-n`), as it opens the disks that it is about; the pool keeps apart what must not run beside each other
+//! ([`super::copies`]).
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -85,7 +86,7 @@ impl Service for Counter {
 }
 
 impl Desk {
-    /// The answer to a request that changes nothing; `None` for the others.
+    /// The answer to a request that changes nothing and locks nothing; `None` for the others.
     fn question(&self, request: &Request, asker: &Asker) -> Option<Result<Reply, PoolsError>> {
         Some(match request {
             Request::PoolStatus { names } => self.pools_with_damage(names).map(Reply::Pools),
@@ -99,7 +100,6 @@ impl Desk {
             }
             Request::Record { seconds } => record(self.nfs.stats(), *seconds, asker).map(Reply::Load),
             Request::Observe => Ok(Reply::Observation(Box::new(observe(&self.pools, self.nfs.stats())))),
-            Request::PoolTry { what } => self.pools.would(what).map(Reply::Done),
             Request::PoolHistory { names } => self.pools.history(names).map(Reply::History),
             Request::Events { since } => {
                 self.pools.look_for_events();
@@ -176,7 +176,7 @@ impl Desk {
         self.pools.make_files(name, vdevs, &options, *bytes, ends, progress)
     }
 
-    /// Carries out a request that changes something. `files` were made for it.
+    /// Carries out a request that changes something, or locks disks. `files` were made for it.
     pub(super) fn carry_out(
         &self,
         request: Request,
@@ -184,6 +184,10 @@ impl Desk {
         said: &Said,
         progress: OnProgress<'_>,
     ) -> Result<Reply, PoolsError> {
+        // Nothing is changed, but disks are locked meanwhile: not while a start takes up its pools, which may be theirs.
+        if let Request::PoolTry { what } = &request {
+            return self.pools.would(what).map(Reply::Done);
+        }
         self.pools.write_list_again();
         match request {
             Request::PoolCreate { name, vdevs, force, properties, pool_properties, .. } => {

@@ -74,6 +74,8 @@ impl Work {
                 | Request::PoolScrub { .. }
                 | Request::PoolReopen { .. }
                 | Request::PoolLabelClear { .. }
+                // It asks the same disks as the command that it foresees.
+                | Request::PoolTry { .. }
         )
     }
 

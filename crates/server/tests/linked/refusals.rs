@@ -1,6 +1,8 @@
 //! Commands on disks that make no sense: each is refused in words that say what to do, whether it was to be done or only to be
 //! shown (`-n`), and nothing has changed behind it.
 
+use std::path::PathBuf;
+
 use tally_disk::Access;
 
 use super::*;
@@ -176,4 +178,94 @@ fn what_would_be_done_is_shown_and_not_done() {
     let (_, history) = tally(data_dir, &["pool", "history", "dozer"]);
     assert!(!history.contains(" -n") && history.contains("pool offline dozer"), "{history}");
     daemon.stop();
+}
+
+/// Disks of which `b` is held by whoever only asks about it, from the moment in which a start opens `a` until that has tried `b`.
+struct Asked {
+    disks: Arc<MemOpener>,
+    data_dir: PathBuf,
+    asker: Mutex<Option<thread::JoinHandle<(bool, String)>>>,
+    state: Mutex<[bool; 2]>,
+    changed: Condvar,
+}
+
+const HELD: usize = 0;
+const TRIED: usize = 1;
+
+impl Asked {
+    fn note(&self, what: usize) {
+        self.state.lock().unwrap()[what] = true;
+        self.changed.notify_all();
+    }
+
+    /// Until the other one has come so far. Where he rightly never comes it takes this long.
+    fn wait_for(&self, what: usize) {
+        let most = Duration::from_millis(500);
+        drop(self.changed.wait_timeout_while(self.state.lock().unwrap(), most, |state| !state[what]).unwrap());
+    }
+
+    fn ask(&self) {
+        let mut asker = self.asker.lock().unwrap();
+        if asker.is_none() {
+            let data_dir = self.data_dir.clone();
+            let words = ["pool", "create", "-n", "other", "b"];
+            *asker = Some(thread::spawn(move || tally(&data_dir, &words)));
+        }
+    }
+}
+
+impl Opener for Asked {
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn Disk>> {
+        let opened = self.disks.open(path, access);
+        let is_of_command = matches!(thread::current().name(), Some("control" | "command"));
+        match path.file_name().and_then(|name| name.to_str()) {
+            Some("a") if access == Access::Exclusive && !is_of_command => {
+                self.ask();
+                self.wait_for(HELD);
+            }
+            Some("b") if access == Access::Exclusive && is_of_command => {
+                self.note(HELD);
+                self.wait_for(TRIED);
+            }
+            Some("b") if access == Access::Exclusive => self.note(TRIED),
+            _ => {}
+        }
+        opened
+    }
+
+    fn create(&self, path: &Path, size: u64, prewrite: bool, progress: &mut dyn FnMut(u64) -> bool) -> io::Result<()> {
+        self.disks.create(path, size, prewrite, progress)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        self.disks.list(directory)
+    }
+}
+
+/// While a daemon started somebody asked what `pool create -n` would do with a disk. That opened it for itself alone, in the thread
+/// of its connection, and the start found it in use: the mirror came up without it, and struck it off.
+#[test]
+fn whoever_only_asks_takes_no_disk_from_a_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let disks = Arc::new(MemOpener::default());
+    let first = Running::start(data_dir, &disks);
+    for name in ["a", "b"] {
+        disks.create(&data_dir.join(name), 32 << 20, false, &mut |_| true).unwrap();
+    }
+    story(data_dir, &[(&["pool", "create", "dozer", "mirror", "a", "b"], true, &[])]);
+    first.stop();
+    let asked = Arc::new(Asked {
+        disks,
+        data_dir: data_dir.into(),
+        asker: Mutex::default(),
+        state: Mutex::default(),
+        changed: Condvar::new(),
+    });
+    let again = Running::start_with(Running::args(data_dir), Arc::clone(&asked) as Arc<dyn Opener>).unwrap();
+    let asker = asked.asker.lock().unwrap().take().expect("somebody has asked");
+    let (well, text) = asker.join().unwrap();
+    assert!(!well && text.contains("in use by another process, or by a pool that is imported here"), "{text}");
+    story(data_dir, &[(&["pool", "list", "-H", "dozer"], true, &["\tONLINE\n"])]);
+    again.stop();
 }

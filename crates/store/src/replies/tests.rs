@@ -17,34 +17,75 @@ fn seconds(count: u64) -> Time {
 fn an_answer_is_recalled_until_it_is_too_old() {
     let cache = ReplyCache::default();
     cache.remember(HOME, Txg(1), seconds(1000), key(1, 7), [9; 17]);
-    assert_eq!(cache.recall(HOME, seconds(1100), &key(1, 7)), Some([9; 17]));
-    assert_eq!(cache.recall(DatasetId(2), seconds(1100), &key(1, 7)), None, "of another dataset");
-    assert_eq!(cache.recall(HOME, seconds(1100), &key(1, 8)), None, "of another request");
-    assert_eq!(cache.recall(HOME, seconds(1121), &key(1, 7)), None, "after two minutes");
+    assert_eq!(cache.recall(HOME, seconds(1100), &key(1, 7), of(0)), Some([9; 17]));
+    assert_eq!(cache.recall(DatasetId(2), seconds(1100), &key(1, 7), of(0)), None, "of another dataset");
+    assert_eq!(cache.recall(HOME, seconds(1100), &key(1, 8), of(0)), None, "of another request");
+    assert_eq!(cache.recall(HOME, seconds(1121), &key(1, 7), of(0)), None, "after two minutes");
 }
 
-/// Two programs of one client mean two things by equal requests: of both the last is remembered, also behind an import.
+fn numbered(number: u8) -> Key {
+    let mut key = key(1, 7);
+    key[39] = number;
+    key
+}
+
+/// Who asks by his number alone.
+fn of(number: u64) -> impl Fn(u64) -> bool {
+    move |sender| sender == number
+}
+
+/// Two programs of one client mean two things by equal requests: each gets his own answer, also behind an import, and who cannot
+/// be told apart the last one. (When that was the only one which was kept, the first program's repetition was told of what the
+/// second one had made.)
 #[test]
-fn of_equal_requests_the_last_is_remembered_as_what_it_was() {
+fn of_equal_requests_each_is_remembered_as_what_it_was() {
     let cache = ReplyCache::default();
-    let numbered = |number: u8| {
-        let mut key = key(1, 7);
-        key[39] = number;
-        key
-    };
     cache.remember(HOME, Txg(1), seconds(1), numbered(1), [1; 17]);
-    assert_eq!(cache.recall(HOME, seconds(1), &numbered(0)), Some([1; 17]), "a repetition");
-    assert_eq!(cache.recall(HOME, seconds(1), &numbered(2)), None, "another one");
+    assert_eq!(cache.recall(HOME, seconds(1), &numbered(0), |_| true), Some([1; 17]), "a repetition");
+    assert_eq!(cache.recall(HOME, seconds(1), &numbered(2), of(2)), None, "another one");
     cache.remember(HOME, Txg(2), seconds(1), numbered(2), [2; 17]);
     let after = ReplyCache::default();
     for (_, block) in cache.fold(Txg(2)) {
         after.load(&block).unwrap();
     }
     for cache in [cache, after] {
-        let found = |number| cache.recall(HOME, seconds(2), &numbered(number));
-        assert_eq!([found(0), found(1), found(2)], [Some([2; 17]), None, Some([2; 17])]);
-        assert_eq!(cache.count(), 1);
+        let found = |number| cache.recall(HOME, seconds(2), &numbered(0), of(number));
+        assert_eq!([found(1), found(2), found(3)], [Some([1; 17]), Some([2; 17]), None]);
+        assert_eq!(cache.recall(HOME, seconds(2), &numbered(0), |_| true), Some([2; 17]), "the last one");
+        assert_eq!(cache.recall(HOME, seconds(2), &numbered(0), |number| number != 2), Some([1; 17]));
+        assert_eq!(cache.count(), 2);
     }
+}
+
+/// A program's MKDIR was durable when another one sent the equal one, which is why the first answer was dropped. The group with
+/// the second was lost, and the block without the first was written with the group before: neither was known, and the
+/// first program's repetition found that its directory exists.
+#[test]
+fn an_answer_that_is_durable_is_not_dropped_for_a_younger_one_that_may_be_lost() {
+    let cache = ReplyCache::default();
+    cache.remember(HOME, Txg(4), seconds(1), numbered(1), [1; 17]);
+    cache.remember(HOME, Txg(5), seconds(1), numbered(2), [2; 17]);
+    let after_crash = ReplyCache::default();
+    for (_, block) in cache.fold(Txg(4)) {
+        after_crash.load(&block).unwrap();
+    }
+    assert_eq!(after_crash.recall(HOME, seconds(2), &numbered(0), |_| true), Some([1; 17]));
+}
+
+/// Of equal ones, too, the oldest go first where room is short or time is over, and what is left is found.
+#[test]
+fn equal_requests_take_no_more_room_than_others_and_age_as_they_do() {
+    let cache = ReplyCache::default();
+    for second in 0..2 * ENTRIES_PER_CLIENT_MAX as u64 {
+        let mut key = key(1, 7);
+        key[32..].copy_from_slice(&second.to_be_bytes());
+        cache.remember(HOME, Txg(1), seconds(second / 8), key, [second as u8; 17]);
+    }
+    assert_eq!(cache.count(), ENTRIES_PER_CLIENT_MAX);
+    let found = |number, now| cache.recall(HOME, seconds(now), &numbered(0), of(number)).is_some();
+    assert!(!found(255, 63) && found(256, 63) && found(511, 63));
+    assert!(!found(510, 183 + 1) && cache.count() == 0);
+    assert!(cache.buckets.iter().all(|bucket| bucket.lock().index.is_empty() && bucket.lock().of_client.is_empty()));
 }
 
 #[test]
@@ -56,8 +97,12 @@ fn an_answer_is_not_written_with_a_group_older_than_its_own() {
     for (_, block) in cache.fold(Txg(4)) {
         after_crash.load(&block).unwrap();
     }
-    assert_eq!(after_crash.recall(HOME, seconds(2), &key(1, 1)), Some([1; 17]));
-    assert_eq!(after_crash.recall(HOME, seconds(2), &key(1, 2)), None, "its group was lost, and so is the answer");
+    assert_eq!(after_crash.recall(HOME, seconds(2), &key(1, 1), of(0)), Some([1; 17]));
+    assert_eq!(
+        after_crash.recall(HOME, seconds(2), &key(1, 2), of(0)),
+        None,
+        "its group was lost, and so is the answer"
+    );
     assert_eq!(cache.fold(Txg(5)).len(), 1, "the younger entry still has to be written");
     assert!(cache.fold(Txg(6)).is_empty(), "nothing is left to write");
 }
@@ -72,7 +117,7 @@ fn one_client_cannot_push_out_another() {
     for xid in 0..10 * ENTRIES_PER_CLIENT_MAX as u32 {
         cache.remember(HOME, Txg(1), seconds(1), key(1, xid), [6; 17]);
     }
-    assert_eq!(cache.recall(HOME, seconds(2), &key(other, 0)), Some([5; 17]));
+    assert_eq!(cache.recall(HOME, seconds(2), &key(other, 0), of(0)), Some([5; 17]));
     assert_eq!(cache.count(), ENTRIES_PER_CLIENT_MAX + 1);
 }
 
@@ -91,7 +136,7 @@ fn what_is_kept_back_covers_every_block() {
     let cache = ReplyCache::default();
     for round in 0..3000_u32 {
         cache.remember(HOME, Txg(1), seconds(u64::from(round) / 20), key((round % 40) as u8, round / 2), [1; 17]);
-        let _ = cache.recall(HOME, seconds(u64::from(round) / 10), &key((round % 7) as u8, round));
+        let _ = cache.recall(HOME, seconds(u64::from(round) / 10), &key((round % 7) as u8, round), of(0));
     }
     cache.purge(DatasetId(9));
     let blocks = cache.fold(Txg(1));

@@ -62,13 +62,16 @@ impl Default for ModelOptions {
     }
 }
 
+/// Answers by what equal requests have in common, each with its sender's number; the last one last.
+type Remembered = BTreeMap<[u8; ReplyKey::COMMON_BYTES], Vec<(u64, RememberedReply)>>;
+
 /// An in-memory [`Vfs`].
 pub struct Model {
     pool: PoolGuid,
     dataset: DatasetId,
     root: ObjectRef,
     state: Mutex<State>,
-    remembered: Mutex<BTreeMap<ReplyKey, (ReplyKey, RememberedReply)>>,
+    remembered: Mutex<Remembered>,
 }
 
 impl Default for Model {
@@ -129,7 +132,8 @@ impl Model {
             .map(|(object, before)| Change { before: before.as_ref().map(Into::into), after: state.attr(*object).ok() })
             .collect();
         if let (Ok(value), Some(key)) = (&result, ctx.reply) {
-            self.remembered.lock().insert(key.anyones(), (key, RememberedReply { object: made(value) }));
+            let reply = RememberedReply { object: made(value) };
+            self.remembered.lock().entry(key.common()).or_default().push((key.number(), reply));
         }
         Outcome { result, changes, wait: Wait::Ready }
     }
@@ -248,8 +252,10 @@ impl Content for Model {
 }
 
 impl Replies for Model {
-    fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply> {
-        self.remembered.lock().get(&key.anyones()).filter(|(kept, _)| key.finds(kept)).map(|(_, reply)| *reply)
+    fn remembered_of(&self, key: &ReplyKey, is_his: &dyn Fn(u64) -> bool) -> Option<RememberedReply> {
+        let remembered = self.remembered.lock();
+        let equal = remembered.get(&key.common())?;
+        equal.iter().rev().find(|(number, _)| is_his(*number)).map(|(_, reply)| *reply)
     }
 }
 

@@ -301,14 +301,16 @@ fn remembered(world: &World) {
     removed.wait.block().unwrap();
     assert!(world.vfs.remembered(&key(3)).is_some());
 
-    // An equal one is another one, and takes its place; who does not say which he means gets the last one.
+    // An equal one of another sender is another one, and has an answer of its own beside the first.
     let twin = key(1).numbered(7);
+    let anyones = || world.vfs.remembered_of(&twin, &|_| true);
     assert_eq!(world.vfs.remembered(&twin), None, "the first one's answer is not the second's");
-    assert_eq!(world.vfs.remembered(&key(1).anyones()), Some(first));
+    assert_eq!(anyones(), Some(first));
     let asked = OpCtx { cred: &root, reply: Some(twin) };
     let made = world.vfs.mkdir(asked, world.root, b"d", &mode(0o755));
     made.wait.block().unwrap();
     let second = Some(RememberedReply { object: Some(made.result.unwrap().object) });
-    assert_eq!((world.vfs.remembered(&twin), world.vfs.remembered(&key(1).anyones())), (second, second));
-    assert_eq!(world.vfs.remembered(&key(1)), None);
+    assert_eq!((world.vfs.remembered(&twin), anyones()), (second, second), "the last one counts");
+    assert_eq!(world.vfs.remembered(&key(1)), Some(first), "and who asks for his own gets that");
+    assert_eq!(world.vfs.remembered_of(&twin, &|number| number != 7), Some(first));
 }

@@ -8,7 +8,8 @@ use tally_fakes::{Entry, FaultyDisk, World};
 use super::super::tests::{LEG_BYTES, claim, commit, pool, reopen};
 use super::super::{Roster, RosterError};
 use crate::blockdev::BlockDev;
-use crate::label::{self, Feature, FeatureSet, FeatureState, Release, Unreadable};
+use crate::label::{self, Feature, FeatureSet, FeatureState, Release, Section, Unreadable};
+use crate::vdev::LegState;
 
 const fn feature(set: FeatureSet, bit: u8, name: &'static str) -> Feature {
     Feature { set, bit, name, since: Release { major: 0, minor: 4 } }
@@ -48,6 +49,39 @@ fn recorded(world: &World, roster: &Roster, change: impl FnOnce()) -> (Vec<Arc<F
     assert!(roster.closed().is_none());
     let writes = world.journal.lock()[seen..].to_vec();
     (before, writes)
+}
+
+/// `pool upgrade -n` showed what it would enable where labels had no room for it, or a vdev was gone, and the command itself
+/// refused.
+#[test]
+fn what_would_be_refused_is_refused_by_the_same_words_and_nothing_is_done() {
+    let worlds = [world(), world()];
+    let (full, lost) = (pool(&worlds[0], "mirror /d/a /d/b /d/c"), pool(&worlds[1], "/d/a /d/b /d/c"));
+    assert_eq!(full.roster.check_features(&[CACHE, RAIDZ]), Ok(()));
+    fill(&full.roster);
+    let leg = lost.vdevs[1].legs()[0].clone();
+    assert!(leg.pass(LegState::Online, LegState::Failing));
+    for (world, roster) in worlds.iter().zip([&full.roster, &lost.roster]) {
+        let (before, writes) = (roster.config(), world.journal.lock().len());
+        let shown = roster.check_features(&[CACHE, RAIDZ]).unwrap_err();
+        assert_eq!((roster.config(), world.journal.lock().len(), roster.closed()), (before, writes, None));
+        assert_eq!(roster.enable_features(&[CACHE, RAIDZ]), Err(shown.clone()));
+        assert!(matches!(shown, RosterError::NoRoom(_) | RosterError::VdevLost(_)), "{shown:?}");
+    }
+}
+
+/// What a newer program would have left in the labels: as much as a wish may, but for a few bytes.
+fn fill(roster: &Roster) {
+    let carry = |bytes: usize| {
+        let section = Section { id: 900, must_be_known: false, bytes: vec![7; bytes] };
+        roster.update(|config| config.carried = vec![section])
+    };
+    let (mut fits, mut too_long) = (0, 1 << 16);
+    while too_long - fits > 1 {
+        let middle = usize::midpoint(fits, too_long);
+        if carry(middle).is_ok() { fits = middle } else { too_long = middle }
+    }
+    assert!(fits > 0);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use tally_base::{SystemClock, SystemRng};
 use tally_disk::{Helpers, Host, Platform, ThreadFanout};
 use tally_fakes::{MemDisk, MemOpener};
 use tally_fs::filer::CreateOptions;
+use tally_members::label::Section;
 use tally_store::tuning::Tuning;
 
 use super::super::state::State;
@@ -70,6 +71,17 @@ fn an_upgrade_that_is_only_shown_changes_nothing() {
     let words = [dir.path().join("a").display().to_string()];
     let pool = pools.create("dozer", &words, &CreateOptions::default(), Vec::new()).unwrap();
     let (names, config) = (["dozer".to_owned()], || pool.filer.pool().roster.config());
+    // A newer program has left as much in the labels as they take.
+    let carry = |bytes: usize| {
+        let section = Section { id: 900, must_be_known: false, bytes: vec![7; bytes] };
+        pool.filer.pool().roster.update(|config| config.carried = vec![section])
+    };
+    let most = (0..16).rev().fold(0, |most, bit| if carry(most | 1 << bit).is_ok() { most | 1 << bit } else { most });
+    carry(most).unwrap();
+    let refused = pools.would_upgrade_to(&names, &SHOWN).unwrap_err().to_string();
+    assert!(refused.contains("shorter paths"), "{refused}");
+    assert_eq!(pools.upgrade_to(&names, &SHOWN).unwrap_err().to_string(), refused, "the command says the same");
+    carry(0).unwrap();
     let before = config();
     let shown = pools.would_upgrade_to(&names, &SHOWN).unwrap();
     assert_eq!(shown, ["would enable the following features on 'dozer':", "  raidz", "  block_cloning"]);
