@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tally_disk::Durability;
 use tally_fs::filer::{CreateOptions, Filer, ImportOptions};
 use tally_members::create::add_spares;
 use tally_members::label::LABEL_BYTES;
@@ -561,5 +562,106 @@ fn a_cut_at_any_write_of_it_leaves_the_disk_or_a_copy_that_goes_on_or_no_trace()
             expected.insert("its old one leaves");
         }
         assert_eq!(seen, expected, "replaces: {replaces}");
+    }
+}
+
+/// How a disk that joins goes in the middle of a copy that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gone {
+    /// Somebody puts it away.
+    Offline,
+    /// It refuses a write.
+    Write,
+    /// It refuses the flush of the group that takes along how far the copy is.
+    Flush,
+}
+
+/// Pulls the disk, which loses what it was told since its last flush. Gives how many bytes that was.
+fn pull(world: &World, before: Vec<u8>, events: &[Event]) -> usize {
+    let (mut there, mut cached) = (before, Vec::new());
+    let mut keep = |offset: u64, bytes: &[u8]| there[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+    for event in events {
+        match event {
+            Event::Write { disk, offset, bytes, durability: Durability::Durable } if disk == C => keep(*offset, bytes),
+            Event::Write { disk, offset, bytes, .. } if disk == C => cached.push((*offset, bytes)),
+            Event::Flush { disk } if disk == C => cached.drain(..).for_each(|(offset, bytes)| keep(offset, bytes)),
+            _ => {}
+        }
+    }
+    world.poke(C, 0, &there);
+    cached.iter().map(|(_, bytes)| bytes.len()).sum()
+}
+
+/// Where the first record of these files lies on a disk.
+fn places_of(world: &World, files: std::ops::Range<u64>) -> Vec<u64> {
+    let disk = world.content_of(A);
+    let is_it = |seed| {
+        let record = noise(1 << 20, seed).slice(..4096);
+        disk.chunks_exact(4096).position(|sector| *sector == record[..]).map(|at| at as u64 * 4096)
+    };
+    files.map(|seed| is_it(seed).expect("it was written in this place")).collect()
+}
+
+/// A copy went on, and its disk failed or was put away. How far the copy was by then stood in the catalog all the same, and what the disk had
+/// been given since its last flush was in its cache: pulled, it came back without that, and nobody looked there again. And where it had
+/// failed, the list of what it lacks had come to an end, so that the copy began anew each time.
+#[test]
+fn a_copy_goes_on_with_a_disk_that_failed_and_lost_what_was_in_its_cache() {
+    for (first, gone) in [Stage::Copying, Stage::CheckingCopy]
+        .into_iter()
+        .flat_map(|stage| [Gone::Offline, Gone::Write, Gone::Flush].map(|gone| (stage, gone)))
+    {
+        let about = format!("{first:?}, {gone:?}");
+        let world = cut_off((first, 4 * MIB), true);
+        // In short stretches, so that the cursor moves.
+        let tuning = Tuning { scrub_stretch_bytes: MIB, ..Tuning::default() };
+        let (filer, _) = world.try_import_with(&tuning, &ImportOptions::default()).unwrap();
+        if first == Stage::CheckingCopy {
+            // Something to be written in the second pass as well.
+            places_of(&world, 5..FILES).into_iter().for_each(|at| world.poke(C, at, &[0x5a; 4096]));
+        }
+        let (before, faults) = (world.content_of(C), world.faults(C));
+        world.start_journal();
+        let (mut is_flushed, mut is_gone) = (false, false);
+        let mut step = |stage, done| {
+            if stage == first && done >= 6 * MIB && !std::mem::replace(&mut is_flushed, true) {
+                filer.pool().sync().unwrap();
+            }
+            if stage == first && done >= 9 * MIB && !std::mem::replace(&mut is_gone, true) {
+                match gone {
+                    Gone::Offline => return false,
+                    Gone::Write => faults.all(true),
+                    Gone::Flush => {
+                        faults.flushes.store(true, std::sync::atomic::Ordering::SeqCst);
+                        filer.pool().sync().unwrap();
+                    }
+                }
+            }
+            true
+        };
+        let place = member(&filer, C);
+        let ended = filer.pool().go_on_joining(&place, &mut Watching::new(&mut step));
+        assert!(matches!(ended, Err(MembershipError::StaysAway { .. })), "{about}: {ended:?}");
+        if gone == Gone::Offline {
+            filer.pool().take_offline(&place, true).unwrap();
+        }
+        (0..2).for_each(|_| _ = filer.pool().sync().unwrap());
+        let lost = pull(&world, before, &world.end_journal());
+        assert!(lost > MIB as usize || gone == Gone::Offline || first == Stage::CheckingCopy, "{about}: {lost}");
+        faults.all(false);
+        meanwhile(&filer);
+        let mut step = |_, _| true;
+        let mut watching = Watching::new(&mut step);
+        let done = filer.pool().take_back(&member(&filer, C), &mut watching).unwrap();
+        let (copied, checked) = watching.before.unwrap_or_else(|| panic!("{about}: it began anew"));
+        match first {
+            Stage::Copying => {
+                assert!((5 * MIB..12 * MIB).contains(&copied) && checked == 0, "{about}: {copied}, {checked}");
+                assert_eq!(done.secured.repaired_count, 0, "{about}: {done:?}");
+            }
+            _ => assert!(checked >= 4 * MIB, "{about}: {checked}"),
+        }
+        assert!(done.is_whole() && state(&filer, A).is_none(), "{about}: {done:?}");
+        check_alone(world, filer, check_all);
     }
 }

@@ -79,6 +79,18 @@ impl Pool {
     pub(super) fn copy_to(
         &self,
         place: &Member,
+        job: JoinJob,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<Copied, CopyEnded> {
+        let leg = job.leg;
+        let copied = self.copy_and_check(place, job, onlooker);
+        self.end_reaching(leg);
+        copied
+    }
+
+    fn copy_and_check(
+        &self,
+        place: &Member,
         mut job: JoinJob,
         onlooker: &mut dyn Onlooker,
     ) -> Result<Copied, CopyEnded> {
@@ -112,7 +124,7 @@ impl Pool {
         let copied = place.vdev.resilver(leg, &mut occupied, &mut |Reached { place, report, .. }| {
             (job.place, job.report) = (place, before.followed_by(report));
             job.ran += walking.ran(self);
-            self.keep_join(job);
+            self.reach_join(job);
             walking.want_group(self, JoinJob::AGE_MAX);
             is_stopped = !onlooker.on_progress(Stage::Copying, job.copied_bytes());
             !is_stopped
@@ -122,7 +134,7 @@ impl Pool {
         }
         job.report = before.followed_by(&copied.map_err(|error| failed(&error))?);
         job.is_copied = true;
-        self.keep_join(job);
+        self.reach_join(job);
         Ok(())
     }
 
