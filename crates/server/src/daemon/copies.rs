@@ -400,6 +400,12 @@ impl Copies {
         self.state.lock().ended.values().map(|ended| ended.outcome.clone()).collect()
     }
 
+    /// Whether what a copy to this disk has left is told of.
+    pub(super) fn has_notice(&self, vdev: VdevGuid, path: &Path) -> bool {
+        let ended = &self.state.lock().ended;
+        ended.get(&(Some(vdev), path.to_owned())).is_some_and(|ended| ended.notice.is_some())
+    }
+
     /// What they left that is not as it should be.
     pub(super) fn notices(&self) -> Vec<String> {
         self.state.lock().ended.values().filter_map(|ended| ended.notice.clone()).collect()

@@ -142,7 +142,8 @@ impl Pools {
         let pool = served.filer.pool();
         let place = find(pool, device)?;
         let (path, old) = (place.path(), pool.replaced_by(place.leg).map(|old| old.path()));
-        let (vdev, purpose) = (Some(place.vdev.guid()), Purpose::Return);
+        let purpose = if pool.join_job(place.leg).is_some() { Purpose::Join } else { Purpose::Return };
+        let vdev = Some(place.vdev.guid());
         let about = About { vdev, purpose, path: &path, leaves: old.as_deref() };
         self.with_asker_about(&served, &place, about, progress, |asker| {
             let copied = take_back(pool, &place, asker).map_err(DiskError::from)?;
@@ -230,7 +231,7 @@ impl Pools {
         })
     }
 
-    /// Goes on with a disk that somebody has let join, and whose copy was cut off. Gives remarks.
+    /// Goes on with a disk that somebody has let join, or with a spare in use, whose copy was cut off. Gives remarks.
     pub(super) fn go_on_joining(&self, served: &ServedPool, leg: VdevGuid) -> Result<Vec<String>, PoolsError> {
         let pool = served.filer.pool();
         let gone = || DiskError::NoDevice { pool: served.filer.name(), device: leg.to_string() };
@@ -240,9 +241,12 @@ impl Pools {
         let about = About { vdev, purpose, path: &path, leaves: old.as_deref() };
         self.with_asker_about(served, &place, about, &mut |_| {}, |asker| {
             let copied = pool.go_on_joining(&place, asker).map_err(DiskError::from)?;
-            let Some(copied) = copied else { return Ok(Vec::new()) };
+            let Some(copied) = copied else {
+                asker.running.ended_well();
+                return Ok(Vec::new());
+            };
             keep_outcome(served, &place, (old.clone(), &path), asker.running, &copied)?;
-            Ok(remarks_of(&copied.secured))
+            Ok(remarks_of(&of_rot(&copied)))
         })
     }
 
@@ -293,12 +297,22 @@ impl Pools {
             total: 0,
             gone: Vec::new(),
         };
-        let outcome = work(&mut asker);
+        let outcome = work(&mut asker).inspect_err(|error| keep_what_is_left(&running, path, error));
         let gone = std::mem::take(&mut asker.gone);
         drop(asker);
         drop(running);
         let still_there = erase_labels(&served.filer.pool().roster, gone);
         outcome.map(|remarks| remarks.into_iter().chain(still_there).collect())
+    }
+}
+
+/// Keeps for `status` why an old disk is still there beside the one that was to replace it.
+fn keep_what_is_left(running: &Running, path: &Path, error: &PoolsError) {
+    let PoolsError::Disk(error) = error else { return };
+    if let DiskError::Membership(why @ (MembershipError::OldStays { .. } | MembershipError::NotLeftYet { .. })) =
+        &**error
+    {
+        running.ended(format!("resilvered {}", path.display()), Some(why.to_string()));
     }
 }
 

@@ -250,10 +250,10 @@ impl Pool {
         }
     }
 
-    /// A copy has ended, however: the last steps count as well if its disk takes the flush.
-    pub(super) fn end_reaching(&self, leg: VdevGuid) {
+    /// A copy has ended: the last steps count as well if its disk was flushed behind them, or is now.
+    pub(super) fn end_reaching(&self, leg: VdevGuid, is_flushed: bool) {
         let reached = self.reached.lock().remove(&leg);
-        if let Some(job) = reached.filter(|_| self.flush_joining(leg)) {
+        if let Some(job) = reached.filter(|_| is_flushed || self.flush_joining(leg)) {
             self.keep_join(&job);
         }
     }
