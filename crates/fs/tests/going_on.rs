@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tally_disk::Durability;
 use tally_fs::filer::{CreateOptions, Filer, ImportOptions};
 use tally_members::create::add_spares;
 use tally_members::label::LABEL_BYTES;
@@ -561,5 +562,333 @@ fn a_cut_at_any_write_of_it_leaves_the_disk_or_a_copy_that_goes_on_or_no_trace()
             expected.insert("its old one leaves");
         }
         assert_eq!(seen, expected, "replaces: {replaces}");
+    }
+}
+
+/// How a disk that joins goes in the middle of a copy that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gone {
+    /// Somebody puts it away.
+    Offline,
+    /// It refuses a write.
+    Write,
+    /// It refuses the flush of the group that takes along how far the copy is.
+    Flush,
+}
+
+/// Pulls the disk, which loses what it was told since its last flush. Gives how many bytes that was.
+fn pull(world: &World, before: Vec<u8>, events: &[Event]) -> usize {
+    let (mut there, mut cached) = (before, Vec::new());
+    let mut keep = |offset: u64, bytes: &[u8]| there[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+    for event in events {
+        match event {
+            Event::Write { disk, offset, bytes, durability: Durability::Durable } if disk == C => keep(*offset, bytes),
+            Event::Write { disk, offset, bytes, .. } if disk == C => cached.push((*offset, bytes)),
+            Event::Flush { disk } if disk == C => cached.drain(..).for_each(|(offset, bytes)| keep(offset, bytes)),
+            _ => {}
+        }
+    }
+    world.poke(C, 0, &there);
+    cached.iter().map(|(_, bytes)| bytes.len()).sum()
+}
+
+/// Where the first record of these files lies on a disk.
+fn places_of(world: &World, files: std::ops::Range<u64>) -> Vec<u64> {
+    let disk = world.content_of(A);
+    let is_it = |seed| {
+        let record = noise(1 << 20, seed).slice(..4096);
+        disk.chunks_exact(4096).position(|sector| *sector == record[..]).map(|at| at as u64 * 4096)
+    };
+    files.map(|seed| is_it(seed).expect("it was written in this place")).collect()
+}
+
+/// A copy went on, and its disk failed or was put away. How far the copy was by then stood in the catalog all the same, and what the disk had
+/// been given since its last flush was in its cache: pulled, it came back without that, and nobody looked there again. And where it had
+/// failed, the list of what it lacks had come to an end, so that the copy began anew each time.
+#[test]
+fn a_copy_goes_on_with_a_disk_that_failed_and_lost_what_was_in_its_cache() {
+    for (first, gone) in [Stage::Copying, Stage::CheckingCopy]
+        .into_iter()
+        .flat_map(|stage| [Gone::Write, Gone::Flush, Gone::Offline].map(|gone| (stage, gone)))
+    {
+        let about = format!("{first:?}, {gone:?}");
+        let world = cut_off((first, 4 * MIB), true);
+        // In short stretches, so that the cursor moves.
+        let tuning = Tuning { scrub_stretch_bytes: MIB, ..Tuning::default() };
+        let (filer, _) = world.try_import_with(&tuning, &ImportOptions::default()).unwrap();
+        if first == Stage::CheckingCopy {
+            // Something to be written in the second pass as well.
+            places_of(&world, 5..FILES).into_iter().for_each(|at| world.poke(C, at, &[0x5a; 4096]));
+        }
+        let (before, faults) = (world.content_of(C), world.faults(C));
+        world.start_journal();
+        let (mut is_flushed, mut is_gone) = (false, false);
+        let mut step = |stage, done| {
+            if stage == first && done >= 6 * MIB && !std::mem::replace(&mut is_flushed, true) {
+                filer.pool().sync().unwrap();
+            }
+            if stage == first && done >= 9 * MIB && !std::mem::replace(&mut is_gone, true) {
+                match gone {
+                    Gone::Offline => return false,
+                    Gone::Write => faults.all(true),
+                    Gone::Flush => {
+                        faults.flushes.store(true, std::sync::atomic::Ordering::SeqCst);
+                        filer.pool().sync().unwrap();
+                    }
+                }
+            }
+            true
+        };
+        let place = member(&filer, C);
+        let ended = filer.pool().go_on_joining(&place, &mut Watching::new(&mut step));
+        assert!(matches!(ended, Err(MembershipError::StaysAway { .. })), "{about}: {ended:?}");
+        if gone == Gone::Offline {
+            filer.pool().take_offline(&place, true).unwrap();
+        }
+        (0..2).for_each(|_| _ = filer.pool().sync().unwrap());
+        let lost = pull(&world, before, &world.end_journal());
+        assert!(lost > MIB as usize || gone == Gone::Offline || first == Stage::CheckingCopy, "{about}: {lost}");
+        faults.all(false);
+        meanwhile(&filer);
+        let mut step = |_, _| true;
+        let mut watching = Watching::new(&mut step);
+        let done = filer.pool().take_back(&member(&filer, C), &mut watching).unwrap();
+        let (copied, checked) = watching.before.unwrap_or_else(|| panic!("{about}: it began anew"));
+        match first {
+            Stage::Copying => {
+                assert!((5 * MIB..12 * MIB).contains(&copied) && checked == 0, "{about}: {copied}, {checked}");
+                assert_eq!(done.secured.repaired_count, 0, "{about}: {done:?}");
+            }
+            _ => assert!(checked >= 4 * MIB, "{about}: {checked}"),
+        }
+        assert!(done.is_whole() && state(&filer, A).is_none(), "{about}: {done:?}");
+        check_alone(world, filer, check_all);
+    }
+}
+
+/// Does something at the first group that is asked for when the new disk counts: nothing is left to do but the log, and the old disk.
+struct Counting<'a> {
+    filer: &'a Filer,
+    then: Option<&'a mut dyn FnMut()>,
+}
+
+impl Watch for Counting<'_> {
+    fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
+        if state(self.filer, C) == Some(LegState::Online)
+            && let Some(then) = self.then.take()
+        {
+            then();
+        }
+        pool.sync().map(|_| ())
+    }
+}
+
+/// The power went between the label that says that the new disk counts and the end of the replace, and its copy lacked something. The old disk
+/// stayed, as it should, and whoever went on was told that all is well.
+#[test]
+fn who_goes_on_with_a_disk_that_lacks_something_is_told_that_the_old_one_stays() {
+    let (world, filer) = one_disk_of("4K");
+    let bad = places_of(&world, 5..6)[0];
+    world.faults(A).unreadable.lock().unwrap().push(bad..bad + 4096);
+    let mut cut = None;
+    let mut then = || cut = Some(world.cut());
+    let mut counting = Counting { filer: &filer, then: Some(&mut then) };
+    let replaced =
+        filer.pool().replace(&member(&filer, A), Path::new(C), false, &mut world::Watching(&mut counting)).unwrap();
+    assert!(!replaced.1.is_whole());
+    drop(filer);
+    let (filer, _) = cut.expect("it counted").import();
+    let place = member(&filer, C);
+    assert_eq!((state(&filer, C), look(&filer)), (Some(LegState::Online), vec![SpareErrand::GoOn { leg: place.leg }]));
+    let told = filer.pool().go_on_joining(&place, &mut Watching::new(&mut |_, _| true)).unwrap_err().to_string();
+    for part in ["/disks/a stays beside it: something could not be read", "`tally pool detach tank /disks/a`"] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert_eq!((state(&filer, A), look(&filer)), (Some(LegState::Online), vec![]), "nobody tries that again");
+    assert!(!filer.pool().roster.missed(place.leg).is_empty(), "as long as it is so the labels say it");
+}
+
+/// A disk refuses its labels, uberblocks and frames from some moment of its replace on. Where it had counted, and the old disk could not leave any more,
+/// the replace was forgotten: the new disk came back, and both stayed. Where it was to count it stayed as one that nobody copies to.
+#[test]
+fn a_disk_that_fails_at_the_end_of_its_copy_is_none_of_the_pool_or_goes_on() {
+    const B: &str = "/disks/b";
+    const S: &str = "/disks/s";
+    let mut seen = BTreeSet::new();
+    for writes in 0.. {
+        let about = format!("behind {writes} writes");
+        let disks = [A, B, C, S].map(|path| (path, 16 * MIB));
+        let world = World::of(&disks, "mirror /disks/a /disks/b");
+        let filer = world.create_without_threads(&Default::default());
+        let (fs, cred) = (vfs(&filer), Cred::root());
+        let how = CreateHow::Unchecked(mode(0o600));
+        let file = fs.create(ctx(&cred), fs.root(), b"file", &how).result.unwrap().object;
+        fs.write(ctx(&cred), file, 0, noise(200_000, 5), Stability::Unstable).result.unwrap();
+        filer.pool().sync().unwrap();
+        // One stands in for the old disk, and is handed on between the labels that the new one counts and that the old one is gone.
+        add_spares(&filer.pool().roster, &filer.pool().platform, &[S.into()], false).unwrap();
+        let (old, spare) = (member(&filer, A), filer.pool().roster.config().spares[0].guid);
+        filer.pool().roster.drop_leg(old.leg, &std::io::Error::other("its cable")).unwrap();
+        filer.pool().take_spare(&old, spare, &mut Patient).unwrap();
+        let faults = world.faults(C);
+        *faults.durable_writes_left.lock().unwrap() = Some(writes);
+        let done = filer.pool().replace(&old, Path::new(C), false, &mut Patient).map(drop);
+        *faults.durable_writes_left.lock().unwrap() = None;
+        let place = state(&filer, C).map(|_| member(&filer, C));
+        seen.insert(match (&done, &place) {
+            (Ok(()), _) => "over",
+            (_, None) => "none of the pool",
+            _ => "goes on",
+        });
+        let Some(place) = place else {
+            assert_eq!(
+                (filer.pool().joins(), state(&filer, A)),
+                (vec![], Some(LegState::Faulted)),
+                "{about}: {done:?}"
+            );
+            continue;
+        };
+        let is_over = done.is_ok() && state(&filer, C) == Some(LegState::Online);
+        if done.is_err() {
+            let job = filer.pool().join_job(place.leg).unwrap_or_else(|| panic!("{about}: nobody ends it: {done:?}"));
+            assert_eq!(job.replaces, Some(old.leg));
+        }
+        // Of one that refuses the very label that says that the old one is gone, too.
+        if !is_over {
+            filer.pool().take_back(&place, &mut Patient).unwrap_or_else(|why| panic!("{about}: {why}, {done:?}"));
+        }
+        assert_eq!((state(&filer, A), state(&filer, C)), (None, Some(LegState::Online)), "{about}: {done:?}");
+        assert_eq!(filer.pool().roster.config().spares[0].stands_for, Some(place.leg), "{about}");
+        assert!(look(&filer).contains(&SpareErrand::GiveBack { spare }), "{about}");
+        filer.export().unwrap();
+        drop(filer);
+        let mut world = world;
+        world.take(&[A, B, S]);
+        check(&world.import().0, "file", 200_000, 5);
+        if is_over {
+            break;
+        }
+    }
+    assert_eq!(seen, BTreeSet::from(["goes on", "none of the pool", "over"]));
+}
+
+/// The pool is suspended at any write behind the label that says that the new disk counts, and taken up again: the replace comes to its end.
+#[test]
+fn a_replace_that_ends_in_a_suspended_pool_is_ended_when_that_goes_on() {
+    for writes in 0.. {
+        let about = format!("behind {writes} writes");
+        let world = World::of(&[(A, 16 * MIB), (C, 16 * MIB)], A);
+        let filer = world.create_without_threads(&Default::default());
+        let (fs, cred) = (vfs(&filer), Cred::root());
+        let how = CreateHow::Unchecked(mode(0o600));
+        let file = fs.create(ctx(&cred), fs.root(), b"file", &how).result.unwrap().object;
+        fs.write(ctx(&cred), file, 0, noise(200_000, 5), Stability::Unstable).result.unwrap();
+        filer.pool().sync().unwrap();
+        let mut then = || world.lose_power_after(writes);
+        let mut counting = Counting { filer: &filer, then: Some(&mut then) };
+        let place = member(&filer, A);
+        let done = filer.pool().replace(&place, Path::new(C), false, &mut world::Watching(&mut counting)).map(drop);
+        let suspended = filer.as_suspended();
+        if done.is_err() {
+            filer.export().unwrap_err();
+        }
+        drop((filer, fs));
+        let world = world.cut();
+        let filer = match done {
+            Ok(()) => world.import().0,
+            Err(_) => world.try_to_resume(&suspended).unwrap_or_else(|why| panic!("{about}: {why}, {done:?}")).0,
+        };
+        check(&filer, "file", 200_000, 5);
+        if !look(&filer).is_empty() {
+            let gone_on = filer.pool().go_on_joining(&member(&filer, C), &mut Watching::new(&mut |_, _| true));
+            gone_on.unwrap_or_else(|why| panic!("{about}: {why}"));
+        }
+        assert_eq!(state(&filer, A), None, "{about}: {done:?}");
+        check_alone(world, filer, |filer| check(filer, "file", 200_000, 5));
+        if done.is_ok() {
+            assert!(writes > 3, "{writes}");
+            break;
+        }
+    }
+}
+
+/// An export that interrupts a copy may be refused in the end, as a disk hangs. The disk stood there then, with every write and
+/// without what was before, until the next import.
+#[test]
+fn a_copy_that_was_interrupted_goes_on_where_the_pool_has_not_gone() {
+    let (world, filer) = one_disk();
+    let mut step = |stage, done| stage != Stage::Copying || done < 8 * MIB;
+    let mut watching = Watching { is_interrupted: true, ..Watching::new(&mut step) };
+    let ended = filer.pool().replace(&member(&filer, A), Path::new(C), true, &mut watching).map(drop);
+    assert!(matches!(ended, Err(MembershipError::Interrupted { .. })), "{ended:?}");
+    assert_eq!(state(&filer, C), Some(LegState::Resilvering));
+    meanwhile(&filer);
+    let (done, before) = go_on(&filer);
+    assert!(before.is_some_and(|(copied, _)| copied >= 7 * MIB), "{before:?}");
+    assert_eq!((done.secured.repaired_count, state(&filer, A)), (0, None), "{done:?}");
+    check_alone(world, filer, check_all);
+}
+
+/// Somebody puts the disk away when its copy is about to go on: it was taken back at once.
+#[test]
+fn a_disk_that_was_put_away_is_not_gone_on_with() {
+    let world = cut_off((Stage::Copying, 8 * MIB), true);
+    let (filer, _) = world.import();
+    let place = member(&filer, C);
+    assert_eq!(look(&filer), [SpareErrand::GoOn { leg: place.leg }]);
+    filer.pool().take_offline(&place, true).unwrap();
+    let refused = filer.pool().go_on_joining(&place, &mut Watching::new(&mut |_, _| true));
+    assert!(refused.is_err_and(|why| why.to_string().contains("`tally pool online` goes on with its copy")));
+    assert_eq!((state(&filer, C), look(&filer)), (Some(LegState::Offline), vec![]));
+    meanwhile(&filer);
+    filer.pool().take_back(&place, &mut Watching::new(&mut |_, _| true)).unwrap();
+    assert_eq!(state(&filer, A), None, "who takes it back goes on with its replace");
+    check_alone(world, filer, check_all);
+}
+
+/// The disks that are copied from fail at the moment at which a copy that goes on is interrupted: one of two, or both, which suspends the pool.
+#[test]
+fn a_source_fails_when_a_copy_that_goes_on_is_interrupted() {
+    const B: &str = "/disks/b";
+    for fail in [&[A][..], &[B], &[A, B]] {
+        let world = World::of(&[(A, DISK), (B, DISK), (C, DISK)], "mirror /disks/a /disks/b");
+        let filer = world.create();
+        (0..FILES).for_each(|seed| put(&filer, &format!("file {seed}"), 1 << 20, seed));
+        filer.pool().sync().unwrap();
+        let mut cut = None;
+        let mut step = |stage, done| {
+            if cut.is_none() && stage == Stage::Copying && done >= 6 * MIB {
+                filer.pool().sync().unwrap();
+                cut = Some(world.cut());
+            }
+            true
+        };
+        filer.pool().replace(&member(&filer, A), Path::new(C), false, &mut Watching::new(&mut step)).unwrap();
+        let mut world = cut.unwrap();
+        let filer = world.import().0;
+        meanwhile(&filer);
+        let mut step = |stage, done| {
+            if stage != Stage::Copying || done < 9 * MIB {
+                return true;
+            }
+            fail.iter().for_each(|path| world.faults(path).all(true));
+            assert_eq!(filer.pool().sync().is_ok(), fail.len() == 1);
+            false
+        };
+        let mut watching = Watching { is_interrupted: true, ..Watching::new(&mut step) };
+        let ended = filer.pool().go_on_joining(&member(&filer, C), &mut watching);
+        assert!(matches!(ended, Err(MembershipError::Interrupted { .. })), "{fail:?}: {ended:?}");
+        assert_eq!(filer.export().is_ok(), fail.len() == 1);
+        drop(filer);
+        world = world.cut();
+        let filer = world.import().0;
+        let (done, before) = go_on(&filer);
+        assert!(before.is_some_and(|(copied, _)| copied >= 5 * MIB), "{fail:?}: {before:?}");
+        assert!(done.is_whole() && done.secured.repaired_count == 0, "{fail:?}: {done:?}");
+        assert_eq!(state(&filer, A), None, "{fail:?}: it is replaced");
+        filer.export().unwrap();
+        drop(filer);
+        world.take(&[A, B]);
+        check_all(&world.import().0);
     }
 }

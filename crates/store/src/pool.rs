@@ -74,6 +74,7 @@ use break_even::BreakEven;
 use bytes::Bytes;
 use catalog::{Catalog, Entries};
 use held::Held;
+use joining::Reached;
 use kept::Kept;
 use server_time::ServerTime;
 use window::Window;
@@ -131,6 +132,8 @@ pub struct Pool {
     schema: &'static dyn Schema,
     /// What else the catalog says.
     kept: Kept,
+    /// What it says of copies when their disks were flushed.
+    reached: Reached,
     /// Datasets that were destroyed, until the log has forgotten them (rules F18).
     tombstones: Mutex<BTreeMap<DatasetId, Txg>>,
     next_dataset: AtomicU64,

@@ -54,6 +54,8 @@ pub(crate) struct Faults {
     pub(crate) reads: AtomicBool,
     pub(crate) writes: AtomicBool,
     pub(crate) durable_writes: AtomicBool,
+    /// So many durable writes are taken, and then no more.
+    pub(crate) durable_writes_left: Mutex<Option<u64>>,
     pub(crate) flushes: AtomicBool,
     /// So many reads are refused, and then no more.
     pub(crate) reads_refused: AtomicU64,
@@ -87,6 +89,14 @@ impl Faults {
         } else {
             Ok(())
         }
+    }
+
+    fn count_durable_write(&self) -> io::Result<()> {
+        let mut left = self.durable_writes_left.lock().unwrap();
+        let Some(left) = &mut *left else { return Ok(()) };
+        *left =
+            left.checked_sub(1).ok_or_else(|| io::Error::other("a durable write behind the last one that is taken"))?;
+        Ok(())
     }
 
     fn check_read(&self, offset: u64, length: usize) -> io::Result<()> {
@@ -125,7 +135,10 @@ impl Disk for Gated {
         let left = self.writes_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         left.map_err(|_| io::Error::other("the power is gone"))?;
         match durability {
-            Durability::Durable => Faults::check(&self.faults.durable_writes, "durable write")?,
+            Durability::Durable => {
+                Faults::check(&self.faults.durable_writes, "durable write")?;
+                self.faults.count_durable_write()?;
+            }
             Durability::Cached => Faults::check(&self.faults.writes, "write")?,
         }
         self.note(|disk| Event::Write { disk, offset, bytes: buf.to_vec(), durability });

@@ -65,6 +65,12 @@ impl MissedGroups {
         self.0.iter_mut().filter(|range| range.to == END).for_each(|range| range.to = to.max(range.from));
     }
 
+    /// Whether groups are missed from now on.
+    #[must_use]
+    pub fn goes_on(&self) -> bool {
+        self.0.last().is_some_and(|range| range.to == END)
+    }
+
     /// Whether nothing is noted.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -151,7 +151,8 @@ impl Roster {
             object.iter().for_each(|leg| leg.set_state(LegState::Faulted));
             return Ok(());
         };
-        let is_struck_off = leg.stale_since.is_some();
+        // Of one that joins the list has come to an end, though it is marked stale already: whoever fails then misses what follows.
+        let is_struck_off = leg.stale_since.is_some() && (leg.missed.is_empty() || leg.missed.goes_on());
         // A leg that is being copied is marked stale already, but what it is now must not be taken for a copy.
         let is_copied = object.as_ref().is_some_and(|leg| leg.state() == LegState::Resilvering);
         if let Some(object) = &object {

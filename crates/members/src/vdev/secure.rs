@@ -130,6 +130,12 @@ impl Vdev {
         refused.filter(|_| !is_kept).map_or(Ok(()), Err)
     }
 
+    /// Makes what a leg that joins was given durable. Whether it has come so far: one that refuses is struck off.
+    pub fn flush_joining(&self, guid: VdevGuid) -> bool {
+        let leg = self.leg(guid).filter(|leg| leg.state() == LegState::Resilvering);
+        leg.is_some_and(|leg| aside(|| self.flush_leg(&leg)).is_ok())
+    }
+
     /// Writes to keepers that lack it what `good` has, looked at with writers kept out (rules S5).
     fn give(
         &self,

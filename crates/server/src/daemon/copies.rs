@@ -4,8 +4,8 @@
 //! Such a command has a thread of its own, so that the daemon's is free for the others, and for the end. What it must
 //! be safe from stands here: on a vdev disks join, one beside the other, or one leaves; one scrub beside them; none on a pool that is being let
 //! go, and each can be stopped, by whoever detaches the disk that joins, by `scrub -s`, and by the end of the daemon. It
-//! looks whether it should go on with each step, so that a stop takes as long as one step. A scrub keeps nobody from
-//! letting go of its pool: it is stopped.
+//! looks whether it should go on with each step, so that a stop takes as long as one step. A scrub, and a copy to a disk that joins, keep nobody
+//! from letting go of their pool: they are interrupted, and the next import goes on with them.
 //!
 //! ```text
 //!   begin ──▶ preparing ──▶ copying ──▶ checking ──▶ joining or leaving ──▶ ended: its outcome is kept for `status`
@@ -77,7 +77,7 @@ pub(super) struct Copy {
     leaves: Option<PathBuf>,
     began: Instant,
     stop: AtomicBool,
-    /// It was stopped by the end of the daemon, and goes on with the next import.
+    /// It was stopped as its pool is let go, and goes on with the next import.
     interrupted: AtomicBool,
     progress: Mutex<Progress>,
 }
@@ -115,7 +115,7 @@ impl Copy {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Whether the end of the daemon has stopped it.
+    /// Whether it was stopped as its pool is let go.
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Acquire)
     }
@@ -231,9 +231,20 @@ impl State {
         in_the_way.map_or(Ok(()), |other| Err(other.busy()))
     }
 
-    fn check_close(&self) -> Result<(), DiskError> {
-        let goes_on = |copy: &&Arc<Copy>| !matches!(copy.purpose, Purpose::Scrub | Purpose::GiveBack);
-        self.running.iter().find(goes_on).map_or(Ok(()), |other| Err(other.busy()))
+    /// None begins any more, and those that run hear that they are interrupted.
+    fn close(&mut self) {
+        self.closed = true;
+        for copy in &self.running {
+            // In this order: who sees that it is stopped asks why.
+            copy.interrupted.store(!copy.is_stopped(), Ordering::Release);
+            copy.stop.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether none of these runs.
+    fn check_without(&self, keeps: impl Fn(Purpose) -> bool) -> Result<(), DiskError> {
+        let in_the_way = self.running.iter().find(|copy| keeps(copy.purpose));
+        in_the_way.map_or(Ok(()), |other| Err(other.busy()))
     }
 }
 
@@ -343,18 +354,18 @@ impl Copies {
         true
     }
 
-    /// Whether nothing runs that keeps the pool from being let go.
-    pub(super) fn check_close(&self) -> Result<(), DiskError> {
-        self.state.lock().check_close()
+    /// Whether nothing runs that keeps the pool from being destroyed: a copy, too, as it has nowhere to go on.
+    pub(super) fn check_destroy(&self) -> Result<(), DiskError> {
+        self.state.lock().check_without(|purpose| !matches!(purpose, Purpose::Scrub | Purpose::GiveBack))
     }
 
-    /// From now on none begins: the pool is let go. Refused while one runs, but for a scrub and a spare that is about to be given
-    /// back, which are stopped; and where that waits for a disk, as whoever lets go keeps all other commands waiting.
+    /// From now on none begins: the pool is let go. A scrub, a spare that is about to be given back, and copies to disks that join are
+    /// interrupted, as the next import goes on with them. Refused while anything else runs; and where that waits for a disk, as whoever
+    /// lets go keeps all other commands waiting. What was interrupted then goes on by itself here.
     pub(super) fn close(&self) -> Result<(), DiskError> {
         let mut state = self.state.lock();
-        state.check_close()?;
-        state.closed = true;
-        state.running.iter().for_each(|scrub| scrub.stop.store(true, Ordering::Release));
+        state.check_without(|purpose| matches!(purpose, Purpose::Leave | Purpose::Offline | Purpose::Return))?;
+        state.close();
         let until = Instant::now() + STOPPING_MAX;
         while !state.running.is_empty() {
             if self.one_ended.wait_until(&mut state, until).timed_out() && !state.running.is_empty() {
@@ -368,12 +379,7 @@ impl Copies {
     /// Ends all of them, and waits; none begins any more. Copies to disks that join go on with the next import.
     pub(super) fn stop_all(&self) {
         let mut state = self.state.lock();
-        state.closed = true;
-        for copy in &state.running {
-            // In this order: who sees that it is stopped asks why.
-            copy.interrupted.store(!copy.is_stopped(), Ordering::Release);
-            copy.stop.store(true, Ordering::Release);
-        }
+        state.close();
         while !state.running.is_empty() {
             self.one_ended.wait(&mut state);
         }
@@ -398,6 +404,12 @@ impl Copies {
     /// What came of the last ones of each vdev, and of a scrub that could not go on, in a line each.
     pub(super) fn outcomes(&self) -> Vec<String> {
         self.state.lock().ended.values().map(|ended| ended.outcome.clone()).collect()
+    }
+
+    /// Whether what a copy to this disk has left is told of.
+    pub(super) fn has_notice(&self, vdev: VdevGuid, path: &Path) -> bool {
+        let ended = &self.state.lock().ended;
+        ended.get(&(Some(vdev), path.to_owned())).is_some_and(|ended| ended.notice.is_some())
     }
 
     /// What they left that is not as it should be.

@@ -53,10 +53,10 @@ pub enum DiskError {
         /// What it is.
         other: String,
     },
-    /// A scrub was to end, and waits for a disk.
+    /// A scrub or a copy was to end, and waits for a disk.
     #[error(
-        "a scrub has been told to stop, and still waits for a disk; `tally pool status` shows it, and which disk hangs. Try \
-         again when the scrub is over"
+        "a scrub or a copy has been told to stop, and still waits for a disk; `tally pool status` shows it, and which disk hangs. Try \
+         again when it has stopped"
     )]
     Stopping,
     /// A spare is none of the disks that this command is for.

@@ -142,7 +142,8 @@ impl Pools {
         let pool = served.filer.pool();
         let place = find(pool, device)?;
         let (path, old) = (place.path(), pool.replaced_by(place.leg).map(|old| old.path()));
-        let (vdev, purpose) = (Some(place.vdev.guid()), Purpose::Return);
+        let purpose = if pool.join_job(place.leg).is_some() { Purpose::Join } else { Purpose::Return };
+        let vdev = Some(place.vdev.guid());
         let about = About { vdev, purpose, path: &path, leaves: old.as_deref() };
         self.with_asker_about(&served, &place, about, progress, |asker| {
             let copied = take_back(pool, &place, asker).map_err(DiskError::from)?;
@@ -230,7 +231,7 @@ impl Pools {
         })
     }
 
-    /// Goes on with a disk that somebody has let join, and whose copy was cut off. Gives remarks.
+    /// Goes on with a disk that somebody has let join, or with a spare in use, whose copy was cut off. Gives remarks.
     pub(super) fn go_on_joining(&self, served: &ServedPool, leg: VdevGuid) -> Result<Vec<String>, PoolsError> {
         let pool = served.filer.pool();
         let gone = || DiskError::NoDevice { pool: served.filer.name(), device: leg.to_string() };
@@ -240,9 +241,12 @@ impl Pools {
         let about = About { vdev, purpose, path: &path, leaves: old.as_deref() };
         self.with_asker_about(served, &place, about, &mut |_| {}, |asker| {
             let copied = pool.go_on_joining(&place, asker).map_err(DiskError::from)?;
-            let Some(copied) = copied else { return old_has_left(served, &path, old.as_deref()) };
+            let Some(copied) = copied else {
+                asker.running.ended_well();
+                return Ok(Vec::new());
+            };
             keep_outcome(served, &place, (old.clone(), &path), asker.running, &copied)?;
-            Ok(remarks_of(&copied.secured))
+            Ok(remarks_of(&of_rot(&copied)))
         })
     }
 
@@ -293,7 +297,7 @@ impl Pools {
             total: 0,
             gone: Vec::new(),
         };
-        let outcome = work(&mut asker);
+        let outcome = work(&mut asker).inspect_err(|error| keep_what_is_left(&running, path, error));
         let gone = std::mem::take(&mut asker.gone);
         drop(asker);
         drop(running);
@@ -303,6 +307,16 @@ impl Pools {
             Err(error) if still_there.is_empty() => Err(error),
             Err(error) => Err(PoolsError::WithRemarks { source: Box::new(error), remarks: still_there }),
         }
+    }
+}
+
+/// Keeps for `status` why an old disk is still there beside the one that was to replace it.
+fn keep_what_is_left(running: &Running, path: &Path, error: &PoolsError) {
+    let PoolsError::Disk(error) = error else { return };
+    if let DiskError::Membership(why @ (MembershipError::OldStays { .. } | MembershipError::NotLeftYet { .. })) =
+        &**error
+    {
+        running.ended(format!("resilvered {}", path.display()), Some(why.to_string()));
     }
 }
 
@@ -451,19 +465,6 @@ fn keep_outcome(
     let notice = unread_words(&served.filer.name(), place, (old, path), copied);
     running.ended(outcome, Some(notice.clone()));
     Err(DiskError::Unread(notice))
-}
-
-/// The copy was over, and was cut off before the old disk could leave: if that is there still the new one may lack something.
-fn old_has_left(served: &ServedPool, new: &Path, old: Option<&Path>) -> Result<Vec<String>, PoolsError> {
-    let (pool, config) = (served.filer.name(), served.filer.pool().roster.config());
-    let is_there = |old: &&Path| config.vdevs_present().flat_map(|vdev| &vdev.legs).any(|leg| leg.path == **old);
-    let Some(old) = old.filter(is_there).map(Path::display) else { return Ok(Vec::new()) };
-    let words = format!(
-        "not everything could be read when {} was copied, which is part of the pool now. {old} stays: `tally pool detach {pool} {old}` \
-         takes it out once every block is found on another disk; with -f also if not.",
-        new.display()
-    );
-    Err(DiskError::Unread(words).into())
 }
 
 /// What could not be read, where, what follows from it, and what to do.

@@ -2,11 +2,12 @@
 
 mod disks;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tally_base::Size;
 use tally_members::label::{FailMode, HangLimit, KNOWN_FEATURES, LaneConfigLine, LossReport, PoolConfig};
-use tally_members::vdev::LegState;
+use tally_members::vdev::{LegState, Vdev, VdevLeg};
 use tally_store::bp::BlockKind;
 use tally_store::io::{CacheStats, PrefetchStats};
 use tally_store::pool::{ClockFault, PROBATION, ScrubEvery};
@@ -172,10 +173,14 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
         let hung = format!("has not answered for {} s, and was struck off", leg.left_after_seconds);
         let what = match leg.state.as_str() {
             "FAULTED" if leg.left_after_seconds > 0 => hung.as_str(),
+            "FAULTED" if is_joining => "has failed before its copy was over",
             "MISSING" => "is missing or has lost its label",
             "STALE" if is_joining => "is joining, and was cut off in its copy",
             "STALE" => "has missed changes",
             "OFFLINE" => "was taken out of use",
+            "RESILVERING" if is_joining => {
+                "is being copied. An export, or the end of the daemon, interrupts that, and the next import goes on with it"
+            }
             "RESILVERING" => "is being copied",
             JOINING => "is joining the intent log, and does not count there yet",
             NO_LOG => "takes no part in the intent log",
@@ -187,6 +192,9 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
             _ if needs_nothing => "",
             "MISSING" | "STALE" if is_joining => {
                 "\nIts copy goes on by itself when it is there and well; `tally pool detach` gives it up."
+            }
+            "FAULTED" | "OFFLINE" if is_joining => {
+                "\n`tally pool online` goes on with its copy when it is there and well; `tally pool detach` gives it up."
             }
             "OFFLINE" => "\n`tally pool online` takes it back, and gives it what it has missed.",
             _ => {
@@ -203,11 +211,30 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
     messages.extend(fenced_message(served));
     messages.extend(refused_message(served));
     messages.extend(served.copies.notices());
+    messages.extend(unread_messages(served));
     messages.extend(lanes_without_disk(served));
     messages.extend(clock_message(served));
     // What the import said of a disk may be out of date; how each stands now was said above.
     messages.extend(served.remarks.iter().filter(|remark| !remark.starts_with('/')).cloned());
     messages
+}
+
+/// Disks whose copy lacked something, for as long as nobody has found it: what came of the copy itself is forgotten with an import.
+fn unread_messages(served: &ServedPool) -> Vec<String> {
+    let pool = served.filer.pool();
+    let lacks = |vdev: &Vdev, leg: &VdevLeg| {
+        let is_told = served.copies.has_notice(vdev.guid(), leg.path());
+        leg.state() == LegState::Online && !is_told && !pool.roster.missed(leg.guid()).is_empty()
+    };
+    let message = |leg: Arc<VdevLeg>| {
+        format!(
+            "{} counts, and lacks what could not be read when it was copied. So no other disk of its mirror leaves by itself.\n\
+             `tally pool scrub` looks for it again; `tally pool detach` takes a disk out once every block is found on another one.",
+            leg.path().display()
+        )
+    };
+    let legs = pool.roster.data_vdevs().flat_map(|vdev| vdev.legs().into_iter().map(move |leg| (vdev, leg)));
+    legs.filter(|(vdev, leg)| lacks(vdev, leg)).map(|(_, leg)| message(leg)).collect()
 }
 
 /// Places of which the trees say something else than the space maps, or two trees.

@@ -19,6 +19,8 @@ use tally_members::create::{add_spares, openable_spares};
 use tally_members::grammar::parse_spare_args;
 use tally_members::label::{PoolConfig, Spare};
 use tally_members::roster::{SpareError, spare_label};
+use tally_members::vdev::LegState;
+use tally_store::pool::Pool;
 use tally_store::pool::membership::MembershipError;
 use tally_store::pool::spares::{SpareErrand, SpareWatch};
 
@@ -101,7 +103,7 @@ impl Pools {
                 Ok(format!("{} stands in for {}", path(spare), path(away)))
             }
             SpareErrand::Return { spare } => {
-                self.online(&config.name, &spare.to_string(), &mut |_| {})?;
+                self.go_on_joining(served, spare)?;
                 Ok(format!("{}, a spare in use, is up to date again", path(spare)))
             }
             SpareErrand::GoOn { leg } => {
@@ -182,31 +184,55 @@ fn spawn(pools: &Arc<Pools>, served: &Arc<ServedPool>, errand: SpareErrand) {
 /// Carries an errand out, and remembers what came of it.
 fn carry_out(pools: &Pools, served: &ServedPool, errand: SpareErrand) {
     let (name, outcome) = (served.filer.name(), pools.run_errand(served, errand));
-    // Another command was faster: it is looked again.
-    if matches!(&outcome, Err(PoolsError::Disk(error)) if matches!(**error, DiskError::Busy { .. } | DiskError::LettingGo))
-    {
+    if matches!(&outcome, Err(PoolsError::Disk(error)) if is_looked_at_again(error)) {
         return;
     }
-    let now = served.filer.pool().platform.clock.monotonic();
-    served.spares.watch.lock().note(errand, outcome.is_ok(), now);
-    let (about, failed, refused) = match errand {
-        SpareErrand::GoOn { .. } => {
-            ("join", "join_failed", "the copy to a disk that joins did not come to its end; it is tried again later")
-        }
-        _ => ("spare", "spare_failed", "a spare was not taken, or not given back; this is tried again later"),
+    let pool = served.filer.pool();
+    let next = if outcome.is_ok() { None } else { what_is_next(pool, errand) };
+    let is_over = next.is_none();
+    served.spares.watch.lock().note(errand, is_over, pool.platform.clock.monotonic());
+    let (about, failed) = match errand {
+        SpareErrand::GoOn { .. } => ("join", "join_failed"),
+        _ => ("spare", "spare_failed"),
     };
     match outcome {
         Ok(words) => {
             tracing::info!(pool = %name, "{words}");
             pools.tell(&name, about, words);
         }
-        // The end of the daemon: the next one goes on.
-        Err(PoolsError::Disk(error))
-            if matches!(&*error, DiskError::Membership(MembershipError::Interrupted { .. })) => {}
         Err(error) => {
-            tracing::warn!(pool = %name, %error, "{refused}");
-            pools.tell(&name, failed, error.to_string());
+            let words = error.to_string();
+            let words = next.map_or(words.clone(), |next| format!("{}. {next}", words.trim_end_matches('.')));
+            tracing::warn!(pool = %name, "{words}");
+            pools.tell(&name, if is_over { about } else { failed }, words);
         }
+    }
+}
+
+/// Another command was faster, or the pool goes: the next look, of this daemon or another one, finds what is left.
+const fn is_looked_at_again(error: &DiskError) -> bool {
+    matches!(
+        error,
+        DiskError::Busy { .. }
+            | DiskError::LettingGo
+            | DiskError::Membership(MembershipError::Interrupted { .. } | MembershipError::NotDue { .. })
+    )
+}
+
+/// What comes of an errand that did not come to its end. None: it is over all the same, and what is left is for somebody to do.
+fn what_is_next(pool: &Pool, errand: SpareErrand) -> Option<&'static str> {
+    let again = "This is tried again later";
+    let counts = |leg| pool.state_of(leg) == Some(LegState::Online);
+    match errand {
+        SpareErrand::GoOn { leg } if pool.join_job(leg).is_none() => None,
+        SpareErrand::GoOn { leg } if !pool.goes_on_by_itself(leg) => {
+            Some("`tally pool online` goes on with its copy when it is well, and `tally pool detach` gives it up")
+        }
+        SpareErrand::Take { spare, .. } | SpareErrand::Return { spare } if counts(spare) => None,
+        SpareErrand::Return { spare } if !pool.goes_on_by_itself(spare) => {
+            Some("Another spare stands in for its disk, if there is one; `tally pool online` takes this one back")
+        }
+        _ => Some(again),
     }
 }
 

@@ -479,8 +479,7 @@ fn a_copy_runs_beside_other_commands_and_goes_on_behind_the_end_of_the_daemon() 
             (&["pool", "attach", "dozer", "a", "b"], false, &["the copy to", "/b is still running", "pool status"]),
             (&["pool", "replace", "dozer", "a", "d"], false, &["the copy to", "/b is still running"]),
             (&["pool", "detach", "dozer", "a"], false, &["is still running"]),
-            (&["pool", "export", "dozer"], false, &["is still running", "detach that disk to stop it"]),
-            (&["pool", "destroy", "dozer"], false, &["is still running"]),
+            (&["pool", "destroy", "dozer"], false, &["is still running", "detach that disk to stop it"]),
         ],
     );
     // Another disk joins beside it.

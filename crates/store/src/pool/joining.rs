@@ -11,9 +11,10 @@
 //! ```
 //!
 //! **What a cursor says.** Everything in use before `place` was written to the leg, or everything before `cursor` was verified there,
-//! and the group that has taken the job has flushed the leg before its uberblock (I2). What was written later the leg has got as well, until the
-//! power went, or its disk: from then on its list of missed groups goes on ([`super::membership`]). So who goes on gives it
-//! the groups behind `settled` that it has missed, and then the rest of the copy.
+//! and the leg was flushed before the group that has taken the job along was folded ([`Pool::keep_reached`]). The flush before its uberblock (I2)
+//! comes too late: a leg that fails, or is put away, in between is not waited for, and what it had in its cache may be lost under a cursor that is
+//! durable. What was written later the leg has got as well, until the power went, or its disk: from then on its list of missed groups goes on
+//! ([`super::membership`]). So who goes on gives it the groups behind `settled` that it has missed, and then the rest of the copy.
 //!
 //! **When it is not believed** (rules S9): where the disk does not know a group that the list takes for known, it is an older copy of the leg; where the
 //! list was forgotten, nobody knows since when the leg was away. Then the copy begins anew, and so does one in which something could not be read:
@@ -29,10 +30,12 @@
 //! 128  cursor: dataset u64, 0 for none    136  key (25)    161  zero (7)    168
 //! ```
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{DatasetId, Time, Txg, VdevGuid};
 use tally_members::vdev::ResilverReport;
@@ -180,6 +183,9 @@ impl JoinJob {
     }
 }
 
+/// How far copies are that run, beyond what the catalog says: their disks may have that in their caches.
+pub(super) type Reached = Mutex<BTreeMap<VdevGuid, JoinJob>>;
+
 const fn key(leg: VdevGuid) -> Key {
     Key::new(Class::Job, JOIN, leg.0, 0)
 }
@@ -222,6 +228,38 @@ impl Pool {
         if self.kept.value(&key(job.leg)).is_some() {
             self.note_join(job);
         }
+    }
+
+    /// A copy has come so far. Whoever goes on with it later hears of that when its disk was flushed.
+    pub(super) fn reach_join(&self, job: &JoinJob) {
+        if self.kept.value(&key(job.leg)).is_some() {
+            self.reached.lock().insert(job.leg, job.clone());
+        }
+    }
+
+    /// Before a group is folded: flushes the disks of copies that have come on, so that it takes along how far they are (rules S9).
+    pub(super) fn keep_reached(&self) {
+        let reached: Vec<_> = self.reached.lock().values().cloned().collect();
+        for job in reached.into_iter().filter(|job| self.flush_joining(job.leg)) {
+            let mut reached = self.reached.lock();
+            let Some(newest) = reached.get(&job.leg) else { continue };
+            self.keep_join(&job);
+            if *newest == job {
+                reached.remove(&job.leg);
+            }
+        }
+    }
+
+    /// A copy has ended: the last steps count as well if its disk was flushed behind them, or is now.
+    pub(super) fn end_reaching(&self, leg: VdevGuid, is_flushed: bool) {
+        let reached = self.reached.lock().remove(&leg);
+        if let Some(job) = reached.filter(|_| is_flushed || self.flush_joining(leg)) {
+            self.keep_join(&job);
+        }
+    }
+
+    fn flush_joining(&self, leg: VdevGuid) -> bool {
+        self.roster.data_vdevs().any(|vdev| vdev.flush_joining(leg))
     }
 
     pub(super) fn forget_join(&self, leg: VdevGuid) {

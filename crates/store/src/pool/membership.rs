@@ -286,8 +286,12 @@ impl Pool {
             ready.and_then(|()| if is_copied { self.copy_to(place, job, onlooker) } else { Ok(Copied::default()) });
         // If that failed it has never counted.
         let copied = copy.map_err(|ended| self.take_out(place, guid, path, ended, onlooker))?;
-        let counts = self.let_count(place, guid, path, &copied, onlooker);
-        counts.map_err(|error| self.is_not_over(guid, path, error))?;
+        if let Err(error) = self.make_count(place, guid, path, &copied) {
+            let failed = CopyEnded::Failed(error.to_string());
+            return Err(self.take_out(place, guid, path, failed, onlooker));
+        }
+        // From here on the job says what is left to do, whatever goes wrong.
+        self.join_lanes(place, guid, path, onlooker)?;
         self.finish_join(guid, copied.is_whole(), onlooker)?;
         Ok(copied)
     }
@@ -306,8 +310,22 @@ impl Pool {
         copied: &Copied,
         onlooker: &mut dyn Onlooker,
     ) -> Result<(), MembershipError> {
+        self.make_count(place, guid, path, copied)?;
+        self.join_lanes(place, guid, path, onlooker)
+    }
+
+    fn make_count(&self, place: &Member, guid: VdevGuid, path: &Path, copied: &Copied) -> Result<(), MembershipError> {
         let finished = self.roster.finish_resilver(&place.vdev, guid, copied.is_whole());
-        finished.map_err(|error| told_of(error, guid, path))?;
+        finished.map_err(|error| told_of(error, guid, path))
+    }
+
+    fn join_lanes(
+        &self,
+        place: &Member,
+        guid: VdevGuid,
+        path: &Path,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<(), MembershipError> {
         for line in self.roster.config().lanes.iter().filter(|line| line.vdev == place.config.index) {
             match self.lane(line.lane).filter(|lane| !lane.has_ended()) {
                 Some(lane) => {

@@ -24,6 +24,7 @@ use tally_members::uberblock::{self, Uberblock};
 use super::break_even::BreakEven;
 use super::catalog::{Catalog, Top};
 use super::held::Held;
+use super::joining::Reached;
 use super::kept::Kept;
 use super::life::Life;
 use super::log::{LogContent, read_log};
@@ -327,6 +328,7 @@ impl Pool {
             changes,
             schema,
             kept: Kept::new(top.kept),
+            reached: Reached::default(),
             tombstones: Mutex::new(root.tombstones),
             next_dataset: AtomicU64::new(root.next_dataset),
             life,

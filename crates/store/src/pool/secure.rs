@@ -321,7 +321,7 @@ impl Securing<'_> {
             Job::Join(job) => {
                 job.ran += ran;
                 (job.secured, job.cursor) = (report, Some(cursor));
-                pool.keep_join(job);
+                pool.reach_join(job);
                 walking.want_group(pool, JoinJob::AGE_MAX);
             }
         }

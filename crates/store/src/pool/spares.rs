@@ -108,8 +108,8 @@ impl SpareWatch {
         let roster = &pool.roster;
         let config = roster.config();
         let mut away = away(roster, &config);
-        // Nobody misses one that has never counted.
-        away.retain(|guid, _| !pool.is_joining(*guid));
+        // Nobody misses one that has never counted, or is about to leave.
+        away.retain(|guid, _| !pool.is_joining(*guid) && !pool.is_leaving(*guid));
         self.away_since.retain(|guid, _| away.contains_key(guid));
         self.declined.retain(|guid| away.contains_key(guid));
         for guid in away.keys() {
@@ -190,7 +190,7 @@ impl SpareWatch {
                 Some(LegState::Missing) => errands.push(SpareErrand::Return { spare }),
                 Some(LegState::Offline) => {}
                 _ if is_whole => errands.push(SpareErrand::GiveBack { spare }),
-                Some(LegState::Stale) => errands.push(SpareErrand::Return { spare }),
+                Some(LegState::Stale | LegState::Resilvering) => errands.push(SpareErrand::Return { spare }),
                 _ => {}
             }
         }
@@ -213,7 +213,7 @@ fn takes(errand: SpareErrand, wanted: VdevGuid) -> bool {
     matches!(errand, SpareErrand::Take { spare, .. } if spare == wanted)
 }
 
-fn state_of(roster: &Roster, leg: VdevGuid) -> Option<LegState> {
+pub(super) fn state_of(roster: &Roster, leg: VdevGuid) -> Option<LegState> {
     roster.vdevs().iter().find_map(|vdev| vdev.leg(leg)).map(|leg| leg.state())
 }
 
@@ -226,10 +226,8 @@ fn away(roster: &Roster, config: &PoolConfig) -> BTreeMap<VdevGuid, Arc<VdevLeg>
 
 /// Disks whose copy was cut off. A spare is brought up to date as one, and one that was put away or has failed waits for somebody.
 fn for_joining(pool: &Pool, config: &PoolConfig) -> Vec<SpareErrand> {
-    let is_due = |leg: &VdevGuid| match state_of(&pool.roster, *leg) {
-        Some(LegState::Stale | LegState::Missing) => config.spare(*leg).is_none(),
-        state => state == Some(LegState::Online),
-    };
+    let counts = |leg| state_of(&pool.roster, leg) == Some(LegState::Online);
+    let is_due = |leg: &VdevGuid| pool.goes_on_by_itself(*leg) && (config.spare(*leg).is_none() || counts(*leg));
     let legs = pool.joins().into_iter().map(|job| job.leg).filter(is_due);
     legs.map(|leg| SpareErrand::GoOn { leg }).collect()
 }

@@ -165,6 +165,7 @@ impl Pool {
     }
 
     fn write_group(&self, syncing: &mut Syncing, txg: Txg, clean: bool) -> Result<Vec<Folded>, SyncError> {
+        self.keep_reached();
         let txgs = Arc::clone(&self.txgs);
         let out = self.io.writer(txg).telling(move |bytes| txgs.wrote(txg, bytes));
         let mut out = out.with_copies(self.redundant_metadata(), self.can_spare());

@@ -18,7 +18,7 @@ fn until_stopped(running: Running) -> thread::JoinHandle<()> {
     })
 }
 
-/// One scrub at a time, and copies beside it. A copy keeps the pool from being let go, and then the scrub goes on.
+/// One scrub at a time, and copies beside it. A disk that leaves keeps the pool from being let go, and then the scrub goes on.
 #[test]
 fn a_scrub_runs_beside_a_copy_and_ends_with_the_pool() {
     let copies = Arc::<Copies>::default();
@@ -27,13 +27,29 @@ fn a_scrub_runs_beside_a_copy_and_ends_with_the_pool() {
     let join = copies.begin(about(Purpose::Join, "/disks/b")).unwrap();
     assert!(matches!(copies.begin(about(Purpose::Leave, "/disks/a")), Err(DiskError::Busy { .. })));
     assert_eq!(copies.running().iter().map(|copy| &copy.what[..]).collect::<Vec<_>>(), ["scrub", "resilver"]);
-    assert!(matches!(copies.close(), Err(DiskError::Busy { .. })) && !scrub.copy.is_stopped());
     drop(join);
+    for purpose in [Purpose::Leave, Purpose::Offline, Purpose::Return] {
+        let _keeps = copies.begin(about(purpose, "/disks/b")).unwrap();
+        assert!(matches!(copies.close(), Err(DiskError::Busy { .. })) && !scrub.copy.is_stopped());
+    }
     let carrying_out = until_stopped(scrub);
     copies.close().unwrap();
     assert!(copies.running().is_empty() && copies.outcomes() == ["scrub stopped"]);
     assert!(matches!(copies.begin_scrub(), Err(DiskError::LettingGo)));
     carrying_out.join().unwrap();
+}
+
+/// A copy to a disk that joins goes on behind an import; destroyed with its pool it does not.
+#[test]
+fn a_copy_is_interrupted_where_its_pool_is_let_go() {
+    let copies = Arc::<Copies>::default();
+    let join = copies.begin(about(Purpose::Join, "/disks/b")).unwrap();
+    assert!(matches!(copies.check_destroy(), Err(DiskError::Busy { .. })) && !join.copy.is_stopped());
+    let copy = Arc::clone(&join.copy);
+    let carrying_out = until_stopped(join);
+    copies.close().unwrap();
+    carrying_out.join().unwrap();
+    assert!(copy.is_interrupted() && copies.running().is_empty());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use tally_base::{Clock, SystemClock, SystemRng, Time};
 use tally_disk::{Access, Disk, Helpers, Host, Opener, Platform, ThreadFanout};
-use tally_fakes::{MemDisk, MemOpener};
+use tally_fakes::{FaultyDisk, Journal, MemDisk, MemOpener};
 use tally_fs::filer::CreateOptions;
 use tally_members::label;
 use tally_store::pool::spares::AWAY_MIN;
@@ -16,6 +16,7 @@ use tally_vfs::{Cred, Identity, Names, OpCtx, SetAttr};
 use super::*;
 use crate::control::message::Request;
 use crate::daemon::by_name::find_spare;
+use crate::daemon::pool_report::report;
 use crate::daemon::pools::ImportOrder;
 use crate::daemon::state::State;
 
@@ -523,4 +524,142 @@ fn a_copy_to_a_spare_ends_with_a_fault() {
     });
     assert!(taken.is_err());
     assert_eq!(steps, 1, "it goes on");
+}
+
+impl Place {
+    /// Replaces a disk, and exports the pool in the middle of the copy.
+    fn replace_and_export(&self, old: &str, new: &str) -> (Result<Vec<String>, PoolsError>, Result<(), PoolsError>) {
+        let copies = Arc::clone(&self.tank().copies);
+        thread::scope(|scope| {
+            let mut export = None;
+            let replaced = self.pools.replace("tank", old, Some(Path::new(new)), false, &mut |_| {
+                let export = export.get_or_insert_with(|| scope.spawn(|| self.pools.export("tank", None).map(drop)));
+                let is_stopping = || copies.running().iter().any(|copy| copy.phase == "stopping");
+                while !is_stopping() && !export.is_finished() {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            });
+            (replaced, export.expect("it was copied").join().expect("no panic"))
+        })
+    }
+
+    fn events(&self) -> String {
+        self.pools.events.since(0).into_iter().map(|event| format!("{}: {}\n", event.class, event.text)).collect()
+    }
+
+    fn messages(&self) -> String {
+        report(&self.tank()).messages.join("\n")
+    }
+}
+
+/// `export` was refused for the hours of a copy, though it goes on behind an import as it does behind a power cut.
+#[test]
+fn an_export_interrupts_a_copy_and_the_import_goes_on_with_it() {
+    let place = Place::new(&[("/a", 32), ("/b", 32), ("/new", 32)]);
+    place.create(&["mirror", "/a", "/b"]);
+    place.make("before");
+    let (replaced, exported) = place.replace_and_export("/b", "/new");
+    exported.expect("it does not wait for the copy");
+    assert!(replaced.expect_err("it is not over").to_string().contains("was interrupted; it goes on by itself"));
+    place.import();
+    assert!(place.messages().contains("/new is joining, and was cut off in its copy"), "{}", place.messages());
+    place.make("meanwhile");
+    assert_eq!(place.look(0), [SpareErrand::GoOn { leg: place.guid("/new") }]);
+    assert_eq!(place.states(), [("/a".into(), "ONLINE"), ("/new".into(), "ONLINE")]);
+    assert_eq!((place.look(0), place.messages()), (vec![], String::new()));
+    place.has_all(&["before", "meanwhile"]);
+}
+
+/// The power went between the label that says that the new disk counts, which lacked something, and the end of its replace. Whoever went on said
+/// that it has joined, and nothing told why the old disk was still there.
+#[test]
+fn a_replace_that_was_cut_off_at_its_end_says_why_the_old_disk_stays() {
+    let place = Place::new(&[("/a", 32), ("/b", 32), ("/new", 32)]);
+    place.create(&["mirror", "/a", "/b"]);
+    place.make("before");
+    let mut cut = Vec::new();
+    let ended = place.pools.replace("tank", "/b", Some(Path::new("/new")), false, &mut |progress| {
+        if cut.is_empty() && progress.what.starts_with("checking") {
+            let pool = Arc::clone(place.tank().filer.pool());
+            let new = pool.member(place.guid("/new")).expect("it joins");
+            pool.roster.finish_resilver(&new.vdev, new.leg, false).expect("labels can be written");
+            cut.extend(place.disks.iter().map(|(path, disk)| (*path, disk.fork())));
+        }
+    });
+    assert!(ended.is_err(), "it had counted already");
+    place.pools.export("tank", None).expect("it is let go");
+    for (path, disk) in cut {
+        place.opener.put(path, Arc::new(disk));
+    }
+    place.import();
+    assert_eq!(place.look(0), [SpareErrand::GoOn { leg: place.guid("/new") }]);
+    assert_eq!(place.states().len(), 3, "the old one stays");
+    let stays = "/new has joined its mirror, and /b stays beside it: something could not be read when /new was copied";
+    for told in [place.events(), place.messages()] {
+        assert!(told.contains(stays) && told.contains("`tally pool detach tank /b`"), "{told}");
+        assert!(!told.contains("again later"), "nobody tries: {told}");
+    }
+    assert_eq!(place.look(AWAY_SECONDS), []);
+    place.again();
+    assert!(place.messages().contains("/new counts, and lacks what could not be read"), "{}", place.messages());
+    place.pools.detach("tank", "/b", false, &mut |_| {}).expect("every block is there after all");
+    assert_eq!((place.messages(), place.states().len()), (String::new(), 2));
+    place.has_all(&["before"]);
+}
+
+/// A disk that fails in a copy that goes on is FAULTED, and waits for somebody: it was told that it is tried again later.
+#[test]
+fn a_disk_that_fails_while_its_copy_goes_on_waits_for_somebody_and_that_is_told() {
+    let place = Place::new(&[("/a", 32), ("/b", 32), ("/new", 32)]);
+    place.create(&["mirror", "/a", "/b"]);
+    place.make("before");
+    let (_, exported) = place.replace_and_export("/b", "/new");
+    exported.expect("it is let go");
+    let failing = FaultyDisk::new("/new", 32 * MIB, &Journal::default());
+    failing.write(0, &place.disk("/new").content(), tally_disk::Durability::Durable).expect("a disk");
+    place.opener.put("/new", Arc::clone(&failing) as Arc<dyn Disk>);
+    place.import();
+    FaultyDisk::set(&failing.flushes_fail, true);
+    assert_eq!(place.look(0).len(), 1);
+    assert_eq!(place.states()[2], ("/new".into(), "FAULTED"));
+    for told in [place.events(), place.messages()] {
+        assert!(told.contains("`tally pool online` goes on with its copy"), "{told}");
+        assert!(!told.contains("again later") && !told.contains("gives it what it has missed"), "{told}");
+    }
+    FaultyDisk::set(&failing.flushes_fail, false);
+    assert_eq!(place.look(2 * AWAY_SECONDS), [], "nor is a spare taken for it");
+    place.pools.offline("tank", "/new", true, &mut |_| {}).expect("it is of no use");
+    assert!(place.messages().contains("`tally pool online` goes on with its copy"), "{}", place.messages());
+    assert_eq!(place.look(2 * AWAY_SECONDS), []);
+    place.pools.online("tank", "/new", &mut |_| {}).expect("it is well");
+    assert_eq!(place.states(), [("/a".into(), "ONLINE"), ("/new".into(), "ONLINE")]);
+    place.has_all(&["before"]);
+}
+
+/// Two spares stand in for one disk, and a third disk replaces it, with an export in the middle: both are given back, and none is taken for a disk that is
+/// about to leave.
+#[test]
+fn two_spares_that_stand_in_beside_one_replace_are_given_back() {
+    let place = Place::new(&[("/a", 32), ("/b", 32), ("/s", 32), ("/t", 32), ("/u", 32), ("/new", 32)]);
+    place.create(&["mirror", "/a", "/b"]);
+    place.add(&["spare", "/s", "/t", "/u"]).expect("three spares");
+    place.make("before");
+    place.strike_off("/b");
+    for spare in ["/s", "/t"] {
+        place.pools.replace("tank", "/b", Some(Path::new(spare)), false, &mut |_| {}).expect("it stands in");
+    }
+    assert_eq!(place.spares(), [in_use("/s", "/b"), in_use("/t", "/b"), avail("/u")]);
+    let (_, exported) = place.replace_and_export("/b", "/new");
+    exported.expect("it is let go");
+    place.import();
+    assert_eq!(place.spares(), [in_use("/s", "/b"), in_use("/t", "/b"), avail("/u")]);
+    let [s, t, leg] = ["/s", "/t", "/new"].map(|path| place.guid(path));
+    assert_eq!(place.look(0), [SpareErrand::GoOn { leg }]);
+    assert_eq!(place.spares(), [in_use("/s", "/new"), in_use("/t", "/new"), avail("/u")]);
+    let give_back = [SpareErrand::GiveBack { spare: s }, SpareErrand::GiveBack { spare: t }];
+    assert_eq!(place.look(2 * AWAY_SECONDS), give_back);
+    assert_eq!(place.spares(), [avail("/s"), avail("/t"), avail("/u")]);
+    assert_eq!(place.states(), [("/a".into(), "ONLINE"), ("/new".into(), "ONLINE")]);
+    assert_eq!(place.look(2 * AWAY_SECONDS), []);
+    place.has_all(&["before"]);
 }

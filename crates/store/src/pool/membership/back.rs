@@ -23,8 +23,13 @@ impl Pool {
     pub fn take_back(&self, place: &Member, onlooker: &mut dyn Onlooker) -> Result<Copied, MembershipError> {
         self.check_its_lane(place)?;
         let leg = self.reopen(place, onlooker)?;
-        let (guid, path) = (leg.guid(), leg.path().to_owned());
         self.roster.add_leg(&place.vdev, leg)?;
+        self.catch_up(place, onlooker)
+    }
+
+    /// Gives a disk that gets every write by now what it lacks, and makes it count.
+    pub(super) fn catch_up(&self, place: &Member, onlooker: &mut dyn Onlooker) -> Result<Copied, MembershipError> {
+        let (guid, path) = (place.leg, place.path());
         let copy = match self.join_job(guid) {
             _ if place.config.class != VdevClass::Data => Ok(Copied::default()),
             Some(job) => self.go_on(place, job, onlooker),

@@ -14,6 +14,7 @@ use tally_members::vdev::{LegState, Reached, VdevLeg};
 use super::{Copied, CopyEnded, Member, MembershipError, Onlooker, Stage};
 use crate::pool::job::Walking;
 use crate::pool::joining::JoinJob;
+use crate::pool::spares::state_of;
 use crate::pool::{Pool, SecureError, SecureReport};
 
 impl Pool {
@@ -35,15 +36,35 @@ impl Pool {
     pub(in crate::pool) fn is_joining(&self, leg: VdevGuid) -> bool {
         let config = self.roster.config();
         let Some((vdev, line)) = config.leg(leg) else { return false };
-        let counts = || {
-            let legs = self.roster.vdevs().iter().find_map(|vdev| vdev.leg(leg));
-            legs.is_some_and(|leg| leg.state() == LegState::Online)
-        };
         let has_counted = vdev.class == VdevClass::Data && !line.missed.is_empty() && !line.missed.has(Txg(0));
-        self.join_job(leg).is_some() && !has_counted && !counts()
+        self.join_job(leg).is_some() && !has_counted && !self.counts(leg)
     }
 
-    /// A disk counts, and the one that it replaces leaves if the new one has everything.
+    /// Whether a disk is to leave, as the one that replaces it has counted.
+    pub(in crate::pool) fn is_leaving(&self, leg: VdevGuid) -> bool {
+        self.joins().iter().any(|job| job.replaces == Some(leg) && !self.is_joining(job.leg))
+    }
+
+    /// How a disk stands; none: it is none of the pool.
+    #[must_use]
+    pub fn state_of(&self, leg: VdevGuid) -> Option<LegState> {
+        state_of(&self.roster, leg)
+    }
+
+    fn counts(&self, leg: VdevGuid) -> bool {
+        self.state_of(leg) == Some(LegState::Online)
+    }
+
+    /// Whether a copy, or the end of a replace, goes on without a command: nobody but somebody takes up a disk that was put away, or has failed.
+    #[must_use]
+    pub fn goes_on_by_itself(&self, leg: VdevGuid) -> bool {
+        let is_due =
+            |state| matches!(state, LegState::Stale | LegState::Missing | LegState::Resilvering | LegState::Online);
+        self.state_of(leg).is_some_and(is_due)
+    }
+
+    /// A disk counts, and the one that it replaces leaves if the new one has everything. Where it cannot for now the job stays, and whoever goes on
+    /// with the disk sees to it; where somebody has to do something about it he is told, and nothing is done behind his back later.
     pub(super) fn finish_join(
         &self,
         leg: VdevGuid,
@@ -52,33 +73,67 @@ impl Pool {
     ) -> Result<(), MembershipError> {
         let Some(job) = self.join_job(leg) else { return Ok(()) };
         let old = job.replaces.filter(|_| is_whole).and_then(|old| self.member(old));
-        let left = old.map_or(Ok(()), |old| {
-            self.hand_spares_on(old.leg, leg)?;
-            self.leave(&old, onlooker)
-        });
-        let path = self.member(leg).map(|new| new.path()).unwrap_or_default();
-        left.map_err(|error| self.is_not_over(leg, &path, error))?;
-        self.forget_join(leg);
-        self.want_kept();
-        Ok(())
+        let left = old.map_or(Ok(()), |old| self.let_leave(&old, leg, onlooker));
+        if !matches!(left, Err(MembershipError::NotLeftYet { .. })) {
+            self.forget_join(leg);
+            self.want_kept();
+        }
+        left
     }
 
-    /// Goes on with a disk whose copy was cut off, or whose old one has not left yet. Gives what came of the copy, if there was one left to do.
+    fn let_leave(&self, old: &Member, new: VdevGuid, onlooker: &mut dyn Onlooker) -> Result<(), MembershipError> {
+        let handed_on = self.hand_spares_on(old.leg, new).map_err(MembershipError::from);
+        let Err(error) = handed_on.and_then(|()| self.leave(old, onlooker)) else { return Ok(()) };
+        let may_pass = !self.counts(new) || self.is_suspended();
+        let path = self.member(new).map(|new| new.path()).unwrap_or_default();
+        let (old, why) = (old.path(), error.to_string());
+        Err(match may_pass {
+            true => MembershipError::NotLeftYet { path, old, why },
+            false => MembershipError::OldStays { pool: self.roster.config().name, path, old, why },
+        })
+    }
+
+    /// What was left to do behind a cut of a disk that counts. Its list says whether its copy lacked something: then the old one stays.
+    fn finish_counted(&self, place: &Member, onlooker: &mut dyn Onlooker) -> Result<(), MembershipError> {
+        let is_whole = self.roster.missed(place.leg).is_empty();
+        let stays = self.replaced_by(place.leg).filter(|_| !is_whole);
+        self.finish_join(place.leg, is_whole, onlooker)?;
+        let Some(old) = stays else { return Ok(()) };
+        let (pool, path, old) = (self.roster.config().name, place.path(), old.path());
+        let why = format!("something could not be read when {} was copied", path.display());
+        Err(MembershipError::OldStays { pool, path, old, why })
+    }
+
+    /// Goes on with a disk whose copy was cut off, or whose old one has not left yet: what nobody has asked for anew. Gives what came of the copy,
+    /// if there was one left to do.
     pub fn go_on_joining(
         &self,
         place: &Member,
         onlooker: &mut dyn Onlooker,
     ) -> Result<Option<Copied>, MembershipError> {
-        if place.vdev.leg(place.leg).is_some_and(|leg| leg.state() == LegState::Online) {
-            // Its list says whether the copy lacked something.
-            self.finish_join(place.leg, self.roster.missed(place.leg).is_empty(), onlooker)?;
-            return Ok(None);
+        match self.state_of(place.leg) {
+            Some(LegState::Online) => self.finish_counted(place, onlooker).map(|()| None),
+            // The copy was interrupted, and the pool has not gone after all.
+            Some(LegState::Resilvering) => self.catch_up(place, onlooker).map(Some),
+            Some(LegState::Offline) | None => Err(MembershipError::NotDue { path: place.path() }),
+            _ => self.take_back(place, onlooker).map(Some),
         }
-        self.take_back(place, onlooker).map(Some)
     }
 
     /// First every sector that is in use, then every block; what the job has of both is done.
     pub(super) fn copy_to(
+        &self,
+        place: &Member,
+        job: JoinJob,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<Copied, CopyEnded> {
+        let leg = job.leg;
+        let copied = self.copy_and_check(place, job, onlooker);
+        self.end_reaching(leg, copied.is_ok());
+        copied
+    }
+
+    fn copy_and_check(
         &self,
         place: &Member,
         mut job: JoinJob,
@@ -114,7 +169,7 @@ impl Pool {
         let copied = place.vdev.resilver(leg, &mut occupied, &mut |Reached { place, report, .. }| {
             (job.place, job.report) = (place, before.followed_by(report));
             job.ran += walking.ran(self);
-            self.keep_join(job);
+            self.reach_join(job);
             walking.want_group(self, JoinJob::AGE_MAX);
             is_stopped = !onlooker.on_progress(Stage::Copying, job.copied_bytes());
             !is_stopped
@@ -124,7 +179,7 @@ impl Pool {
         }
         job.report = before.followed_by(&copied.map_err(|error| failed(&error))?);
         job.is_copied = true;
-        self.keep_join(job);
+        self.reach_join(job);
         Ok(())
     }
 
@@ -200,22 +255,14 @@ impl Pool {
         }
     }
 
-    /// The last steps of a copy failed. Whoever has asked for it is told what is in the way, and nothing is done behind his back later; but
-    /// on a suspended pool, where nothing can be forgotten.
-    pub(super) fn is_not_over(&self, leg: VdevGuid, path: &Path, error: MembershipError) -> MembershipError {
-        self.suspend_if_closed();
-        if self.fault().is_some() {
-            return MembershipError::Interrupted { path: path.to_owned() };
-        }
-        self.forget_join(leg);
-        self.want_kept();
-        error
-    }
-
     /// Whether a copy that ended goes on by itself: on a suspended pool nothing can be written down, and it is taken up as behind a cut.
     pub(super) fn goes_on_later(&self, onlooker: &dyn Onlooker) -> bool {
+        onlooker.is_interrupted() || self.is_suspended()
+    }
+
+    fn is_suspended(&self) -> bool {
         self.suspend_if_closed();
-        onlooker.is_interrupted() || self.fault().is_some()
+        self.fault().is_some()
     }
 }
 

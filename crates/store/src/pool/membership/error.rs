@@ -31,9 +31,49 @@ pub enum MembershipError {
         /// The disk that was joining.
         path: PathBuf,
     },
-    /// The copy goes on with the next import.
-    #[error("the copy to {} was interrupted; it goes on by itself when the pool is imported again", path.display())]
+    /// The copy goes on later.
+    #[error("the copy to {} was interrupted; it goes on by itself, as soon as the pool is imported again", path.display())]
     Interrupted {
+        /// The disk that joins.
+        path: PathBuf,
+    },
+    /// The new disk counts, and the one that it was to replace stays until somebody takes it out.
+    #[error(
+        "{} has joined its mirror, and {} stays beside it: {why}.\n`tally pool detach {pool} {}` takes it out once every block is \
+         found on another disk; with -f also if not",
+        path.display(),
+        old.display(),
+        old.display()
+    )]
+    OldStays {
+        /// Of which pool.
+        pool: String,
+        /// The new disk.
+        path: PathBuf,
+        /// The old one.
+        old: PathBuf,
+        /// What is in the way.
+        why: String,
+    },
+    /// The new disk has everything, and the one that it replaces leaves later.
+    #[error(
+        "{} has everything, and {} has not left its mirror yet: {why}.\nThat is made up for as soon as {} counts and the pool takes \
+         changes: `tally pool status` shows how they stand",
+        path.display(),
+        old.display(),
+        path.display()
+    )]
+    NotLeftYet {
+        /// The new disk.
+        path: PathBuf,
+        /// The old one.
+        old: PathBuf,
+        /// What is in the way.
+        why: String,
+    },
+    /// Nobody goes on by himself with a disk that was put away.
+    #[error("{} was taken out of use; `tally pool online` goes on with its copy", path.display())]
+    NotDue {
         /// The disk that joins.
         path: PathBuf,
     },
