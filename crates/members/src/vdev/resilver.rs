@@ -1,10 +1,13 @@
 //! Copying a leg: what is in use of the data area, from legs that have everything to one that is joining.
 //!
 //! A joining leg gets every new write already (`Resilvering`), so one pass over what was in use when the copy came there is
-//! enough; whoever knows the space says what that is, range by range (docs/design/0060). Each
-//! step reads and writes with writers kept out of the vdev, so that the copy of a moment ago cannot overwrite a
-//! write of now. The ring of an intent log is left out: the roster sees to it before the leg joins, and then
-//! the lane brings its own frames there.
+//! enough; whoever knows the space says what that is, range by range (docs/design/0060). The ring of an intent log is left out: the
+//! roster sees to it before the leg joins, and then the lane brings its own frames there.
+//!
+//! **Steps.** What one has read another thread may have written anew by the time it is written: it would overwrite a write of now
+//! with the copy of a moment ago. So a step watches its range while it reads, with nobody kept out, and writes with all writers
+//! kept out; where somebody was there in between, it reads once more before that. Where nobody else wants anything from the disks the next step
+//! is read while this one is written.
 //!
 //! **Holes.** A step reads through short ones, as a disk that turns is there sooner than at another request, and writes what is
 //! in use and nothing else.
@@ -21,16 +24,18 @@
 //! the copy counts ([`Vdev::secure`]).
 
 use std::ops::Range;
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Weak};
 
 use parking_lot::MutexGuard;
 use tally_base::{SECTOR, VdevGuid};
-use tally_disk::{AlignedBuf, Turn, Turns, aside};
+use tally_disk::{AlignedBuf, Turn, Turns, Work, aside};
 
+use super::writers::Watch;
 use super::{LegState, Vdev, VdevError, VdevLeg};
 use crate::blockdev::BlockDevError;
 
-/// Copied in one step, with writers kept out: long enough to stream, short enough not to be felt.
+/// Copied in one step, written with other writers kept out: long enough to stream, short enough not to be felt.
 const STEP_BYTES: u64 = 1 << 20;
 
 /// A hole up to this length is read along: a disk that turns is over it in the time of a request, or less.
@@ -174,19 +179,25 @@ impl Vdev {
             occupied.flat_map(|range| [range.start..range.end.min(ring.start), range.start.max(ring.end)..range.end]);
         let mut queue = Queue { ranges: &mut without_ring, rest: 0..0 };
         let mut copying = Copying { vdev: self, target, report: ResilverReport::default(), progress };
+        let mut ahead = None;
         loop {
             let mut of_all_copies = self.copies.lock();
             // One that hangs owes an answer for ever, and nobody waits for it.
             let legs: Vec<_> = self.legs().into_iter().filter(|leg| leg.takes_writes()).collect();
             let turn = self.take_turn_of_copy(of_all_copies.on(&legs));
-            let step = queue.next(turn);
-            if step.is_empty() {
-                break;
-            }
-            let is_copied = copying.copy(&step)?;
+            let ranges = queue.next(turn);
+            let mut next = if ranges.is_empty() { None } else { Some(self.begin_step(ranges)?) };
+            // Beside others no more than a piece is under way.
+            let at_once = if turn == Turn::Piece { next.take() } else { None };
+            let steps = ahead.into_iter().chain(at_once);
+            let copied = steps.map(|step| copying.finish(step)).collect::<Result<Vec<_>, _>>()?;
+            ahead = next;
             // The next one is another copy's, if there is one.
             MutexGuard::unlock_fair(of_all_copies);
-            copying.note(&step, is_copied)?;
+            if copied.is_empty() && ahead.is_none() {
+                break;
+            }
+            copied.iter().try_for_each(|(ranges, is_copied)| copying.note(ranges, *is_copied))?;
         }
         self.flush_leg(&copying.target)?;
         Ok(copying.report)
@@ -213,14 +224,16 @@ impl Copying<'_> {
             return ranges.last().map_or(Ok(()), |last| self.tell(last.end));
         }
         for sector in ranges.iter().flat_map(|range| range.clone().step_by(SECTOR)) {
-            let sector = sector..sector + SECTOR as u64;
-            if self.copy(std::slice::from_ref(&sector))? {
+            let end = sector + SECTOR as u64;
+            let one = std::iter::once(sector..end).collect();
+            let (_, is_copied) = self.finish(self.vdev.begin_step(one)?)?;
+            if is_copied {
                 self.report.copied_bytes += SECTOR as u64;
             } else {
-                self.report.note_unread(sector.start);
+                self.report.note_unread(sector);
             }
             // A bad sector can take a disk many seconds: whoever wants to stop the copy need not wait for all of them.
-            self.tell(sector.end)?;
+            self.tell(end)?;
         }
         Ok(())
     }
@@ -236,32 +249,84 @@ impl Copying<'_> {
         self.vdev.no_such_leg(self.target.guid(), wanted)
     }
 
-    /// Copies ranges that lie close together from the first leg that can read all of them, with the holes in between; `false` if
-    /// there is none.
-    fn copy(&self, ranges: &[Range<u64>]) -> Result<bool, BlockDevError> {
-        let Some((first, last)) = ranges.first().zip(ranges.last()) else { return Ok(true) };
+    /// Writes what a step has read, or reads now; its ranges, and whether some leg could read all of it.
+    fn finish(&self, step: Step<'_>) -> Result<(Vec<Range<u64>>, bool), BlockDevError> {
+        let (ranges, start, end) = (step.ranges, step.span.start, step.span.end);
+        let read = step.read.bytes();
         if self.target.state() != LegState::Resilvering {
             return Err(self.not("is being copied"));
         }
-        let (start, length) = (first.start, last.end - first.start);
-        self.vdev.check(start, length)?;
-        let mut buf = AlignedBuf::zeroed(usize::try_from(length).expect("at most one step"));
-        let written = {
-            let _alone = self.vdev.repair.write();
-            let sources = self.vdev.readable(start, 0).legs;
-            if sources.is_empty() {
-                return Err(VdevError::NoLeg { vdev: self.vdev.guid, last: None }.into());
-            }
-            if !sources.iter().any(|source| aside(|| source.read_data(start, &mut buf)).is_ok()) {
-                return Ok(false);
-            }
-            let place = |range: &Range<u64>| (range.start - start) as usize..(range.end - start) as usize;
-            aside(|| ranges.iter().try_for_each(|range| self.target.write_data(range.start, &buf[place(range)])))
-        };
-        if let Err(error) = written {
-            self.vdev.strike_off(&self.target, &error)?;
-            return Err(error.into());
+        let place = |range: &Range<u64>| (range.start - start) as usize..(range.end - start) as usize;
+        let written = step.watch.alone(|is_touched| {
+            let read = if is_touched { read_any(&self.vdev.readable(start, 0).legs, start, end) } else { read };
+            let bytes = read?;
+            let write = |range: &Range<u64>| self.target.write_data(range.start, &bytes[place(range)]);
+            Some(aside(|| ranges.iter().try_for_each(write)))
+        });
+        if let Some(Err(error)) = &written {
+            self.vdev.strike_off(&self.target, error)?;
         }
-        Ok(true)
+        written.transpose().map_or_else(|error| Err(error.into()), |written| Ok((ranges, written.is_some())))
     }
+}
+
+/// Ranges that lie close together, with the holes in between, and what was read of them.
+struct Step<'a> {
+    ranges: Vec<Range<u64>>,
+    span: Range<u64>,
+    read: Reading,
+    /// Since before it was read.
+    watch: Watch<'a>,
+}
+
+/// What a helper reads; whoever drops it waits for the helper, which has the disks open.
+struct Reading(Receiver<Option<AlignedBuf>>);
+
+impl Reading {
+    /// Nothing if no leg could read all of it.
+    fn bytes(self) -> Option<AlignedBuf> {
+        self.0.recv().ok().flatten()
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        // There is nothing to hear where that was done already.
+        let _ended = self.0.recv();
+    }
+}
+
+impl Vdev {
+    /// Begins to read, in another thread where there is one.
+    fn begin_step(&self, ranges: Vec<Range<u64>>) -> Result<Step<'_>, BlockDevError> {
+        let span = ranges.first().map_or(0, |first| first.start)..ranges.last().map_or(0, |last| last.end);
+        let (start, end) = (span.start, span.end);
+        self.check(start, end.saturating_sub(start))?;
+        let watch = self.writers.watch(span.clone());
+        let (sender, read) = mpsc::channel();
+        let sources = self.readable(start, 0).legs;
+        if sources.is_empty() {
+            return Err(VdevError::NoLeg { vdev: self.guid, last: None }.into());
+        }
+        let work = Work::new(move || {
+            let bytes = read_any(&sources, start, end);
+            // Before the answer: whoever hears it may let go of the disk, and open it anew.
+            drop(sources);
+            // Whoever has given up does not hear it.
+            let _heard = sender.send(bytes);
+            Ok(())
+        });
+        if let Err(work) = self.members()?.fanout().begin(work) {
+            // It tells by the answer how it went.
+            let _told = work.run();
+        }
+        Ok(Step { ranges, span, read: Reading(read), watch })
+    }
+}
+
+/// The bytes of a range from the first leg that can read all of it.
+fn read_any(sources: &[Arc<VdevLeg>], start: u64, end: u64) -> Option<AlignedBuf> {
+    let mut bytes = AlignedBuf::zeroed(usize::try_from(end - start).expect("at most one step"));
+    let is_read = sources.iter().any(|source| aside(|| source.read_data(start, &mut bytes)).is_ok());
+    is_read.then_some(bytes)
 }

@@ -111,7 +111,7 @@ impl Vdev {
         self.may_write()?;
         let mut legs = self.legs();
         legs.retain(|leg| keepers.contains(&leg.guid()) && leg.takes_writes());
-        let _alone = self.repair.write();
+        let _alone = self.writers.alone(offset..offset + bytes.len() as u64);
         aside(|| self.hand_out(&legs, offset, bytes))
     }
 
@@ -140,7 +140,7 @@ impl Vdev {
         is_right: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Given, BlockDevError> {
         self.may_write()?;
-        let _alone = self.repair.write();
+        let _alone = self.writers.alone(offset..offset + buf.len() as u64);
         match good.has(offset, buf, is_right) {
             Ok(true) => {}
             other => return Ok(Given::Nothing { is_read: other.is_ok() }),
