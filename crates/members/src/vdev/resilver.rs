@@ -36,7 +36,7 @@ use super::{LegState, Vdev, VdevError, VdevLeg};
 use crate::blockdev::BlockDevError;
 
 /// Copied in one step, written with other writers kept out: long enough to stream, short enough not to be felt.
-const STEP_BYTES: u64 = 1 << 20;
+pub(super) const STEP_BYTES: u64 = 1 << 20;
 
 /// A hole up to this length is read along: a disk that turns is over it in the time of a request, or less.
 const HOLE_BYTES_MAX: u64 = 64 << 10;
@@ -181,10 +181,7 @@ impl Vdev {
         let mut copying = Copying { vdev: self, target, report: ResilverReport::default(), progress };
         let mut ahead = None;
         loop {
-            let mut of_all_copies = self.copies.lock();
-            // One that hangs owes an answer for ever, and nobody waits for it.
-            let legs: Vec<_> = self.legs().into_iter().filter(|leg| leg.takes_writes()).collect();
-            let turn = self.take_turn_of_copy(of_all_copies.on(&legs));
+            let (turn, of_all_copies) = self.turn_of_copies();
             let ranges = queue.next(turn);
             let mut next = if ranges.is_empty() { None } else { Some(self.begin_step(ranges)?) };
             // Beside others no more than a piece is under way.
@@ -201,6 +198,15 @@ impl Vdev {
         }
         self.flush_leg(&copying.target)?;
         Ok(copying.report)
+    }
+
+    /// The next turn of a copy to this vdev; while what comes with it is held no other copy has one.
+    pub(super) fn turn_of_copies(&self) -> (Turn, MutexGuard<'_, CopyTurns>) {
+        let mut of_all_copies = self.copies.lock();
+        // One that hangs owes an answer for ever, and nobody waits for it.
+        let legs: Vec<_> = self.legs().into_iter().filter(|leg| leg.takes_writes()).collect();
+        let turn = self.take_turn_of_copy(of_all_copies.on(&legs));
+        (turn, of_all_copies)
     }
 
     fn no_such_leg(&self, leg: VdevGuid, wanted: &'static str) -> BlockDevError {
