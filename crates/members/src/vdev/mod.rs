@@ -16,7 +16,7 @@
 //! Data offsets count from the start of the data area, behind the first label.
 //!
 //! **Locks.** `legs` is held for copying the list only. `writers` is shared by writes and taken alone by repairs and by
-//! what a resilver writes; the membership's own lock comes after it.
+//! what a copy writes; the membership's own lock comes after it.
 
 mod leg;
 mod pace;
@@ -38,7 +38,7 @@ pub(crate) use leg::write_out_ring;
 pub use leg::{LegErrors, LegState, VdevLeg};
 pub use pace::Late;
 use resilver::CopyTurns;
-pub use resilver::{Reached, ResilverReport};
+pub use resilver::ResilverReport;
 pub use secure::Secured;
 
 use self::pace::{Order, lateness};

@@ -1,13 +1,10 @@
-//! Copying a leg: what is in use of the data area, from legs that have everything to one that is joining.
+//! Copying places of the data area as they are, from legs that have everything to one that is joining.
 //!
-//! A joining leg gets every new write already (`Resilvering`), so one pass over what was in use when the copy came there is
-//! enough; whoever knows the space says what that is, range by range (docs/design/0060). The ring of an intent log is left out: the
-//! roster sees to it before the leg joins, and then the lane brings its own frames there.
-//!
-//! **Steps.** What one has read another thread may have written anew by the time it is written: it would overwrite a write of now
-//! with the copy of a moment ago. So a step watches its range while it reads, with nobody kept out, and writes with all writers
-//! kept out; where somebody was there in between, it reads once more before that. Where nobody else wants anything from the disks the next step
-//! is read while this one is written.
+//! A joining leg gets every new write already (`Resilvering`), and what the newest group names is brought to it block by block
+//! ([`Vdev::bring`]). What no pointer leads to is copied here; whoever knows the space says what that is, range by range
+//! (docs/design/0060). Each step reads and writes with writers kept out of the vdev, so that the copy of a moment ago cannot overwrite a
+//! write of now. The ring of an intent log is left out: the roster sees to it before the leg joins, and then
+//! the lane brings its own frames there.
 //!
 //! **Holes.** A step reads through short ones, as a disk that turns is there sooner than at another request, and writes what is
 //! in use and nothing else.
@@ -20,22 +17,19 @@
 //! clients as one would ([`CopyTurns`]): both together have the share of one, however many there are.
 //!
 //! **Rot.** Blocks cannot be verified here, as only pointers know their checksums, and what the leg gives whose turn it
-//! is may be rotten where another is sound. The pool, which has the pointers, goes over the blocks behind this pass, before
-//! the copy counts ([`Vdev::secure`]).
+//! is may be rotten where another is sound. So whatever a pointer leads to is brought behind this, or instead of it.
 
 use std::ops::Range;
-use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Weak};
 
 use parking_lot::MutexGuard;
 use tally_base::{SECTOR, VdevGuid};
-use tally_disk::{AlignedBuf, Turn, Turns, Work, aside};
+use tally_disk::{AlignedBuf, Turn, Turns, aside};
 
-use super::writers::Watch;
 use super::{LegState, Vdev, VdevError, VdevLeg};
 use crate::blockdev::BlockDevError;
 
-/// Copied in one step, written with other writers kept out: long enough to stream, short enough not to be felt.
+/// Copied in one step, with writers kept out: long enough to stream, short enough not to be felt.
 pub(super) const STEP_BYTES: u64 = 1 << 20;
 
 /// A hole up to this length is read along: a disk that turns is over it in the time of a request, or less.
@@ -84,17 +78,6 @@ impl ResilverReport {
     }
 }
 
-/// How far a copy is.
-#[derive(Clone, Copy, Debug)]
-pub struct Reached<'a> {
-    /// Bytes that were copied, or could not be.
-    pub bytes: u64,
-    /// All that is in use before this place of the data area is among them.
-    pub place: u64,
-    /// What came of them.
-    pub report: &'a ResilverReport,
-}
-
 /// The turns of all copies to one vdev, on all legs that are there: one is read, and one written. Held for a step.
 #[derive(Default)]
 pub(super) struct CopyTurns {
@@ -126,7 +109,7 @@ struct Copying<'a> {
     vdev: &'a Vdev,
     target: Arc<VdevLeg>,
     report: ResilverReport,
-    progress: &'a mut dyn FnMut(Reached<'_>) -> bool,
+    progress: &'a mut dyn FnMut(u64) -> bool,
 }
 
 /// What is still to be copied, in order.
@@ -164,37 +147,31 @@ impl Queue<'_> {
 }
 
 impl Vdev {
-    /// Copies what is `occupied` of the data area to a leg in state `Resilvering`, and flushes it. The leg stays in that state: the
+    /// Copies `ranges` of the data area to a leg in state `Resilvering`, and flushes it. The leg stays in that state: the
     /// roster puts it online once the labels say so. The ranges are whole sectors, in order, and each is asked for when the copy has come
-    /// there. `progress` hears how far it is, and ends the copy by answering `false`.
+    /// there. `progress` hears of bytes that were copied, or could not be, and ends the copy by answering `false`.
     pub fn resilver(
         &self,
         leg: VdevGuid,
-        occupied: &mut dyn Iterator<Item = Range<u64>>,
-        progress: &mut dyn FnMut(Reached<'_>) -> bool,
+        ranges: &mut dyn Iterator<Item = Range<u64>>,
+        progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<ResilverReport, BlockDevError> {
         let target = self.leg(leg).ok_or_else(|| self.no_such_leg(leg, "belongs to it"))?;
         let ring = self.ring.map_or(0..0, |ring| ring.start..ring.start.saturating_add(ring.length));
         let mut without_ring =
-            occupied.flat_map(|range| [range.start..range.end.min(ring.start), range.start.max(ring.end)..range.end]);
+            ranges.flat_map(|range| [range.start..range.end.min(ring.start), range.start.max(ring.end)..range.end]);
         let mut queue = Queue { ranges: &mut without_ring, rest: 0..0 };
         let mut copying = Copying { vdev: self, target, report: ResilverReport::default(), progress };
-        let mut ahead = None;
         loop {
             let (turn, of_all_copies) = self.turn_of_copies();
-            let ranges = queue.next(turn);
-            let mut next = if ranges.is_empty() { None } else { Some(self.begin_step(ranges)?) };
-            // Beside others no more than a piece is under way.
-            let at_once = if turn == Turn::Piece { next.take() } else { None };
-            let steps = ahead.into_iter().chain(at_once);
-            let copied = steps.map(|step| copying.finish(step)).collect::<Result<Vec<_>, _>>()?;
-            ahead = next;
-            // The next one is another copy's, if there is one.
-            MutexGuard::unlock_fair(of_all_copies);
-            if copied.is_empty() && ahead.is_none() {
+            let step = queue.next(turn);
+            if step.is_empty() {
                 break;
             }
-            copied.iter().try_for_each(|(ranges, is_copied)| copying.note(ranges, *is_copied))?;
+            let is_copied = copying.copy(&step)?;
+            // The next one is another copy's, if there is one.
+            MutexGuard::unlock_fair(of_all_copies);
+            copying.note(&step, is_copied)?;
         }
         self.flush_leg(&copying.target)?;
         Ok(copying.report)
@@ -227,27 +204,23 @@ impl Copying<'_> {
     fn note(&mut self, ranges: &[Range<u64>], is_copied: bool) -> Result<(), BlockDevError> {
         if is_copied {
             self.report.copied_bytes += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
-            return ranges.last().map_or(Ok(()), |last| self.tell(last.end));
+            return self.tell();
         }
         for sector in ranges.iter().flat_map(|range| range.clone().step_by(SECTOR)) {
-            let end = sector + SECTOR as u64;
-            let one = std::iter::once(sector..end).collect();
-            let (_, is_copied) = self.finish(self.vdev.begin_step(one)?)?;
-            if is_copied {
+            let sector = sector..sector + SECTOR as u64;
+            if self.copy(std::slice::from_ref(&sector))? {
                 self.report.copied_bytes += SECTOR as u64;
             } else {
-                self.report.note_unread(sector);
+                self.report.note_unread(sector.start);
             }
             // A bad sector can take a disk many seconds: whoever wants to stop the copy need not wait for all of them.
-            self.tell(end)?;
+            self.tell()?;
         }
         Ok(())
     }
 
-    fn tell(&mut self, place: u64) -> Result<(), BlockDevError> {
-        let report = &self.report;
-        let bytes = report.copied_bytes + report.unreadable_bytes;
-        let goes_on = (self.progress)(Reached { bytes, place, report });
+    fn tell(&mut self) -> Result<(), BlockDevError> {
+        let goes_on = (self.progress)(self.report.copied_bytes + self.report.unreadable_bytes);
         if goes_on { Ok(()) } else { Err(self.not("is still wanted: the copy was stopped")) }
     }
 
@@ -255,84 +228,32 @@ impl Copying<'_> {
         self.vdev.no_such_leg(self.target.guid(), wanted)
     }
 
-    /// Writes what a step has read, or reads now; its ranges, and whether some leg could read all of it.
-    fn finish(&self, step: Step<'_>) -> Result<(Vec<Range<u64>>, bool), BlockDevError> {
-        let (ranges, start, end) = (step.ranges, step.span.start, step.span.end);
-        let read = step.read.bytes();
+    /// Copies ranges that lie close together from the first leg that can read all of them, with the holes in between; `false` if
+    /// there is none.
+    fn copy(&self, ranges: &[Range<u64>]) -> Result<bool, BlockDevError> {
+        let Some((first, last)) = ranges.first().zip(ranges.last()) else { return Ok(true) };
         if self.target.state() != LegState::Resilvering {
             return Err(self.not("is being copied"));
         }
-        let place = |range: &Range<u64>| (range.start - start) as usize..(range.end - start) as usize;
-        let written = step.watch.alone(|is_touched| {
-            let read = if is_touched { read_any(&self.vdev.readable(start, 0).legs, start, end) } else { read };
-            let bytes = read?;
-            let write = |range: &Range<u64>| self.target.write_data(range.start, &bytes[place(range)]);
-            Some(aside(|| ranges.iter().try_for_each(write)))
-        });
-        if let Some(Err(error)) = &written {
-            self.vdev.strike_off(&self.target, error)?;
+        let (start, length) = (first.start, last.end - first.start);
+        self.vdev.check(start, length)?;
+        let mut buf = AlignedBuf::zeroed(usize::try_from(length).expect("at most one step"));
+        let written = {
+            let _alone = self.vdev.writers.alone(start..start + length);
+            let sources = self.vdev.readable(start, 0).legs;
+            if sources.is_empty() {
+                return Err(VdevError::NoLeg { vdev: self.vdev.guid, last: None }.into());
+            }
+            if !sources.iter().any(|source| aside(|| source.read_data(start, &mut buf)).is_ok()) {
+                return Ok(false);
+            }
+            let place = |range: &Range<u64>| (range.start - start) as usize..(range.end - start) as usize;
+            aside(|| ranges.iter().try_for_each(|range| self.target.write_data(range.start, &buf[place(range)])))
+        };
+        if let Err(error) = written {
+            self.vdev.strike_off(&self.target, &error)?;
+            return Err(error.into());
         }
-        written.transpose().map_or_else(|error| Err(error.into()), |written| Ok((ranges, written.is_some())))
+        Ok(true)
     }
-}
-
-/// Ranges that lie close together, with the holes in between, and what was read of them.
-struct Step<'a> {
-    ranges: Vec<Range<u64>>,
-    span: Range<u64>,
-    read: Reading,
-    /// Since before it was read.
-    watch: Watch<'a>,
-}
-
-/// What a helper reads; whoever drops it waits for the helper, which has the disks open.
-struct Reading(Receiver<Option<AlignedBuf>>);
-
-impl Reading {
-    /// Nothing if no leg could read all of it.
-    fn bytes(self) -> Option<AlignedBuf> {
-        self.0.recv().ok().flatten()
-    }
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        // There is nothing to hear where that was done already.
-        let _ended = self.0.recv();
-    }
-}
-
-impl Vdev {
-    /// Begins to read, in another thread where there is one.
-    fn begin_step(&self, ranges: Vec<Range<u64>>) -> Result<Step<'_>, BlockDevError> {
-        let span = ranges.first().map_or(0, |first| first.start)..ranges.last().map_or(0, |last| last.end);
-        let (start, end) = (span.start, span.end);
-        self.check(start, end.saturating_sub(start))?;
-        let watch = self.writers.watch(span.clone());
-        let (sender, read) = mpsc::channel();
-        let sources = self.readable(start, 0).legs;
-        if sources.is_empty() {
-            return Err(VdevError::NoLeg { vdev: self.guid, last: None }.into());
-        }
-        let work = Work::new(move || {
-            let bytes = read_any(&sources, start, end);
-            // Before the answer: whoever hears it may let go of the disk, and open it anew.
-            drop(sources);
-            // Whoever has given up does not hear it.
-            let _heard = sender.send(bytes);
-            Ok(())
-        });
-        if let Err(work) = self.members()?.fanout().begin(work) {
-            // It tells by the answer how it went.
-            let _told = work.run();
-        }
-        Ok(Step { ranges, span, read: Reading(read), watch })
-    }
-}
-
-/// The bytes of a range from the first leg that can read all of it.
-fn read_any(sources: &[Arc<VdevLeg>], start: u64, end: u64) -> Option<AlignedBuf> {
-    let mut bytes = AlignedBuf::zeroed(usize::try_from(end - start).expect("at most one step"));
-    let is_read = sources.iter().any(|source| aside(|| source.read_data(start, &mut bytes)).is_ok());
-    is_read.then_some(bytes)
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Shared by writes and taken alone by repairs and the writes of a copy. Behind the lock are the ranges that are watched: few, and mostly none.
+/// Shared by writes, and taken alone by repairs and by what a copy writes. Behind the lock are the ranges that are watched: few, and mostly none.
 #[derive(Default)]
 pub(super) struct Writers(RwLock<Vec<Arc<Watched>>>);
 
@@ -38,14 +38,6 @@ impl Writers {
         let watched = Arc::new(Watched { range, is_touched: AtomicBool::new(false) });
         self.0.write().push(Arc::clone(&watched));
         Watch { writers: self, watched }
-    }
-}
-
-#[cfg(test)]
-impl Writers {
-    /// How many ranges are watched.
-    pub(super) fn watched(&self) -> usize {
-        self.0.read().len()
     }
 }
 

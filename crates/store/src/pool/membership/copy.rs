@@ -13,7 +13,7 @@ use std::path::Path;
 
 use tally_base::{Txg, VdevGuid};
 use tally_members::label::{MissedGroups, TxgRange, VdevClass};
-use tally_members::vdev::{LegState, Reached};
+use tally_members::vdev::LegState;
 
 use super::{Copied, CopyEnded, Member, MembershipError, Onlooker, Stage};
 use crate::pool::joining::JoinJob;
@@ -158,7 +158,7 @@ impl Pool {
         onlooker: &mut dyn Onlooker,
     ) -> Result<(), CopyEnded> {
         let (before, mut is_stopped) = (job.copied_bytes(), false);
-        let copied = place.vdev.resilver(job.leg, ranges, &mut |Reached { bytes, .. }| {
+        let copied = place.vdev.resilver(job.leg, ranges, &mut |bytes| {
             is_stopped = !onlooker.on_progress(Stage::Copying, before + bytes);
             !is_stopped
         });
