@@ -30,7 +30,7 @@ use super::{LegState, Vdev, VdevError, VdevLeg};
 use crate::blockdev::BlockDevError;
 
 /// Copied in one step, with writers kept out: long enough to stream, short enough not to be felt.
-pub(super) const STEP_BYTES: u64 = 1 << 20;
+const STEP_BYTES: u64 = 1 << 20;
 
 /// A hole up to this length is read along: a disk that turns is over it in the time of a request, or less.
 const HOLE_BYTES_MAX: u64 = 64 << 10;

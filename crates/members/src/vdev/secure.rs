@@ -11,7 +11,6 @@ use std::sync::atomic::Ordering;
 use tally_base::VdevGuid;
 use tally_disk::{AlignedBuf, Share, Turn, aside};
 
-use super::resilver::STEP_BYTES;
 use super::{LegState, Vdev, VdevError, VdevLeg};
 use crate::blockdev::BlockDevError;
 
@@ -122,14 +121,13 @@ impl Vdev {
         let Some(target) = self.leg(leg).filter(is_joining) else { return Ok(false) };
         let Some(source) = self.readable(offset, length).legs.into_iter().next() else { return Ok(false) };
         let (watch, mut bytes) = (self.writers.watch(range), AlignedBuf::zeroed(length));
-        let is_read = self.by_pieces(length, length, &mut |piece| {
+        let is_read = self.by_pieces(length, &mut |piece| {
             Ok(aside(|| source.read_data(offset + piece.start as u64, &mut bytes[piece])).is_ok())
         });
         if !is_read? || !is_right(&bytes) {
             return Ok(false);
         }
-        // Others wait for each of these.
-        self.by_pieces(length, STEP_BYTES as usize, &mut |piece| {
+        self.by_pieces(length, &mut |piece| {
             let write = || aside(|| target.write_data(offset + piece.start as u64, &bytes[piece]));
             match watch.alone(|is_touched| (!is_touched).then(write)) {
                 Some(Err(error)) => self.strike_off(&target, &error).map_err(Into::into).and(Err(error.into())),
@@ -143,13 +141,12 @@ impl Vdev {
     fn by_pieces(
         &self,
         length: usize,
-        bytes_max: usize,
         work: &mut dyn FnMut(Range<usize>) -> Result<bool, BlockDevError>,
     ) -> Result<bool, BlockDevError> {
         let mut done = 0;
         while done < length {
             let (turn, alone) = self.turn_of_copies();
-            let until = done + turn.of((length - done).min(bytes_max) as u64) as usize;
+            let until = done + turn.of((length - done) as u64) as usize;
             let alone = (turn == Turn::Piece).then_some(alone);
             let goes_on = work(done..until)?;
             drop(alone);
