@@ -138,7 +138,7 @@ fn a_disk_that_was_away_gets_what_was_written_meanwhile() {
         world.start_journal();
         let copied = take_back(&filer);
         let returned = block_bytes(&filer, &world.end_journal(), B);
-        assert!(copied.is_partial && copied.secured.repaired_bytes > 1 << 20, "{copied:?}");
+        assert!(copied.is_partial && copied.secured.checked_bytes > 1 << 20, "{copied:?}");
         assert!(10 * returned <= 11 * sibling, "{returned} bytes for {sibling} that were written meanwhile");
         check_alone(world, filer);
     }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use tally_disk::Disk;
 use tally_fs::filer::{Filer, ImportOptions};
-use tally_members::create::new_leg;
 use tally_members::label::LABEL_BYTES;
 use tally_store::alloc::UNBORN;
 use tally_store::bp::{BlockKind, Compression};
@@ -102,7 +101,9 @@ fn a_new_disk_is_given_what_is_in_use_and_nothing_else() {
     });
     assert!((7 * MIB..9 * MIB).contains(&in_use), "{in_use}");
     let given: u64 = places(&filer, &world.end_journal(), C).iter().map(|place| place.end - place.start).sum();
-    assert_eq!((copied.report.copied_bytes, told.last()), (in_use, Some(&in_use)));
+    // What a group writes anew meanwhile may be brought twice, and what ripens is brought by nobody.
+    assert!((in_use - MIB / 2..in_use + MIB / 2).contains(&copied.report.copied_bytes), "{in_use}: {copied:?}");
+    assert!(told.is_sorted() && told.last() == Some(&copied.report.copied_bytes), "{told:?}");
     // The groups that are synced meanwhile come on top.
     assert!((in_use..in_use + MIB).contains(&given), "{given} bytes for {in_use} in use");
     assert_eq!((copied.secured.repaired_count, copied.secured.lost_count), (0, 0), "{copied:?}");
@@ -150,12 +151,12 @@ fn what_is_written_while_it_is_copied_is_there_wherever_it_lies() {
         // Placed, and in no group yet.
         put_as(&filer, "placed", 8 << 20, seed, Stability::Unstable);
         files.push(("placed".to_owned(), 8 << 20, seed));
-        let mut steps = 0;
-        let copied = join(&filer, &mut |stage, _| {
-            steps += 1;
-            if stage != Stage::Copying || steps % 3 > 0 {
+        let (mut steps, mut due) = (0, 0);
+        let copied = join(&filer, &mut |stage, done| {
+            if stage != Stage::Copying || done < due {
                 return;
             }
+            (steps, due) = (steps + 1, done + MIB);
             let (name, ..) = files.swap_remove(dice.below(files.len() as u64) as usize);
             remove(&filer, &name);
             let (name, length) = (format!("new {steps}"), 1 + dice.below(MIB) as usize);
@@ -174,8 +175,8 @@ fn what_is_written_while_it_is_copied_is_there_wherever_it_lies() {
 }
 
 /// A WRITE has placed a block and waits for its group, before the disk joins or while it is copied, and no group names the block until
-/// the copy is over: the look at every block does not meet it, since nothing points there. The space maps have it, so the
-/// first pass brings it; a group may name it at any moment then.
+/// the copy is over: the walk over every block does not meet it, since nothing points there. It is copied as it is; a group may name it at
+/// any moment then.
 #[test]
 fn what_was_placed_before_and_is_named_after_the_copy_is_on_the_new_disk() {
     let world = World::of(&[(A, DISK), (C, DISK)], A);
@@ -191,17 +192,18 @@ fn what_was_placed_before_and_is_named_after_the_copy_is_on_the_new_disk() {
         placed
     };
     let before = place_some(0..4);
-    let (mut while_copied, mut while_checked) = (Vec::new(), Vec::new());
-    let copied = join(&filer, &mut |stage, _| match stage {
-        Stage::Copying if while_copied.is_empty() => while_copied = place_some(4..8),
-        Stage::CheckingCopy if while_checked.is_empty() => while_checked = place_some(8..12),
-        _ => {}
+    let mut meanwhile = Vec::new();
+    let copied = join(&filer, &mut |_, _| {
+        let seed = 4 + meanwhile.len() as u64;
+        if seed < 12 {
+            meanwhile.extend(place_some(seed..seed + 1));
+        }
     });
-    assert!(copied.is_whole() && !while_copied.is_empty() && !while_checked.is_empty(), "{copied:?}");
+    assert!(copied.is_whole() && meanwhile.len() == 8, "{copied:?}");
     assert!(!pool.io.allocator().unborn(member(&filer, C).vdev.index()).is_over(), "no group has named them");
     let new = member(&filer, C);
     let disk = Arc::clone(new.vdev.leg(new.leg).unwrap().disk().unwrap());
-    for (bp, seed) in before.iter().chain(&while_copied).chain(&while_checked) {
+    for (bp, seed) in before.iter().chain(&meanwhile) {
         let hold = pool.txgs.hold(None);
         pool.io.settle(bp, hold.txg()).unwrap();
         let dva = bp.dvas().next().unwrap();
@@ -219,17 +221,17 @@ fn older_groups_are_whole_on_the_new_disk() {
     let filer = world.create_without_threads(&Default::default());
     // Nobody syncs a group for whoever waits for one.
     put_as(&filer, "gone", 3 << 20, 5, Stability::Unstable);
-    let made = filer.pool().sync().unwrap();
-    remove(&filer, "gone");
     filer.pool().sync().unwrap();
-    let (pool, place) = (filer.pool(), member(&filer, A));
-    let leg = new_leg(&world.platform(), &place.config, Path::new(C), false).unwrap();
-    let guid = leg.guid();
-    pool.roster.add_leg(&place.vdev, leg).unwrap();
-    let mut occupied = pool.io.allocator().occupied(place.vdev.index()).unwrap();
-    place.vdev.resilver(guid, &mut occupied, &mut |_| true).unwrap();
-    pool.roster.finish_resilver(&place.vdev, guid, true).unwrap();
-    drop(occupied);
+    // The pool's own blocks come first: neither file was brought by then.
+    let mut made = None;
+    join(&filer, &mut |_, _| {
+        if made.is_none() {
+            made = Some(filer.pool().txgs.last_synced());
+            remove(&filer, "gone");
+            filer.pool().sync().unwrap();
+        }
+    });
+    let made = made.unwrap();
     let mut alone = world.cut();
     alone.take(&[A]);
     let order = RewindOrder { to: RewindTo::Group(made), from: None };

@@ -46,6 +46,7 @@ const COPY: &str = "copy to a disk that joins";
 const DIRECT: &str = "sequential read of a file with O_DIRECT";
 const SHARE_HERE: &str = "scrub against a sequential read, quick disk";
 const SHARE_COPY: &str = "copy to a disk that joins, against a sequential read";
+const SHARE_SLOW_COPY: &str = "copy between disks that turn, against what one gives in reads of 1 MiB";
 const SHARE_SLOW: &str = "scrub against what a disk that turns gives in reads of 1 MiB";
 
 const AGED: &str = "scrub of an aged pool, of allocated bytes";
@@ -78,12 +79,15 @@ impl Scrub {
         for _ in 0..self.site.runs {
             let rate = |time: Duration| self.mebibytes as f64 / time.as_secs_f64();
             figures.add(HERE, "MiB/s", rate(self.scrub(&binaries, Vec::new(), self.mebibytes)?));
-            figures.add(COPY, "MiB/s", rate(self.copy(&binaries)?));
+            figures.add(COPY, "MiB/s", rate(self.copy(&binaries, Vec::new(), self.mebibytes)?));
             let (_, read) = direct_file(&self.site.folder()?.join("scrub.raw"), self.mebibytes)?;
             figures.add(DIRECT, "MiB/s", rate(read));
             let slow = self.scrub(&binaries, slowness("--turning", POOL_FILE, self.delay_ms), self.slow_mebibytes)?;
             let alone = Duration::from_millis(self.delay_ms * self.slow_mebibytes);
             figures.add(SHARE_SLOW, "", alone.as_secs_f64() / slow.as_secs_f64());
+            let both = [POOL_FILE, NEW_FILE].map(|file| slowness("--turning", file, self.delay_ms)).concat();
+            let slow = self.copy(&binaries, both, self.slow_mebibytes)?;
+            figures.add(SHARE_SLOW_COPY, "", alone.as_secs_f64() / slow.as_secs_f64());
             if self.files > 0 {
                 self.beside(&binaries, &mut figures)?;
             }
@@ -102,6 +106,7 @@ impl Scrub {
         figures.row("bench scrub", SHARE_HERE, Bar::AtLeast(0.7));
         figures.row("bench scrub", SHARE_COPY, Bar::AtLeast(0.7));
         figures.row("bench scrub", SHARE_SLOW, Bar::AtLeast(0.7));
+        figures.row("bench scrub", SHARE_SLOW_COPY, Bar::AtLeast(0.7));
         figures.row("bench scrub", SHARE_AGED, Bar::Stated);
         if self.files > 0 {
             figures.row("bench scrub", RATIO, Bar::AtMost(1.5));
@@ -160,9 +165,9 @@ impl Scrub {
     }
 
     /// How long a disk takes to join a server that was just started, until every block on it was looked at.
-    fn copy(&self, binaries: &Binaries) -> Result<Duration> {
-        let mut filer = self.filled(binaries, Vec::new(), self.mebibytes)?;
-        let new = new_disk(&filer, (1024 + self.mebibytes * 4 / 3) << 20, false)?;
+    fn copy(&self, binaries: &Binaries, slowness: Vec<std::ffi::OsString>, mebibytes: u64) -> Result<Duration> {
+        let mut filer = self.filled(binaries, slowness, mebibytes)?;
+        let new = new_disk(&filer, (1024 + mebibytes * 4 / 3) << 20, false)?;
         filer.stop()?;
         filer.start()?;
         let started = Instant::now();

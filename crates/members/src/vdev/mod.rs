@@ -5,8 +5,8 @@
 //! certain that the refusing leg will not be believed either.
 //!
 //! The idea for reads: the caller brings the check along (only the block pointer knows the checksum), and legs
-//! are tried until one passes; then those that did not are written again from it. The repair takes the vdev's
-//! *repair lock* and looks a second time under it, so that it cannot undo a write that came between.
+//! are tried until one passes; then those that did not are written again from it. The repair keeps all
+//! writers out and looks a second time under it, so that it cannot undo a write that came between.
 //!
 //! The idea for writes: a leg that fails is struck off in the labels of the others before the write (or the
 //! flush) returns success: [`Membership::leg_failed`] does that, is idempotent, and blocks until it is durable.
@@ -15,8 +15,8 @@
 //!
 //! Data offsets count from the start of the data area, behind the first label.
 //!
-//! **Locks.** `legs` is held for copying the list only. `repair` is shared by writes and taken alone by repairs and by
-//! each step of a resilver; the membership's own lock comes after it.
+//! **Locks.** `legs` is held for copying the list only. `writers` is shared by writes and taken alone by repairs and by
+//! what a copy writes; the membership's own lock comes after it.
 
 mod leg;
 mod pace;
@@ -24,6 +24,7 @@ mod patience;
 mod read;
 mod resilver;
 mod secure;
+mod writers;
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -37,11 +38,12 @@ pub(crate) use leg::write_out_ring;
 pub use leg::{LegErrors, LegState, VdevLeg};
 pub use pace::Late;
 use resilver::CopyTurns;
-pub use resilver::{Reached, ResilverReport};
+pub use resilver::ResilverReport;
 pub use secure::Secured;
 
 use self::pace::{Order, lateness};
 use self::read::{Asking, read_quietly};
+use self::writers::Writers;
 use crate::blockdev::{BlockDev, BlockDevError, probes};
 use crate::label::{HangLimit, LABEL_BYTES, RingArea, VdevClass, VdevConfig};
 
@@ -136,8 +138,8 @@ pub struct Vdev {
     data_bytes: u64,
     ring: Option<RingArea>,
     legs: Arc<RwLock<Vec<Arc<VdevLeg>>>>,
-    repair: RwLock<()>,
-    /// Before `repair`; copies alone wait for it.
+    writers: Writers,
+    /// Before `writers`; copies alone wait for it.
     copies: Mutex<CopyTurns>,
     membership: OnceLock<std::sync::Weak<dyn Membership>>,
 }
@@ -153,7 +155,7 @@ impl Vdev {
             data_bytes: config.data_bytes,
             ring: config.ring,
             legs: Arc::new(RwLock::new(legs)),
-            repair: RwLock::new(()),
+            writers: Writers::default(),
             copies: Mutex::default(),
             membership: OnceLock::new(),
         }
@@ -273,7 +275,7 @@ impl Vdev {
         if self.may_write().is_err() {
             return;
         }
-        let _alone = self.repair.write();
+        let _alone = self.writers.alone(offset..offset + length as u64);
         let mut content = AlignedBuf::zeroed(length);
         if good.read_data(offset, &mut content).is_err() || !verify(&content) {
             // The block was freed and its place written anew since: there is nothing to repair any more.
@@ -361,12 +363,11 @@ impl BlockDev for Vdev {
     fn write(&self, offset: u64, buf: &[u8]) -> Result<(), BlockDevError> {
         self.check(offset, buf.len() as u64)?;
         self.may_write()?;
-        let outcomes = {
-            let _shared = self.repair.read();
-            let mut legs = self.legs();
-            legs.retain(|leg| leg.takes_writes());
-            self.write_legs(legs, offset, buf)?
-        };
+        // Until those that failed are struck off: a copy must not read from them what the others had before.
+        let _shared = self.writers.shared(offset..offset + buf.len() as u64);
+        let mut legs = self.legs();
+        legs.retain(|leg| leg.takes_writes());
+        let outcomes = self.write_legs(legs, offset, buf)?;
         self.strike_off_failed(outcomes)
     }
 

@@ -1,8 +1,8 @@
-//! Copying a leg: what is in use of the data area, from legs that have everything to one that is joining.
+//! Copying places of the data area as they are, from legs that have everything to one that is joining.
 //!
-//! A joining leg gets every new write already (`Resilvering`), so one pass over what was in use when the copy came there is
-//! enough; whoever knows the space says what that is, range by range (docs/design/0060). Each
-//! step reads and writes with writers kept out of the vdev, so that the copy of a moment ago cannot overwrite a
+//! A joining leg gets every new write already (`Resilvering`), and what the newest group names is brought to it block by block
+//! ([`Vdev::bring`]). What no pointer leads to is copied here; whoever knows the space says what that is, range by range
+//! (docs/design/0060). Each step reads and writes with writers kept out of the vdev, so that the copy of a moment ago cannot overwrite a
 //! write of now. The ring of an intent log is left out: the roster sees to it before the leg joins, and then
 //! the lane brings its own frames there.
 //!
@@ -17,8 +17,7 @@
 //! clients as one would ([`CopyTurns`]): both together have the share of one, however many there are.
 //!
 //! **Rot.** Blocks cannot be verified here, as only pointers know their checksums, and what the leg gives whose turn it
-//! is may be rotten where another is sound. The pool, which has the pointers, goes over the blocks behind this pass, before
-//! the copy counts ([`Vdev::secure`]).
+//! is may be rotten where another is sound. So whatever a pointer leads to is brought behind this, or instead of it.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -79,17 +78,6 @@ impl ResilverReport {
     }
 }
 
-/// How far a copy is.
-#[derive(Clone, Copy, Debug)]
-pub struct Reached<'a> {
-    /// Bytes that were copied, or could not be.
-    pub bytes: u64,
-    /// All that is in use before this place of the data area is among them.
-    pub place: u64,
-    /// What came of them.
-    pub report: &'a ResilverReport,
-}
-
 /// The turns of all copies to one vdev, on all legs that are there: one is read, and one written. Held for a step.
 #[derive(Default)]
 pub(super) struct CopyTurns {
@@ -121,7 +109,7 @@ struct Copying<'a> {
     vdev: &'a Vdev,
     target: Arc<VdevLeg>,
     report: ResilverReport,
-    progress: &'a mut dyn FnMut(Reached<'_>) -> bool,
+    progress: &'a mut dyn FnMut(u64) -> bool,
 }
 
 /// What is still to be copied, in order.
@@ -159,26 +147,23 @@ impl Queue<'_> {
 }
 
 impl Vdev {
-    /// Copies what is `occupied` of the data area to a leg in state `Resilvering`, and flushes it. The leg stays in that state: the
+    /// Copies `ranges` of the data area to a leg in state `Resilvering`, and flushes it. The leg stays in that state: the
     /// roster puts it online once the labels say so. The ranges are whole sectors, in order, and each is asked for when the copy has come
-    /// there. `progress` hears how far it is, and ends the copy by answering `false`.
+    /// there. `progress` hears of bytes that were copied, or could not be, and ends the copy by answering `false`.
     pub fn resilver(
         &self,
         leg: VdevGuid,
-        occupied: &mut dyn Iterator<Item = Range<u64>>,
-        progress: &mut dyn FnMut(Reached<'_>) -> bool,
+        ranges: &mut dyn Iterator<Item = Range<u64>>,
+        progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<ResilverReport, BlockDevError> {
         let target = self.leg(leg).ok_or_else(|| self.no_such_leg(leg, "belongs to it"))?;
         let ring = self.ring.map_or(0..0, |ring| ring.start..ring.start.saturating_add(ring.length));
         let mut without_ring =
-            occupied.flat_map(|range| [range.start..range.end.min(ring.start), range.start.max(ring.end)..range.end]);
+            ranges.flat_map(|range| [range.start..range.end.min(ring.start), range.start.max(ring.end)..range.end]);
         let mut queue = Queue { ranges: &mut without_ring, rest: 0..0 };
         let mut copying = Copying { vdev: self, target, report: ResilverReport::default(), progress };
         loop {
-            let mut of_all_copies = self.copies.lock();
-            // One that hangs owes an answer for ever, and nobody waits for it.
-            let legs: Vec<_> = self.legs().into_iter().filter(|leg| leg.takes_writes()).collect();
-            let turn = self.take_turn_of_copy(of_all_copies.on(&legs));
+            let (turn, of_all_copies) = self.turn_of_copies();
             let step = queue.next(turn);
             if step.is_empty() {
                 break;
@@ -190,6 +175,15 @@ impl Vdev {
         }
         self.flush_leg(&copying.target)?;
         Ok(copying.report)
+    }
+
+    /// The next turn of a copy to this vdev; while what comes with it is held no other copy has one.
+    pub(super) fn turn_of_copies(&self) -> (Turn, MutexGuard<'_, CopyTurns>) {
+        let mut of_all_copies = self.copies.lock();
+        // One that hangs owes an answer for ever, and nobody waits for it.
+        let legs: Vec<_> = self.legs().into_iter().filter(|leg| leg.takes_writes()).collect();
+        let turn = self.take_turn_of_copy(of_all_copies.on(&legs));
+        (turn, of_all_copies)
     }
 
     fn no_such_leg(&self, leg: VdevGuid, wanted: &'static str) -> BlockDevError {
@@ -210,7 +204,7 @@ impl Copying<'_> {
     fn note(&mut self, ranges: &[Range<u64>], is_copied: bool) -> Result<(), BlockDevError> {
         if is_copied {
             self.report.copied_bytes += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
-            return ranges.last().map_or(Ok(()), |last| self.tell(last.end));
+            return self.tell();
         }
         for sector in ranges.iter().flat_map(|range| range.clone().step_by(SECTOR)) {
             let sector = sector..sector + SECTOR as u64;
@@ -220,15 +214,13 @@ impl Copying<'_> {
                 self.report.note_unread(sector.start);
             }
             // A bad sector can take a disk many seconds: whoever wants to stop the copy need not wait for all of them.
-            self.tell(sector.end)?;
+            self.tell()?;
         }
         Ok(())
     }
 
-    fn tell(&mut self, place: u64) -> Result<(), BlockDevError> {
-        let report = &self.report;
-        let bytes = report.copied_bytes + report.unreadable_bytes;
-        let goes_on = (self.progress)(Reached { bytes, place, report });
+    fn tell(&mut self) -> Result<(), BlockDevError> {
+        let goes_on = (self.progress)(self.report.copied_bytes + self.report.unreadable_bytes);
         if goes_on { Ok(()) } else { Err(self.not("is still wanted: the copy was stopped")) }
     }
 
@@ -247,7 +239,7 @@ impl Copying<'_> {
         self.vdev.check(start, length)?;
         let mut buf = AlignedBuf::zeroed(usize::try_from(length).expect("at most one step"));
         let written = {
-            let _alone = self.vdev.repair.write();
+            let _alone = self.vdev.writers.alone(start..start + length);
             let sources = self.vdev.readable(start, 0).legs;
             if sources.is_empty() {
                 return Err(VdevError::NoLeg { vdev: self.vdev.guid, last: None }.into());

@@ -4,11 +4,12 @@
 //! range by range, and what the keepers lack is given to them by any leg that has it; or by the caller, where no leg has
 //! and there is a second copy elsewhere.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tally_base::VdevGuid;
-use tally_disk::{AlignedBuf, Share, aside};
+use tally_disk::{AlignedBuf, Share, Turn, aside};
 
 use super::{LegState, Vdev, VdevError, VdevLeg};
 use crate::blockdev::BlockDevError;
@@ -104,6 +105,59 @@ impl Vdev {
         is_right(&buf)
     }
 
+    /// Gives a leg that joins a range as the first leg that counts has it, read once and verified on the way: beside others piece by
+    /// piece, as a copy does. `false` where it has not got all of it, which [`Self::secure`] then goes about block by block:
+    /// that leg has it wrong, or somebody has written there meanwhile.
+    pub fn bring(
+        &self,
+        leg: VdevGuid,
+        offset: u64,
+        length: usize,
+        is_right: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<bool, BlockDevError> {
+        let range = offset..offset + length as u64;
+        self.check(offset, length as u64)?;
+        let is_joining = |leg: &Arc<VdevLeg>| leg.state() == LegState::Resilvering;
+        let Some(target) = self.leg(leg).filter(is_joining) else { return Ok(false) };
+        let Some(source) = self.readable(offset, length).legs.into_iter().next() else { return Ok(false) };
+        let (watch, mut bytes) = (self.writers.watch(range), AlignedBuf::zeroed(length));
+        let is_read = self.by_pieces(length, &mut |piece| {
+            Ok(aside(|| source.read_data(offset + piece.start as u64, &mut bytes[piece])).is_ok())
+        });
+        if !is_read? || !is_right(&bytes) {
+            return Ok(false);
+        }
+        self.by_pieces(length, &mut |piece| {
+            let write = || aside(|| target.write_data(offset + piece.start as u64, &bytes[piece]));
+            match watch.alone(|is_touched| (!is_touched).then(write)) {
+                Some(Err(error)) => self.strike_off(&target, &error).map_err(Into::into).and(Err(error.into())),
+                written => Ok(written.is_some()),
+            }
+        })
+    }
+
+    /// Does something by the turns of the copies to this vdev, for as long as it succeeds. Several at once where nobody else wants anything, and
+    /// else one after the other.
+    fn by_pieces(
+        &self,
+        length: usize,
+        work: &mut dyn FnMut(Range<usize>) -> Result<bool, BlockDevError>,
+    ) -> Result<bool, BlockDevError> {
+        let mut done = 0;
+        while done < length {
+            let (turn, alone) = self.turn_of_copies();
+            let until = done + turn.of((length - done) as u64) as usize;
+            let alone = (turn == Turn::Piece).then_some(alone);
+            let goes_on = work(done..until)?;
+            drop(alone);
+            if !goes_on {
+                return Ok(false);
+            }
+            done = until;
+        }
+        Ok(true)
+    }
+
     /// Writes to each of `keepers` that takes writes what no leg here has right, and another vdev, or another place on this
     /// one, has. Whether each that is left took it.
     pub fn restore(&self, offset: u64, bytes: &AlignedBuf, keepers: &[VdevGuid]) -> Result<bool, BlockDevError> {
@@ -111,7 +165,7 @@ impl Vdev {
         self.may_write()?;
         let mut legs = self.legs();
         legs.retain(|leg| keepers.contains(&leg.guid()) && leg.takes_writes());
-        let _alone = self.repair.write();
+        let _alone = self.writers.alone(offset..offset + bytes.len() as u64);
         aside(|| self.hand_out(&legs, offset, bytes))
     }
 
@@ -146,7 +200,7 @@ impl Vdev {
         is_right: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Given, BlockDevError> {
         self.may_write()?;
-        let _alone = self.repair.write();
+        let _alone = self.writers.alone(offset..offset + buf.len() as u64);
         match good.has(offset, buf, is_right) {
             Ok(true) => {}
             other => return Ok(Given::Nothing { is_read: other.is_ok() }),

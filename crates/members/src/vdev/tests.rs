@@ -359,7 +359,7 @@ fn a_copied_leg_has_everything_and_writes_of_meanwhile() {
     let report = mirror.vdev.resilver(VdevGuid(2), &mut whole(&mirror.vdev), &mut |done| {
         // Behind the copy and in front of it.
         mirror.vdev.write(0, &block(200)).unwrap();
-        if done.bytes < data_bytes {
+        if done < data_bytes {
             mirror.vdev.write(data_bytes - 8192, &block(201)).unwrap();
         }
         true
@@ -369,6 +369,70 @@ fn a_copied_leg_has_everything_and_writes_of_meanwhile() {
     assert_eq!(area(&mirror.disks[2]), area(&mirror.disks[0]));
     assert_eq!(mirror.disks[2].bytes(LABEL_BYTES, 8192), block(200));
     assert_eq!(mirror.vdev.legs()[2].state(), LegState::Resilvering, "the roster says when it counts");
+}
+
+/// A range is read with nobody kept out, and may be written long after it was read: what somebody writes in between
+/// must not be undone on the new leg, wherever it lies, and whoever it is.
+#[test]
+fn what_is_written_between_the_read_of_a_range_and_its_write_stays() {
+    const LENGTH: usize = 128 << 10;
+    for (at, is_repair) in [(0, false), (64 << 10, false), (LENGTH as u64 - 8192, false), (64 << 10, true)] {
+        let mirror = mirror(3);
+        let offset = 1 << 20;
+        mirror.vdev.write(offset, &vec![7; LENGTH]).unwrap();
+        let leg = &mirror.vdev.legs()[2];
+        leg.set_state(LegState::Resilvering);
+        mirror.disks[2].write(LABEL_BYTES + offset, &vec![9; LENGTH], Durability::Cached).unwrap();
+        // Whoever repairs writes as well; here what the leg gets that is asked second.
+        let between = |_: &[u8]| {
+            match is_repair {
+                true => drop(mirror.vdev.restore(offset + at, &AlignedBuf::copy_of(&block(8)), &[leg.guid()]).unwrap()),
+                false => mirror.vdev.write(offset + at, &block(8)).unwrap(),
+            }
+            true
+        };
+        assert!(!mirror.vdev.bring(leg.guid(), offset, LENGTH, &between).unwrap(), "it says so");
+        assert_eq!(mirror.disks[2].bytes(LABEL_BYTES + offset + at, 8192), block(8), "at {at}");
+        // Nobody is in the way of the next one, and a write elsewhere is in nobody's.
+        let elsewhere = |_: &[u8]| {
+            mirror.vdev.write(offset - 8192, &block(3)).is_ok()
+                && mirror.vdev.write(offset + LENGTH as u64, &block(3)).is_ok()
+        };
+        assert!(mirror.vdev.bring(leg.guid(), offset, LENGTH, &elsewhere).unwrap());
+        let copy = |disk: usize| mirror.disks[disk].bytes(LABEL_BYTES + offset, LENGTH);
+        assert!(is_repair || copy(2) == copy(0));
+    }
+}
+
+/// What is brought is right: where the leg that is asked has rotted, or cannot be read, nothing is.
+#[test]
+fn nothing_is_brought_that_is_not_right() {
+    let mirror = mirror(2);
+    let leg = &mirror.vdev.legs()[1];
+    mirror.vdev.write(0, &block(1)).unwrap();
+    leg.set_state(LegState::Resilvering);
+    mirror.disks[1].write(LABEL_BYTES, &block(9), Durability::Cached).unwrap();
+    let bring = || mirror.vdev.bring(leg.guid(), 0, 8192, &is_block(1)).unwrap();
+    mirror.disks[0].rot(LABEL_BYTES);
+    assert!(!bring());
+    assert_eq!(mirror.disks[1].bytes(LABEL_BYTES, 8192), block(9));
+    mirror.disks[0].write(LABEL_BYTES, &block(1), Durability::Cached).unwrap();
+    assert!(bring());
+    assert_eq!(mirror.disks[1].bytes(LABEL_BYTES, 8192), block(1));
+    mirror.disks[0].make_bad(LABEL_BYTES);
+    assert!(!bring());
+    leg.set_state(LegState::Online);
+    assert!(!mirror.vdev.bring(leg.guid(), 0, 8192, &|_| true).unwrap(), "it joins no more");
+}
+
+/// A leg that refuses what it is brought is struck off, and whoever brings it hears why.
+#[test]
+fn a_leg_that_refuses_what_it_is_brought_is_struck_off() {
+    let mirror = mirror(2);
+    mirror.vdev.legs()[1].set_state(LegState::Resilvering);
+    FaultyDisk::set(&mirror.disks[1].writes_fail, true);
+    mirror.vdev.bring(VdevGuid(1), 0, 8192, &|_| true).unwrap_err();
+    assert_eq!(*mirror.members.struck_off.lock(), [VdevGuid(1)]);
 }
 
 /// All of a disk was copied, however little was in use. Holes are read along where they are short, and never written.
@@ -392,7 +456,7 @@ fn only_what_is_in_use_is_copied() {
     let counts = || mirror.vdev.legs().iter().map(|leg| leg.counts()).collect::<Vec<_>>();
     let (before, mut told) = (counts(), Vec::new());
     let report = mirror.vdev.resilver(VdevGuid(1), &mut occupied.clone().into_iter(), &mut |done| {
-        told.push(done.bytes);
+        told.push(done);
         true
     });
     assert_eq!(report.unwrap(), ResilverReport { copied_bytes: bytes, ..ResilverReport::default() });
@@ -458,7 +522,7 @@ fn a_copy_flushes_its_leg_whoever_else_does() {
     let flushes = || mirror.disks[1].flush_count.load(Ordering::SeqCst);
     let mut at_the_end = 0;
     let report = mirror.vdev.resilver(VdevGuid(1), &mut whole(&mirror.vdev), &mut |done| {
-        if done.bytes == mirror.vdev.data_bytes() {
+        if done == mirror.vdev.data_bytes() {
             mirror.vdev.flush().unwrap();
             at_the_end = flushes();
         }
@@ -737,7 +801,7 @@ fn a_copy_waits_for_clients_where_other_walks_hurry() {
     assert_eq!(waits(), 0, "another walk");
     let mut steps = Vec::new();
     let report = mirror.vdev.resilver(legs[1].guid(), &mut whole(&mirror.vdev), &mut |done| {
-        steps.push(done.bytes);
+        steps.push(done);
         true
     });
     assert_eq!(report.unwrap().copied_bytes, mirror.vdev.data_bytes());
@@ -760,7 +824,7 @@ fn a_piece_of_a_copy_has_few_ranges() {
         mirror
             .vdev
             .resilver(legs[1].guid(), &mut ranges, &mut |done| {
-                steps.push(done.bytes);
+                steps.push(done);
                 true
             })
             .unwrap();
@@ -778,8 +842,8 @@ fn a_copy_sees_the_clients_of_a_leg_that_joins_while_it_runs() {
     legs[2].set_state(LegState::Stale);
     let mut steps = Vec::new();
     let report = mirror.vdev.resilver(legs[1].guid(), &mut whole(&mirror.vdev), &mut |done| {
-        steps.push(done.bytes);
-        if done.bytes >= 1 << 20 && legs[2].state() == LegState::Stale {
+        steps.push(done);
+        if done >= 1 << 20 && legs[2].state() == LegState::Stale {
             legs[2].set_state(LegState::Resilvering);
             mirror.members.visited.legs.lock().push(Arc::clone(&legs[2]));
         }
@@ -837,9 +901,9 @@ fn a_copy_goes_by_pieces_while_clients_are_at_any_leg() {
         visited.legs.lock().push(Arc::clone(&legs[busy]));
         let end = mirror.vdev.data_bytes();
         let report = mirror.vdev.resilver(legs[1].guid(), &mut whole(&mirror.vdev), &mut |done| {
-            steps.push(done.bytes);
+            steps.push(done);
             // The client goes.
-            if done.bytes == 1 << 20 {
+            if done == 1 << 20 {
                 visited.legs.lock().clear();
             }
             true

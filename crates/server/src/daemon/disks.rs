@@ -148,7 +148,7 @@ impl Pools {
         self.with_asker_about(&served, &place, about, progress, |asker| {
             let copied = take_back(pool, &place, asker).map_err(DiskError::from)?;
             keep_outcome(&served, &place, (old.clone(), &path), asker.running, &copied)?;
-            Ok(remarks_of(&of_rot(&copied)))
+            Ok(remarks_of(&copied.secured))
         })
     }
 
@@ -246,7 +246,7 @@ impl Pools {
                 return Ok(Vec::new());
             };
             keep_outcome(served, &place, (old.clone(), &path), asker.running, &copied)?;
-            Ok(remarks_of(&of_rot(&copied)))
+            Ok(remarks_of(&copied.secured))
         })
     }
 
@@ -333,12 +333,6 @@ fn take_back(pool: &Pool, place: &Member, asker: &mut Asker<'_>) -> Result<Copie
     }
 }
 
-/// What a copy has to say of damage: what a disk has missed is none.
-fn of_rot(copied: &Copied) -> SecureReport {
-    let repaired_count = if copied.is_partial { 0 } else { copied.secured.repaired_count };
-    SecureReport { repaired_count, ..copied.secured.clone() }
-}
-
 /// The command of somebody who waits at the socket.
 struct Asker<'a> {
     pools: &'a Pools,
@@ -388,14 +382,25 @@ impl Asker<'_> {
     /// Says how much there will be to do.
     fn enter(&mut self, stage: Stage) {
         self.stage = Some(stage);
-        // A copy brings what is in use, and looks at it again.
-        let allocated = space_of(self.served.filer.pool(), &self.place.config).map_or(0, |space| space.allocated);
+        let allocated = self.allocated();
         self.total = allocated;
         match stage {
-            Stage::Copying => self.running.copy.expect(allocated, allocated),
+            Stage::Copying => self.running.copy.expect(allocated, if self.replaces() { allocated } else { 0 }),
             Stage::CheckingRest => self.running.copy.expect(0, allocated),
             Stage::CheckingCopy | Stage::Bringing => {}
         }
+    }
+
+    fn allocated(&self) -> u64 {
+        space_of(self.served.filer.pool(), &self.place.config).map_or(0, |space| space.allocated)
+    }
+
+    /// Whether a disk is to leave for the new one, which is looked at again before that.
+    fn replaces(&self) -> bool {
+        let pool = self.served.filer.pool();
+        let config = pool.roster.config();
+        let is_here = |leg: VdevGuid| config.leg(leg).is_some_and(|(_, leg)| leg.path == self.path);
+        pool.joins().iter().any(|job| is_here(job.leg) && pool.replaced_by(job.leg).is_some())
     }
 }
 
@@ -421,9 +426,9 @@ impl Onlooker for Asker<'_> {
     }
 
     fn goes_on(&mut self, copied: u64, checked: u64, ran: Duration) {
-        let allocated = space_of(self.served.filer.pool(), &self.place.config).map_or(0, |space| space.allocated);
+        let allocated = self.allocated();
         (self.stage, self.total) = (Some(if checked > 0 { Stage::CheckingCopy } else { Stage::Copying }), allocated);
-        self.running.copy.expect(allocated, allocated);
+        self.running.copy.expect(allocated, if self.replaces() { allocated } else { 0 });
         self.running.copy.goes_on(copied, checked, ran);
     }
 
@@ -456,8 +461,8 @@ fn keep_outcome(
 ) -> Result<(), DiskError> {
     let Copied { report, secured, .. } = copied;
     let elapsed = running.copy.elapsed();
-    let given = if copied.is_partial { secured.repaired_bytes } else { report.copied_bytes };
-    let outcome = outcome_words(path, given, elapsed, of_rot(copied).repaired_count, secured.lost_count);
+    let given = if copied.is_partial { secured.checked_bytes } else { report.copied_bytes };
+    let outcome = outcome_words(path, given, elapsed, secured.repaired_count, secured.lost_count);
     if copied.is_whole() {
         running.ended(outcome, None);
         return Ok(());

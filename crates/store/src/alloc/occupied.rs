@@ -34,4 +34,12 @@ impl Allocator {
         let runs = (first..space.regions.len()).flat_map(|at| aside(|| space.occupied_in(at)));
         Some(runs.map(move |run| run.start.max(place)..run.end).filter(|run| !run.is_empty()))
     }
+
+    /// Ranges of a vdev, in bytes and in order, that were given back and wait, as an older group names them to which an import may go back.
+    pub fn waiting_on(&self, vdev: VdevIndex) -> Vec<Range<u64>> {
+        let waiting = self.deferred.lock().waiting(..).filter(|dva| dva.vdev == vdev).collect::<Vec<_>>();
+        let mut ranges: Vec<_> = waiting.iter().map(|dva| dva.offset..dva.end()).collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        ranges
+    }
 }

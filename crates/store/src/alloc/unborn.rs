@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use tally_base::VdevIndex;
+use tally_base::{SECTOR, VdevIndex};
 
 use super::Allocator;
 
@@ -18,6 +18,11 @@ impl Unborn {
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// The places, in bytes and in order.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.0.iter().map(|place| place.start * SECTOR as u64..place.end * SECTOR as u64)
     }
 
     /// Those that are among `now`, which was asked for later. A place that was given back and taken again in between counts

@@ -6,11 +6,11 @@
 //! there is no cut from which nobody goes on. A job whose leg no label names is of a disk that never came, and the next import drops it.
 //!
 //! ```text
-//!   job ─▶ labels: there, and stale ─▶ what was placed before is settled: `settled` ─▶ copying: `place` ─▶ checking: `cursor`
-//!       ─▶ labels: it counts ─▶ labels: the one that it replaces is gone ─▶ no job
+//!   job ─▶ labels: there, and stale ─▶ what was placed before is settled: `settled` ─▶ brought: `cursor`
+//!       ─▶ does one leave: looked at: `cursor` ─▶ labels: it counts ─▶ labels: the one that it replaces is gone ─▶ no job
 //! ```
 //!
-//! **What a cursor says.** Everything in use before `place` was written to the leg, or everything before `cursor` was verified there,
+//! **What a cursor says.** Every block before it was written to the leg, or was verified there,
 //! and the leg was flushed before the group that has taken the job along was folded ([`Pool::keep_reached`]). The flush before its uberblock (I2)
 //! comes too late: a leg that fails, or is put away, in between is not waited for, and what it had in its cache may be lost under a cursor that is
 //! durable. What was written later the leg has got as well, until the power went, or its disk: from then on its list of missed groups goes on
@@ -21,9 +21,9 @@
 //! perhaps it can be now.
 //!
 //! ```text
-//!   0  form u8 = 1    1  flags u8: bit 0, all was copied    2  zero (6)      8  replaces, guid u64, 0 for none
+//!   0  form u8 = 1    1  flags u8: bit 0, all was brought    2  zero (6)      8  replaces, guid u64, 0 for none
 //!  16  settled, group u64, 0 for not yet     24  began, time u64     32  ran, ns u64
-//!  40  place u64     48  copied bytes u64    56  unreadable bytes u64
+//!  40  zero (8)      48  copied bytes u64    56  unreadable bytes u64
 //!  64  first place that could not be read u64, 72  its end u64, 0 for none
 //!  80  bytes checked u64     88  repaired u64    96  repaired bytes u64
 //! 104  lost u64    112  unread u64    120  given up u64
@@ -64,15 +64,13 @@ pub struct JoinJob {
     pub began: Time,
     /// For how long it has been running.
     pub ran: Duration,
-    /// What is in use before this place of the data area, in bytes, is copied; and what came of that.
-    pub place: u64,
-    /// The first pass is over.
-    pub is_copied: bool,
-    /// Of the first pass. Of what could not be read it names the first range.
+    /// The leg was brought every block, and is looked at.
+    pub is_brought: bool,
+    /// What came of bringing and copying. Of what could not be read it names the first range.
     pub report: ResilverReport,
-    /// Of the look at each block.
+    /// What came of it, block by block.
     pub secured: SecureReport,
-    /// Blocks before are verified. None: no block is yet.
+    /// Blocks before are brought, or looked at. None: no block is yet.
     pub cursor: Option<Cursor>,
 }
 
@@ -89,8 +87,7 @@ impl JoinJob {
             settled: None,
             began,
             ran: Duration::ZERO,
-            place: 0,
-            is_copied: false,
+            is_brought: false,
             report: ResilverReport::default(),
             secured: SecureReport::default(),
             cursor: None,
@@ -107,14 +104,21 @@ impl JoinJob {
         self.report.unreadable_bytes == 0 && self.secured.unread_count == 0
     }
 
-    /// Bytes that are copied, or could not be.
+    /// Bytes that were brought, or could not be.
     #[must_use]
     pub fn copied_bytes(&self) -> u64 {
-        self.report.copied_bytes.saturating_add(self.report.unreadable_bytes)
+        let of_blocks = if self.is_brought { 0 } else { self.secured.checked_bytes };
+        self.report.copied_bytes.saturating_add(self.report.unreadable_bytes).saturating_add(of_blocks)
+    }
+
+    /// Bytes of the new disk that were looked at.
+    #[must_use]
+    pub fn checked_bytes(&self) -> u64 {
+        if self.is_brought { self.secured.checked_bytes } else { 0 }
     }
 
     fn encode(&self) -> Bytes {
-        let mut out = vec![FORM, u8::from(self.is_copied)];
+        let mut out = vec![FORM, u8::from(self.is_brought)];
         out.resize(8, 0);
         let ran_ns = u64::try_from(self.ran.as_nanos()).unwrap_or(u64::MAX);
         let settled = self.settled.map_or(0, |txg| txg.0);
@@ -123,7 +127,7 @@ impl JoinJob {
         for number in [self.replaces.map_or(0, |leg| leg.0), settled, self.began.0, ran_ns] {
             out.put_u64(number);
         }
-        for number in [self.place, report.copied_bytes, report.unreadable_bytes, unread.start, unread.end] {
+        for number in [0, report.copied_bytes, report.unreadable_bytes, unread.start, unread.end] {
             out.put_u64(number);
         }
         for number in [secured.checked_bytes, secured.repaired_count, secured.repaired_bytes] {
@@ -144,7 +148,7 @@ impl JoinJob {
         let zero = reader.array::<6>()?;
         let (replaces, settled) = (VdevGuid(reader.u64()?), Txg(reader.u64()?));
         let (began, ran) = (Time(reader.u64()?), Duration::from_nanos(reader.u64()?));
-        let (place, copied_bytes, unreadable_bytes) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let (reserved, copied_bytes, unreadable_bytes) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let unread: Range<u64> = reader.u64()?..reader.u64()?;
         let secured = SecureReport {
             checked_bytes: reader.u64()?,
@@ -160,7 +164,7 @@ impl JoinJob {
         reader.end()?;
         let malformed = || Malformed(WHAT);
         let is_range = unread.end == 0 && unread.start == 0 || unread.start < unread.end;
-        if form != FORM || flags > 1 || zero != [0; 6] || zeroes != [0; 7] || !is_range {
+        if form != FORM || flags > 1 || reserved != 0 || zero != [0; 6] || zeroes != [0; 7] || !is_range {
             return Err(malformed());
         }
         let cursor = match dataset.0 {
@@ -174,8 +178,7 @@ impl JoinJob {
             settled: Some(settled).filter(|txg| txg.0 != 0),
             began,
             ran,
-            place,
-            is_copied: flags == 1,
+            is_brought: flags == 1,
             report: ResilverReport { copied_bytes, unreadable_bytes, unread },
             secured,
             cursor,

@@ -79,15 +79,17 @@ impl Pool {
         self.securing(&subjects, None, progress, &mut |_| {}).walk()
     }
 
-    /// The same for the leg of a job, which goes on where that is, and moves on with it.
+    /// Gives the leg of a job every block that the others have, each verified on its way; or, where it was brought all of them, looks at them once
+    /// more on the leg itself. It goes on where the job is, and moves on with it.
     pub(super) fn secure_joining(
         &self,
         vdev: &Vdev,
         job: JoinJob,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<SecureReport, SecureError> {
-        let keepers = [job.leg];
-        let subjects = [Subject { vdev, keepers: Keepers::These(&keepers) }];
+        let leg = [job.leg];
+        let keepers = if job.is_brought { Keepers::These(&leg) } else { Keepers::Joining(job.leg) };
+        let subjects = [Subject { vdev, keepers }];
         let mut lost = |_: &LostBlock| {};
         let mut securing = self.securing(&subjects, None, progress, &mut lost);
         securing.follow(Job::Join(job));
@@ -104,7 +106,7 @@ impl Pool {
         missed: &MissedGroups,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<SecureReport, SecureError> {
-        let subjects = [Subject { vdev, keepers: Keepers::These(&[leg]) }];
+        let subjects = [Subject { vdev, keepers: Keepers::Joining(leg) }];
         self.securing(&subjects, Some(missed), progress, &mut |_| {}).walk()
     }
 
@@ -447,7 +449,7 @@ impl Securing<'_> {
         let (begun, bytes) = (self.now(), gathered.bytes());
         let (stretches, _held) = gathered.in_order(&self.pool.io);
         for some in &stretches {
-            let right = gathered::which_are_right(&self.pool.io, self.subjects, some);
+            let right = gathered::which_are_right(&self.pool.io, self.subjects, some)?;
             for (stretch, is_right) in some.iter().zip(right) {
                 for (key, bp) in stretch {
                     if is_right {

@@ -121,7 +121,9 @@ impl SpareWatch {
         let is_due = |about| self.again.get(&about).is_none_or(|(at, _)| *at <= now);
         errands.retain(|errand| is_due(errand.about()));
         for (guid, leg) in &away {
-            if self.is_long_enough(leg, now) && is_due(*guid) && !is_stood_for(roster, &config, *guid) {
+            // One that is about to go on may be back before a spare has joined.
+            let goes_on = errands.contains(&SpareErrand::GoOn { leg: *guid });
+            if self.is_long_enough(leg, now) && is_due(*guid) && !goes_on && !is_stood_for(roster, &config, *guid) {
                 let taken = |spare: &Spare| errands.iter().any(|errand| takes(*errand, spare.guid));
                 let spare = self.best(&config, *guid, &taken).map(|spare| spare.guid);
                 errands.extend(spare.map(|spare| SpareErrand::Take { spare, away: *guid }));

@@ -16,7 +16,7 @@ fn a_job_is_read_as_it_was_written_and_nothing_else_is_one() {
         ..SecureReport::default()
     };
     let (settled, ran) = (Some(Txg(11)), Duration::from_secs(12));
-    let on_its_way = JoinJob { settled, ran, place: 13, is_copied: true, report, secured, cursor, ..new.clone() };
+    let on_its_way = JoinJob { settled, ran, is_brought: true, report, secured, cursor, ..new.clone() };
     let alone = JoinJob { replaces: None, ..new.clone() };
     for job in [new, on_its_way, alone] {
         let value = job.encode();

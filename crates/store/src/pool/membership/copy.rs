@@ -1,21 +1,25 @@
-//! The copy to a disk that joins: every sector in use, then every block; and how it goes on behind a cut.
+//! The copy to a disk that joins: every block, by its pointer, and what only older groups name; and how it goes on behind a cut.
+//!
+//! A block is read from a leg that counts, verified, and written ([`tally_members::vdev::Vdev::bring`]). No pointer leads to what was given back and waits, as an older
+//! group names it: that is copied as it is, and so is all that is in use where something could not be read that may name more. If a
+//! disk is to leave, the new one is read again before it counts: a disk may lose what it was given and say nothing.
 //!
 //! How far it is stands in the catalog ([`JoinJob`]), and since when the disk lacks what is written in the labels. So who goes on
 //! lets the disk have every write again, gives it the groups in which it was away, and copies the rest.
 
 use std::fmt::Display;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use tally_base::{Txg, VdevGuid};
 use tally_members::label::{MissedGroups, TxgRange, VdevClass};
-use tally_members::vdev::{LegState, Reached, VdevLeg};
+use tally_members::vdev::{LegState, VdevLeg};
 
 use super::{Copied, CopyEnded, Member, MembershipError, Onlooker, Stage};
-use crate::pool::job::Walking;
 use crate::pool::joining::JoinJob;
 use crate::pool::spares::state_of;
-use crate::pool::{Pool, SecureError, SecureReport};
+use crate::pool::{LostBlock, Pool, SecureError, SecureReport};
 
 impl Pool {
     /// From here on a cut leaves a disk that joins and of which somebody knows, or none.
@@ -120,7 +124,7 @@ impl Pool {
         }
     }
 
-    /// First every sector that is in use, then every block; what the job has of both is done.
+    /// Brings a leg that gets every write what was there before; what its job has of that is done.
     pub(super) fn copy_to(
         &self,
         place: &Member,
@@ -140,46 +144,85 @@ impl Pool {
         onlooker: &mut dyn Onlooker,
     ) -> Result<Copied, CopyEnded> {
         let failed = |cause: &dyn Display| CopyEnded::Failed(cause.to_string());
-        if job.settled.is_none()
-            && let Some(settled) = self.settle(&place.vdev, onlooker)?
-        {
-            // If it is cut off, the groups behind this one are all that it lacks beside the rest of the copy.
-            self.roster.close_missed(job.leg, settled).map_err(|error| failed(&error))?;
-            job.settled = Some(settled);
-            self.keep_join(&job);
+        if job.settled.is_none() {
+            if let Some(settled) = self.settle(&place.vdev, onlooker)? {
+                // If it is cut off, the groups behind this one are all that it lacks beside the rest of the copy.
+                self.roster.close_missed(job.leg, settled).map_err(|error| failed(&error))?;
+                job.settled = Some(settled);
+                self.keep_join(&job);
+            } else {
+                // A group may name it behind the walk.
+                let unborn = self.io.allocator().unborn(place.vdev.index());
+                self.copy_sectors(place, &mut job, &mut unborn.ranges(), onlooker)?;
+            }
         }
-        if !job.is_copied {
-            self.copy_sectors(place, &mut job, onlooker)?;
+        let mut lost = Vec::new();
+        if !job.is_brought {
+            lost = self.bring_all(place, &mut job, onlooker)?;
         }
-        onlooker.sync(self).map_err(|error| failed(&error))?;
-        let report = job.report.clone();
-        let secured = self
-            .secure_joining(&place.vdev, job, &mut |done| onlooker.on_progress(Stage::CheckingCopy, done))
-            .map_err(of_secure)?;
-        Ok(Copied { report, secured, is_partial: false })
+        // On the strength of this one a disk leaves that may be the last one.
+        if job.is_brought {
+            onlooker.sync(self).map_err(|error| failed(&error))?;
+            let mut progress = |done| onlooker.on_progress(Stage::CheckingCopy, done);
+            job.secured = self.secure_joining(&place.vdev, job.clone(), &mut progress).map_err(of_secure)?;
+            lost = std::mem::take(&mut job.secured.lost);
+        }
+        let secured = SecureReport { lost, ..job.secured };
+        Ok(Copied { report: job.report, secured, is_partial: false })
     }
 
-    fn copy_sectors(&self, place: &Member, job: &mut JoinJob, onlooker: &mut dyn Onlooker) -> Result<(), CopyEnded> {
-        let failed = |cause: &dyn Display| CopyEnded::Failed(cause.to_string());
-        let (leg, before, mut is_stopped) = (job.leg, job.report.clone(), false);
-        let Some(mut occupied) = self.io.allocator().occupied_from(place.vdev.index(), job.place) else {
-            return Err(failed(&"nobody knows what is in use of its mirror"));
+    /// Brings every block, and what older groups alone name. What is lost of it is given apart.
+    fn bring_all(
+        &self,
+        place: &Member,
+        job: &mut JoinJob,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<Vec<LostBlock>, CopyEnded> {
+        let walk = |job: &JoinJob, onlooker: &mut dyn Onlooker| {
+            let before = job.report.copied_bytes;
+            let mut progress = |done| onlooker.on_progress(Stage::Copying, before + done);
+            self.secure_joining(&place.vdev, job.clone(), &mut progress).map_err(of_secure)
         };
-        let mut walking = Walking::begin(self);
-        let copied = place.vdev.resilver(leg, &mut occupied, &mut |Reached { place, report, .. }| {
-            (job.place, job.report) = (place, before.followed_by(report));
-            job.ran += walking.ran(self);
+        let mut secured = walk(job, onlooker)?;
+        let (allocator, index) = (self.io.allocator(), place.vdev.index());
+        if secured.unread_count > 0 {
+            // What no device gives hides what it names, and may be read another day. The walk is the last word again.
+            *job = JoinJob { settled: job.settled, ..job.clone().begun_anew() };
+            let mut occupied = allocator.occupied(index).into_iter().flatten();
+            self.copy_sectors(place, job, &mut occupied, onlooker)?;
+            secured = walk(job, onlooker)?;
+        }
+        let lost = std::mem::take(&mut secured.lost);
+        job.secured = secured;
+        let mut waiting = allocator.waiting_on(index).into_iter();
+        self.copy_sectors(place, job, &mut waiting, onlooker)?;
+        job.report.copied_bytes += job.secured.checked_bytes;
+        if job.replaces.and_then(|old| self.member(old)).is_some() {
+            // The look counts anew.
+            (job.is_brought, job.cursor, job.secured) = (true, None, SecureReport::default());
+            job.ran = self.join_job(job.leg).map_or(job.ran, |kept| kept.ran);
             self.reach_join(job);
-            walking.want_group(self, JoinJob::AGE_MAX);
-            is_stopped = !onlooker.on_progress(Stage::Copying, job.copied_bytes());
+        }
+        Ok(lost)
+    }
+
+    /// Copies what is in these ranges as it is.
+    fn copy_sectors(
+        &self,
+        place: &Member,
+        job: &mut JoinJob,
+        ranges: &mut dyn Iterator<Item = Range<u64>>,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<(), CopyEnded> {
+        let (before, mut is_stopped) = (job.copied_bytes(), false);
+        let copied = place.vdev.resilver(job.leg, ranges, &mut |bytes| {
+            is_stopped = !onlooker.on_progress(Stage::Copying, before + bytes);
             !is_stopped
         });
         if is_stopped {
             return Err(CopyEnded::Stopped);
         }
-        job.report = before.followed_by(&copied.map_err(|error| failed(&error))?);
-        job.is_copied = true;
-        self.reach_join(job);
+        job.report = job.report.followed_by(&copied.map_err(|error| CopyEnded::Failed(error.to_string()))?);
         Ok(())
     }
 
@@ -196,7 +239,7 @@ impl Pool {
         let Some(settled) = job.settled.filter(|_| is_known) else {
             return self.copy_to(place, anew(job), onlooker);
         };
-        onlooker.goes_on(job.copied_bytes(), job.secured.checked_bytes, job.ran);
+        onlooker.goes_on(job.copied_bytes(), job.checked_bytes(), job.ran);
         let missed = self.close_missed(&place.vdev, job.leg, onlooker)?;
         // A strike that found the labels full has made room by forgetting what this one lacks.
         if missed.is_empty() {
@@ -222,8 +265,8 @@ impl Pool {
         if missed.is_empty() {
             return Ok(SecureReport::default());
         }
-        let (stage, done) = match job.is_copied {
-            true => (Stage::CheckingCopy, job.secured.checked_bytes),
+        let (stage, done) = match job.is_brought {
+            true => (Stage::CheckingCopy, job.checked_bytes()),
             false => (Stage::Copying, job.copied_bytes()),
         };
         let brought = self.bring_up(&place.vdev, job.leg, missed, &mut |_| onlooker.on_progress(stage, done));

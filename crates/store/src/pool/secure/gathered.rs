@@ -2,7 +2,8 @@
 //!
 //! Blocks are met in the order of files, and lie in the order in which they were written. So they are gathered over several
 //! steps of the walk, whose blocks are held meanwhile, sorted by their places, and read in stretches of neighbours from each
-//! leg. A stretch in which anything is wrong tells no more than that: its blocks are looked at one by one.
+//! leg. A stretch in which anything is wrong tells no more than that: its blocks are looked at one by one. A leg that joins has
+//! none of it: it is given what another one has, where that is right.
 //!
 //! What is gathered keeps its places, so it is no more than can be looked at within [`LOOK_TIME`]: beside clients who never pause that is
 //! far less than a disk gives to a walk alone (docs/design/0057).
@@ -12,7 +13,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tally_base::LongWork;
+use tally_members::blockdev::BlockDevError;
 
+use super::verdict::Keepers;
 use super::{Holding, Subject};
 use crate::block::{self, is_in_one_piece};
 use crate::bp::BlockPtr;
@@ -118,9 +121,13 @@ impl Gathered {
     }
 }
 
-/// Of each of these whether all of its blocks are right on every leg that is to keep them. False also where that cannot be
+/// Of each of these whether all of its blocks are right on every leg that is to keep them, or are by now. False also where that cannot be
 /// told at once: of a block in pieces or in two places, or on a vdev that is no subject.
-pub(super) fn which_are_right(io: &BlockIo, subjects: &[Subject<'_>], stretches: &[Stretch]) -> Vec<bool> {
+pub(super) fn which_are_right(
+    io: &BlockIo,
+    subjects: &[Subject<'_>],
+    stretches: &[Stretch],
+) -> Result<Vec<bool>, BlockDevError> {
     let mut looks = Vec::new();
     let mut right: Vec<_> = Vec::new();
     for (at, stretch) in stretches.iter().enumerate() {
@@ -132,11 +139,12 @@ pub(super) fn which_are_right(io: &BlockIo, subjects: &[Subject<'_>], stretches:
         looks.extend(
             subject
                 .into_iter()
-                .flat_map(|subject| keepers.iter().map(move |leg| (at, subject.vdev, *leg)).collect::<Vec<_>>()),
+                .flat_map(|subject| keepers.iter().map(move |leg| (at, subject, *leg)).collect::<Vec<_>>()),
         );
     }
+    let failed = Mutex::new(None);
     io.each(looks.len(), &|number| {
-        let (at, vdev, leg) = looks[number];
+        let (at, subject, leg) = looks[number];
         let (start, length) = extent_of(&stretches[at]);
         let is_right = |bytes: &[u8]| {
             let mut work = LongWork::default();
@@ -145,11 +153,16 @@ pub(super) fn which_are_right(io: &BlockIo, subjects: &[Subject<'_>], stretches:
                 block::is_at(bytes, start, bp)
             })
         };
-        if !vdev.leg_has(leg, start, length, &is_right) {
-            *right[at].lock() = false;
+        let outcome = match subject.keepers {
+            Keepers::Joining(_) => subject.vdev.bring(leg, start, length, &is_right),
+            Keepers::These(_) | Keepers::Online => Ok(subject.vdev.leg_has(leg, start, length, &is_right)),
+        };
+        *right[at].lock() &= matches!(outcome, Ok(true));
+        if let Err(error) = outcome {
+            *failed.lock() = Some(error);
         }
     });
-    right.into_iter().map(Mutex::into_inner).collect()
+    failed.into_inner().map_or_else(|| Ok(right.into_iter().map(Mutex::into_inner).collect()), Err)
 }
 
 /// Where a stretch begins, and how long it is.

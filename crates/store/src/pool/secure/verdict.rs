@@ -20,6 +20,8 @@ pub(super) struct Subject<'a> {
 /// Legs that are to have every block right.
 pub(super) enum Keepers<'a> {
     These(&'a [VdevGuid]),
+    /// One that joins, and lacks all that is looked at.
+    Joining(VdevGuid),
     /// Whichever count at that moment.
     Online,
 }
@@ -28,6 +30,7 @@ impl Subject<'_> {
     pub(super) fn keepers(&self) -> Vec<VdevGuid> {
         match self.keepers {
             Keepers::These(guids) => guids.to_vec(),
+            Keepers::Joining(leg) => vec![leg],
             Keepers::Online => online(self.vdev),
         }
     }
@@ -125,12 +128,13 @@ impl Securing<'_> {
         let read = || parts.iter().find_map(|other| other.read_for(part, &self.pool.io.devs));
         let Some(bytes) = aside(read) else { return Ok(false) };
         let restored = subject.vdev.restore(part.dva.offset, &bytes, &subject.keepers())?;
-        self.note_given(restored, bytes.len());
+        self.note_given(subject, restored, bytes.len());
         Ok(restored)
     }
 
-    pub(super) fn note_given(&mut self, is_given: bool, length: usize) {
-        if is_given {
+    /// What a joining leg is given was never wrong on it.
+    fn note_given(&mut self, subject: &Subject<'_>, is_given: bool, length: usize) {
+        if is_given && !matches!(subject.keepers, Keepers::Joining(_)) {
             self.report.repaired_count += 1;
             self.report.repaired_bytes += length as u64;
         }
@@ -140,7 +144,7 @@ impl Securing<'_> {
         let length = part.dva.sectors as usize * SECTOR;
         let is_right = |bytes: &[u8]| part.is_right(bytes);
         let secured = subject.vdev.secure(part.dva.offset, length, &is_right, &subject.keepers())?;
-        self.note_given(secured == Secured::Repaired, length);
+        self.note_given(subject, secured == Secured::Repaired, length);
         self.note_checked(length as u64)?;
         Ok(match secured {
             Secured::Sound | Secured::Repaired => Verdict::Kept,
