@@ -384,7 +384,9 @@ fn a_look_that_fails_is_not_told_as_a_quota() {
         |fs, longer| patient(|| fs.rename(ctx(&Cred::root()), fs.root(), b"0", fs.root(), longer.as_bytes()));
     for (attempt, otherwise) in [(create, Err(FsError::Exists)), (rename, Ok(()))] {
         let told: Vec<_> = (0..8).map(|refused| told_of(refused, attempt)).collect();
-        assert!(told.iter().all(|told| *told == otherwise || *told == Err(FsError::Io)), "{told:?}");
+        // A group may meet the refusal first: in a suspended pool clients wait.
+        let is_true = |told| told == otherwise || matches!(told, Err(FsError::Io | FsError::Unavailable));
+        assert!(told.iter().all(|told| is_true(*told)), "{told:?}");
         assert!(told.contains(&otherwise) && told.contains(&Err(FsError::Io)), "{told:?}");
     }
 }

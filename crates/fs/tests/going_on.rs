@@ -849,9 +849,7 @@ fn a_source_fails_when_a_copy_that_goes_on_is_interrupted() {
     const B: &str = "/disks/b";
     for fail in [&[A][..], &[B], &[A, B]] {
         let world = World::of(&[(A, DISK), (B, DISK), (C, DISK)], "mirror /disks/a /disks/b");
-        let filer = world.create();
-        (0..FILES).for_each(|seed| put(&filer, &format!("file {seed}"), 1 << 20, seed));
-        filer.pool().sync().unwrap();
+        let (world, filer) = of_files(world);
         let mut cut = None;
         let mut step = |stage, done| {
             if cut.is_none() && stage == Stage::Copying && done >= 6 * MIB {
@@ -862,7 +860,7 @@ fn a_source_fails_when_a_copy_that_goes_on_is_interrupted() {
         };
         filer.pool().replace(&member(&filer, A), Path::new(C), false, &mut Watching::new(&mut step)).unwrap();
         let mut world = cut.unwrap();
-        let filer = world.import().0;
+        let filer = import(&world);
         meanwhile(&filer);
         let mut step = |stage, done| {
             if stage != Stage::Copying || done < 9 * MIB {

@@ -19,7 +19,9 @@ use crate::blockdev::BlockDevError;
 pub enum Secured {
     /// Each of them had it.
     Sound,
-    /// Some of them lacked it; now each that is left has it.
+    /// Those that lacked it are joining; now each that is left has it.
+    Given,
+    /// A leg that counts had it wrong, or could not read it; now each of the keepers that is left has it.
     Repaired,
     /// No leg has it.
     Lost {
@@ -55,6 +57,7 @@ impl Vdev {
         keepers.retain(|leg| leg.takes_writes());
         // One that was struck off may be the only one that has it right: the checksum tells.
         others.retain(|leg| leg.disk().is_some());
+        others.sort_by_key(|leg| leg.state() != LegState::Online);
         if keepers.is_empty() {
             return Err(VdevError::NoLeg { vdev: self.guid, last: None }.into());
         }
@@ -69,11 +72,11 @@ impl Vdev {
         if lacking.is_empty() {
             return Ok(Secured::Sound);
         }
-        let mut unread = false;
+        let (mut unread, mut is_damage) = (false, lacking.iter().any(|leg| leg.state() == LegState::Online));
         for leg in good.iter().chain(&others) {
             // Its own writes are nobody's for whom a walk would wait.
             match aside(|| self.give(leg, &lacking, offset, &mut buf, is_right))? {
-                Given::Taken => return Ok(Secured::Repaired),
+                Given::Taken => return Ok(if is_damage { Secured::Repaired } else { Secured::Given }),
                 // Nobody who has it may leave on the strength of this.
                 Given::Refused if lacking.iter().any(|leg| leg.takes_writes()) => {
                     return Ok(Secured::Lost { unread: true });
@@ -82,7 +85,10 @@ impl Vdev {
                 Given::Refused if !good.is_empty() => return Ok(Secured::Sound),
                 Given::Refused => return Err(VdevError::NoLeg { vdev: self.guid, last: None }.into()),
                 // What a joining leg has it was given by the others.
-                Given::Nothing { is_read } => unread |= !is_read && leg.state() != LegState::Resilvering,
+                Given::Nothing { is_read } => {
+                    unread |= !is_read && leg.state() != LegState::Resilvering;
+                    is_damage |= leg.state() == LegState::Online;
+                }
             }
         }
         Ok(Secured::Lost { unread })

@@ -1,7 +1,7 @@
 //! Who writes to the legs of a vdev: many at the same time, or one alone who must know what the legs have.
 //!
 //! Whoever copies reads with nobody kept out, and writes alone what he has read. In between somebody may have written to the same
-//! place: so he says beforehand which range he is about to read ([`Writers::watch`]), and everybody who writes there leaves a mark.
+//! place: so he says beforehand which range he is about to read ([`Writers::watch`]), and everybody who writes there leaves a mark (rules S5).
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -116,7 +116,11 @@ impl SpareWatch {
             self.away_since.entry(*guid).or_insert(now);
         }
         let mut errands = self.for_spares_in_use(roster, &config, &away);
-        errands.extend(for_joining(pool, &config));
+        // With one that goes back its job goes, too.
+        let joining = for_joining(pool, &config).into_iter();
+        let goes_back = |leg: VdevGuid| errands.contains(&SpareErrand::GiveBack { spare: leg });
+        let joining: Vec<_> = joining.filter(|leg| !goes_back(*leg)).map(|leg| SpareErrand::GoOn { leg }).collect();
+        errands.extend(joining);
         // What waits for its next try keeps no spare from others.
         let is_due = |about| self.again.get(&about).is_none_or(|(at, _)| *at <= now);
         errands.retain(|errand| is_due(errand.about()));
@@ -227,11 +231,10 @@ fn away(roster: &Roster, config: &PoolConfig) -> BTreeMap<VdevGuid, Arc<VdevLeg>
 }
 
 /// Disks whose copy was cut off. A spare is brought up to date as one, and one that was put away or has failed waits for somebody.
-fn for_joining(pool: &Pool, config: &PoolConfig) -> Vec<SpareErrand> {
+fn for_joining(pool: &Pool, config: &PoolConfig) -> Vec<VdevGuid> {
     let counts = |leg| state_of(&pool.roster, leg) == Some(LegState::Online);
     let is_due = |leg: &VdevGuid| pool.goes_on_by_itself(*leg) && (config.spare(*leg).is_none() || counts(*leg));
-    let legs = pool.joins().into_iter().map(|job| job.leg).filter(is_due);
-    legs.map(|leg| SpareErrand::GoOn { leg }).collect()
+    pool.joins().into_iter().map(|job| job.leg).filter(is_due).collect()
 }
 
 /// Whether a spare is in the place of a leg, or on its way to that.

@@ -198,8 +198,10 @@ impl Pool {
         self.copy_sectors(place, job, &mut waiting, onlooker)?;
         job.report.copied_bytes += job.secured.checked_bytes;
         if job.replaces.and_then(|old| self.member(old)).is_some() {
-            // The look counts anew.
-            (job.is_brought, job.cursor, job.secured) = (true, None, SecureReport::default());
+            // The look counts anew, but for what the others had wrong.
+            let SecureReport { repaired_count, repaired_bytes, .. } = job.secured;
+            job.secured = SecureReport { repaired_count, repaired_bytes, ..SecureReport::default() };
+            (job.is_brought, job.cursor) = (true, None);
             job.ran = self.join_job(job.leg).map_or(job.ran, |kept| kept.ran);
             self.reach_join(job);
         }

@@ -52,7 +52,7 @@ impl Pool {
             let Some(vdev) = vdevs.find(|vdev| vdev.index() == part.dva.vdev) else { return false };
             let length = part.dva.sectors as usize * SECTOR;
             let secured = vdev.secure(part.dva.offset, length, &|bytes| part.is_right(bytes), &online(vdev));
-            matches!(secured, Ok(Secured::Sound | Secured::Repaired))
+            matches!(secured, Ok(Secured::Sound | Secured::Given | Secured::Repaired))
         };
         // All pieces of a block, or one copy of it.
         if bp.in_pieces { parts.iter().all(is_healed) } else { parts.iter().any(is_healed) }
@@ -128,13 +128,12 @@ impl Securing<'_> {
         let read = || parts.iter().find_map(|other| other.read_for(part, &self.pool.io.devs));
         let Some(bytes) = aside(read) else { return Ok(false) };
         let restored = subject.vdev.restore(part.dva.offset, &bytes, &subject.keepers())?;
-        self.note_given(subject, restored, bytes.len());
+        self.note_given(restored, bytes.len());
         Ok(restored)
     }
 
-    /// What a joining leg is given was never wrong on it.
-    fn note_given(&mut self, subject: &Subject<'_>, is_given: bool, length: usize) {
-        if is_given && !matches!(subject.keepers, Keepers::Joining(_)) {
+    fn note_given(&mut self, is_given: bool, length: usize) {
+        if is_given {
             self.report.repaired_count += 1;
             self.report.repaired_bytes += length as u64;
         }
@@ -144,10 +143,10 @@ impl Securing<'_> {
         let length = part.dva.sectors as usize * SECTOR;
         let is_right = |bytes: &[u8]| part.is_right(bytes);
         let secured = subject.vdev.secure(part.dva.offset, length, &is_right, &subject.keepers())?;
-        self.note_given(subject, secured == Secured::Repaired, length);
+        self.note_given(secured == Secured::Repaired, length);
         self.note_checked(length as u64)?;
         Ok(match secured {
-            Secured::Sound | Secured::Repaired => Verdict::Kept,
+            Secured::Sound | Secured::Given | Secured::Repaired => Verdict::Kept,
             Secured::Lost { unread } => Verdict::Lost { unread },
         })
     }
