@@ -57,7 +57,9 @@ impl Vdev {
         keepers.retain(|leg| leg.takes_writes());
         // One that was struck off may be the only one that has it right: the checksum tells.
         others.retain(|leg| leg.disk().is_some());
-        others.sort_by_key(|leg| leg.state() != LegState::Online);
+        // As for any read: what was brought and was wrong came from the first of them.
+        let order: Vec<_> = self.readable(offset, length).legs.iter().map(|leg| leg.guid()).collect();
+        others.sort_by_key(|leg| order.iter().position(|guid| *guid == leg.guid()).unwrap_or(usize::MAX));
         if keepers.is_empty() {
             return Err(VdevError::NoLeg { vdev: self.guid, last: None }.into());
         }
