@@ -236,10 +236,11 @@ impl Vdev {
         waits.map_or(Turn::Whole, |members| turns.take(members.clock().as_ref(), share))
     }
 
-    /// The turn of a copy. It goes by places and holds no block, so nobody waits for it: where other walks hurry with what they
+    /// The turn of a copy. One that goes by places holds no block, so nobody waits for it: where walks hurry with what they
     /// hold, it does not.
-    fn take_turn_of_copy(&self, turns: &Turns) -> Turn {
-        self.membership().map_or(Turn::Whole, |members| turns.take(members.clock().as_ref(), Share::Quarter))
+    fn take_turn_of_copy(&self, turns: &Turns, holds: bool) -> Turn {
+        let waits = self.membership().filter(|members| !holds || !members.walks_hurry());
+        waits.map_or(Turn::Whole, |members| turns.take(members.clock().as_ref(), Share::Quarter))
     }
 
     fn may_write(&self) -> Result<(), VdevError> {

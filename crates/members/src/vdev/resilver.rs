@@ -163,7 +163,7 @@ impl Vdev {
         let mut queue = Queue { ranges: &mut without_ring, rest: 0..0 };
         let mut copying = Copying { vdev: self, target, report: ResilverReport::default(), progress };
         loop {
-            let (turn, of_all_copies) = self.turn_of_copies();
+            let (turn, of_all_copies) = self.turn_of_copies(false);
             let step = queue.next(turn);
             if step.is_empty() {
                 break;
@@ -177,12 +177,13 @@ impl Vdev {
         Ok(copying.report)
     }
 
-    /// The next turn of a copy to this vdev; while what comes with it is held no other copy has one.
-    pub(super) fn turn_of_copies(&self) -> (Turn, MutexGuard<'_, CopyTurns>) {
+    /// The next turn of a copy to this vdev; while what comes with it is held no other copy has one. A copy that `holds` blocks hurries where
+    /// other walks do.
+    pub(super) fn turn_of_copies(&self, holds: bool) -> (Turn, MutexGuard<'_, CopyTurns>) {
         let mut of_all_copies = self.copies.lock();
         // One that hangs owes an answer for ever, and nobody waits for it.
         let legs: Vec<_> = self.legs().into_iter().filter(|leg| leg.takes_writes()).collect();
-        let turn = self.take_turn_of_copy(of_all_copies.on(&legs));
+        let turn = self.take_turn_of_copy(of_all_copies.on(&legs), holds);
         (turn, of_all_copies)
     }
 

@@ -125,6 +125,7 @@ impl Vdev {
     ) -> Result<bool, BlockDevError> {
         let range = offset..offset + length as u64;
         self.check(offset, length as u64)?;
+        self.may_write()?;
         let is_joining = |leg: &Arc<VdevLeg>| leg.state() == LegState::Resilvering;
         let Some(target) = self.leg(leg).filter(is_joining) else { return Ok(false) };
         let Some(source) = self.readable(offset, length).legs.into_iter().next() else { return Ok(false) };
@@ -145,7 +146,7 @@ impl Vdev {
     }
 
     /// Does something by the turns of the copies to this vdev, for as long as it succeeds. Several at once where nobody else wants anything, and
-    /// else one after the other.
+    /// else one after the other; and at once where what walks hold is needed.
     fn by_pieces(
         &self,
         length: usize,
@@ -153,7 +154,7 @@ impl Vdev {
     ) -> Result<bool, BlockDevError> {
         let mut done = 0;
         while done < length {
-            let (turn, alone) = self.turn_of_copies();
+            let (turn, alone) = self.turn_of_copies(true);
             let until = done + turn.of((length - done) as u64) as usize;
             let alone = (turn == Turn::Piece).then_some(alone);
             let goes_on = work(done..until)?;

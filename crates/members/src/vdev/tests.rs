@@ -809,6 +809,23 @@ fn a_copy_waits_for_clients_where_other_walks_hurry() {
     assert!(waits() as usize >= steps.len() / 2, "{} waits", waits());
 }
 
+/// What is brought is held until it was written: beside clients it waits for its turns, piece by piece, and where walks hurry it does not.
+#[test]
+fn what_is_brought_waits_for_clients_unless_walks_hurry() {
+    for hurry in [false, true] {
+        let mirror = mirror(2);
+        let legs = mirror.vdev.legs();
+        legs[1].set_state(LegState::Resilvering);
+        mirror.members.hurry.store(hurry, Ordering::SeqCst);
+        mirror.members.visited.legs.lock().push(Arc::clone(&legs[0]));
+        legs[0].read_data(0, &mut AlignedBuf::zeroed(SECTOR)).unwrap();
+        let before = legs[1].counts().writes;
+        assert!(mirror.vdev.bring(legs[1].guid(), 0, 1 << 20, &|_| true).unwrap());
+        let (writes, waits) = (legs[1].counts().writes - before, mirror.members.visited.sleeps.load(Ordering::SeqCst));
+        assert_eq!((writes, waits > 0), if hurry { (1, false) } else { (4, true) });
+    }
+}
+
 /// A step writes what is in use, range by range, while writers wait. Where they do it writes few.
 #[test]
 fn a_piece_of_a_copy_has_few_ranges() {

@@ -185,8 +185,9 @@ impl Pool {
         };
         let mut secured = walk(job, onlooker)?;
         let (allocator, index) = (self.io.allocator(), place.vdev.index());
-        if secured.unread_count > 0 {
-            // What no device gives hides what it names, and may be read another day. The walk is the last word again.
+        if secured.unread_count > 0 || secured.lost_count > 0 {
+            // It hides what it names. What a device refuses may be read another day, and of what has rotted an older group may have
+            // another version. The walk is the last word again.
             *job = JoinJob { settled: job.settled, ..job.clone().begun_anew() };
             let mut occupied = allocator.occupied(index).into_iter().flatten();
             self.copy_sectors(place, job, &mut occupied, onlooker)?;
