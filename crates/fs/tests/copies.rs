@@ -24,7 +24,7 @@ use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::tree::Visit;
 use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, ObjectRef, Stability, Vfs};
-use world::{Patient, World, content, ctx, done, member, mode, patient, vfs};
+use world::{Patient, Watch, Watching, World, content, ctx, done, member, mode, patient, vfs};
 
 const MIB: u64 = 1 << 20;
 const DISK: u64 = 24 * MIB;
@@ -53,7 +53,11 @@ fn make(fs: &dyn Vfs, name: &str, length: usize, seed: u8) -> ObjectRef {
 
 /// A mirror of two with files in it, small and large, all of them in blocks.
 fn mirror() -> (World, Arc<Filer>) {
-    let world = World::of(&[(A, DISK), (B, DISK)], "mirror /disks/a /disks/b");
+    mirror_among(&[(A, DISK), (B, DISK)])
+}
+
+fn mirror_among(disks: &[(&str, u64)]) -> (World, Arc<Filer>) {
+    let world = World::of(disks, "mirror /disks/a /disks/b");
     let filer = world.create();
     for (number, length) in LENGTHS.into_iter().enumerate() {
         make(&*vfs(&filer), &format!("file {number}"), length, number as u8);
@@ -610,6 +614,61 @@ fn leaves_have_two_places_while_one_disk_counts() {
     });
     assert_eq!(joining, Some((1, 1)));
     assert_eq!(changed("on two disks again"), (1, 0));
+}
+
+/// Some disks claim to be larger than they are, and write over what they were given. The look before the old disk leaves gave such a one what it
+/// had lost, which cost it something else, and the old one left.
+#[test]
+fn a_disk_that_does_not_keep_what_it_is_given_replaces_none() {
+    for times in [1, 2] {
+        let (mut world, filer) = mirror_among(&[(A, DISK), (B, DISK), (C, DISK)]);
+        let lost = blocks(&filer, |class, _| class == Class::Extent);
+        let (mut times_left, mut before) = (times, u64::MAX);
+        let mut forget = |stage, done| {
+            // At the beginning of each look.
+            if stage == Stage::CheckingCopy && done < before && times_left > 0 {
+                times_left -= 1;
+                rot(&world, C, lost.iter().copied());
+            }
+            before = if stage == Stage::CheckingCopy { done } else { u64::MAX };
+        };
+        let mut watching = Watching(&mut Forgetful(&mut forget));
+        let replaced = filer.pool().replace(&member(&filer, B), Path::new(C), false, &mut watching);
+        let there = |path: &str| vdev(&filer).legs().iter().any(|leg| leg.path() == Path::new(path));
+        if times == 1 {
+            let (_, copied) = replaced.unwrap();
+            assert_eq!(copied.secured.repaired_count as usize, lost.len(), "{copied:?}");
+            assert!(there(C) && !there(B));
+            filer.export().unwrap();
+            world.take(&[A, B]);
+            check(&world.import().0);
+        } else {
+            let told = replaced.err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(told.contains("does not keep what it is given"), "{told}");
+            assert!(there(B) && !there(C));
+        }
+    }
+}
+
+struct Forgetful<'a>(&'a mut dyn FnMut(Stage, u64));
+
+impl Watch for Forgetful<'_> {
+    fn on_progress(&mut self, stage: Stage, done: u64) -> bool {
+        (self.0)(stage, done);
+        true
+    }
+}
+
+/// What is lost for good, and names nothing, hides nothing: no copy goes over all of the disk for it.
+#[test]
+fn content_that_is_lost_makes_no_copy_longer() {
+    let (world, filer) = mirror_among(&[(A, DISK), (B, DISK), (C, DISK)]);
+    let place = blocks(&filer, |class, _| class == Class::Extent)[3];
+    [A, B].iter().for_each(|path| rot(&world, path, std::iter::once(place)));
+    let copied = filer.pool().join(&member(&filer, A), Path::new(C), false, &mut Patient).unwrap();
+    let allocated = filer.pool().io.allocator().space().allocated;
+    assert_eq!((copied.secured.lost_count, copied.is_whole()), (1, true), "{copied:?}");
+    assert!(copied.report.copied_bytes < allocated + allocated / 2, "{copied:?} of {allocated}");
 }
 
 /// One sector of a disk could not be read, and the disk was replaced. If the copy is taken for whole then the old disk

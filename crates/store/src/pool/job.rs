@@ -150,6 +150,7 @@ impl ScrubJob {
             lost_count: reader.u64()?,
             unread_count: reader.u64()?,
             given_up_count: reader.u64()?,
+            hides: false,
             space: None,
             lost: Vec::new(),
         };

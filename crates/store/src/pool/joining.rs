@@ -21,7 +21,7 @@
 //! perhaps it can be now.
 //!
 //! ```text
-//!   0  form u8 = 1    1  flags u8: bit 0, all was brought    2  zero (6)      8  replaces, guid u64, 0 for none
+//!   0  form u8 = 1    1  flags u8: bit 0, all was brought; bit 1, it hides    2  zero (6)      8  replaces, guid u64, 0 for none
 //!  16  settled, group u64, 0 for not yet     24  began, time u64     32  ran, ns u64
 //!  40  zero (8)      48  copied bytes u64    56  unreadable bytes u64
 //!  64  first place that could not be read u64, 72  its end u64, 0 for none
@@ -99,9 +99,16 @@ impl JoinJob {
         Self { ran: self.ran, ..Self::new(self.leg, self.replaces, self.began) }
     }
 
+    /// All was brought: the look counts anew, but for what was wrong.
+    pub(super) fn begin_look(&mut self) {
+        let SecureReport { repaired_count, repaired_bytes, .. } = self.secured;
+        self.secured = SecureReport { repaired_count, repaired_bytes, ..SecureReport::default() };
+        (self.is_brought, self.cursor) = (true, None);
+    }
+
     /// Whether all could be read so far.
     pub(super) fn lacks_nothing(&self) -> bool {
-        self.report.unreadable_bytes == 0 && self.secured.unread_count == 0
+        self.report.unreadable_bytes == 0 && self.secured.unread_count == 0 && !self.secured.hides
     }
 
     /// Bytes that were brought, or could not be.
@@ -118,7 +125,7 @@ impl JoinJob {
     }
 
     fn encode(&self) -> Bytes {
-        let mut out = vec![FORM, u8::from(self.is_brought)];
+        let mut out = vec![FORM, u8::from(self.is_brought) | u8::from(self.secured.hides) << 1];
         out.resize(8, 0);
         let ran_ns = u64::try_from(self.ran.as_nanos()).unwrap_or(u64::MAX);
         let settled = self.settled.map_or(0, |txg| txg.0);
@@ -157,6 +164,7 @@ impl JoinJob {
             lost_count: reader.u64()?,
             unread_count: reader.u64()?,
             given_up_count: reader.u64()?,
+            hides: flags & 2 > 0,
             ..SecureReport::default()
         };
         let (dataset, key) = (DatasetId(reader.u64()?), reader.array()?);
@@ -164,7 +172,7 @@ impl JoinJob {
         reader.end()?;
         let malformed = || Malformed(WHAT);
         let is_range = unread.end == 0 && unread.start == 0 || unread.start < unread.end;
-        if form != FORM || flags > 1 || reserved != 0 || zero != [0; 6] || zeroes != [0; 7] || !is_range {
+        if form != FORM || flags > 3 || reserved != 0 || zero != [0; 6] || zeroes != [0; 7] || !is_range {
             return Err(malformed());
         }
         let cursor = match dataset.0 {
@@ -178,7 +186,7 @@ impl JoinJob {
             settled: Some(settled).filter(|txg| txg.0 != 0),
             began,
             ran,
-            is_brought: flags == 1,
+            is_brought: flags & 1 > 0,
             report: ResilverReport { copied_bytes, unreadable_bytes, unread },
             secured,
             cursor,

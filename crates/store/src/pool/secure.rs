@@ -22,7 +22,7 @@
 //! that is no node all the same, was written so by a bug: it counts as lost, too, since what it named is.
 //!
 //! **What it costs.** One read of every allocated byte of the vdev from each leg that is to keep it, and of the trees'
-//! nodes. Content is gathered and read in the order in which it lies ([`gathered`]): a disk that turns has a turn for a long
+//! nodes; for one that joins, one read from a leg that counts and one write ([`Vdev::bring`]). Content is gathered and read in the order in which it lies ([`gathered`]): a disk that turns has a turn for a long
 //! stretch, and not for each block.
 
 mod gathered;
@@ -307,8 +307,8 @@ impl Securing<'_> {
         Ok(self.report)
     }
 
-    /// Everything before the cursor is verified, and what was repaired is written: the next group flushes it before its uberblock
-    /// says so.
+    /// Everything before the cursor is verified, and what was repaired or brought is written. Of a scrub the next group flushes it before its
+    /// uberblock says so; of a copy the disk is flushed before the group is folded ([`Pool::keep_reached`]).
     fn reach(&mut self, cursor: Cursor) {
         let Some(following) = &mut self.job else { return };
         let (pool, Following { job, walking }) = (self.pool, following);
@@ -351,7 +351,8 @@ impl Securing<'_> {
     }
 
     /// The catalog is known by heart: the next group writes what is lost of it.
-    fn note_lost_catalog(&self, bp: &BlockPtr) {
+    fn note_lost_catalog(&mut self, bp: &BlockPtr) {
+        self.report.hides = true;
         if matches!(bp.kind, BlockKind::TreeNode | BlockKind::Leaf) {
             self.pool.syncing.lock().catalog.note_damage();
         }
@@ -392,10 +393,11 @@ impl Securing<'_> {
                 }
                 is_counted |= self.block_of(id, bp, None)? && Some(bp) == step.way.last();
             }
-            if step.damage.is_some()
-                && let Some(Following { job: Job::Scrub(job), .. }) = &mut self.job
-            {
-                job.has_gaps = true;
+            if let Some(damage) = &step.damage {
+                self.report.hides |= !matches!(damage, BlockError::GivenUp { .. });
+                if let Some(Following { job: Job::Scrub(job), .. }) = &mut self.job {
+                    job.has_gaps = true;
+                }
             }
             if let Some(bp) = hiding {
                 self.note_lost(true, LostBlock::of(id, None, bp));

@@ -160,12 +160,9 @@ impl Pool {
         if !job.is_brought {
             lost = self.bring_all(place, &mut job, onlooker)?;
         }
-        // On the strength of this one a disk leaves that may be the last one.
         if job.is_brought {
             onlooker.sync(self).map_err(|error| failed(&error))?;
-            let mut progress = |done| onlooker.on_progress(Stage::CheckingCopy, done);
-            job.secured = self.secure_joining(&place.vdev, job.clone(), &mut progress).map_err(of_secure)?;
-            lost = std::mem::take(&mut job.secured.lost);
+            lost = self.look_at_all(place, &mut job, onlooker)?;
         }
         let secured = SecureReport { lost, ..job.secured };
         Ok(Copied { report: job.report, secured, is_partial: false })
@@ -185,9 +182,9 @@ impl Pool {
         };
         let mut secured = walk(job, onlooker)?;
         let (allocator, index) = (self.io.allocator(), place.vdev.index());
-        if secured.unread_count > 0 || secured.lost_count > 0 {
-            // It hides what it names. What a device refuses may be read another day, and of what has rotted an older group may have
-            // another version. The walk is the last word again.
+        if secured.unread_count > 0 || secured.hides {
+            // What a device refuses may be read another day, and of a node that has rotted an older group may have another version: they hide
+            // what they name. The walk is the last word again.
             *job = JoinJob { settled: job.settled, ..job.clone().begun_anew() };
             let mut occupied = allocator.occupied(index).into_iter().flatten();
             self.copy_sectors(place, job, &mut occupied, onlooker)?;
@@ -199,14 +196,39 @@ impl Pool {
         self.copy_sectors(place, job, &mut waiting, onlooker)?;
         job.report.copied_bytes += job.secured.checked_bytes;
         if job.replaces.and_then(|old| self.member(old)).is_some() {
-            // The look counts anew, but for what the others had wrong.
-            let SecureReport { repaired_count, repaired_bytes, .. } = job.secured;
-            job.secured = SecureReport { repaired_count, repaired_bytes, ..SecureReport::default() };
-            (job.is_brought, job.cursor) = (true, None);
+            job.begin_look();
             job.ran = self.join_job(job.leg).map_or(job.ran, |kept| kept.ran);
             self.reach_join(job);
         }
         Ok(lost)
+    }
+
+    /// On the strength of the new disk another one leaves, which may be the last one that has something. So all is read again there, and what it has
+    /// lost it is given once more; but if it has lost something then, too, nothing rests on it.
+    fn look_at_all(
+        &self,
+        place: &Member,
+        job: &mut JoinJob,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<Vec<LostBlock>, CopyEnded> {
+        let mut look = |job: &mut JoinJob| {
+            let before = job.secured.repaired_count;
+            let mut progress = |done| onlooker.on_progress(Stage::CheckingCopy, done);
+            job.secured = self.secure_joining(&place.vdev, job.clone(), &mut progress).map_err(of_secure)?;
+            Ok(job.secured.repaired_count - before)
+        };
+        if look(job)? > 0 {
+            job.begin_look();
+            let lost_again = look(job)?;
+            if lost_again > 0 {
+                let why = format!(
+                    "it does not keep what it is given: {lost_again} blocks were wrong on it, were given to it, and \
+                    it had some wrong again; put another disk in its place"
+                );
+                return Err(CopyEnded::Failed(why));
+            }
+        }
+        Ok(std::mem::take(&mut job.secured.lost))
     }
 
     /// Copies what is in these ranges as it is.
@@ -229,7 +251,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Goes on with the copy to a leg that gets every write again (rules S9). `known` is what its list was before its disk was asked.
+    /// Goes on with the copy to a leg that gets every write again (rules S9): gives it what was written since the cut, and then the rest; or begins
+    /// anew where nobody knows what that is.
     pub(super) fn go_on(&self, place: &Member, job: JoinJob, onlooker: &mut dyn Onlooker) -> Result<Copied, CopyEnded> {
         let anew = |job: JoinJob| {
             let job = job.begun_anew();

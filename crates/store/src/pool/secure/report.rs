@@ -64,9 +64,10 @@ impl fmt::Display for LostBlock {
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecureReport {
-    /// Bytes that were looked at.
+    /// Bytes that were looked at, or brought.
     pub checked_bytes: u64,
-    /// Ranges that the keepers lacked and were given.
+    /// Ranges that a leg that counts had wrong, or that a joining one had lost, and that every keeper has by now. What a joining leg lacks before it
+    /// is brought that is none.
     pub repaired_count: u64,
     /// Bytes of them.
     pub repaired_bytes: u64,
@@ -76,6 +77,8 @@ pub struct SecureReport {
     pub unread_count: u64,
     /// Blocks that were given up before ([`BlockPtr::given_up`]): nothing of them can be lost any more.
     pub given_up_count: u64,
+    /// A node, or a block of the pool itself, is among the lost ones: what it names was not met.
+    pub hides: bool,
     /// Of a scrub in one piece: what it has found out of space.
     pub space: Option<SpaceFound>,
     /// The first of the lost ones.

@@ -143,7 +143,9 @@ impl Securing<'_> {
         let length = part.dva.sectors as usize * SECTOR;
         let is_right = |bytes: &[u8]| part.is_right(bytes);
         let secured = subject.vdev.secure(part.dva.offset, length, &is_right, &subject.keepers())?;
-        self.note_given(secured == Secured::Repaired, length);
+        // What a joining leg was brought, and has lost, is none that it lacks.
+        let is_lost = secured == Secured::Given && !matches!(subject.keepers, Keepers::Joining(_));
+        self.note_given(is_lost || secured == Secured::Repaired, length);
         self.note_checked(length as u64)?;
         Ok(match secured {
             Secured::Sound | Secured::Given | Secured::Repaired => Verdict::Kept,
