@@ -614,7 +614,7 @@ fn a_copy_goes_on_with_a_disk_that_failed_and_lost_what_was_in_its_cache() {
         let tuning = Tuning { scrub_stretch_bytes: MIB, ..Tuning::default() };
         let (filer, _) = world.try_import_with(&tuning, &ImportOptions::default()).unwrap();
         if first == Stage::CheckingCopy {
-            // Something to be written in the second pass as well.
+            // Something to be written in the look as well.
             places_of(&world, 5..FILES).into_iter().for_each(|at| world.poke(C, at, &[0x5a; 4096]));
         }
         let (before, faults) = (world.content_of(C), world.faults(C));

@@ -164,7 +164,7 @@ impl Scrub {
         Ok(())
     }
 
-    /// How long a disk takes to join a server that was just started, until every block on it was looked at.
+    /// How long a disk takes to join a server that was just started, until it counts.
     fn copy(&self, binaries: &Binaries, slowness: Vec<std::ffi::OsString>, mebibytes: u64) -> Result<Duration> {
         let mut filer = self.filled(binaries, slowness, mebibytes)?;
         let new = new_disk(&filer, (1024 + mebibytes * 4 / 3) << 20, false)?;

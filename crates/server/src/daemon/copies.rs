@@ -8,11 +8,11 @@
 //! from letting go of their pool: they are interrupted, and the next import goes on with them.
 //!
 //! ```text
-//!   begin ──▶ preparing ──▶ copying ──▶ checking ──▶ joining or leaving ──▶ ended: its outcome is kept for `status`
+//!   begin ──▶ preparing ──▶ copying ──▶ (checking) ──▶ joining or leaving ──▶ ended: its outcome is kept for `status`
 //!                  └───────────┴── stop ────┴──▶ the disk is taken out again, or stays: as before
 //! ```
 //!
-//! A scrub has no copying, and ends with what it has checked. What is known of it beyond the import stands in the pool
+//! A disk that joins is checked where another one leaves for it. A scrub has no copying, and ends with what it has checked. What is known of it beyond the import stands in the pool
 //! ([`super::scrub`]).
 //!
 //! What ended is remembered for as long as the pool is imported: the last of each vdev with those that ran beside it, and the last scrub.
@@ -31,7 +31,7 @@ use tally_store::pool::{SecureReport, SpaceFound};
 use super::disk_error::DiskError;
 use crate::control::report::CopyReport;
 
-/// How long whoever lets go of a pool waits for the end of its scrub. A step is over in a moment, unless a disk hangs; and
+/// How long whoever lets go of a pool waits for the end of its scrub and of its copies. A step is over in a moment, unless a disk hangs; and
 /// one that has hung for so long is shown by `status`.
 const STOPPING_MAX: Duration = Duration::from_secs(5);
 
@@ -61,7 +61,7 @@ struct Progress {
     check_bytes: u64,
     copied: u64,
     checked: u64,
-    /// Bytes that were checked before it went on, and for how long it had been running by then.
+    /// Bytes that were done before it went on, and for how long it had been running by then.
     before: u64,
     ran: Duration,
 }

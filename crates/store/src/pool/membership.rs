@@ -1,14 +1,15 @@
 //! How a disk joins an imported pool, and how one leaves it: the steps, in their order.
 //!
 //! **The problem.** Each step is right by itself and worth nothing in another order. A disk that counts before every
-//! block on it was looked at is a copy of rot; one that is in a lane's set before it has every live frame vouches for
+//! block was brought to it and verified is a copy of rot; one that is in a lane's set before it has every live frame vouches for
 //! what it has not; one that leaves while it alone has a block right takes that block along. And the power may go at
 //! any write.
 //!
 //! ```text
 //!   join:   its job is durable ─▶ zeroes in its ring ─▶ uberblocks of another leg ─▶ its own label: whose it is
 //!             ─▶ labels: there, and stale ─▶ gets every write ─▶ whoever keeps the disks' paths hears of it
-//!             ─▶ copy ─▶ every block made sure of ─▶ labels: it counts ─▶ lane: every live frame ─▶ labels: in the lane's set
+//!             ─▶ every block brought, verified on its way ─▶ does one leave for it: every block looked at there
+//!             ─▶ labels: it counts ─▶ lane: every live frame ─▶ labels: in the lane's set
 //!             ─▶ the one that it replaces leaves, as below ─▶ no job
 //!   back:   labels of the others: what it lacks ─▶ its own label: it was left behind ─▶ uberblocks
 //!             ─▶ labels: it joins ─▶ gets every write ─▶ what was placed before is settled ─▶ labels: what it missed ends
@@ -50,9 +51,9 @@ const JOIN_SYNCS_MAX: u32 = 8;
 /// What takes long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Bytes go from disk to disk.
+    /// Blocks are brought to the new disk.
     Copying,
-    /// The blocks of the copy are looked at.
+    /// They are looked at there, as another one leaves.
     CheckingCopy,
     /// The blocks of the disks that stay are looked at.
     CheckingRest,
@@ -144,11 +145,11 @@ impl Member {
 /// What came of a copy.
 #[derive(Clone, Debug, Default)]
 pub struct Copied {
-    /// Of the sectors.
+    /// Bytes that were brought or copied, and what of the copied could not be read.
     pub report: ResilverReport,
-    /// Of the blocks.
+    /// What came of it, block by block.
     pub secured: SecureReport,
-    /// Only what the disk had missed was looked at.
+    /// Only what the disk had missed was brought.
     pub is_partial: bool,
 }
 

@@ -135,7 +135,7 @@ fn a_spare_that_is_given_back_is_stopped_for_whatever_somebody_wants() {
     assert!(copies.running().is_empty());
 }
 
-/// A copy that went on in its first pass counted what had been copied as looked at, too: 85 of 200 in place of 45, and nine times as quick as it was.
+/// A copy that went on in its copying counted what had been copied as looked at, too: 85 of 200 in place of 45, and nine times as quick as it was.
 #[test]
 fn a_copy_that_goes_on_counts_each_pass_once() {
     let copies = Arc::<Copies>::default();

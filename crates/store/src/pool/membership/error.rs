@@ -32,7 +32,7 @@ pub enum MembershipError {
         path: PathBuf,
     },
     /// The copy goes on later.
-    #[error("the copy to {} was interrupted; it goes on by itself, as soon as the pool is imported again", path.display())]
+    #[error("the copy to {} was interrupted; it goes on by itself as soon as the pool serves: after an import, or after `tally pool clear`", path.display())]
     Interrupted {
         /// The disk that joins.
         path: PathBuf,
