@@ -179,12 +179,19 @@ impl Roster {
     }
 
     /// A leg that joins gets every write of the groups behind this one: what it has missed ends here (rules S7). Gives all
-    /// that it lacks.
+    /// that it lacks. Of one that has failed meanwhile the list stays open: it misses what comes now.
     pub fn close_missed(&self, guid: VdevGuid, to: Txg) -> Result<MissedGroups, RosterError> {
+        let joins = || {
+            let leg = self.vdevs.iter().find_map(|vdev| vdev.leg(guid));
+            leg.is_some_and(|leg| leg.state() == LegState::Resilvering)
+        };
+        let mut is_closed = false;
         self.update_for(Need::Must, |config| {
-            config.leg_mut(guid).into_iter().for_each(|leg| leg.missed.close(to));
+            // Under the lock under which it would be struck off.
+            is_closed = joins();
+            config.leg_mut(guid).filter(|_| is_closed).into_iter().for_each(|leg| leg.missed.close(to));
         })?;
-        Ok(self.missed(guid))
+        if is_closed { Ok(self.missed(guid)) } else { Err(RosterError::Leg { leg: guid, why: "failed meanwhile" }) }
     }
 
     /// Every block that is anywhere is on each of these legs, which had missed so much when that was begun to be looked at: they

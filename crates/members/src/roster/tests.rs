@@ -409,6 +409,9 @@ fn a_leg_has_its_size_and_the_group_it_joined_in_the_labels() {
     pool.roster.drop_leg(guid, &io::Error::other("gone")).unwrap();
     let ranges = [(5, 7), (22, u64::MAX)].map(|(from, to)| label::TxgRange { from: Txg(from), to: Txg(to) });
     assert!(says("a", guid).missed.ranges() == ranges && says("a", guid).stale_since.is_some());
+    // Whoever was about to bring it the rest has not heard of that yet: what comes from now on would have been in no list.
+    pool.roster.close_missed(guid, Txg(30)).unwrap_err();
+    assert_eq!(says("a", guid).missed.ranges(), ranges);
     assert_eq!(says("a", first), of_first, "nothing of that is the other leg's");
 }
 

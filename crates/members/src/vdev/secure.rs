@@ -190,13 +190,19 @@ impl Vdev {
                 Err(error) => refused = Some(error),
             }
         }
-        refused.filter(|_| !is_kept).map_or(Ok(()), Err)
+        match refused {
+            _ if is_kept || guids.is_empty() => Ok(()),
+            Some(error) => Err(error),
+            // They were struck off before.
+            None => Err(VdevError::NoLeg { vdev: self.guid, last: None }.into()),
+        }
     }
 
     /// Makes what a leg that joins was given durable. Whether it has come so far: one that refuses is struck off.
     pub fn flush_joining(&self, guid: VdevGuid) -> bool {
-        let leg = self.leg(guid).filter(|leg| leg.state() == LegState::Resilvering);
-        leg.is_some_and(|leg| aside(|| self.flush_leg(&leg)).is_ok())
+        let joins = |leg: &Arc<VdevLeg>| leg.state() == LegState::Resilvering;
+        // Behind the flush once more: a disk that has failed meanwhile may have lost what it had before.
+        self.leg(guid).filter(joins).is_some_and(|leg| aside(|| self.flush_leg(&leg)).is_ok() && joins(&leg))
     }
 
     /// Writes to keepers that lack it what `good` has, looked at with writers kept out (rules S5).

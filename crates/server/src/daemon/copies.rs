@@ -235,9 +235,12 @@ impl State {
     fn close(&mut self) {
         self.closed = true;
         for copy in &self.running {
-            // In this order: who sees that it is stopped asks why.
-            copy.interrupted.store(!copy.is_stopped(), Ordering::Release);
-            copy.stop.store(true, Ordering::Release);
+            // Why it is stopped does not change when somebody wants it again.
+            if !copy.is_stopped() {
+                // In this order: who sees that it is stopped asks why.
+                copy.interrupted.store(true, Ordering::Release);
+                copy.stop.store(true, Ordering::Release);
+            }
         }
     }
 

@@ -237,8 +237,8 @@ impl Pools {
         let gone = || DiskError::NoDevice { pool: served.filer.name(), device: leg.to_string() };
         let place = pool.member(leg).ok_or_else(gone)?;
         let (path, old) = (place.path(), pool.replaced_by(leg).map(|old| old.path()));
-        let (vdev, purpose) = (Some(place.vdev.guid()), Purpose::Join);
-        let about = About { vdev, purpose, path: &path, leaves: old.as_deref() };
+        let purpose = if pool.join_job(leg).is_some() { Purpose::Join } else { Purpose::Return };
+        let about = About { vdev: Some(place.vdev.guid()), purpose, path: &path, leaves: old.as_deref() };
         self.with_asker_about(served, &place, about, &mut |_| {}, |asker| {
             let copied = pool.go_on_joining(&place, asker).map_err(DiskError::from)?;
             let Some(copied) = copied else {

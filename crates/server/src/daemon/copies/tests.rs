@@ -121,6 +121,23 @@ fn disks_join_one_mirror_side_by_side() {
     assert_eq!(copies.outcomes(), ["later"]);
 }
 
+/// An export waits five seconds for a copy that waits for a disk, and is given again; or the daemon ends meanwhile. The second time the copy was taken
+/// for stopped by somebody: it was given up, and its disk left the pool.
+#[test]
+fn a_copy_that_is_interrupted_twice_is_interrupted() {
+    let copies = Arc::<Copies>::default();
+    let interrupted = copies.begin(about(Purpose::Join, "/disks/x")).unwrap();
+    (0..2).for_each(|_| copies.state.lock().close());
+    assert!(interrupted.copy.is_stopped() && interrupted.copy.is_interrupted());
+    drop(interrupted);
+    // One that somebody has stopped before is none.
+    copies.state.lock().closed = false;
+    let stopped = copies.begin(about(Purpose::Join, "/disks/x")).unwrap();
+    stopped.copy.stop.store(true, Ordering::Release);
+    copies.state.lock().close();
+    assert!(!stopped.copy.is_interrupted());
+}
+
 /// Nobody has asked for it, and the look at every block beside clients takes hours: `export` and `clear` were refused as long.
 #[test]
 fn a_spare_that_is_given_back_is_stopped_for_whatever_somebody_wants() {

@@ -86,10 +86,17 @@ impl Pool {
     }
 
     fn let_leave(&self, old: &Member, new: VdevGuid, onlooker: &mut dyn Onlooker) -> Result<(), MembershipError> {
+        let path = self.member(new).map(|new| new.path()).unwrap_or_default();
         let handed_on = self.hand_spares_on(old.leg, new).map_err(MembershipError::from);
+        if handed_on.is_ok() && !self.counts(new) {
+            return Err(MembershipError::NotLeftYet {
+                path,
+                old: old.path(),
+                why: "the new one failed meanwhile".into(),
+            });
+        }
         let Err(error) = handed_on.and_then(|()| self.leave(old, onlooker)) else { return Ok(()) };
         let may_pass = !self.counts(new) || self.is_suspended();
-        let path = self.member(new).map(|new| new.path()).unwrap_or_default();
         let (old, why) = (old.path(), error.to_string());
         Err(match may_pass {
             true => MembershipError::NotLeftYet { path, old, why },
@@ -154,6 +161,11 @@ impl Pool {
                 // A group may name it behind the walk.
                 let unborn = self.io.allocator().unborn(place.vdev.index());
                 self.copy_sectors(place, &mut job, &mut unborn.ranges(), onlooker)?;
+                // What was settled since the last group is named by the open one.
+                let to = self.txgs.open();
+                while self.txgs.last_synced() < to {
+                    onlooker.sync(self).map_err(|error| failed(&error))?;
+                }
             }
         }
         let mut lost = Vec::new();
@@ -272,9 +284,12 @@ impl Pool {
             return self.copy_to(place, anew(job), onlooker);
         }
         let brought = self.bring_later(place, &job, &later_than(&missed, settled), onlooker)?;
+        // Below what is hidden the walk may have been already.
+        if brought.hides || brought.unread_count > 0 {
+            return self.copy_to(place, anew(job), onlooker);
+        }
         let mut copied = self.copy_to(place, job, onlooker)?;
         // The look at each block may have been over the place by then.
-        copied.secured.unread_count += brought.unread_count;
         copied.secured.lost_count += brought.lost_count;
         copied.secured.lost.extend(brought.lost);
         Ok(copied)

@@ -103,8 +103,12 @@ impl Securing<'_> {
         if bp.is_given_up() {
             return Ok(Verdict::Kept);
         }
-        // A pointer that leads nowhere keeps nobody, and a map that no leg has is lost wherever it lies.
-        let Ok(parts) = aside(|| parts(&self.pool.io.devs, bp)) else { return Ok(Verdict::Lost { unread: false }) };
+        // A pointer that leads nowhere keeps nobody, and a map that no leg has is lost wherever it lies; but one that a device refuses may be
+        // read another day, and leads on to pieces.
+        let parts = match aside(|| parts(&self.pool.io.devs, bp)) {
+            Ok(parts) => parts,
+            Err(error) => return Ok(Verdict::Lost { unread: error.is_of_device() }),
+        };
         let mut verdict = Verdict::Kept;
         let (subjects, mut looked_at) = (self.subjects, 0);
         for part in &parts {
