@@ -48,7 +48,9 @@ pub enum DatasetError {
     )]
     NoRoom(String),
     #[error(
-        "the properties of '{name}' are as they were: clients bring changes faster than the disks take them, and through {groups}          transaction groups the memory for such was full. Set them again when there is less to do, or raise dirty_data_max in the configuration"
+        "the properties of '{name}' are as they were: clients bring changes faster than the disks take them, and through {groups} \
+         transaction groups the memory for such was full. Set them again when there is less to do, or raise dirty_data_max in the \
+         configuration"
     )]
     Busy { name: String, groups: u32 },
     #[error("{0}")]
