@@ -291,6 +291,31 @@ impl Filer {
         Ok(())
     }
 
+    /// Ends it, and keeps a copy of its disks as they are now, to go back to.
+    pub(crate) fn keep_disks(&mut self) -> Result<()> {
+        self.stop()?;
+        self.copy_disks("", ".kept")
+    }
+
+    /// Starts it with its disks as they were kept.
+    pub(crate) fn go_back(&mut self) -> Result<()> {
+        if self.child.is_some() {
+            self.stop()?;
+        }
+        self.copy_disks(".kept", "")?;
+        self.start().map(drop)
+    }
+
+    /// Copies each disk's file to another name; holes stay holes.
+    fn copy_disks(&self, from: &str, to: &str) -> Result<()> {
+        for file in [POOL_FILE, LOG_FILE] {
+            let [from, to] = [from, to].map(|suffix| self.folder.path().join(format!("{file}{suffix}")));
+            let status = Command::new("cp").arg("--sparse=always").args([&from, &to]).status()?;
+            ensure!(status.success(), "cp {} ends with {status}", from.display());
+        }
+        Ok(())
+    }
+
     /// From the next start on the ordinary server runs, over disks as they are, with its defaults.
     pub(crate) fn become_ordinary(&mut self) -> Result<()> {
         self.slowness.clear();

@@ -46,17 +46,19 @@ const FREED: &str = "until the dataset has given back its space";
 const MEMORY: &str = "resident memory beside any, beyond that before";
 
 impl Removal {
-    /// Runs it on a new pool each time.
+    /// Makes the files once, and runs it on a copy of that pool each time.
     pub fn run(&self) -> Result<()> {
         ensure!(self.files / self.per_directory >= MAKERS as u64, "fewer directories than the {MAKERS} that make them");
         let binaries = Binaries::build()?;
         let mut figures = Figures::default();
+        let setup = Setup { pool_bytes: (8 << 30) + self.files * 2048, sparse: true, ..Setup::default() };
+        let mut filer = Filer::make(&binaries, setup, &self.site.folder()?)?;
+        filer.command(&["dataset", "create", "-o", "sync=disabled", OLD])?;
+        let directories = self.make(&filer)?;
+        filer.keep_disks()?;
         for _ in 0..self.site.runs {
-            let pool_bytes = (8 << 30) + self.files * 2048;
-            let filer =
-                Filer::make(&binaries, Setup { pool_bytes, sparse: true, ..Setup::default() }, &self.site.folder()?)?;
-            filer.command(&["dataset", "create", "-o", "sync=disabled", OLD])?;
-            self.measure(&filer, &mut figures)?;
+            filer.go_back()?;
+            self.measure(&filer, directories.clone(), &mut figures)?;
         }
         figures.add_ratios(RATIO_REMOVES, BESIDE_REMOVES, BEFORE);
         figures.add_ratios(RATIO_DESTROY, BESIDE_DESTROY, BEFORE);
@@ -70,9 +72,7 @@ impl Removal {
         Ok(())
     }
 
-    fn measure(&self, filer: &Filer, figures: &mut Figures) -> Result<()> {
-        let mut directories = self.make(filer)?;
-        filer.settle()?;
+    fn measure(&self, filer: &Filer, mut directories: Vec<Handle>, figures: &mut Figures) -> Result<()> {
         let target = filer.target(POOL);
         let root = Connection::mount(&target)?;
         let mut connection = Connection::open(target.nfs)?;
