@@ -331,7 +331,7 @@ impl Roster {
     }
 
     /// Whether [`Self::update`] would write this, as far as that can be told without writing it.
-    fn check_update(&self, change: impl FnOnce(&mut PoolConfig)) -> Result<(), RosterError> {
+    pub(crate) fn check_update(&self, change: impl FnOnce(&mut PoolConfig)) -> Result<(), RosterError> {
         let state = self.state.lock();
         if !state.claimed {
             return Err(RosterError::NotClaimed);
@@ -588,11 +588,21 @@ fn next_of(state: &State, need: Need, change: impl FnOnce(&mut PoolConfig)) -> R
     if let Some(why) = &state.closed {
         return Err(RosterError::Closed(why.clone()));
     }
-    let mut next = state.config.clone();
+    changed(&state.config, need, change)
+}
+
+/// The next configuration behind this one, if the labels have room for it.
+fn changed(before: &PoolConfig, need: Need, change: impl FnOnce(&mut PoolConfig)) -> Result<PoolConfig, RosterError> {
+    let mut next = before.clone();
     next.sequence += 1;
     change(&mut next);
-    next.make_fit(&state.config, need).map_err(|error| RosterError::NoRoom(error.to_string()))?;
+    next.make_fit(before, need).map_err(|error| RosterError::NoRoom(error.to_string()))?;
     Ok(next)
+}
+
+/// Whether labels in which `before` stands would have room for what somebody wants.
+fn check_room(before: &PoolConfig, change: impl FnOnce(&mut PoolConfig)) -> Result<(), RosterError> {
+    changed(before, Need::Wish, change).map(drop)
 }
 
 /// Whether a leg is in use again that this configuration has struck off: the last one of a log lane, which has every

@@ -4,12 +4,13 @@
 //! is struck off: durable in the labels of the others before anybody succeeds without it (rules F6).
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tally_base::{Txg, VdevGuid};
 use tally_disk::{Disk, Durability};
 
-use super::{Roster, RosterError, TURN_WAIT};
+use super::{Roster, RosterError, TURN_WAIT, check_room};
 use crate::label::{self, LegConfig, MissedGroups, Need, PoolConfig, TxgRange, VdevClass, VdevKind};
 use crate::uberblock::{self, slot_offsets};
 use crate::vdev::{LegState, Vdev, VdevLeg, write_out_ring};
@@ -42,21 +43,7 @@ impl Roster {
         vdev.put_leg(leg);
         let index = vdev.index().place();
         let changed = self.update_in_turn(Need::Wish, |config| {
-            let sequence = config.sequence;
-            let Some(vdev) = config.vdevs.get_mut(index) else { return };
-            let place = vdev.legs.iter().position(|leg| leg.guid == guid);
-            let stale_since = place.map_or(Some(sequence), |place| vdev.legs[place].stale_since);
-            let missed = place.map_or_else(|| of_a_new_leg(vdev.class), |place| vdev.legs[place].missed.clone());
-            let joining = LegConfig { guid, path, stale_since, is_offline: false, slot: 0, size, joined_txg, missed };
-            match place {
-                Some(place) => vdev.legs[place] = joining,
-                None => vdev.legs.push(joining),
-            }
-            vdev.kind = kind_of(&vdev.legs);
-            // Frames that reach it first while it joins are not lost with the others, and what it has of before is no source any more.
-            for line in &mut config.lanes {
-                line.left.retain(|(left, _)| *left != guid);
-            }
+            take_in(config, index, Joining { guid, path, size, joined_txg });
         });
         match changed {
             Ok(_) => Ok(()),
@@ -76,6 +63,22 @@ impl Roster {
                 Err(error)
             }
         }
+    }
+
+    /// Whether the labels have room for a leg of this path beside those of a vdev, once the one that `leaves` first is out.
+    pub fn check_room_for_leg(&self, vdev: &Vdev, path: &Path, leaves: Option<VdevGuid>) -> Result<(), RosterError> {
+        let mut before = self.config();
+        for vdev in &mut before.vdevs {
+            vdev.legs.retain(|leg| Some(leg.guid) != leaves);
+        }
+        // Neither number makes the label longer.
+        let joining = Joining { guid: VdevGuid(u64::MAX), path: path.to_owned(), size: 0, joined_txg: Txg(0) };
+        check_room(&before, |config| {
+            // And then it is one more in the set of a lane.
+            let lanes = config.lanes.iter_mut().filter(|line| line.vdev == vdev.index());
+            lanes.for_each(|line| line.legset.push(joining.guid));
+            take_in(config, vdev.index().place(), joining);
+        })
     }
 
     /// A joining leg begins with the uberblocks of a good one, so that it could stand alone once it is copied. Returns the
@@ -212,6 +215,33 @@ impl Roster {
         drop(state);
         self.tell_lanes(&config);
         Ok(leg)
+    }
+}
+
+/// A leg that is taken up.
+struct Joining {
+    guid: VdevGuid,
+    path: PathBuf,
+    size: u64,
+    joined_txg: Txg,
+}
+
+/// It is one of the vdev with this index from now on, and stale; if it was away it is what it was, in another place perhaps.
+fn take_in(config: &mut PoolConfig, index: usize, Joining { guid, path, size, joined_txg }: Joining) {
+    let sequence = config.sequence;
+    let Some(vdev) = config.vdevs.get_mut(index) else { return };
+    let place = vdev.legs.iter().position(|leg| leg.guid == guid);
+    let stale_since = place.map_or(Some(sequence), |place| vdev.legs[place].stale_since);
+    let missed = place.map_or_else(|| of_a_new_leg(vdev.class), |place| vdev.legs[place].missed.clone());
+    let joining = LegConfig { guid, path, stale_since, is_offline: false, slot: 0, size, joined_txg, missed };
+    match place {
+        Some(place) => vdev.legs[place] = joining,
+        None => vdev.legs.push(joining),
+    }
+    vdev.kind = kind_of(&vdev.legs);
+    // Frames that reach it first while it joins are not lost with the others, and what it has of before is no source any more.
+    for line in &mut config.lanes {
+        line.left.retain(|(left, _)| *left != guid);
     }
 }
 
