@@ -136,6 +136,48 @@ fn a_copy_has_every_block_right_that_any_disk_has_right() {
     }
 }
 
+/// A disk that counts was to give a block and had it wrong. The new one got it from the other, that was told as a repair, and on the disk itself it
+/// stayed wrong.
+#[test]
+fn who_was_to_give_a_block_and_has_it_wrong_is_given_it_as_well() {
+    for (rotten, sound) in [(A, B), (B, A)] {
+        let (mut world, filer) = mirror();
+        let places = blocks(&filer, |class, _| class == Class::Extent);
+        rot(&world, rotten, places.iter().copied());
+        let wrong = |world: &World| {
+            let (rotten, sound) = (world.content_of(rotten), world.content_of(sound));
+            let is_wrong = |at: &&u64| rotten[**at as usize..][..SECTOR] != sound[**at as usize..][..SECTOR];
+            places.iter().filter(is_wrong).count() as u64
+        };
+        let before = wrong(&world);
+        let report = attach(&mut world, &filer, C, &mut |_| {});
+        // It was asked for what it is first to give.
+        assert!((1..before).contains(&report.repaired_count), "{before}: {report:?}");
+        assert_eq!(wrong(&world), before - report.repaired_count, "{rotten}: {report:?}");
+        check(&filer);
+    }
+}
+
+/// The only disk has one place of a node wrong. A new one got it right from the other place, that was told as a repair, and the old one kept what it
+/// had.
+#[test]
+fn what_the_other_place_of_a_block_says_is_given_to_those_that_count_too() {
+    let mut world = World::of(&[(A, DISK)], A);
+    let filer = world.create();
+    make(&*vfs(&filer), "file", 300_000, 1);
+    filer.pool().sync().unwrap();
+    let nodes = blocks(&filer, |class, _| class == Class::Inode);
+    let before = world.content_of(A);
+    rot(&world, A, nodes.iter().copied());
+    filer.pool().io.drop_cache();
+    let report = attach(&mut world, &filer, C, &mut |_| {});
+    assert!(report.repaired_count >= nodes.len() as u64 && report.lost_count == 0, "{report:?}");
+    let after = world.content_of(A);
+    for at in nodes.iter().map(|at| *at as usize) {
+        assert!(after[at..][..SECTOR] == before[at..][..SECTOR], "{at}");
+    }
+}
+
 /// Rot at other places of each disk: between them they have everything, and so has the copy, while files come and go.
 #[test]
 fn rot_of_two_disks_apart_from_each_other_costs_nothing_while_the_pool_changes() {

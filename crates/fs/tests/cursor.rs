@@ -1,13 +1,15 @@
-//! A scrub whose dataset goes: it goes on behind it (rules S12).
+//! A scrub whose dataset goes: it goes on behind it (rules S12). And one whose disk fails before it has kept what it was given (rules S7).
 
 mod world;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 
 use bytes::Bytes;
 use tally_base::DatasetId;
 use tally_fs::filer::{CreateOptions, Filer, ImportOptions};
 use tally_members::label::LABEL_BYTES;
+use tally_members::vdev::LegState;
 use tally_store::bp::BlockPtr;
 use tally_store::key::Class;
 use tally_store::pool::{Cursor, JobState, SecureError, SpaceFound};
@@ -15,7 +17,7 @@ use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::tree::Visit;
 use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, Identity, Stability, Vfs};
-use world::{World, content, ctx, mode, patient};
+use world::{Patient, World, content, ctx, member, mode, patient};
 
 const DISK: u64 = 32 << 20;
 const A: &str = "/disks/a";
@@ -94,13 +96,13 @@ fn is_within(cursor: Option<Cursor>, dataset: DatasetId) -> bool {
     cursor.is_some_and(|cursor| cursor.dataset == dataset && cursor.key.class == Class::Extent)
 }
 
-/// The disk that had rotted has everything by itself.
-fn check_alone(mut world: World, filer: Arc<Filer>) {
+/// The disk that had rotted has everything of these datasets by itself.
+fn check_alone(mut world: World, filer: Arc<Filer>, names: &[&str]) {
     filer.export().unwrap();
     drop(filer);
     world.take(&[B]);
     let filer = import(&world);
-    for (seed, name) in DATASETS.into_iter().enumerate().filter(|(_, name)| !name.contains("doomed")) {
+    for (seed, name) in DATASETS.into_iter().enumerate().filter(|(_, name)| names.contains(name)) {
         let fs: Arc<dyn Vfs> = filer.by_name(name).unwrap();
         let (attr, _) = fs.lookup(&Cred::root(), fs.root(), b"file").unwrap();
         assert!(content(&*fs, attr.object) == noise(seed as u8), "{name}");
@@ -125,7 +127,7 @@ fn a_dataset_that_is_destroyed_under_a_scrub_is_left_behind() {
     assert!(is_gone, "the scrub was never in the middle of it");
     assert_eq!((report.lost_count, report.unread_count), (0, 0), "{report:?}");
     assert_eq!(report.space, Some(SpaceFound::default()), "what the dataset gave back is no leak, and nobody's twice");
-    check_alone(world, filer);
+    check_alone(world, filer, &[DATASETS[0], DATASETS[2]]);
 }
 
 /// The same while the scrub is paused, over a power cut. The next part finds that dataset gone and begins with the one behind it: not
@@ -158,5 +160,68 @@ fn a_dataset_that_is_destroyed_while_its_scrub_is_paused_is_left_behind() {
     assert!(least >= job.report.checked_bytes, "it begins at its cursor: {least}, {job:?}");
     assert_eq!(first.map(|cursor| cursor.dataset), Some(id(&filer, "tank/behind")), "it goes on with the next one");
     assert_eq!(filer.pool().scrub_job().map(|job| job.state), Some(JobState::Finished));
-    check_alone(world, filer);
+    check_alone(world, filer, &[DATASETS[0], DATASETS[2]]);
+}
+
+/// A scrub has given a disk what had rotted there, and the disk fails with all of that in its cache: in the flush of the group that takes along how
+/// far the scrub is, or before. Pulled, it comes back without that, behind the cursor; and nobody looked there again.
+#[test]
+fn what_a_scrub_has_given_a_disk_that_fails_it_is_given_when_it_comes_back() {
+    for (goes_on, is_put_away) in [(false, false), (true, false), (true, true)] {
+        let about = format!("goes on {goes_on}, put away {is_put_away}");
+        let (world, filer) = rotten();
+        let (before, faults) = (world.content_of(A), world.faults(A));
+        world.start_journal();
+        let (middle, mut is_gone) = (id(&filer, "tank/doomed"), false);
+        let scrubbed = filer.scrub(&mut |_| {
+            if is_within(filer.pool().scrub_job().unwrap().cursor, middle) && !std::mem::replace(&mut is_gone, true) {
+                if is_put_away {
+                    filer.pool().take_offline(&member(&filer, A), true).unwrap();
+                }
+                faults.flushes.store(true, SeqCst);
+                filer.sync().unwrap();
+            }
+            goes_on || !is_gone
+        });
+        assert_eq!(scrubbed.is_ok(), goes_on, "{about}: {scrubbed:?}");
+        assert_ne!(filer.pool().state_of(member(&filer, A).leg), Some(LegState::Online), "{about}");
+        let lost = world.pull(A, before, &world.end_journal());
+        assert!(lost as u64 >= STRETCH_BYTES, "{about}: {lost} bytes of repairs were in the cache");
+        faults.all(false);
+        let copied = filer.pool().take_back(&member(&filer, A), &mut Patient).unwrap();
+        assert!(copied.is_partial && copied.is_whole(), "{about}: {copied:?}");
+        if !goes_on {
+            filer.scrub(&mut |_| true).unwrap();
+        }
+        // Where it went on nobody has looked at the disk behind the place where that failed.
+        check_alone(world, filer, if goes_on { &DATASETS[..1] } else { &DATASETS });
+    }
+}
+
+/// A disk refused what a scrub wanted to give it, and nothing else was in its cache: the block was as rotten as before when it came back.
+#[test]
+fn what_a_disk_refuses_of_a_scrub_it_is_given_when_it_comes_back() {
+    let (world, filer) = rotten();
+    let (faults, leg) = (world.faults(A), member(&filer, A).leg);
+    let middle = id(&filer, "tank/doomed");
+    let mut refuses = None;
+    filer
+        .scrub(&mut |_| {
+            if is_within(filer.pool().scrub_job().unwrap().cursor, middle) && refuses.is_none() {
+                // What it was given before is durable.
+                (0..2).for_each(|_| _ = filer.sync().unwrap());
+                refuses = Some(filer.pool().txgs.last_synced());
+                faults.writes.store(true, SeqCst);
+            }
+            true
+        })
+        .unwrap();
+    assert_ne!(filer.pool().state_of(leg), Some(LegState::Online));
+    let missed = filer.pool().roster.missed(leg);
+    assert!(missed.ranges()[0].from < refuses.unwrap(), "{missed:?} begins behind {refuses:?}");
+    faults.all(false);
+    let copied = filer.pool().take_back(&member(&filer, A), &mut Patient).unwrap();
+    assert!(copied.is_partial && copied.is_whole(), "{copied:?}");
+    filer.scrub(&mut |_| true).unwrap();
+    check_alone(world, filer, &DATASETS);
 }

@@ -7,7 +7,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tally_disk::Durability;
 use tally_fs::filer::{CreateOptions, Filer, ImportOptions};
 use tally_members::create::add_spares;
 use tally_members::label::LABEL_BYTES;
@@ -573,22 +572,6 @@ enum Gone {
     Flush,
 }
 
-/// Pulls the disk, which loses what it was told since its last flush. Gives how many bytes that was.
-fn pull(world: &World, before: Vec<u8>, events: &[Event]) -> usize {
-    let (mut there, mut cached) = (before, Vec::new());
-    let mut keep = |offset: u64, bytes: &[u8]| there[offset as usize..][..bytes.len()].copy_from_slice(bytes);
-    for event in events {
-        match event {
-            Event::Write { disk, offset, bytes, durability: Durability::Durable } if disk == C => keep(*offset, bytes),
-            Event::Write { disk, offset, bytes, .. } if disk == C => cached.push((*offset, bytes)),
-            Event::Flush { disk } if disk == C => cached.drain(..).for_each(|(offset, bytes)| keep(offset, bytes)),
-            _ => {}
-        }
-    }
-    world.poke(C, 0, &there);
-    cached.iter().map(|(_, bytes)| bytes.len()).sum()
-}
-
 /// Where the first record of these files lies on a disk.
 fn places_of(world: &World, files: std::ops::Range<u64>) -> Vec<u64> {
     let disk = world.content_of(A);
@@ -643,7 +626,7 @@ fn a_copy_goes_on_with_a_disk_that_failed_and_lost_what_was_in_its_cache() {
             filer.pool().take_offline(&place, true).unwrap();
         }
         (0..2).for_each(|_| _ = filer.pool().sync().unwrap());
-        let lost = pull(&world, before, &world.end_journal());
+        let lost = world.pull(C, before, &world.end_journal());
         assert!(lost > MIB as usize || gone == Gone::Offline || first == Stage::CheckingCopy, "{about}: {lost}");
         faults.all(false);
         meanwhile(&filer);

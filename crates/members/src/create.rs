@@ -12,7 +12,7 @@ use tally_base::{LaneId, PoolGuid, SECTOR, Size, Txg, VdevGuid, VdevIndex};
 use tally_disk::{Access, Disk, Platform, TrustedDisk};
 use tally_intent::LaneGeometry;
 
-pub use self::spares::{NewSpareError, add_spares, openable_spares};
+pub use self::spares::{NewSpareError, add_spares, check_spares};
 use crate::assemble::Assembled;
 use crate::grammar::VdevSpec;
 use crate::label::{

@@ -48,7 +48,7 @@ pub use self::spares::{SpareError, spare_label};
 use self::lanes::lanes_agree;
 use self::legs::mark_stale;
 use crate::label::{
-    self, FailMode, HangLimit, LabelError, Need, PoolConfig, PoolState, REWINDS_MAX, Rewind, VdevClass,
+    self, FailMode, HangLimit, LabelError, MissedGroups, Need, PoolConfig, PoolState, REWINDS_MAX, Rewind, VdevClass,
 };
 use crate::uberblock::{Uberblock, slot_offsets};
 use crate::vdev::{LegState, Membership, Vdev, VdevLeg};
@@ -258,14 +258,14 @@ impl Roster {
         let mut state = self.state.lock();
         self.catch_up(&state.config);
         let legs: Vec<_> = self.legs().map(|leg| (leg.guid(), leg.state())).collect();
-        let first_missed = self.first_missed();
+        let misses = self.misses_from_now(None);
         self.change(&mut state, Need::Must, |config| {
             config.open_gen = config.open_gen.max(open_gen) + 1;
             config.open_id = rng.next_u64();
             config.host = host.clone();
             config.state = PoolState::Active;
             for (guid, _) in legs.iter().filter(|(_, found)| *found != LegState::Online) {
-                mark_stale(config, *guid, first_missed);
+                mark_stale(config, *guid, &misses);
             }
             for (guid, path) in self.spares_found.lock().drain(..) {
                 config
@@ -331,7 +331,7 @@ impl Roster {
     }
 
     /// Whether [`Self::update`] would write this, as far as that can be told without writing it.
-    fn check_update(&self, change: impl FnOnce(&mut PoolConfig)) -> Result<(), RosterError> {
+    pub(crate) fn check_update(&self, change: impl FnOnce(&mut PoolConfig)) -> Result<(), RosterError> {
         let state = self.state.lock();
         if !state.claimed {
             return Err(RosterError::NotClaimed);
@@ -396,6 +396,14 @@ impl Roster {
         Txg(self.durable.load(Ordering::Acquire) + 1)
     }
 
+    /// What a leg misses that leaves now: what is written from here on, and what it was given and may have lost. Nobody gives it anything
+    /// any more.
+    fn misses_from_now(&self, leg: Option<&VdevLeg>) -> MissedGroups {
+        let mut misses = leg.map(|leg| leg.given.lacking()).unwrap_or_default();
+        misses.open(self.first_missed());
+        misses
+    }
+
     fn legs(&self) -> impl Iterator<Item = Arc<VdevLeg>> {
         self.vdevs.iter().flat_map(|vdev| vdev.legs())
     }
@@ -407,7 +415,6 @@ impl Roster {
 
     /// Writes a configuration, and as many more as legs drop out meanwhile.
     fn take_over(&self, state: &mut State, mut next: PoolConfig) -> Result<(), RosterError> {
-        let first_missed = self.first_missed();
         loop {
             self.every_vdev_is_there(state)?;
             let refused =
@@ -419,7 +426,7 @@ impl Roster {
             next.sequence += 1;
             for leg in &refused {
                 leg.set_state(LegState::Failing);
-                mark_stale(&mut next, leg.guid(), first_missed);
+                mark_stale(&mut next, leg.guid(), &self.misses_from_now(Some(leg)));
             }
             next.make_fit(&state.config, Need::Must).map_err(|error| RosterError::Label(error.to_string()))?;
         }
@@ -588,11 +595,21 @@ fn next_of(state: &State, need: Need, change: impl FnOnce(&mut PoolConfig)) -> R
     if let Some(why) = &state.closed {
         return Err(RosterError::Closed(why.clone()));
     }
-    let mut next = state.config.clone();
+    changed(&state.config, need, change)
+}
+
+/// The next configuration behind this one, if the labels have room for it.
+fn changed(before: &PoolConfig, need: Need, change: impl FnOnce(&mut PoolConfig)) -> Result<PoolConfig, RosterError> {
+    let mut next = before.clone();
     next.sequence += 1;
     change(&mut next);
-    next.make_fit(&state.config, need).map_err(|error| RosterError::NoRoom(error.to_string()))?;
+    next.make_fit(before, need).map_err(|error| RosterError::NoRoom(error.to_string()))?;
     Ok(next)
+}
+
+/// Whether labels in which `before` stands would have room for what somebody wants.
+fn check_room(before: &PoolConfig, change: impl FnOnce(&mut PoolConfig)) -> Result<(), RosterError> {
+    changed(before, Need::Wish, change).map(drop)
 }
 
 /// Whether a leg is in use again that this configuration has struck off: the last one of a log lane, which has every

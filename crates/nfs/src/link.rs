@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,6 +17,8 @@ pub struct Link {
     id: u64,
     peer: SocketAddr,
     open: AtomicBool,
+    /// The round in which its line was seen among the senders; 0 for never.
+    entered: AtomicU64,
     /// Asked whether the peer has hung up. Nothing where there is no socket; weak, as memories outlive connections.
     socket: Option<Weak<TcpStream>>,
     newest: Newest,
@@ -38,6 +40,7 @@ impl Link {
                 SocketAddr::new(peer.ip().to_canonical(), peer.port())
             },
             open: AtomicBool::new(true),
+            entered: AtomicU64::new(0),
             socket: None,
             newest: Newest::default(),
             privileged: local::is_privileged(peer.port(), false),
@@ -97,6 +100,15 @@ impl Link {
                 None => true,
                 Some(socket) => socket.upgrade().is_some_and(|socket| !has_hung_up(&socket)),
             }
+    }
+
+    /// Whether its line was there in this round ([`crate::senders`]).
+    pub(crate) fn is_entered(&self, round: u64) -> bool {
+        self.entered.load(Ordering::Relaxed) == round
+    }
+
+    pub(crate) fn note_entered(&self, round: u64) {
+        self.entered.store(round, Ordering::Relaxed);
     }
 
     /// Whether only a superuser can have taken its port.

@@ -11,9 +11,10 @@
 //! was given on one that lives (rules F12).
 //!
 //! It costs a line for each connection that is open, and for each that is gone and has left a request in doubt to one, but
-//! nothing for requests. A process begins to count at random, as the pool keeps the numbers over restarts: those of
+//! nothing for requests: a connection knows of itself that it stands here ([`Link`]), until lines go. A process begins to count at random, as the pool keeps the numbers over restarts: those of
 //! another life are nobody's here.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use foldhash::HashMap;
@@ -25,6 +26,8 @@ use crate::link::Link;
 pub struct Senders {
     /// The number of the connection with the id 0.
     first: u64,
+    /// How often lines have gone, and one more: who has seen his line since the last time need not look for it. It changes under the lock of `lines`.
+    round: AtomicU64,
     lines: RwLock<Lines>,
 }
 
@@ -43,7 +46,11 @@ impl Senders {
     /// None yet; their numbers begin here.
     #[must_use]
     pub fn numbered_from(first: u64) -> Self {
-        Self { first, lines: RwLock::new(Lines { links: HashMap::default(), look_at: LINES_FEW }) }
+        Self {
+            first,
+            round: AtomicU64::new(1),
+            lines: RwLock::new(Lines { links: HashMap::default(), look_at: LINES_FEW }),
+        }
     }
 
     /// The number of a connection.
@@ -54,15 +61,31 @@ impl Senders {
 
     /// A pool may get to remember an answer of this connection.
     pub fn enter(&self, link: &Arc<Link>) {
+        // Before it is looked: lines that go behind that look begin another round.
+        let round = self.round.load(Ordering::Acquire);
+        if link.is_entered(round) {
+            return;
+        }
         let number = self.number(link);
-        if !self.lines.read().links.contains_key(&number) {
-            self.lines.write().insert(number, link);
+        let is_there = || self.lines.read().links.contains_key(&number);
+        if is_there() || self.insert(number, link) {
+            link.note_entered(round);
         }
     }
 
     /// What was sent under this number is the heir's from now on.
     pub fn hand_over(&self, number: u64, heir: &Arc<Link>) {
-        self.lines.write().insert(number, heir);
+        self.insert(number, heir);
+    }
+
+    /// Whether there was room for it.
+    fn insert(&self, number: u64, link: &Arc<Link>) -> bool {
+        let mut lines = self.lines.write();
+        if lines.is_full() {
+            lines.forget_closed();
+            self.round.fetch_add(1, Ordering::Release);
+        }
+        lines.insert(number, link)
     }
 
     /// Whether what was sent under this number was sent on `link`.
@@ -83,14 +106,21 @@ impl Senders {
 }
 
 impl Lines {
-    fn insert(&mut self, number: u64, link: &Arc<Link>) {
-        if self.links.len() >= self.look_at {
-            self.links.retain(|_, link| link.upgrade().is_some_and(|link| link.is_open()));
-            self.look_at = (2 * self.links.len()).clamp(LINES_FEW, LINES_MAX);
-        }
-        if self.links.len() < LINES_MAX {
+    fn is_full(&self) -> bool {
+        self.links.len() >= self.look_at
+    }
+
+    fn forget_closed(&mut self) {
+        self.links.retain(|_, link| link.upgrade().is_some_and(|link| link.is_open()));
+        self.look_at = (2 * self.links.len()).clamp(LINES_FEW, LINES_MAX);
+    }
+
+    fn insert(&mut self, number: u64, link: &Arc<Link>) -> bool {
+        let has_room = self.links.len() < LINES_MAX;
+        if has_room {
             self.links.insert(number, Arc::downgrade(link));
         }
+        has_room
     }
 }
 

@@ -402,6 +402,26 @@ impl World {
         self.journal.lock().unwrap().take().unwrap()
     }
 
+    /// Pulls a disk, which loses what it was told since its last flush. It had this content `before` the journal. Gives how many bytes that was.
+    pub(crate) fn pull(&self, path: &str, before: Vec<u8>, events: &[Event]) -> usize {
+        let (mut there, mut cached) = (before, Vec::new());
+        let mut keep = |offset: u64, bytes: &[u8]| there[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+        for event in events {
+            match event {
+                Event::Write { disk, offset, bytes, durability: Durability::Durable } if disk == path => {
+                    keep(*offset, bytes);
+                }
+                Event::Write { disk, offset, bytes, .. } if disk == path => cached.push((*offset, bytes)),
+                Event::Flush { disk } if disk == path => {
+                    cached.drain(..).for_each(|(offset, bytes)| keep(offset, bytes));
+                }
+                _ => {}
+            }
+        }
+        self.poke(path, 0, &there);
+        cached.iter().map(|(_, bytes)| bytes.len()).sum()
+    }
+
     /// All copies of an uberblock are written at once. Where the newest one is not in all of its places its write has never
     /// returned, and every copy may be torn: then it is. Says whether.
     pub(crate) fn tear_uberblock(&self) -> bool {

@@ -58,7 +58,14 @@ pub fn add_spares(roster: &Roster, platform: &Platform, paths: &[PathBuf], force
 }
 
 /// Whether these disks could be taken in as spares; nothing is written.
-pub fn openable_spares(
+pub fn check_spares(roster: &Roster, platform: &Platform, paths: &[PathBuf], force: bool) -> Result<(), NewSpareError> {
+    roster.check_changeable()?;
+    let new = openable_spares(roster, platform, paths, force)?;
+    Ok(roster.check_update(|config| config.spares.extend(new.iter().map(NewSpare::line)))?)
+}
+
+/// Locks them, and writes nothing.
+fn openable_spares(
     roster: &Roster,
     platform: &Platform,
     paths: &[PathBuf],

@@ -110,12 +110,12 @@ impl Roster {
             leg.set_state(LegState::Failing);
         }
         drop(one_at_a_time);
-        let first_missed = self.first_missed();
+        let misses = self.misses_from_now(Some(&leg));
         let is_away = !matches!(before, LegState::Online | LegState::Resilvering);
         self.change(&mut state, Need::Must, |config| {
             // One that was away has missed what it has missed.
             if !is_away || config.leg(guid).is_some_and(|(_, leg)| leg.stale_since.is_none()) {
-                mark_stale(config, guid, first_missed);
+                mark_stale(config, guid, &misses);
             }
             config.leg_mut(guid).into_iter().for_each(|leg| leg.is_offline = for_good);
         })?;

@@ -4,13 +4,14 @@
 //! is struck off: durable in the labels of the others before anybody succeeds without it (rules F6).
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tally_base::{Txg, VdevGuid};
 use tally_disk::{Disk, Durability};
 
-use super::{Roster, RosterError, TURN_WAIT};
-use crate::label::{self, LegConfig, MissedGroups, Need, PoolConfig, TxgRange, VdevClass, VdevKind};
+use super::{Roster, RosterError, TURN_WAIT, check_room};
+use crate::label::{self, LegConfig, MissedGroups, Need, PoolConfig, TxgRange, VdevClass, VdevConfig, VdevKind};
 use crate::uberblock::{self, slot_offsets};
 use crate::vdev::{LegState, Vdev, VdevLeg, write_out_ring};
 
@@ -42,21 +43,7 @@ impl Roster {
         vdev.put_leg(leg);
         let index = vdev.index().place();
         let changed = self.update_in_turn(Need::Wish, |config| {
-            let sequence = config.sequence;
-            let Some(vdev) = config.vdevs.get_mut(index) else { return };
-            let place = vdev.legs.iter().position(|leg| leg.guid == guid);
-            let stale_since = place.map_or(Some(sequence), |place| vdev.legs[place].stale_since);
-            let missed = place.map_or_else(|| of_a_new_leg(vdev.class), |place| vdev.legs[place].missed.clone());
-            let joining = LegConfig { guid, path, stale_since, is_offline: false, slot: 0, size, joined_txg, missed };
-            match place {
-                Some(place) => vdev.legs[place] = joining,
-                None => vdev.legs.push(joining),
-            }
-            vdev.kind = kind_of(&vdev.legs);
-            // Frames that reach it first while it joins are not lost with the others, and what it has of before is no source any more.
-            for line in &mut config.lanes {
-                line.left.retain(|(left, _)| *left != guid);
-            }
+            take_in(config, index, Joining { guid, path, size, joined_txg });
         });
         match changed {
             Ok(_) => Ok(()),
@@ -76,6 +63,22 @@ impl Roster {
                 Err(error)
             }
         }
+    }
+
+    /// Whether the labels have room for a leg of this path beside those of a vdev, once the one that `leaves` first is out.
+    pub fn check_room_for_leg(&self, vdev: &Vdev, path: &Path, leaves: Option<VdevGuid>) -> Result<(), RosterError> {
+        let mut before = self.config();
+        for vdev in &mut before.vdevs {
+            vdev.legs.retain(|leg| Some(leg.guid) != leaves);
+        }
+        // Neither number makes the label longer.
+        let joining = Joining { guid: VdevGuid(u64::MAX), path: path.to_owned(), size: 0, joined_txg: Txg(0) };
+        check_room(&before, |config| {
+            // And then it is one more in the set of a lane.
+            let lanes = config.lanes.iter_mut().filter(|line| line.vdev == vdev.index());
+            lanes.for_each(|line| line.legset.push(joining.guid));
+            take_in(config, vdev.index().place(), joining);
+        })
     }
 
     /// A joining leg begins with the uberblocks of a good one, so that it could stand alone once it is copied. Returns the
@@ -168,12 +171,50 @@ impl Roster {
             return Err(RosterError::NotClaimed);
         }
         tracing::warn!(leg = %guid, %cause, "a leg is struck off");
-        let first_missed = self.first_missed();
-        self.change(&mut state, Need::Must, |config| mark_stale(config, guid, first_missed))?;
+        let misses = self.misses_from_now(object.as_deref());
+        self.change(&mut state, Need::Must, |config| mark_stale(config, guid, &misses))?;
         let config = state.config.clone();
         drop(state);
         self.tell_lanes(&config);
         Ok(())
+    }
+
+    /// Legs that counted when this began were given a block of the group `written` anew, if it `is_given`. One that fails before a flush has covered
+    /// that, or has just refused it, has missed that group, too (rules S7).
+    pub fn note_given(
+        &self,
+        vdev: &Vdev,
+        counted: &[VdevGuid],
+        written: Txg,
+        is_given: bool,
+    ) -> Result<(), RosterError> {
+        let legs: Vec<_> = counted.iter().filter_map(|guid| vdev.leg(*guid)).collect();
+        if is_given {
+            legs.iter().for_each(|leg| leg.given.note(written));
+        }
+        let has_failed = |leg: &Arc<VdevLeg>| matches!(leg.state(), LegState::Failing | LegState::Faulted);
+        let failed: Vec<_> = legs.into_iter().filter(has_failed).map(|leg| leg.guid()).collect();
+        if failed.is_empty() { Ok(()) } else { self.note_missed(&failed, TxgRange { from: written, to: written }) }
+    }
+
+    /// Legs that were struck off, or are about to be, have missed these groups as well.
+    fn note_missed(&self, failed: &[VdevGuid], groups: TxgRange) -> Result<(), RosterError> {
+        // Whoever strikes one off may have asked too soon what it was given. Once he is through the labels tell.
+        drop(self.state.lock());
+        let is_known = |leg: &LegConfig| leg.stale_since.is_some() && !leg.missed.is_empty();
+        let lacks_more = |(_, leg): (&VdevConfig, &LegConfig)| is_known(leg) && !leg.missed.has(groups.from);
+        let config = self.config();
+        if !failed.iter().any(|guid| config.leg(*guid).is_some_and(lacks_more)) {
+            return Ok(());
+        }
+        self.update_for(Need::Must, |config| {
+            for guid in failed {
+                if let Some(leg) = config.leg_mut(*guid).filter(|leg| is_known(leg)) {
+                    leg.missed.note(groups);
+                }
+            }
+        })
+        .map(drop)
     }
 
     /// Whether a leg may be taken out of its mirror for good; see [`Self::detach`].
@@ -199,9 +240,9 @@ impl Roster {
         if leg.takes_writes() {
             leg.set_state(LegState::Failing);
         }
-        let first_missed = self.first_missed();
+        let misses = self.misses_from_now(Some(&leg));
         self.change(&mut state, Need::Must, |config| {
-            mark_stale(config, guid, first_missed);
+            mark_stale(config, guid, &misses);
             if let Some(config) = config.vdevs.get_mut(index) {
                 config.legs.retain(|leg| leg.guid != guid);
                 config.kind = kind_of(&config.legs);
@@ -212,6 +253,33 @@ impl Roster {
         drop(state);
         self.tell_lanes(&config);
         Ok(leg)
+    }
+}
+
+/// A leg that is taken up.
+struct Joining {
+    guid: VdevGuid,
+    path: PathBuf,
+    size: u64,
+    joined_txg: Txg,
+}
+
+/// It is one of the vdev with this index from now on, and stale; if it was away it is what it was, in another place perhaps.
+fn take_in(config: &mut PoolConfig, index: usize, Joining { guid, path, size, joined_txg }: Joining) {
+    let sequence = config.sequence;
+    let Some(vdev) = config.vdevs.get_mut(index) else { return };
+    let place = vdev.legs.iter().position(|leg| leg.guid == guid);
+    let stale_since = place.map_or(Some(sequence), |place| vdev.legs[place].stale_since);
+    let missed = place.map_or_else(|| of_a_new_leg(vdev.class), |place| vdev.legs[place].missed.clone());
+    let joining = LegConfig { guid, path, stale_since, is_offline: false, slot: 0, size, joined_txg, missed };
+    match place {
+        Some(place) => vdev.legs[place] = joining,
+        None => vdev.legs.push(joining),
+    }
+    vdev.kind = kind_of(&vdev.legs);
+    // Frames that reach it first while it joins are not lost with the others, and what it has of before is no source any more.
+    for line in &mut config.lanes {
+        line.left.retain(|(left, _)| *left != guid);
     }
 }
 
@@ -257,20 +325,20 @@ fn kind_of(legs: &[LegConfig]) -> VdevKind {
     if legs.len() > 1 { VdevKind::Mirror } else { VdevKind::Disk }
 }
 
-/// Marks a leg as left behind, and takes it out of every lane's leg set. From `first_missed` on it lacks what is written, also
+/// Marks a leg as left behind, and takes it out of every lane's leg set. It lacks what it `misses` from now on, also
 /// where its list had come to an end, as it was coming back (rules S9); one of which nothing is known already is none of
 /// which anything is known now.
 ///
 /// The last leg of a lane stays in its set: it has every acknowledged frame, and as the lane ends with it there
 /// will be none on a smaller set. If the disk comes back, its frames can still be replayed.
-pub(super) fn mark_stale(config: &mut PoolConfig, guid: VdevGuid, first_missed: Txg) {
+pub(super) fn mark_stale(config: &mut PoolConfig, guid: VdevGuid, misses: &MissedGroups) {
     let sequence = config.sequence;
     let is_data = config.leg(guid).is_some_and(|(vdev, _)| vdev.class == VdevClass::Data);
     if let Some(leg) = config.leg_mut(guid) {
         let is_known = leg.stale_since.is_none() || !leg.missed.is_empty();
         // What a log device has missed is in the trees before it comes back.
         if is_known && is_data {
-            leg.missed.open(first_missed);
+            misses.ranges().iter().for_each(|range| leg.missed.note(*range));
         }
         leg.stale_since.get_or_insert(sequence);
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tally_base::VdevGuid;
 use tally_disk::{AlignedBuf, CountingDisk, Disk, Durability, IoCounts, PatientDisk, TrustedDisk};
 
+use super::given::Given;
 use super::pace::Pace;
 use crate::label::{self, LABEL_BYTES, RingArea};
 
@@ -87,6 +88,8 @@ pub struct VdevLeg {
     pub(super) writes: AtomicU64,
     /// How many of them a flush has made durable.
     pub(super) flushed: AtomicU64,
+    /// Blocks that it was given anew, until a flush has covered them.
+    pub(crate) given: Given,
     pub(super) read_errors: AtomicU64,
     pub(super) write_errors: AtomicU64,
     pub(super) checksum_errors: AtomicU64,
@@ -111,6 +114,7 @@ impl VdevLeg {
             pace: Arc::default(),
             writes: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
+            given: Given::default(),
             read_errors: AtomicU64::new(0),
             write_errors: AtomicU64::new(0),
             checksum_errors: AtomicU64::new(0),

@@ -18,6 +18,7 @@
 //! **Locks.** `legs` is held for copying the list only. `writers` is shared by writes and taken alone by repairs and by
 //! what a copy writes; the membership's own lock comes after it.
 
+mod given;
 mod leg;
 mod pace;
 mod patience;
@@ -542,6 +543,7 @@ impl VdevLeg {
     fn note_flush(&self, covered: u64, outcome: io::Result<()>) -> io::Result<()> {
         self.note_write(outcome)?;
         self.flushed.fetch_max(covered, Ordering::AcqRel);
+        self.given.flushed(covered, &self.writes);
         Ok(())
     }
 

@@ -21,7 +21,7 @@ pub enum Secured {
     Sound,
     /// Those that lacked it are joining; now each that is left has it.
     Given,
-    /// A leg that counts had it wrong, or could not read it; now each of the keepers that is left has it.
+    /// A leg that counts had it wrong, or could not read it; now that one has it, if it is left, and so has each of the keepers.
     Repaired,
     /// No leg has it.
     Lost {
@@ -74,11 +74,17 @@ impl Vdev {
         if lacking.is_empty() {
             return Ok(Secured::Sound);
         }
-        let (mut unread, mut is_damage) = (false, lacking.iter().any(|leg| leg.state() == LegState::Online));
+        let is_damage = lacking.iter().any(|leg| leg.state() == LegState::Online);
+        let (mut unread, mut wrong) = (false, Vec::new());
         for leg in good.iter().chain(&others) {
             // Its own writes are nobody's for whom a walk would wait.
             match aside(|| self.give(leg, &lacking, offset, &mut buf, is_right))? {
-                Given::Taken => return Ok(if is_damage { Secured::Repaired } else { Secured::Given }),
+                Given::Taken => {
+                    // Who counts and did not have it needs it as much as whoever joins.
+                    let mut mend = || aside(|| self.give(leg, &wrong, offset, &mut buf, is_right));
+                    let is_mended = !wrong.is_empty() && matches!(mend()?, Given::Taken);
+                    return Ok(if is_damage || is_mended { Secured::Repaired } else { Secured::Given });
+                }
                 // Nobody who has it may leave on the strength of this.
                 Given::Refused if lacking.iter().any(|leg| leg.takes_writes()) => {
                     return Ok(Secured::Lost { unread: true });
@@ -89,7 +95,7 @@ impl Vdev {
                 // What a joining leg has it was given by the others.
                 Given::Nothing { is_read } => {
                     unread |= !is_read && leg.state() != LegState::Resilvering;
-                    is_damage |= leg.state() == LegState::Online;
+                    wrong.extend(Some(leg).filter(|leg| leg.state() == LegState::Online).cloned());
                 }
             }
         }

@@ -35,6 +35,7 @@ pub mod listen;
 mod listing;
 pub mod logging;
 mod looking_back;
+mod looks;
 mod manager;
 mod metrics;
 mod new_files;

@@ -45,6 +45,7 @@ use super::absent::Absent;
 use super::disk_error::DiskError;
 use super::events::Events;
 use super::features;
+use super::looks::{BesideLooks, Looks};
 use super::new_files::NewFile;
 use super::state::State;
 use crate::config::ExportRule;
@@ -107,8 +108,9 @@ pub type OnProgress<'a> = &'a mut dyn FnMut(Progress);
 
 /// All pools of the process.
 pub struct Pools {
-    /// The world around them.
+    /// The world around them; who opens a disk there waits for `looks`.
     pub platform: Platform,
+    pub(super) looks: Arc<Looks>,
     tuning: Tuning,
     pub(super) live: Arc<LiveExports>,
     pub(super) served: RwLock<Vec<Arc<ServedPool>>>,
@@ -131,8 +133,11 @@ impl Pools {
     /// None is imported; those of the list are away.
     #[must_use]
     pub fn new(platform: Platform, tuning: Tuning, state: State, above: Vec<ExportRule>) -> Self {
+        let looks = Arc::<Looks>::default();
+        let opener = Arc::new(BesideLooks { opener: platform.opener, looks: Arc::clone(&looks) });
         let pools = Self {
-            platform,
+            platform: Platform { opener, ..platform },
+            looks,
             tuning,
             live: Arc::default(),
             served: RwLock::default(),

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tally_base::VdevGuid;
-use tally_members::create::{add_spares, openable_spares};
+use tally_members::create::{add_spares, check_spares};
 use tally_members::grammar::parse_spare_args;
 use tally_members::label::{PoolConfig, Spare};
 use tally_members::roster::{SpareError, spare_label};
@@ -75,8 +75,7 @@ impl Pools {
         let paths = parse_spare_args(words)?;
         let served = self.pool(name)?;
         let roster = &served.filer.pool().roster;
-        roster.check_changeable().map_err(DiskError::from)?;
-        openable_spares(roster, &self.platform, &paths, force).map_err(DiskError::from)?;
+        check_spares(roster, &self.platform, &paths, force).map_err(DiskError::from)?;
         Ok(paths.iter().map(|path| path.display().to_string()).collect())
     }
 

@@ -20,6 +20,10 @@ use crate::control::message::Request;
 impl Pools {
     /// What this request would do, in words.
     pub fn would(&self, request: &Request) -> Result<Vec<String>, PoolsError> {
+        self.looks.look(|| self.foresee(request))
+    }
+
+    fn foresee(&self, request: &Request) -> Result<Vec<String>, PoolsError> {
         Ok(vec![match request {
             Request::PoolCreate { name, vdevs, force, file_bytes, properties, pool_properties } => {
                 let options = create_options(*force, properties, pool_properties)?;
@@ -162,6 +166,7 @@ fn would_replace(served: &ServedPool, place: &Member, path: &Path, force: bool) 
         let pool = served.filer.pool();
         pool.check_take_spare(place, spare).map_err(DiskError::from)?;
         pool.roster.check_spare(&pool.platform, spare).map_err(of_spare)?;
+        pool.check_room_for(place, path, None).map_err(DiskError::from)?;
         return Ok(format!("would copy {bytes} to the spare {new}, which stands in for {} then", old.display()));
     }
     check_stands_for_nobody(served, place)?;
@@ -195,3 +200,6 @@ fn would_detach(served: &ServedPool, place: &Member, force: bool) -> Result<Stri
 const fn of_copy(place: &Member) -> Size {
     Size(place.config.data_bytes)
 }
+
+#[cfg(test)]
+mod tests;

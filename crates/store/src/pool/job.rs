@@ -11,7 +11,8 @@
 //! **The cursor** is a place in the order in which trees are gone through: a dataset's id, and a key. Content is read in the
 //! order of its places, over a stretch of keys; so the cursor moves only when nothing is left of such a stretch: everything
 //! before it was verified on every leg, and was repaired or counted. It moves in memory when the repairs were written, and the
-//! group that writes it down flushes the legs before its uberblock (I2): so what lies before a durable cursor is durable.
+//! group that writes it down flushes the legs before its uberblock (I2): so what lies before a durable cursor is durable on each leg that counts. One
+//! that fails before has missed the groups of the blocks that it was given as well, as its list says (rules S7).
 //! The counts stand beside it and are those of that moment: what was found behind it is found, and counted, again.
 //! What was written since the beginning may lie before the cursor and was not looked at: it is verified when it is written, and by the next
 //! scrub (rules S8). A dataset that is destroyed meanwhile is not missed (rules S12).

@@ -217,11 +217,18 @@ impl Pool {
     pub fn check_join(&self, place: &Member, path: &Path, force: bool) -> Result<(), MembershipError> {
         self.roster.check_changeable()?;
         if place.is_useless_at(path) {
-            return self.check_leave(place);
+            self.check_leave(place)?;
+            return self.check_room_for(place, path, Some(place.leg));
         }
         self.check_not_ours(place, path)?;
         let checked = check_new_leg(&self.platform, &place.config, path, force);
-        Ok(checked.map_err(|error| error.seen_from(&self.roster.config()))?)
+        checked.map_err(|error| error.seen_from(&self.roster.config()))?;
+        self.check_room_for(place, path, None)
+    }
+
+    /// Whether the labels have room for a disk beside `place`, once the one that `leaves` first is out.
+    pub fn check_room_for(&self, place: &Member, path: &Path, leaves: Option<VdevGuid>) -> Result<(), MembershipError> {
+        Ok(self.roster.check_room_for_leg(&place.vdev, path, leaves)?)
     }
 
     /// Whether the disk could leave, as far as that can be told without a look at its blocks.

@@ -1,7 +1,7 @@
 //! What comes of one block: it is read from each leg that is to keep it, and given to those that lack it.
 
 use bytes::Bytes;
-use tally_base::{DatasetId, SECTOR, VdevGuid};
+use tally_base::{DatasetId, SECTOR, Txg, VdevGuid};
 use tally_disk::aside;
 use tally_members::vdev::{Secured, Vdev};
 
@@ -50,12 +50,28 @@ impl Pool {
         let is_healed = |part: &Part| {
             let mut vdevs = self.roster.data_vdevs();
             let Some(vdev) = vdevs.find(|vdev| vdev.index() == part.dva.vdev) else { return false };
-            let length = part.dva.sectors as usize * SECTOR;
-            let secured = vdev.secure(part.dva.offset, length, &|bytes| part.is_right(bytes), &online(vdev));
+            let secured = self.secure_part(vdev, part, bp.written, &online(vdev));
             matches!(secured, Ok(Secured::Sound | Secured::Given | Secured::Repaired))
         };
         // All pieces of a block, or one copy of it.
         if bp.in_pieces { parts.iter().all(is_healed) } else { parts.iter().any(is_healed) }
+    }
+
+    /// Sees to it that these legs have a part of a block that was `written` in this group. A leg that counts, is given it and fails before that is
+    /// durable, has missed the group.
+    fn secure_part(
+        &self,
+        vdev: &Vdev,
+        part: &Part,
+        written: Txg,
+        keepers: &[VdevGuid],
+    ) -> Result<Secured, SecureError> {
+        let (counted, length) = (online(vdev), part.dva.sectors as usize * SECTOR);
+        let secured = vdev.secure(part.dva.offset, length, &|bytes| part.is_right(bytes), keepers)?;
+        // Where legs that join alone lacked it the others were given nothing.
+        let is_given = !matches!(secured, Secured::Sound | Secured::Given);
+        self.roster.note_given(vdev, &counted, written, is_given)?;
+        Ok(secured)
     }
 }
 
@@ -114,8 +130,8 @@ impl Securing<'_> {
         for part in &parts {
             let Some(subject) = subjects.iter().find(|subject| subject.vdev.index() == part.dva.vdev) else { continue };
             looked_at += 1;
-            if let Verdict::Lost { unread } = self.part(subject, part)?
-                && !self.restore(subject, part, &parts)?
+            if let Verdict::Lost { unread } = self.part(subject, part, bp.written)?
+                && !self.restore(subject, part, &parts, bp.written)?
             {
                 let before = verdict == Verdict::Lost { unread: true };
                 verdict = Verdict::Lost { unread: unread || before };
@@ -127,12 +143,23 @@ impl Securing<'_> {
         Ok(verdict)
     }
 
-    /// Gives a range that no leg of its vdev has right what the block's other copy says (rules S4). Whether that is there.
-    pub(super) fn restore(&mut self, subject: &Subject<'_>, part: &Part, parts: &[Part]) -> Result<bool, SecureError> {
+    /// Gives a range that no leg of its vdev has right what the block's other copy says (rules S4): to whoever is to have it, and where only a leg that joins is, to those
+    /// that count, too. Whether those that are to have it do.
+    fn restore(
+        &mut self,
+        subject: &Subject<'_>,
+        part: &Part,
+        parts: &[Part],
+        written: Txg,
+    ) -> Result<bool, SecureError> {
         let read = || parts.iter().find_map(|other| other.read_for(part, &self.pool.io.devs));
         let Some(bytes) = aside(read) else { return Ok(false) };
-        let restored = subject.vdev.restore(part.dva.offset, &bytes, &subject.keepers())?;
-        self.note_given(restored, bytes.len());
+        let (counted, keepers) = (online(subject.vdev), subject.keepers());
+        let restored = subject.vdev.restore(part.dva.offset, &bytes, &keepers)?;
+        let only_join = !keepers.iter().any(|leg| counted.contains(leg));
+        let is_mended = !only_join || subject.vdev.restore(part.dva.offset, &bytes, &counted)?;
+        self.pool.roster.note_given(subject.vdev, &counted, written, true)?;
+        self.note_given(restored && is_mended, bytes.len());
         Ok(restored)
     }
 
@@ -143,10 +170,9 @@ impl Securing<'_> {
         }
     }
 
-    pub(super) fn part(&mut self, subject: &Subject<'_>, part: &Part) -> Result<Verdict, SecureError> {
+    fn part(&mut self, subject: &Subject<'_>, part: &Part, written: Txg) -> Result<Verdict, SecureError> {
         let length = part.dva.sectors as usize * SECTOR;
-        let is_right = |bytes: &[u8]| part.is_right(bytes);
-        let secured = subject.vdev.secure(part.dva.offset, length, &is_right, &subject.keepers())?;
+        let secured = self.pool.secure_part(subject.vdev, part, written, &subject.keepers())?;
         // What a joining leg was brought, and has lost, is none that it lacks.
         let is_lost = secured == Secured::Given && !matches!(subject.keepers, Keepers::Joining(_));
         self.note_given(is_lost || secured == Secured::Repaired, length);
