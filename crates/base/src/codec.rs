@@ -14,6 +14,32 @@ impl std::fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
+/// Why bytes whose checksum is right do not tell what they should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// They are not what the format says.
+    Malformed(Malformed),
+    /// They have this, which the format keeps for what comes: a newer program has written it, and nothing is damaged.
+    Newer(&'static str),
+}
+
+impl std::fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Malformed(malformed) => malformed.fmt(f),
+            Self::Newer(what) => write!(f, "{what}, written by a newer version of tally, which alone can read it"),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+impl From<Malformed> for DecodeError {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
 /// Reads fields from the front of a byte string.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::RwLock;
 use smallvec::SmallVec;
-use tally_base::codec::Reader;
+use tally_base::codec::{DecodeError, Reader};
 use tally_base::{Dseq, Generation, Lsn, ObjectId, Time, Txg, Wait, round_to_sector};
 use tally_intent::{Appended, Lane, Reservation};
 use tally_store::dataset::{Dataset, DatasetIo, DatasetRoot, OBJECT_CHARGE};
@@ -212,12 +212,23 @@ impl Filesystem {
         let Some(value) = self.io().get(&root.tree, &key).map_err(|error| damaged(&error))? else {
             return Ok(None);
         };
-        let inode = Inode::decode(&mut Reader::new(&value, "inode")).map_err(|error| damaged(&error))?;
+        let inode = Inode::decode(&mut Reader::new(&value, "inode")).map_err(|error| match error {
+            DecodeError::Malformed(error) => damaged(&error),
+            DecodeError::Newer(what) => self.newer(id, what),
+        })?;
         if id >= root.next_object {
             return Err(damaged(&"its id was never drawn"));
         }
         // An orphan waits for the reaper and is nobody's any more.
         Ok((inode.nlink > 0).then_some(inode))
+    }
+
+    /// Reports what a newer program has written, which is no damage, and turns it into an error for the client.
+    #[cold]
+    pub(crate) fn newer(&self, id: ObjectId, what: &'static str) -> FsError {
+        self.broken(&format!(
+            "object {id} is {what}, written by a newer version of tally: it is left as it is; use that version to have it"
+        ))
     }
 
     /// Reports damage, and turns it into an error for the client.

@@ -14,7 +14,8 @@
 //!      length of the sections u16, then the sections: id u16, length u16, bytes
 //! ```
 //!
-//! What is drawn as 0 and flags behind bit 0 are for what comes: an inode that has them is of a newer program, and refused.
+//! What is drawn as 0, flags behind bit 0, and a record shift of 21 to 24 are for what comes: an inode that has them is of a
+//! newer program, and refused as such ([`DecodeError::Newer`]), and not as a damaged one.
 //! Section 1 is what was cut and is not freed yet ([`Cuts`]); it stands first, and only in the tree: no record has it. All
 //! others stay as they are. Together those take 512 bytes at most, as each record that names the object holds them beside
 //! everything else (`RECORD_OVERHEAD_MAX`).
@@ -27,8 +28,10 @@
 //! dataset's account is the sum of what its objects use and of a charge for each, so both count against a quota, and an
 //! object that goes takes with it exactly what it brought. Where faulty software wrote less it stops at zero.
 
+use std::ops::RangeInclusive;
+
 use bytes::Bytes;
-use tally_base::codec::{Fixed, Malformed, Put, Reader};
+use tally_base::codec::{DecodeError, Fixed, Malformed, Put, Reader};
 use tally_base::{Generation, ObjectId, Time, Txg};
 use tally_vfs::{Attr, FILE_SIZE_MAX, FIRST_ID, FileKind, LINK_MAX, ObjectRef, SYMLINK_MAX, entry_charge};
 
@@ -112,6 +115,12 @@ const CUTS_SECTION: u16 = 1;
 
 /// Bytes before a section's own: its id and length.
 const SECTION_HEAD_BYTES: usize = 4;
+
+/// Log2 of the block sizes that a file can have.
+const RECORD_SHIFTS: RangeInclusive<u8> = 12..=20;
+
+/// The same of those that the format has room for: blocks as long as a pointer can claim.
+const RECORD_SHIFTS_KEPT: RangeInclusive<u8> = 12..=24;
 
 /// Reserved bytes, ACL kind and project of an object that has none of these.
 const NOT_YET: [u8; 16] = [0; 16];
@@ -302,10 +311,12 @@ impl Inode {
     }
 
     /// Reads one encoding from the front of `reader`.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let malformed = reader.malformed();
-        if reader.u8()? != VERSION {
-            return Err(malformed);
+        match reader.u8()? {
+            VERSION => {}
+            version if version > VERSION => return Err(DecodeError::Newer("an inode of another form")),
+            _ => return Err(malformed.into()),
         }
         let kind = kind_of(reader.u8()?).ok_or(malformed)?;
         let mode = u32::from(reader.u16()?);
@@ -318,7 +329,7 @@ impl Inode {
         let layout = match reader.u8()? {
             0 => Layout::Small,
             1 => Layout::Extents,
-            _ => return Err(malformed),
+            _ => return Err(malformed.into()),
         };
         let record_shift = reader.u8()?;
         let flags = reader.u16()?;
@@ -332,21 +343,22 @@ impl Inode {
         let (cuts, sections) = split_cuts(reader.bytes(sections_length)?)?;
         let [atime, mtime, ctime, change] = times;
         // A sound checksum says that it was written so, not that it can be.
-        let possible = flags & !HAS_VERIFIER == 0
-            && not_yet == NOT_YET
-            && sections.len() <= SECTIONS_BYTES_MAX
+        let possible = sections.len() <= SECTIONS_BYTES_MAX
             && are_sections(sections)
             && mode <= 0o7777
             && nlink <= LINK_MAX
             && size <= FILE_SIZE_MAX
             && used <= FILE_SIZE_MAX
             && change.0 < CHANGE_END
-            && (12..=20).contains(&record_shift)
+            && RECORD_SHIFTS_KEPT.contains(&record_shift)
             && target_length <= SYMLINK_MAX
             // A record has room for the targets of two symbolic links, and not for those of four objects.
             && (target_length == 0 || kind == FileKind::Symlink);
         if !possible {
-            return Err(malformed);
+            return Err(malformed.into());
+        }
+        if let Some(what) = newer(flags, &not_yet, record_shift) {
+            return Err(DecodeError::Newer(what));
         }
         Ok(Self {
             kind,
@@ -373,6 +385,22 @@ impl Inode {
             sections: Bytes::copy_from_slice(sections),
         })
     }
+}
+
+/// What only newer programs put into an inode that could be one. What cannot be one is damage, whatever else it has.
+fn newer(
+    flags: u16,
+    [reserved @ .., acl, _, _, _, p0, p1, p2, p3]: &[u8; 16],
+    record_shift: u8,
+) -> Option<&'static str> {
+    let cases = [
+        (flags & !HAS_VERIFIER != 0, "an inode with a flag"),
+        (reserved != &[0; 8], "an inode with reserved space"),
+        (*acl != 0, "an inode with an access control list"),
+        ([p0, p1, p2, p3] != [&0; 4], "an inode of a project"),
+        (!RECORD_SHIFTS.contains(&record_shift), "a file with blocks of more than 1 MiB"),
+    ];
+    cases.into_iter().find(|(is_met, _)| *is_met).map(|(_, what)| what)
 }
 
 /// The section of cuts, where it stands first, and the others.

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use tally_base::ObjectId;
-use tally_base::codec::{Malformed, Reader};
+use tally_base::codec::{DecodeError, Malformed, Reader};
 use tally_intent::RecordHead;
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use tally_store::dataset::Schema;
@@ -32,14 +32,14 @@ impl Words for FsWords {
         record::newer(head)
     }
 
-    fn record(&self, kind: u16, body: &Bytes) -> Result<RecordWords, Malformed> {
+    fn record(&self, kind: u16, body: &Bytes) -> Result<RecordWords, DecodeError> {
         let kind = RecordKind::of(kind).ok_or(Malformed("kind of log record"))?;
         let record = Record::decode(body)?;
         Ok(RecordWords { fields: record_fields(kind, &record), parts: record_parts(&record) })
     }
 
-    fn entry(&self, key: &Key, value: &Bytes) -> Result<Fields, Malformed> {
-        match key.class {
+    fn entry(&self, key: &Key, value: &Bytes) -> Result<Fields, DecodeError> {
+        let fields = match key.class {
             Class::Inode => {
                 let mut reader = Reader::new(value, "inode");
                 let inode = Inode::decode(&mut reader)?;
@@ -60,7 +60,8 @@ impl Words for FsWords {
             Class::Dataset | Class::Job | Class::Damage | Class::History | Class::Event => {
                 Err(Malformed("class of a dataset's tree"))
             }
-        }
+        };
+        Ok(fields?)
     }
 
     fn schema(&self) -> &dyn Schema {

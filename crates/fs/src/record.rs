@@ -20,7 +20,7 @@
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tally_base::codec::{Malformed, Put, Reader};
+use tally_base::codec::{DecodeError, Malformed, Put, Reader};
 use tally_base::{Generation, ObjectId};
 use tally_intent::{RecordHead, RecordShape};
 use tally_store::key::{Class, KEY_BYTES, Key};
@@ -203,11 +203,11 @@ impl Record {
     }
 
     /// Reads a record back; `body` is kept alive by the data that is sliced out of it.
-    pub fn decode(body: &Bytes) -> Result<Self, Malformed> {
+    pub fn decode(body: &Bytes) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(body, "log record");
         let flags = reader.u8()?;
         if flags & !FLAGS_KNOWN != 0 {
-            return Err(reader.malformed());
+            return Err(reader.malformed().into());
         }
         let reply =
             if flags & HAS_REPLY != 0 { Some((ReplyKey(reader.array()?), decode_reply(&mut reader)?)) } else { None };
@@ -226,7 +226,7 @@ impl Record {
         let record = Self { reply, inodes, keys, truncate, data };
         let possible = record.is_possible().then_some(()).ok_or(reader.malformed());
         reader.end()?;
-        possible.map(|()| record)
+        Ok(possible.map(|()| record)?)
     }
 
     /// Before an operation is carried out: what its record says of an object is said of the one that is there, and what
@@ -286,7 +286,7 @@ fn encode_inode_after(after: &InodeAfter, out: &mut Vec<u8>) {
     inode.encode(out);
 }
 
-fn decode_inode_after(reader: &mut Reader<'_>) -> Result<InodeAfter, Malformed> {
+fn decode_inode_after(reader: &mut Reader<'_>) -> Result<InodeAfter, DecodeError> {
     let object = ObjectId(reader.u64()?);
     if reader.u8()? == 0 {
         return Ok(InodeAfter { object, inode: None, size: SizeRule::Exact });
@@ -297,7 +297,7 @@ fn decode_inode_after(reader: &mut Reader<'_>) -> Result<InodeAfter, Malformed> 
         0 => SizeRule::Exact,
         1 => SizeRule::Keep,
         2 => SizeRule::AtLeast(at_least),
-        _ => return Err(reader.malformed()),
+        _ => return Err(reader.malformed().into()),
     };
     Ok(InodeAfter { object, inode: Some(Inode::decode(reader)?), size })
 }

@@ -14,7 +14,7 @@
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tally_base::codec::Malformed;
+use tally_base::codec::{DecodeError, Malformed, Reader};
 use tally_base::{Dseq, ObjectId};
 use tally_store::key::{Class, Key};
 use tally_vfs::{FileKind, FsError, WRITE_BYTES_MAX};
@@ -38,10 +38,24 @@ pub enum ReplayError {
         source: Malformed,
     },
     /// Only a newer program can read it.
-    #[error("record {dseq} is of a newer program")]
+    #[error("record {dseq} has {what}, which only a newer version of tally knows; import with that version")]
     Newer {
         /// The record's number in the dataset's history.
         dseq: Dseq,
+        /// What of it is not known.
+        what: String,
+    },
+    /// It changes an object as it is in the tree, and only a newer program knows that.
+    #[error(
+        "record {dseq} changes object {object}, which is {what}, written by a newer version of tally; import with that version"
+    )]
+    NewerBelow {
+        /// The record's number in the dataset's history.
+        dseq: Dseq,
+        /// The object that it is about.
+        object: ObjectId,
+        /// What of it is not known.
+        what: &'static str,
     },
     /// It changes an object that does not exist, or another generation or kind of it.
     #[error("record {dseq} changes object {object}, which is not there")]
@@ -104,9 +118,18 @@ impl Filesystem {
         let root = self.dataset.root();
         for (id, state) in locked.states_mut() {
             if id < root.next_object && self.load(id, state).is_err() {
-                if let Err(error) = self.io().get(&root.tree, &Key::new(Class::Inode, id.0, 0, 0)) {
-                    let passing = |error| ReplayError::Unreadable { dseq, source: self.broken(&error) };
-                    self.io().check_damage(error).map_err(passing)?;
+                match self.io().get(&root.tree, &Key::new(Class::Inode, id.0, 0, 0)) {
+                    Err(error) => {
+                        let passing = |error| ReplayError::Unreadable { dseq, source: self.broken(&error) };
+                        self.io().check_damage(error).map_err(passing)?;
+                    }
+                    // What a record says of it lacks what only a newer program knows, and would go over that.
+                    Ok(stored) => {
+                        let decoded = stored.map(|value| Inode::decode(&mut Reader::new(&value, "inode")));
+                        if let Some(Err(DecodeError::Newer(what))) = decoded {
+                            return Err(ReplayError::NewerBelow { dseq, object: id, what });
+                        }
+                    }
                 }
                 // It may be that it can be read by now.
                 if self.load(id, state).is_err() {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use tally_base::codec::Reader;
-use tally_base::{ObjectId, Time, Txg};
+use tally_base::codec::{DecodeError, Reader};
+use tally_base::{Generation, ObjectId, Time, Txg};
 use tally_disk::{Disk, Durability};
 use tally_fakes::MemDisk;
 use tally_fs::damage::Part;
@@ -760,5 +760,63 @@ fn a_scrub_counts_what_was_written_wrong() {
         assert_eq!((report.lost_count, told), (1, vec![(Some(id), true)]), "{:?}", report.lost);
         assert_eq!(report.unread_count, 0, "another look finds nothing else");
         assert!(filer.pool().fault().is_none());
+    }
+}
+
+/// What an inode of a newer program has in places that are zeroes now: where, and which byte.
+const OF_NEWER_PROGRAMS: [(usize, u8, &str); 6] = [
+    (0, 3, "an inode of another form"),
+    (89, 24, "a file with blocks of more than 1 MiB"),
+    (91, 2, "an inode with a flag"),
+    (108, 1, "an inode with reserved space"),
+    (116, 1, "an inode with an access control list"),
+    (120, 1, "an inode of a project"),
+];
+
+/// It was taken for damage: `status` listed the file as lost, and a record of the log wrote its own idea of it over what only the newer
+/// program knows.
+#[test]
+fn an_inode_of_a_newer_program_is_left_as_it_is_and_is_no_damage() {
+    for (at, byte, what) in OF_NEWER_PROGRAMS {
+        let mut newer = Bytes::new();
+        let mut id = 0;
+        let made = rewritten(|entries, _| {
+            let is_large = |(key, value): &&mut (Key, Bytes)| {
+                key.class == Class::Inode && decoded(value).kind == FileKind::File && decoded(value).size == 300_000
+            };
+            let (key, value) = entries.iter_mut().find(is_large).expect("there is a large file");
+            let mut bytes = value.to_vec();
+            bytes[at] = byte;
+            *value = bytes.into();
+            (newer, id) = (value.clone(), key.object);
+        });
+        let (world, filer) = made.unwrap();
+        let told = Inode::decode(&mut Reader::new(&newer, "inode")).unwrap_err();
+        assert_eq!(told, DecodeError::Newer(what));
+        assert!(told.to_string().contains("written by a newer version"), "{told}");
+
+        let cred = Cred::root();
+        let fs = filer.by_name("tank/forged").unwrap();
+        let others = fs.readdir(&cred, fs.root(), 0, 100, true).unwrap().entries;
+        assert!(others.iter().any(|entry| &entry.name[..] == b"large"), "its name is there");
+        assert_eq!(fs.lookup(&cred, fs.root(), b"large").map(drop), Err(FsError::Io), "{what}");
+        let object = ObjectRef { id: ObjectId(id), generation: Generation(1) };
+        let cut = SetAttr { size: Some(0), ..SetAttr::default() };
+        assert_eq!(patient(|| fs.setattr(ctx(&cred), object, &cut, None)).map(drop), Err(FsError::Io), "{what}");
+        assert_eq!(patient(|| fs.remove(ctx(&cred), fs.root(), b"large")).map(drop), Err(FsError::Io), "{what}");
+        use_all(&fs, what);
+        filer.sync().unwrap();
+        let listed = fs.damage_met().places;
+        assert!(listed.iter().all(|place| place.object != ObjectId(id)), "{what} is damage: {listed:?}");
+
+        // Whatever else was done, what the newer program has written is there.
+        let there = |filer: &Filer| {
+            let root = filer.by_name("tank/forged").unwrap();
+            let dataset = filer.pool().dataset(root.dataset()).unwrap();
+            dataset.root().tree.get(&filer.pool().io, &Key::new(Class::Inode, id, 0, 0)).unwrap()
+        };
+        assert_eq!(there(&filer), Some(newer.clone()), "{what}");
+        let (again, _) = world.cut().import();
+        assert_eq!(there(&again), Some(newer), "{what}, behind a cut");
     }
 }

@@ -31,6 +31,8 @@ mod housekeeping;
 mod members;
 #[path = "linked/new_files.rs"]
 mod new_files;
+#[path = "linked/newer.rs"]
+mod newer;
 #[path = "linked/pulled.rs"]
 mod pulled;
 #[path = "linked/refusals.rs"]

@@ -1,7 +1,7 @@
 //! A scrub of a pool with one long file, and a copy of it to a disk that joins, beside a sequential read of as many bytes of a file
 //! with O_DIRECT; and a scrub on a disk that has a turn for each request. And how long a lone client's CREATE, WRITE and COMMIT take
 //! beside scrubs, and beside copies, against alone: by turns, alone, beside, beside, alone. And a scrub of a pool that is nearly
-//! full of files of all sizes, a third of which were replaced again and again.
+//! full of files of all sizes, a third of which were replaced again and again, and a copy of that pool to a disk that joins.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -33,8 +33,9 @@ pub struct Scrub {
     /// What the slow disk takes for each request, milliseconds; it does one at a time.
     #[arg(long, default_value_t = 8)]
     delay_ms: u64,
-    /// Files that the client beside the scrub makes, in all six turns of a run together; 0 leaves it out.
-    #[arg(long, default_value_t = 200_000)]
+    /// Files that the client beside the scrub makes, in all six turns of a run together, so that each kind has 100,000 times; 0
+    /// leaves it out.
+    #[arg(long, default_value_t = 300_000)]
     files: u64,
     /// Size of the pool that has aged, MiB; 0 leaves it out.
     #[arg(long, default_value_t = 2048)]
@@ -52,6 +53,8 @@ const SHARE_SLOW: &str = "scrub against what a disk that turns gives in reads of
 const AGED: &str = "scrub of an aged pool, of allocated bytes";
 const FULL: &str = "how full it is";
 const SHARE_AGED: &str = "scrub of an aged pool, against a sequential read";
+const AGED_COPY: &str = "copy of an aged pool to a disk that joins, of allocated bytes";
+const SHARE_AGED_COPY: &str = "copy of an aged pool to a disk that joins, against a sequential read";
 
 const ALONE: &str = "CREATE, WRITE of 4 KiB and COMMIT, p99 alone";
 const BESIDE: &str = "CREATE, WRITE of 4 KiB and COMMIT, p99 beside scrubs";
@@ -97,7 +100,10 @@ impl Scrub {
         }
         figures.add_ratios(SHARE_HERE, HERE, DIRECT);
         figures.add_ratios(SHARE_COPY, COPY, DIRECT);
-        figures.add_ratios(SHARE_AGED, AGED, DIRECT);
+        if self.aged_mebibytes > 0 {
+            figures.add_ratios(SHARE_AGED, AGED, DIRECT);
+            figures.add_ratios(SHARE_AGED_COPY, AGED_COPY, DIRECT);
+        }
         if self.files > 0 {
             figures.add_ratios(RATIO, BESIDE, ALONE);
             figures.add_ratios(RATIO_COPY, BESIDE_COPY, ALONE);
@@ -107,7 +113,10 @@ impl Scrub {
         figures.row("bench scrub", SHARE_COPY, Bar::AtLeast(0.7));
         figures.row("bench scrub", SHARE_SLOW, Bar::AtLeast(0.7));
         figures.row("bench scrub", SHARE_SLOW_COPY, Bar::AtLeast(0.7));
-        figures.row("bench scrub", SHARE_AGED, Bar::Stated);
+        if self.aged_mebibytes > 0 {
+            figures.row("bench scrub", SHARE_AGED, Bar::Stated);
+            figures.row("bench scrub", SHARE_AGED_COPY, Bar::Stated);
+        }
         if self.files > 0 {
             figures.row("bench scrub", RATIO, Bar::AtMost(1.5));
         }
@@ -175,7 +184,7 @@ impl Scrub {
         Ok(started.elapsed())
     }
 
-    /// A scrub of a pool that has aged, by a server that was just started.
+    /// A scrub of a pool that has aged, and then a copy of it, each by a server that was just started.
     fn aged(&self, binaries: &Binaries, figures: &mut Figures) -> Result<()> {
         let setup = Setup { pool_bytes: self.aged_mebibytes << 20, ..Setup::default() };
         let mut filer = Filer::make(binaries, setup, &self.site.folder()?)?;
@@ -186,8 +195,15 @@ impl Scrub {
         filer.command(&["pool", "scrub", "-w", POOL])?;
         let elapsed = started.elapsed();
         let status = filer.status()?;
-        figures.add(AGED, "MiB/s", status.allocated as f64 / f64::from(1 << 20) / elapsed.as_secs_f64());
+        let rate = |elapsed: Duration| status.allocated as f64 / f64::from(1 << 20) / elapsed.as_secs_f64();
+        figures.add(AGED, "MiB/s", rate(elapsed));
         figures.add(FULL, "", status.allocated as f64 / status.size as f64);
+        let new = new_disk(&filer, self.aged_mebibytes << 20, false)?;
+        filer.stop()?;
+        filer.start()?;
+        let started = Instant::now();
+        filer.command(&["pool", "attach", POOL, POOL_FILE, &new])?;
+        figures.add(AGED_COPY, "MiB/s", rate(started.elapsed()));
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use std::sync::mpsc::sync_channel;
 
 use parking_lot::Mutex;
 use tally_base::Dseq;
+use tally_base::codec::DecodeError;
 use tally_disk::Within;
 use tally_intent::recovery::RecoveredRecord;
 
@@ -28,10 +29,14 @@ pub(super) fn decoded<'scope>(
     // Each record's bytes are let go as soon as they are understood: a long log fills the memory.
     let decode = |record: RecoveredRecord| {
         let dseq = record.head.dseq;
-        if newer(&record.head).is_some() {
-            return (dseq, Err(ReplayError::Newer { dseq }));
+        if let Some(what) = newer(&record.head) {
+            return (dseq, Err(ReplayError::Newer { dseq, what }));
         }
-        (dseq, Record::decode(&record.body).map_err(|source| ReplayError::Malformed { dseq, source }))
+        let decoded = Record::decode(&record.body).map_err(|why| match why {
+            DecodeError::Malformed(source) => ReplayError::Malformed { dseq, source },
+            DecodeError::Newer(what) => ReplayError::Newer { dseq, what: what.into() },
+        });
+        (dseq, decoded)
     };
     let decoded = records.into_iter().map(decode);
     if decoded.len() < RECORDS_MIN {

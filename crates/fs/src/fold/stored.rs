@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use tally_base::ObjectId;
+use tally_base::codec::{DecodeError, Reader};
 use tally_store::block::BlockError;
 use tally_store::bp::BlockPtr;
 use tally_store::dataset::{DatasetIo, DatasetRoot};
@@ -35,8 +36,16 @@ impl Fold<'_> {
             return Ok(Stored::Known(None));
         }
         let value = self.fs.io().get(&self.old.tree, &Key::new(Class::Inode, id.0, 0, 0));
-        let inode = value.and_then(|value| value.map(|value| decode_inode(self.old, &value)).transpose());
-        self.unless_damaged(id, Part::Attributes, inode)
+        let inode = value.and_then(|value| match value.map(|value| decode_inode(&value)).transpose() {
+            Ok(inode) => Ok(Stored::Known(inode)),
+            Err(DecodeError::Malformed(_)) => Err(malformed(self.old, "inode")),
+            // No operation gets as far as that. The reaper may, and what it does above an unknown inode it may do here.
+            Err(DecodeError::Newer(_)) => Ok(Stored::Unknown),
+        });
+        Ok(match self.unless_damaged(id, Part::Attributes, inode)? {
+            Stored::Known(inode) => inode,
+            Stored::Unknown => Stored::Unknown,
+        })
     }
 
     /// In place of an inode that cannot be read: what the fold asks of the old one, at the most. Whether a file was
@@ -109,7 +118,7 @@ pub(super) fn absence(io: &DatasetIo, old: &DatasetRoot, cuts: &HashMap<ObjectId
     let cut = cuts.get(&ObjectId(key.object)).copied().filter(|_| key.class == Class::Extent);
     let cut_away = cut.map(|from| absent_from(from, false));
     let Ok(value) = io.get(&old.tree, &Key::new(Class::Inode, key.object, 0, 0)) else { return cut_away };
-    let Ok(inode) = value.map(|value| decode_inode(old, &value)).transpose() else { return cut_away };
+    let Ok(inode) = value.map(|value| decode_inode(&value)).transpose() else { return cut_away };
     // What was cut away before, and is not freed yet, does not exist either; but it is there.
     let (never_from, is_new) = match (key.class, inode) {
         (Class::DirEntry | Class::DirHash, inode) if inode.as_ref().is_none_or(Inode::is_empty_directory) => (0, true),
@@ -123,8 +132,8 @@ pub(super) fn absence(io: &DatasetIo, old: &DatasetRoot, cuts: &HashMap<ObjectId
     }
 }
 
-pub(super) fn decode_inode(root: &DatasetRoot, value: &Bytes) -> Result<Inode, BlockError> {
-    Inode::decode(&mut tally_base::codec::Reader::new(value, "inode")).map_err(|_| malformed(root, "inode"))
+fn decode_inode(value: &Bytes) -> Result<Inode, DecodeError> {
+    Inode::decode(&mut Reader::new(value, "inode"))
 }
 
 pub(super) fn decode_extent(root: &DatasetRoot, value: &Bytes) -> Result<BlockPtr, BlockError> {

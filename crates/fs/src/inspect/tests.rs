@@ -40,7 +40,7 @@ fn what_no_program_of_ours_wrote_is_malformed() {
     ];
     for (class, value, what) in cases {
         let told = FsWords.entry(&Key::new(class, 1, 2, 3), &Bytes::from_static(value));
-        assert_eq!(told, Err(Malformed(what)), "{class:?}");
+        assert_eq!(told, Err(Malformed(what).into()), "{class:?}");
     }
     assert!(FsWords.record(99, &Bytes::from_static(&[0, 0, 0])).is_err(), "a kind that does not exist");
     assert!(FsWords.record(1, &Bytes::from_static(&[8])).is_err(), "flags that do not exist");

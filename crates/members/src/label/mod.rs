@@ -134,6 +134,12 @@ pub enum Unreadable {
     /// No slot is valid: not a leg of any pool, or every copy is damaged.
     #[error("there is no valid label")]
     NoLabel,
+    /// A label is whole, and what it says cannot be: a program has written it so.
+    #[error(
+        "its label says what cannot be, although its checksum is right ({0}): it was written so, by a bug or by a newer program; \
+         use another disk of the pool, or one that a newer program knows"
+    )]
+    Malformed(Malformed),
     /// The format is newer than this program.
     #[error("its label has format version {version}, and this program knows {FORMAT_VERSION}; use a newer program")]
     Version {
@@ -295,7 +301,7 @@ pub fn inspect(disk: &dyn Disk) -> Vec<SlotReport> {
 /// then the one with the higher rank speaks, as [`wipe`] leaves none of an earlier life behind.
 pub fn read(disk: &dyn Disk) -> Result<Label, Unreadable> {
     let mut newest: Option<Label> = None;
-    let mut unknown = None;
+    let (mut unknown, mut malformed) = (None, None);
     let (mut slot_count, mut errors) = (0, Vec::new());
     for (_, _, offset) in slots(disk) {
         slot_count += 1;
@@ -306,6 +312,8 @@ pub fn read(disk: &dyn Disk) -> Result<Label, Unreadable> {
                 }
             }
             Ok(Err(Bad::Unknown(unreadable))) => unknown = Some(unreadable),
+            // Behind a checksum that is right: what is merely damaged, or was never written, says no more than what it is not.
+            Ok(Err(Bad::Damaged(why))) if why.0 != WHAT => malformed = Some(why),
             Ok(Err(Bad::Damaged(_))) => {}
             Err(error) => errors.push(error.to_string()),
         }
@@ -315,7 +323,7 @@ pub fn read(disk: &dyn Disk) -> Result<Label, Unreadable> {
         (Some(unreadable), _) => Err(unreadable),
         (None, Some(label)) => Ok(label),
         (None, None) if slot_count > 0 && errors.len() == slot_count => Err(Unreadable::Io(errors.swap_remove(0))),
-        (None, None) => Err(Unreadable::NoLabel),
+        (None, None) => Err(malformed.map_or(Unreadable::NoLabel, Unreadable::Malformed)),
     }
 }
 

@@ -1,5 +1,8 @@
 //! What an administrator asks beside disks and datasets: who is not well, labels, what is to be waited for.
 
+use clap::Parser;
+use tally_server::cli::{self, Cli, Console, Interrupts};
+
 use super::*;
 
 fn disks<const N: usize>(data_dir: &Path, opener: &MemOpener, names: [&str; N]) -> [Arc<Failing>; N] {
@@ -223,4 +226,77 @@ fn what_has_happened_is_known_behind_a_start_and_what_was_short_is_told() {
     let (_, later) = tally(data_dir, &["events"]);
     assert_eq!(of_dozer(&later).len(), before.len() + 3, "what was known before the export stays one event: {later}");
     daemon.stop();
+}
+
+/// Where a command writes that goes on until somebody ends it: the next write behind `is_over` is refused, as by a pipe whose
+/// reader has gone.
+#[derive(Clone, Default)]
+struct Told {
+    text: Arc<Mutex<Vec<u8>>>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl std::io::Write for Told {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.text.lock().unwrap().extend_from_slice(bytes);
+        self.flush().map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        if self.is_over.load(Ordering::SeqCst) { Err(std::io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+    }
+}
+
+impl Told {
+    fn text(&self) -> String {
+        String::from_utf8(self.text.lock().unwrap().clone()).unwrap()
+    }
+
+    fn wait_for(&self, expected: &str) -> String {
+        let given_up = Instant::now() + PATIENCE;
+        while !self.text().contains(expected) {
+            assert!(Instant::now() < given_up, "nothing of {expected:?} is told: {}", self.text());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.text()
+    }
+}
+
+/// `events -f` tells what was, and then each event once, when it happens, until nobody listens any more.
+#[test]
+fn events_are_followed_and_each_is_told_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let daemon = Running::start(data_dir, &opener);
+    disks(data_dir, &opener, ["a", "b"]);
+    story(data_dir, &[(&["pool", "create", "dozer", "mirror", "a", "b"], true, &[])]);
+    wait_for(data_dir, &["events"], "dozer: ");
+    let told = Told::default();
+    let follows = {
+        let (told, data_dir) = (told.clone(), data_dir.to_owned());
+        std::thread::spawn(move || follow(&data_dir, told))
+    };
+    let before = told.wait_for("dozer: ");
+    assert!(!before.contains("scrub_finish"), "{before}");
+    story(data_dir, &[(&["pool", "scrub", "-w", "dozer"], true, &[])]);
+    told.wait_for("scrub_finish");
+    story(data_dir, &[(&["pool", "offline", "dozer", "b"], true, &[])]);
+    let text = told.wait_for("is OFFLINE");
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    assert!(lines.windows(2).all(|pair| pair[0] != pair[1]), "an event is told twice: {text}");
+    assert!(text.find("scrub_finish") < text.find("is OFFLINE"), "{text}");
+    told.is_over.store(true, Ordering::SeqCst);
+    assert!(follows.join().unwrap().is_err(), "who listens has gone");
+    daemon.stop();
+}
+
+/// `tally events -f` with its output there.
+fn follow(data_dir: &Path, mut out: Told) -> Result<(), String> {
+    let mut cli = Cli::try_parse_from(["tally", "events", "-f"]).unwrap();
+    cli.socket = Some(data_dir.join("tally.sock"));
+    let mut err = Vec::new();
+    let mut console = Console { out: &mut out, err: &mut err, interrupts: Interrupts::Never };
+    cli::run(&cli, data_dir, &mut console).map_err(|failure| failure.to_string())
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tally_base::codec::DecodeError;
 use tally_base::{DatasetId, LaneId, Lsn, SECTOR, VdevGuid};
 use tally_intent::recovery::{
     self, DatasetVerdict, FrameInfo, LaneScan, RecordInfo, RingVisit, Verdict, merge, visit_ring,
@@ -196,7 +197,8 @@ fn say_record(report: &mut Report<'_>, lane: &Lane<'_>, tally: &mut Tally, frame
                 report.say(Detail::Verbose, &Fact::new(Part::Log, what).at(source.clone()).with_all(fields));
             }
         }
-        Err(why) => report.say(Detail::Lines, &fact.with("kind", head.kind).damaged(why)),
+        Err(why @ DecodeError::Newer(_)) => report.say(Detail::Lines, &fact.with("kind", head.kind).note(why)),
+        Err(why @ DecodeError::Malformed(_)) => report.say(Detail::Lines, &fact.with("kind", head.kind).damaged(why)),
     }
 }
 

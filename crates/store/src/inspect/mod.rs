@@ -28,7 +28,7 @@ mod view;
 use std::io;
 
 use bytes::Bytes;
-use tally_base::codec::Malformed;
+use tally_base::codec::DecodeError;
 use tally_disk::Opener;
 use tally_intent::RecordHead;
 use tally_members::discover::ImportSource;
@@ -101,10 +101,10 @@ pub trait Words {
     fn newer(&self, head: &RecordHead) -> Option<String>;
 
     /// A log record of this kind.
-    fn record(&self, kind: u16, body: &Bytes) -> Result<RecordWords, Malformed>;
+    fn record(&self, kind: u16, body: &Bytes) -> Result<RecordWords, DecodeError>;
 
     /// An entry of a dataset's tree.
-    fn entry(&self, key: &Key, value: &Bytes) -> Result<Fields, Malformed>;
+    fn entry(&self, key: &Key, value: &Bytes) -> Result<Fields, DecodeError>;
 
     /// Which entries name blocks.
     fn schema(&self) -> &dyn Schema;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use tally_base::DatasetId;
-use tally_base::codec::Malformed;
+use tally_base::codec::{DecodeError, Malformed};
 use tally_disk::Helpers;
 use tally_members::uberblock::Uberblock;
 
@@ -19,7 +19,7 @@ use crate::pool::{
     Command, Event, Line, PoolRoot, RootArea, Top, entry_of, job_of, join_of, line_of, names_of, schedule_of,
 };
 use crate::replies::ReplyCache;
-use crate::tree::Visit;
+use crate::tree::{Visit, of_newer_programs};
 
 /// A cache for an inspection: enough for the path from a root to a leaf, and no more, so that devices are read.
 const CACHE_BYTES: u64 = 1 << 20;
@@ -94,7 +94,8 @@ fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
     let tree = root.top.root.catalog.clone();
     let mut leaf = None;
     let (mut datasets, mut kept_count, mut told) = (Vec::new(), 0_usize, [0; 2]);
-    let summary = tree.check(&io_of(view), &mut |visit| match visit {
+    let io = io_of(view);
+    let summary = tree.check(&io, &mut |visit| match visit {
         Visit::Block { bp, height, count } => {
             let what = if height == 0 { "catalog leaf" } else { "catalog node" };
             let source = view.source(bp.dva);
@@ -121,7 +122,12 @@ fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
         Visit::Damage { bp, height, from, to, error } => {
             let what = if height == 0 { "catalog leaf" } else { "catalog node" };
             let fact = block_fact(what, view.source(bp.dva), bp).with_all(stretch(from, to));
-            report.say(Detail::Summary, &fact.damaged(error));
+            let bytes = matches!(error, BlockError::Malformed { .. }).then(|| io.read(bp).ok()).flatten();
+            let fact = match bytes.and_then(|bytes| of_newer_programs(&bytes)) {
+                Some(what) => fact.note(format!("{what}, which only a newer program knows")),
+                None => fact.damaged(error),
+            };
+            report.say(Detail::Summary, &fact);
         }
     });
     datasets.sort_by_key(|(entry, _)| entry.birth.id);
@@ -413,8 +419,9 @@ impl Walk<'_, '_> {
                 }
             }
             Err(why) => {
-                let fact = fact.with("object", key.object).with("a", key.a).with("b", key.b);
-                self.report.say(Detail::Summary, &fact.with("bytes", value.len()).damaged(why));
+                let fact = fact.with("object", key.object).with("a", key.a).with("b", key.b).with("bytes", value.len());
+                let fact = if matches!(why, DecodeError::Newer(_)) { fact.note(why) } else { fact.damaged(why) };
+                self.report.say(Detail::Summary, &fact);
             }
         }
         if let Some(bp) = self.words.schema().block(key, value) {

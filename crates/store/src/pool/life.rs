@@ -6,7 +6,7 @@
 //! export, and a client that has slept meanwhile finds the verifier of a life whose data was lost.
 //!
 //! **The idea.** The pool's root has a number that goes up with each such import, random bits drawn with it, and a time.
-//! What a dataset shows follows from these and from its entry, whenever that was written:
+//! What a dataset shows follows from these and from its entry, whenever that was written (rules S55):
 //!
 //! | what | from |
 //! |---|---|
