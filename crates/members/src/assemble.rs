@@ -189,17 +189,21 @@ pub fn import(
     let pool = selected(&found, select, options)?;
     let mut locked = lock_legs(platform, pool)?;
     if locked.is_empty() {
-        let wanted = format!("{select:?}");
-        return Err(ImportError::NoSuchPool {
-            wanted,
-            seen: vec!["its disks changed while they were read".to_owned()],
-        });
+        let seen = vec!["its disks went away or changed while they were looked at; import it again".to_owned()];
+        return Err(ImportError::NoSuchPool { wanted: asked_for(select), seen });
     }
     let config = newest(&locked)?;
     check_allowed(platform, &config, options)?;
     let (assembled, chosen) = assemble(platform, config, &mut locked, options)?;
     assembled.roster.found_spares(pool.spares.iter().map(|found| (found.label.leg, found.path.clone())).collect());
     Ok((assembled, chosen))
+}
+
+fn asked_for(select: &PoolSelect) -> String {
+    match select {
+        PoolSelect::Name(name) => name.clone(),
+        PoolSelect::Guid(guid) => guid.to_string(),
+    }
 }
 
 /// Names of a pool for lists.
@@ -221,10 +225,7 @@ fn selected<'a>(found: &'a Scan, select: &PoolSelect, options: &ImportOptions) -
     match (wanted.as_slice(), select) {
         ([pool], _) => Ok(pool),
         ([], _) => {
-            let wanted = match select {
-                PoolSelect::Name(name) => name.clone(),
-                PoolSelect::Guid(guid) => guid.to_string(),
-            };
+            let wanted = asked_for(select);
             let refused = found.refused.iter().map(|(path, why)| format!("{}: {why}", path.display()));
             Err(ImportError::NoSuchPool { wanted, seen: found.pools.iter().map(shown).chain(refused).collect() })
         }

@@ -204,9 +204,13 @@ impl Machine {
 
     /// Makes the pool and serves it.
     pub fn create(&mut self, properties: PropertySet) -> Result<(), FilerError> {
-        let options = CreateOptions { properties, ..CreateOptions::default() };
+        self.create_with(&CreateOptions { properties, ..CreateOptions::default() })
+    }
+
+    /// The same, as somebody wants it.
+    pub fn create_with(&mut self, options: &CreateOptions) -> Result<(), FilerError> {
         let specs = parse_vdev_args(&self.shape.vdevs).expect("a shape is made of words that fit");
-        let filer = Filer::create(&self.platform(), &self.shape.tuning, POOL, &specs, &options)?;
+        let filer = Filer::create(&self.platform(), &self.shape.tuning, POOL, &specs, options)?;
         self.start(filer);
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! What a disk can do wrong, done at every one of its requests.
 //!
 //! An import with a replay, the sync of a group, a scrub, a disk that was away and comes back, one that joins, one that
-//! replaces another, and a spare that stands in and is given back: each is run on a small pool of one disk, and of a mirror of two, once for each request that a disk gets
-//! meanwhile, and in each way that something can befall this request. Then the power goes, the disks are well again, and the pool
+//! replaces another, and a spare that stands in and is given back: each is run on a small pool of one disk, of a mirror of two, and
+//! of a log device or two beside those, once for each request that a disk gets meanwhile, and in each way that something can befall this request. Then the power goes, the disks are well again, and the pool
 //! is imported.
 //!
 //! | | what must hold |
@@ -14,21 +14,31 @@
 //!
 //! A scrub that says that nothing is lost has lost nothing. A copy that could not read everything has a list of what it may lack
 //! (docs/design/0014): alone it gives the rest, and an error for that. The last frame of the log has no witness (rules F27): where it has
-//! rotted, and no other disk has it, the last file may be as if it had never been answered.
+//! rotted, and no other disk has it, the last file may be as if it had never been answered. So it is if the write of that frame was
+//! lost; and if it went astray over the frame before it, the file of that one may be as well, as both frames are gone then.
 
 mod small_pool;
+
+use std::time::Duration;
 
 use small_pool::{
     Clients, Command, Files, NEW, Start, agreed, carry_out, import_and_check, is_spare, leaves_an_older_state,
 };
 use tally_fs::filer::ImportOptions;
 use tally_sim::chance::Chance;
-use tally_sim::disk::{Kept, Mishap, Sort};
+use tally_sim::disk::{Kept, Lie, Mishap, Sort};
 use tally_sim::machine::{Machine, POOL};
 use tally_sim::sound::{sound, sound_above_rot};
 
 const ONE: &[&str] = &["/d/data"];
 const MIRROR: &[&str] = &["mirror", "/d/data", "/d/data2"];
+const LOG: &[&str] = &["/d/data", "log", "/d/slog"];
+const LOG_MIRROR: &[&str] = &["mirror", "/d/data", "/d/data2", "log", "mirror", "/d/slog", "/d/slog2"];
+
+/// As long as a disk hangs that tries again and again.
+const HANG: Duration = Duration::from_secs(120);
+/// Over which of the pages that were written before a write goes astray that comes behind so many others: another one each time.
+const ASTRAY: u64 = 7919;
 
 /// What befalls a request.
 #[derive(Clone, Copy, Debug)]
@@ -38,19 +48,27 @@ enum Way {
     Cut(Kept),
 }
 
-const WAYS: [Way; 11] = [
-    Way::Disk(Mishap::Once(Sort::Read)),
-    Way::Disk(Mishap::ForGood(Sort::Read)),
-    Way::Disk(Mishap::Once(Sort::Write)),
-    Way::Disk(Mishap::ForGood(Sort::Write)),
-    Way::Disk(Mishap::Once(Sort::Flush)),
-    Way::Disk(Mishap::ForGood(Sort::Flush)),
-    Way::Disk(Mishap::Gone),
-    Way::Disk(Mishap::Rot),
-    Way::Disk(Mishap::Half),
-    Way::Cut(Kept { of_8: 0, tear: None }),
-    Way::Cut(Kept { of_8: 4, tear: Some(512) }),
-];
+/// What befalls the request behind so many others.
+fn ways(behind: u64) -> [Way; 16] {
+    [
+        Way::Disk(Mishap::Once(Sort::Read)),
+        Way::Disk(Mishap::ForGood(Sort::Read)),
+        Way::Disk(Mishap::Once(Sort::Write)),
+        Way::Disk(Mishap::ForGood(Sort::Write)),
+        Way::Disk(Mishap::Once(Sort::Flush)),
+        Way::Disk(Mishap::ForGood(Sort::Flush)),
+        Way::Disk(Mishap::Gone),
+        Way::Disk(Mishap::Rot),
+        Way::Disk(Mishap::Half),
+        Way::Disk(Mishap::Lies(Lie::Lost)),
+        Way::Disk(Mishap::Lies(Lie::Misdirected(behind * ASTRAY))),
+        Way::Disk(Mishap::TakesCache),
+        Way::Disk(Mishap::Hangs(HANG)),
+        Way::Disk(Mishap::Silence),
+        Way::Cut(Kept { of_8: 0, tear: None }),
+        Way::Cut(Kept { of_8: 4, tear: Some(512) }),
+    ]
+}
 
 /// What is done meanwhile.
 #[derive(Clone, Copy, Debug)]
@@ -77,8 +95,8 @@ impl Case {
     fn has_another(self) -> bool {
         match self.work {
             Work::Of(Command::Online(away) | Command::TakeSpare(away)) => [away, NEW].contains(&self.victim),
-            Work::Of(Command::Attach(_)) => self.victim == NEW || self.words == MIRROR,
-            _ => self.words == MIRROR,
+            Work::Of(Command::Attach(_)) => self.victim == NEW || self.words.contains(&"mirror"),
+            _ => self.words.contains(&"mirror"),
         }
     }
 
@@ -143,7 +161,7 @@ struct Run {
 
 impl Run {
     fn spoils(&self) -> bool {
-        matches!(self.way, Way::Disk(Mishap::Rot | Mishap::Half))
+        matches!(self.way, Way::Disk(Mishap::Rot | Mishap::Half | Mishap::Lies(_)))
     }
 
     fn check(&mut self, behind: u64) -> Result<(), String> {
@@ -188,9 +206,14 @@ impl Run {
 
     /// Those that no damage of the last frame explains.
     fn files_but_last(&self) -> Files {
+        if self.spoils() && !self.case.has_another() { self.files_that_stay() } else { self.files.clone() }
+    }
+
+    fn files_that_stay(&self) -> Files {
         let mut files = self.files.clone();
-        if self.spoils() && !self.case.has_another() {
-            files.0.remove(&self.files.last());
+        files.0.pop_last();
+        if let Way::Disk(Mishap::Lies(Lie::Misdirected(_))) = self.way {
+            files.0.pop_last();
         }
         files
     }
@@ -218,9 +241,10 @@ impl Run {
         let told = files.look(machine)?;
         let server = machine.server();
         let damage = server.filer.by_name(POOL).ok_or("the dataset is gone")?.damage_report();
+        // Whose names cannot be read is named by their directory.
         let is_named = |name: &String| {
-            let path = format!("/{name}");
-            damage.places.iter().any(|place| place.path.as_ref().is_none_or(|of| *of == path))
+            let paths = [format!("/{name}"), "/".to_owned()];
+            damage.places.iter().any(|place| place.path.as_ref().is_none_or(|of| paths.contains(of)))
         };
         if let Some(name) = told.iter().find(|name| !is_named(name)) {
             return Err(format!("{name} cannot be read, and is not named: {damage:?}"));
@@ -253,10 +277,7 @@ impl Run {
                     outcome.map_err(what)?;
                 }
             } else if other.import(&ImportOptions::default()).is_ok_and(|report| report.losses.is_empty()) {
-                let mut files = self.files.clone();
-                if is_spoilt {
-                    files.0.remove(&self.files.last());
-                }
+                let files = if is_spoilt { self.files_that_stay() } else { self.files.clone() };
                 self.look_and_ask(&other, &files).map_err(what)?;
             }
         }
@@ -272,9 +293,10 @@ fn each_request(words: &'static [&'static str], works: &[(Work, &'static str)], 
         let case = Case { words, work, victim };
         let step = if matches!(work, Work::Of(_)) { step } else { 1 };
         let mut runs = 0;
-        for (number, way) in WAYS.into_iter().enumerate() {
+        for number in 0..ways(0).len() {
             let mut behind = number as u64 % step;
             loop {
+                let way = ways(behind)[number];
                 let mut run = case.run(&start, way, behind);
                 runs += 1;
                 if let Err(what) = run.check(behind) {
@@ -287,7 +309,7 @@ fn each_request(words: &'static [&'static str], works: &[(Work, &'static str)], 
             }
         }
         println!("{case:?}: {runs} runs");
-        assert!(runs > WAYS.len(), "{case:?}: nothing befell anybody");
+        assert!(runs > ways(0).len(), "{case:?}: nothing befell anybody");
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
@@ -317,8 +339,32 @@ const ON_A_MIRROR: [(Work, &str); 12] = [
     (Work::Of(Command::GiveBackSpare("/d/data2")), NEW),
 ];
 
+const ON_A_LOG_DEVICE: [(Work, &str); 7] = [
+    (Work::Import, "/d/slog"),
+    (Work::Sync, "/d/slog"),
+    (Work::Scrub, "/d/slog"),
+    (Work::Of(Command::Attach("/d/slog")), "/d/slog"),
+    (Work::Of(Command::Attach("/d/slog")), NEW),
+    (Work::Of(Command::Replace("/d/slog")), "/d/slog"),
+    (Work::Of(Command::Replace("/d/slog")), NEW),
+];
+
+const ON_MIRRORED_LOG_DEVICES: [(Work, &str); 9] = [
+    (Work::Import, "/d/slog"),
+    (Work::Sync, "/d/slog2"),
+    (Work::Scrub, "/d/slog"),
+    (Work::Of(Command::Online("/d/slog2")), "/d/slog"),
+    (Work::Of(Command::Online("/d/slog2")), "/d/slog2"),
+    (Work::Of(Command::Replace("/d/slog2")), "/d/slog"),
+    (Work::Of(Command::Replace("/d/slog2")), "/d/slog2"),
+    (Work::Of(Command::Replace("/d/slog2")), NEW),
+    (Work::Of(Command::Detach("/d/slog2")), "/d/slog"),
+];
+
 /// Of the requests of a copy, one in so many.
 const STEP: u64 = 9;
+/// And of a copy of the log, where there are more disks.
+const LOG_STEP: u64 = 3 * STEP;
 
 #[test]
 fn on_one_disk() {
@@ -331,6 +377,16 @@ fn on_a_mirror() {
 }
 
 #[test]
+fn on_a_log_device() {
+    each_request(LOG, &ON_A_LOG_DEVICE, LOG_STEP);
+}
+
+#[test]
+fn on_mirrored_log_devices() {
+    each_request(LOG_MIRROR, &ON_MIRRORED_LOG_DEVICES, LOG_STEP);
+}
+
+#[test]
 #[ignore = "minutes: every request of every copy"]
 fn on_one_disk_without_exception() {
     each_request(ONE, &ON_ONE, 1);
@@ -340,4 +396,16 @@ fn on_one_disk_without_exception() {
 #[ignore = "minutes: every request of every copy"]
 fn on_a_mirror_without_exception() {
     each_request(MIRROR, &ON_A_MIRROR, 1);
+}
+
+#[test]
+#[ignore = "minutes: every request of every copy"]
+fn on_a_log_device_without_exception() {
+    each_request(LOG, &ON_A_LOG_DEVICE, 1);
+}
+
+#[test]
+#[ignore = "minutes: every request of every copy"]
+fn on_mirrored_log_devices_without_exception() {
+    each_request(LOG_MIRROR, &ON_MIRRORED_LOG_DEVICES, 1);
 }

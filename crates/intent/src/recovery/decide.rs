@@ -27,6 +27,7 @@
 //! | t misnumbered | a sound header whose number or LSN does not follow from those before it | loss of what is from there on: cannot happen | [`choose`], [`ending`] |
 //! | u records malformed | both checksums good, and no records | loss of that frame: cannot happen | scan |
 //! | v disowned leg | a leg outside the set has the next frame, of a generation to which it did not belong | loss: the lane went on there without the labels' word | scan |
+//! | w unreadable end | nothing of S+1 and the window can be read on any leg of the set, and the pool was not exported | loss of what may be there: a cut tears K frames at most, so it is the disks, which may answer again | scan |
 //!
 //! In case s frames without records are in the chain, but no record is lost with them. Nothing but two writers or a
 //! defect leads to g, q, t, u and v. They are errors and losses and no panics, because disks can say anything. In g

@@ -26,6 +26,7 @@ fn lane(id: u64, witness: u64, records: &[Numbers]) -> LaneScan {
         verdict: Verdict::Cut { last: Lsn(0), dropped_frames: 0 },
         leg_faults: Vec::new(),
         disowned: None,
+        unread_behind: None,
         contradiction: None,
         anomalies: Vec::new(),
         frames: 0,

@@ -100,6 +100,8 @@ pub struct LaneScan {
     pub leg_faults: Vec<LegFault>,
     /// A leg outside the set on which the log went on (row v).
     pub disowned: Option<Disowned>,
+    /// The record behind which nothing can be read on any leg (row w). What may be there is among the losses.
+    pub unread_behind: Option<Lsn>,
     /// The first place at which the ring contradicts itself (rows q, t and u). What was behind it is among the losses.
     pub contradiction: Option<Contradiction>,
     /// Remarks for the import's report.
@@ -215,6 +217,8 @@ struct Walk<'a> {
     /// For each taken frame that a leg lacks: the leg, and the frame's last LSN.
     missed: Vec<(usize, Lsn)>,
     losses: Vec<(Lsn, Lsn)>,
+    /// The pool was exported, and there was nothing in the log.
+    is_clean: bool,
     anomalies_unsaid: u64,
 }
 
@@ -243,6 +247,7 @@ impl<'a> Walk<'a> {
                 verdict: Verdict::Empty,
                 leg_faults: Vec::new(),
                 disowned: None,
+                unread_behind: None,
                 contradiction: None,
                 anomalies: Vec::new(),
                 frames: 0,
@@ -250,6 +255,7 @@ impl<'a> Walk<'a> {
             },
             missed: Vec::new(),
             losses: Vec::new(),
+            is_clean: checkpoint.clean,
             anomalies_unsaid: 0,
         }
     }
@@ -359,6 +365,7 @@ impl<'a> Walk<'a> {
             Err(row) => return self.contradict(row),
         };
         match ending {
+            Ending::Empty | Ending::Cut if !self.is_clean && self.is_unreadable() => self.leave_unread(),
             Ending::Empty => self.scan.verdict = Verdict::Empty,
             Ending::Cut => self.cut(damaged.is_some_and(|(.., damage)| damage == Damage::Chain), later_count),
             Ending::Bridge(next) => {
@@ -406,6 +413,27 @@ impl<'a> Walk<'a> {
             }
         }
         (first, count)
+    }
+
+    /// Row w: whether nothing of the window can be read on any leg of the set. What a cut tears may be unreadable, but that are K
+    /// frames, and the window is longer: so it is the disks, and nobody knows what is on them.
+    fn is_unreadable(&mut self) -> bool {
+        let Self { geometry, expected, .. } = *self;
+        let places = (0..geometry.window_bytes()).step_by(tally_base::SECTOR);
+        let places = places.map(|distance| expected.pos.saturating_add(distance));
+        let mut places = places.filter(|pos| geometry.place(*pos) == *pos);
+        let legs = &mut self.legs;
+        legs.iter().all(|leg| leg.unreadable_count > 0)
+            && places.all(|pos| {
+                let is_read = |leg: &mut LegReader<'_>| leg.bytes(geometry.offset(pos), tally_base::SECTOR).is_some();
+                !legs.iter_mut().any(is_read)
+            })
+    }
+
+    fn leave_unread(&mut self) {
+        let Expected { lsn, .. } = self.expected;
+        self.scan.unread_behind = Some(Lsn(lsn.0 - 1));
+        self.losses.push((lsn, self.scan.witness.max(lsn)));
     }
 
     /// Row v: frames from the expected place on, on a leg that had left the set before they were written.

@@ -211,6 +211,45 @@ fn case_i_no_leg_of_the_set_is_present() {
     assert_eq!(world.scan().verdict, Verdict::Missing);
 }
 
+/// The log disk answered nothing behind its label; the import took the log for empty, and began it anew over acknowledged records.
+#[test]
+fn case_w_nothing_behind_the_last_frame_can_be_read() {
+    for frames in [0, 1, 2] {
+        let mut world = World::new(1);
+        world.log_frames(2);
+        let geometry = world.lane.geometry();
+        let from = frames * SECTOR as u64;
+        world.legs[0].make_unreadable(from..geometry.size);
+        let found = world.scan();
+        let lost = vec![(Lsn(frames + 1), Lsn(frames + 1))];
+        assert_eq!((found.verdict, found.frames), (Verdict::Lost { ranges: lost }, frames));
+        assert_eq!(found.unread_behind, Some(Lsn(frames)));
+        // Behind an export nothing was there.
+        world.checkpoint.clean = true;
+        assert_eq!(world.scan().unread_behind, None);
+    }
+}
+
+/// What a cut has torn is not readable on every disk; what follows it is.
+#[test]
+fn case_b_a_tail_that_cannot_be_read() {
+    let world = World::new(1);
+    world.log_frames(2);
+    let window = world.lane.geometry().window_bytes();
+    world.legs[0].make_unreadable(2 * SECTOR as u64..window);
+    let found = world.scan();
+    assert_eq!((found.verdict, found.unread_behind), (cut(2), None));
+}
+
+#[test]
+fn case_w_another_leg_can_be_read() {
+    let world = World::new(2);
+    world.log_frames(2);
+    world.legs[0].make_unreadable(0..world.lane.geometry().size);
+    let found = world.scan();
+    assert_eq!((found.verdict, found.frames, found.unread_behind), (cut(2), 2, None));
+}
+
 #[test]
 fn case_j_frames_of_an_older_lap_are_not_there() {
     let mut world = World::new(1);

@@ -168,7 +168,7 @@ pub enum Unreadable {
         unknown: Vec<FeatureLine>,
     },
     /// Every read failed.
-    #[error("its labels cannot be read: {0}")]
+    #[error("its labels cannot be read: {0}; look again when it answers")]
     Io(String),
 }
 

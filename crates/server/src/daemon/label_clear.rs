@@ -70,7 +70,7 @@ pub enum LabelClearError {
         path: PathBuf,
     },
     /// The disk refuses.
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {error}. See to it and do this again: part of the label may be erased", path.display())]
     Io {
         /// The disk.
         path: PathBuf,

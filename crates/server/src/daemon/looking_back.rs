@@ -1,7 +1,7 @@
 //! What going back to an older group gives up, in words, before anybody is asked.
 
 use tally_base::Time;
-use tally_fs::filer::{ImportOptions, RewindReport};
+use tally_fs::filer::{FilerError, ImportOptions, RewindReport};
 use tally_members::discover::ImportSource;
 
 use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, select, words};
@@ -36,6 +36,16 @@ impl ImportOrder {
             read_only: self.read_only,
             accept_loss: self.accept_loss,
             destroyed: self.destroyed,
+        }
+    }
+
+    /// Which pool it was that refused; who resumes one knows that.
+    pub(super) fn not_imported(&self, error: FilerError) -> PoolsError {
+        match error {
+            FilerError::Open(_) | FilerError::Sync(_) if self.resumes.is_none() => {
+                PoolsError::NotImported { name: self.pool.clone(), source: Box::new(error) }
+            }
+            error => error.into(),
         }
     }
 }

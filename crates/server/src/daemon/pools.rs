@@ -222,7 +222,8 @@ impl Pools {
             self.comes_on();
             progress(words(state));
         };
-        let (filer, report) = self.read_in(&source, &select, &order.options(), order, &mut tell)?;
+        let read_in = self.read_in(&source, &select, &order.options(), order, &mut tell);
+        let (filer, report) = read_in.map_err(|error| order.not_imported(error))?;
         let lost = if order.read_only { "missing" } else { "given up at the import" };
         let losses = report.losses.iter().map(|loss| format!("{lost}: {loss}"));
         let remarks = report.remarks.iter().cloned().chain(losses).collect();

@@ -118,6 +118,7 @@ const FLOORS_FROM_SEEDS: u64 = 5000;
 fn tell_events(totals: &Totals, seeds: u64) -> bool {
     let floors = [
         ("cuts inside disk commands", totals.cuts_in_disk_commands, 20_000),
+        ("cuts in label writes", totals.cuts_in_labels, 20_000),
         ("cuts after a leg was struck off", totals.cuts_after_strike, 20_000),
         ("imports behind which nothing was asked", totals.idle_lives, 20_000),
         ("of these, across a cut, an export and a cut", totals.idle_across, 400),

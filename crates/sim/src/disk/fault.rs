@@ -52,6 +52,14 @@ pub enum Mishap {
     Rot,
     /// Of what it writes the first half is there, and nobody is told.
     Half,
+    /// A write is not what the disk says, and nobody is told.
+    Lies(Lie),
+    /// A durable write fails, and takes along what was in the cache.
+    TakesCache,
+    /// It takes so long.
+    Hangs(Duration),
+    /// A write or a flush is not answered, and no other one from then on ([`Faults::fall_silent`]).
+    Silence,
 }
 
 /// What a write leaves that the disk refuses.
@@ -89,13 +97,15 @@ impl Fault {
 }
 
 impl Mishap {
-    /// Of which requests it counts; none: of all.
-    fn sort(self) -> Option<Sort> {
+    /// Whether it counts requests that fail in this manner.
+    fn counts(self, fault: Fault) -> bool {
         match self {
-            Self::Once(sort) | Self::ForGood(sort) => Some(sort),
-            Self::Gone => None,
-            Self::Rot => Some(Sort::Read),
-            Self::Half => Some(Sort::Write),
+            Self::Once(sort) | Self::ForGood(sort) => fault.sort() == sort,
+            Self::Gone | Self::Hangs(_) => true,
+            Self::Rot => fault.sort() == Sort::Read,
+            Self::Half | Self::Lies(_) => fault.sort() == Sort::Write,
+            Self::TakesCache => fault == Fault::DurableWrite,
+            Self::Silence => fault.sort() != Sort::Read,
         }
     }
 }
@@ -118,6 +128,24 @@ struct Planned {
     is_silent: bool,
     /// Requests until one that something befalls, and what.
     mishap: Option<(u64, Mishap)>,
+}
+
+impl Planned {
+    fn suffer(&mut self, mishap: Mishap, fault: Fault) {
+        match mishap {
+            Mishap::Once(_) => self.refused[fault as usize] = 1,
+            Mishap::ForGood(sort) => {
+                let of_sort = Fault::ALL.into_iter().filter(|fault| fault.sort() == sort);
+                of_sort.for_each(|fault| self.refused[fault as usize] = u32::MAX);
+            }
+            Mishap::Gone => self.refused = [u32::MAX; FAULTS],
+            Mishap::Lies(lie) => self.lie = Some((0, lie)),
+            Mishap::TakesCache => self.refused[Fault::CacheWithDurableWrite as usize] = 1,
+            Mishap::Hangs(time) => self.hanging = (1, time),
+            Mishap::Silence => self.is_silent = true,
+            Mishap::Rot | Mishap::Half => {}
+        }
+    }
 }
 
 impl Faults {
@@ -188,12 +216,12 @@ impl Faults {
         self.0.lock().refused[fault as usize] > 0
     }
 
-    /// What befalls the request that comes now, which fails in this manner if it fails. A failure is told by
-    /// [`Faults::strike`].
+    /// What befalls the request that comes now, which fails in this manner if it fails. What it says of failures, lies and time
+    /// is for who asks for those next.
     pub(super) fn meet(&self, fault: Fault) -> Option<Mishap> {
         let planned = &mut *self.0.lock();
         let (left, mishap) = planned.mishap.as_mut()?;
-        if mishap.sort().is_some_and(|sort| sort != fault.sort()) {
+        if !mishap.counts(fault) {
             return None;
         }
         if *left > 0 {
@@ -202,15 +230,7 @@ impl Faults {
         }
         let mishap = *mishap;
         planned.mishap = None;
-        match mishap {
-            Mishap::Once(_) => planned.refused[fault as usize] = 1,
-            Mishap::ForGood(sort) => {
-                let of_sort = Fault::ALL.into_iter().filter(|fault| fault.sort() == sort);
-                of_sort.for_each(|fault| planned.refused[fault as usize] = u32::MAX);
-            }
-            Mishap::Gone => planned.refused = [u32::MAX; FAULTS],
-            Mishap::Rot | Mishap::Half => {}
-        }
+        planned.suffer(mishap, fault);
         Some(mishap)
     }
 

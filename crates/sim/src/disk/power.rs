@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tally_disk::{Disk, Durability, Geometry, Limit, Patience};
-use tally_members::label::LABEL_BYTES;
+use tally_members::label::{LABEL_BYTES, UBERBLOCK_RING_OFFSET};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::fault::{Fault, Faults, Left, Lie, Mishap};
@@ -91,6 +91,8 @@ impl Event {
 #[derive(Default)]
 struct PowerState {
     off: bool,
+    /// It went in the middle of a write to a label's configuration.
+    went_in_label: bool,
     /// Device writes and flushes until the cut, if one is planned.
     left: Option<u64>,
     events: u64,
@@ -130,6 +132,12 @@ impl Power {
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.state.lock().off
+    }
+
+    /// Whether it went in the middle of a write to the configuration in a label.
+    #[must_use]
+    pub fn went_in_label(&self) -> bool {
+        self.state.lock().went_in_label
     }
 
     /// Writes and flushes so far.
@@ -240,6 +248,12 @@ impl Power {
             }
         }
     }
+}
+
+/// Whether what begins here is a configuration in one of the two labels of a disk of this size, and no uberblock beside it.
+fn is_configuration(offset: u64, size: u64) -> bool {
+    let back = size - LABEL_BYTES;
+    offset < UBERBLOCK_RING_OFFSET || (back..back + UBERBLOCK_RING_OFFSET).contains(&offset)
 }
 
 fn gone() -> io::Error {
@@ -378,6 +392,11 @@ impl PowerDisk {
         // Another thread's lock may be what is let go.
         let held_open = std::mem::take(&mut *self.held_open.lock());
         drop(held_open);
+    }
+
+    /// What befalls the request that comes now: nothing where the power is gone, which carries none out.
+    fn meet(&self, fault: Fault) -> Option<Mishap> {
+        if self.power.is_off() { None } else { self.faults.meet(fault) }
     }
 
     /// Whether the request that comes now is left, as the disk is silent.
@@ -575,8 +594,8 @@ impl Disk for PowerDisk {
         if self.power.is_off() {
             return Err(gone());
         }
-        self.power.clock.pass(self.faults.delay());
         let mishap = self.faults.meet(Fault::Read);
+        self.power.clock.pass(self.faults.delay());
         self.faults.strike(Fault::Read)?;
         if offset + buf.len() as u64 > self.size {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -599,6 +618,11 @@ impl Disk for PowerDisk {
         }
         let is_label = offset < LABEL_BYTES || offset + buf.len() as u64 > self.size - LABEL_BYTES;
         self.power.run_hook(is_label);
+        let fault = match durability {
+            Durability::Cached => Fault::Write,
+            Durability::Durable => Fault::DurableWrite,
+        };
+        let mishap = self.meet(fault);
         if !self.power.is_off() && self.is_left() {
             self.state.lock().late.push((offset, buf.to_vec(), durability));
             return Err(io::ErrorKind::TimedOut.into());
@@ -606,11 +630,6 @@ impl Disk for PowerDisk {
         let current = self.power.count()?;
         self.power.clock.work(WORK_TIME);
         self.power.clock.pass(self.faults.delay());
-        let fault = match durability {
-            Durability::Cached => Fault::Write,
-            Durability::Durable => Fault::DurableWrite,
-        };
-        let mishap = self.faults.meet(fault);
         let (struck, takes_cache) = match durability {
             Durability::Cached => (self.faults.strike(Fault::Write), false),
             Durability::Durable => match self.faults.strike(Fault::CacheWithDurableWrite) {
@@ -635,6 +654,9 @@ impl Disk for PowerDisk {
             }
             // A write during which the power goes, or that fails, is like any that was not flushed: it stays in part.
             (Current::Goes, _) => {
+                if is_configuration(offset, self.size) {
+                    self.power.state.lock().went_in_label = true;
+                }
                 state.cached.push((offset, buf.to_vec()));
                 return Err(gone());
             }
@@ -656,6 +678,7 @@ impl Disk for PowerDisk {
 
     fn flush(&self) -> io::Result<()> {
         self.power.run_hook(true);
+        self.meet(Fault::Flush);
         if !self.power.is_off() && self.is_left() {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -664,7 +687,6 @@ impl Disk for PowerDisk {
         }
         self.power.clock.work(WORK_TIME);
         self.power.clock.pass(self.faults.delay());
-        self.faults.meet(Fault::Flush);
         let struck = self.faults.strike(Fault::Flush);
         self.power.note(self.number, || What::Flush);
         let state = &mut *self.state.lock();

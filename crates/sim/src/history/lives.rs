@@ -40,6 +40,7 @@ impl State {
         for attempt in 0.. {
             let life = if stream == Stream::Import { self.totals.lives } else { self.totals.idle_lives };
             let mut chance = Chance::of(self.plan.seed, stream, life * 16 + attempt);
+            self.totals.cuts_in_labels += u64::from(self.machine.power().went_in_label());
             self.machine.lose_power(&mut chance);
             self.totals.cuts += u64::from(!exported);
             self.trouble_while_off(&mut chance)?;

@@ -109,6 +109,8 @@ pub struct Totals {
     pub cuts: u64,
     /// Of these, during an import.
     pub cuts_in_import: u64,
+    /// Of these, in the middle of a write to a label's configuration.
+    pub cuts_in_labels: u64,
     /// Of these, while a leg was struck off.
     pub cuts_after_strike: u64,
     /// Syncs of a group.
@@ -221,6 +223,7 @@ impl AddAssign for Totals {
         self.lives_without_sync += other.lives_without_sync;
         self.cuts += other.cuts;
         self.cuts_in_import += other.cuts_in_import;
+        self.cuts_in_labels += other.cuts_in_labels;
         self.cuts_after_strike += other.cuts_after_strike;
         self.syncs += other.syncs;
         self.syncs_with_rest += other.syncs_with_rest;

@@ -79,6 +79,11 @@ impl Start {
         Self { shape, content, files }
     }
 
+    /// Its disks, and nothing on them.
+    pub(crate) fn blank(&self) -> Machine {
+        Machine::new(self.shape.clone(), 3)
+    }
+
     /// The pool, imported, with records in its log.
     pub(crate) fn running(&self) -> (Machine, Files) {
         let mut machine = Machine::holding(self.shape.clone(), 2, &self.content);
@@ -333,7 +338,16 @@ pub(crate) fn is_spare(config: &label::PoolConfig, path: &str) -> bool {
 
 /// The machine has its disks again: an import finds everything, and space is counted right.
 pub(crate) fn import_and_check(machine: &mut Machine, files: &Files) -> Result<(), String> {
-    let report = machine.import(&ImportOptions::default()).map_err(|error| format!("refused: {error}"))?;
+    import_and_check_with(machine, files, &ImportOptions::default())
+}
+
+/// The same, of a pool that is asked for so.
+pub(crate) fn import_and_check_with(
+    machine: &mut Machine,
+    files: &Files,
+    options: &ImportOptions,
+) -> Result<(), String> {
+    let report = machine.import(options).map_err(|error| format!("refused: {error}"))?;
     if !report.losses.is_empty() {
         return Err(format!("losses: {:?}", report.losses));
     }

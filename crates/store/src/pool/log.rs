@@ -150,6 +150,12 @@ fn note_lane(content: &mut LogContent, config: &PoolConfig, lane: LaneId, scan: 
              they may have been acknowledged, and no disk that counts has them"
         ));
     }
+    if let Some(last) = scan.unread_behind {
+        content.losses.push(format!(
+            "lane {lane}: what follows record {last} cannot be read on any of its devices, and may have been acknowledged: \
+             import again when they answer"
+        ));
+    }
     if let Some(contradiction) = scan.contradiction {
         content.losses.push(format!("lane {lane}: {contradiction}"));
     }

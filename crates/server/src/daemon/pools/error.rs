@@ -6,6 +6,7 @@ use tally_fs::filer::{DatasetError, FilerError};
 use tally_members::assemble::ImportError;
 use tally_members::grammar::GrammarError;
 use tally_members::label::{FIRST_RELEASE, this_release};
+use tally_store::pool::OpenError;
 use tally_store::properties::PropertyError;
 
 use crate::daemon::disk_error::DiskError;
@@ -89,7 +90,8 @@ pub enum PoolsError {
     #[error(
         "pool '{name}' was not {end}: {source}\n\
          It is not served any more: its clients wait, and `tally pool status` shows it as UNAVAIL. Once its disks are well, \
-         `tally pool import {name}` takes it up again and replays its log."
+         `tally pool import {name}` takes it up again and replays its log{}.",
+        if *end == "destroyed" { ", with -D if a disk took this in before it failed" } else { "" }
     )]
     NotPutAway {
         /// Which pool.
@@ -147,6 +149,14 @@ pub enum PoolsError {
     )]
     NotMade {
         /// Which pool.
+        name: String,
+        /// What failed.
+        source: Box<FilerError>,
+    },
+    /// Its root, its log or its first group refused.
+    #[error("pool '{name}' was not imported: {source}{}", next_of(source))]
+    NotImported {
+        /// Which pool: what was asked for.
         name: String,
         /// What failed.
         source: Box<FilerError>,
@@ -307,6 +317,14 @@ impl PoolsError {
     pub fn is_destroyed(&self) -> bool {
         let Self::Filer(error) = self else { return false };
         matches!(&**error, FilerError::Import(ImportError::Destroyed { .. }))
+    }
+}
+
+/// What to do about an import that could not write. Whatever else fails says so itself.
+fn next_of(error: &FilerError) -> &'static str {
+    match error {
+        FilerError::Sync(_) | FilerError::Open(OpenError::Sync(_)) => "\nSee to its disks and import it again.",
+        _ => "",
     }
 }
 
