@@ -251,6 +251,9 @@ pub struct Progress {
     pub total: u64,
 }
 
+/// Hears how far something is.
+pub type OnProgress<'a> = &'a mut dyn FnMut(Progress);
+
 impl Progress {
     /// `replaying, 75 %`.
     #[must_use]
