@@ -209,7 +209,7 @@ pub(super) struct About<'a> {
 #[derive(Clone, Debug)]
 struct Ended {
     at: Instant,
-    /// In a line.
+    /// A line for `status`, with no end of line.
     outcome: String,
     /// What is not as it should be, for as long as it is not.
     notice: Option<String>,

@@ -99,7 +99,7 @@ pub struct Daemon {
 /// What looks at the daemon while it runs: samples are taken, and shown.
 struct Watching {
     http: HttpServer,
-    /// Ends with this.
+    /// Dropped with the rest, and its thread ends by that.
     _sampler: Ticker,
 }
 
