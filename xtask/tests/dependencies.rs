@@ -156,6 +156,54 @@ const BENCH: [&[&str]; 9] = [
 const SERVER_FLOORS: [&[&str]; 6] =
     [&["cli"], &["daemon"], &["advise", "exports"], &["config"], &["control"], &["dates", "places", "process"]];
 
+/// What stands within a module that has rooms of its own: its folder below `crates`, its path in code, and its floors. Here nothing
+/// sees its own floor: what stood there side by side grew together before.
+const WITHIN: [(&str, &str, &[&[&str]]); 1] = [("server/src/daemon", "crate::daemon", &DAEMON)];
+
+/// One pool that is served stands below the list of them: a scrub, a copy, a report is of one, and knows no other. Commands
+/// stand above the list, and above all those who carry them out and who begin and end the process.
+const DAEMON: [&[&str]; 13] = [
+    &["run"],
+    &["opening"],
+    &["resuming", "service", "would"],
+    &["letting_go", "new_pool", "observe", "signals"],
+    &[
+        "chronicle",
+        "datasets",
+        "disks",
+        "finding",
+        "label_clear",
+        "leaving",
+        "listing",
+        "looking_back",
+        "manager",
+        "rules_above",
+        "schedule",
+        "spares",
+        "upgrade",
+    ],
+    &["pools"],
+    &["by_name", "damage_report"],
+    &["events", "pool_report"],
+    &["scrub", "silence"],
+    &["served"],
+    &["first_pool", "http", "work"],
+    &["absent", "copies", "features", "history", "metrics", "new_files", "pressure"],
+    &[
+        "announce",
+        "data_dir",
+        "error",
+        "listen",
+        "logging",
+        "looks",
+        "ops_report",
+        "patience",
+        "registration",
+        "state",
+        "ticker",
+    ],
+];
+
 const SIM: [&[&str]; 9] = [
     &["sequences"],
     &["sweep"],
@@ -321,6 +369,49 @@ fn modules_see_only_what_lies_below() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+#[test]
+fn rooms_see_only_what_lies_below() {
+    let mut wrong = Vec::new();
+    for (folder, path_in_code, floors) in WITHIN {
+        let floor_of = |room: &str| floors.iter().position(|floor| floor.contains(&room));
+        let source = workspace().join("crates").join(folder);
+        for path in rust_files(&source) {
+            let room = top_module(&source, &path);
+            if room == "mod" {
+                continue;
+            }
+            let Some(floor) = floor_of(&room) else {
+                wrong.push(format!("{}: {room} has no floor; give it one", path.display()));
+                continue;
+            };
+            let text = std::fs::read_to_string(&path).expect("a file of the tree can be read");
+            let text = without_tests(&text);
+            let beside = "super::".repeat(depth(&source, &path));
+            let used = [used_behind(text, &format!("{path_in_code}::")), used_behind(text, &beside)].concat();
+            for used in used.into_iter().filter(|used| *used != room) {
+                // What is no room stands in the table of contents, and that is to hold no more.
+                if floor_of(&used).is_none_or(|other| other <= floor) {
+                    wrong.push(format!("{}: {room} uses {used}, which does not lie below it", path.display()));
+                }
+            }
+        }
+        for room in floors.iter().copied().flatten() {
+            let is_there = source.join(room).is_dir() || source.join(format!("{room}.rs")).is_file();
+            assert!(is_there, "{folder} has no room {room} any more");
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_scan_of_rooms_tells_beside_from_above() {
+    let text = "use super::{a, b::B};\nuse super::super::c;\nlet x = super::d::x();\nuse crate::room::e;\n";
+    let used = |behind: &str| used_behind(text, behind);
+    assert_eq!(used("super::"), ["a", "b", "d"]);
+    assert_eq!(used("super::super::"), ["c"]);
+    assert_eq!(used("crate::room::"), ["e"]);
+}
+
 /// Whatever has no order has no reader, either.
 #[test]
 fn every_crate_with_modules_has_floors() {
@@ -469,15 +560,31 @@ fn top_module(source: &Path, path: &Path) -> String {
     first.trim_end_matches(".rs").to_owned()
 }
 
+/// How many `super::` lead from a file to the module that has its room.
+fn depth(source: &Path, path: &Path) -> usize {
+    let inside = path.strip_prefix(source).expect("files lie in the source folder");
+    let is_table = inside.file_name().is_some_and(|name| name == "mod.rs");
+    inside.components().count() - usize::from(is_table)
+}
+
 /// First path elements behind `crate::`, in `use` lines and elsewhere, with `{…}` one level deep.
 fn used_modules(text: &str) -> Vec<String> {
+    used_behind(text, "crate::")
+}
+
+/// First path elements behind this one, which stands alone and not behind or before another of its kind.
+fn used_behind(text: &str, start: &str) -> Vec<String> {
+    let code: Vec<_> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let code = code.join("\n");
     let mut used = Vec::new();
-    for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
-        for rest in line.split("crate::").skip(1) {
-            match rest.strip_prefix('{') {
-                Some(group) => used.extend(group_heads(group)),
-                None => used.extend(identifier(rest)),
-            }
+    for (at, _) in code.match_indices(start) {
+        let rest = &code[at + start.len()..];
+        if code[..at].ends_with("::") || rest.starts_with("super::") {
+            continue;
+        }
+        match rest.strip_prefix('{') {
+            Some(group) => used.extend(group_heads(group)),
+            None => used.extend(identifier(rest)),
         }
     }
     used

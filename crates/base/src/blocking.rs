@@ -13,7 +13,7 @@ pub trait Seat {
     /// The thread is about to wait for something that takes long: a device, or a lock that others hold over one.
     fn sits_down(&self);
 
-    /// It goes on.
+    /// That is over, and the thread has its processor again.
     fn stands_up(&self);
 }
 

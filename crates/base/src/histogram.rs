@@ -19,7 +19,7 @@ impl<const STEPS: u64> Default for Histogram<STEPS> {
 }
 
 impl<const STEPS: u64> Histogram<STEPS> {
-    /// One more.
+    /// Counts one that took so long; from any thread, without a lock.
     pub fn record(&self, took: Duration) {
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.steps[step_of(STEPS, ns)].fetch_add(1, Relaxed);
@@ -43,7 +43,7 @@ impl<const STEPS: u64> Histogram<STEPS> {
         self.steps.iter().map(|step| step.load(Relaxed)).sum()
     }
 
-    /// Their sum.
+    /// How long all of them took together.
     #[must_use]
     pub fn sum(&self) -> Duration {
         Duration::from_nanos(self.sum_ns.load(Relaxed))

@@ -27,7 +27,7 @@ pub enum Keeper {
     Nobody,
     /// A frame of this lane of the intent log.
     Log(LaneId),
-    /// A transaction group.
+    /// A transaction group, as where a lane has ended: no frame was written for it.
     Group,
 }
 
@@ -35,7 +35,7 @@ pub enum Keeper {
 /// somebody's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// By whom.
+    /// Who made it true, and so whose device time and bytes these are.
     pub by: Keeper,
     /// How long the device was at the frame that kept it; zero if no frame did.
     pub device: Duration,
@@ -74,7 +74,7 @@ pub enum Wait {
     /// Nothing: everything the reply rests on is durable, or need not be.
     #[default]
     Ready,
-    /// A promise.
+    /// Until this is kept; whoever answers without that tells a lie.
     On(Box<dyn Promise>),
 }
 

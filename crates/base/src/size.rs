@@ -36,7 +36,7 @@ fn text(bytes: u64) -> String {
 /// Why a text is no size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizeError {
-    /// What was given.
+    /// As it was typed, for the message.
     pub text: String,
 }
 

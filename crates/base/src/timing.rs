@@ -26,7 +26,7 @@ struct Sample {
     ns: u64,
 }
 
-/// What was measured.
+/// What a request costs here, in the two parts of which its time is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Speed {
     /// For each request, whatever it brings.
@@ -42,7 +42,7 @@ impl Timing {
         Self { long_from_bytes, short: VecDeque::new(), long: VecDeque::new() }
     }
 
-    /// One more.
+    /// A request was carried out; the oldest of its sort is forgotten for it.
     pub fn note(&mut self, bytes: u64, took: Duration) {
         let newest = if bytes < self.long_from_bytes { &mut self.short } else { &mut self.long };
         if newest.len() == NEWEST_MAX {

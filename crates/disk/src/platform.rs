@@ -9,11 +9,11 @@ use crate::{Fanout, Helpers, Opener};
 /// The world around a pool.
 #[derive(Clone)]
 pub struct Platform {
-    /// Time.
+    /// The wall's time, and one that never runs back.
     pub clock: Arc<dyn Clock>,
-    /// Randomness.
+    /// Where guids, keys and epochs come from; in a simulation, the seed.
     pub rng: Arc<dyn Rng>,
-    /// Disks by path.
+    /// Opens, locks, makes and lists disks by their paths.
     pub opener: Arc<dyn Opener>,
     /// How work goes to several disks at once.
     pub fanout: Arc<dyn Fanout>,
@@ -29,6 +29,6 @@ pub struct Platform {
 pub struct Host {
     /// Stable across reboots (from `/etc/machine-id` where there is one).
     pub id: u64,
-    /// For people.
+    /// Its host name, for people: that a pool was last in use there.
     pub name: String,
 }

@@ -29,7 +29,6 @@ pub(crate) struct Gather {
     pub(crate) first_lsn: Lsn,
     /// When that came.
     began: Duration,
-    /// Records in it.
     pub(crate) record_count: u32,
     /// The newest transaction group among them.
     pub(crate) txg_max: Txg,

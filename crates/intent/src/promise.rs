@@ -50,7 +50,7 @@ pub(crate) struct Waiters {
 
 /// Somebody who waits.
 pub(crate) struct Waiter {
-    /// For this record.
+    /// When every record up to this one is durable, he is called.
     pub(crate) lsn: Lsn,
     /// Bytes of records that he has appended himself.
     pub(crate) record_bytes: u64,
@@ -60,7 +60,6 @@ pub(crate) struct Waiter {
 }
 
 impl Waiters {
-    /// Queues one.
     pub(crate) fn push(&mut self, lsn: Lsn, record_bytes: u64, then: Then) {
         self.arrivals += 1;
         self.heap.push(Reverse(Waiter { lsn, record_bytes, then, arrival: self.arrivals }));

@@ -155,7 +155,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// An empty ring.
+    /// Of a ring in which nothing lives yet.
     pub(crate) fn new(geometry: &LaneGeometry) -> Self {
         Self { size: geometry.size, frame_bytes_max: u64::from(geometry.frame_bytes_max), committed: AtomicU64::new(0) }
     }

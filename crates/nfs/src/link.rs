@@ -67,7 +67,7 @@ impl Link {
         Self { owner: owner.into(), ..Self::new(id, peer) }
     }
 
-    /// Its id.
+    /// Never used again while the server runs.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.id

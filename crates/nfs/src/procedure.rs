@@ -65,7 +65,7 @@ impl Procedure {
         Self::ALL.get(usize::try_from(number).ok()?).copied()
     }
 
-    /// Its number.
+    /// As RFC 1813 numbers it, and as calls carry it.
     #[must_use]
     pub fn number(self) -> u32 {
         self as u32

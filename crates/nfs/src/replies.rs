@@ -62,7 +62,7 @@ pub enum Begin {
     Attached,
 }
 
-/// The cache.
+/// First answers by request, in shards so that workers do not wait for each other.
 pub struct Replies {
     shards: Box<[Mutex<Shard>]>,
 }

@@ -93,9 +93,9 @@ impl Default for Config {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogConfig {
-    /// Their form.
+    /// `text` by default.
     pub format: LogFormat,
-    /// Which of them.
+    /// The least important that is shown, in `tracing`'s words, or a filter by module.
     pub level: String,
 }
 

@@ -114,7 +114,7 @@ pub(super) struct Evidence {
     pub(super) damaged: Option<(FrameHeader, u64)>,
     /// The first sound header behind it.
     pub(super) later: Option<FrameHeader>,
-    /// W.
+    /// W of the table: every record up to here was durable, somebody has written so.
     pub(super) witness: Lsn,
     /// Whether a frame was taken before.
     pub(super) has_begun: bool,

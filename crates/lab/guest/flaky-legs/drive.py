@@ -391,13 +391,15 @@ def is_running(pid):
 
 
 driver = Driver(*sys.argv[1:])
+found = None
 try:
     driver.run()
-except Found as found:
+except Found as what:
+    found = what
+for what in sorted(driver.counts):
+    print(f"# {driver.counts[what]} {what}")
+# Last, as only the end of what a check has said is shown.
+if found:
+    print(driver.command("status", POOL)[1])
     print(f"found: {found}; {sys.argv[3]}/driver tells what came before")
-    print(driver.command("status", "-v", POOL)[1])
     sys.exit(1)
-finally:
-    for what in sorted(driver.counts):
-        print(f"# {driver.counts[what]} {what}")
-    sys.stdout.flush()

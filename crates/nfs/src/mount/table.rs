@@ -12,7 +12,7 @@ const CLIENT_BYTES_MAX: usize = 4 << 10;
 /// What a line costs beside its path.
 const LINE_BYTES: usize = 64;
 
-/// Mounts in memory.
+/// Who has mounted what, as clients tell: in memory alone, as nothing rests on it.
 #[derive(Debug, Default)]
 pub struct MountTable {
     lines: Mutex<BTreeSet<(IpAddr, Vec<u8>)>>,

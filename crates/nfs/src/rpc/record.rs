@@ -54,7 +54,7 @@ pub struct Assembler {
     fragment_left: usize,
     last: bool,
     fragment_count: u32,
-    /// The current record.
+    /// Of the current record, what has come.
     record: Vec<u8>,
 }
 

@@ -27,7 +27,7 @@ const AWAY_MAX: Duration = Duration::from_millis(20);
 /// After an offer in vain there is none for so many parts of what it took.
 const VAIN_PARTS: u64 = 4;
 
-/// The workers.
+/// Who works, who watches, and who sits still: what decides whether another worker is called or started.
 pub(super) struct Crew {
     /// Times are nanoseconds since then.
     start: Instant,

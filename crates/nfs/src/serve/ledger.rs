@@ -119,7 +119,7 @@ impl Holder for Sum {
     }
 }
 
-/// All accounts.
+/// The sums of the house and of each address, of which connections' accounts are parts.
 pub(super) struct Ledger {
     house: Arc<Sum>,
     addresses: Mutex<HashMap<IpAddr, Arc<Sum>>>,

@@ -49,7 +49,7 @@ impl Poller {
         let _ = epoll::delete(&self.epoll, source);
     }
 
-    /// Wakes one worker.
+    /// Ends the wait of one worker at the epoll, or the next one's.
     pub(super) fn wake(&self) {
         // A write of one to an eventfd fails only when its counter is full, and then it wakes as well.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());

@@ -44,7 +44,7 @@ pub struct Job {
 /// What the reply cache knows of a job.
 #[derive(Clone, Copy)]
 pub(super) enum Memory {
-    /// Nothing.
+    /// It is not in there, be it not yet.
     None,
     /// It is the first of its kind.
     Begun(ReplyKey),

@@ -52,7 +52,7 @@ use strangers::Strangers;
 
 /// What has to happen next with a job.
 pub enum Step {
-    /// Send this.
+    /// Send this at once: nothing that it rests on has to become durable.
     Reply(Reply),
     /// Wait for this promise, then [`Service::settle`] and send.
     Wait(Box<dyn Promise>),

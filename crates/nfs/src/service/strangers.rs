@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::link::Link;
 
-/// Between two lines.
+/// At most one line in so long, whoever knocks: the log is not theirs to fill.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// When it was said, and how often it would have been since.

@@ -58,7 +58,7 @@ pub enum Payer {
     Client {
         /// Where the requests come from.
         address: IpAddr,
-        /// The dataset's pool.
+        /// Dataset ids are unique within it alone.
         pool: PoolGuid,
         /// What they are about.
         dataset: DatasetId,
@@ -85,7 +85,7 @@ impl Payer {
     }
 }
 
-/// One answered request.
+/// What one answered request took, for the account of who sent it.
 #[derive(Clone, Copy, Debug)]
 pub struct Paid {
     /// The procedure, WRITE by stability.
@@ -185,7 +185,6 @@ impl Account {
         self.number
     }
 
-    /// One more.
     fn enter(&self, paid: &Paid, second: u64) {
         if self.used.load(Relaxed) != second {
             self.used.store(second, Relaxed);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// The port when none was asked for: beside NFS's second one. Prometheus' own list of ports, 9100 to 9999, is full.
 pub const PORT_HTTP: u16 = 12050;
 
-/// Where to listen.
+/// Where browsers and Prometheus are answered, which is for reading alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpListen {
     /// Nowhere.

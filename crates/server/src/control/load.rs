@@ -3,10 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What was recorded.
+/// What clients sent in some seconds, for `tally advise` to play again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecordedLoad {
-    /// For how long.
+    /// For how long it was recorded, which is less than was asked for where it ended early.
     pub seconds: f64,
     /// Whether it ended early because there was no room for more.
     pub is_full: bool,

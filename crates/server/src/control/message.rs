@@ -227,7 +227,7 @@ pub enum Request {
 pub enum Response {
     /// What changes something has been begun, and will be carried out.
     Begun,
-    /// It goes on.
+    /// How far it is; any number of these before the last line.
     Progress(Progress),
     /// It is done, and this is what came of it. The last line of an answer.
     Done(Reply),
@@ -250,6 +250,9 @@ pub struct Progress {
     /// Units in all; 0 where nobody knows.
     pub total: u64,
 }
+
+/// Hears how far something is.
+pub type OnProgress<'a> = &'a mut dyn FnMut(Progress);
 
 impl Progress {
     /// `replaying, 75 %`.

@@ -10,9 +10,9 @@ use tally_members::label::{PoolConfig, Spare, VdevConfig};
 use tally_store::pool::Pool;
 use tally_store::pool::membership::Member;
 
-use super::disk_error::DiskError;
+use super::error::DiskError;
 use super::pool_report::vdev_name;
-use super::pools::ServedPool;
+use super::served::ServedPool;
 
 /// A disk by its path or guid, or by the last part of its path where no other disk has the same.
 pub(super) fn find(pool: &Pool, device: &str) -> Result<Member, DiskError> {

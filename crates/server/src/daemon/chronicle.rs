@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use tally_store::pool::Command;
 
-use super::disk_error::DiskError;
-use super::pools::{Pools, PoolsError, ServedPool};
+use super::error::{DiskError, PoolsError};
+use super::pools::Pools;
+use super::served::ServedPool;
 use crate::control::message::{Assignment, Request};
 use crate::control::report::{DoneCommand, PoolHistory};
 

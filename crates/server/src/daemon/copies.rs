@@ -17,6 +17,8 @@
 //!
 //! What ended is remembered for as long as the pool is imported: the last of each vdev with those that ran beside it, and the last scrub.
 
+mod words;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,11 +26,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use tally_base::{Size, VdevGuid};
+use tally_base::VdevGuid;
 use tally_store::pool::membership::Stage;
-use tally_store::pool::{SecureReport, SpaceFound};
 
-use super::disk_error::DiskError;
+pub(super) use self::words::{outcome_words, remarks_of, scrub_words};
+use super::error::DiskError;
 use crate::control::report::CopyReport;
 
 /// How long whoever lets go of a pool waits for the end of its scrub and of its copies. A step is over in a moment, unless a disk hangs; and
@@ -207,7 +209,7 @@ pub(super) struct About<'a> {
 #[derive(Clone, Debug)]
 struct Ended {
     at: Instant,
-    /// In a line.
+    /// A line for `status`, with no end of line.
     outcome: String,
     /// What is not as it should be, for as long as it is not.
     notice: Option<String>,
@@ -419,58 +421,6 @@ impl Copies {
     pub(super) fn notices(&self) -> Vec<String> {
         self.state.lock().ended.values().filter_map(|ended| ended.notice.clone()).collect()
     }
-}
-
-/// The line that is kept of a copy that ended.
-pub(super) fn outcome_words(path: &Path, copied: u64, elapsed: Duration, repaired: u64, lost: u64) -> String {
-    let (path, size, seconds) = (path.display(), Size(copied), elapsed.as_secs_f64());
-    let mut words = format!("resilvered {size} to {path} in {seconds:.0} s");
-    if repaired > 0 {
-        words += &format!("; {} taken from disks that had them right", blocks(repaired));
-    }
-    if lost > 0 {
-        words += &format!("; {} right on no disk", blocks(lost));
-    }
-    words
-}
-
-/// The line that is kept of a scrub that ended, as `zpool status` has it.
-pub(super) fn scrub_words(secured: &SecureReport, elapsed: Duration, ended: &str) -> String {
-    let (repaired, seconds) = (blocks(secured.repaired_count), elapsed.as_secs_f64());
-    let lost = secured.lost_count + secured.given_up_count;
-    let errors = if lost == 1 { "1 error".to_owned() } else { format!("{lost} errors") };
-    let space = space_words(secured).map_or_else(String::new, |words| format!("\n        {words}"));
-    format!("scrub repaired {repaired} in {seconds:.0} s with {errors} on {ended} UTC{space}")
-}
-
-/// What a scrub has found out of space, if there is anything to say.
-fn space_words(secured: &SecureReport) -> Option<String> {
-    let Some(SpaceFound { leaked_bytes, hidden, given_bytes, alarm_count }) = secured.space else {
-        return Some(
-            "what is in use and named by nothing was not looked for: only a scrub in one piece does that".into(),
-        );
-    };
-    match (alarm_count, leaked_bytes, given_bytes) {
-        (0, 0, _) => None,
-        (1, ..) => Some("1 place is in use twice, or was in use and free, see above; nothing was given back".into()),
-        (places, ..) if places > 1 => Some(format!(
-            "{places} places are in use twice, or were in use and free, see above; nothing was given back"
-        )),
-        _ if hidden => Some(format!(
-            "{} are in use and were not met: something that cannot be read may name them, and they stay as they are",
-            Size(leaked_bytes)
-        )),
-        _ if given_bytes == leaked_bytes => Some(format!("{}, which nothing named, are free again", Size(given_bytes))),
-        _ => Some(format!(
-            "{} of {}, which nothing named, are free again: the next scrub gives back more",
-            Size(given_bytes),
-            Size(leaked_bytes)
-        )),
-    }
-}
-
-fn blocks(count: u64) -> String {
-    if count == 1 { "1 block".into() } else { format!("{count} blocks") }
 }
 
 #[cfg(test)]

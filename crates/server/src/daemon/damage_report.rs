@@ -13,7 +13,7 @@ use tally_fs::damage::{DamageReport, DamagedPlace, Part};
 
 use super::patience;
 use super::pool_report::report;
-use super::pools::ServedPool;
+use super::served::ServedPool;
 use crate::control::report::{DamagedObject, PoolReport};
 
 /// How long it may take to look for the paths of what is damaged, in all pools together: some seconds over a disk that

@@ -17,7 +17,8 @@ use tally_store::properties::{
     user_sources,
 };
 
-use super::pools::{Pools, PoolsError};
+use super::error::PoolsError;
+use super::pools::Pools;
 use crate::config::ExportRule;
 use crate::control::message::Assignment;
 use crate::control::report::{DatasetReport, PropertyLine};

@@ -29,11 +29,12 @@ use tally_store::pool::membership::{Copied, Member, MembershipError, Onlooker, S
 use tally_store::pool::{Pool, SecureReport};
 
 use super::by_name::{check_no_spare, check_stands_for_nobody, find, find_or_mirror, waiting_spare};
-use super::copies::{About, Purpose, Running, outcome_words};
-use super::disk_error::DiskError;
+use super::copies::{About, Purpose, Running, outcome_words, remarks_of};
+use super::error::{DiskError, PoolsError};
 use super::pool_report::space_of;
-use super::pools::{OnProgress, Pools, PoolsError, ServedPool};
-use crate::control::message::Progress;
+use super::pools::Pools;
+use super::served::ServedPool;
+use crate::control::message::{OnProgress, Progress};
 
 /// How long a command waits for the labels of disks that have left. A disk that does not hang takes some milliseconds,
 /// and whoever detaches one may want to use it next.
@@ -43,25 +44,6 @@ const ERASING_MAX: Duration = Duration::from_secs(2);
 const HELD_MAX: Duration = Duration::from_secs(2);
 /// See [`HELD_MAX`].
 const HELD_PAUSE: Duration = Duration::from_millis(20);
-
-/// What a look at every block has to say.
-pub(super) fn remarks_of(secured: &SecureReport) -> Vec<String> {
-    let mut remarks = Vec::new();
-    if secured.repaired_count > 0 {
-        remarks.push(format!(
-            "note: {} blocks were damaged on a disk and right on another; they were repaired from there",
-            secured.repaired_count
-        ));
-    }
-    if let Some(first) = secured.lost.first() {
-        remarks.push(format!(
-            "note: {} blocks are right on no disk, and were not before; the first of them: {first}. What they held has to \
-             come from a backup",
-            secured.lost_count
-        ));
-    }
-    remarks
-}
 
 impl Pools {
     /// Makes the vdev of `device` a mirror, or a wider one, with the disk at `path`. Gives remarks.

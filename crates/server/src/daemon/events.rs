@@ -15,8 +15,8 @@ use tally_base::{PoolGuid, Time, VdevGuid};
 use tally_members::vdev::{LegErrors, LegState};
 use tally_store::pool::Event;
 
-use super::pools::{Pools, ServedPool};
 use super::scrub;
+use super::served::ServedPool;
 use super::ticker::Ticker;
 use crate::control::report::EventReport;
 
@@ -71,26 +71,24 @@ impl Events {
     fn is_known(&self, pool: &str, text: &str) -> bool {
         self.ring.lock().kept.iter().any(|event| event.pool == pool && event.text == text)
     }
-}
 
-impl Pools {
-    /// Remembers what has happened to a pool, and has the pool remember it if it is imported.
-    pub(super) fn tell(&self, pool: &str, class: &str, text: String) {
+    /// Remembers what has happened to a pool, and has the pool remember it if it is `served`.
+    pub(super) fn tell(&self, pool: &str, served: Option<&ServedPool>, class: &str, text: String) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time = Time(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
         let event = Event { time, class: class.into(), text };
-        if let Ok(served) = self.pool(pool) {
+        if let Some(served) = served {
             // A disk with errors has them all the time: they wait for a group that others need.
             served.filer.pool().note_event(&event, class != "errors");
         }
-        self.events.ring.lock().push(pool, event);
+        self.ring.lock().push(pool, event);
     }
 
-    /// Tells what is new since the last look.
-    pub(super) fn look_for_events(&self) {
+    /// Tells what is new since the last look, of the pools that are `served` by now.
+    pub(super) fn look(&self, served: impl Fn() -> Vec<Arc<ServedPool>>) {
         // Whoever holds it looks, too.
-        let Some(mut seen) = self.events.seen.try_lock_for(LOOK) else { return };
-        let served = self.all();
+        let Some(mut seen) = self.seen.try_lock_for(LOOK) else { return };
+        let served = served();
         seen.retain(|guid, _| served.iter().any(|pool| pool.guid() == *guid));
         for pool in served {
             let now = Seen::of(&pool);
@@ -98,8 +96,8 @@ impl Pools {
             let is_first = before.is_none();
             for (class, text) in now.news(before.as_ref(), &pool) {
                 // A pool remembers how its last scrub ended, also behind an import.
-                if !(is_first && class == "scrub_finish" && self.events.is_known(&name, &text)) {
-                    self.tell(&name, &class, text);
+                if !(is_first && class == "scrub_finish" && self.is_known(&name, &text)) {
+                    self.tell(&name, Some(&pool), &class, text);
                 }
             }
             seen.insert(pool.guid(), now);
@@ -107,10 +105,9 @@ impl Pools {
     }
 }
 
-/// Starts the thread that looks.
-pub(super) fn watch(pools: &Arc<Pools>) -> io::Result<Ticker> {
-    let pools = Arc::clone(pools);
-    Ticker::start("events", LOOK, move || pools.look_for_events())
+/// Starts the thread that has somebody `look`.
+pub(super) fn watch(look: impl FnMut() + Send + 'static) -> io::Result<Ticker> {
+    Ticker::start("events", LOOK, look)
 }
 
 /// How a pool was at the last look.

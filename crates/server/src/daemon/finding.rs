@@ -4,7 +4,8 @@ use tally_base::PoolGuid;
 use tally_members::discover::{self, ImportSource};
 use tally_members::label::PoolState;
 
-use super::pools::{Pools, PoolsError};
+use super::error::PoolsError;
+use super::pools::Pools;
 use crate::control::report::FoundPool;
 
 impl Pools {

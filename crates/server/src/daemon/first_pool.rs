@@ -7,9 +7,9 @@ use std::sync::Arc;
 use tally_base::Size;
 use tally_disk::Opener;
 
-use super::new_files::{NewFile, NewFileError};
-use super::pools::OnProgress;
-use crate::control::message::Progress;
+use super::error::NewFileError;
+use super::new_files::NewFile;
+use crate::control::message::{OnProgress, Progress};
 
 /// Its name.
 pub const NAME: &str = "tank";

@@ -6,8 +6,9 @@ use tally_base::{PoolGuid, Size};
 use tally_fs::filer::{Filer, FilerError};
 
 use super::chronicle::Said;
-use super::disk_error::DiskError;
-use super::pools::{Pools, PoolsError, ServedPool};
+use super::error::{DiskError, PoolsError};
+use super::pools::Pools;
+use super::served::ServedPool;
 use super::{manager, silence};
 
 impl Pools {

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use tally_base::PoolGuid;
 
-use super::pools::{Pools, PoolsError, ServedPool};
+use super::error::PoolsError;
+use super::pools::Pools;
+use super::served::ServedPool;
 use super::state::{KnownPool, State, StateError};
 use super::ticker::Ticker;
 

@@ -4,8 +4,9 @@ use tally_base::Time;
 use tally_fs::filer::{FilerError, ImportOptions, RewindReport};
 use tally_members::discover::ImportSource;
 
-use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, select, words};
-use crate::control::message::RewindShown;
+use super::error::PoolsError;
+use super::pools::{ImportOrder, Pools, select, words};
+use crate::control::message::{OnProgress, RewindShown};
 use crate::dates::utc;
 
 impl Pools {

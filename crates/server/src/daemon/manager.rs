@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 
-use super::pools::{Pools, ServedPool};
+use super::pools::Pools;
+use super::served::ServedPool;
 use super::ticker::Ticker;
 use crate::control::message::Progress;
 

@@ -20,8 +20,8 @@ mod copies;
 mod damage_report;
 mod data_dir;
 mod datasets;
-mod disk_error;
 mod disks;
+pub mod error;
 mod events;
 mod features;
 mod finding;
@@ -39,6 +39,7 @@ mod looks;
 mod manager;
 mod metrics;
 mod new_files;
+mod new_pool;
 mod observe;
 mod opening;
 mod ops_report;
@@ -52,26 +53,16 @@ mod rules_above;
 mod run;
 mod schedule;
 mod scrub;
+pub mod served;
 mod service;
 mod signals;
 mod silence;
 mod spares;
 pub mod state;
 mod ticker;
+mod upgrade;
 mod work;
 mod would;
 
 pub use opening::Told;
 pub use run::{Daemon, Launch, ServeError, Stopper};
-
-/// What the daemon's own thread waits for.
-enum Event {
-    /// Export the pools and end.
-    Stop,
-    /// Read the exports of the configuration file again.
-    Reload,
-    /// Carry out a command.
-    Work(work::Work),
-    /// Go on with one that was prepared in a thread of its own.
-    Prepared(work::Begun),
-}

@@ -12,7 +12,9 @@ use tally_nfs::stats::{Kind, Stats};
 use tally_store::properties::Value;
 
 use super::datasets::Catalogue;
-use super::pools::{Pools, PoolsError, ServedPool};
+use super::error::PoolsError;
+use super::pools::Pools;
+use super::served::ServedPool;
 use super::{ops_report, pool_report};
 use crate::control::listener::Asker;
 use crate::control::load::{KeptBy, LoadEvent, RecordedLoad};

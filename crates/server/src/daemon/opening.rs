@@ -25,9 +25,10 @@ use tally_members::create;
 use tally_members::discover::ImportSource;
 use tally_store::properties::{Property, PropertySet, parse};
 
+use super::error::PoolsError;
 use super::first_pool::{self, FirstPoolError, Plan};
 use super::manager::Way;
-use super::pools::{ImportOrder, PoolsError};
+use super::pools::ImportOrder;
 use super::service::{Desk, import_remarks};
 use super::state::KnownPool;
 use crate::config::{Config, ServeArgs};

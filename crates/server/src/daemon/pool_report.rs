@@ -17,7 +17,7 @@ use tally_store::txg::TxgRecord;
 use self::disks::vdev_reports;
 pub(super) use self::disks::{space_of, vdev_name};
 use super::features;
-use super::pools::ServedPool;
+use super::served::ServedPool;
 use super::silence::SILENT_MIN;
 use crate::control::report::{
     CacheReport, Exposure, IoCounters, LaneReport, PoolReport, PrefetchReport, PropertyLine, TxgReport, VdevReport,

@@ -19,9 +19,6 @@
 //! `listing` keeps the list for the next start, `disks` and `datasets` have the commands on what is in them, and
 //! `rules_above` the rules of the configuration.
 
-mod error;
-mod served;
-
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -39,17 +36,17 @@ use tally_store::pool::{RewindOrder, ScrubEvery};
 use tally_store::tuning::Tuning;
 use tally_vfs::Identity;
 
-pub use self::error::PoolsError;
-pub use self::served::ServedPool;
 use super::absent::Absent;
-use super::disk_error::DiskError;
+use super::error::{DiskError, PoolsError};
 use super::events::Events;
 use super::features;
 use super::looks::{BesideLooks, Looks};
 use super::new_files::NewFile;
+use super::scrub;
+use super::served::ServedPool;
 use super::state::State;
 use crate::config::ExportRule;
-use crate::control::message::{Assignment, Progress};
+use crate::control::message::{Assignment, OnProgress, Progress};
 use crate::exports::{DatasetExport, ExportTable, KnownExports, LiveExports};
 
 /// How to import.
@@ -102,9 +99,6 @@ impl PoolChange {
         }
     }
 }
-
-/// Hears how far something is.
-pub type OnProgress<'a> = &'a mut dyn FnMut(Progress);
 
 /// All pools of the process.
 pub struct Pools {
@@ -195,6 +189,16 @@ impl Pools {
         self.take_up(filer, Vec::new(), false)
     }
 
+    /// Remembers what has happened to a pool, and has the pool remember it if it is imported.
+    pub(super) fn tell(&self, name: &str, class: &str, text: String) {
+        self.events.tell(name, self.pool(name).ok().as_deref(), class, text);
+    }
+
+    /// Tells what is new of all pools since the last look.
+    pub(super) fn look_for_events(&self) {
+        self.events.look(|| self.all());
+    }
+
     pub(super) fn check_not_imported(&self, name: &str) -> Result<(), PoolsError> {
         if self.pool(name).is_ok() { Err(PoolsError::Imported { name: name.into() }) } else { Ok(()) }
     }
@@ -229,7 +233,7 @@ impl Pools {
         let remarks = report.remarks.iter().cloned().chain(losses).collect();
         before(filer.pool().guid());
         let pool = self.take_up(filer, remarks, order.read_only)?;
-        Self::resume_scrub(&pool);
+        scrub::resume(&pool);
         Ok((pool, report))
     }
 
@@ -274,7 +278,7 @@ impl Pools {
 
     /// Starts a pool's threads, serves it, and writes it down for the next start.
     fn take_up(&self, filer: Arc<Filer>, remarks: Vec<String>, read_only: bool) -> Result<Arc<ServedPool>, PoolsError> {
-        let pool = ServedPool::start(filer, remarks, read_only)?;
+        let pool = ServedPool::start(filer, remarks, read_only).map_err(PoolsError::Thread)?;
         self.served.write().push(Arc::clone(&pool));
         self.absent.forget(pool.guid());
         self.refresh_exports();

@@ -17,7 +17,7 @@ use crate::process::GROUP_ROOTS;
 const INTERVAL: Duration = Duration::from_secs(2);
 /// Percent of the last ten seconds in which some process waited for memory: above, caches shrink.
 const SHORT_PERCENT: f64 = 5.0;
-/// Below, they grow.
+/// Below, they grow; between the two they stay, so that they do not swing.
 const CALM_PERCENT: f64 = 1.0;
 
 /// The whole of a cache, in parts of it, and the least that is left.

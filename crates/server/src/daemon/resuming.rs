@@ -20,10 +20,12 @@ use tally_members::discover::{self, FoundLeg, ImportSource};
 use tally_members::label::{LegConfig, VdevClass, VdevConfig};
 
 use super::by_name::find;
+use super::error::PoolsError;
 use super::letting_go::no_disk_is_silent;
 use super::pool_report::vdev_name;
-use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, ServedPool};
-use crate::control::message::Progress;
+use super::pools::{ImportOrder, Pools};
+use super::served::ServedPool;
+use crate::control::message::{OnProgress, Progress};
 
 /// How long a request that is still at a disk may keep it open, and how often that is looked at. A disk that hangs for longer
 /// was refused before.

@@ -7,7 +7,8 @@
 
 use tally_fs::filer::is_or_holds;
 
-use super::pools::{Pools, PoolsError};
+use super::error::PoolsError;
+use super::pools::Pools;
 use super::state::{State, StateError};
 use crate::config::{ExportRule, Moved};
 use crate::exports::{holding, rule_above};

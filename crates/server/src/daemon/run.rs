@@ -20,19 +20,20 @@ use tally_store::tuning::Tuning;
 use super::announce::Announcement;
 use super::chronicle::Said;
 use super::data_dir::{self, DataDir, DataDirError};
+use super::error::PoolsError;
 use super::history;
 use super::http::{self, HttpError, HttpServer, Look, Site};
 use super::listen::ListenError;
 use super::logging::LevelError;
 use super::observe::{datasets, overview};
 use super::opening::{OpenError, Tell, Told};
-use super::pools::{Pools, PoolsError};
+use super::pools::Pools;
 use super::registration::Registration;
 use super::service::{Counter, Desk};
 use super::state::{State, StateError};
 use super::ticker::Ticker;
-use super::work::{Begun, Work};
-use super::{Event, events, listen, listing, logging, manager, opening, pressure, schedule, signals, silence, spares};
+use super::work::{Begun, Event, Work};
+use super::{events, listen, listing, logging, manager, opening, pressure, schedule, signals, silence, spares};
 use crate::config::{Config, ConfigError, ServeArgs};
 use crate::control::listener::{self, ControlSocket};
 use crate::process;
@@ -98,7 +99,7 @@ pub struct Daemon {
 /// What looks at the daemon while it runs: samples are taken, and shown.
 struct Watching {
     http: HttpServer,
-    /// Ends with this.
+    /// Dropped with the rest, and its thread ends by that.
     _sampler: Ticker,
 }
 
@@ -157,7 +158,8 @@ impl Daemon {
         let nfs = Arc::new(Service::new(pools.exports()));
         let desk = Arc::new(Desk { pools, addresses, dirs: places(data_dir), nfs });
         let watching = Watching::start(&config, &desk)?;
-        let silence = silence::watch(&desk.pools)?;
+        let pools = Arc::clone(&desk.pools);
+        let silence = silence::watch(move || pools.held())?;
         let (sender, events) = channel();
         if launch.signals {
             signals::watch(sender.clone(), Arc::clone(&desk.pools))?;
@@ -173,7 +175,8 @@ impl Daemon {
         let server = Server::start_on(Arc::clone(&desk.nfs), listeners, &ServeOptions::default())?;
         let registration = if config.rpcbind { Registration::try_new(rpcbind::ADDRESS, port) } else { None };
         manager::serves();
-        let happenings = events::watch(&desk.pools)?;
+        let pools = Arc::clone(&desk.pools);
+        let happenings = events::watch(move || pools.look_for_events())?;
         let schedule = schedule::watch(&desk.pools)?;
         let spares = spares::watch(&desk.pools)?;
         let looks =

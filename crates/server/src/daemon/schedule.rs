@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use tally_base::Time;
 
-use super::pools::{Pools, ServedPool};
+use super::pools::Pools;
+use super::served::ServedPool;
 use super::ticker::Ticker;
 
 /// How often it is looked.
@@ -31,7 +32,7 @@ fn look(served: &Arc<ServedPool>) {
         return;
     }
     let every = pool.scrub_every().word();
-    match ServedPool::begin_due_scrub(served) {
+    match served.begin_due_scrub() {
         Ok(()) => tracing::info!("a scrub of '{}' has begun, as it is due (scrub={every})", served.filer.name()),
         // It is looked again in a minute.
         Err(why) => tracing::debug!("a scrub of '{}' is due, and not begun: {why}", served.filer.name()),

@@ -12,110 +12,73 @@ use tally_base::{Size, Time};
 use tally_store::pool::membership::Stage;
 use tally_store::pool::{JobState, Pool, ScrubJob, SecureError, SecureReport};
 
-use super::copies::{Copies, Running, scrub_words};
-use super::disk_error::DiskError;
-use super::disks::remarks_of;
-use super::pools::{OnProgress, Pools, PoolsError, ServedPool};
-use crate::control::message::Progress;
+use super::copies::{Copies, Running, remarks_of, scrub_words};
+use super::error::{PoolsError, ScrubError};
+use super::served::ServedPool;
+use crate::control::message::{OnProgress, Progress};
 use crate::control::report::{ScrubReport, SpaceReport};
 use crate::dates::utc;
 
-/// Why no scrub was begun or stopped, or why one did not come to its end.
-#[derive(Debug, thiserror::Error)]
-pub enum ScrubError {
-    /// Nothing can be repaired.
-    #[error("pool '{pool}' is imported read-only, and a scrub repairs what it finds: import it without --readonly")]
-    ReadOnly {
-        /// Which pool.
-        pool: String,
-    },
-    /// It is paused already.
-    #[error("the scrub of pool '{pool}' is paused already; `tally pool scrub {pool}` goes on with it")]
-    Paused {
-        /// Which pool.
-        pool: String,
-    },
-    /// There is none.
-    #[error("no scrub of pool '{pool}' is under way; `tally pool status` shows the last one")]
-    NoScrub {
-        /// Which pool.
-        pool: String,
-    },
-    /// Another command keeps it from beginning.
-    #[error(transparent)]
-    Kept(#[from] DiskError),
-    /// The system has no thread for it.
-    #[error("the scrub cannot run: {0}; try again when the machine has less to do")]
-    NoThread(std::io::Error),
-    /// It has ended early.
-    #[error("{0}")]
-    Ended(String),
-}
-
-impl Pools {
+impl ServedPool {
     /// Begins a scrub. With `wait` it is over when this returns; then what came of it is told.
-    pub fn scrub(&self, name: &str, wait: bool, progress: OnProgress<'_>) -> Result<Vec<String>, PoolsError> {
-        let served = self.pool(name)?;
-        if served.filer.pool().read_only() {
-            return Err(ScrubError::ReadOnly { pool: name.into() }.into());
+    pub(super) fn scrub(self: Arc<Self>, wait: bool, progress: OnProgress<'_>) -> Result<Vec<String>, PoolsError> {
+        let name = self.filer.name();
+        if self.filer.pool().read_only() {
+            return Err(ScrubError::ReadOnly { pool: name }.into());
         }
-        let running = served.copies.begin_scrub().map_err(ScrubError::Kept)?;
+        let running = self.copies.begin_scrub().map_err(ScrubError::Kept)?;
         if wait {
             let what = format!("scrubbing {name}");
             let mut tell = |done, total| progress(Progress { what: what.clone(), done, total });
-            let (outcome, secured) = run(served, running, &mut tell).map_err(ScrubError::Ended)?;
+            let (outcome, secured) = run(self, running, &mut tell).map_err(ScrubError::Ended)?;
             return Ok(std::iter::once(outcome).chain(remarks_of(&secured)).collect());
         }
-        let job = served.filer.pool().scrub_job().filter(ScrubJob::is_open);
-        spawn(served, running).map_err(ScrubError::NoThread)?;
+        let job = self.filer.pool().scrub_job().filter(ScrubJob::is_open);
+        spawn(self, running).map_err(ScrubError::NoThread)?;
         let what = if job.is_some() { "goes on" } else { "has begun" };
         Ok(vec![format!("the scrub of '{name}' {what}; `tally pool status {name}` shows how far it is")])
     }
 
     /// Stops the scrub, be it that it is paused.
-    pub fn stop_scrub(&self, name: &str) -> Result<(), PoolsError> {
-        let served = self.pool(name)?;
-        let ran = served.copies.stop_scrub();
-        let was_open = served.filer.pool().stop_scrub();
-        served.filer.sync()?;
-        if ran || was_open { Ok(()) } else { Err(ScrubError::NoScrub { pool: name.into() }.into()) }
+    pub(super) fn stop_scrub(&self) -> Result<(), PoolsError> {
+        let ran = self.copies.stop_scrub();
+        let was_open = self.filer.pool().stop_scrub();
+        self.filer.sync()?;
+        if ran || was_open { Ok(()) } else { Err(ScrubError::NoScrub { pool: self.filer.name() }.into()) }
     }
 
     /// Pauses the scrub: it goes on when somebody asks for it, whatever happens in between.
-    pub fn pause_scrub(&self, name: &str) -> Result<(), PoolsError> {
-        let served = self.pool(name)?;
-        let (pool, pool_name) = (served.filer.pool(), name.to_owned());
-        served.copies.stop_scrub();
+    pub(super) fn pause_scrub(&self) -> Result<(), PoolsError> {
+        let pool = self.filer.pool();
+        self.copies.stop_scrub();
         if pool.pause_scrub() {
             // It is told that it is paused when that is durable.
-            served.filer.sync()?;
+            self.filer.sync()?;
             return Ok(());
         }
         let is_paused = pool.scrub_job().is_some_and(|job| job.state == JobState::Paused);
-        let pool = pool_name;
+        let pool = self.filer.name();
         Err(if is_paused { ScrubError::Paused { pool } } else { ScrubError::NoScrub { pool } }.into())
     }
 
-    /// A pool that was just imported may have been in the middle of one.
-    pub(super) fn resume_scrub(served: &Arc<ServedPool>) {
-        let pool = served.filer.pool();
-        if pool.read_only() || pool.scrub_job().is_none_or(|job| job.state != JobState::Running) {
-            return;
-        }
-        let begun = served.copies.begin_scrub().map_err(|why| why.to_string());
-        let spawned = begun.and_then(|running| spawn(Arc::clone(served), running).map_err(|why| why.to_string()));
-        match spawned {
-            Ok(()) => tracing::info!("the scrub of '{}' goes on", served.filer.name()),
-            Err(why) => tracing::warn!("the scrub of '{}' does not go on: {why}", served.filer.name()),
-        }
+    /// Begins a scrub that is due, if nothing else runs over whole disks. Nobody waits for it.
+    pub(super) fn begin_due_scrub(self: &Arc<Self>) -> Result<(), ScrubError> {
+        let running = self.copies.begin_scrub_alone()?;
+        spawn(Arc::clone(self), running).map_err(ScrubError::NoThread)
     }
 }
 
-impl ServedPool {
-    /// Begins a scrub that is due, if nothing else runs over whole disks. Nobody waits for it.
-    pub(super) fn begin_due_scrub(served: &Arc<Self>) -> Result<(), ScrubError> {
-        let running = served.copies.begin_scrub_alone()?;
-        spawn(Arc::clone(served), running).map_err(ScrubError::NoThread)
+/// A pool that was just imported may have been in the middle of one.
+pub(super) fn resume(served: &Arc<ServedPool>) {
+    let pool = served.filer.pool();
+    if pool.read_only() || pool.scrub_job().is_none_or(|job| job.state != JobState::Running) {
+        return;
+    }
+    let begun = served.copies.begin_scrub().map_err(|why| why.to_string());
+    let spawned = begun.and_then(|running| spawn(Arc::clone(served), running).map_err(|why| why.to_string()));
+    match spawned {
+        Ok(()) => tracing::info!("the scrub of '{}' goes on", served.filer.name()),
+        Err(why) => tracing::warn!("the scrub of '{}' does not go on: {why}", served.filer.name()),
     }
 }
 

@@ -22,13 +22,16 @@ use tally_store::pool::{RewindOrder, RewindTo};
 
 use super::chronicle::Said;
 use super::damage_report::Pending;
-use super::new_files::{NewFile, create_options};
+use super::error::PoolsError;
+use super::new_files::NewFile;
+use super::new_pool::create_options;
 use super::observe::{observe, record};
-use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, ServedPool};
-use super::work::{self, Answer};
-use super::{Event, damage_report, features, looking_back, ops_report, pool_report, silence};
+use super::pools::{ImportOrder, Pools};
+use super::served::ServedPool;
+use super::work::{self, Answer, Event};
+use super::{damage_report, features, looking_back, ops_report, pool_report, silence};
 use crate::control::listener::{Asker, NotDone, Service};
-use crate::control::message::{Assignment, Progress, Reply, Request};
+use crate::control::message::{Assignment, OnProgress, Progress, Reply, Request};
 use crate::control::report::PoolReport;
 
 /// What commands need to know of the daemon.
@@ -309,16 +312,16 @@ impl Desk {
                 Ok(Reply::Done(vec![self.pools.clear_label(&device, force, dry_run)?]))
             }
             Request::PoolScrub { name, stop: true, .. } => {
-                self.pools.stop_scrub(&name)?;
+                self.pools.pool(&name)?.stop_scrub()?;
                 Ok(done(format!("the scrub of '{name}' was stopped"), Vec::new()))
             }
             Request::PoolScrub { name, pause: true, .. } => {
-                self.pools.pause_scrub(&name)?;
+                self.pools.pool(&name)?.pause_scrub()?;
                 let how =
                     format!("`tally pool scrub {name}` goes on with it, `tally pool scrub -s {name}` gives it up");
                 Ok(done(format!("the scrub of '{name}' is paused"), vec![how]))
             }
-            Request::PoolScrub { name, wait, .. } => Ok(Reply::Done(self.pools.scrub(&name, wait, progress)?)),
+            Request::PoolScrub { name, wait, .. } => Ok(Reply::Done(self.pools.pool(&name)?.scrub(wait, progress)?)),
             other => self.carry_out_on_datasets(other),
         }
     }

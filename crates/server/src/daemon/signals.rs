@@ -8,8 +8,9 @@ use std::thread;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::leaving;
 use super::pools::Pools;
-use super::{Event, leaving};
+use super::work::Event;
 
 /// Turns signals into events for as long as the process lives. A second SIGINT or SIGTERM ends it at once.
 pub(super) fn watch(events: Sender<Event>, pools: Arc<Pools>) -> io::Result<()> {

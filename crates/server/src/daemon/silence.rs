@@ -6,15 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
-use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use parking_lot::Mutex;
 use tally_base::VdevGuid;
-use tally_members::vdev::VdevLeg;
 
-use super::pools::{Pools, ServedPool};
+use super::served::{ServedPool, Silence};
 use super::ticker::Ticker;
 
 /// A disk that owes an answer for so long is told of, here and by `status`: a busy hard disk takes less.
@@ -22,27 +19,10 @@ pub(super) const SILENT_MIN: Duration = Duration::from_secs(3);
 /// How often the disks are looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Starts the thread that looks.
-pub(super) fn watch(pools: &Arc<Pools>) -> io::Result<Ticker> {
-    let pools = Arc::clone(pools);
+/// Starts the thread that looks at the pools that are `held` by then.
+pub(super) fn watch(held: impl Fn() -> Vec<Arc<ServedPool>> + Send + 'static) -> io::Result<Ticker> {
     let mut told = Told::default();
-    Ticker::start("silence", LOOK, move || look(&pools, &mut told))
-}
-
-/// A disk, and for how long it has owed an answer.
-pub(super) struct Silence {
-    pub(super) guid: VdevGuid,
-    pub(super) path: PathBuf,
-    pub(super) silent_for: Duration,
-    /// It is no part of its pool any more, but somebody waits for what it was asked for before it left.
-    pub(super) has_left: bool,
-}
-
-impl Silence {
-    fn of(leg: &VdevLeg) -> Self {
-        let silent_for = leg.disk().and_then(|disk| disk.silent_for()).unwrap_or_default();
-        Self { guid: leg.guid(), path: leg.path().to_owned(), silent_for, has_left: false }
-    }
+    Ticker::start("silence", LOOK, move || look(&held(), &mut told))
 }
 
 /// All disks of these pools, and those that have left them and still owe somebody an answer; most of them owe nothing.
@@ -55,44 +35,13 @@ fn disks(pools: &[Arc<ServedPool>]) -> impl Iterator<Item = Silence> {
     })
 }
 
-/// The disks that have left a pool. Whoever met one that hangs before it left sleeps on, with whatever locks are held,
-/// so a detached disk is waited for like any other.
-#[derive(Default)]
-pub(super) struct Left(Mutex<Vec<(Weak<VdevLeg>, Instant)>>);
-
-impl Left {
-    /// One has left just now.
-    pub(super) fn note(&self, leg: &Arc<VdevLeg>) {
-        let mut left = self.0.lock();
-        left.retain(|(leg, _)| leg.strong_count() > 0);
-        left.push((Arc::downgrade(leg), Instant::now()));
-    }
-
-    /// Those that were asked for something before they left and have not answered. That their labels are erased
-    /// afterwards concerns nobody.
-    fn silences(&self) -> Vec<Silence> {
-        let still_owes = |(leg, since): &(Weak<VdevLeg>, Instant)| {
-            let silence = Silence { has_left: true, ..Silence::of(&*leg.upgrade()?) };
-            (silence.silent_for > since.elapsed()).then_some(silence)
-        };
-        self.0.lock().iter().filter_map(still_owes).collect()
-    }
-}
-
-/// In words, for whoever waits for them.
-impl std::fmt::Display for Silence {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}, which has owed an answer for {} s", self.path.display(), self.silent_for.as_secs())
-    }
-}
-
 /// The disks of these pools that hang.
 pub(super) fn silent(pools: &[Arc<ServedPool>]) -> Vec<Silence> {
     disks(pools).filter(|leg| leg.silent_for >= SILENT_MIN).collect()
 }
 
-fn look(pools: &Pools, told: &mut Told) {
-    for leg in disks(&pools.held()) {
+fn look(pools: &[Arc<ServedPool>], told: &mut Told) {
+    for leg in disks(pools) {
         let (disk, seconds) = (leg.path.display(), leg.silent_for.as_secs());
         match told.news(leg.guid, leg.silent_for) {
             Some(News::Silent) => tracing::warn!(%disk, seconds, "a disk owes an answer: it hangs"),

@@ -1,6 +1,6 @@
 //! Hot spares: `tally pool add POOL spare DISK...`, `tally pool remove POOL DISK`, and the look that takes one when a disk is away.
 //!
-//! When one is taken, and when it is given back, [`SpareWatch`] says; the steps are the same as of commands that somebody gives
+//! When one is taken, and when it is given back, [`tally_store::pool::spares::SpareWatch`] says; the steps are the same as of commands that somebody gives
 //! ([`super::disks`]), and are kept apart from these by [`super::copies`]. A copy takes hours: each errand has a thread of its own.
 //!
 //! A spare that waits is looked at as well, by its label, so that `status` says UNAVAIL before it is needed. Such a look may
@@ -9,42 +9,30 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tally_base::VdevGuid;
 use tally_members::create::{add_spares, check_spares};
 use tally_members::grammar::parse_spare_args;
-use tally_members::label::{PoolConfig, Spare};
+use tally_members::label::Spare;
 use tally_members::roster::{SpareError, spare_label};
 use tally_members::vdev::LegState;
 use tally_store::pool::Pool;
 use tally_store::pool::membership::MembershipError;
-use tally_store::pool::spares::{SpareErrand, SpareWatch};
+use tally_store::pool::spares::SpareErrand;
 
 use super::by_name::spare_or_refusal;
 use super::copies::{About, Purpose};
-use super::disk_error::{DiskError, of_spare};
-use super::pools::{Pools, PoolsError, ServedPool};
+use super::error::{DiskError, PoolsError, of_spare};
+use super::pools::Pools;
+use super::served::{ServedPool, path_of};
 use super::ticker::Ticker;
-use crate::control::report::SpareReport;
 
 /// How often the pools are looked at. Behind an import a copy that was cut off waits no longer.
 const LOOK: Duration = Duration::from_secs(1);
 /// One look in so many also looks at the disks that wait.
 const PRESENCE_LOOKS: u64 = 60;
-
-/// What a pool's spares are about, beyond its labels.
-#[derive(Default)]
-pub(super) struct Spares {
-    watch: Mutex<SpareWatch>,
-    /// Somebody looks at the disks that wait.
-    looking: AtomicBool,
-    /// At this one.
-    looked_at: Mutex<Option<VdevGuid>>,
-}
 
 impl Pools {
     /// Takes disks in as spares. Gives the words for what was done.
@@ -273,60 +261,6 @@ fn look_at_disks(served: &Arc<ServedPool>) {
     if spawned.is_err() {
         served.spares.looking.store(false, Ordering::Release);
     }
-}
-
-impl ServedPool {
-    /// Somebody has given back by command what stood for this leg: no spare is taken for it again at once.
-    pub(super) fn decline_spare(&self, leg: VdevGuid) {
-        self.spares.watch.lock().decline(leg);
-    }
-
-    /// A disk has left this mirror: what stood for it stays for good. Gives remarks.
-    pub(super) fn keep_spares(&self, vdev: VdevGuid) -> Vec<String> {
-        match self.filer.pool().roster.keep_orphaned_spares(vdev) {
-            Ok(kept) => {
-                let words = |path: &PathBuf| {
-                    format!("{} is a disk of the mirror for good now, and no spare any more", path.display())
-                };
-                kept.iter().map(words).collect()
-            }
-            // The disk has left all the same.
-            Err(error) => {
-                vec![format!("note: what stood for it is called a spare still: {error}; this is tried again")]
-            }
-        }
-    }
-
-    /// For `status`.
-    pub(super) fn spare_reports(&self, config: &PoolConfig) -> Vec<SpareReport> {
-        let watch = self.spares.watch.lock();
-        let report = |spare: &Spare| {
-            let in_use = config.leg(spare.guid).is_some();
-            let absence = watch.absence(spare.guid).filter(|_| !in_use);
-            let stands_for = spare.stands_for.filter(|_| in_use);
-            SpareReport {
-                name: spare.path.display().to_string(),
-                guid: spare.guid.to_string(),
-                state: if in_use {
-                    "INUSE"
-                } else if absence.is_some() {
-                    "UNAVAIL"
-                } else {
-                    "AVAIL"
-                }
-                .into(),
-                size: spare.size,
-                stands_for: stands_for.map(|leg| path_of(config, leg).display().to_string()),
-                why: absence.map(str::to_owned),
-            }
-        };
-        config.spares.iter().map(report).collect()
-    }
-}
-
-fn path_of(config: &PoolConfig, guid: VdevGuid) -> PathBuf {
-    let leg = config.leg(guid).map(|(_, leg)| &leg.path);
-    leg.or_else(|| config.spare(guid).map(|spare| &spare.path)).cloned().unwrap_or_default()
 }
 
 #[cfg(test)]

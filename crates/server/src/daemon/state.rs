@@ -147,7 +147,7 @@ impl State {
         self.is_new
     }
 
-    /// The pools.
+    /// Those that the next start imports: nobody exported them.
     #[must_use]
     pub fn pools(&self) -> &[KnownPool] {
         &self.pools

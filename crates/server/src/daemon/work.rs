@@ -14,10 +14,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use super::error::PoolsError;
 use super::new_files::NewFile;
-use super::pools::PoolsError;
 use crate::control::listener::{Asker, NotDone};
 use crate::control::message::{Progress, Reply, Request};
+
+/// What the daemon's own thread waits for.
+pub(super) enum Event {
+    /// Export the pools and end.
+    Stop,
+    /// Read the exports of the configuration file again.
+    Reload,
+    /// Carry out a command.
+    Work(Work),
+    /// Go on with one that was prepared in a thread of its own.
+    Prepared(Begun),
+}
 
 /// What the daemon's own thread does for a connection.
 pub(super) struct Work {

@@ -11,10 +11,11 @@ use tally_store::pool::membership::Member;
 
 use super::by_name::{check_no_spare, check_stands_for_nobody, find, find_or_mirror, waiting_spare};
 use super::copies::{About, Purpose};
-use super::disk_error::{DiskError, of_spare};
-use super::new_files::create_options;
+use super::error::{DiskError, PoolsError, of_spare};
+use super::new_pool::create_options;
 use super::pool_report::space_of;
-use super::pools::{Pools, PoolsError, ServedPool};
+use super::pools::Pools;
+use super::served::ServedPool;
 use crate::control::message::Request;
 
 impl Pools {

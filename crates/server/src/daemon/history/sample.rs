@@ -29,9 +29,9 @@ pub(in crate::daemon) struct Sample {
     pub(in crate::daemon) written_bytes: u64,
     pub(in crate::daemon) frames: u64,
     pub(in crate::daemon) log_bytes: u64,
-    /// At its end.
+    /// At the sample's end, as it rises and falls within it.
     pub(in crate::daemon) dirty_bytes: u64,
-    /// At its end.
+    /// At the sample's end; above zero under `sync=disabled` alone.
     pub(in crate::daemon) exposed_bytes: u64,
     /// Modifying requests, from their last byte read to their reply sent.
     pub(in crate::daemon) request: Times,

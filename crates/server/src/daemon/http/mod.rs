@@ -50,7 +50,7 @@ pub(super) struct HttpServer {
 }
 
 impl HttpServer {
-    /// Answers on `listener`.
+    /// Answers on `listener`, in threads of its own.
     pub(super) fn start(listener: TcpListener, site: Arc<Site>) -> io::Result<Self> {
         let (listener, stop) = (Arc::new(listener), Arc::new(AtomicBool::new(false)));
         let (socket, stopped) = (Arc::clone(&listener), Arc::clone(&stop));
@@ -59,7 +59,7 @@ impl HttpServer {
         Ok(Self { listener, stop, acceptor: Some(acceptor) })
     }
 
-    /// Where it answers.
+    /// With the port that the kernel chose, if none was asked for.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         self.listener.local_addr().ok()
     }

@@ -31,7 +31,6 @@ impl Request {
 pub(in crate::daemon) struct HostNames(Vec<String>);
 
 impl HostNames {
-    /// Of these.
     pub(in crate::daemon) fn new(names: impl IntoIterator<Item = String>) -> Self {
         Self(names.into_iter().filter(|name| !name.is_empty()).collect())
     }

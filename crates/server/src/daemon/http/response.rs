@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-/// How it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Ok,
@@ -56,7 +55,6 @@ Referrer-Policy: no-referrer\r\n\
 Cache-Control: no-store\r\n\
 Connection: close\r\n";
 
-/// An answer.
 #[derive(Debug)]
 pub(super) struct Response {
     pub(super) status: Status,

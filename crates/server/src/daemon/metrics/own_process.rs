@@ -23,7 +23,7 @@ const VIRTUAL_BYTES: usize = 20;
 const RESIDENT_PAGES: usize = 21;
 
 impl Usage {
-    /// As it is.
+    /// What `/proc` says of this process; zeroes where it says nothing.
     pub(super) fn now() -> Self {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let mut usage = Self::parse(&stat, rustix::param::clock_ticks_per_second(), rustix::param::page_size() as u64);

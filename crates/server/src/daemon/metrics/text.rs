@@ -47,7 +47,6 @@ impl Exposition {
         Family { text: &mut self.0, name }
     }
 
-    /// The whole text.
     pub(super) fn into_text(self) -> String {
         self.0
     }

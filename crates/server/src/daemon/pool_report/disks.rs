@@ -12,7 +12,7 @@ use tally_store::pool::Pool;
 use super::{DATA, JOINING, LOG, NO_LOG, ONLINE};
 use crate::control::report::{ErrorCounters, IoActive, IoCounters, IoTimes, LateReport, VdevReport, VdevSpace};
 use crate::control::spread::Spread;
-use crate::daemon::pools::ServedPool;
+use crate::daemon::served::ServedPool;
 
 pub(super) fn vdev_reports(served: &ServedPool, config: &PoolConfig) -> Vec<VdevReport> {
     let pool = served.filer.pool();

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
-use tally_base::{Clock, SystemClock, SystemRng, Time};
+use tally_base::{Clock, SystemClock, SystemRng, Time, VdevGuid};
 use tally_disk::{Access, Disk, Helpers, Host, Opener, Platform, ThreadFanout};
 use tally_fakes::{FaultyDisk, Journal, MemDisk, MemOpener};
 use tally_fs::filer::CreateOptions;

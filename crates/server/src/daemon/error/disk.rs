@@ -86,6 +86,6 @@ pub enum DiskError {
     Unread(String),
 }
 
-pub(super) fn of_spare(error: SpareError) -> DiskError {
+pub(in crate::daemon) fn of_spare(error: SpareError) -> DiskError {
     DiskError::Membership(MembershipError::Spare(error))
 }

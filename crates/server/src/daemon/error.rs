@@ -1,4 +1,11 @@
 //! What can be wrong with a command on pools, and what whoever gave it may do about it.
+//!
+//! The words stand below whoever says them: a command on disks fails in more ways than its own.
+
+mod disk;
+mod label;
+mod new_file;
+mod scrub;
 
 use std::path::PathBuf;
 
@@ -9,10 +16,11 @@ use tally_members::label::{FIRST_RELEASE, this_release};
 use tally_store::pool::OpenError;
 use tally_store::properties::PropertyError;
 
-use crate::daemon::disk_error::DiskError;
-use crate::daemon::label_clear::LabelClearError;
-use crate::daemon::new_files::NewFileError;
-use crate::daemon::scrub::ScrubError;
+pub use self::disk::DiskError;
+pub(super) use self::disk::of_spare;
+pub use self::label::LabelClearError;
+pub use self::new_file::NewFileError;
+pub use self::scrub::ScrubError;
 
 /// Why a command on pools or datasets was not carried out.
 #[derive(Debug, thiserror::Error)]

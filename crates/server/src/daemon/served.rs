@@ -1,4 +1,9 @@
 //! An imported pool, with what runs and is known beside it.
+//!
+//! It stands below the list of pools: a scrub, a copy, a report is of one, and knows nothing of others.
+
+mod left;
+mod spares;
 
 use std::io;
 use std::sync::Arc;
@@ -11,11 +16,12 @@ use tally_fs::filer::{Body, Filer};
 use tally_intent::Lane;
 use tally_vfs::{ObjectRef, Vfs};
 
-use super::PoolsError;
-use crate::daemon::copies::Copies;
-use crate::daemon::silence;
-use crate::daemon::spares::Spares;
-use crate::daemon::state::KnownPool;
+use self::left::Left;
+pub(super) use self::left::Silence;
+use self::spares::Spares;
+pub(super) use self::spares::path_of;
+use super::copies::Copies;
+use super::state::KnownPool;
 use crate::exports::Mounted;
 
 /// An imported pool with its threads.
@@ -29,13 +35,13 @@ pub struct ServedPool {
     /// Copies to its disks, checks of them, and scrubs.
     pub copies: Arc<Copies>,
     /// Its disks that have left it.
-    pub(in crate::daemon) left: silence::Left,
+    pub(super) left: Left,
     /// Its disks that wait for one to go away.
-    pub(in crate::daemon) spares: Spares,
+    pub(super) spares: Spares,
     /// Somebody looks for the paths of what is damaged, which may take as long as a disk hangs: one at a time.
-    pub(in crate::daemon) looking: Mutex<()>,
+    pub(super) looking: Mutex<()>,
     /// What is wrong with the list of pools, for `status`.
-    pub(in crate::daemon) list_trouble: Mutex<Option<String>>,
+    pub(super) list_trouble: Mutex<Option<String>>,
     read_only: bool,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Those that fetch ahead of readers.
@@ -49,13 +55,13 @@ const FETCHING_AHEAD_WAIT_MAX: Duration = Duration::from_secs(2);
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 impl ServedPool {
-    pub(super) fn start(filer: Arc<Filer>, remarks: Vec<String>, read_only: bool) -> Result<Arc<Self>, PoolsError> {
+    pub(super) fn start(filer: Arc<Filer>, remarks: Vec<String>, read_only: bool) -> io::Result<Arc<Self>> {
         let spawn = |(name, body): (String, Body)| thread::Builder::new().name(name).spawn(body);
         let start = |bodies: Vec<_>| bodies.into_iter().map(spawn).collect::<io::Result<Vec<_>>>();
-        let threads = Mutex::new(start(filer.needed()).map_err(PoolsError::Thread)?);
-        let fetching_ahead = Mutex::new(start(filer.fetching_ahead()).map_err(PoolsError::Thread)?);
+        let threads = Mutex::new(start(filer.needed())?);
+        let fetching_ahead = Mutex::new(start(filer.fetching_ahead())?);
         let (since, copies) = (Instant::now(), Arc::<Copies>::default());
-        let (left, looking, list_trouble) = (silence::Left::default(), Mutex::default(), Mutex::default());
+        let (left, looking, list_trouble) = (Left::default(), Mutex::default(), Mutex::default());
         Ok(Arc::new(Self {
             filer,
             since,
@@ -77,12 +83,12 @@ impl ServedPool {
         self.filer.pool().guid()
     }
 
-    pub(in crate::daemon) fn handle_key(&self) -> [u8; 32] {
+    pub(super) fn handle_key(&self) -> [u8; 32] {
         self.filer.pool().roster.config().handle_key
     }
 
     /// What to remember for the next start.
-    pub(in crate::daemon) fn known(&self) -> KnownPool {
+    pub(super) fn known(&self) -> KnownPool {
         let config = self.filer.pool().roster.config();
         let legs = config.vdevs_present().flat_map(|vdev| &vdev.legs).map(|leg| &leg.path);
         let mut paths: Vec<_> = legs.cloned().collect();
@@ -92,7 +98,7 @@ impl ServedPool {
     }
 
     /// Gives a lane that has got another disk its thread.
-    pub(in crate::daemon) fn run_lane(&self, lane: Arc<Lane>) -> io::Result<()> {
+    pub(super) fn run_lane(&self, lane: Arc<Lane>) -> io::Result<()> {
         let name = format!("lane {}", lane.id());
         let thread = thread::Builder::new().name(name).spawn(move || lane.run())?;
         self.threads.lock().push(thread);
@@ -100,7 +106,7 @@ impl ServedPool {
     }
 
     /// Waits for the threads, which an export or a destruction has told to end.
-    pub(in crate::daemon) fn join(&self) {
+    pub(super) fn join(&self) {
         for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a thread of the pool had panicked");
