@@ -94,7 +94,7 @@ fn a_record_of_a_newer_program_is_refused_by_its_name() {
         }
         let read_only = ImportOptions { read_only: true, ..ImportOptions::default() };
         let (looked_at, report) = world.cut().try_import(&read_only).unwrap();
-        assert!(report.losses.iter().any(|loss| loss.contains("newer program")), "{:?}", report.losses);
+        assert!(report.losses.iter().any(|loss| loss.contains("newer version")), "{:?}", report.losses);
         assert!(vfs(&looked_at).lookup(&Cred::root(), vfs(&looked_at).root(), b"file").is_ok());
         // Synced by the program that knows it, it is nobody's business.
         filer.sync().unwrap();
