@@ -331,7 +331,9 @@ impl PoolsError {
 /// What to do about an import that could not write. Whatever else fails says so itself.
 fn next_of(error: &FilerError) -> &'static str {
     match error {
-        FilerError::Sync(_) | FilerError::Open(OpenError::Sync(_)) => "\nSee to its disks and import it again.",
+        FilerError::Sync(_) | FilerError::Open(OpenError::Sync(_) | OpenError::Roster(_)) => {
+            "\nSee to its disks and import it again."
+        }
         _ => "",
     }
 }

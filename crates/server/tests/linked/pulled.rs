@@ -232,13 +232,6 @@ const CASES: &[Case] = &[
         then: &[("a", "ONLINE"), ("b", "ONLINE")],
     },
     Case {
-        vdevs: MIRROR,
-        first: &[],
-        command: &["pool", "offline", "-t", "dozer", "b"],
-        pulled: &["a"],
-        then: &[("a", "ONLINE"), ("b", "OFFLINE")],
-    },
-    Case {
         vdevs: &["mirror", "a", "b", "c"],
         first: &[],
         command: &["pool", "detach", "-f", "dozer", "c"],
