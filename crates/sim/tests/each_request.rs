@@ -29,6 +29,7 @@ use tally_sim::chance::Chance;
 use tally_sim::disk::{Kept, Lie, Mishap, Sort};
 use tally_sim::machine::{Machine, POOL};
 use tally_sim::sound::{sound, sound_above_rot};
+use tally_vfs::{Cred, Identity, Names};
 
 const ONE: &[&str] = &["/d/data"];
 const MIRROR: &[&str] = &["mirror", "/d/data", "/d/data2"];
@@ -240,11 +241,13 @@ impl Run {
     fn look_and_ask(&self, machine: &Machine, files: &Files) -> Result<Vec<String>, String> {
         let told = files.look(machine)?;
         let server = machine.server();
-        let damage = server.filer.by_name(POOL).ok_or("the dataset is gone")?.damage_report();
-        // Whose names cannot be read is named by their directory.
+        let fs = server.filer.by_name(POOL).ok_or("the dataset is gone")?;
+        let damage = fs.damage_report();
+        // A name that cannot be read is named by its directory, and only then.
+        let is_found = |name: &str| fs.lookup(&Cred::root(), fs.root(), name.as_bytes()).is_ok();
         let is_named = |name: &String| {
-            let paths = [format!("/{name}"), "/".to_owned()];
-            damage.places.iter().any(|place| place.path.as_ref().is_none_or(|of| paths.contains(of)))
+            let is_it = |of: &String| *of == format!("/{name}") || of == "/" && !is_found(name);
+            damage.places.iter().any(|place| place.path.as_ref().is_none_or(is_it))
         };
         if let Some(name) = told.iter().find(|name| !is_named(name)) {
             return Err(format!("{name} cannot be read, and is not named: {damage:?}"));

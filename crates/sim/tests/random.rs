@@ -186,6 +186,20 @@ fn no_disk_is_pulled_beside_a_silent_one() {
     kept(4_200_126, Syncs::Between, Trouble::Disks);
 }
 
+/// Seed 478, drawn on 2026-11-28. A copy to a disk was cut off, and then one that was to replace that disk: both were to go on. When the
+/// second copy was over the first one's disk had left, and the history asked for it all the same.
+#[test]
+fn a_copy_does_not_go_on_to_a_disk_that_was_replaced_meanwhile() {
+    kept(478, Syncs::Between, Trouble::Disks);
+}
+
+/// Seed 814, drawn on the same day. A sector of the only disk could not be read while a scrub ran, which was paused; the one that went on,
+/// lives later, could read everything, and its count had that sector still, as its report is of the whole scrub.
+#[test]
+fn what_a_scrub_could_not_read_before_it_was_paused_stays_in_its_count() {
+    kept(814, Syncs::Between, Trouble::Disks);
+}
+
 /// Seed 39 of the first version. An import raises the labels' sequence number on one disk after the other. Cut there,
 /// the log disk was one behind, which the next import accepts; cut there again it was two behind, was taken for an
 /// older copy, and the pool with everything acknowledged in its log could not be imported any more.

@@ -16,7 +16,7 @@ use tally_members::label::VdevClass;
 use tally_members::roster::ReturnError;
 use tally_members::vdev::{LegState, VdevLeg};
 use tally_store::pool::membership::{Member, MembershipError, Onlooker, Stage};
-use tally_store::pool::{Pool, SecureError, SpaceFound, SyncError};
+use tally_store::pool::{Pool, ScrubJob, SecureError, SpaceFound, SyncError};
 
 use super::requests::Next;
 use super::run::History;
@@ -158,6 +158,9 @@ impl History {
             Deed::Scrub => {
                 let mut steps_left =
                     if asker.chance.one_in(2) { asker.chance.below(INTERRUPTED_WITHIN) } else { u64::MAX };
+                // What the parts before could not give stays in the count of the scrub that goes on, whatever the disks give by now.
+                let before = pool.scrub_job().filter(ScrubJob::is_open).map_or(0, |job| job.report.lost_count);
+                let expected = |in_parts: bool| if in_parts { before } else { 0 };
                 let scrubbed = pool.scrub(
                     &mut |done| {
                         steps_left = steps_left.saturating_sub(1);
@@ -170,7 +173,8 @@ impl History {
                     Err(SecureError::Stopped) => {
                         let is_paused = asker.chance.one_in(2) && pool.pause_scrub();
                         self.0.lock().note(if is_paused { "the scrub is paused" } else { "the scrub is interrupted" });
-                        Ok(Ok(()))
+                        let has_lost = |job: ScrubJob| job.report.lost_count != expected(job.in_parts);
+                        Ok(is_whole(!pool.scrub_job().is_some_and(has_lost)))
                     }
                     scrubbed => {
                         let checked = scrubbed.map_err(|cause| MembershipError::NotChecked { path: new.into(), cause });
@@ -183,7 +187,7 @@ impl History {
                         if let Some(space) = checked.as_ref().ok().and_then(|report| report.space) {
                             self.0.lock().judge_space(&pool, space)?;
                         }
-                        checked.map(|report| is_whole(report.lost_count == 0))
+                        checked.map(|report| is_whole(report.lost_count == expected(in_parts)))
                     }
                 }
             }

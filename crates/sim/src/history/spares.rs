@@ -214,6 +214,13 @@ impl History {
             errands
         };
         for errand in errands {
+            // It has left meanwhile, as the copy before this one was of the disk in its place: the daemon drops that, too.
+            if let SpareErrand::GoOn { leg } = errand
+                && pool.member(leg).is_none()
+            {
+                self.0.lock().note(format!("{leg} has left"));
+                continue;
+            }
             let is_done = self.run_errand(&pool, errand, chance)?;
             let mut state = self.0.lock();
             if state.is_off() || state.troubles.struck {
