@@ -77,6 +77,14 @@ fn a_section_of_two_gibibytes_is_damage_of_a_label() {
     daemon.stop();
 }
 
+/// The group of the newest uberblock of a label, and where that stands in the label.
+fn newest_uberblock(disk: &[u8], label: usize) -> (u64, usize) {
+    let slots = (0..16).map(|slot| UBERBLOCKS + slot * SECTOR);
+    let slots = slots.filter(|at| disk[label + at..].starts_with(b"TALLYUBR"));
+    let txg = |at: usize| u64::from_le_bytes(disk[label + at + 32..][..8].try_into().unwrap());
+    slots.map(|at| (txg(at), at)).max().unwrap()
+}
+
 /// A disk on which a leaf is changed, and all above it is sealed again.
 struct Forge<'a> {
     disk: &'a mut [u8],
@@ -89,10 +97,7 @@ struct Forge<'a> {
 impl Forge<'_> {
     /// Changes what hangs from the newest uberblock.
     fn below_the_newest_uberblock(mut self) {
-        let slots =
-            (0..16).map(|slot| UBERBLOCKS + slot * SECTOR).filter(|at| self.disk[*at..].starts_with(b"TALLYUBR"));
-        let txg = |at: &usize| u64::from_le_bytes(self.disk[at + 32..at + 40].try_into().unwrap());
-        let newest = slots.max_by_key(txg).unwrap();
+        let (_, newest) = newest_uberblock(self.disk, 0);
         let root = BlockPtr::decode(self.disk[newest + 80..][..BLOCK_PTR_BYTES].try_into().unwrap()).unwrap();
         let changed = self.block(&root).expect("there is such a leaf");
         for at in labels().map(|label| label + newest) {
@@ -231,8 +236,16 @@ fn a_record_above_a_file_of_a_newer_program_is_not_replayed() {
     client.write(&file, 0, b"as the newer program has it", Stable::FileSync).unwrap();
     // Its group brings the file to the pool.
     story(data_dir, &[(&["dataset", "create", "dozer/x"], true, &[])]);
-    client.write(&file, 0, b"what an older one has done since", Stable::FileSync).unwrap();
-    let mut bytes = disk.content();
+    let group = |bytes: &[u8]| labels().map(|label| newest_uberblock(bytes, label).0);
+    let mut bytes = loop {
+        let before = group(&disk.content());
+        client.write(&file, 0, b"what an older one has done since", Stable::FileSync).unwrap();
+        let bytes = disk.content();
+        // No group was on its way, which would have the WRITE, or be whole in one label alone.
+        if before[0] == before[1] && group(&bytes) == before {
+            break bytes;
+        }
+    };
     story(data_dir, &[(&["pool", "export", "dozer"], true, &[])]);
     give_lists_to_files(&mut bytes);
     disk.restore(&bytes);

@@ -439,9 +439,15 @@ impl Place {
         } else if status.contains("state: SUSPENDED") {
             self.say(&["pool", "clear", pool]);
         }
-        // A copy may go on by itself.
-        self.say(&["pool", "wait", pool]);
-        let (well, text) = self.ask(&["pool", "reopen", pool]);
+        let given_up = Instant::now() + PATIENCE;
+        let (well, text) = loop {
+            // A copy may go on by itself, and may begin to behind the wait.
+            self.say(&["pool", "wait", pool]);
+            let (well, text) = self.ask(&["pool", "reopen", pool]);
+            if well || !text.contains("is still running") || Instant::now() > given_up {
+                break (well, text);
+            }
+        };
         if !well {
             // It was to become a disk of a new pool, and never got a label.
             assert!(
