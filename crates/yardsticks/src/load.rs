@@ -230,10 +230,18 @@ pub fn make_small_files(connection: &mut Connection, folder: &Handle, for_so_lon
 
 /// Writes `mebibytes` into a new file in one stream and commits them; gives the file and the time.
 pub fn write_stream(target: &Target, mebibytes: u64) -> Result<(Handle, Duration)> {
+    write_pieces(target, mebibytes, noise(PIECE_BYTES)?)
+}
+
+/// As [`write_stream`], of zeros but for eight bytes of each MiB: a disk's file that is copied with its holes has no room for them.
+pub fn write_zeros(target: &Target, mebibytes: u64) -> Result<(Handle, Duration)> {
+    write_pieces(target, mebibytes, vec![0; PIECE_BYTES])
+}
+
+fn write_pieces(target: &Target, mebibytes: u64, mut data: Vec<u8>) -> Result<(Handle, Duration)> {
     let root = Connection::mount(target)?;
     let mut connection = Connection::open(target.nfs)?;
     let file = connection.create(&root, &format!("stream-{:08x}", random_u32()?))?;
-    let mut data = noise(PIECE_BYTES)?;
     let started = Instant::now();
     let mut windows = 0..mebibytes;
     let mut under_way = 0;
