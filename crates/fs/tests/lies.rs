@@ -820,3 +820,36 @@ fn an_inode_of_a_newer_program_is_left_as_it_is_and_is_no_damage() {
         assert_eq!(there(&again), Some(newer), "{what}, behind a cut");
     }
 }
+
+/// A newer program has removed a file of its own, and its reaper was not through. The older one freed what it had, and what only the newer one
+/// knows of it with it.
+#[test]
+fn a_removed_file_of_a_newer_program_waits_for_that() {
+    let mut id = 0;
+    let newer = |entries: &mut Vec<(Key, Bytes)>, root: &mut DatasetRoot| {
+        let is_large = |(key, value): &&mut (Key, Bytes)| {
+            key.class == Class::Inode && decoded(value).kind == FileKind::File && decoded(value).size == 300_000
+        };
+        let (key, value) = entries.iter_mut().find(is_large).expect("there is a large file");
+        let mut bytes = value.to_vec();
+        bytes[0] = 3;
+        *value = bytes.into();
+        id = key.object;
+        let orphan = (Key::new(Class::Orphan, id, 0, 0), Bytes::from_static(&[1]));
+        entries.insert(entries.partition_point(|(key, _)| *key < orphan.0), orphan);
+        root.orphan_count = 1;
+    };
+    let (_world, filer) = rewritten(newer).unwrap();
+    let fs = filer.by_name("tank/forged").unwrap();
+    filer.sync().unwrap();
+    use_all(&fs, "it");
+    filer.sync().unwrap();
+    assert!(!fs.has_orphans(), "or one group would follow the other for ever");
+    let dataset = filer.pool().dataset(fs.dataset()).unwrap();
+    let (from, to) = (Key::new(Class::Extent, id, 0, 0), Key::new(Class::Extent, id, u64::MAX, 0));
+    let root = dataset.root();
+    let extents = root.tree.range(&filer.pool().io, &from, &to).count();
+    assert!(extents > 1, "{extents} extents of it are left");
+    let orphan = root.tree.get(&filer.pool().io, &Key::new(Class::Orphan, id, 0, 0)).unwrap();
+    assert!(orphan.is_some(), "it stays listed");
+}

@@ -18,7 +18,8 @@
 //! [`look`]. Disks that wait for one to go away are in [`spares`].
 //!
 //! **Locks.** `uberblocks`, then `state`, which is held while labels are written; under it the vdevs' leg lists are
-//! read, and no vdev's I/O lock is taken. Lanes are called without `state`.
+//! read, and what a leg was given (`vdev/given`), and no vdev's I/O lock is taken. `leaving`, under which one leg at a time goes on the
+//! strength of others, comes behind `state`. Lanes are called without `state`.
 
 mod away;
 mod features;

@@ -103,6 +103,8 @@ impl Fold<'_> {
             let may_go_on = match kind {
                 // Nobody changes what has no name: this one has.
                 OrphanKind::Removed if is_dirty => true,
+                // It stays listed for the program that knows it, and no group comes for its sake.
+                OrphanKind::Removed if self.is_of_newer(id)? => true,
                 OrphanKind::Removed => self.reap_removed(key, id)?,
                 // Of which all is passed that can be is on the list for when it is cut again, and waits for nothing.
                 OrphanKind::Cut if is_dirty => {

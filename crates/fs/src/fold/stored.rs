@@ -39,12 +39,21 @@ impl Fold<'_> {
         let inode = value.and_then(|value| match value.map(|value| decode_inode(&value)).transpose() {
             Ok(inode) => Ok(Stored::Known(inode)),
             Err(DecodeError::Malformed(_)) => Err(malformed(self.old, "inode")),
-            // No operation gets as far as that. The reaper may, and what it does above an unknown inode it may do here.
+            // No operation gets as far as that. The reaper may, and asks [`Fold::is_of_newer`] before.
             Err(DecodeError::Newer(_)) => Ok(Stored::Unknown),
         });
         Ok(match self.unless_damaged(id, Part::Attributes, inode)? {
             Stored::Known(inode) => inode,
             Stored::Unknown => Stored::Unknown,
+        })
+    }
+
+    /// Whether a newer program's inode is there: what it has is let be, until that program comes (docs/design/0043).
+    pub(super) fn is_of_newer(&self, id: ObjectId) -> Result<bool, BlockError> {
+        let value = self.fs.io().get(&self.old.tree, &Key::new(Class::Inode, id.0, 0, 0));
+        Ok(match self.unless_damaged(id, Part::Attributes, value)? {
+            Stored::Known(Some(value)) => matches!(decode_inode(&value), Err(DecodeError::Newer(_))),
+            Stored::Known(None) | Stored::Unknown => false,
         })
     }
 

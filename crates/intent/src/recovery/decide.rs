@@ -6,7 +6,7 @@
 //! | case | what is on disk | decision | where |
 //! |---|---|---|---|
 //! | a empty | nothing valid at the tail, nothing in the window, W < tail | empty | [`ending`] |
-//! | b torn or unwritten tail | chain valid to S; S+1 invalid or unreadable on every leg; nothing in the window; W < S+1 | cut at S | [`ending`] |
+//! | b torn or unwritten tail | chain valid to S; S+1 invalid or unreadable on every leg; nothing in the window, of which something can be read; W < S+1 | cut at S | [`ending`] |
 //! | c reordered | S+1 invalid, later ones valid, W < S+1 | cut at S, drop the others | [`ending`] |
 //! | d lost | S+1 invalid on every leg, W ≥ its first LSN | loss; go on behind it | [`ending`] |
 //! | e one leg bad | S+1 valid on some leg of the set | take it; if ≤ W, count it as rot of the other leg | [`choose`], scan |
@@ -27,7 +27,7 @@
 //! | t misnumbered | a sound header whose number or LSN does not follow from those before it | loss of what is from there on: cannot happen | [`choose`], [`ending`] |
 //! | u records malformed | both checksums good, and no records | loss of that frame: cannot happen | scan |
 //! | v disowned leg | a leg outside the set has the next frame, of a generation to which it did not belong | loss: the lane went on there without the labels' word | scan |
-//! | w unreadable end | nothing of S+1 and the window can be read on any leg of the set, and the pool was not exported | loss of what may be there: a cut tears K frames at most, so it is the disks, which may answer again | scan |
+//! | w unreadable end | nothing of S+1 and the window can be read on any leg of the set, and the pool was not exported | loss of what may be there: a cut tears K frames at most, so it is the disks, which may answer again | [`ending`] |
 //!
 //! In case s frames without records are in the chain, but no record is lost with them. Nothing but two writers or a
 //! defect leads to g, q, t, u and v. They are errors and losses and no panics, because disks can say anything. In g
@@ -118,6 +118,8 @@ pub(super) struct Evidence {
     pub(super) witness: Lsn,
     /// Whether a frame was taken before.
     pub(super) has_begun: bool,
+    /// Nothing of that place and of the window can be read, of a pool that was not exported.
+    pub(super) is_unread: bool,
 }
 
 /// How the log goes on, or ends.
@@ -127,6 +129,8 @@ pub(super) enum Ending {
     Empty,
     /// A tail ends here.
     Cut,
+    /// Nobody knows what is here: the disks do not answer.
+    Unread,
     /// Nothing is missing; go on at a later frame.
     Bridge(Expected),
     /// These records were acknowledged and are gone. Go on behind them, if there is anything.
@@ -142,7 +146,7 @@ pub(super) enum Resume {
     Behind(Expected),
 }
 
-/// Rows a to d, k to m, and s.
+/// Rows a to d, k to m, s, and w.
 pub(super) fn ending(evidence: &Evidence) -> Result<Ending, Impossible> {
     let first = evidence.expected.lsn;
     let later = evidence.later.map(|header| Expected {
@@ -158,6 +162,9 @@ pub(super) fn ending(evidence: &Evidence) -> Result<Ending, Impossible> {
         && later.lsn == first
     {
         return Ok(Ending::Bridge(later));
+    }
+    if evidence.is_unread {
+        return Ok(Ending::Unread);
     }
     if evidence.witness < first {
         let is_empty = !evidence.has_begun && later.is_none() && evidence.damaged.is_none();

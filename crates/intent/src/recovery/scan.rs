@@ -359,13 +359,14 @@ impl<'a> Walk<'a> {
             later,
             witness: self.scan.witness,
             has_begun: self.scan.frames > 0 || !self.losses.is_empty(),
+            is_unread: damaged.is_none() && later.is_none() && !self.is_clean && self.is_unreadable(),
         };
         let ending = match ending(&evidence) {
             Ok(ending) => ending,
             Err(row) => return self.contradict(row),
         };
         match ending {
-            Ending::Empty | Ending::Cut if !self.is_clean && self.is_unreadable() => self.leave_unread(),
+            Ending::Unread => self.leave_unread(),
             Ending::Empty => self.scan.verdict = Verdict::Empty,
             Ending::Cut => self.cut(damaged.is_some_and(|(.., damage)| damage == Damage::Chain), later_count),
             Ending::Bridge(next) => {

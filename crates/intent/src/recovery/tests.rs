@@ -230,6 +230,17 @@ fn case_w_nothing_behind_the_last_frame_can_be_read() {
     }
 }
 
+/// The uberblock says that there was more: it was told as gone, though the disk may answer again.
+#[test]
+fn case_w_what_cannot_be_read_is_known_to_have_been_there() {
+    let mut world = World::new(1);
+    world.log_frames(3);
+    world.checkpoint.durable_lsn = Lsn(2);
+    world.legs[0].make_unreadable(SECTOR as u64..world.lane.geometry().size);
+    let found = world.scan();
+    assert_eq!((found.verdict, found.unread_behind), (lost(2, 2), Some(Lsn(1))));
+}
+
 /// What a cut has torn is not readable on every disk; what follows it is.
 #[test]
 fn case_b_a_tail_that_cannot_be_read() {

@@ -137,7 +137,7 @@ pub enum Unreadable {
     /// A label is whole, and what it says cannot be: a program has written it so.
     #[error(
         "its label says what cannot be, although its checksum is right ({0}): it was written so, by a bug or by a newer program; \
-         use another disk of the pool, or one that a newer program knows"
+         give the pool's other disks, or import it with a newer program"
     )]
     Malformed(Malformed),
     /// The format is newer than this program.

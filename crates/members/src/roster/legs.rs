@@ -179,8 +179,9 @@ impl Roster {
         Ok(())
     }
 
-    /// Legs that counted when this began were given a block of the group `written` anew, if it `is_given`. One that fails before a flush has covered
-    /// that, or has just refused it, has missed that group, too (rules S7).
+    /// Legs that counted when this began were given a block of the group `written` anew, if it `is_given`. One that counts no more, or fails
+    /// before a flush has covered that, or has just refused it, has missed that group, too (rules S7): also where it was put away meanwhile,
+    /// and another object stands for it now.
     pub fn note_given(
         &self,
         vdev: &Vdev,
@@ -192,7 +193,7 @@ impl Roster {
         if is_given {
             legs.iter().for_each(|leg| leg.given.note(written));
         }
-        let has_failed = |leg: &Arc<VdevLeg>| matches!(leg.state(), LegState::Failing | LegState::Faulted);
+        let has_failed = |leg: &Arc<VdevLeg>| leg.state() != LegState::Online;
         let failed: Vec<_> = legs.into_iter().filter(has_failed).map(|leg| leg.guid()).collect();
         if failed.is_empty() { Ok(()) } else { self.note_missed(&failed, TxgRange { from: written, to: written }) }
     }

@@ -114,6 +114,20 @@ fn survivors_know_before_success_is_returned() {
     }
 }
 
+/// A repair wrote to a disk while a command put it away: what it lacks was listed before, and another object stands for it since.
+#[test]
+fn what_a_leg_was_given_while_it_was_put_away_it_has_missed() {
+    let world = World::new(&[("a", LEG_BYTES), ("b", LEG_BYTES)]);
+    let pool = pool(&world, "mirror /d/a /d/b");
+    commit(&pool.roster, 9).unwrap();
+    let (vdev, b) = (&pool.vdevs[0], leg(&pool.roster, "b").guid());
+    pool.roster.take_offline(vdev, b, true).unwrap();
+    let has_missed = |txg| pool.roster.config().leg(b).unwrap().1.missed.has(Txg(txg));
+    assert_eq!([3, 9, 10].map(has_missed), [false, false, true]);
+    pool.roster.note_given(vdev, &[b], Txg(3), true).unwrap();
+    assert_eq!([3, 9, 10].map(has_missed), [true, false, true]);
+}
+
 #[test]
 fn a_leg_that_refuses_its_label_drops_out_with_the_next_change() {
     let world = World::new(&[("a", LEG_BYTES), ("b", LEG_BYTES), ("c", LEG_BYTES)]);

@@ -7,6 +7,7 @@ mod label;
 mod new_file;
 mod scrub;
 
+use std::fmt;
 use std::path::PathBuf;
 
 use tally_fs::filer::{DatasetError, FilerError};
@@ -21,6 +22,24 @@ pub(super) use self::disk::of_spare;
 pub use self::label::LabelClearError;
 pub use self::new_file::NewFileError;
 pub use self::scrub::ScrubError;
+
+/// How a pool is put away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By `export`.
+    Exported,
+    /// By `destroy`.
+    Destroyed,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exported => "exported",
+            Self::Destroyed => "destroyed",
+        })
+    }
+}
 
 /// Why a command on pools or datasets was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -99,13 +118,13 @@ pub enum PoolsError {
         "pool '{name}' was not {end}: {source}\n\
          It is not served any more: its clients wait, and `tally pool status` shows it as UNAVAIL. Once its disks are well, \
          `tally pool import {name}` takes it up again and replays its log{}.",
-        if *end == "destroyed" { ", with -D if a disk took this in before it failed" } else { "" }
+        if *end == End::Destroyed { ", with -D if a disk took this in before it failed" } else { "" }
     )]
     NotPutAway {
         /// Which pool.
         name: String,
-        /// `exported` or `destroyed`.
-        end: &'static str,
+        /// What was asked for.
+        end: End,
         /// What failed.
         source: Box<FilerError>,
     },

@@ -6,7 +6,7 @@ use tally_base::{PoolGuid, Size};
 use tally_fs::filer::{Filer, FilerError};
 
 use super::chronicle::Said;
-use super::error::{DiskError, PoolsError};
+use super::error::{DiskError, End, PoolsError};
 use super::pools::Pools;
 use super::served::ServedPool;
 use super::{manager, silence};
@@ -46,7 +46,7 @@ impl Pools {
     pub(super) fn export(&self, name: &str, said: Option<&Said>) -> Result<PoolGuid, PoolsError> {
         let pool = self.pool_to_let_go(name)?;
         said.inspect(|said| said.write_down(&pool));
-        self.end(&pool, "exported", Filer::export)?;
+        self.end(&pool, End::Exported, Filer::export)?;
         self.unlist(pool.guid());
         Ok(pool.guid())
     }
@@ -71,7 +71,7 @@ impl Pools {
         self.check_destroy(name)?;
         let pool = self.pool_to_let_go(name)?;
         said.inspect(|said| said.write_down(&pool));
-        self.end(&pool, "destroyed", Filer::destroy)?;
+        self.end(&pool, End::Destroyed, Filer::destroy)?;
         self.absent.forget(pool.guid());
         self.refresh_exports();
         self.unlist(pool.guid());
@@ -83,13 +83,16 @@ impl Pools {
     fn end(
         &self,
         pool: &Arc<ServedPool>,
-        end: &'static str,
+        end: End,
         how: fn(&Filer) -> Result<(), FilerError>,
     ) -> Result<(), PoolsError> {
         let (guid, name) = (pool.guid(), pool.filer.name());
         self.absent.let_go(guid, name.clone(), pool.handle_key());
         let ended = self.put_away(pool, how);
-        let class = if end == "exported" { "pool_export" } else { "pool_destroy" };
+        let class = match end {
+            End::Exported => "pool_export",
+            End::Destroyed => "pool_destroy",
+        };
         self.tell(&name, class, ended.as_ref().map_or_else(ToString::to_string, |()| format!("it was {end}")));
         ended.map_err(|source| {
             self.absent.because(guid, format!("It was not {end}: {source}"));

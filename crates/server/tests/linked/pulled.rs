@@ -283,7 +283,9 @@ fn data() -> Vec<u8> {
 /// Whether somebody who reads this knows what to do next: a command, or to give this one again.
 fn says_what_is_next(said: &str) -> bool {
     let said = said.to_lowercase();
-    ["`tally pool ", "again", "name another", "-f"].iter().any(|words| said.contains(words))
+    let mut words = said.split(|letter: char| !letter.is_alphanumeric() && letter != '-');
+    words.any(|word| word == "again" || word == "-f")
+        || ["`tally pool ", "name another"].iter().any(|words| said.contains(words))
 }
 
 /// A daemon, its directory, and where its clients find `dozer`.

@@ -233,7 +233,9 @@ fn say_scan(report: &mut Report<'_>, lane: &Lane<'_>, scan: &LaneScan) {
             report.say(Detail::Summary, &fact.with("verdict", "lost"));
             for (first, last) in ranges {
                 let fact = lane.fact("lane").with("first_lsn", *first).with("last_lsn", *last);
-                report.say(Detail::Summary, &fact.damaged("acknowledged records are gone"));
+                let is_unread = scan.unread_behind.is_some_and(|behind| *first > behind);
+                let why = if is_unread { "what is here cannot be read" } else { "acknowledged records are gone" };
+                report.say(Detail::Summary, &fact.damaged(why));
             }
         }
     }

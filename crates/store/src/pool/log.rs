@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use tally_base::{DatasetId, Dseq, LaneId, Txg};
+use tally_base::{DatasetId, Dseq, LaneId, Lsn, Txg};
 use tally_intent::recovery::{
     self, Cursor, DatasetReplay, DatasetVerdict, Disowned, LaneScan, Merged, RecordInfo, Verdict,
 };
@@ -162,8 +162,12 @@ fn note_lane(content: &mut LogContent, config: &PoolConfig, lane: LaneId, scan: 
     match &scan.verdict {
         Verdict::Empty | Verdict::Cut { .. } => {}
         Verdict::Lost { ranges } => {
-            let ranges: Vec<_> = ranges.iter().map(|(first, last)| format!("{first}-{last}")).collect();
-            content.losses.push(format!("lane {lane}: records {} are gone", ranges.join(", ")));
+            // What the disks do not show may be there once they answer.
+            let is_gone = |(first, _): &&(Lsn, Lsn)| scan.unread_behind.is_none_or(|last| *first <= last);
+            let ranges: Vec<_> = ranges.iter().filter(is_gone).map(|(first, last)| format!("{first}-{last}")).collect();
+            if !ranges.is_empty() {
+                content.losses.push(format!("lane {lane}: records {} are gone", ranges.join(", ")));
+            }
         }
         // The caller knows more about it.
         Verdict::Missing => {}

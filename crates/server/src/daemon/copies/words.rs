@@ -68,16 +68,13 @@ fn blocks(count: u64) -> String {
 pub(in crate::daemon) fn remarks_of(secured: &SecureReport) -> Vec<String> {
     let mut remarks = Vec::new();
     if secured.repaired_count > 0 {
-        remarks.push(format!(
-            "note: {} blocks were damaged on a disk and right on another; they were repaired from there",
-            secured.repaired_count
-        ));
+        remarks.push(format!("note: repaired from a disk that had them right: {}", blocks(secured.repaired_count)));
     }
     if let Some(first) = secured.lost.first() {
         remarks.push(format!(
-            "note: {} blocks are right on no disk, and were not before; the first of them: {first}. What they held has to \
-             come from a backup",
-            secured.lost_count
+            "note: right on no disk, and not before: {}; the first of them: {first}. What was there has to come from a \
+             backup",
+            blocks(secured.lost_count)
         ));
     }
     remarks
