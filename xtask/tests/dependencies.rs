@@ -162,11 +162,12 @@ const WITHIN: [(&str, &str, &[&[&str]]); 1] = [("server/src/daemon", "crate::dae
 
 /// One pool that is served stands below the list of them: a scrub, a copy, a report is of one, and knows no other. Commands
 /// stand above the list, and above all those who carry them out and who begin and end the process.
-const DAEMON: [&[&str]; 13] = [
+const DAEMON: [&[&str]; 14] = [
     &["run"],
     &["opening"],
     &["resuming", "service", "would"],
-    &["letting_go", "new_pool", "observe", "signals"],
+    &["letting_go", "looking_back", "new_pool", "observe", "signals"],
+    &["importing"],
     &[
         "chronicle",
         "datasets",
@@ -175,8 +176,8 @@ const DAEMON: [&[&str]; 13] = [
         "label_clear",
         "leaving",
         "listing",
-        "looking_back",
         "manager",
+        "pool_properties",
         "rules_above",
         "schedule",
         "spares",
@@ -401,6 +402,65 @@ fn rooms_see_only_what_lies_below() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A room may say what a type of a room below it can do; who has the type does not ask it for that.
+#[test]
+fn no_room_asks_its_own_type_for_what_a_room_above_says_of_it() {
+    let mut wrong = Vec::new();
+    for (folder, _, _) in WITHIN {
+        let source = workspace().join("crates").join(folder);
+        let read = |path: PathBuf| {
+            let text = std::fs::read_to_string(&path).expect("a file of the tree can be read");
+            (top_module(&source, &path), without_tests(&text).to_owned())
+        };
+        let rooms: Vec<_> = rust_files(&source).into_iter().map(read).collect();
+        let owner = |of: &str| {
+            let has_it = |(_, text): &&(String, String)| {
+                text.lines().any(|line| line.split("struct ").nth(1).is_some_and(|rest| first_word(rest) == of))
+            };
+            rooms.iter().find(has_it)
+        };
+        for (room, text) in &rooms {
+            for (of, method) in methods(text) {
+                let Some((below, asks)) = owner(of).filter(|(below, _)| below != room) else { continue };
+                if asks.contains(&format!("self.{method}(")) {
+                    wrong.push(format!("{below} asks {of} for {method}, which {room} says of it"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What `impl` blocks of this text say of types: type and method.
+fn methods(text: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    let mut of = None;
+    for line in text.lines() {
+        if let Some(head) = line.strip_prefix("impl ") {
+            of = (!head.contains(" for ")).then(|| first_word(head));
+        } else if line == "}" {
+            of = None;
+        }
+        let behind_fn =
+            line.strip_prefix("    ").filter(|line| !line.starts_with(' ')).and_then(|line| line.split_once("fn "));
+        if let (Some(of), Some((_, rest))) = (of, behind_fn) {
+            found.push((of, first_word(rest)));
+        }
+    }
+    found
+}
+
+fn first_word(text: &str) -> &str {
+    text.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap_or_default()
+}
+
+#[test]
+fn the_scan_of_methods_tells_whose_they_are() {
+    let text =
+        "impl A {\n    pub(super) fn a(&self) {\n        fn inner() {}\n    }\n}\nimpl B for A {\n    fn b() {}\n}\n";
+    assert_eq!(methods(text), [("A", "a")]);
 }
 
 #[test]

@@ -64,18 +64,6 @@ impl Stage {
     }
 }
 
-impl Pools {
-    /// The daemon's own thread says that it is not stuck.
-    pub(super) fn comes_on(&self) {
-        *self.came_on.lock() = Instant::now();
-    }
-
-    /// When it last did.
-    pub(super) fn came_on(&self) -> Instant {
-        *self.came_on.lock()
-    }
-}
-
 /// What the first signal begins.
 pub(super) fn begin(pools: &Arc<Pools>) {
     let pools = Arc::clone(pools);

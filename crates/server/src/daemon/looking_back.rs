@@ -1,11 +1,12 @@
 //! What going back to an older group gives up, in words, before anybody is asked.
 
 use tally_base::Time;
-use tally_fs::filer::{FilerError, ImportOptions, RewindReport};
+use tally_fs::filer::{ImportOptions, RewindReport};
 use tally_members::discover::ImportSource;
 
 use super::error::PoolsError;
-use super::pools::{ImportOrder, Pools, select, words};
+use super::importing::{ImportOrder, select, words};
+use super::pools::Pools;
 use crate::control::message::{OnProgress, RewindShown};
 use crate::dates::utc;
 
@@ -26,28 +27,6 @@ impl Pools {
         debug_assert!(ended.is_ok(), "who has written nothing has nothing to write");
         let rewind = report.rewind.expect("it was asked to go back");
         Ok(RewindShown { to: rewind.groups.to.0.0, from: rewind.groups.newest().0, lines: lines(&name, &rewind) })
-    }
-}
-
-impl ImportOrder {
-    /// As the file system takes it.
-    pub(super) const fn options(&self) -> ImportOptions {
-        ImportOptions {
-            force: self.force,
-            read_only: self.read_only,
-            accept_loss: self.accept_loss,
-            destroyed: self.destroyed,
-        }
-    }
-
-    /// Which pool it was that refused; who resumes one knows that.
-    pub(super) fn not_imported(&self, error: FilerError) -> PoolsError {
-        match error {
-            FilerError::Open(_) | FilerError::Sync(_) if self.resumes.is_none() => {
-                PoolsError::NotImported { name: self.pool.clone(), source: Box::new(error) }
-            }
-            error => error.into(),
-        }
     }
 }
 

@@ -27,8 +27,8 @@ use tally_store::properties::{Property, PropertySet, parse};
 
 use super::error::PoolsError;
 use super::first_pool::{self, FirstPoolError, Plan};
+use super::importing::ImportOrder;
 use super::manager::Way;
-use super::pools::ImportOrder;
 use super::service::{Desk, import_remarks};
 use super::state::KnownPool;
 use crate::config::{Config, ServeArgs};

@@ -21,9 +21,10 @@ use tally_members::label::{LegConfig, VdevClass, VdevConfig};
 
 use super::by_name::find;
 use super::error::PoolsError;
+use super::importing::ImportOrder;
 use super::letting_go::no_disk_is_silent;
 use super::pool_report::vdev_name;
-use super::pools::{ImportOrder, Pools};
+use super::pools::Pools;
 use super::served::ServedPool;
 use crate::control::message::{OnProgress, Progress};
 

@@ -155,6 +155,8 @@ impl Daemon {
 
         let pools =
             Arc::new(Pools::new(platform(launch.opener, &config), tuning(&config), state, config.exports.clone()));
+        pools.rules_hold();
+        pools.refresh_exports();
         let nfs = Arc::new(Service::new(pools.exports()));
         let desk = Arc::new(Desk { pools, addresses, dirs: places(data_dir), nfs });
         let watching = Watching::start(&config, &desk)?;

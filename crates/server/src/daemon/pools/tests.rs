@@ -9,10 +9,12 @@ use std::time::Duration;
 use tally_base::{SystemClock, SystemRng};
 use tally_disk::{Disk, Durability, Geometry, Helpers, Host, ThreadFanout};
 use tally_fakes::{MemDisk, MemOpener};
+use tally_fs::filer::CreateOptions;
 use tally_nfs::exports::Exports;
 use tally_vfs::{Cred, Identity, Names, OpCtx, SetAttr};
 
 use super::*;
+use crate::control::message::Assignment;
 use crate::daemon::silence;
 
 /// So long the test waits for what should come in an instant, on whatever machine.

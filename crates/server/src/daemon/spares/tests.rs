@@ -16,8 +16,8 @@ use tally_vfs::{Cred, Identity, Names, OpCtx, SetAttr};
 use super::*;
 use crate::control::message::Request;
 use crate::daemon::by_name::find_spare;
+use crate::daemon::importing::ImportOrder;
 use crate::daemon::pool_report::report;
-use crate::daemon::pools::ImportOrder;
 use crate::daemon::state::State;
 
 const MIB: u64 = 1 << 20;

@@ -15,7 +15,7 @@ use tally_members::roster::Roster;
 use tally_store::tuning::Tuning;
 
 use super::*;
-use crate::daemon::pools::ImportOrder;
+use crate::daemon::importing::ImportOrder;
 use crate::daemon::state::State;
 
 const DISK: u64 = 32 << 20;

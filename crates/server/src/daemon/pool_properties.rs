@@ -1,0 +1,69 @@
+//! What `tally pool set` changes.
+
+use tally_fs::filer::FilerError;
+use tally_members::label::{FailMode, Feature, HangLimit, Release};
+use tally_store::pool::ScrubEvery;
+
+use super::error::{DiskError, PoolsError};
+use super::features;
+use super::pools::Pools;
+use crate::control::message::Assignment;
+
+/// What `tally pool set` can change.
+enum PoolChange {
+    FailMode(FailMode),
+    ScrubEvery(ScrubEvery),
+    /// After how long a leg that hangs is struck off.
+    HangLimit(HangLimit),
+    /// Which features may be enabled.
+    Compatibility(Option<Release>),
+    Enable(Feature),
+    /// The machine's clock is right, although it is far from the pool's times.
+    AcceptClock,
+}
+
+impl PoolChange {
+    fn parse(set: &Assignment) -> Result<Self, PoolsError> {
+        let bad = || PoolsError::BadPoolProperty { name: set.property.clone(), value: set.value.clone() };
+        match (set.property.as_str(), set.value.as_str()) {
+            ("failmode", word) => FailMode::of_word(word).map(Self::FailMode).ok_or_else(bad),
+            ("scrub", word) => ScrubEvery::of_word(word).map(Self::ScrubEvery).ok_or_else(bad),
+            ("hang_limit", word) => HangLimit::of_word(word).map(Self::HangLimit).ok_or_else(bad),
+            ("clock", "accept") => Ok(Self::AcceptClock),
+            ("compatibility", word) => features::parse_compatibility(word).map(Self::Compatibility),
+            (feature, "enabled") if features::is_feature(feature) => features::find(feature).map(Self::Enable),
+            _ => Err(bad()),
+        }
+    }
+}
+
+impl Pools {
+    /// Sets properties of a pool.
+    pub fn set_pool_properties(&self, name: &str, assignments: &[Assignment]) -> Result<(), PoolsError> {
+        let pool = self.pool(name)?;
+        // All of them are understood before the first is set.
+        for change in assignments.iter().map(PoolChange::parse).collect::<Result<Vec<_>, _>>()? {
+            match change {
+                PoolChange::FailMode(failmode) => {
+                    pool.filer.pool().roster.set_failmode(failmode).map_err(DiskError::from)?;
+                }
+                PoolChange::ScrubEvery(every) => {
+                    pool.filer.pool().set_scrub_every(every);
+                    pool.filer.sync()?;
+                }
+                PoolChange::HangLimit(limit) => {
+                    pool.filer.pool().roster.set_hang_limit(limit).map_err(DiskError::from)?;
+                }
+                PoolChange::Compatibility(limit) => {
+                    let limit = limit.map_or_else(String::new, |limit| limit.to_string());
+                    pool.filer.pool().roster.set_compatibility(&limit).map_err(DiskError::from)?;
+                }
+                PoolChange::Enable(feature) => {
+                    pool.filer.pool().roster.enable_features(&[feature]).map_err(DiskError::from)?;
+                }
+                PoolChange::AcceptClock => pool.filer.pool().accept_clock().map_err(FilerError::from)?,
+            }
+        }
+        Ok(())
+    }
+}
