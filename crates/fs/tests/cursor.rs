@@ -2,8 +2,8 @@
 
 mod world;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Barrier};
 
 use bytes::Bytes;
 use tally_base::DatasetId;
@@ -17,7 +17,7 @@ use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::tree::Visit;
 use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, Identity, Stability, Vfs};
-use world::{Patient, World, content, ctx, member, mode, patient};
+use world::{Event, Patient, World, content, ctx, member, mode, patient};
 
 const DISK: u64 = 32 << 20;
 const A: &str = "/disks/a";
@@ -46,6 +46,13 @@ fn import(world: &World) -> Arc<Filer> {
 
 /// A mirror with a long file in each of three datasets, of which one disk has rotted in every block of theirs.
 fn rotten() -> (World, Arc<Filer>) {
+    let world = rotten_disks(true);
+    let filer = import(&world);
+    (world, filer)
+}
+
+/// The same, put away; or only the content has rotted.
+fn rotten_disks(with_trees: bool) -> World {
     let world = World::of(&[(A, DISK), (B, DISK)], "mirror /disks/a /disks/b");
     let properties = PropertySet::from_iter([parse(Property::RecordSize, "4K").unwrap()]);
     let filer = world.create_with(&CreateOptions { properties, ..CreateOptions::default() });
@@ -61,27 +68,25 @@ fn rotten() -> (World, Arc<Filer>) {
         patient(|| fs.write(ctx(&cred), file, 0, data.clone(), Stability::FileSync)).unwrap();
     }
     filer.sync().unwrap();
-    let places: Vec<_> = DATASETS.iter().flat_map(|name| places(&filer, name)).collect();
+    let places: Vec<_> = DATASETS.iter().flat_map(|name| places(&filer, name, with_trees)).collect();
     filer.export().unwrap();
-    drop(filer);
     for place in places {
         world.poke(A, place, &[0x5a; 16]);
     }
-    let filer = import(&world);
-    (world, filer)
+    world
 }
 
 /// Where on a disk the blocks of a dataset lie.
-fn places(filer: &Filer, name: &str) -> Vec<u64> {
+fn places(filer: &Filer, name: &str, with_trees: bool) -> Vec<u64> {
     let pool = filer.pool();
     let dataset = pool.dataset(id(filer, name)).unwrap();
     let mut places = Vec::new();
     dataset.root().tree.check(&pool.io, &mut |visit| match visit {
-        Visit::Block { bp, .. } => places.push(LABEL_BYTES + bp.dva.offset),
+        Visit::Block { bp, .. } if with_trees => places.push(LABEL_BYTES + bp.dva.offset),
         Visit::Entry { key, value } if key.class == Class::Extent => {
             places.push(LABEL_BYTES + BlockPtr::decode(value.try_into().unwrap()).unwrap().dva.offset);
         }
-        Visit::Entry { .. } => {}
+        Visit::Block { .. } | Visit::Entry { .. } => {}
         Visit::Damage { error, .. } => panic!("{error}"),
     });
     places
@@ -224,4 +229,48 @@ fn what_a_disk_refuses_of_a_scrub_it_is_given_when_it_comes_back() {
     assert!(copied.is_partial && copied.is_whole(), "{copied:?}");
     filer.scrub(&mut |_| true).unwrap();
     check_alone(world, filer, &DATASETS);
+}
+
+/// A scrub was at a disk's block when that disk was put away, and gave it the block all the same. Pulled, it came back without that, and neither the
+/// scrub nor the labels knew of it.
+#[test]
+fn what_a_scrub_gives_a_disk_that_is_put_away_meanwhile_it_is_given_when_it_comes_back() {
+    // Of trees the walk's own reads repair what is wrong.
+    let world = rotten_disks(false);
+    let tuning = Tuning { scrub_stretch_bytes: STRETCH_BYTES, ..Tuning::default() };
+    let (filer, _) = world.try_import_without_threads(&tuning, &ImportOptions::default()).unwrap();
+    let (faults, place, mut has_waited) = (world.faults(A), member(&filer, A), false);
+    // The group that a scrub begins with is written by then, and nothing of the content was looked at.
+    let meet = Barrier::new(2);
+    let mut wait = || {
+        if !std::mem::replace(&mut has_waited, true) {
+            meet.wait();
+            meet.wait();
+        }
+        true
+    };
+    let before = std::thread::scope(|scope| {
+        let scrub = scope.spawn(|| filer.scrub(&mut |_| wait()));
+        meet.wait();
+        let (before, held) = (world.content_of(A), faults.writes_held.write().unwrap());
+        world.start_journal();
+        meet.wait();
+        while faults.writes_waited.load(SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        filer.pool().take_offline(&place, true).unwrap();
+        drop(held);
+        scrub.join().unwrap().unwrap();
+        before
+    });
+    let events = world.end_journal();
+    let given = events.iter().find_map(|event| match event {
+        Event::Write { disk, offset, bytes, .. } if disk == A => Some((*offset as usize, bytes.clone())),
+        _ => None,
+    });
+    let (offset, given) = given.expect("the disk was given a block");
+    world.pull(A, before, &events);
+    let copied = filer.pool().take_back(&place, &mut Patient).unwrap();
+    assert!(copied.is_partial && copied.is_whole(), "{copied:?}");
+    assert!(world.content_of(A)[offset..][..given.len()] == given, "it lacks what the scrub gave it at {offset}");
 }

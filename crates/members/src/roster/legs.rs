@@ -193,23 +193,23 @@ impl Roster {
         if is_given {
             legs.iter().for_each(|leg| leg.given.note(written));
         }
-        let has_failed = |leg: &Arc<VdevLeg>| leg.state() != LegState::Online;
-        let failed: Vec<_> = legs.into_iter().filter(has_failed).map(|leg| leg.guid()).collect();
-        if failed.is_empty() { Ok(()) } else { self.note_missed(&failed, TxgRange { from: written, to: written }) }
+        let away: Vec<_> =
+            legs.into_iter().filter(|leg| leg.state() != LegState::Online).map(|leg| leg.guid()).collect();
+        if away.is_empty() { Ok(()) } else { self.note_missed(&away, TxgRange { from: written, to: written }) }
     }
 
-    /// Legs that were struck off, or are about to be, have missed these groups as well.
-    fn note_missed(&self, failed: &[VdevGuid], groups: TxgRange) -> Result<(), RosterError> {
+    /// Legs that were struck off or put away, or are about to be, have missed these groups as well.
+    fn note_missed(&self, away: &[VdevGuid], groups: TxgRange) -> Result<(), RosterError> {
         // Whoever strikes one off may have asked too soon what it was given. Once he is through the labels tell.
         drop(self.state.lock());
         let is_known = |leg: &LegConfig| leg.stale_since.is_some() && !leg.missed.is_empty();
         let lacks_more = |(_, leg): (&VdevConfig, &LegConfig)| is_known(leg) && !leg.missed.has(groups.from);
         let config = self.config();
-        if !failed.iter().any(|guid| config.leg(*guid).is_some_and(lacks_more)) {
+        if !away.iter().any(|guid| config.leg(*guid).is_some_and(lacks_more)) {
             return Ok(());
         }
         self.update_for(Need::Must, |config| {
-            for guid in failed {
+            for guid in away {
                 if let Some(leg) = config.leg_mut(*guid).filter(|leg| is_known(leg)) {
                     leg.missed.note(groups);
                 }
