@@ -870,3 +870,46 @@ fn a_source_fails_when_a_copy_that_goes_on_is_interrupted() {
         check_all(&world.import().0);
     }
 }
+
+/// The new disk counted, and the log did not have it yet, when the old one failed; then the power went. What had been answered by then was in the ring of
+/// the old disk alone. That was back, and the import was refused, as "the log device is missing".
+#[test]
+fn what_the_log_had_on_the_old_disk_alone_is_replayed_from_there() {
+    let world = World::of(&[(A, 16 * MIB), (C, 16 * MIB)], A);
+    let filer = world.create_without_threads(&Default::default());
+    for lane in filer.pool().lanes().iter().map(Arc::clone) {
+        std::thread::spawn(move || lane.run());
+    }
+    let (place, before, mut cut) = (member(&filer, A), world.content_of(A), None);
+    let mut then = || {
+        put(&filer, "new", 5000, 77);
+        filer.pool().roster.drop_leg(place.leg, &std::io::Error::other("its cable")).unwrap();
+        cut = Some(world.cut());
+    };
+    let mut counting = Counting { filer: &filer, then: Some(&mut then) };
+    let _goes_on = filer.pool().join(&place, Path::new(C), false, &mut world::Watching(&mut counting));
+    let world = cut.expect("it counted");
+    // One that was somewhere else meanwhile knows nothing of it.
+    let older = world.cut();
+    older.poke(A, 0, &before);
+    let refused = older.try_import(&ImportOptions::default()).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("the log device /disks/a is missing"), "{refused}");
+
+    let (filer, report) = world.import();
+    assert_eq!((report.losses, report.records_replayed > 0), (vec![], true));
+    check(&filer, "new", 5000, 77);
+    assert_eq!((state(&filer, A), state(&filer, C)), (Some(LegState::Stale), Some(LegState::Online)));
+    put(&filer, "newer", 5000, 78);
+    // Its ring is none of the log's any more.
+    let cut = world.cut();
+    let (filer, _) = cut.import();
+    check(&filer, "newer", 5000, 78);
+    filer.pool().take_back(&member(&filer, A), &mut Patient).unwrap();
+    filer.export().unwrap();
+    drop(filer);
+    let mut world = cut;
+    world.take(&[C]);
+    let (filer, _) = world.import();
+    check(&filer, "new", 5000, 77);
+    check(&filer, "newer", 5000, 78);
+}

@@ -401,7 +401,9 @@ fn stand(
             standing(config, vdev, leg, &label.config, gen_needed)
         };
         let disk = (state != LegState::Missing).then_some(disk);
-        legs.push((VdevLeg::new(leg.guid, path, disk, state), uberblocks));
+        let found = VdevLeg::new(leg.guid, path, disk, state);
+        let has_frames = !leg.is_ahead_of_its_drop(&label.config) && has_every_frame(config, leg, &label.config);
+        legs.push((if has_frames { found.with_frames() } else { found }, uberblocks));
     }
     if vdev.class == VdevClass::Data {
         distrust_older_copies(&legs);
@@ -426,15 +428,21 @@ fn has_only(uberblocks: &[Uberblock], shared: &[Uberblock]) -> bool {
 
 /// The table of docs/on-disk.md, "Which configuration holds", for any other leg that is there.
 fn standing(newest: &PoolConfig, vdev: &VdevConfig, leg: &LegConfig, own: &PoolConfig, gen_needed: u64) -> LegState {
-    let Some(dropped) = leg.stale_since else {
+    if leg.stale_since.is_none() {
         let is_current = own.rank() == newest.rank()
             || own.open_gen >= gen_needed && own.sequence.saturating_add(1) >= newest.sequence;
         return if is_current { LegState::Online } else { LegState::Stale };
-    };
-    let is_last_of_lane = vdev.class == VdevClass::Log && newest.lanes.iter().any(|line| line.legset == [leg.guid]);
+    }
+    // There is nothing else that a log device could lack.
+    let is_whole = vdev.class == VdevClass::Log && has_every_frame(newest, leg, own);
+    if is_whole { LegState::Online } else { LegState::Stale }
+}
+
+/// Whether a leg that was struck off is the last of its lane, which has ended with it.
+fn has_every_frame(newest: &PoolConfig, leg: &LegConfig, own: &PoolConfig) -> bool {
+    let is_last_of_lane = newest.lanes.iter().any(|line| line.legset == [leg.guid]);
     // It was struck off for refusing a label, or a frame while one was written.
-    let has_every_frame = is_last_of_lane && own.sequence.saturating_add(2) >= dropped;
-    if has_every_frame { LegState::Online } else { LegState::Stale }
+    is_last_of_lane && leg.stale_since.is_some_and(|dropped| own.sequence.saturating_add(2) >= dropped)
 }
 
 /// Two or more uberblocks behind a sibling: not a power cut.

@@ -145,9 +145,9 @@ impl Roster {
         let start = LABEL_BYTES + ring.map_or(0, |ring| ring.start);
         let leg_of = |guid: VdevGuid| {
             let leg = self.legs().find(|leg| leg.guid() == guid)?;
-            Some((leg.state(), Leg { guid, disk: Arc::clone(leg.patient()?) as Arc<dyn Disk>, start }))
+            Some((leg.has_frames(), Leg { guid, disk: Arc::clone(leg.patient()?) as Arc<dyn Disk>, start }))
         };
-        let in_set = |guid: &VdevGuid| leg_of(*guid).filter(|(state, _)| *state == LegState::Online);
+        let in_set = |guid: &VdevGuid| leg_of(*guid).filter(|(has_frames, _)| *has_frames);
         let stale = |(guid, last): &(VdevGuid, u64)| Some(StaleLeg { leg: leg_of(*guid)?.1, legset_gen_last: *last });
         let (me, lane) = (self.me.clone(), line.lane);
         LaneConfig {

@@ -80,6 +80,8 @@ pub struct VdevLeg {
     path: PathBuf,
     disk: Option<Arc<PatientDisk>>,
     state: AtomicU8,
+    /// It was found left behind, and has every frame of its lane, as the last one that had any: they are replayed from it.
+    has_frames: bool,
     /// It hung, and whoever has waited so long for it was told to leave.
     left_after: OnceLock<Duration>,
     /// Apart from the disk: who hears late of a read holds no disk open.
@@ -110,6 +112,7 @@ impl VdevLeg {
             disk: disk
                 .map(|disk| Arc::new(PatientDisk::new(Arc::new(CountingDisk::new(Arc::new(TrustedDisk::new(disk))))))),
             state: AtomicU8::new(state as u8),
+            has_frames: false,
             left_after: OnceLock::new(),
             pace: Arc::default(),
             writes: AtomicU64::new(0),
@@ -121,6 +124,17 @@ impl VdevLeg {
             repaired: AtomicU64::new(0),
             slow_before: AtomicU64::new(0),
         }
+    }
+
+    pub(crate) fn with_frames(self) -> Self {
+        Self { has_frames: true, ..self }
+    }
+
+    /// Whether an import finds the frames of its lane on it: one that counts, or the last of a lane in a data vdev, where another leg had everything
+    /// else when it failed.
+    pub(crate) fn has_frames(&self) -> bool {
+        let state = self.state();
+        state == LegState::Online || state == LegState::Stale && self.has_frames
     }
 
     /// Its name for ever.
