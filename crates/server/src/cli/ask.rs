@@ -12,7 +12,7 @@ use super::dataset::{self, DatasetCommand};
 use super::pool::{self, Activity, PoolCommand};
 use super::stat::{self, By, StatCommand};
 use super::status::Detail;
-use super::{bench, inspect, rewind, status, top, upgrade, watch};
+use super::{bench, found, inspect, rewind, status, top, upgrade, watch};
 use crate::config;
 use crate::control::message::{Reply, Request};
 use crate::control::report::PoolReport;
@@ -117,7 +117,7 @@ fn pool_text(command: &PoolCommand, reply: &Reply) -> Option<String> {
         (PoolCommand::List { table, .. }, Reply::Pools(pools)) => Some(pool::list(pools, *table)),
         (PoolCommand::Status { detail, .. }, Reply::Pools(pools)) => Some(status::print(pools, *detail)),
         (PoolCommand::History { long, .. }, Reply::History(pools)) => Some(pool::history(pools, *long)),
-        (PoolCommand::Import(_), Reply::Found(pools)) => Some(pool::found(pools)),
+        (PoolCommand::Import(_), Reply::Found(pools)) => Some(found::print(pools)),
         (PoolCommand::Upgrade(_), Reply::Pools(pools)) => Some(upgrade::lacking(pools)),
         (PoolCommand::Get { table, .. }, Reply::Properties(lines)) => Some(pool::properties(lines, *table)),
         _ => None,

@@ -9,6 +9,7 @@ mod ask;
 mod bench;
 mod console;
 mod dataset;
+mod found;
 mod inspect;
 mod interrupts;
 mod iostat;

@@ -11,7 +11,7 @@ use super::table::{Align, Table, TableArgs};
 use super::upgrade::UpgradeArgs;
 use super::words;
 use crate::control::message::{Assignment, Request};
-use crate::control::report::{DoneCommand, FoundPool, PoolHistory, PoolReport, PropertyLine};
+use crate::control::report::{DoneCommand, PoolHistory, PoolReport, PropertyLine};
 use crate::dates::utc;
 
 /// The commands on pools.
@@ -492,25 +492,6 @@ pub(super) fn list(pools: &[PoolReport], style: TableArgs) -> String {
         table.row([pool.name.clone()].into_iter().chain(numbers).chain([pool.state.clone()]).collect());
     }
     table.print(style)
-}
-
-/// `tally pool import` without a name.
-pub(super) fn found(pools: &[FoundPool]) -> String {
-    let pool = |pool: &FoundPool| {
-        let mut text = format!("   pool: {}\n     id: {}\n  state: {}\n", pool.name, pool.guid, pool.state);
-        for message in &pool.messages {
-            text += &format!(" status: {message}\n");
-        }
-        // Where several have the name, only the guid tells which one.
-        let is_only = pools.iter().filter(|other| other.name == pool.name).count() == 1;
-        let word = if is_only { &pool.name } else { &pool.guid };
-        text += &format!(" action: import it with `{}`\n config:\n\n", pool.import_command(word));
-        for path in &pool.paths {
-            text += &format!("\t{path}\n");
-        }
-        text
-    };
-    pools.iter().map(pool).collect::<Vec<_>>().join("\n")
 }
 
 /// `get`, of pools and of datasets.

@@ -1,13 +1,14 @@
 //! What the daemon tells about its pools. This is also what `--json` prints, so a field is never renamed.
 
 mod disks;
+mod found;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::disks::{ErrorCounters, IoActive, IoCounters, IoTimes, LateReport, VdevReport, VdevSpace};
+pub use self::found::FoundPool;
 use super::spread::{Quantiles, Spread};
 
 /// One imported pool.
@@ -392,51 +393,6 @@ pub struct LaneReport {
     pub write_ns_p99: u64,
 }
 
-/// A pool that could be imported.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FoundPool {
-    /// Its name.
-    pub name: String,
-    /// Its guid, 16 hexadecimal digits.
-    pub guid: String,
-    /// `ONLINE`, `DEGRADED`, or [`Self::DESTROYED`].
-    pub state: String,
-    /// Whether it was put away by an export, or by the end of the daemon that had it.
-    #[serde(default)]
-    pub exported: bool,
-    /// Where its vdevs were found.
-    pub paths: Vec<String>,
-    /// What a person should know.
-    pub messages: Vec<String>,
-}
-
-impl FoundPool {
-    /// The state of one that was destroyed: `import -D` brings it back.
-    pub const DESTROYED: &'static str = "DESTROYED";
-
-    /// Whether somebody has exported or destroyed it.
-    #[must_use]
-    pub fn is_put_away(&self) -> bool {
-        self.exported || self.state == Self::DESTROYED
-    }
-
-    /// The command that imports it, by its name or guid.
-    #[must_use]
-    pub fn import_command(&self, pool: &str) -> String {
-        let dirs: BTreeSet<&Path> = self.paths.iter().filter_map(|path| Path::new(path).parent()).collect();
-        let places: String = dirs.iter().map(|dir| format!("-d {} ", quoted(dir))).collect();
-        let destroyed = if self.state == Self::DESTROYED { "-D " } else { "" };
-        format!("tally pool import {destroyed}{places}{pool}")
-    }
-}
-
-/// A path as a shell takes it for one word.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@,".contains(&byte);
-    if text.bytes().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
-}
-
 /// One dataset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatasetReport {
@@ -529,23 +485,4 @@ pub struct OpReport {
     pub execute: Quantiles,
     /// Until what the reply promises was durable.
     pub wait: Quantiles,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The command for a pool on a disk called "My Passport" had two words for its place.
-    #[test]
-    fn the_command_of_an_import_can_be_given_to_a_shell() {
-        let found = |paths: &[&str]| {
-            let paths = paths.iter().map(|&path| path.into()).collect();
-            FoundPool { name: "tank".into(), paths, ..FoundPool::default() }.import_command("tank")
-        };
-        assert_eq!(found(&["/dev/sda", "/dev/sdb"]), "tally pool import -d /dev tank");
-        assert_eq!(
-            found(&["/media/ann/My Passport/a", "/o'neill/b"]),
-            r"tally pool import -d '/media/ann/My Passport' -d '/o'\''neill' tank"
-        );
-    }
 }

@@ -1,0 +1,70 @@
+//! What is told of pools that could be imported.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// A pool that could be imported.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundPool {
+    /// Its name.
+    pub name: String,
+    /// Its guid, 16 hexadecimal digits.
+    pub guid: String,
+    /// `ONLINE`, `DEGRADED`, or [`Self::DESTROYED`].
+    pub state: String,
+    /// Whether it was put away by an export, or by the end of the daemon that had it.
+    #[serde(default)]
+    pub exported: bool,
+    /// Where its vdevs were found.
+    pub paths: Vec<String>,
+    /// What a person should know.
+    pub messages: Vec<String>,
+}
+
+impl FoundPool {
+    /// The state of one that was destroyed: `import -D` brings it back.
+    pub const DESTROYED: &'static str = "DESTROYED";
+
+    /// Whether somebody has exported or destroyed it.
+    #[must_use]
+    pub fn is_put_away(&self) -> bool {
+        self.exported || self.state == Self::DESTROYED
+    }
+
+    /// The command that imports it, by its name or guid.
+    #[must_use]
+    pub fn import_command(&self, pool: &str) -> String {
+        let dirs: BTreeSet<&Path> = self.paths.iter().filter_map(|path| Path::new(path).parent()).collect();
+        let places: String = dirs.iter().map(|dir| format!("-d {} ", quoted(dir))).collect();
+        let destroyed = if self.state == Self::DESTROYED { "-D " } else { "" };
+        format!("tally pool import {destroyed}{places}{pool}")
+    }
+}
+
+/// A path as a shell takes it for one word.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@,".contains(&byte);
+    if text.bytes().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The command for a pool on a disk called "My Passport" had two words for its place.
+    #[test]
+    fn the_command_of_an_import_can_be_given_to_a_shell() {
+        let found = |paths: &[&str]| {
+            let paths = paths.iter().map(|&path| path.into()).collect();
+            FoundPool { name: "tank".into(), paths, ..FoundPool::default() }.import_command("tank")
+        };
+        assert_eq!(found(&["/dev/sda", "/dev/sdb"]), "tally pool import -d /dev tank");
+        assert_eq!(
+            found(&["/media/ann/My Passport/a", "/o'neill/b"]),
+            r"tally pool import -d '/media/ann/My Passport' -d '/o'\''neill' tank"
+        );
+    }
+}
