@@ -226,7 +226,7 @@ fn selected<'a>(found: &'a Scan, select: &PoolSelect, options: &ImportOptions) -
         ([pool], _) => Ok(pool),
         ([], _) => {
             let wanted = asked_for(select);
-            let refused = found.refused.iter().map(|(path, why)| format!("{}: {why}", path.display()));
+            let refused = found.refused.iter().map(ToString::to_string);
             Err(ImportError::NoSuchPool { wanted, seen: found.pools.iter().map(shown).chain(refused).collect() })
         }
         (several, _) => {

@@ -328,7 +328,7 @@ fn open_leg(platform: &Platform, path: &Path, min: u64, force: bool) -> Result<F
             }
         }
         // Nothing there, or nothing to be had from it.
-        Err(Unreadable::NoLabel | Unreadable::Io(_)) => {}
+        Err(Unreadable::NoLabel | Unreadable::Damaged | Unreadable::Io(_)) => {}
         // A pool of a program of another age: it would be gone without a word.
         Err(why) if !force => return Err(CreateError::Foreign { path, why }),
         Err(_) => {}

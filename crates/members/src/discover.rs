@@ -10,6 +10,7 @@
 //! and among what else was found.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,8 +54,55 @@ pub struct FoundPool {
 pub struct Scan {
     /// Pools, in order of guid.
     pub pools: Vec<FoundPool>,
-    /// Paths that hold something of ours that cannot be used, or that could not be read, and why.
-    pub refused: Vec<(PathBuf, String)>,
+    /// Paths that hold something of ours that cannot be used, or that could not be read.
+    pub refused: Vec<Refused>,
+}
+
+/// A path of which no pool is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Why not.
+    pub why: Refusal,
+}
+
+/// Why no pool is made of what is there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It was not looked at: a device without a medium, or a file of somebody else's.
+    #[error("{0}")]
+    Unopened(String),
+    /// Its label cannot be used.
+    #[error("{0}")]
+    Label(#[from] Unreadable),
+    /// It has nothing of its pool but the name.
+    #[error("it is a spare of pool {name}, of which nothing else is here: name the places of its disks as well")]
+    LoneSpare {
+        /// Its pool.
+        pool: PoolGuid,
+        /// Its pool's name.
+        name: String,
+    },
+    /// It is larger than the disk as which it speaks.
+    #[error(
+        "it is no disk of pool {name}, but ends with one, which begins at byte {start}: that should be a partition; let the kernel read \
+         the partition table again (partprobe)"
+    )]
+    AroundLeg {
+        /// That disk's pool.
+        pool: PoolGuid,
+        /// That pool's name.
+        name: String,
+        /// Where that disk begins.
+        start: u64,
+    },
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.why)
+    }
 }
 
 impl FoundPool {
@@ -86,8 +134,8 @@ pub fn scan(opener: &dyn Opener, source: &ImportSource) -> io::Result<Scan> {
                 pools.entry(leg.label.config.pool).or_default().push(Shown { leg, disk });
             }
             Ok((_, Err(Unreadable::NoLabel))) => {}
-            Ok((_, Err(unreadable))) => refused.push((path, unreadable.to_string())),
-            Err(error) => refused.push((path, error.to_string())),
+            Ok((_, Err(unreadable))) => refused.push(Refused { path, why: unreadable.into() }),
+            Err(error) => refused.push(Refused { path, why: Refusal::Unopened(error.to_string()) }),
         }
     }
     let mut found = Vec::new();
@@ -95,13 +143,9 @@ pub fn scan(opener: &dyn Opener, source: &ImportSource) -> io::Result<Scan> {
         let (spares, legs): (Vec<_>, Vec<_>) =
             themselves(&shown, &mut refused).into_iter().partition(|leg| leg.label.is_spare());
         if legs.is_empty() {
-            let why = |spare: &FoundLeg| {
-                let name = &spare.label.config.name;
-                format!(
-                    "it is a spare of pool {name}, of which nothing else is here: name the places of its disks as well"
-                )
-            };
-            refused.extend(spares.iter().map(|spare| (spare.path.clone(), why(spare))));
+            let lone =
+                |FoundLeg { path, label }| Refused { path, why: Refusal::LoneSpare { pool, name: label.config.name } };
+            refused.extend(spares.into_iter().map(lone));
         } else {
             found.push(FoundPool { pool, legs, spares });
         }
@@ -122,7 +166,7 @@ fn look(opener: &dyn Opener, path: &Path) -> io::Result<(Arc<dyn Disk>, Result<L
 }
 
 /// Those that are legs themselves. A disk around a leg that was not found is told of: somebody has to find its partition.
-fn themselves(shown: &[Shown], refused: &mut Vec<(PathBuf, String)>) -> Vec<FoundLeg> {
+fn themselves(shown: &[Shown], refused: &mut Vec<Refused>) -> Vec<FoundLeg> {
     let is_around = |Shown { leg, disk }: &Shown| {
         let others = shown.iter().map(|other| (other.disk.as_ref(), &other.leg.label));
         is_around_leg(disk.as_ref(), &leg.label, others)
@@ -131,12 +175,8 @@ fn themselves(shown: &[Shown], refused: &mut Vec<(PathBuf, String)>) -> Vec<Foun
     for Shown { leg, disk } in around {
         let is_found = legs.iter().any(|found| found.leg.label.leg == leg.label.leg);
         if let Some(start) = leg_inside(disk.as_ref(), &leg.label).filter(|_| !is_found) {
-            let why = format!(
-                "it is no disk of pool {}, but ends with one, which begins at byte {start}: that should be a partition; \
-                 let the kernel read the partition table again (partprobe)",
-                leg.label.config.name
-            );
-            refused.push((leg.path.clone(), why));
+            let (pool, name) = (leg.label.config.pool, leg.label.config.name.clone());
+            refused.push(Refused { path: leg.path.clone(), why: Refusal::AroundLeg { pool, name, start } });
         }
     }
     legs.into_iter().map(|shown| shown.leg.clone()).collect()

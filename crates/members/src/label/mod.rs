@@ -85,7 +85,6 @@ const HEADER_BYTES: usize = 96;
 const HEADER_CHECKED_BYTES: usize = 88;
 /// Two labels and one sector between them: less is not a leg.
 const LEG_BYTES_MIN: u64 = 2 * LABEL_BYTES + SECTOR as u64;
-const WHAT: &str = "label";
 
 const _: () = assert!(CONFIG_SLOTS * CONFIG_SLOT_BYTES <= UBERBLOCK_RING_OFFSET);
 
@@ -131,9 +130,15 @@ pub enum LabelError {
 /// Why a leg's label cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// No slot is valid: not a leg of any pool, or every copy is damaged.
+    /// No slot begins as one: not a leg of any pool.
     #[error("there is no valid label")]
     NoLabel,
+    /// There were labels, and none is whole.
+    #[error(
+        "its labels are damaged, and no copy of them is whole; its pool is imported from its other disks, and `tally inspect` shows \
+         what is left here"
+    )]
+    Damaged,
     /// A label is whole, and what it says cannot be: a program has written it so.
     #[error(
         "its label says what cannot be, although its checksum is right ({0}): it was written so, by a bug or by a newer program; \
@@ -213,36 +218,38 @@ pub fn encode(leg: VdevGuid, config: &PoolConfig) -> Result<AlignedBuf, LabelErr
 }
 
 /// Why a slot is not one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Bad {
-    /// It was never written, or it is damaged.
-    Damaged(Malformed),
+    /// It was never written, or somebody else has what stands there.
+    #[error("malformed label: it does not begin as one")]
+    NoLabel,
+    /// It begins as one, and is not what was written.
+    #[error("malformed label: its checksum is wrong")]
+    Damaged,
+    /// It is what was written, and that cannot be.
+    #[error("{0}")]
+    Impossible(#[from] Malformed),
     /// A program of another age wrote it.
+    #[error("{0}")]
     Unknown(Unreadable),
-}
-
-impl From<Malformed> for Bad {
-    fn from(malformed: Malformed) -> Self {
-        Self::Damaged(malformed)
-    }
 }
 
 /// Reads a slot; every length and number is checked before it is used.
 pub fn decode(slot: &[u8]) -> Result<Label, Bad> {
-    let malformed = Malformed(WHAT);
-    let mut reader = Reader::new(slot, WHAT);
-    let checked = slot.get(..HEADER_CHECKED_BYTES).ok_or(malformed)?;
-    if reader.array::<8>()? != MAGIC {
-        return Err(malformed.into());
+    if !slot.starts_with(&MAGIC) {
+        return Err(Bad::NoLabel);
     }
+    let checked = slot.get(..HEADER_CHECKED_BYTES).ok_or(Bad::Damaged)?;
+    let mut reader = Reader::new(slot, "label");
+    reader.bytes(MAGIC.len())?;
     let version = reader.u32()?;
-    let payload_bytes = usize::try_from(reader.u32()?).map_err(|_| malformed)?;
+    let payload_bytes = usize::try_from(reader.u32()?).unwrap_or(usize::MAX);
     let (pool, leg) = (PoolGuid(reader.u64()?), VdevGuid(reader.u64()?));
     let features = Features { compat: reader.u64()?, ro_compat: reader.u64()?, incompat: reader.u64()? };
     let (sequence, open_gen) = (reader.u64()?, reader.u64()?);
     let payload_checksum = reader.u128()?;
-    if reader.u64()? != log_checksum(checked) {
-        return Err(malformed.into());
+    if reader.u64() != Ok(log_checksum(checked)) {
+        return Err(Bad::Damaged);
     }
     if version < FORMAT_VERSION {
         return Err(Bad::Unknown(Unreadable::OldVersion { version }));
@@ -258,7 +265,7 @@ pub fn decode(slot: &[u8]) -> Result<Label, Bad> {
     }
     let payload = reader.bytes(payload_bytes)?;
     if block_checksum(payload) != payload_checksum {
-        return Err(malformed.into());
+        return Err(Bad::Damaged);
     }
     let of_header = PoolConfig { pool, features, sequence, open_gen, ..PoolConfig::default() };
     let config = encoding::decode(payload, of_header)?;
@@ -286,10 +293,7 @@ pub fn inspect(disk: &dyn Disk) -> Vec<SlotReport> {
         .map(|(label, slot, offset)| {
             let content = match read_slot_bytes(disk, offset) {
                 Ok(bytes) if bytes.iter().all(|byte| *byte == 0) => Ok(None),
-                Ok(bytes) => decode(&bytes).map(Some).map_err(|bad| match bad {
-                    Bad::Damaged(malformed) => malformed.to_string(),
-                    Bad::Unknown(unreadable) => unreadable.to_string(),
-                }),
+                Ok(bytes) => decode(&bytes).map(Some).map_err(|bad| bad.to_string()),
                 Err(error) => Err(error.to_string()),
             };
             SlotReport { label, slot, offset, content }
@@ -301,7 +305,7 @@ pub fn inspect(disk: &dyn Disk) -> Vec<SlotReport> {
 /// then the one with the higher rank speaks, as [`wipe`] leaves none of an earlier life behind.
 pub fn read(disk: &dyn Disk) -> Result<Label, Unreadable> {
     let mut newest: Option<Label> = None;
-    let (mut unknown, mut malformed) = (None, None);
+    let (mut unknown, mut impossible, mut is_damaged) = (None, None, false);
     let (mut slot_count, mut errors) = (0, Vec::new());
     for (_, _, offset) in slots(disk) {
         slot_count += 1;
@@ -312,9 +316,9 @@ pub fn read(disk: &dyn Disk) -> Result<Label, Unreadable> {
                 }
             }
             Ok(Err(Bad::Unknown(unreadable))) => unknown = Some(unreadable),
-            // Behind a checksum that is right: what is merely damaged, or was never written, says no more than what it is not.
-            Ok(Err(Bad::Damaged(why))) if why.0 != WHAT => malformed = Some(why),
-            Ok(Err(Bad::Damaged(_))) => {}
+            Ok(Err(Bad::Impossible(why))) => impossible = Some(why),
+            Ok(Err(Bad::Damaged)) => is_damaged = true,
+            Ok(Err(Bad::NoLabel)) => {}
             Err(error) => errors.push(error.to_string()),
         }
     }
@@ -323,7 +327,10 @@ pub fn read(disk: &dyn Disk) -> Result<Label, Unreadable> {
         (Some(unreadable), _) => Err(unreadable),
         (None, Some(label)) => Ok(label),
         (None, None) if slot_count > 0 && errors.len() == slot_count => Err(Unreadable::Io(errors.swap_remove(0))),
-        (None, None) => Err(malformed.map_or(Unreadable::NoLabel, Unreadable::Malformed)),
+        (None, None) => {
+            let otherwise = if is_damaged { Unreadable::Damaged } else { Unreadable::NoLabel };
+            Err(impossible.map_or(otherwise, Unreadable::Malformed))
+        }
     }
 }
 

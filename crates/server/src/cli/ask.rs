@@ -117,7 +117,7 @@ fn pool_text(command: &PoolCommand, reply: &Reply) -> Option<String> {
         (PoolCommand::List { table, .. }, Reply::Pools(pools)) => Some(pool::list(pools, *table)),
         (PoolCommand::Status { detail, .. }, Reply::Pools(pools)) => Some(status::print(pools, *detail)),
         (PoolCommand::History { long, .. }, Reply::History(pools)) => Some(pool::history(pools, *long)),
-        (PoolCommand::Import(_), Reply::Found(pools)) => Some(found::print(pools)),
+        (PoolCommand::Import(_), Reply::Found(found)) => Some(found::print(found)),
         (PoolCommand::Upgrade(_), Reply::Pools(pools)) => Some(upgrade::lacking(pools)),
         (PoolCommand::Get { table, .. }, Reply::Properties(lines)) => Some(pool::properties(lines, *table)),
         _ => None,

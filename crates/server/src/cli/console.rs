@@ -158,7 +158,12 @@ pub(super) fn print_reply(
         return Ok(());
     }
     let text = text(&reply).ok_or(Failure::Mismatch)?;
-    if text.is_empty() {
+    let is_nothing = match &reply {
+        // Disks of which no pool is made are listed all the same.
+        Reply::Found(found) => found.pools.is_empty(),
+        _ => text.is_empty(),
+    };
+    if is_nothing {
         writeln!(console.err, "{}", nothing(&reply))?;
     }
     Ok(console.out.write_all(text.as_bytes())?)
@@ -168,7 +173,7 @@ pub(super) fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), 
     let text = match reply {
         Reply::Done(remarks) => serde_json::to_string_pretty(&serde_json::json!({ "messages": remarks })),
         Reply::Pools(pools) => serde_json::to_string_pretty(&pools),
-        Reply::Found(pools) => serde_json::to_string_pretty(&pools),
+        Reply::Found(found) => serde_json::to_string_pretty(&found),
         Reply::Datasets(datasets) => serde_json::to_string_pretty(&datasets),
         Reply::Properties(lines) => serde_json::to_string_pretty(&lines),
         Reply::Ops(report) => serde_json::to_string_pretty(&report),

@@ -1,9 +1,10 @@
 //! `tally pool import` without a name.
 
-use crate::control::report::FoundPool;
+use super::words;
+use crate::control::report::{Found, FoundPool, RefusedDisk};
 
-/// The pools, one below the other.
-pub(super) fn print(pools: &[FoundPool]) -> String {
+/// The pools, one below the other, and below them the disks of which none is made.
+pub(super) fn print(Found { pools, refused }: &Found) -> String {
     let pool = |pool: &FoundPool| {
         let mut text = format!("   pool: {}\n     id: {}\n  state: {}\n", pool.name, pool.guid, pool.state);
         for message in &pool.messages {
@@ -18,5 +19,9 @@ pub(super) fn print(pools: &[FoundPool]) -> String {
         }
         text
     };
-    pools.iter().map(pool).collect::<Vec<_>>().join("\n")
+    // What stands on a disk, and what a file is called, others chose.
+    let disk = |RefusedDisk { path, reason }: &RefusedDisk| {
+        format!("   disk: {}\n status: {}\n", words::harmless(path), words::harmless(reason))
+    };
+    pools.iter().map(pool).chain(refused.iter().map(disk)).collect::<Vec<_>>().join("\n")
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::load::RecordedLoad;
 use super::observation::Observation;
-use super::report::{DatasetReport, EventReport, FoundPool, OpsReport, PoolHistory, PoolReport, PropertyLine};
+use super::report::{DatasetReport, EventReport, Found, OpsReport, PoolHistory, PoolReport, PropertyLine};
 
 /// Longest request line, bytes: a runaway peer does not fit.
 pub const LINE_BYTES_MAX: u64 = 16 << 20;
@@ -271,8 +271,8 @@ pub enum Reply {
     Done(Vec<String>),
     /// Pools.
     Pools(Vec<PoolReport>),
-    /// Pools that are not imported.
-    Found(Vec<FoundPool>),
+    /// Pools that are not imported, and disks of which none is made.
+    Found(Found),
     /// Datasets.
     Datasets(Vec<DatasetReport>),
     /// Properties of pools or datasets.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use self::disks::{ErrorCounters, IoActive, IoCounters, IoTimes, LateReport, VdevReport, VdevSpace};
-pub use self::found::FoundPool;
+pub use self::found::{Found, FoundPool, RefusedDisk};
 use super::spread::{Quantiles, Spread};
 
 /// One imported pool.

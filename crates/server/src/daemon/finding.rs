@@ -1,28 +1,41 @@
 //! Pools that lie about: found by their labels, and not imported.
 
 use tally_base::PoolGuid;
-use tally_members::discover::{self, ImportSource};
+use tally_members::discover::{self, ImportSource, Refusal, Refused};
 use tally_members::label::PoolState;
 
 use super::error::PoolsError;
 use super::pools::Pools;
-use crate::control::report::FoundPool;
+use crate::control::report::{Found, FoundPool, RefusedDisk};
 
 impl Pools {
-    /// Pools that could be imported from a place: with `destroyed` those that were destroyed, else the others.
-    pub fn find(&self, source: &ImportSource, destroyed: bool) -> Result<Vec<FoundPool>, PoolsError> {
-        let (mut found, _) = self.look(source)?;
-        found.retain(|pool| (pool.state == FoundPool::DESTROYED) == destroyed);
-        Ok(found)
+    /// Pools that could be imported from a place: with `destroyed` those that were destroyed, else the others. And disks that
+    /// somebody would miss among them, as they say that they are a pool's.
+    pub fn find(&self, source: &ImportSource, destroyed: bool) -> Result<Found, PoolsError> {
+        let (mut pools, refused) = self.look(source)?;
+        pools.retain(|pool| (pool.state == FoundPool::DESTROYED) == destroyed);
+        let imported = self.imported();
+        let is_missed = |refused: &&Refused| match &refused.why {
+            // A drive without a medium is no pool's.
+            Refusal::Unopened(_) => false,
+            Refusal::Label(_) => true,
+            Refusal::LoneSpare { pool, .. } | Refusal::AroundLeg { pool, .. } => !imported.contains(pool),
+        };
+        let told =
+            |Refused { path, why }: &Refused| RefusedDisk { path: path.display().to_string(), reason: why.to_string() };
+        Ok(Found { pools, refused: refused.iter().filter(is_missed).map(told).collect() })
     }
 
-    /// All pools in a place that are not imported, and what could not be read there, each with its path.
-    pub fn look(&self, source: &ImportSource) -> Result<(Vec<FoundPool>, Vec<String>), PoolsError> {
+    /// All pools in a place that are not imported, and paths of which none is made.
+    pub fn look(&self, source: &ImportSource) -> Result<(Vec<FoundPool>, Vec<Refused>), PoolsError> {
         let scan = discover::scan(&*self.platform.opener, source).map_err(PoolsError::Look)?;
-        let imported: Vec<PoolGuid> = self.all().iter().map(|pool| pool.guid()).collect();
+        let imported = self.imported();
         let found = scan.pools.iter().filter(|pool| !imported.contains(&pool.pool)).map(|pool| self.found(pool));
-        let refused = scan.refused.iter().map(|(path, why)| format!("{}: {why}", path.display()));
-        Ok((found.collect(), refused.collect()))
+        Ok((found.collect(), scan.refused))
+    }
+
+    fn imported(&self) -> Vec<PoolGuid> {
+        self.all().iter().map(|pool| pool.guid()).collect()
     }
 
     fn found(&self, pool: &discover::FoundPool) -> FoundPool {

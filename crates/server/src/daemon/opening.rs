@@ -136,7 +136,7 @@ fn import_named(desk: &Desk, named: &[PathBuf], tell: Tell<'_>) -> Result<(), Op
         }
     }
     let (found, refused) = desk.pools.look(&source)?;
-    reasons.extend(refused);
+    reasons.extend(refused.iter().map(ToString::to_string));
     for pool in &found {
         let order = ImportOrder {
             pool: pool.guid.clone(),

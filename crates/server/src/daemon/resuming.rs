@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use tally_base::{PoolGuid, Size};
 use tally_fs::filer::Filer;
-use tally_members::discover::{self, FoundLeg, ImportSource};
+use tally_members::discover::{self, FoundLeg, ImportSource, Refused};
 use tally_members::label::{LegConfig, VdevClass, VdevConfig};
 
 use super::by_name::find;
@@ -132,8 +132,8 @@ impl Pools {
         if vdevs.is_empty() {
             return Ok(());
         }
-        let is_ours = |(path, _): &&(PathBuf, String)| source.paths.contains(path);
-        let refused = scan.refused.iter().filter(is_ours).map(|(path, why)| format!("{}: {why}", path.display()));
+        let is_ours = |refused: &&Refused| source.paths.contains(&refused.path);
+        let refused = scan.refused.iter().filter(is_ours).map(ToString::to_string);
         Err(PoolsError::StillGone { name: config.name.clone(), vdevs, refused: refused.collect() })
     }
 }

@@ -2,6 +2,7 @@
 //! program keeps in the catalog. What happened, to what, and what to do next is told by each door.
 
 use tally_base::{block_checksum, log_checksum};
+use tally_members::label::FORMAT_VERSION;
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr, Coding};
 
 use super::*;
@@ -36,19 +37,99 @@ fn labels() -> [usize; 2] {
     [0, (DISK_BYTES - LABEL_BYTES) as usize]
 }
 
+/// Changes each slot that was written.
+fn in_each_slot(disk: &mut [u8], change: impl Fn(&mut [u8])) {
+    let starts = labels().into_iter().flat_map(|label| CONFIG_SLOTS.map(|slot| label + slot));
+    for at in starts {
+        let slot = &mut disk[at..at + CONFIG_SLOTS[1]];
+        if slot.starts_with(b"TALLYLBL") {
+            change(slot);
+        }
+    }
+}
+
+fn seal_header(slot: &mut [u8]) {
+    let sum = log_checksum(&slot[..88]);
+    slot[88..96].copy_from_slice(&sum.to_le_bytes());
+}
+
 /// The first section of each slot says that it is two gibibytes long.
 fn lengthen_sections(disk: &mut [u8]) {
-    for at in labels().into_iter().flat_map(|label| CONFIG_SLOTS.map(|slot| label + slot)) {
-        let slot = &mut disk[at..at + CONFIG_SLOTS[1]];
-        if !slot.starts_with(b"TALLYLBL") {
-            continue;
-        }
+    in_each_slot(disk, |slot| {
         slot[96 + 4..96 + 8].copy_from_slice(&(1_u32 << 31).to_le_bytes());
         let length = u32::from_le_bytes(slot[12..16].try_into().unwrap()) as usize;
         let sum = block_checksum(&slot[96..96 + length]);
         slot[72..88].copy_from_slice(&sum.to_le_bytes());
-        let sum = log_checksum(&slot[..88]);
-        slot[88..96].copy_from_slice(&sum.to_le_bytes());
+        seal_header(slot);
+    });
+}
+
+/// Labels of the format behind this one.
+fn renumber_format(disk: &mut [u8]) {
+    in_each_slot(disk, |slot| {
+        slot[8..12].copy_from_slice(&(FORMAT_VERSION + 1).to_le_bytes());
+        seal_header(slot);
+    });
+}
+
+/// Labels with a feature that no program of today has a name for.
+fn set_a_feature(disk: &mut [u8]) {
+    in_each_slot(disk, |slot| {
+        slot[48 + 7] = 0x80;
+        seal_header(slot);
+    });
+}
+
+/// Labels that rot.
+fn rot_labels(disk: &mut [u8]) {
+    in_each_slot(disk, |slot| slot[100] ^= 0x40);
+}
+
+type Forger = fn(&mut [u8]);
+
+/// An import without a name listed the pools, and said nothing of a disk whose labels it refused: as if it were empty.
+#[test]
+fn an_import_lists_disks_of_which_no_pool_is_made() {
+    let cases: [(Forger, &str, &str); 4] = [
+        (lengthen_sections, "a section that is longer than what is left of the label", "use another disk of the pool"),
+        (renumber_format, "format version 3", "use a newer program"),
+        (set_a_feature, "does not know", "use "),
+        (rot_labels, "its labels are damaged", "imported from its other disks"),
+    ];
+    for (forge, why, next) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let data_dir = dir.path();
+        let opener = Arc::new(MemOpener::default());
+        let daemon = Running::start(data_dir, &opener);
+        let here = data_dir.display().to_string();
+        let (find, find_json) = (["pool", "import", "-d", &here], ["--json", "pool", "import", "-d", &here]);
+        let refused = data_dir.join("a").display().to_string();
+        forged(data_dir, &opener, forge);
+        for name in ["b", "blank"] {
+            opener.create(&data_dir.join(name), DISK_BYTES, false, &mut |_| true).unwrap();
+        }
+        let disk = format!("   disk: {refused}\n status: ");
+        story(data_dir, &[(&find, true, &["no such pools were found", &disk, why, next])]);
+        story(
+            data_dir,
+            &[
+                (&["pool", "create", "other", "b"], true, &[]),
+                (&["pool", "export", "other"], true, &[]),
+                (&find, true, &["pool: other", &disk, why, next]),
+                (&["pool", "import", "-d", &here, "dozer"], false, &[&refused, why, next]),
+            ],
+        );
+        let (_, json) = tally(data_dir, &find_json);
+        let found: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let one = |value: &serde_json::Value| value.as_array().map(Vec::len) == Some(1);
+        assert!(one(&found["pools"]) && one(&found["refused"]), "a disk without a label is none of ours: {json}");
+        assert_eq!(
+            (&found["pools"][0]["name"], &found["refused"][0]["path"]),
+            (&"other".into(), &refused.as_str().into())
+        );
+        let reason = found["refused"][0]["reason"].as_str().unwrap();
+        assert!(reason.contains(why) && reason.contains(next), "{reason}");
+        daemon.stop();
     }
 }
 

@@ -55,11 +55,14 @@ pub(super) fn say_pool(report: &mut Report<'_>, view: &PoolView<'_>) {
 /// A device of no pool that can be read: one of another format says so, and of others only one that was named is told of.
 pub(super) fn say_stranger(report: &mut Report<'_>, device: &Device) {
     let fact = Fact::new(Part::Pool, "device").at(device.at(0)).with("bytes", device.disk.geometry().size);
+    let nothing = "no valid label and no valid uberblock: not a leg of any pool, or every copy is damaged";
     match label::read(device.disk.as_ref()) {
         Ok(_) => {}
+        Err(Unreadable::Damaged) => {
+            report.say(Detail::Summary, &fact.damaged("its labels are damaged, and it has no valid uberblock"));
+        }
         Err(Unreadable::NoLabel | Unreadable::Io(_)) if device.is_named => {
-            let why = "no valid label and no valid uberblock: not a leg of any pool, or every copy is damaged";
-            report.say(Detail::Summary, &fact.damaged(why));
+            report.say(Detail::Summary, &fact.damaged(nothing));
         }
         Err(Unreadable::NoLabel | Unreadable::Io(_)) => {}
         Err(other) => report.say(Detail::Summary, &fact.note(other.to_string())),

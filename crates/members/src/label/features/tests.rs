@@ -53,11 +53,11 @@ fn notes_that_nobody_could_have_written_are_damage() {
     for lines in spoiled {
         let mut config = sample();
         config.feature_notes.lines.clone_from(&lines);
-        assert!(matches!(read_again(&config), Err(Bad::Damaged(_))), "{lines:?}");
+        assert!(matches!(read_again(&config), Err(Bad::Impossible(_))), "{lines:?}");
     }
     let mut config = sample();
     config.feature_notes.compatibility = "a b".into();
-    assert!(matches!(read_again(&config), Err(Bad::Damaged(_))));
+    assert!(matches!(read_again(&config), Err(Bad::Impossible(_))));
 }
 
 /// An older program knows what the newer one has said of itself, and without that what is in its own table.

@@ -8,7 +8,7 @@ use crate::cli::Interrupts;
 use crate::control::listener::{Asker, ControlSocket, NotDone, Service};
 use crate::control::message::RewindShown;
 use crate::control::report::PoolReport;
-use crate::control::report::{DatasetReport, FoundPool, PropertyLine};
+use crate::control::report::{DatasetReport, Found, FoundPool, PropertyLine, RefusedDisk};
 
 /// Says back what it was asked for, with some data of each kind.
 struct Echo;
@@ -18,14 +18,7 @@ impl Service for Echo {
         Ok(match request {
             Request::PoolStatus { names } if names.is_empty() => Reply::Pools(Vec::new()),
             Request::PoolStatus { names } => Reply::Pools(names.into_iter().map(pool).collect()),
-            Request::PoolFind { dirs, .. } => Reply::Found(vec![FoundPool {
-                name: "tank".into(),
-                guid: "00ab".into(),
-                state: "ONLINE".into(),
-                paths: dirs.iter().map(|dir| dir.join("t.img").display().to_string()).collect(),
-                messages: Vec::new(),
-                exported: true,
-            }]),
+            Request::PoolFind { dirs, .. } => Reply::Found(found(&dirs)),
             Request::DatasetList { .. } => Reply::Datasets(vec![dataset()]),
             Request::DatasetGet { properties, .. } => Reply::Properties(vec![PropertyLine {
                 name: "tank/home".into(),
@@ -42,6 +35,20 @@ impl Service for Echo {
             other => Reply::Done(vec![format!("{other:?}")]),
         })
     }
+}
+
+/// A pool in some directories; elsewhere there is only a disk of which no pool is made.
+fn found(dirs: &[PathBuf]) -> Found {
+    let pool = FoundPool {
+        name: "tank".into(),
+        guid: "00ab".into(),
+        state: "ONLINE".into(),
+        paths: dirs.iter().map(|dir| dir.join("t.img").display().to_string()).collect(),
+        messages: Vec::new(),
+        exported: true,
+    };
+    let odd = RefusedDisk { path: "/odd/\u{1b}[2J".into(), reason: "its labels are odd".into() };
+    Found { pools: if dirs.is_empty() { Vec::new() } else { vec![pool] }, refused: vec![odd] }
 }
 
 fn pool(name: String) -> PoolReport {
@@ -109,7 +116,7 @@ fn data_goes_to_stdout() {
         (
             &["pool", "import", "-d", "disks"],
             "   pool: tank\n     id: 00ab\n  state: ONLINE\n action: import it with `tally pool import -d /here/disks tank`\n \
-             config:\n\n\t/here/disks/t.img\n",
+             config:\n\n\t/here/disks/t.img\n\n   disk: /odd/\\u{1b}[2J\n status: its labels are odd\n",
         ),
     ];
     for (words, expected) in cases {
@@ -232,6 +239,11 @@ fn failures_have_their_status_and_leave_stdout_empty() {
     assert!(status == 1 && out.is_empty() && err.contains("tally serve"), "{err}");
     let (status, out, err) = tally(&["pool", "list"]);
     assert_eq!((status, out.as_str(), err.as_str()), (0, "", "no pools are imported\n"));
+    let (status, out, err) = tally(&["pool", "import"]);
+    assert!(
+        status == 0 && out.starts_with("   disk: /odd/") && err.starts_with("no such pools were found"),
+        "{out}{err}"
+    );
 }
 
 #[test]
@@ -239,6 +251,13 @@ fn json_is_what_it_says() {
     let (_, out, _) = tally(&["--json", "dataset", "list"]);
     let value: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!((&value[0]["name"], &value[0]["used"]), (&"tank/home".into(), &1536.into()));
+    let (_, out, _) = tally(&["--json", "pool", "import", "-d", "disks"]);
+    let value: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let names = (&value["pools"][0]["name"], &value["refused"][0]["path"]);
+    assert_eq!(
+        (names, value["refused"][0]["reason"].as_str()),
+        ((&"tank".into(), &"/odd/\u{1b}[2J".into()), Some("its labels are odd"))
+    );
     let (_, out, err) = tally(&["pool", "export", "tank", "--json"]);
     let value: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert!(value["messages"][0].as_str().unwrap().starts_with("PoolExport") && err.is_empty());

@@ -1,9 +1,28 @@
-//! What is told of pools that could be imported.
+//! What is told of pools that could be imported, and of disks that could not.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+
+/// What a look at some places has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// Pools that could be imported.
+    pub pools: Vec<FoundPool>,
+    /// Disks that say that they are a pool's, and of which none is made.
+    #[serde(default)]
+    pub refused: Vec<RefusedDisk>,
+}
+
+/// A disk whose labels are of no use, or tell of a pool of which nothing else is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedDisk {
+    /// Where it is.
+    pub path: String,
+    /// What is wrong, and what to do next.
+    pub reason: String,
+}
 
 /// A pool that could be imported.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
