@@ -543,7 +543,7 @@ impl Filer {
     /// The dataset that is mounted on `name` in directory `dir` of a dataset.
     #[must_use]
     pub fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId> {
-        if self.filesystem(dataset)?.root_ref() != dir {
+        if self.filesystem(dataset)?.root() != dir {
             return None;
         }
         self.children.read().get(&(dataset, name.to_vec())).copied()

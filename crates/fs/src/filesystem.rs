@@ -134,7 +134,7 @@ impl Filesystem {
         self.pool.lane(self.pool.home_of(&self.dataset.birth))
     }
 
-    pub(crate) fn root_ref(&self) -> ObjectRef {
+    pub(crate) fn root(&self) -> ObjectRef {
         ObjectRef { id: self.dataset.birth.root_object, generation: self.dataset.birth.root_generation }
     }
 
@@ -472,7 +472,7 @@ impl Filesystem {
     }
 
     /// The answer that was given to a request with this key before, from a sender whose number `is_his` says yes to.
-    pub(crate) fn recall(&self, key: &ReplyKey, is_his: &dyn Fn(u64) -> bool) -> Option<RememberedReply> {
+    pub(crate) fn remembered_of(&self, key: &ReplyKey, is_his: &dyn Fn(u64) -> bool) -> Option<RememberedReply> {
         // What a suspended pool remembers may never have become durable: its client was told so.
         self.pool.check_serving().ok()?;
         let now = self.pool.time_in_service();

@@ -3,6 +3,8 @@
 //! What cannot be read is an I/O error. In a pool that is suspended, and whose clients wait for it, that says nothing of what they
 //! have asked for: the disk that does not give it may be the one that is awaited. So there, whatever failed for want of a read is to be
 //! asked again, as a change is that was not let in; it has done nothing (docs/design/0063).
+//!
+//! What does the work has the verb's own name, as a method of the file system beside the door's: in here that one comes first.
 
 use bytes::Bytes;
 use tally_base::{DatasetId, PoolGuid, Time};
@@ -25,7 +27,7 @@ impl Identity for Filesystem {
     }
 
     fn root(&self) -> ObjectRef {
-        self.root_ref()
+        self.root()
     }
 
     fn is_read_only(&self) -> bool {
@@ -39,21 +41,21 @@ impl Identity for Filesystem {
 
 impl Attributes for Filesystem {
     fn getattr(&self, object: ObjectRef) -> Result<Attr, FsError> {
-        self.read_attr(object).map_err(|error| self.awaited(error))
+        self.getattr(object).map_err(|error| self.awaited(error))
     }
 
     fn setattr(&self, ctx: OpCtx<'_>, object: ObjectRef, set: &SetAttr, guard: Option<Time>) -> Outcome<()> {
-        self.outcome(self.change_attr(ctx, object, set, guard))
+        self.outcome(self.setattr(ctx, object, set, guard))
     }
 
     fn statfs(&self) -> Result<FsStat, FsError> {
-        Ok(self.space())
+        Ok(self.statfs())
     }
 }
 
 impl Names for Filesystem {
     fn look(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> (Result<Attr, FsError>, Option<Attr>) {
-        let (found, dir) = self.find_name(cred, dir, name);
+        let (found, dir) = self.look(cred, dir, name);
         (found.map_err(|error| self.awaited(error)), dir)
     }
 
@@ -65,23 +67,23 @@ impl Names for Filesystem {
         entries_max: usize,
         plus: bool,
     ) -> Result<DirPage, FsError> {
-        self.list(cred, dir, cookie, entries_max, plus).map_err(|error| self.awaited(error))
+        self.readdir(cred, dir, cookie, entries_max, plus).map_err(|error| self.awaited(error))
     }
 
     fn create(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr> {
-        self.outcome(self.make_file(ctx, dir, name, how))
+        self.outcome(self.create(ctx, dir, name, how))
     }
 
     fn mkdir(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], set: &SetAttr) -> Outcome<Attr> {
-        self.outcome(self.make_directory(ctx, dir, name, set))
+        self.outcome(self.mkdir(ctx, dir, name, set))
     }
 
     fn symlink(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], target: &[u8], set: &SetAttr) -> Outcome<Attr> {
-        self.outcome(self.make_symlink(ctx, dir, name, target, set))
+        self.outcome(self.symlink(ctx, dir, name, target, set))
     }
 
     fn mknod(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], node: NodeKind, set: &SetAttr) -> Outcome<Attr> {
-        self.outcome(self.make_node(ctx, dir, name, node, set))
+        self.outcome(self.mknod(ctx, dir, name, node, set))
     }
 
     fn remove(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8]) -> Outcome<()> {
@@ -93,21 +95,21 @@ impl Names for Filesystem {
     }
 
     fn rename(&self, ctx: OpCtx<'_>, from_dir: ObjectRef, from: &[u8], to_dir: ObjectRef, to: &[u8]) -> Outcome<()> {
-        self.outcome(self.move_name(ctx, from_dir, from, to_dir, to))
+        self.outcome(self.rename(ctx, from_dir, from, to_dir, to))
     }
 
     fn link(&self, ctx: OpCtx<'_>, object: ObjectRef, dir: ObjectRef, name: &[u8]) -> Outcome<Attr> {
-        self.outcome(self.add_link(ctx, object, dir, name))
+        self.outcome(self.link(ctx, object, dir, name))
     }
 }
 
 impl Content for Filesystem {
     fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
-        self.read_link(object).map_err(|error| self.awaited(error))
+        self.readlink(object).map_err(|error| self.awaited(error))
     }
 
     fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
-        self.read_content(cred, object, offset, count).map_err(|error| self.awaited(error))
+        self.read(cred, object, offset, count).map_err(|error| self.awaited(error))
     }
 
     fn write(
@@ -118,11 +120,11 @@ impl Content for Filesystem {
         data: Bytes,
         stability: Stability,
     ) -> Outcome<Written> {
-        self.outcome(self.write_content(ctx, object, offset, &data, stability))
+        self.outcome(self.write(ctx, object, offset, &data, stability))
     }
 
     fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {
-        self.outcome(self.commit_content(ctx, object, offset, count))
+        self.outcome(self.commit(ctx, object, offset, count))
     }
 }
 
@@ -139,6 +141,6 @@ impl Filesystem {
 
 impl Replies for Filesystem {
     fn remembered_of(&self, key: &ReplyKey, is_his: &dyn Fn(u64) -> bool) -> Option<RememberedReply> {
-        self.recall(key, is_his)
+        self.remembered_of(key, is_his)
     }
 }

@@ -16,7 +16,7 @@ const DOT: u64 = 1;
 const DOT_DOT: u64 = 2;
 
 impl Filesystem {
-    pub(crate) fn read_attr(&self, object: ObjectRef) -> Result<Attr, FsError> {
+    pub(crate) fn getattr(&self, object: ObjectRef) -> Result<Attr, FsError> {
         self.see(object.id, |sight| sight.live(object).map(|inode| inode.attr(object.id)))
     }
 
@@ -26,7 +26,7 @@ impl Filesystem {
 
     /// Finds a name. No lock spans the directory and the object that it names, so a rename may come in between and take
     /// the object away: then the directory is asked again, as it alone can say that a name is not there.
-    pub(crate) fn find_name(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> (Result<Attr, FsError>, Option<Attr>) {
+    pub(crate) fn look(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> (Result<Attr, FsError>, Option<Attr>) {
         let mut gone = None;
         loop {
             let (id, dir_attr) = match self.name_in(cred, dir, name) {
@@ -67,7 +67,7 @@ impl Filesystem {
         })
     }
 
-    pub(crate) fn read_link(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
+    pub(crate) fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
         self.see(object.id, |sight| {
             let inode = sight.live(object)?;
             if inode.kind != FileKind::Symlink {
@@ -78,13 +78,7 @@ impl Filesystem {
         })
     }
 
-    pub(crate) fn read_content(
-        &self,
-        cred: &Cred,
-        object: ObjectRef,
-        offset: u64,
-        count: u32,
-    ) -> Result<ReadOut, FsError> {
+    pub(crate) fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
         let read = self.see(object.id, |sight| {
             let inode = sight.live(object)?;
             let attr = inode.attr(object.id);
@@ -106,7 +100,7 @@ impl Filesystem {
         Ok(read)
     }
 
-    pub(crate) fn list(
+    pub(crate) fn readdir(
         &self,
         cred: &Cred,
         dir: ObjectRef,
@@ -148,7 +142,7 @@ impl Filesystem {
         Ok(DirPage { entries, eof, attr })
     }
 
-    pub(crate) fn space(&self) -> FsStat {
+    pub(crate) fn statfs(&self) -> FsStat {
         let pool = self.pool.free_bytes();
         let root = self.dataset.root();
         let used = root.used_bytes.saturating_add(self.pending_growth_bytes());

@@ -10,7 +10,7 @@ use tally_store::properties::{
     Effective, Property, PropertyError, PropertySet, SyncMode, UserProperty, Value, effective,
 };
 use tally_store::tree::Tree;
-use tally_vfs::{Cred, FIRST_ID, FileKind, FsError, Identity, Names as _};
+use tally_vfs::{Cred, FIRST_ID, FileKind, FsError, Names as _};
 
 use super::mount_point::{MountPoint, component, remove_mount_point};
 use super::{CreateOptions, Filer, FilerError, Named, Names};
@@ -503,7 +503,7 @@ impl Filesystem {
             created_txg: self.dataset.birth.created_txg,
             guid: self.dataset.birth.guid,
             used_bytes: root.used_bytes,
-            available_bytes: self.space().available_bytes,
+            available_bytes: self.statfs().available_bytes,
             object_count: root.object_count,
             local: line.local,
             effective: self.dataset.effective(),

@@ -1,7 +1,7 @@
 //! The directories on which datasets are mounted, in the root directories of those above them.
 
 use tally_base::{Broken, ObjectId};
-use tally_vfs::{Cred, FileKind, FsError, Identity, Names, OpCtx};
+use tally_vfs::{Cred, FileKind, FsError, Names, OpCtx};
 
 use super::datasets::DatasetError;
 use crate::filesystem::Filesystem;
@@ -89,7 +89,7 @@ fn objection(parent: &Filesystem, name: &str, id: ObjectId) -> Result<Option<Str
              chmod 755)"
         )));
     }
-    let page = parent.readdir(&Cred::root(), attr.object, 2, 1, false)?;
+    let page = Names::readdir(parent, &Cred::root(), attr.object, 2, 1, false)?;
     Ok((!page.entries.is_empty()).then(|| "the directory is not empty".into()))
 }
 

@@ -90,7 +90,7 @@ impl Fold<'_> {
         let (mut left, mut last) = (0, None);
         for orphan in fs.io().range(tree, &from, &to).around_damage() {
             // Orphans that cannot be found keep what they have.
-            let root = fs.root_ref().id;
+            let root = fs.root().id;
             let Stored::Known((key, value)) = self.unless_damaged(root, Part::Space, orphan)? else { continue };
             let id = ObjectId(key.object);
             let Some(kind) = OrphanKind::of(key.a) else { continue };

@@ -50,7 +50,7 @@ impl Due {
 }
 
 impl Filesystem {
-    pub(crate) fn commit_content(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {
+    pub(crate) fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {
         if let Err(refusal) = self.check_takes_changes() {
             return refusal.outcome();
         }

@@ -10,7 +10,7 @@ use crate::filesystem::Filesystem;
 use crate::record::{Record, RecordKind, SizeRule};
 
 impl Filesystem {
-    pub(crate) fn add_link(&self, ctx: OpCtx<'_>, object: ObjectRef, dir: ObjectRef, name: &[u8]) -> Outcome<Attr> {
+    pub(crate) fn link(&self, ctx: OpCtx<'_>, object: ObjectRef, dir: ObjectRef, name: &[u8]) -> Outcome<Attr> {
         if let Err(error) = check_name(name) {
             return failed(error);
         }

@@ -44,7 +44,7 @@ impl<'a> Plan<'a> {
 }
 
 impl Filesystem {
-    pub(crate) fn make_file(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr> {
+    pub(crate) fn create(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr> {
         let none = SetAttr::default();
         let mut plan = match how {
             CreateHow::Unchecked(set) | CreateHow::Guarded(set) => Plan::new(RecordKind::Create, FileKind::File, set),
@@ -56,7 +56,7 @@ impl Filesystem {
         self.make(ctx, dir, name, &plan, Some(how))
     }
 
-    pub(crate) fn make_directory(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], set: &SetAttr) -> Outcome<Attr> {
+    pub(crate) fn mkdir(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], set: &SetAttr) -> Outcome<Attr> {
         let plan = Plan::new(RecordKind::Mkdir, FileKind::Directory, set);
         self.make(ctx, dir, name, &plan, None)
     }
@@ -65,10 +65,10 @@ impl Filesystem {
     pub(crate) fn make_covered_directory(&self, ctx: OpCtx<'_>, name: &[u8]) -> Outcome<Attr> {
         let set = SetAttr { mode: Some(0o755), ..SetAttr::default() };
         let plan = Plan { covered: true, ..Plan::new(RecordKind::Mkdir, FileKind::Directory, &set) };
-        self.make(ctx, self.root_ref(), name, &plan, None)
+        self.make(ctx, self.root(), name, &plan, None)
     }
 
-    pub(crate) fn make_symlink(
+    pub(crate) fn symlink(
         &self,
         ctx: OpCtx<'_>,
         dir: ObjectRef,
@@ -86,7 +86,7 @@ impl Filesystem {
         self.make(ctx, dir, name, &plan, None)
     }
 
-    pub(crate) fn make_node(
+    pub(crate) fn mknod(
         &self,
         ctx: OpCtx<'_>,
         dir: ObjectRef,

@@ -57,7 +57,7 @@ impl Peeked {
 }
 
 impl Filesystem {
-    pub(crate) fn move_name(
+    pub(crate) fn rename(
         &self,
         ctx: OpCtx<'_>,
         from_dir: ObjectRef,

@@ -14,13 +14,7 @@ use crate::inode::Inode;
 use crate::record::{Record, RecordKind, SizeRule};
 
 impl Filesystem {
-    pub(crate) fn change_attr(
-        &self,
-        ctx: OpCtx<'_>,
-        object: ObjectRef,
-        set: &SetAttr,
-        guard: Option<Time>,
-    ) -> Outcome<()> {
+    pub(crate) fn setattr(&self, ctx: OpCtx<'_>, object: ObjectRef, set: &SetAttr, guard: Option<Time>) -> Outcome<()> {
         // Before anything is looked at: where the pool takes no changes, that is what is told.
         if let Err(refusal) = self.check_takes_changes() {
             return refusal.outcome();

@@ -142,7 +142,7 @@ impl Filesystem {
         Ok(WritePlan { is_stable, way, ring, chunks })
     }
 
-    pub(crate) fn write_content(
+    pub(crate) fn write(
         &self,
         ctx: OpCtx<'_>,
         object: ObjectRef,
