@@ -2,7 +2,7 @@
 //!
 //! The random histories go deep into few places; this goes into every place near the beginning. Each sequence of up to three
 //! letters of an [`ALPHABET`] is run on a small pool that was just imported, and behind it a group is synced. What the last
-//! letter and that sync did to the disks gives the states that a cut may leave ([`Cuts`]); the states of the letters before
+//! letter and that sync did to the disks gives the states that a cut may leave ([`Cuts`](crate::disk::Cuts)); the states of the letters before
 //! are those of a shorter sequence. Each state is imported by the real server and compared with what the oracle allows
 //! there; the pool must be sound, and requests of which it has the effect, sent again, get their first answer.
 //!

@@ -65,7 +65,7 @@ impl Default for ModelOptions {
 /// Answers by what equal requests have in common, each with its sender's number; the last one last.
 type Remembered = BTreeMap<[u8; ReplyKey::COMMON_BYTES], Vec<(u64, RememberedReply)>>;
 
-/// An in-memory [`Vfs`].
+/// An in-memory [`Vfs`](crate::Vfs).
 pub struct Model {
     pool: PoolGuid,
     dataset: DatasetId,
