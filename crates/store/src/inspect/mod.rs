@@ -19,6 +19,7 @@
 
 mod devices;
 mod fact;
+mod kept;
 mod labels;
 mod log;
 mod space;
