@@ -3,5 +3,8 @@
 mod damage;
 mod golden;
 mod image;
+mod kept;
 mod labels;
 mod places;
+#[path = "../world/mod.rs"]
+mod world;

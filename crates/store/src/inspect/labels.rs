@@ -1,6 +1,6 @@
 //! Labels and uberblocks, slot by slot.
 
-use tally_base::Txg;
+use tally_base::{Txg, VdevGuid};
 use tally_disk::Disk;
 use tally_members::choose::{Candidate, choose};
 use tally_members::label::{
@@ -237,9 +237,16 @@ fn say_config(report: &mut Report<'_>, view: &PoolView<'_>, config: &PoolConfig)
             .with("frames_in_flight_max", line.frames_in_flight_max)
             .with("legset_gen", line.legset_gen)
             .with("legs", line.legset.len())
-            .with("left", line.left.len());
-        report.say(Detail::Lines, &fact);
+            .with("left", line.left.len())
+            .with("legset", listed(line.legset.iter().map(VdevGuid::to_string)));
+        // Who has left a lane knows its leg set up to this generation.
+        let left = listed(line.left.iter().map(|(guid, last)| format!("{guid}:{last}")));
+        report.say(Detail::Lines, &fact.with_some("left_with", Some(left).filter(|left| !left.is_empty())));
     }
+}
+
+fn listed(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(" ")
 }
 
 fn class_word(class: VdevClass) -> &'static str {
@@ -282,7 +289,7 @@ fn say_choice(report: &mut Report<'_>, view: &PoolView<'_>) {
         .devices
         .iter()
         .map(|device| Candidate {
-            leg: device.label().map_or(tally_base::VdevGuid(0), |(_, label)| label.leg),
+            leg: device.label().map_or(VdevGuid(0), |(_, label)| label.leg),
             stale: view
                 .vdevs
                 .iter()
