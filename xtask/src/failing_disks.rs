@@ -36,10 +36,11 @@ impl FailingDisks {
             eprintln!("Failing disks need root and /dev/fuse: the binary is NOT tried over them.");
             return Ok(Tally::SKIPPED);
         }
-        let release = cargo::target_folder().join("release");
-        cargo::run(&["build", "--release", "--package", "tally-server", "--package", "tally-failing", "--bins"])?;
-        let mut command = Command::new(release.join("failing-disks"));
-        command.arg("run").arg("--server").arg(release.join("tally"));
+        // Each by itself: chosen together, the server would be built once more, with what features the other one asks for.
+        let server = cargo::build_tally()?;
+        cargo::run(&["build", "--release", "--package", "tally-failing", "--bins"])?;
+        let mut command = Command::new(cargo::target_folder().join("release/failing-disks"));
+        command.arg("run").arg("--server").arg(server);
         if let Some(draws) = self.draws {
             command.args(["--draws", &draws.to_string()]);
         }

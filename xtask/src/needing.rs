@@ -13,6 +13,8 @@ use anyhow::Result;
 use tally_lab::tally::Tally;
 use tally_lab::{cargo, packages};
 
+use crate::test::counted;
+
 /// What a test needs.
 enum Need {
     /// To be root, and thereby any user.
@@ -27,9 +29,11 @@ enum Need {
     Hosts,
 }
 
-/// A test, by what `cargo test` is told of it.
+/// A test.
 struct Needing {
     name: &'static str,
+    /// Where it stands, as `cargo test --workspace` is told: chosen by its package it would be built once more, with all below it, as
+    /// features differ.
     of: &'static [&'static str],
     need: Need,
 }
@@ -39,49 +43,33 @@ const PROMTOOL: Need = Need::Program { name: "promtool", package: "prometheus" }
 const TESTS: [Needing; 9] = [
     Needing {
         name: "a_block_device_is_a_disk_with_one_owner",
-        of: &["--package", "tally-disk", "--test", "block_device"],
+        of: &["--test", "block_device"],
         need: Need::LoopDevice,
     },
-    Needing {
-        name: "the_kernel_says_whose_a_connection_is",
-        of: &["--package", "tally-nfs", "--test", "neighbours"],
-        need: Need::Root,
-    },
-    Needing {
-        name: "who_sends_and_goes_is_not_taken_for_root",
-        of: &["--package", "tally-nfs", "--test", "neighbours"],
-        need: Need::Root,
-    },
+    Needing { name: "the_kernel_says_whose_a_connection_is", of: &["--test", "neighbours"], need: Need::Root },
+    Needing { name: "who_sends_and_goes_is_not_taken_for_root", of: &["--test", "neighbours"], need: Need::Root },
     Needing {
         name: "daemon::data_dir::tests::a_directory_of_somebody_else_is_refused",
-        of: &["--package", "tally-server", "--lib"],
+        of: &["--lib"],
         need: Need::Root,
     },
     Needing {
         name: "control::client::tests::a_daemon_of_somebody_else_is_not_spoken_to",
-        of: &["--package", "tally-server", "--lib"],
+        of: &["--lib"],
         need: Need::Root,
     },
     Needing {
         name: "daemon::metrics::tests::promtool_has_nothing_to_say_of_the_metrics",
-        of: &["--package", "tally-server", "--lib"],
+        of: &["--lib"],
         need: PROMTOOL,
     },
     Needing {
         name: "daemon::metrics::tests::promtool_has_nothing_to_say_of_the_rules",
-        of: &["--package", "tally-server", "--lib"],
+        of: &["--lib"],
         need: PROMTOOL,
     },
-    Needing {
-        name: "an_ordinary_user_gets_as_far_as_the_readme_says",
-        of: &["--package", "tally-server", "--test", "tour"],
-        need: Need::Clients,
-    },
-    Needing {
-        name: "who_is_believed_from_where",
-        of: &["--package", "tally-server", "--test", "another_host"],
-        need: Need::Hosts,
-    },
+    Needing { name: "an_ordinary_user_gets_as_far_as_the_readme_says", of: &["--test", "tour"], need: Need::Clients },
+    Needing { name: "who_is_believed_from_where", of: &["--test", "another_host"], need: Need::Hosts },
 ];
 
 /// All of them.
@@ -106,9 +94,9 @@ pub(crate) fn run() -> Result<Tally> {
 
 impl Needing {
     fn run(&self, path: OsString) -> Result<Tally> {
-        let mut command = cargo::command(&["test"]);
+        let mut command = cargo::command(&["test", "--workspace"]);
         command.args(self.of).args(["--", "--exact", "--ignored", self.name]).env("PATH", path);
-        let tally = Tally::of(&mut command)?;
+        let tally = counted(&mut command)?;
         // A name that is no test's is none that passed.
         Ok(if tally.passed + tally.failed == 1 { tally } else { Tally::FAILED })
     }

@@ -98,9 +98,16 @@ pub(crate) fn continuous_integration() -> Result<Tally> {
 
 /// Runs a command of the simulated world; tells whether everything held.
 fn simulate(command: &str, arguments: &[String]) -> Result<bool> {
-    cargo::run(&["build", "--release", "--package", "tally-sim", "--bins"])?;
+    build()?;
     let mut command = Command::new(cargo::target_folder().join("release").join(command));
     cargo::watch(command.args(arguments), |_| {})
+}
+
+/// Builds the commands of the simulated world. The server is chosen with them, and not built: with its features the engine is the one
+/// that other tests have built, and without them it would be built once more.
+fn build() -> Result<()> {
+    let packages = ["--package", "tally-sim", "--package", "tally-server"];
+    cargo::run(&[&["build", "--release"], &packages[..], &["--bin", "sim", "--bin", "cuts"]].concat())
 }
 
 /// Every patch, by name.
@@ -144,7 +151,7 @@ fn plant(patches: &[PathBuf], seeds_held: u64) -> Result<Tally> {
     let tests = patches.iter().map(|patch| test_of(patch)).collect::<Result<Vec<_>>>()?;
     if tests.contains(&None) {
         // What the simulator catches must not be caught without the bug.
-        cargo::run(&["build", "--release", "--package", "tally-sim", "--bins"])?;
+        build()?;
     }
     let copy = Copy::make()?;
     for patch in self::patches()? {
@@ -211,7 +218,7 @@ impl Caught {
             }
             Control::Test(arguments) => {
                 let mut test = cargo::command(&["test"]);
-                test.args(arguments);
+                test.args(as_in_the_workspace(arguments));
                 (test, TEST_RUNS)
             }
         };
@@ -221,6 +228,15 @@ impl Caught {
             ensure!(held, "{command:?} fails without the planted bug, too, in run {run}: {}", self.check);
         }
         Ok(())
+    }
+}
+
+/// The same test as one of all: so it is built already where those were, and chosen with its package alone it would be built once
+/// more, with all below it, as features differ. A library's tests have no name of their own by which to choose them.
+fn as_in_the_workspace(arguments: &[String]) -> Vec<&str> {
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["-p", _, "--test", rest @ ..] => [&["--workspace", "--test"], rest].concat(),
+        others => others.to_vec(),
     }
 }
 

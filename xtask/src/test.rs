@@ -2,6 +2,7 @@
 //! together.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -41,11 +42,16 @@ pub(crate) fn timed<T>(what: &str, part: impl FnOnce() -> Result<T>) -> Result<T
 }
 
 fn workspace() -> Result<Tally> {
-    let mut total = Tally::default();
     let mut command = cargo::command(&["test", "--workspace", "--no-fail-fast", "--"]);
     // They are ignored there, and have a turn of their own.
     command.args(needing::names().flat_map(|name| ["--skip", name]));
-    let succeeded = cargo::watch(&mut command, |line| {
+    counted(&mut command)
+}
+
+/// Runs `cargo test`, and adds up what each of its programs says.
+pub(crate) fn counted(command: &mut Command) -> Result<Tally> {
+    let mut total = Tally::default();
+    let succeeded = cargo::watch(command, |line| {
         if let Some(tally) = line.starts_with("test result: ").then(|| Tally::parse(line)).flatten() {
             total += tally;
         }
@@ -84,7 +90,7 @@ impl Crash {
     pub(crate) fn run(&self) -> Result<Tally> {
         let release: PathBuf = cargo::target_folder().join("release");
         cargo::run(&["build", "--release", "--package", "tally-server", "--package", "tally-interop", "--bins"])?;
-        let mut command = std::process::Command::new(release.join("ledger"));
+        let mut command = Command::new(release.join("ledger"));
         command.args(["--kills", &self.kills.to_string()]);
         if let Some(seed) = self.seed {
             command.args(["--seed", &seed.to_string()]);
