@@ -158,7 +158,8 @@ const SERVER_FLOORS: [&[&str]; 6] =
 
 /// What stands within a module that has rooms of its own: its folder below `crates`, its path in code, and its floors. Here nothing
 /// sees its own floor: what stood there side by side grew together before.
-const WITHIN: [(&str, &str, &[&[&str]]); 1] = [("server/src/daemon", "crate::daemon", &DAEMON)];
+const WITHIN: [(&str, &str, &[&[&str]]); 2] =
+    [("server/src/daemon", "crate::daemon", &DAEMON), ("nfs/src/serve", "crate::serve", &SERVE)];
 
 /// One pool that is served stands below the list of them: a scrub, a copy, a report is of one, and knows no other. Commands
 /// stand above the list, and above all those who carry them out and who begin and end the process.
@@ -203,6 +204,19 @@ const DAEMON: [&[&str]; 14] = [
         "state",
         "ticker",
     ],
+];
+
+/// What threads do stands above the hub that they share, and the hub above what it has of each request. Below that a connection, its
+/// backlog and the queue hold requests without knowing what they are.
+const SERVE: [&[&str]; 8] = [
+    &["accept", "worker"],
+    &["sending", "warden"],
+    &["hub"],
+    &["doubtful"],
+    &["work"],
+    &["connection"],
+    &["backlog"],
+    &["complaints", "crew", "input", "ledger", "options", "output", "poller", "queue"],
 ];
 
 const SIM: [&[&str]; 9] = [

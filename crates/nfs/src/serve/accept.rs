@@ -10,7 +10,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use super::complaints::Complaint;
 use super::hub::Hub;
-use super::{ServeError, warden};
+use super::warden;
 use crate::stats::count;
 
 /// Connections that may wait to be let in: a thousand clients come back at once after a restart.
@@ -21,6 +21,22 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(60);
 /// Without file descriptors there is nothing to do but wait until one is free.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
+
+/// Why the server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// An address cannot be had.
+    #[error("cannot listen on {address}: {source}; is another NFS server running? Choose another port with --port")]
+    Listen {
+        /// The address that was asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system refuses something every server needs.
+    #[error("cannot set up the server: {0}; check the limits on open files and threads")]
+    System(#[from] io::Error),
+}
 
 /// A listening socket. IPv6 addresses serve IPv6 only, so that `0.0.0.0` and `::` can both be had.
 pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {

@@ -16,17 +16,16 @@ use std::collections::VecDeque;
 use parking_lot::Mutex;
 
 use super::ledger::{Account, Debt};
-use super::queue::Work;
 
-#[derive(Default)]
-pub(super) struct Backlog {
-    state: Mutex<State>,
+/// Of what the requests are it knows only what each was charged.
+pub(super) struct Backlog<W> {
+    state: Mutex<State<W>>,
 }
 
-#[derive(Default)]
-struct State {
-    works: VecDeque<Box<Work>>,
-    /// What those in it were charged.
+struct State<W> {
+    /// Each with what it was charged.
+    works: VecDeque<(W, usize)>,
+    /// The same of all of them.
     bytes: usize,
     place: Place,
 }
@@ -41,19 +40,19 @@ enum Place {
 }
 
 /// What became of a request that was added.
-pub(super) enum Added {
+pub(super) enum Added<W> {
     /// Its connection has to be listed.
     List,
     /// It waits; whether others may be read for that.
     Waits { crossed: bool },
     /// Nobody waits for it: drop it.
-    Refused(Box<Work>),
+    Refused(W),
 }
 
 /// The next request, if there is one.
-pub(super) enum Next {
+pub(super) enum Next<W> {
     /// It, and whether the connection has to be listed again.
-    Work(Box<Work>, bool),
+    Work(W, bool),
     /// Its replies have to be taken first. Whether others may be read for that, and whether somebody has to go.
     Parked {
         crossed: bool,
@@ -62,19 +61,25 @@ pub(super) enum Next {
     Nothing,
 }
 
-impl Backlog {
-    pub(super) fn push(&self, work: Box<Work>, account: &Account) -> Added {
+impl<W> Default for Backlog<W> {
+    fn default() -> Self {
+        Self { state: Mutex::new(State { works: VecDeque::new(), bytes: 0, place: Place::default() }) }
+    }
+}
+
+impl<W> Backlog<W> {
+    pub(super) fn push(&self, work: W, bytes: usize, account: &Account) -> Added<W> {
         let mut state = self.state.lock();
         if state.place == Place::Closed {
             return Added::Refused(work);
         }
-        state.bytes += work.charge.bytes();
+        state.bytes += bytes;
         let mut crossed = false;
         if state.place == Place::Parked {
-            crossed = account.give_back_work(work.charge.bytes());
+            crossed = account.give_back_work(bytes);
             account.owe(Debt::Backlog, state.bytes);
         }
-        state.works.push_back(work);
+        state.works.push_back((work, bytes));
         if state.place != Place::Nowhere {
             return Added::Waits { crossed };
         }
@@ -83,7 +88,7 @@ impl Backlog {
     }
 
     /// The next request of a connection that was listed; `may_reply` says whether its replies are taken.
-    pub(super) fn next(&self, account: &Account, may_reply: bool) -> Next {
+    pub(super) fn next(&self, account: &Account, may_reply: bool) -> Next<W> {
         let mut state = self.state.lock();
         if state.place != Place::Listed {
             return Next::Nothing;
@@ -93,14 +98,14 @@ impl Backlog {
             let crossed = account.give_back_work(state.bytes);
             return Next::Parked { crossed, over: account.owe(Debt::Backlog, state.bytes) };
         }
-        let work = state.works.pop_front();
+        let first = state.works.pop_front();
         if state.works.is_empty() {
             state.place = Place::Nowhere;
             // A burst leaves nothing behind.
             state.works = VecDeque::new();
         }
-        let Some(work) = work else { return Next::Nothing };
-        state.bytes -= work.charge.bytes();
+        let Some((work, bytes)) = first else { return Next::Nothing };
+        state.bytes -= bytes;
         Next::Work(work, state.place == Place::Listed)
     }
 
@@ -126,7 +131,7 @@ impl Backlog {
     }
 
     /// Nothing is carried out any more. Gives what waited, to be dropped where no lock is held.
-    pub(super) fn close(&self, account: &Account) -> VecDeque<Box<Work>> {
+    pub(super) fn close(&self, account: &Account) -> VecDeque<(W, usize)> {
         let mut state = self.state.lock();
         if state.place == Place::Parked {
             account.add_work(state.bytes);

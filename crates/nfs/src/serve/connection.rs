@@ -19,8 +19,9 @@ const RECORD_BYTES_EXCUSE_MS: u64 = 64;
 /// take long can have half a record behind them for as long.
 const PAUSE_EXCUSED_MS: u64 = 1000;
 
-/// A client's TCP connection. Times are the hub's milliseconds, and 0 where there is nothing to tell.
-pub(super) struct Connection {
+/// A client's TCP connection, and what waits on it (`work` says what that is). Times are the hub's milliseconds, and 0
+/// where there is nothing to tell.
+pub(super) struct Connection<W> {
     pub(super) link: Arc<Link>,
     pub(super) stream: Arc<TcpStream>,
     pub(super) account: Account,
@@ -28,7 +29,7 @@ pub(super) struct Connection {
     pub(super) input: Mutex<Input>,
     pub(super) output: Output,
     /// Requests that wait.
-    pub(super) backlog: Backlog,
+    pub(super) backlog: Backlog<W>,
     /// When something came.
     pub(super) heard_ms: AtomicU64,
     /// It has brought a whole request.
@@ -51,7 +52,7 @@ pub(super) struct Connection {
     pub(super) arming: Mutex<()>,
 }
 
-impl Connection {
+impl<W> Connection<W> {
     pub(super) fn new(id: u64, peer: SocketAddr, stream: TcpStream, account: Account, now_ms: u64) -> Self {
         let stream = Arc::new(stream);
         Self {
@@ -152,7 +153,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let peer = stream.local_addr().unwrap();
-        let connection = Connection::new(2, peer, stream, Ledger::new(1 << 20, 1 << 20).open(peer.ip()), 1);
+        let connection = Connection::<()>::new(2, peer, stream, Ledger::new(1 << 20, 1 << 20).open(peer.ip()), 1);
         assert_eq!(connection.owes_since_ms(), None);
         connection.account.owe(Debt::Record, 1000);
         let is_told = |is_new, arrived, now| {

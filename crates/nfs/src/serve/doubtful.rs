@@ -12,13 +12,11 @@
 //! A client may lose its connection meanwhile, and send the request again on another one: it is kept for that one then.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 
 use parking_lot::Mutex;
 
-use super::hub::Hub;
-use super::queue::Work;
-use crate::service::Job;
+use super::work::{Connection, Work};
+use crate::service::{Job, Service};
 
 /// Bytes of requests that are kept: clients of other pools need the house's memory as well.
 const KEPT_BYTES_MAX: usize = 64 << 20;
@@ -26,21 +24,26 @@ const KEPT_BYTES_MAX: usize = 64 << 20;
 const KEPT_PART: usize = 4;
 
 /// See the module's head.
-#[derive(Default)]
 pub(super) struct Doubtful {
+    bytes_max: usize,
     #[allow(clippy::vec_box)] // Everybody else hands them on boxed.
     works: Mutex<Vec<Box<Work>>>,
 }
 
 impl Doubtful {
+    /// Where all requests together may have so many bytes.
+    pub(super) fn new(record_bytes_max: usize) -> Self {
+        Self { bytes_max: KEPT_BYTES_MAX.min(record_bytes_max / KEPT_PART), works: Mutex::default() }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.works.lock().is_empty()
     }
 
     /// Whether one more may be kept.
-    pub(super) fn has_room(&self, hub: &Hub, work: &Work) -> bool {
+    pub(super) fn has_room(&self, work: &Work) -> bool {
         let kept: usize = self.works.lock().iter().map(|kept| kept.charge.bytes()).sum();
-        kept + work.charge.bytes() <= KEPT_BYTES_MAX.min(hub.options.record_bytes_max / KEPT_PART)
+        kept + work.charge.bytes() <= self.bytes_max
     }
 
     /// Whether the same request is kept, and will be answered.
@@ -49,52 +52,51 @@ impl Doubtful {
     }
 
     /// Keeps a request until its pool serves.
-    pub(super) fn keep(&self, hub: &Arc<Hub>, mut work: Box<Work>) {
+    pub(super) fn keep(&self, mut work: Box<Work>) {
         work.charge.set_apart();
         self.works.lock().push(work);
-        hub.rouse();
-        // Said before it is looked at, there and here: one of both sees it.
-        if hub.stopping.load(SeqCst) {
-            self.leave_all(hub);
-        }
     }
 
-    /// Runs those again whose pool serves. Those that are left, or whose connection is gone by then, nobody is answered for:
-    /// whoever still wants it sends it again, and the pool knows by its key what became of it. Up to then they are kept, so that
-    /// he is not told that nothing was done; and on whichever connection he asks, it is that one's from then on.
-    pub(super) fn go_on(&self, hub: &Arc<Hub>) {
+    /// Gives those whose pool serves, to be run again. Those that are left, or whose connection is gone by then, nobody is
+    /// answered for: whoever still wants it sends it again, and the pool knows by its key what became of it. Up to then they
+    /// are kept, so that he is not told that nothing was done; and on whichever connection he asks, which `connection` finds
+    /// by its number, it is that one's from then on.
+    #[allow(clippy::vec_box)]
+    pub(super) fn take_ready(
+        &self,
+        service: &Service,
+        connection: impl Fn(u64) -> Option<Arc<Connection>>,
+    ) -> Vec<Box<Work>> {
         let mut works = self.works.lock();
-        works.iter_mut().for_each(|work| hand_over(hub, work));
-        let (mut left, waiting): (Vec<_>, Vec<_>) = works.drain(..).partition(|work| hub.service.is_left(&work.job));
-        let (ready, waiting): (Vec<_>, _) = waiting.into_iter().partition(|work| hub.service.may_go_on(&work.job));
+        works.iter_mut().for_each(|work| hand_over(service, &connection, work));
+        let (mut left, waiting): (Vec<_>, Vec<_>) = works.drain(..).partition(|work| service.is_left(&work.job));
+        let (ready, waiting): (Vec<_>, _) = waiting.into_iter().partition(|work| service.may_go_on(&work.job));
         *works = waiting;
         drop(works);
-        let (ready, gone): (Vec<_>, Vec<_>) = ready.into_iter().partition(|work| work.connection.link.is_alive());
+        let (mut ready, gone): (Vec<_>, Vec<_>) = ready.into_iter().partition(|work| work.connection.link.is_alive());
         left.extend(gone);
         for mut work in left {
-            hub.service.leave(&mut work.job);
+            service.leave(&mut work.job);
         }
-        for mut work in ready {
-            work.charge.take_back();
-            hub.push_run(work);
-        }
+        ready.iter_mut().for_each(|work| work.charge.take_back());
+        ready
     }
 
     /// The server ends: their clients ask the next one.
-    pub(super) fn leave_all(&self, hub: &Arc<Hub>) {
+    pub(super) fn leave_all(&self, service: &Service) {
         let works = std::mem::take(&mut *self.works.lock());
         for mut work in works {
-            hub.service.leave(&mut work.job);
+            service.leave(&mut work.job);
         }
     }
 }
 
 /// If the connection of a request is gone, and it was sent again on another one, it is that one's.
-fn hand_over(hub: &Arc<Hub>, work: &mut Work) {
+fn hand_over(service: &Service, connection: impl Fn(u64) -> Option<Arc<Connection>>, work: &mut Work) {
     while !work.connection.link.is_alive()
-        && let Some(heir) = hub.service.hand_over(&mut work.job)
+        && let Some(heir) = service.hand_over(&mut work.job)
     {
-        if let Some(connection) = hub.connection(heir.id()) {
+        if let Some(connection) = connection(heir.id()) {
             work.charge.hand_over(&connection);
             work.connection = connection;
         }

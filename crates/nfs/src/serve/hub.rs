@@ -11,23 +11,21 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, RwLock};
 use tally_base::Fate;
 
-use super::ServeOptions;
 use super::backlog::Added;
 use super::complaints::Complaints;
-use super::connection::Connection;
 use super::crew::Crew;
 use super::doubtful::Doubtful;
 use super::ledger::{Ledger, Room};
+use super::options::ServeOptions;
 use super::poller::{Poller, WAKE};
-use super::queue::{Queue, Work};
+use super::queue::Queue;
+use super::work::{Charge, Connection, Work};
 use crate::service::Service;
 
 /// Tokens of connections start here.
 const FIRST_CONNECTION: u64 = WAKE + 1;
 /// Threads that are there from the start: one works, one watches.
 const WORKERS_MIN: usize = 2;
-/// What a request takes beside its record: itself, and what its record and its place in a queue cost the allocator.
-const WORK_BYTES: usize = size_of::<Work>() + 128;
 /// How often [`Hub::stop`] looks whether the house is empty.
 const STOP_STEP: Duration = Duration::from_millis(2);
 
@@ -37,7 +35,7 @@ pub(super) struct Hub {
     pub(super) service: Arc<Service>,
     pub(super) options: ServeOptions,
     pub(super) poller: Poller,
-    pub(super) queue: Queue,
+    pub(super) queue: Queue<Arc<Connection>, Box<Work>>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) complaints: Complaints,
     /// Requests that wait for their pool to serve again.
@@ -89,7 +87,7 @@ impl Hub {
             queue: Queue::default(),
             ledger: Ledger::new(options.record_bytes_max, options.debt_bytes_max),
             complaints: Complaints::default(),
-            doubtful: Doubtful::default(),
+            doubtful: Doubtful::new(options.record_bytes_max),
             closing_debtors: Mutex::default(),
             listeners,
             bodies,
@@ -218,7 +216,7 @@ impl Hub {
     }
 
     /// Arms a connection for its next event: reading unless a bound forbids it, sending if its socket is full.
-    pub(super) fn arm(self: &Arc<Self>, connection: &Arc<Connection>) {
+    pub(super) fn arm(&self, connection: &Arc<Connection>) {
         if let Err(error) = self.try_arm(connection) {
             tracing::warn!(%error, peer = %connection.link.peer(), "cannot watch a connection; it is closed");
             self.close(connection);
@@ -277,15 +275,13 @@ impl Hub {
 
     /// Counts a request in; it is counted out when the charge is dropped.
     pub(super) fn charge(self: &Arc<Self>, connection: &Arc<Connection>, bytes: usize) -> Charge {
-        let bytes = bytes + WORK_BYTES;
-        connection.account.begin(bytes);
         self.request_count.fetch_add(1, SeqCst);
-        Charge { hub: self.clone(), connection: connection.clone(), bytes, is_apart: false }
+        Charge::new(self.clone(), connection.clone(), bytes)
     }
 
-    pub(super) fn push_run(self: &Arc<Self>, work: Box<Work>) {
-        let connection = work.connection.clone();
-        match connection.backlog.push(work, &connection.account) {
+    pub(super) fn push_run(&self, work: Box<Work>) {
+        let (connection, bytes) = (work.connection.clone(), work.charge.bytes());
+        match connection.backlog.push(work, bytes, &connection.account) {
             Added::List => self.list(connection),
             Added::Waits { crossed: true } => self.resume_crowded_out(),
             Added::Waits { crossed: false } => {}
@@ -300,13 +296,23 @@ impl Hub {
     }
 
     /// If its replies are taken again, what waited for that goes on.
-    pub(super) fn resume(self: &Arc<Self>, connection: &Arc<Connection>) {
+    pub(super) fn resume(&self, connection: &Arc<Connection>) {
         let goes_on = connection.backlog.is_parked() && self.may_reply(connection);
         if goes_on && connection.backlog.unpark(&connection.account) {
             self.list(connection.clone());
         }
         if connection.paused.load(SeqCst) && self.may_read(connection) {
             self.arm(connection);
+        }
+    }
+
+    /// Keeps a request that nobody can answer yet.
+    pub(super) fn keep_in_doubt(&self, work: Box<Work>) {
+        self.doubtful.keep(work);
+        self.rouse();
+        // Said before it is looked at, there and here: one of both sees it.
+        if self.stopping.load(SeqCst) {
+            self.doubtful.leave_all(&self.service);
         }
     }
 
@@ -331,7 +337,7 @@ impl Hub {
             // with the process.
             let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
         }
-        self.doubtful.leave_all(self);
+        self.doubtful.leave_all(&self.service);
         let deadline = Instant::now() + self.options.stop_patience;
         while self.request_count.load(SeqCst) > 0 && Instant::now() < deadline {
             // Nobody has begun what waits for a peer to take replies, and nobody waits for that peer.
@@ -373,69 +379,11 @@ impl Hub {
     }
 
     /// Less work is in the house: connections that wait for that are read again.
-    pub(super) fn resume_crowded_out(self: &Arc<Self>) {
+    pub(super) fn resume_crowded_out(&self) {
         let waiting = std::mem::take(&mut *self.crowded_out.lock());
         for connection in waiting {
             connection.crowded_out.store(false, SeqCst);
             self.arm(&connection);
         }
-    }
-}
-
-/// A request's share of the bounds.
-pub(super) struct Charge {
-    hub: Arc<Hub>,
-    connection: Arc<Connection>,
-    bytes: usize,
-    /// Its connection is not charged for it, see [`super::doubtful`].
-    is_apart: bool,
-}
-
-impl Charge {
-    /// Takes it off its connection's account, and off its address'.
-    pub(super) fn set_apart(&mut self) {
-        if !std::mem::replace(&mut self.is_apart, true) {
-            let others_may_go_on = self.connection.account.set_apart(self.bytes);
-            self.there_is_room(others_may_go_on);
-        }
-    }
-
-    /// Puts it there again.
-    pub(super) fn take_back(&mut self) {
-        if std::mem::replace(&mut self.is_apart, false) {
-            self.connection.account.take_back(self.bytes);
-        }
-    }
-
-    /// It is set apart, and another connection's from now on.
-    pub(super) fn hand_over(&mut self, heir: &Arc<Connection>) {
-        self.connection.account.hand_over(&heir.account);
-        self.connection = heir.clone();
-    }
-
-    fn there_is_room(&self, others_may_go_on: bool) {
-        if others_may_go_on {
-            self.hub.resume_crowded_out();
-        }
-        if self.connection.paused.load(SeqCst) && !self.hub.stopping.load(SeqCst) {
-            self.hub.arm(&self.connection);
-        }
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    pub(super) fn hub(&self) -> &Arc<Hub> {
-        &self.hub
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        let account = &self.connection.account;
-        let others_may_go_on = if self.is_apart { account.end_apart(self.bytes) } else { account.end(self.bytes) };
-        self.hub.request_count.fetch_sub(1, SeqCst);
-        self.there_is_room(others_may_go_on);
     }
 }

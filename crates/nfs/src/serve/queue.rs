@@ -1,71 +1,57 @@
 //! Work that waits for a worker.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tally_base::Fate;
 
-use super::connection::Connection;
-use super::hub::Charge;
-use crate::service::Job;
-
-/// A request with the connection it came on. Dropping it gives back what it was charged, and lets nobody wait for it:
-/// wherever a request is lost, with its connection, its promise or its worker, it comes by here.
-pub(super) struct Work {
-    pub(super) job: Job,
-    pub(super) connection: Arc<Connection>,
-    pub(super) charge: Charge,
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        let hub = self.charge.hub();
-        let Some((reply, attached)) = hub.service.abandon(&mut self.job) else { return };
-        hub.tell(&self.connection, reply.clone());
-        for other in attached.iter().filter_map(|link| hub.connection(link.id())) {
-            hub.tell(&other, reply.clone());
-        }
-    }
-}
-
 /// Something to do.
-pub(super) enum Task {
+pub(super) enum Task<C, W> {
     /// Carry a request of this connection out.
-    Run(Arc<Connection>),
+    Run(C),
     /// The wait of these is over: send their replies.
-    Settle(Vec<(Box<Work>, Fate)>),
+    Settle(Vec<(W, Fate)>),
 }
 
 /// Replies that are settled at a time by one worker, so that those of one connection leave together. No more, since
 /// all of them wait when that worker loses its processor.
 const SETTLE_BATCH: usize = 8;
 
-/// What waits. Bounded by the connections that have requests in the house, and by those requests: each is here at most
-/// once.
-#[derive(Default)]
-pub(super) struct Queue {
-    lists: Mutex<Lists>,
+/// What waits: connections (`C`), and requests (`W`). Bounded by the connections that have requests in the house, and by
+/// those requests: each is here at most once.
+pub(super) struct Queue<C, W> {
+    lists: Mutex<Lists<C, W>>,
 }
 
-#[derive(Default)]
-struct Lists {
+struct Lists<C, W> {
     /// Each with one request or more, in turn.
-    run: VecDeque<Arc<Connection>>,
-    settled: VecDeque<(Box<Work>, Fate)>,
+    run: VecDeque<C>,
+    settled: VecDeque<(W, Fate)>,
 }
 
-impl Queue {
-    pub(super) fn list(&self, connection: Arc<Connection>) {
+impl<C, W> Default for Lists<C, W> {
+    fn default() -> Self {
+        Self { run: VecDeque::new(), settled: VecDeque::new() }
+    }
+}
+
+impl<C, W> Default for Queue<C, W> {
+    fn default() -> Self {
+        Self { lists: Mutex::default() }
+    }
+}
+
+impl<C, W> Queue<C, W> {
+    pub(super) fn list(&self, connection: C) {
         self.lists.lock().run.push_back(connection);
     }
 
-    pub(super) fn push_settled(&self, work: Box<Work>, outcome: Fate) {
+    pub(super) fn push_settled(&self, work: W, outcome: Fate) {
         self.lists.lock().settled.push_back((work, outcome));
     }
 
     /// The next task, and whether more is waiting. Replies first: clients wait for them.
-    pub(super) fn pop(&self) -> Option<(Task, bool)> {
+    pub(super) fn pop(&self) -> Option<(Task<C, W>, bool)> {
         let mut lists = self.lists.lock();
         let task = if lists.settled.is_empty() {
             Task::Run(lists.run.pop_front()?)

@@ -17,9 +17,9 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 use super::complaints::Complaint;
-use super::connection::Connection;
 use super::hub::Hub;
 use super::ledger::Sum;
+use super::work::Connection;
 
 /// Between two looks at the times.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
@@ -44,7 +44,9 @@ pub(super) fn keep(hub: &Arc<Hub>) {
         if hub.sleep(step) {
             return;
         }
-        hub.doubtful.go_on(hub);
+        for work in hub.doubtful.take_ready(&hub.service, |id| hub.connection(id)) {
+            hub.push_run(work);
+        }
         waited += step;
         if waited < interval {
             continue;

@@ -12,13 +12,13 @@ use tally_base::{Fate, Promise, Seat, blocking, seat_this_thread};
 
 use super::backlog::Next;
 use super::complaints::Complaint;
-use super::connection::Connection;
 use super::hub::Hub;
 use super::input::{End, Input, SCRATCH_BYTES};
 use super::ledger::Debt;
 use super::poller::{Ready, WAKE};
-use super::queue::{Task, Work};
+use super::queue::Task;
 use super::warden;
+use super::work::{Connection, Work};
 use crate::rpc::{Refusal, Reply};
 use crate::service::Step;
 use crate::stats::count;
@@ -263,7 +263,7 @@ fn run(hub: &Arc<Hub>, mut work: Box<Work>, alone: bool) -> bool {
     }
     hub.keep_watch();
     match hub.service.run(&mut work.job) {
-        Step::Reply(_) if hub.service.stays_in_doubt(&mut work.job, None) => hub.doubtful.keep(hub, work),
+        Step::Reply(_) if hub.service.stays_in_doubt(&mut work.job, None) => hub.keep_in_doubt(work),
         // That nothing was done would be a lie.
         Step::Reply(_) if work.job.is_told_to_come_again() && hub.doubtful.has_like(&work.job) => {
             hub.service.leave(&mut work.job);
@@ -308,11 +308,9 @@ fn wait(hub: &Arc<Hub>, mut work: Box<Work>, promise: Box<dyn Promise>, alone: b
 fn settle_all(hub: &Arc<Hub>, batch: Vec<(Box<Work>, Fate)>) {
     let mut works = SmallVec::<[Box<Work>; 4]>::new();
     for (mut work, outcome) in batch {
-        if outcome.is_err()
-            && hub.doubtful.has_room(hub, &work)
-            && hub.service.stays_in_doubt(&mut work.job, Some(&outcome))
+        if outcome.is_err() && hub.doubtful.has_room(&work) && hub.service.stays_in_doubt(&mut work.job, Some(&outcome))
         {
-            hub.doubtful.keep(hub, work);
+            hub.keep_in_doubt(work);
             continue;
         }
         let reply = hub.service.settle(&mut work.job, outcome);

@@ -9,8 +9,8 @@ use tally_vfs::{ObjectRef, Vfs};
 use super::*;
 use crate::exports::{Exports, Place, Rule};
 use crate::serve::ServeOptions;
-use crate::serve::connection::Connection;
 use crate::serve::hub::Hub;
+use crate::serve::work::{Connection, Work};
 use crate::service::Service;
 use crate::stats::{Held, Holder};
 use crate::xdr::Encoder;
@@ -55,6 +55,11 @@ fn work(hub: &Arc<Hub>, connection: &Arc<Connection>, bytes: usize) -> Box<Work>
     Box::new(Work { job, connection: connection.clone(), charge: hub.charge(connection, bytes) })
 }
 
+fn push(connection: &Connection, work: Box<Work>) -> Added<Box<Work>> {
+    let bytes = work.charge.bytes();
+    connection.backlog.push(work, bytes, &connection.account)
+}
+
 /// Requests of one who takes no replies are no work any more, and that may be what others wait for: they are read again.
 #[test]
 fn who_waits_for_room_is_read_when_work_becomes_debt() {
@@ -63,7 +68,7 @@ fn who_waits_for_room_is_read_when_work_becomes_debt() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let ends: Vec<_> = (1..=4).map(|number| connection(&hub, &listener, number)).collect();
     let [parked, waiting, first, second] = [0, 1, 2, 3].map(|at: usize| &ends[at].0);
-    assert!(matches!(parked.backlog.push(work(&hub, parked, 10), &parked.account), Added::List));
+    assert!(matches!(push(parked, work(&hub, parked, 10)), Added::List));
     assert!(matches!(parked.backlog.next(&parked.account, false), Next::Parked { .. }));
     let busy = [work(&hub, first, 400_000), work(&hub, second, 300_000)];
     let more = work(&hub, parked, 400_000);
