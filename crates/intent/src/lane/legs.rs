@@ -54,7 +54,7 @@ enum Part {
         from: u64,
     },
     /// It has every live frame and counts. The labels do not name it yet.
-    Admitted,
+    Counts,
     /// The labels name it.
     Named,
 }
@@ -100,7 +100,7 @@ impl Lane {
         let tail = state.ring.tail_released;
         let Some(member) = state.legs.members.iter_mut().find(|member| member.leg.guid == guid) else { return false };
         if matches!(member.part, Part::Joining { from } if from <= tail) {
-            member.part = Part::Admitted;
+            member.part = Part::Counts;
         }
         member.counts()
     }

@@ -30,7 +30,7 @@ pub enum ClientError {
     },
     /// A socket is there and may not be used, or is no socket.
     #[error(
-        "cannot connect to the daemon at {}: {source}\nIts socket admits the user who started it, and root.",
+        "cannot connect to the daemon at {}: {source}\nIts socket lets in the user who started it, and root.",
         path.display()
     )]
     Connect {

@@ -238,11 +238,11 @@ fn may_command(peer: Uid, own: Uid) -> bool {
 fn may_ask(stream: &UnixStream) -> bool {
     match socket_peercred(stream) {
         Ok(peer) => {
-            let admitted = may_command(peer.uid, rustix::process::geteuid());
-            if !admitted {
+            let is_allowed = may_command(peer.uid, rustix::process::geteuid());
+            if !is_allowed {
                 tracing::warn!(uid = peer.uid.as_raw(), "another user tried the control socket");
             }
-            admitted
+            is_allowed
         }
         Err(error) => {
             tracing::warn!(%error, "the kernel does not tell who is at the control socket");

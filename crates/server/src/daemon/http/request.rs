@@ -109,9 +109,9 @@ mod tests {
             ("localhost:1:2", false),
             ("", false),
         ];
-        for (host, admitted) in cases {
+        for (host, is_allowed) in cases {
             let answer = told(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-            assert_eq!(answer.is_ok(), admitted, "{host}: {answer:?}");
+            assert_eq!(answer.is_ok(), is_allowed, "{host}: {answer:?}");
         }
     }
 
