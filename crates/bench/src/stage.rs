@@ -164,7 +164,7 @@ impl<S: Site> Stage<'_, S> {
             settled: None,
         };
         if let Some(before) = before {
-            phase.settled = Some(self.settle(&before, phase.promised_bytes)?);
+            phase.settled = Some(self.wait_for_disks(&before, phase.promised_bytes)?);
         }
         Ok(phase)
     }
@@ -220,7 +220,7 @@ impl<S: Site> Stage<'_, S> {
     }
 
     /// Waits until the disks are quiet and have all that was promised, and gives what they did since `before`.
-    fn settle(&mut self, before: &Work, promised_bytes: u64) -> Result<Work> {
+    fn wait_for_disks(&mut self, before: &Work, promised_bytes: u64) -> Result<Work> {
         let (started, stop) = (Instant::now(), self.stop);
         let Some(watch) = self.watch.as_mut() else { return Ok(Work::default()) };
         let (mut last, mut changed) = (watch.work()?, Instant::now());

@@ -366,7 +366,7 @@ impl Filesystem {
     }
 
     /// Whether the switch to or from `disabled` is not on disk yet: only a whole group can be relied on then.
-    fn is_unsettled(&self, switch: LogSwitch, txg: Txg) -> bool {
+    fn is_under_way(&self, switch: LogSwitch, txg: Txg) -> bool {
         txg >= switch.at && self.pool.txgs.last_synced().next() < switch.at
     }
 
@@ -378,7 +378,7 @@ impl Filesystem {
     /// What the reply to an operation of `txg` waits for. `logged`: its last record, and the bytes of all of them, if
     /// the log has taken them all.
     fn wait_of(&self, switch: LogSwitch, txg: Txg, logged: Option<(Lsn, u64)>) -> Wait {
-        if self.is_unsettled(switch, txg) {
+        if self.is_under_way(switch, txg) {
             return self.pool.txgs.promise(txg);
         }
         if !switch.logged(txg) {
@@ -461,7 +461,7 @@ impl Filesystem {
     /// The wait for what an answer rests on.
     pub(crate) fn wait_for(&self, seen: RestsOn) -> Wait {
         let open = self.pool.txgs.open();
-        if seen.unlogged > self.pool.txgs.last_synced() || self.is_unsettled(**self.log_switch.load(), open) {
+        if seen.unlogged > self.pool.txgs.last_synced() || self.is_under_way(**self.log_switch.load(), open) {
             return self.pool.txgs.promise(open);
         }
         let last = seen.last_lsn;

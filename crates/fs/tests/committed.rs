@@ -34,7 +34,7 @@ impl House {
         Self { fs: vfs(&filer), world, filer, cred: Cred::root() }
     }
 
-    fn settle(&self) {
+    fn sync(&self) {
         self.filer.sync().expect("it may be full, and works");
     }
 
@@ -97,14 +97,14 @@ fn what_was_committed_behind_its_group_can_be_replayed_on_a_full_pool() {
     {
         at += MIB;
     }
-    (0..4).for_each(|_| house.settle());
+    (0..4).for_each(|_| house.sync());
     // Room for some files.
     const FILES: u64 = 14;
     let cut = tally_vfs::SetAttr { size: Some(at - (FILES + 3) * MIB), ..Default::default() };
     patient_by_hand(&house.filer, || house.fs.setattr(ctx(&house.cred), fill, &cut, None)).expect("a cut");
-    (0..4).for_each(|_| house.settle());
+    (0..4).for_each(|_| house.sync());
     let files: Vec<_> = (0..FILES).map(|number| house.create(&format!("file-{number}"))).collect();
-    (0..4).for_each(|_| house.settle());
+    (0..4).for_each(|_| house.sync());
     let let_in = files.iter().zip(1000..).take_while(|(file, seed)| {
         house.write(**file, 0, &noise(MIB as usize, *seed), Stability::Unstable).result.is_ok()
     });
@@ -161,7 +161,7 @@ fn an_import_has_the_room_before_its_replay_that_the_pool_had() {
         }
         let (mut given_back, mut waited) = (0, 0);
         for name in &names {
-            house.settle();
+            house.sync();
             let had = house.filer.pool().io.allocator().space();
             let has = house.world.cut().load().io.allocator().space();
             assert_eq!(has.free, had.free, "with {fill_bytes} bytes in it, before {name} goes: {has:?}, not {had:?}");

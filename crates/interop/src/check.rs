@@ -128,7 +128,7 @@ async fn content(session: &mut Session, model: &mut Model, id: Id) -> Result<(),
     if let Err(wrong) = node.allows(&done.content) {
         return violation(format!("content of file {id} (verifier {:?}): {wrong}", node.verifier));
     }
-    node.settle(done.content);
+    node.take_as_stable(done.content);
     Ok(())
 }
 

@@ -102,7 +102,7 @@ impl Node {
     }
 
     /// After a look at the server: that is the content now, and nothing is open.
-    pub fn settle(&mut self, actual: Vec<u8>) {
+    pub fn take_as_stable(&mut self, actual: Vec<u8>) {
         self.stable = actual;
         self.open.clear();
         self.verifier = None;

@@ -210,7 +210,7 @@ impl Cold {
         let write = |rival: &Rival| {
             let target = rival.target();
             let files = (write_stream(&target, hot)?.0, write_stream(&target, stream)?.0);
-            rival.settle()?;
+            rival.write_all_out()?;
             Ok(files)
         };
         let files: Vec<(Handle, Handle)> = rivals.iter().map(write).collect::<Result<_>>()?;
@@ -293,7 +293,7 @@ impl Files {
         let long = write_stream(&target, mebibytes)?.0;
         let many = (0..STREAMS).map(|_| Ok(write_stream(&target, mebibytes / STREAMS as u64)?.0));
         let many = many.collect::<Result<_>>()?;
-        rival.settle()?;
+        rival.write_all_out()?;
         Ok(Self { long, many, mebibytes })
     }
 

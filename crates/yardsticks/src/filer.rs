@@ -260,7 +260,7 @@ impl Filer {
     }
 
     /// Has a group write whatever has changed, without waiting for its time, and gives the counters then.
-    pub(crate) fn settle(&self) -> Result<Status> {
+    pub(crate) fn write_all_out(&self) -> Result<Status> {
         let (open, started) = (self.status()?.txg_open, Instant::now());
         // A property's answer waits for its group, also where it stays as it was.
         self.command(&["dataset", "set", "atime=on", POOL])?;

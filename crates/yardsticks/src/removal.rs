@@ -92,7 +92,7 @@ impl Removal {
             over.store(true, Ordering::Relaxed);
             anyhow::Ok((made?, joined(remover.join())?))
         })?;
-        filer.settle()?;
+        filer.write_all_out()?;
 
         let started = Instant::now();
         filer.command(&["dataset", "destroy", OLD])?;

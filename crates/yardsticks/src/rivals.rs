@@ -82,9 +82,9 @@ impl Rival {
     }
 
     /// Has everything written that is to be written some time, and gives the counters then.
-    pub(super) fn settle(&self) -> Result<Option<Status>> {
+    pub(super) fn write_all_out(&self) -> Result<Option<Status>> {
         match &self.server {
-            Kind::Tally(filer) => filer.settle().map(Some),
+            Kind::Tally(filer) => filer.write_all_out().map(Some),
             Kind::Ganesha(_) => {
                 rustix::fs::sync();
                 Ok(None)

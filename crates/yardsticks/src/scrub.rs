@@ -132,7 +132,7 @@ impl Scrub {
         let filer = Filer::make(binaries, setup, &self.site.folder()?)?;
         let target = filer.target(POOL);
         load::write_stream(&target, self.mebibytes)?;
-        filer.settle()?;
+        filer.write_all_out()?;
         let root = Connection::mount(&target)?;
         let mut connection = Connection::open(target.nfs)?;
         let [mut alone, mut scrubs, mut copies] = [Histogram::<u64>::new(3)?, Histogram::new(3)?, Histogram::new(3)?];
@@ -242,7 +242,7 @@ fn age(filer: &Filer, mebibytes: u64) -> Result<()> {
             }
             files = stay;
             // What they had is free behind the group.
-            filer.settle()?;
+            filer.write_all_out()?;
         }
         // 0.9 of all, and some of it is metadata.
         while filer.status()?.allocated < (mebibytes * 89 / 100) << 20 {
@@ -253,7 +253,7 @@ fn age(filer: &Filer, mebibytes: u64) -> Result<()> {
                 files.push(next);
                 next += 1;
             }
-            filer.settle()?;
+            filer.write_all_out()?;
         }
     }
     Ok(())

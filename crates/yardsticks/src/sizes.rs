@@ -162,12 +162,12 @@ impl Case {
         // Not counted: whoever is measured first would pay for all memory that the server has from the system, which on a
         // virtual machine costs more than what is written to it.
         self.write_files(&target, &folder, "first", write_and_commit)?;
-        let before = rival.settle()?;
+        let before = rival.write_all_out()?;
         let (created, committed) = self.write_files(&target, &folder, "committed", write_and_commit)?;
         let ended = rival.status()?;
-        let settled = rival.settle()?;
+        let settled = rival.write_all_out()?;
         let synced = self.write_over(rival, &target, &folder)?;
-        rival.settle()?;
+        rival.write_all_out()?;
         let (_, synced_anew) = self.write_files(&target, &folder, "synced", write_stable)?;
         let mut add = |what, unit, value| figures.add(&self.key(rival.name, what), unit, value);
         add(WHOLE, "ms", created + committed);
@@ -187,7 +187,7 @@ impl Case {
 
     /// What the data disks have to do for a file that stays empty: nothing where the log has a disk of its own.
     fn turns_of_a_create(&self, rival: &Rival, target: &Target, folder: &Handle) -> Result<f64> {
-        let Some(before) = rival.settle()? else { return Ok(0.0) };
+        let Some(before) = rival.write_all_out()? else { return Ok(0.0) };
         let mut connection = Connection::open(target.nfs)?;
         for file in 0..self.files {
             connection.create(folder, &format!("empty-{file}"))?;
@@ -232,7 +232,7 @@ impl Case {
             write_and_commit(&mut connection, &file, Noise::new(self.bytes)?.draw())?;
             files.push(file);
         }
-        rival.settle()?;
+        rival.write_all_out()?;
         let (_, times) = at_once(target.nfs, self.clients, |client, connection| {
             let mut noise = Noise::new(self.bytes)?;
             let mut taken = Duration::ZERO;

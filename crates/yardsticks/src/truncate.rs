@@ -90,7 +90,7 @@ impl Truncate {
         let seconds = Duration::from_secs(self.seconds);
         let mut small = Connection::open(target.nfs)?;
         let alone = make_small_files(&mut small, before, seconds)?;
-        filer.settle()?;
+        filer.write_all_out()?;
         filer.take_memory_peak()?;
         let resident = filer.resident_bytes()?;
         let (cut, reaped) = std::thread::scope(|scope| {

@@ -159,12 +159,12 @@ impl Looks<'_, '_> {
         if beyond(written, &flow) > mark * TIMES_MAX as f64 {
             return Ok(Arrival::Disturbed);
         }
-        let settled = Flow { at: Instant::now(), written, ..flow };
+        let before = Flow { at: Instant::now(), written, ..flow };
         let still = took.max(self.pace.idle);
-        while settled.at.elapsed() < still {
+        while before.at.elapsed() < still {
             written = self.step()?;
         }
-        let is_still = beyond(written, &settled) < mark / 2.0;
+        let is_still = beyond(written, &before) < mark / 2.0;
         Ok(if is_still { Arrival::Alone } else { Arrival::Disturbed })
     }
 }

@@ -77,7 +77,7 @@ impl Journal {
                 judge(Left::Torn, torn)?;
             }
             arrive(&all, event);
-            settle(&flushed, &mut cached, event);
+            note_stable(&flushed, &mut cached, event);
         }
         Ok(count)
     }
@@ -90,7 +90,7 @@ fn arrive(world: &World, event: &Event) {
 }
 
 /// Keeps `flushed` at what is stable for certain.
-fn settle<'a>(flushed: &World, cached: &mut Vec<&'a Event>, event: &'a Event) {
+fn note_stable<'a>(flushed: &World, cached: &mut Vec<&'a Event>, event: &'a Event) {
     match event {
         Event::Write { durability: Durability::Cached, .. } => cached.push(event),
         Event::Write { .. } => arrive(flushed, event),

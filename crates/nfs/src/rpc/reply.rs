@@ -68,7 +68,7 @@ pub struct Reply {
     data: SmallVec<[Bytes; 4]>,
     pad_count: usize,
     /// It holds no block for a small part of it.
-    settled: bool,
+    has_let_go: bool,
 }
 
 impl Reply {
@@ -81,7 +81,7 @@ impl Reply {
         let mut head = Encoder::with_capacity(28 + words.len());
         head.u32(mark(24 + words.len() + data_bytes + pad_count));
         head.u32(xid).u32(REPLY).u32(ACCEPTED).u64(0).u32(0).raw(&words);
-        Self { head: head.into_vec().into(), data: body.data, pad_count, settled: false }
+        Self { head: head.into_vec().into(), data: body.data, pad_count, has_let_go: false }
     }
 
     /// A call that was understood and not carried out.
@@ -121,7 +121,7 @@ impl Reply {
         fill(&mut words);
         let mut head = Encoder::with_capacity(4 + words.len());
         head.u32(mark(words.len())).raw(&words.into_vec());
-        Self { head: head.into_vec().into(), data: SmallVec::new(), pad_count: 0, settled: true }
+        Self { head: head.into_vec().into(), data: SmallVec::new(), pad_count: 0, has_let_go: true }
     }
 
     /// Bytes on the wire, the mark included.
@@ -141,8 +141,8 @@ impl Reply {
     }
 
     /// It will have to wait for its client: lets go of the blocks that it holds for a small part of them.
-    pub fn settle_down(&mut self) {
-        if std::mem::replace(&mut self.settled, true) {
+    pub fn let_go_of_blocks(&mut self) {
+        if std::mem::replace(&mut self.has_let_go, true) {
             return;
         }
         for piece in self.data.iter_mut().filter(|piece| piece.len() < COPIED_BYTES_MAX) {

@@ -316,8 +316,8 @@ impl Hub {
         }
     }
 
-    pub(super) fn push_settled(&self, work: Box<Work>, outcome: Fate) {
-        self.queue.push_settled(work, outcome);
+    pub(super) fn push_reply(&self, work: Box<Work>, outcome: Fate) {
+        self.queue.push_reply(work, outcome);
         self.wake_one();
     }
 

@@ -14,7 +14,7 @@
 //!   worker ──┴─ read ─ records ─ several ──▶ backlog, run queue: one of each connection in turn ──▶ any worker
 //!            └─ arm again ─ run the one ──┬─ nothing to wait for ──────────────▶ send
 //!                                         ├─ lone, others idle: drive() here ──▶ send
-//!                                         └─ then(): settled queue ──▶ any worker: send, many at once
+//!                                         └─ then(): reply queue ──▶ any worker: send, many at once
 //! ```
 //!
 //! A cold READ, or a write of the log, blocks its worker and nothing else (rules P1), as others watch: when the last of

@@ -43,7 +43,7 @@ impl Output {
     pub(super) fn push(&self, mut reply: Reply) {
         let mut state = self.state.lock();
         if state.full {
-            reply.settle_down();
+            reply.let_go_of_blocks();
         }
         state.held_bytes += reply.held_bytes();
         state.queue.push_back(reply);
@@ -96,7 +96,7 @@ impl Output {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     state.full = true;
-                    state.queue.iter_mut().for_each(Reply::settle_down);
+                    state.queue.iter_mut().for_each(Reply::let_go_of_blocks);
                     break Ok(taken);
                 }
                 Err(error) => break Err(error),

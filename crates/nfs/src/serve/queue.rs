@@ -10,12 +10,12 @@ pub(super) enum Task<C, W> {
     /// Carry a request of this connection out.
     Run(C),
     /// The wait of these is over: send their replies.
-    Settle(Vec<(W, Fate)>),
+    Reply(Vec<(W, Fate)>),
 }
 
-/// Replies that are settled at a time by one worker, so that those of one connection leave together. No more, since
+/// Replies that one worker sends at a time, so that those of one connection leave together. No more, since
 /// all of them wait when that worker loses its processor.
-const SETTLE_BATCH: usize = 8;
+const REPLY_BATCH: usize = 8;
 
 /// What waits: connections (`C`), and requests (`W`). Bounded by the connections that have requests in the house, and by
 /// those requests: each is here at most once.
@@ -26,12 +26,12 @@ pub(super) struct Queue<C, W> {
 struct Lists<C, W> {
     /// Each with one request or more, in turn.
     run: VecDeque<C>,
-    settled: VecDeque<(W, Fate)>,
+    reply: VecDeque<(W, Fate)>,
 }
 
 impl<C, W> Default for Lists<C, W> {
     fn default() -> Self {
-        Self { run: VecDeque::new(), settled: VecDeque::new() }
+        Self { run: VecDeque::new(), reply: VecDeque::new() }
     }
 }
 
@@ -46,25 +46,25 @@ impl<C, W> Queue<C, W> {
         self.lists.lock().run.push_back(connection);
     }
 
-    pub(super) fn push_settled(&self, work: W, outcome: Fate) {
-        self.lists.lock().settled.push_back((work, outcome));
+    pub(super) fn push_reply(&self, work: W, outcome: Fate) {
+        self.lists.lock().reply.push_back((work, outcome));
     }
 
     /// The next task, and whether more is waiting. Replies first: clients wait for them.
     pub(super) fn pop(&self) -> Option<(Task<C, W>, bool)> {
         let mut lists = self.lists.lock();
-        let task = if lists.settled.is_empty() {
+        let task = if lists.reply.is_empty() {
             Task::Run(lists.run.pop_front()?)
         } else {
-            let count = lists.settled.len().min(SETTLE_BATCH);
-            Task::Settle(lists.settled.drain(..count).collect())
+            let count = lists.reply.len().min(REPLY_BATCH);
+            Task::Reply(lists.reply.drain(..count).collect())
         };
-        Some((task, !lists.run.is_empty() || !lists.settled.is_empty()))
+        Some((task, !lists.run.is_empty() || !lists.reply.is_empty()))
     }
 
     pub(super) fn is_empty(&self) -> bool {
         let lists = self.lists.lock();
-        lists.run.is_empty() && lists.settled.is_empty()
+        lists.run.is_empty() && lists.reply.is_empty()
     }
 
     /// Drops everything.

@@ -100,7 +100,7 @@ fn do_tasks(hub: &Arc<Hub>) -> bool {
         }
         match task {
             Task::Run(connection) => run_next(hub, &connection),
-            Task::Settle(batch) => settle_all(hub, batch),
+            Task::Reply(batch) => reply_to_all(hub, batch),
         }
         if more && began.get_or_insert_with(Instant::now).elapsed() > TASKS_TIME_MAX {
             return true;
@@ -287,25 +287,25 @@ fn run(hub: &Arc<Hub>, mut work: Box<Work>, alone: bool) -> bool {
 fn wait(hub: &Arc<Hub>, mut work: Box<Work>, promise: Box<dyn Promise>, alone: bool) -> bool {
     let is_fastest = alone && hub.options.drive_in_place && hub.crew.is_watched() && hub.queue.is_empty();
     if is_fastest && let Some(fate) = blocking(|| promise.drive()) {
-        work.job.settled(&fate);
+        work.job.wait_ended(&fate);
         work.job.times.in_device = fate.as_ref().map_or(Duration::ZERO, |kept| kept.device);
         hub.service.stats().driven.fetch_add(1, Relaxed);
         // Others watched it while the device was busy. What the reply brings is for this worker: nobody is woken.
         hub.disarm(&work.connection);
-        settle_all(hub, vec![(work, fate)]);
+        reply_to_all(hub, vec![(work, fate)]);
         return true;
     }
     hub.service.stats().handed_over.fetch_add(1, Relaxed);
     let hub = hub.clone();
     promise.then(Box::new(move |fate| {
-        work.job.settled(&fate);
-        hub.push_settled(work, fate);
+        work.job.wait_ended(&fate);
+        hub.push_reply(work, fate);
     }));
     false
 }
 
 /// Sends the replies of requests whose wait is over; those of one connection together.
-fn settle_all(hub: &Arc<Hub>, batch: Vec<(Box<Work>, Fate)>) {
+fn reply_to_all(hub: &Arc<Hub>, batch: Vec<(Box<Work>, Fate)>) {
     let mut works = SmallVec::<[Box<Work>; 4]>::new();
     for (mut work, outcome) in batch {
         if outcome.is_err() && hub.doubtful.has_room(&work) && hub.service.stays_in_doubt(&mut work.job, Some(&outcome))
@@ -313,7 +313,7 @@ fn settle_all(hub: &Arc<Hub>, batch: Vec<(Box<Work>, Fate)>) {
             hub.keep_in_doubt(work);
             continue;
         }
-        let reply = hub.service.settle(&mut work.job, outcome);
+        let reply = hub.service.reply_after_wait(&mut work.job, outcome);
         answer(hub, &mut work, reply);
         works.push(work);
     }

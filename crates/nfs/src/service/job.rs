@@ -70,7 +70,13 @@ impl Job {
 
     pub(super) fn new(call: Call, link: Arc<Link>, read_at: Instant, number: u64) -> Self {
         Self {
-            times: Times { read_at, started: read_at, executed: read_at, settled: read_at, in_device: Duration::ZERO },
+            times: Times {
+                read_at,
+                started: read_at,
+                executed: read_at,
+                wait_ended: read_at,
+                in_device: Duration::ZERO,
+            },
             call,
             link,
             number,
@@ -107,8 +113,8 @@ impl Job {
     }
 
     /// Its wait is over.
-    pub fn settled(&mut self, fate: &Fate) {
-        self.times.settled = Instant::now();
+    pub fn wait_ended(&mut self, fate: &Fate) {
+        self.times.wait_ended = Instant::now();
         self.kept = fate.as_ref().copied().unwrap_or_default();
     }
 
@@ -124,9 +130,9 @@ impl Job {
             data_bytes: self.about.data_bytes,
             queue: times.started.saturating_duration_since(times.read_at),
             work: times.executed.saturating_duration_since(times.started),
-            wait: times.settled.saturating_duration_since(times.executed),
+            wait: times.wait_ended.saturating_duration_since(times.executed),
             kept: self.kept,
-            reply: sent.saturating_duration_since(times.settled),
+            reply: sent.saturating_duration_since(times.wait_ended),
         };
         Some((payer, paid))
     }

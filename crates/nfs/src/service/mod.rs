@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!  record ──open──▶ Job ──run──▶ Step::Reply ───────────────────────────────▶ finish ──▶ reply
-//!                    ▲           Step::Wait ── promise kept ── settle ───────▶ finish ──▶ reply
+//!                    ▲           Step::Wait ── kept ── reply_after_wait ─────▶ finish ──▶ reply
 //!                    └────────── Step::Again (admission refused, or a COMMIT goes on; after a wait)
 //!                                Step::Attached: the first transmission's answer will do
 //! ```
@@ -54,7 +54,7 @@ use strangers::Strangers;
 pub enum Step {
     /// Send this at once: nothing that it rests on has to become durable.
     Reply(Reply),
-    /// Wait for this promise, then [`Service::settle`] and send.
+    /// Wait for this promise, then [`Service::reply_after_wait`] and send.
     Wait(Box<dyn Promise>),
     /// Wait for this promise, then run the job again.
     Again(Box<dyn Promise>),
@@ -159,12 +159,12 @@ impl Service {
             Step::Reply(self.fault(job))
         });
         job.times.executed = Instant::now();
-        job.times.settled = job.times.executed;
+        job.times.wait_ended = job.times.executed;
         step
     }
 
     /// The wait of a job is over: this is its reply.
-    pub fn settle(&self, job: &mut Job, outcome: Fate) -> Reply {
+    pub fn reply_after_wait(&self, job: &mut Job, outcome: Fate) -> Reply {
         let pending = job.pending.take();
         let procedure = job.procedure;
         match (outcome, pending, procedure) {

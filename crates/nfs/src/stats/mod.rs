@@ -133,7 +133,7 @@ impl Stats {
             self.whole.record(whole);
             self.own.record(whole.saturating_sub(times.in_device));
         }
-        let second = times.settled.saturating_duration_since(self.start).as_secs();
+        let second = times.wait_ended.saturating_duration_since(self.start).as_secs();
         self.accounts.enter(connection.1, payer, paid, second);
         self.recorder.note(|| Event { connection: connection.0, read_at: times.read_at, paid: *paid });
     }

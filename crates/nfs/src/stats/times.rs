@@ -12,7 +12,7 @@ pub struct Times {
     /// Its (last) execution ended, and its wait began.
     pub executed: Instant,
     /// When its wait ended, kept or broken.
-    pub settled: Instant,
+    pub wait_ended: Instant,
     /// Time that the working thread itself spent in the device.
     pub in_device: Duration,
 }

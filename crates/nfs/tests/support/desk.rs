@@ -67,7 +67,7 @@ pub fn serve(service: &Service, link: &Arc<Link>, record: Vec<u8>) -> Vec<u8> {
         Step::Reply(reply) => reply,
         Step::Wait(promise) => {
             let fate = Promise::drive(&*promise).expect("nobody holds promises here");
-            service.settle(&mut job, fate)
+            service.reply_after_wait(&mut job, fate)
         }
         Step::Again(_) | Step::Attached => panic!("nothing else is under way"),
     };

@@ -162,7 +162,7 @@ impl Loop {
 enum Event {
     Worked(usize),
     Written(Vec<usize>),
-    Settled(usize),
+    WaitEnded(usize),
     Replied(usize),
     Read(usize),
 }
@@ -195,8 +195,8 @@ impl World<'_> {
             Event::Worked(step) => {
                 self.idle_workers += 1;
                 match self.load.steps[step].rest {
-                    Rest::Nothing => self.at(now, Event::Settled(step)),
-                    Rest::Group { ns } => self.at(now + ns, Event::Settled(step)),
+                    Rest::Nothing => self.at(now, Event::WaitEnded(step)),
+                    Rest::Group { ns } => self.at(now + ns, Event::WaitEnded(step)),
                     Rest::Log { .. } => {
                         self.gathered.push(step);
                         self.begin_frame(now);
@@ -207,11 +207,11 @@ impl World<'_> {
             Event::Written(steps) => {
                 self.is_writing = false;
                 for step in steps {
-                    self.at(now, Event::Settled(step));
+                    self.at(now, Event::WaitEnded(step));
                 }
                 self.begin_frame(now);
             }
-            Event::Settled(step) => self.at(now + self.load.steps[step].reply_ns, Event::Replied(step)),
+            Event::WaitEnded(step) => self.at(now + self.load.steps[step].reply_ns, Event::Replied(step)),
             Event::Replied(step) => self.reply(now, step),
         }
     }

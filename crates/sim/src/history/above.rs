@@ -492,7 +492,7 @@ impl History {
             if self.0.lock().is_off() {
                 return Ok(());
             }
-            self.settle()?;
+            self.answer_all()?;
             if chance.one_in(5) && !self.0.lock().is_off() {
                 self.sync_group()?;
             }

@@ -35,7 +35,7 @@ pub(super) enum Act {
     Sync,
     RecordSize(u64),
     SyncMode(usize, SyncMode),
-    Settle,
+    AnswerAll,
     Look,
     /// Reads, through the protocol.
     Read,
@@ -64,7 +64,7 @@ impl State {
         let mut chance = Chance::of(self.plan.seed, Stream::Act, self.step as u64);
         match chance.below(100) {
             0..8 => Act::Sync,
-            8..12 => Act::Settle,
+            8..12 => Act::AnswerAll,
             12..14 => Act::Look,
             14 if self.plan.trouble != Trouble::Refusals => Act::RecordSize(chance.pick(&[4096, 16384, 131_072])),
             15 => {

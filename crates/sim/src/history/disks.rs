@@ -55,7 +55,7 @@ enum Deed {
 impl History {
     /// One command, on a vdev of chance.
     pub(super) fn disk_command(&self, chance: &mut Chance) -> Checked<()> {
-        self.settle()?;
+        self.answer_all()?;
         if chance.one_in(4) {
             // Else hardly ever nothing is dirty, which a disk needs that is alone and cannot be read everywhere.
             self.sync_group()?;
@@ -349,7 +349,7 @@ impl History {
             }
             let op = state.choose_op(chance);
             let attempt = state.attempt(&op, chance)?;
-            if let Next::Settle = state.carry_out(attempt, chance)? {
+            if let Next::AnswerAll = state.carry_out(attempt, chance)? {
                 state.drive_sent()?;
             }
             state.totals.requests_beside_walks += 1;

@@ -108,7 +108,7 @@ pub(super) enum Next {
     Done,
     /// It was not admitted: again after a sync.
     AfterSync(Box<Attempt>),
-    Settle,
+    AnswerAll,
     /// A part of it is on its way to the log: again behind that.
     Part(Box<Attempt>, Box<dyn Promise>),
 }
@@ -202,7 +202,7 @@ impl State {
                     self.clients[client].reconnect();
                     self.drop_jobs(client)?;
                 }
-                Ok(if chance.one_in(3) { Next::Done } else { Next::Settle })
+                Ok(if chance.one_in(3) { Next::Done } else { Next::AnswerAll })
             }
         }
     }
@@ -228,13 +228,13 @@ impl State {
             let taken = self.take(&attempt, before, limits)?;
             self.note(format!("#{} {:?}", taken.number, attempt.op));
             self.sent.push(Sent { attempt, promise, patience: Patience::default(), taken });
-            return Ok(Next::Settle);
+            return Ok(Next::AnswerAll);
         };
         if self.is_off() {
             let _unanswered = self.take(&attempt, before, limits)?;
             return Ok(Next::Done);
         }
-        let reply = server.service.settle(&mut attempt.job, kept);
+        let reply = server.service.reply_after_wait(&mut attempt.job, kept);
         server.service.finish(&mut attempt.job, &reply);
         let bytes = bytes_of(&reply);
         let told = told(attempt.op.call().procedure, &bytes)?;

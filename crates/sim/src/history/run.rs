@@ -225,7 +225,7 @@ impl History {
         if beside {
             self.beside_syncs(|| self.steps_to(end))?;
             self.sync_group()?;
-            self.settle()?;
+            self.answer_all()?;
         } else {
             self.steps_to(end)?;
             self.destroy_what_may_come_back()?;
@@ -284,7 +284,7 @@ impl History {
                 self.sync(true, move |filer| filer.set_property(POOL, value).map_err(|error| error.to_string()))
             }
             Act::SyncMode(part, mode) => self.set_sync(part, mode),
-            Act::Settle => self.settle(),
+            Act::AnswerAll => self.answer_all(),
             Act::Look => self.0.lock().look(),
             Act::Read => {
                 let mut state = self.0.lock();
@@ -373,14 +373,14 @@ impl History {
             }
             let op = if op == 0 { state.write_into(chance, object) } else { state.choose_op(chance) };
             let attempt = state.attempt(&op, chance)?;
-            if let Next::Settle = state.carry_out(attempt, chance)? {
+            if let Next::AnswerAll = state.carry_out(attempt, chance)? {
                 state.drive_sent()?;
             }
         }
         if promise.drive().or_else(|| promise.poll()).is_some() || self.0.lock().is_off() {
             return Ok(());
         }
-        self.settle()?;
+        self.answer_all()?;
         if promise.poll().is_some() || self.0.lock().is_off() {
             return Ok(());
         }
@@ -399,7 +399,7 @@ impl History {
             let next = self.0.lock().carry_out(attempt, chance)?;
             match next {
                 Next::Done => return Ok(()),
-                Next::Settle => return self.settle(),
+                Next::AnswerAll => return self.answer_all(),
                 Next::Part(again, promise) => {
                     attempt = *again;
                     let object = Arc::clone(attempt.object());
@@ -437,7 +437,7 @@ impl History {
     }
 
     fn export(&self) -> Checked<bool> {
-        self.settle()?;
+        self.answer_all()?;
         let mut state = self.0.lock();
         if state.is_off() {
             return Ok(false);

@@ -171,7 +171,7 @@ impl History {
         // A command waits for the log by itself, and nobody syncs a group for it here: so there must be room, and a
         // lane.
         self.sync_group()?;
-        self.settle()?;
+        self.answer_all()?;
         let state = self.0.lock();
         let is_whole = !state.is_off() && state.machine.server().is_whole();
         // A mount point is a name in the pool's own dataset.

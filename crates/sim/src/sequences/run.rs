@@ -162,7 +162,7 @@ impl World {
             run.request(op, false)?;
         }
         run.begin_cuts();
-        run.settle()?;
+        run.answer_all()?;
         Ok(run.totals)
     }
 
@@ -243,8 +243,8 @@ impl<'a> Run<'a> {
         self.known.iter().find(|known| known.model == attr.object).cloned()
     }
 
-    /// Sends a request, and with `settles` waits for its answer.
-    fn request(&mut self, op: Op, settles: bool) -> Checked<()> {
+    /// Sends a request, and with `waits` waits for its answer.
+    fn request(&mut self, op: Op, waits: bool) -> Checked<()> {
         let server = Arc::clone(self.machine.server());
         let limits = server.limits(POOL);
         let record = self.client.record(&op.call());
@@ -274,7 +274,7 @@ impl<'a> Run<'a> {
             }
             Served::Wait(promise) => {
                 self.waiting.push(Waiting { done, job, promise, promised });
-                if settles { self.settle() } else { Ok(()) }
+                if waits { self.answer_all() } else { Ok(()) }
             }
             Served::Attached | Served::Again(_) => Err(format!("{:?} is not carried out", self.done[done].op)),
         }
@@ -303,7 +303,7 @@ impl<'a> Run<'a> {
     }
 
     /// Everybody who waits is answered, by the log or by a group.
-    fn settle(&mut self) -> Checked<()> {
+    fn answer_all(&mut self) -> Checked<()> {
         for group in 0..GROUPS_MAX {
             let server = Arc::clone(self.machine.server());
             let mut answers = Vec::new();
@@ -313,7 +313,7 @@ impl<'a> Run<'a> {
                     None => self.waiting.push(waiting),
                     Some(Err(broken)) => return Err(format!("#{}: {broken}", self.done[waiting.done].number)),
                     Some(Ok(kept)) => {
-                        let reply = server.service.settle(&mut waiting.job, Ok(kept));
+                        let reply = server.service.reply_after_wait(&mut waiting.job, Ok(kept));
                         server.service.finish(&mut waiting.job, &reply);
                         answers.push((waiting.done, bytes_of(&reply), waiting.promised));
                     }

@@ -98,7 +98,7 @@ impl Run {
 
     /// KiB written to all disks for each item, with what was written after the last reply.
     pub(super) fn kib_in_all(&self) -> f64 {
-        let disks = ["main", "log", "log2"].map(|disk| self.until_settled(&format!("{disk}.sectors")));
+        let disks = ["main", "log", "log2"].map(|disk| self.until_stopped(&format!("{disk}.sectors")));
         disks.iter().sum::<f64>() / 2.0 / self.items()
     }
 
@@ -120,7 +120,7 @@ impl Run {
     }
 
     /// The same until the server was stopped and had written everything.
-    pub(super) fn until_settled(&self, counter: &str) -> f64 {
+    pub(super) fn until_stopped(&self, counter: &str) -> f64 {
         self.count(&format!("settled.{counter}")) - self.count(&format!("before.{counter}"))
     }
 

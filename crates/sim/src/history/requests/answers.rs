@@ -35,13 +35,13 @@ impl State {
                 // It is told that it failed, and may have left its effect: in memory, or on disk.
                 Some(Err(broken)) if self.is_in_trouble() => {
                     let job = &mut sent.attempt.job;
-                    let reply = server.service.settle(job, Err(broken));
+                    let reply = server.service.reply_after_wait(job, Err(broken));
                     server.service.finish(job, &reply);
                     self.past.retain(|past| Some(past.id) != sent.taken.past);
                 }
                 Some(Err(broken)) => return Err(format!("#{}: {broken}", sent.taken.number)),
                 Some(Ok(kept)) => {
-                    let reply = server.service.settle(&mut sent.attempt.job, Ok(kept));
+                    let reply = server.service.reply_after_wait(&mut sent.attempt.job, Ok(kept));
                     let links = server.service.finish(&mut sent.attempt.job, &reply);
                     if let Some(past) = self.past.iter_mut().find(|past| Some(past.id) == sent.taken.past) {
                         past.has_waited = true;

@@ -76,7 +76,7 @@ impl State {
             Step::Attached => return Err(format!("a repetition of #{number}, which was dropped, is swallowed")),
             Step::Reply(reply) => (reply, false),
             Step::Wait(promise) => match promise.drive().or_else(|| promise.poll()) {
-                Some(kept) => (server.service.settle(&mut attempt.job, kept), true),
+                Some(kept) => (server.service.reply_after_wait(&mut attempt.job, kept), true),
                 None => {
                     server.service.abandon(&mut attempt.job);
                     return Ok(());

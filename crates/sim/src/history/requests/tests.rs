@@ -53,7 +53,7 @@ fn a_refused_request_that_was_dropped_is_carried_out_when_it_is_sent_again() {
     let history = history();
     let root = history.0.lock().root(0);
     history.0.lock().send(ONE, create(&root));
-    history.settle().expect("the log takes it");
+    history.answer_all().expect("the log takes it");
     {
         let mut state = history.0.lock();
         state.send(ONE, Op::Remove { dir: Arc::clone(&root), name: "a" });
@@ -68,7 +68,7 @@ fn a_refused_request_that_was_dropped_is_carried_out_when_it_is_sent_again() {
         state.carry_out(again, &mut Chance::new(1, 1)).expect("it moves what is there now");
         assert!(state.has_name("b") && !state.has_name("a"));
     }
-    history.settle().expect("the log takes it");
+    history.answer_all().expect("the log takes it");
 }
 
 /// One that was carried out is answered by what it did, and not done a second time: the name would be there by then.

@@ -102,12 +102,12 @@ impl History {
     }
 
     /// Everybody who waits is answered, by the log or by a group.
-    pub(in crate::history) fn settle(&self) -> Checked<()> {
+    pub(in crate::history) fn answer_all(&self) -> Checked<()> {
         if self.0.lock().drive_sent()? {
             return Ok(());
         }
         if self.0.lock().is_beside() {
-            return self.settle_beside();
+            return self.answer_all_beside();
         }
         self.sync_group()?;
         let mut state = self.0.lock();
@@ -120,7 +120,7 @@ impl History {
     }
 
     /// The other thread is at it, or its last sync was behind everything that waits.
-    fn settle_beside(&self) -> Checked<()> {
+    fn answer_all_beside(&self) -> Checked<()> {
         for _ in 0..TRIES_BESIDE_MAX {
             std::thread::yield_now();
             if self.0.lock().drive_sent()? {
@@ -157,7 +157,7 @@ impl State {
         for _ in 0..1 + chance.below(3) {
             let op = self.choose_op(&mut chance);
             let attempt = self.attempt(&op, &mut chance)?;
-            if let Next::Settle = self.carry_out(attempt, &mut chance)? {
+            if let Next::AnswerAll = self.carry_out(attempt, &mut chance)? {
                 self.drive_sent()?;
             }
             if self.is_off() {
