@@ -26,11 +26,11 @@ use crate::vdev::{LegState, Vdev, VdevLeg};
 pub enum PoolSelect {
     /// By name, which need not be unique.
     Name(String),
-    /// By guid.
+    /// The one with this guid, whatever its name is.
     Guid(PoolGuid),
 }
 
-/// How to import.
+/// What an import does that is not its way otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImportOptions {
     /// Take it although its label says that another machine has it.
@@ -49,9 +49,9 @@ pub struct Assembled {
     pub config: PoolConfig,
     /// Who is in it: labels and uberblocks are written here.
     pub roster: Arc<Roster>,
-    /// Data vdevs.
+    /// Those with blocks, in order of index; without those that were removed.
     pub vdevs: Vec<Arc<Vdev>>,
-    /// Log vdevs.
+    /// Those that are rings of the log and nothing else.
     pub logs: Vec<Arc<Vdev>>,
     /// What is not as it should be, for people.
     pub notes: Vec<String>,
@@ -59,6 +59,7 @@ pub struct Assembled {
 
 /// Why a pool cannot be imported.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum ImportError {
     /// A named place cannot be looked at.
     #[error("cannot look for pools: {0}")]
@@ -73,18 +74,10 @@ pub enum ImportError {
     },
     /// Several pools have the name.
     #[error("several pools are called {name}; import one of them by its guid: {}", guids.join(", "))]
-    Ambiguous {
-        /// The name.
-        name: String,
-        /// Their guids.
-        guids: Vec<String>,
-    },
+    Ambiguous { name: String, guids: Vec<String> },
     /// Another process has one of its disks.
     #[error("{} is in use by another process: the pool is imported there, or the disk is mounted", path.display())]
-    InUse {
-        /// The disk.
-        path: PathBuf,
-    },
+    InUse { path: PathBuf },
     /// Another machine has it.
     #[error(
         "pool {pool} was last in use by {host}, which has not exported it; export it there, or force the import (-f) if \
@@ -93,7 +86,6 @@ pub enum ImportError {
     OtherHost {
         /// Name of the pool.
         pool: String,
-        /// The machine.
         host: String,
     },
     /// It was destroyed.
@@ -121,17 +113,11 @@ pub enum ImportError {
     ReadOnlySections {
         /// Name of the pool.
         pool: String,
-        /// Their numbers.
         sections: Vec<u16>,
     },
     /// Two disks say that they are the same leg.
     #[error("{} and {} are copies of one leg; take one of them away", first.display(), second.display())]
-    TwoCopies {
-        /// One.
-        first: PathBuf,
-        /// The other.
-        second: PathBuf,
-    },
+    TwoCopies { first: PathBuf, second: PathBuf },
     /// Legs that were used apart.
     #[error(
         "{} went on without the other legs of pool {pool} after it had dropped out there: the pool was imported \
@@ -140,7 +126,6 @@ pub enum ImportError {
     SplitBrain {
         /// Name of the pool.
         pool: String,
-        /// The leg.
         path: PathBuf,
     },
     /// A data vdev has no leg that can be believed.
@@ -148,7 +133,6 @@ pub enum ImportError {
     VdevUnavailable {
         /// Name of the pool.
         pool: String,
-        /// Which vdev.
         vdev: VdevIndex,
         /// Path and state of each leg.
         legs: Vec<String>,

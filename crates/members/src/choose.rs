@@ -26,7 +26,7 @@ use crate::uberblock::Uberblock;
 /// What one leg contributes.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// Which leg.
+    /// The one that all of this was read from.
     pub leg: VdevGuid,
     /// It has missed writes: it cannot vote, but it can tell that something newer existed.
     pub stale: bool,
@@ -34,7 +34,7 @@ pub struct Candidate {
     pub uberblocks: Vec<Uberblock>,
 }
 
-/// The decision.
+/// The uberblock that holds, and what the others tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
     /// From here the pool is read.
@@ -45,9 +45,9 @@ pub struct Chosen {
     pub before: Vec<Uberblock>,
     /// The pool went back to it, or near it, and there is no group behind that yet: the log has nothing for it.
     pub rewind: Option<Rewind>,
-    /// The highest open generation and the latest lease of any uberblock, dropped ones included.
+    /// The highest open generation of any uberblock, dropped ones included.
     pub open_gen_max: u64,
-    /// See `open_gen_max`.
+    /// The latest lease of any uberblock, dropped ones included.
     pub time_lease_max: Time,
     /// A group that a label or a stale leg tells of, above the chosen one.
     pub lost: Option<(Txg, String)>,
@@ -55,8 +55,8 @@ pub struct Chosen {
 
 /// Why no uberblock can be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum ChooseError {
-    /// There is none.
     #[error("no leg has a valid uberblock: the pool's creation never finished, or every copy is damaged")]
     Nothing,
     /// Two writers.
@@ -65,9 +65,7 @@ pub enum ChooseError {
          machines wrote to this pool; take away the legs of the one whose changes are to be given up"
     )]
     Conflict {
-        /// Generation of both.
         open_gen: u64,
-        /// Txg of both.
         txg: Txg,
         /// A leg with the one.
         first: VdevGuid,
@@ -83,9 +81,7 @@ pub enum ChooseError {
     Witnessed {
         /// What can be read.
         found: Txg,
-        /// What there was.
         expected: Txg,
-        /// Who tells.
         witness: String,
     },
 }

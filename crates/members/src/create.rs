@@ -60,37 +60,26 @@ impl Default for CreateOptions {
 
 /// Why a pool cannot be made, or a device not be taken into one.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum CreateError {
     /// A bad name.
     #[error(
         "{name:?} cannot be a pool's name: letters, digits, _ - . : and at most {NAME_BYTES_MAX} of them, a letter first, and none of zpool's words"
     )]
-    Name {
-        /// The name.
-        name: String,
-    },
+    Name { name: String },
     /// A device cannot be opened.
     #[error("cannot use {}: {cause}; see to that disk, or name another one", path.display())]
-    Open {
-        /// The device.
-        path: PathBuf,
-        /// Why.
-        cause: io::Error,
-    },
+    Open { path: PathBuf, cause: io::Error },
     /// A device is open elsewhere, or in this process.
     #[error(
         "cannot use {}: it is in use by another process, or by a pool that is imported here. `tally pool status` shows the disks \
          of pools; whoever else has it must let go of it first",
         path.display()
     )]
-    InUse {
-        /// The device.
-        path: PathBuf,
-    },
+    InUse { path: PathBuf },
     /// A device belongs to a pool.
     #[error("{} belongs to pool {pool} ({state}); force it if that pool is not needed any more", path.display())]
     Taken {
-        /// The device.
         path: PathBuf,
         /// Name of the pool.
         pool: String,
@@ -101,34 +90,20 @@ pub enum CreateError {
     },
     /// A device was to be a disk of the very pool that it comes to, or was one, and left; its label could not be erased.
     #[error("{} has left this pool, or did not come so far, and its label says otherwise still; with -f it is taken in anew", path.display())]
-    Left {
-        /// The device.
-        path: PathBuf,
-    },
+    Left { path: PathBuf },
     /// A device has a label that this program cannot read.
     #[error("{} belongs to a pool ({why}); force it if that pool is not needed any more", path.display())]
     Foreign {
-        /// The device.
         path: PathBuf,
         /// Why its label cannot be read.
         why: Unreadable,
     },
     /// A device is named twice.
     #[error("{} is named twice; a disk has one place in a pool", path.display())]
-    Doubled {
-        /// The device.
-        path: PathBuf,
-    },
+    Doubled { path: PathBuf },
     /// A device is too small.
     #[error("{} has {size} bytes and needs at least {needed} ({})", path.display(), Size(*needed))]
-    TooSmall {
-        /// The device.
-        path: PathBuf,
-        /// What it has.
-        size: u64,
-        /// What it needs.
-        needed: u64,
-    },
+    TooSmall { path: PathBuf, size: u64, needed: u64 },
     /// More log vdevs than an uberblock has lines for.
     #[error("a pool takes at most {LANES_MAX} log vdevs, not {count}")]
     TooManyLogs {
@@ -138,14 +113,8 @@ pub enum CreateError {
     /// Its labels cannot say what it is made of.
     #[error("{0}")]
     Labels(#[from] LabelError),
-    /// Writing failed.
     #[error("cannot write to {}: {cause}; see to that disk and do this again, or name another one", path.display())]
-    Write {
-        /// The device.
-        path: PathBuf,
-        /// Why.
-        cause: io::Error,
-    },
+    Write { path: PathBuf, cause: io::Error },
 }
 
 impl CreateError {

@@ -20,7 +20,7 @@ use tally_disk::{Access, Disk, Opener};
 
 use crate::label::{self, Label, PoolConfig, Unreadable, data_bytes_of};
 
-/// Where to look.
+/// Where legs are looked for: all of these places.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportSource {
     /// These files and devices.

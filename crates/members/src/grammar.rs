@@ -22,6 +22,7 @@ pub struct VdevSpec {
 
 /// What is wrong with the words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum GrammarError {
     /// Nothing but the pool's name, or log devices alone.
     #[error("a pool needs at least one device for data; usage: NAME [mirror] DEVICE... [log [mirror] DEVICE...]")]
@@ -51,22 +52,13 @@ pub enum GrammarError {
     OnlySpares,
     /// A word of `zpool` that is not there yet.
     #[error("{word} vdevs are not there yet: use single devices, mirrors and log devices")]
-    NotYet {
-        /// The word.
-        word: String,
-    },
+    NotYet { word: String },
     /// The same device twice.
     #[error("invalid vdev specification: {} is named twice", path.display())]
-    Twice {
-        /// The device.
-        path: PathBuf,
-    },
+    Twice { path: PathBuf },
     /// An empty word or an option among the devices.
     #[error("{word:?} is not a device")]
-    NotADevice {
-        /// The word.
-        word: String,
-    },
+    NotADevice { word: String },
 }
 
 /// Words of `zpool` that name kinds and classes of vdevs we do not have.

@@ -60,6 +60,7 @@ const TURN_WAIT: Duration = Duration::from_secs(1);
 
 /// Why the roster could not be changed, or an uberblock not be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum RosterError {
     /// Too few legs took the new configuration.
     #[error(
@@ -68,7 +69,6 @@ pub enum RosterError {
     NoMajority {
         /// Data vdevs with a leg that took it.
         written: usize,
-        /// Data vdevs.
         total: usize,
     },
     /// The configuration cannot be written at all.
@@ -76,12 +76,7 @@ pub enum RosterError {
     Label(String),
     /// A disk that joins, or comes back, refuses what it is to have first.
     #[error("cannot write to {}: {cause}; see to that disk, and do this again", path.display())]
-    Joining {
-        /// The disk.
-        path: PathBuf,
-        /// Why.
-        cause: String,
-    },
+    Joining { path: PathBuf, cause: String },
     /// An earlier change could not be made durable.
     #[error("the pool is suspended: an earlier change of its configuration could not be made durable ({0})")]
     Closed(String),
@@ -103,7 +98,6 @@ pub enum RosterError {
     /// A leg that the operation names is unknown, or is needed.
     #[error("leg {leg} {why}")]
     Leg {
-        /// Which leg.
         leg: VdevGuid,
         /// What is the matter.
         why: &'static str,

@@ -55,7 +55,7 @@ const _: () = assert!(UBERBLOCK_RING_OFFSET + UBERBLOCK_SLOTS * SECTOR as u64 <=
 /// One commit of the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uberblock {
-    /// Which pool.
+    /// The pool whose commit it is.
     pub pool: PoolGuid,
     /// Generation of the import that wrote it (rules F8).
     pub open_gen: u64,

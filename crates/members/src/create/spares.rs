@@ -10,27 +10,20 @@ use crate::roster::{Roster, RosterError};
 
 /// Why a disk does not become a spare.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum NewSpareError {
     /// The new disk cannot be used.
     #[error(transparent)]
     New(#[from] CreateError),
     /// It is a disk of this pool already.
     #[error("{} is part of the pool already; `tally pool status` shows as what", path.display())]
-    Ours {
-        /// The disk.
-        path: PathBuf,
-    },
+    Ours { path: PathBuf },
     /// There are so many.
     #[error("a pool takes at most {SPARES_MAX} spares; `tally pool remove` takes one out")]
     TooMany,
     /// Its label could not be written.
     #[error("cannot write to {}: {cause}; see to that disk and do this again, or name another one", path.display())]
-    Write {
-        /// The disk.
-        path: PathBuf,
-        /// Why.
-        cause: LabelError,
-    },
+    Write { path: PathBuf, cause: LabelError },
     /// The labels of the pool could not be changed.
     #[error(transparent)]
     Labels(#[from] RosterError),

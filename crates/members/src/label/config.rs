@@ -13,7 +13,7 @@ use super::{
 /// The configuration of a pool. Numbered by `sequence`; the highest one over all labels holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolConfig {
-    /// Which pool.
+    /// Its name for ever, unlike `name`.
     pub pool: PoolGuid,
     /// Its name, which is also its root dataset's.
     pub name: String,
@@ -68,7 +68,7 @@ pub enum PoolState {
 /// What a vdev holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VdevClass {
-    /// Blocks.
+    /// Blocks, and in the first of a pool without log vdevs a ring of the intent log.
     Data,
     /// A ring of the intent log and nothing else.
     Log,
@@ -77,24 +77,24 @@ pub enum VdevClass {
 /// How a vdev is made of its legs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VdevKind {
-    /// One leg.
+    /// A single leg: what it loses has no second copy.
     Disk,
     /// Legs that all hold the same.
     Mirror,
 }
 
-/// One top-level vdev.
+/// A vdev as labels name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VdevConfig {
     /// Its name for ever.
     pub guid: VdevGuid,
     /// Its place in [`PoolConfig::vdevs`].
     pub index: VdevIndex,
-    /// What it holds.
+    /// Blocks, or a ring of the log; fixed when it was made.
     pub class: VdevClass,
     /// How it is made.
     pub kind: VdevKind,
-    /// Its legs.
+    /// All that belong to it, in use or left behind.
     pub legs: Vec<LegConfig>,
     /// Size of the area between the labels that is used, on each leg; fixed when the vdev was made.
     pub data_bytes: u64,
@@ -107,13 +107,13 @@ pub struct VdevConfig {
 /// Where a ring lies in a vdev's data area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingArea {
-    /// Offset in the data area.
+    /// Bytes from the beginning of the data area.
     pub start: u64,
-    /// Length in bytes.
+    /// Its bytes, all of which are the ring.
     pub length: u64,
 }
 
-/// One leg.
+/// A leg as labels name it: who it is, where it was, and what it lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LegConfig {
     /// Its name for ever.
@@ -141,15 +141,15 @@ pub struct LegConfig {
 /// One lane of the intent log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneConfigLine {
-    /// Which lane.
+    /// The lane whose ring this is.
     pub lane: LaneId,
     /// Index of the vdev whose ring it is.
     pub vdev: VdevIndex,
-    /// Size of the ring.
+    /// Size of the ring, bytes.
     pub size: u64,
-    /// Longest frame.
+    /// Longest frame, bytes.
     pub frame_bytes_max: u32,
-    /// Frames in flight.
+    /// Most frames that are written at once.
     pub frames_in_flight_max: u32,
     /// The legs that every acknowledged frame is on.
     pub legset: Vec<VdevGuid>,

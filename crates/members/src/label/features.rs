@@ -27,7 +27,7 @@ use super::PoolConfig;
 pub struct Features {
     /// Harmless to those who do not know it.
     pub compat: u64,
-    /// Harmless to readers.
+    /// Harmless to those who only read.
     pub ro_compat: u64,
     /// Changes the meaning of what is on disk.
     pub incompat: u64,
@@ -36,20 +36,20 @@ pub struct Features {
 /// Which of the three sets a bit is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FeatureSet {
-    /// [`Features::compat`]
+    /// Of [`Features::compat`]: who does not know the bit may read and write.
     Compat,
-    /// [`Features::ro_compat`]
+    /// Of [`Features::ro_compat`]: who does not know it may only read.
     RoCompat,
-    /// [`Features::incompat`]
+    /// Of [`Features::incompat`]: who does not know it may not open the pool.
     Incompat,
 }
 
 /// A version of tally, as far as features go by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Release {
-    /// 0 of 0.4
+    /// The 0 of 0.4.
     pub major: u16,
-    /// 4 of 0.4
+    /// The 4 of 0.4.
     pub minor: u16,
 }
 

@@ -20,9 +20,9 @@ const END: Txg = Txg(u64::MAX);
 /// Groups from one to another, both of them included. What goes on has the largest number as its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxgRange {
-    /// The first one.
+    /// The first group, included.
     pub from: Txg,
-    /// The last one.
+    /// The last group, included; the largest number while it goes on.
     pub to: Txg,
 }
 

@@ -107,6 +107,7 @@ impl Label {
 
 /// Why a label could not be written.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum LabelError {
     /// The device said no.
     #[error("a label could not be written: {0}")]
@@ -116,12 +117,7 @@ pub enum LabelError {
         "the pool's configuration would take {bytes} bytes, and its labels have room for {limit}; give the pool's disks \
          shorter paths, or detach some of them"
     )]
-    TooLarge {
-        /// What it takes.
-        bytes: usize,
-        /// What there is.
-        limit: usize,
-    },
+    TooLarge { bytes: usize, limit: usize },
     /// Something in it is beyond what a label can say.
     #[error("the pool's configuration cannot be encoded: it has {0}")]
     Encode(&'static str),
@@ -129,6 +125,7 @@ pub enum LabelError {
 
 /// Why a leg's label cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum Unreadable {
     /// No slot begins as one: not a leg of any pool.
     #[error("there is no valid label")]
@@ -162,17 +159,13 @@ pub enum Unreadable {
     },
     /// The label says something that the format has room for and this program no notion of.
     #[error("it has {what}, which this program does not know; use a newer program")]
-    Beyond {
-        /// What.
-        what: String,
-    },
+    Beyond { what: String },
     /// A feature that this program does not know.
     #[error("it uses what {PROGRAM} does not know: {}; use {}", in_words(unknown), who_knows(unknown))]
     Features {
         /// Those of `incompat` that are not known.
         unknown: Vec<FeatureLine>,
     },
-    /// Every read failed.
     #[error("its labels cannot be read: {0}; look again when it answers")]
     Io(String),
 }

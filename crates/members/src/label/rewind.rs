@@ -32,7 +32,7 @@ pub struct Rewind {
     pub dropped: Txg,
     /// Generation of the import that went back: older uberblocks behind the one that was kept are dropped.
     pub open_gen: u64,
-    /// When.
+    /// When the pool went back.
     pub time: Time,
     /// Roots before the kept one that are still whole.
     pub depth: u16,

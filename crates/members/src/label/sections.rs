@@ -35,7 +35,7 @@ pub struct Section {
     pub id: u16,
     /// Who does not know it may not write the pool.
     pub must_be_known: bool,
-    /// What it says.
+    /// Its content without the header; only who knows `id` knows how to read it.
     pub bytes: Vec<u8>,
 }
 

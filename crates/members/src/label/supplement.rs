@@ -44,11 +44,11 @@ impl FailMode {
 /// Acknowledged changes that were given up (rules F26).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LossReport {
-    /// When.
+    /// When they were given up.
     pub time: Time,
     /// The newest group of the pool then.
     pub txg: Txg,
-    /// What was missing.
+    /// What was missing, for people; long lines are shortened.
     pub lines: Vec<String>,
 }
 

@@ -27,62 +27,40 @@ use crate::vdev::{LegState, Vdev, VdevLeg};
 
 /// Why a disk could not be taken back.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum ReturnError {
     /// It is not away.
     #[error("{} is in use already", path.display())]
-    NotAway {
-        /// The disk.
-        path: PathBuf,
-    },
+    NotAway { path: PathBuf },
     /// It cannot be opened.
     #[error("cannot open {}: {cause}; do this again when the disk is there", path.display())]
-    Open {
-        /// The disk.
-        path: PathBuf,
-        /// Why.
-        cause: io::Error,
-    },
+    Open { path: PathBuf, cause: io::Error },
     /// A request of before is under way still, or somebody else has it.
     #[error(
         "{} still has a request of before to answer, or another process has it in use; try again when that is over",
         path.display()
     )]
-    Held {
-        /// The disk.
-        path: PathBuf,
-    },
+    Held { path: PathBuf },
     /// It is there, and cannot be read.
     #[error("{} cannot be taken back: {why}; do this again when it is well", path.display())]
-    Unread {
-        /// The disk.
-        path: PathBuf,
-        /// What it says.
-        why: Unreadable,
-    },
+    Unread { path: PathBuf, why: Unreadable },
     /// There is no leg on it.
     #[error("{} cannot be taken back: {why}; `tally pool replace` takes it in as a new disk", path.display())]
     NoLabel {
-        /// The disk.
         path: PathBuf,
         /// What is wrong with its label.
         why: Unreadable,
     },
     /// Something else is there.
     #[error("{} is another disk than the one that was there; see where that is now", path.display())]
-    Another {
-        /// The disk.
-        path: PathBuf,
-    },
+    Another { path: PathBuf },
     /// It was used without the others.
     #[error(
         "{} went on without the other disks of its mirror; what it has of its own is given up with `tally pool replace`, \
          which copies everything to it",
         path.display()
     )]
-    WentOn {
-        /// The disk.
-        path: PathBuf,
-    },
+    WentOn { path: PathBuf },
     /// The labels could not be changed.
     #[error(transparent)]
     Labels(#[from] RosterError),

@@ -16,15 +16,15 @@ use crate::vdev::{LegState, VdevLeg};
 /// A slot for a label or an uberblock, of a leg in use, that does not hold what it should.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedSlot {
-    /// The leg.
+    /// The leg in use that the slot is on.
     pub leg: VdevGuid,
-    /// Its path.
+    /// Where that leg was last seen.
     pub path: PathBuf,
     /// Bytes from the start of the leg.
     pub offset: u64,
     /// What stands in it, or should.
     pub what: &'static str,
-    /// What is wrong.
+    /// Why it does not hold that, for people.
     pub why: String,
 }
 

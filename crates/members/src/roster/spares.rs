@@ -30,38 +30,23 @@ use crate::vdev::{LegState, VdevLeg};
 
 /// Why something could not be done with a spare.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum SpareError {
     /// The disk is not there, or is another one.
     #[error("the spare {} cannot be used: {why}; `tally pool remove` takes it out of the pool", path.display())]
-    Gone {
-        /// The disk.
-        path: PathBuf,
-        /// What was found.
-        why: String,
-    },
+    Gone { path: PathBuf, why: String },
     /// It is needed.
     #[error(
         "{} is in the place of another disk; `tally pool detach` gives it back first, or it stays when that one is detached",
         path.display()
     )]
-    InUse {
-        /// The disk.
-        path: PathBuf,
-    },
+    InUse { path: PathBuf },
     /// Its label could not be written.
     #[error("cannot write to {}: {cause}; `tally pool remove` takes it out of the pool", path.display())]
-    Write {
-        /// The disk.
-        path: PathBuf,
-        /// Why.
-        cause: LabelError,
-    },
+    Write { path: PathBuf, cause: LabelError },
     /// Somebody is at it.
     #[error("{} is being taken for another disk just now, or another process has it in use; try again when that is over", path.display())]
-    Held {
-        /// The disk.
-        path: PathBuf,
-    },
+    Held { path: PathBuf },
     /// The labels of the pool could not be changed.
     #[error(transparent)]
     Labels(#[from] RosterError),

@@ -27,7 +27,7 @@ const ZERO_CHUNK_BYTES: u64 = 4 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum LegState {
-    /// Has everything.
+    /// It has all that was written, and is read.
     Online = 0,
     /// Gets every new write and is being given the old ones; not read from.
     Resilvering = 1,
