@@ -16,11 +16,11 @@ use crate::bp::{BlockPtr, Coding, Compression, Dva};
 
 /// Why a block could not be read or written.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum BlockError {
     /// The pointer names what this pool does not have.
     #[error("block pointer [{bp}] is damaged: {what}; run `tally inspect` to see what refers to it")]
     Pointer {
-        /// The pointer.
         bp: BlockPtr,
         /// What is wrong with it.
         what: &'static str,
@@ -28,7 +28,6 @@ pub enum BlockError {
     /// No copy could be read and verified.
     #[error("block [{bp}] could not be read: {source}; restore its content from a backup or another leg")]
     Unreadable {
-        /// The pointer.
         bp: BlockPtr,
         /// The last copy's error, or that of the first one if a device refused that.
         source: BlockDevError,
@@ -38,17 +37,13 @@ pub enum BlockError {
         "block [{bp}] holds no valid {what}, although its checksum is right: it was written so, by a bug or by a newer program"
     )]
     Malformed {
-        /// The pointer.
         bp: BlockPtr,
         /// What it should have held.
         what: &'static str,
     },
     /// Part of what it stood for could not be read when the rest of it changed.
     #[error("block [{bp}] was given up: it changed, and what it was before could not be read; write its content anew")]
-    GivenUp {
-        /// The pointer.
-        bp: BlockPtr,
-    },
+    GivenUp { bp: BlockPtr },
     /// A device refused a write.
     #[error("writing {bytes} bytes at {offset:#x} of vdev {vdev} failed: {source}; see `tally pool status`")]
     Write {
@@ -58,7 +53,6 @@ pub enum BlockError {
         offset: u64,
         /// Bytes that were to be written, whole sectors.
         bytes: usize,
-        /// The vdev's error.
         source: BlockDevError,
     },
     /// A device could not make its writes durable.
@@ -66,7 +60,6 @@ pub enum BlockError {
     Flush {
         /// Index of the vdev.
         vdev: VdevIndex,
-        /// The vdev's error.
         source: BlockDevError,
     },
     /// The pool is full.

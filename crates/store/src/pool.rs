@@ -104,7 +104,7 @@ pub use sync::{SuspendsOnPanic, SyncError};
 pub use window::DEPTH_MAX;
 pub(crate) use window::RootArea;
 
-/// An imported pool.
+/// A pool that was imported, until it is exported or dropped.
 pub struct Pool {
     /// The world around it.
     pub platform: Platform,
@@ -114,11 +114,11 @@ pub struct Pool {
     pub roster: Arc<Roster>,
     /// Verified blocks, with their cache, over the allocator.
     pub io: Arc<BlockIo>,
-    /// Its transaction groups.
+    /// The group that is open, and those on their way to disk.
     pub txgs: Arc<Txgs>,
     /// Those that were synced since the import.
     pub history: TxgHistory,
-    /// Answers to remember.
+    /// Answers that are remembered for requests that are sent again.
     pub replies: ReplyCache,
     guid: PoolGuid,
     /// Those with a disk; changed under `syncing` only.
@@ -324,7 +324,7 @@ impl Pool {
         self.datasets.read().values().cloned().collect()
     }
 
-    /// A dataset.
+    /// The dataset with this id, unless it is not there any more.
     #[must_use]
     pub fn dataset(&self, id: DatasetId) -> Option<Arc<Dataset>> {
         self.datasets.read().get(&id).cloned()

@@ -107,6 +107,7 @@ impl FromStr for Property {
 
 /// Why a property cannot be set so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum PropertyError {
     /// No property of that name.
     #[error(
@@ -120,7 +121,6 @@ pub enum PropertyError {
     /// The value is none of the property's.
     #[error("'{value}' is no value of {property}: {expected}")]
     BadValue {
-        /// Of which property.
         property: Property,
         /// The value, as it was given.
         value: String,
@@ -141,7 +141,6 @@ pub enum PropertyError {
         "{name} cannot be set to that: a value is one line of text of at most {USER_VALUE_BYTES_MAX} bytes; this one has {bytes}"
     )]
     UserValue {
-        /// Of which property.
         name: String,
         /// How long it is.
         bytes: usize,
@@ -152,7 +151,6 @@ pub enum PropertyError {
          have {bytes}; inherit others, or set them on other datasets"
     )]
     UserRoom {
-        /// Which property.
         name: String,
         /// What all would take.
         bytes: usize,

@@ -28,7 +28,7 @@ const COPIES_BYTES: u64 = 1 << 20;
 /// What a writer has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteStats {
-    /// Blocks put.
+    /// Blocks that it was given.
     pub block_count: u64,
     /// Their bytes before compression.
     pub logical_bytes: u64,

@@ -108,7 +108,7 @@ struct State {
 pub enum Next {
     /// Sync the open group.
     Sync,
-    /// End.
+    /// End: nothing is synced any more.
     Stop,
 }
 

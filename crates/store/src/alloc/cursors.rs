@@ -24,7 +24,6 @@ pub(super) struct Cursors {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {
     pub(super) region: usize,
-    /// Of the region.
     pub(super) sector: u32,
 }
 

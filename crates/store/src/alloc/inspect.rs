@@ -20,7 +20,7 @@ pub enum SpaceVisit<'a> {
     Vdev {
         /// Index of the vdev.
         vdev: VdevIndex,
-        /// Its sectors.
+        /// So many sectors it has.
         sectors: u64,
         /// Those of them that are never allocated.
         excluded: u64,

@@ -51,6 +51,7 @@ pub enum SectorError {
 
 /// Why the allocator could not be loaded.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum LoadError {
     /// The index, or a list, cannot be used.
     #[error("what of the pool is in use is not known: {0}; nothing can be written, but --readonly imports the pool")]
@@ -71,7 +72,6 @@ pub enum LoadError {
         vdev: VdevIndex,
         /// Sectors when the space maps were written.
         expected: u64,
-        /// Sectors now.
         found: u64,
     },
     /// A vdev is missing.

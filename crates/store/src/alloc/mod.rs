@@ -79,7 +79,6 @@ pub const UNBORN: Txg = Txg(u64::MAX);
 /// See the module's head.
 pub struct Allocator {
     devs: BlockDevs,
-    /// By index.
     vdevs: Vec<VdevSpace>,
     /// Whose turn it is: each vdev's credit, see [`Self::turn`].
     credits: Mutex<Vec<i64>>,
@@ -108,11 +107,11 @@ struct Persisted {
 pub struct Space {
     /// All data vdevs, less what is excluded from allocation.
     pub total: u64,
-    /// In use, the allocator's own sectors included.
+    /// Bytes in use, the allocator's own sectors included.
     pub allocated: u64,
-    /// Freed, and not reusable yet.
+    /// Bytes that were freed, and are not reusable yet.
     pub deferred: u64,
-    /// Reusable at once.
+    /// Bytes that can be given to anybody at once.
     pub free: u64,
 }
 

@@ -37,7 +37,6 @@ pub struct AllocRoot {
     pub(super) deferred: Vec<DeferredHead>,
 }
 
-/// One vdev's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct VdevRoot {
     pub(super) index: VdevIndex,

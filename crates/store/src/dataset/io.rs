@@ -68,7 +68,6 @@ impl DatasetIo {
     }
 }
 
-/// Reading content.
 impl DatasetIo {
     /// A block's content, expanded and checked against its pointer.
     #[inline]

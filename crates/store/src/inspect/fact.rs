@@ -89,7 +89,7 @@ pub enum Standing {
     Damage(String),
 }
 
-/// One finding.
+/// One thing that was found on disk, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
     /// Which part of the pool it belongs to.
@@ -98,7 +98,7 @@ pub struct Fact {
     pub what: &'static str,
     /// Where; nothing for what is absent.
     pub source: Option<Source>,
-    /// What it says.
+    /// What it says: names with values, in order.
     pub fields: Fields,
     /// Whether it is sound.
     pub standing: Standing,

@@ -37,7 +37,6 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// A dataset's name.
     pub(super) fn name_of(&self, id: DatasetId) -> Option<&str> {
         self.top.name_of(id)
     }

@@ -54,7 +54,7 @@ enum Stage {
 /// A block to fetch.
 #[derive(Clone, Copy, Debug)]
 pub struct ToFetch {
-    /// Where it is.
+    /// The pointer to it: where it lies, and what it must hold.
     pub bp: BlockPtr,
     /// A reader has come for it already, and waits: it comes for him, and with it what lies behind it.
     pub is_asked_for: bool,

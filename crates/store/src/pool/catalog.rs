@@ -247,12 +247,10 @@ impl Top {
         if names.len() == top.datasets.len() { Ok(top) } else { Err(Malformed("name of a dataset").into()) }
     }
 
-    /// A dataset's entry.
     pub(crate) fn find(&self, id: DatasetId) -> Option<&DatasetEntry> {
         self.datasets.get(place_of(&self.datasets, id)?)
     }
 
-    /// A dataset's name.
     pub(crate) fn name_of(&self, id: DatasetId) -> Option<&str> {
         self.names.get(place_of(&self.datasets, id)?)?.as_deref()
     }

@@ -53,7 +53,6 @@ pub(super) struct Held {
     /// What the newest group named when they asked, and they.
     list: Mutex<Vec<(Txg, Weak<Holding>)>>,
     let_go: Arc<Condvar>,
-    /// Groups that wait.
     waiting: AtomicUsize,
 }
 

@@ -91,7 +91,6 @@ pub struct ScrubJob {
 }
 
 impl ScrubJob {
-    /// One that begins.
     pub(super) fn new(began: Time, began_txg: Txg, total_bytes: u64) -> Self {
         Self {
             state: JobState::Running,

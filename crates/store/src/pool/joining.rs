@@ -79,7 +79,6 @@ impl JoinJob {
     /// once more behind a power cut. As often as groups come by themselves.
     pub(super) const AGE_MAX: Duration = Duration::from_secs(5);
 
-    /// One that begins.
     pub(super) fn new(leg: VdevGuid, replaces: Option<VdevGuid>, began: Time) -> Self {
         Self {
             leg,

@@ -48,7 +48,7 @@ use super::{Pool, SecureError, SecureReport, SyncError};
 /// Syncs after which every live frame must be on a leg that joined: two trim what is older, one is open meanwhile.
 const JOIN_SYNCS_MAX: u32 = 8;
 
-/// What takes long.
+/// A step that takes long, for whoever looks on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Blocks are brought to the new disk.
@@ -83,7 +83,7 @@ pub trait Onlooker {
     /// known one.
     fn keep_paths(&mut self, pool: &Pool) -> io::Result<()>;
 
-    /// Syncs a group.
+    /// Syncs the open group as whoever owns the pool does.
     fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
         pool.sync().map(|_| ())
     }
@@ -107,11 +107,11 @@ fn told_of(error: RosterError, guid: VdevGuid, path: &Path) -> MembershipError {
 /// A disk of a pool: its vdev, in memory and in the configuration, and itself.
 #[derive(Clone)]
 pub struct Member {
-    /// Its vdev.
+    /// The vdev that it is a leg of.
     pub vdev: Arc<Vdev>,
     /// The same, in the labels.
     pub config: VdevConfig,
-    /// The disk.
+    /// The leg itself, by its name for ever.
     pub leg: VdevGuid,
 }
 
@@ -163,7 +163,6 @@ impl Copied {
 
 /// Why a copy did not come to its end.
 enum CopyEnded {
-    /// Somebody wanted that.
     Stopped,
     /// What went wrong.
     Failed(String),

@@ -47,6 +47,7 @@ use crate::txg::{TxgHistory, Txgs};
 
 /// Why a pool could not be opened.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum OpenError {
     /// The block from which everything hangs could not be read.
     #[error(
@@ -71,7 +72,6 @@ pub enum OpenError {
         version = env!("CARGO_PKG_VERSION")
     )]
     Newer {
-        /// What it has.
         what: &'static str,
         /// Which program to use, as far as the labels say.
         known_by: String,
@@ -433,7 +433,6 @@ struct Begin {
     /// Hash of that uberblock as it stands on the disks.
     previous: u64,
     window: Window,
-    /// The first group.
     open: Txg,
     /// Lives that this one may have to be behind, if it is another one.
     lives: u64,

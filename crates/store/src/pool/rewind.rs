@@ -78,13 +78,13 @@ pub struct GoneBack {
 
 /// Why an import cannot go back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum RewindError {
     /// Not so far, or not to this one.
     #[error("the pool cannot go back to group {wanted}: {}", listed(possible))]
     NotPossible {
         /// What was asked for.
         wanted: Txg,
-        /// What there is.
         possible: Vec<(Txg, Time)>,
     },
     /// It is there already.
@@ -97,18 +97,9 @@ pub enum RewindError {
     Unfinished(Txg),
     /// More would be given up than somebody was shown.
     #[error("the newest group of the pool is {newest} now, and not {shown}: look again what going back gives up")]
-    WentOn {
-        /// What it was.
-        shown: Txg,
-        /// What it is.
-        newest: Txg,
-    },
-    /// There is none.
+    WentOn { shown: Txg, newest: Txg },
     #[error("no older group can be read: {}", listed(possible))]
-    Nothing {
-        /// What there is.
-        possible: Vec<(Txg, Time)>,
-    },
+    Nothing { possible: Vec<(Txg, Time)> },
 }
 
 fn listed(possible: &[(Txg, Time)]) -> String {

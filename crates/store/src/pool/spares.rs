@@ -43,34 +43,34 @@ const AGAIN_MIN: Duration = Duration::from_secs(60);
 /// And at most: each try may read the whole pool.
 const AGAIN_MAX: Duration = Duration::from_secs(6 * 3600);
 
-/// What is to be done.
+/// What a pool does by itself for disks that are away, or were cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpareErrand {
     /// A spare is taken for a leg that is away.
     Take {
-        /// The spare.
+        /// The spare, by its guid.
         spare: VdevGuid,
-        /// The leg.
+        /// The leg that it is to stand in for.
         away: VdevGuid,
     },
     /// A spare in use that was cut off is brought up to date.
     Return {
-        /// The spare.
+        /// The spare, by its guid.
         spare: VdevGuid,
     },
     /// A disk that somebody has let join was cut off, and its copy goes on; or the one that it replaces has not left yet.
     GoOn {
-        /// The disk.
+        /// The disk that joins.
         leg: VdevGuid,
     },
     /// The leg that it stood for has everything again.
     GiveBack {
-        /// The spare.
+        /// The spare, by its guid.
         spare: VdevGuid,
     },
     /// Spares of a mirror whose legs have left it are none any more.
     Keep {
-        /// The mirror.
+        /// The mirror whose legs have left it.
         vdev: VdevGuid,
     },
 }

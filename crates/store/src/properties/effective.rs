@@ -95,7 +95,7 @@ impl fmt::Display for Source {
 pub struct Sourced {
     /// What holds; it knows its property.
     pub value: Value,
-    /// Who set it.
+    /// Where the value comes from.
     pub source: Source,
 }
 

@@ -75,7 +75,7 @@ pub struct SourcedUser {
     pub name: String,
     /// The value in force: its own, or that of the nearest dataset above.
     pub value: String,
-    /// Who set it.
+    /// Where the value comes from.
     pub source: super::Source,
 }
 

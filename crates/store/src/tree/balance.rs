@@ -27,7 +27,6 @@ pub(super) trait Draft: Sized {
     fn joined_size(&self, next: &Self) -> Option<usize>;
     /// The same for a neighbour that is still on disk.
     fn joined_size_with(&self, kept: &Child) -> Option<usize>;
-    /// Appends what follows.
     fn join(&mut self, next: Self);
     /// Makes a draft of a neighbour on disk, to be joined with this one, and frees it.
     fn thaw(&self, untouched: &Untouched, merger: &mut Merger<'_>) -> Result<Self, BlockError>;
@@ -51,7 +50,6 @@ pub(super) struct Untouched {
 pub(super) enum Slot<D> {
     /// Untouched, on disk.
     Untouched(Untouched),
-    /// Rebuilt.
     Fresh(D),
 }
 

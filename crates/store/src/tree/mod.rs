@@ -83,7 +83,7 @@ impl Tree {
         Self::default()
     }
 
-    /// Number of entries.
+    /// Entries in its leaves; 0 is an empty tree.
     #[must_use]
     pub fn entry_count(&self) -> u64 {
         self.entry_count

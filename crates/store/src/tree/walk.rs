@@ -24,7 +24,7 @@ pub enum Visit<'a> {
     },
     /// An entry of a sound leaf, in the order of the keys.
     Entry {
-        /// Its key.
+        /// Unique in the tree, and larger than those before it.
         key: Key,
         /// Its value, as it stands in the leaf.
         value: &'a [u8],

@@ -1,7 +1,7 @@
 //! Why a group is synced, counted: on a server at ease it is time or room, and where it is something else somebody waits
 //! for groups who could have had the log.
 
-/// Who asked first.
+/// Why a group was closed: who asked for that first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// Nobody: its time was over.
@@ -43,7 +43,7 @@ impl Cause {
     }
 }
 
-/// Groups by cause.
+/// How many groups were closed for each cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Causes([u64; Cause::ALL.len()]);
 

@@ -13,7 +13,7 @@ pub const HISTORY_MAX: usize = 64;
 /// A group that was synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxgRecord {
-    /// The group's number.
+    /// Which group it was.
     pub txg: Txg,
     /// When it was opened, on the monotonic clock; the first after an import counts from its close.
     pub opened: Duration,

@@ -286,7 +286,6 @@ impl Slope {
         self.ahead().ring.all
     }
 
-    /// How many wait.
     pub(super) fn waiting(&self) -> usize {
         self.small.len() + self.bulk.len()
     }

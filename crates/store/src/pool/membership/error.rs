@@ -10,6 +10,7 @@ use super::super::{OpenError, SecureError, SyncError};
 
 /// Why a disk could not join or leave.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum MembershipError {
     /// The new disk cannot be used.
     #[error(transparent)]
@@ -20,7 +21,6 @@ pub enum MembershipError {
     /// The disk is needed, or is not what was taken for granted.
     #[error("{} {why}", path.display())]
     Refused {
-        /// The disk.
         path: PathBuf,
         /// What is the matter, and what to do.
         why: &'static str,
@@ -46,11 +46,8 @@ pub enum MembershipError {
         old.display()
     )]
     OldStays {
-        /// Of which pool.
         pool: String,
-        /// The new disk.
         path: PathBuf,
-        /// The old one.
         old: PathBuf,
         /// What is in the way.
         why: String,
@@ -64,9 +61,7 @@ pub enum MembershipError {
         path.display()
     )]
     NotLeftYet {
-        /// The new disk.
         path: PathBuf,
-        /// The old one.
         old: PathBuf,
         /// What is in the way.
         why: String,
@@ -83,12 +78,7 @@ pub enum MembershipError {
          do this again, or name another one",
         path.display()
     )]
-    Copy {
-        /// The new disk.
-        path: PathBuf,
-        /// What went wrong.
-        cause: String,
-    },
+    Copy { path: PathBuf, cause: String },
     /// The spare cannot be used.
     #[error(transparent)]
     Spare(#[from] SpareError),
@@ -100,12 +90,7 @@ pub enum MembershipError {
         "{} is not up to date, and stays as it was: {cause}; once all disks are well `tally pool online` gives it what it lacks",
         path.display()
     )]
-    StaysAway {
-        /// The disk.
-        path: PathBuf,
-        /// What went wrong.
-        cause: String,
-    },
+    StaysAway { path: PathBuf, cause: String },
     /// A copy failed, and the pool could not even forget the disk.
     #[error(
         "the copy to {} failed: {cause}; and the disk could not be taken out again: {why}.\n`tally pool status` shows it; \
@@ -113,7 +98,6 @@ pub enum MembershipError {
         path.display()
     )]
     NotTakenOut {
-        /// The new disk.
         path: PathBuf,
         /// What became of the copy.
         cause: String,
@@ -129,13 +113,10 @@ pub enum MembershipError {
         path.display()
     )]
     NotBack {
-        /// Of which pool.
         pool: String,
-        /// The disk.
         path: PathBuf,
         /// One that has everything.
         beside: PathBuf,
-        /// What went wrong.
         cause: Box<Self>,
     },
     /// Somebody wanted a disk's blocks not to be checked any more.
@@ -163,9 +144,7 @@ pub enum MembershipError {
     MayHaveMore {
         /// The disk that was leaving.
         path: PathBuf,
-        /// Blocks.
         count: u64,
-        /// One of them.
         first: String,
     },
     /// Not every block could be looked at.
@@ -176,7 +155,6 @@ pub enum MembershipError {
     NotChecked {
         /// The disk that was leaving.
         path: PathBuf,
-        /// What went wrong.
         cause: SecureError,
     },
     /// A transaction group failed.
@@ -190,10 +168,7 @@ pub enum MembershipError {
         "{} does not take part in the log: it failed while it joined; `tally pool online` takes it in once it is well",
         path.display()
     )]
-    Join {
-        /// The new disk.
-        path: PathBuf,
-    },
+    Join { path: PathBuf },
     /// A lane's new life has nobody who writes it.
     #[error("the intent log cannot go on there: {0}")]
     NoThread(io::Error),
