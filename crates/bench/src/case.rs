@@ -26,29 +26,29 @@ pub use tree::{HOME_FILES, MEDIA_FILES};
 pub enum Case {
     /// Files of 4 KiB, 64 to a folder, as `tar -x` makes them.
     Untar {
-        /// How many.
+        /// Files in all.
         files: u64,
     },
     /// One file of 4 KiB, truncated and written over and over.
     Loop {
-        /// How often.
+        /// Rounds: a truncation and a write each.
         rounds: u64,
     },
     /// A home directory of 85 MB, copied with `cp -a`.
     Copy,
     /// A home directory of files from 128 bytes to 50 MiB with links, copied with `cp -a`.
     Home {
-        /// How many.
+        /// Files in all.
         files: u64,
     },
     /// Music and photographs, copied with `cp -a`.
     Media {
-        /// How many.
+        /// Files in all.
         files: u64,
     },
     /// Files of 1 to 8 KiB, 1,000 to a folder, copied with `cp -r`; then all of them looked at.
     Library {
-        /// How many.
+        /// Files in all.
         files: u64,
     },
     /// Empty files by several connections at once.
@@ -60,7 +60,7 @@ pub enum Case {
     },
     /// One long file: written and committed, then read.
     Seq {
-        /// How long.
+        /// Length of the file.
         bytes: u64,
     },
     /// The lone probe, and nothing else.
@@ -70,11 +70,11 @@ pub enum Case {
 /// A case, and how it is measured.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The case.
+    /// What is done.
     pub case: Case,
-    /// How often.
+    /// How often it is measured; the median is reported.
     pub runs: usize,
-    /// In whose name.
+    /// Who the server takes its clients for.
     pub whose: As,
     /// How long the disks must have written nothing until a part counts as ended; zero does not wait.
     pub quiet: Duration,

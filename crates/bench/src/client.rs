@@ -22,7 +22,7 @@ pub use mounted::Mounted;
 
 /// A place to work in, from which any number of clients come.
 pub trait Site: Sync {
-    /// One of them.
+    /// What the clients of this place are.
     type Client: Client;
 
     /// A new client, on a connection of its own where there are connections.
@@ -46,12 +46,12 @@ pub trait Site: Sync {
     fn beyond_judgement(&self) -> Option<String>;
 }
 
-/// One client.
+/// A client: what a tool does with files, whatever carries it out.
 pub trait Client: Send {
     /// A file or folder.
     type Node: Clone + Send + Sync;
 
-    /// Makes a folder.
+    /// Makes a folder and gives the node to go on with.
     fn make_folder(&mut self, parent: &Self::Node, name: &str) -> Result<Self::Node>;
 
     /// Finds what is there.
@@ -108,9 +108,9 @@ pub enum Tool {
 pub enum Setting {
     /// Access and modification time.
     Times,
-    /// User and group.
+    /// User and group, as root alone may.
     Owner,
-    /// Permissions.
+    /// Permission bits.
     Mode,
 }
 
@@ -131,10 +131,10 @@ impl Tool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum As {
-    /// The superuser.
+    /// The superuser: the server may not squash him.
     #[default]
     Root,
-    /// An ordinary user.
+    /// A user who may do no more than others.
     User,
 }
 
@@ -177,7 +177,7 @@ impl<'a> Pieces<'a> {
         Self { count, buffer, seen: vec![false; usize::try_from(count).unwrap_or(0)], done }
     }
 
-    /// Bytes of each.
+    /// Bytes of each piece.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.buffer.len()

@@ -29,7 +29,7 @@ pub enum Promise {
 }
 
 impl Meter {
-    /// Measures one request.
+    /// Runs a request and counts its time, and what its reply promises.
     pub fn time<T>(&self, promise: Promise, request: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
         let started = Instant::now();
         let answer = request()?;

@@ -119,7 +119,7 @@ fn part(of: u64, all: u64) -> f64 {
 /// Windows of the length of a request in which nothing was asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blanks {
-    /// How many.
+    /// All such windows.
     pub windows: u64,
     /// Those with an event, known or unknown.
     pub with_events: u64,
@@ -154,7 +154,7 @@ impl Blanks {
 pub struct Findings {
     /// Whose counters were looked at.
     pub source: String,
-    /// Each kind.
+    /// Of each kind of request, what its replies were worth.
     pub kinds: Vec<KindCount>,
     /// When nothing was asked.
     #[serde(default)]
@@ -163,7 +163,7 @@ pub struct Findings {
     pub window_seconds: f64,
 }
 
-/// The judgement.
+/// Whether replies are true, as far as the disks tell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum Verdict {
@@ -176,7 +176,7 @@ pub enum Verdict {
     },
     /// It could not be seen.
     Unverified {
-        /// Why.
+        /// Why not, for people.
         reason: String,
     },
 }

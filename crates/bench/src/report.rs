@@ -25,9 +25,9 @@ pub struct Report {
     pub version: String,
     /// The case and its size.
     pub case: Case,
-    /// What was measured.
+    /// What was measured, as the user named it.
     pub target: String,
-    /// In whose name.
+    /// Who the server took the clients for.
     pub whose: As,
     /// When it began, seconds since 1970-01-01 UTC.
     pub started_seconds: u64,
@@ -43,7 +43,7 @@ pub struct Report {
     pub runs: Vec<Run>,
 }
 
-/// One run.
+/// One run of the case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Its measured parts.
@@ -57,17 +57,17 @@ pub struct Run {
 /// One measured part, over all runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// Its name.
+    /// What the part is called, the same in all reports of this case.
     pub name: String,
-    /// `files/s`, `MiB/s`.
+    /// Of the rates: `files/s`, `MiB/s`.
     pub unit: String,
     /// The rate of each run.
     pub rates: Vec<f64>,
-    /// The middle one.
+    /// The rate in the middle.
     pub median: f64,
-    /// The slowest.
+    /// The lowest rate.
     pub lowest: f64,
-    /// The fastest.
+    /// The highest rate.
     pub highest: f64,
     /// Half of the requests were answered within this time; the median of the runs.
     pub p50_ns: u64,

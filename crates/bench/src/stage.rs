@@ -26,7 +26,7 @@ pub(crate) const TOLD_EVERY: Duration = Duration::from_millis(100);
 pub enum Told<'a> {
     /// So much of it is done.
     Progress {
-        /// Of what.
+        /// What is done, for people.
         what: &'a str,
         /// Units done.
         done: u64,

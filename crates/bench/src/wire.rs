@@ -80,9 +80,9 @@ pub struct Handle(
 /// What a SETATTR sets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attributes {
-    /// Permissions.
+    /// Permission bits.
     pub mode: Option<u32>,
-    /// Length.
+    /// Length in bytes: the file is cut, or gets a hole.
     pub size: Option<u64>,
     /// User and group.
     pub owner: Option<(u32, u32)>,

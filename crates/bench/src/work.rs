@@ -18,7 +18,7 @@ pub(crate) const SETTLE_MAX: Duration = Duration::from_secs(45);
 pub struct Work {
     /// Writes that the devices have completed, of the log and of everything else.
     pub writes: u64,
-    /// Bytes of them.
+    /// Bytes of those writes.
     pub write_bytes: u64,
     /// Flushes that they have completed.
     pub flushes: u64,
@@ -33,7 +33,7 @@ pub struct Work {
 /// What an intent log wrote; contained in the figures of [`Work`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogWork {
-    /// Bytes.
+    /// Bytes of all its frames.
     pub bytes: u64,
     /// Frames: what is written at once.
     pub frames: u64,

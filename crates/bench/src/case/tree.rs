@@ -146,7 +146,6 @@ struct Walk<'a, C: Client> {
     folders: &'a [Folder],
     tool: Tool,
     random: Random,
-    /// Files so far.
     made: usize,
     client: &'a mut C,
     tick: &'a Tick<'a>,

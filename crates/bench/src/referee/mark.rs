@@ -88,7 +88,6 @@ enum Arrival {
     Alone,
     /// So many bytes came, and they need not have been it.
     Disturbed,
-    /// It did not.
     Never,
 }
 

@@ -10,11 +10,11 @@ use crate::client::As;
 pub struct Group<'a> {
     /// The case with its size.
     pub case: &'a Case,
-    /// In whose name.
+    /// Who the servers took the clients for.
     pub whose: As,
     /// What was measured, as figures call it.
     pub part: &'a str,
-    /// `files/s`, `MiB/s`.
+    /// Of the rates: `files/s`, `MiB/s`.
     pub unit: &'a str,
     /// Those who keep their word, the fastest first.
     pub ranked: Vec<Row<'a>>,

@@ -11,7 +11,7 @@ use super::{Connection, REPLY_TIMEOUT, random_u32};
 
 /// Where NFS is looked for where nothing says otherwise.
 pub const NFS_PORT: u16 = 2049;
-/// Where rpcbind is.
+/// The port of rpcbind on every host.
 pub const RPCBIND_PORT: u16 = 111;
 
 const RPCBIND_PROGRAM: u32 = 100_000;
@@ -29,9 +29,9 @@ const RESERVED_TRIES: u16 = 64;
 /// In whose name requests are sent, by AUTH_SYS: the server believes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// User.
+    /// User id.
     pub uid: u32,
-    /// Group.
+    /// Group id.
     pub gid: u32,
     /// Whether to speak from a port below 1024, which some servers take for a proof that root asks.
     pub reserved_port: bool,

@@ -10,7 +10,7 @@ const ATTRIBUTES_BYTES: usize = 84;
 
 /// A directory's entry, as READDIRPLUS gives it.
 pub struct Entry<'a> {
-    /// Its name.
+    /// Its name, as the server has it: any bytes.
     pub name: &'a [u8],
     /// Its attributes, where they came with it.
     pub status: Option<Status>,
@@ -23,11 +23,11 @@ pub struct Entry<'a> {
 pub struct Status {
     /// 1 file, 2 directory.
     pub kind: u32,
-    /// Permissions.
+    /// Permission bits.
     pub mode: u32,
     /// User and group.
     pub owner: (u32, u32),
-    /// Bytes.
+    /// Length in bytes.
     pub size: u64,
     /// Last change of the content: seconds and nanoseconds.
     pub mtime: (u32, u32),
