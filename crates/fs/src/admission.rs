@@ -72,7 +72,6 @@ impl Ask {
         self
     }
 
-    /// RENAME.
     pub(crate) fn rename() -> Self {
         Self::metadata(SpaceClass::Rename)
     }

@@ -116,7 +116,7 @@ impl Damage {
 /// A damaged object, as a person is told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedPlace {
-    /// The object.
+    /// Its id, by which it can be named without a path.
     pub object: ObjectId,
     /// Which part of it cannot be read.
     pub part: Part,

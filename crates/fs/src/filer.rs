@@ -134,20 +134,17 @@ pub enum Progress {
 
 /// Why a pool could not be made, imported or put away.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum FilerError {
-    /// Its disks.
     #[error("{0}")]
     Create(#[from] CreateError),
-    /// Its disks.
     #[error("{0}")]
     Import(#[from] ImportError),
     /// Its root or its log.
     #[error("{0}")]
     Open(#[from] OpenError),
-    /// Its transaction groups.
     #[error("{0}")]
     Sync(#[from] SyncError),
-    /// Its datasets.
     #[error("{0}")]
     Dataset(#[from] DatasetError),
     /// Somebody had it while it was suspended.
@@ -182,7 +179,6 @@ pub enum FilerError {
          knows: import the pool with that, and export it. --readonly shows the dataset without that change and those behind it"
     )]
     NewerRecord {
-        /// Whose record.
         dataset: String,
         /// The record's number in the dataset's history.
         dseq: Dseq,

@@ -59,7 +59,7 @@ impl LogSwitch {
     }
 }
 
-/// A mounted dataset.
+/// A dataset that is mounted: what comes in by the door is carried out here.
 pub struct Filesystem {
     pub(crate) pool: Arc<Pool>,
     pub(crate) dataset: Arc<Dataset>,

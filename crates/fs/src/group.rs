@@ -27,7 +27,7 @@ pub(crate) struct Folded {
     pub(crate) cuts: Option<Box<Cuts>>,
 }
 
-/// One group's.
+/// What a dataset has of one group that is not synced.
 #[derive(Default)]
 pub(crate) struct OfGroup {
     /// Objects that have a layer of it.

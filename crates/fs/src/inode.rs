@@ -47,7 +47,7 @@ pub enum Layout {
     Extents = 1,
 }
 
-/// An object's metadata.
+/// What is known of an object beside its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inode {
     /// Kind of object; never changes.
@@ -58,7 +58,7 @@ pub struct Inode {
     pub nlink: u32,
     /// User id of the owner.
     pub uid: u32,
-    /// Group id.
+    /// Group id of the owner.
     pub gid: u32,
     /// Bytes of content (directories: entries + 2).
     pub size: u64,

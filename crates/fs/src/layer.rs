@@ -25,14 +25,14 @@ use crate::inode::Inode;
 pub enum Piece {
     /// In memory.
     Memory {
-        /// The content.
+        /// All of the piece.
         bytes: Bytes,
         /// Whether a log record carries it. Whether that record is durable is the object's `last_lsn`'s business.
         logged: bool,
     },
     /// Already in the pool, in a block that only this layer names.
     Placed {
-        /// The block.
+        /// By which it is read: it may hold more than the piece.
         block: BlockPtr,
         /// Where in the block the piece starts, bytes.
         skip: u64,
@@ -293,13 +293,13 @@ impl DataLayer {
 /// Everything one transaction group changed in one object.
 #[derive(Clone, Debug)]
 pub struct Layer {
-    /// The group.
+    /// The group whose changes these are.
     pub txg: Txg,
     /// The inode at its end; `None` if the object is gone.
     pub inode: Option<Inode>,
     /// Tree keys that belong to the object (its directory entries); `None` is gone.
     pub keys: BTreeMap<Key, Option<Bytes>>,
-    /// Dirty content.
+    /// What was written of the content, or cut.
     pub data: DataLayer,
 }
 

@@ -265,7 +265,6 @@ impl Locked {
         self.guards.iter_mut().find(|(locked, _)| *locked == id).map(|(_, guard)| &mut **guard).expect("it was locked")
     }
 
-    /// All of them.
     pub(crate) fn states_mut(&mut self) -> impl Iterator<Item = (ObjectId, &mut ObjectState)> {
         self.guards.iter_mut().map(|(id, guard)| (*id, &mut **guard))
     }

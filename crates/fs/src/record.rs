@@ -114,13 +114,13 @@ pub struct InodeAfter {
 /// Bytes written to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// Which file.
+    /// The file that it was written to.
     pub object: ObjectId,
     /// What, and where: offset and bytes.
     pub pieces: SmallVec<[(u64, Bytes); 1]>,
 }
 
-/// One operation's result.
+/// What one operation leaves behind: inodes and keys as they are afterwards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// The answer to remember for a retransmission (rules F12).

@@ -168,7 +168,6 @@ impl Standing {
         self.chain.load()
     }
 
-    /// Its own sum.
     pub(crate) fn own(&self) -> Arc<Subtree> {
         Arc::clone(&self.chain.load()[0])
     }

@@ -51,7 +51,6 @@ impl Told {
         self.day.store(day, Ordering::SeqCst);
     }
 
-    /// Time passes.
     fn pass(&self, nanoseconds: u64) {
         self.day.fetch_add(nanoseconds, Ordering::SeqCst);
         self.up.fetch_add(nanoseconds, Ordering::SeqCst);

@@ -62,9 +62,9 @@ pub enum DatasetError {
 /// A dataset, for lists.
 #[derive(Clone, Debug)]
 pub struct DatasetInfo {
-    /// Its id.
+    /// Its name for ever in this pool; never used again.
     pub id: DatasetId,
-    /// Full name.
+    /// Full name: the pool's, and those of the datasets above it.
     pub name: String,
     /// When it was made.
     pub created: Time,
@@ -473,7 +473,7 @@ fn check_name(name: &str) -> Result<(), DatasetError> {
 }
 
 impl Filesystem {
-    /// Its full name.
+    /// Full name: the pool's, and those of the datasets above it.
     #[must_use]
     pub fn name(&self) -> String {
         self.dataset.name().to_string()

@@ -15,7 +15,7 @@ const NAMES_MAX: usize = 8;
 #[derive(Debug, thiserror::Error)]
 #[error("dataset {dataset}: {source}; {} lost with it{}", changes(*withheld), named(changed))]
 pub struct ReplayLoss {
-    /// Whose records.
+    /// Full name of the one whose records they are.
     pub dataset: String,
     /// What is wrong with the first.
     pub source: ReplayError,

@@ -13,9 +13,9 @@ use crate::filesystem::Filesystem;
 /// A mounted dataset under its name.
 #[derive(Clone)]
 pub struct Named {
-    /// Full name.
+    /// Full name: the pool's, and those of the datasets above it.
     pub name: Arc<str>,
-    /// What is mounted.
+    /// What is mounted under it.
     pub filesystem: Arc<Filesystem>,
 }
 

@@ -20,7 +20,7 @@ pub struct RewindReport {
 /// Records of one dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DroppedRecords {
-    /// Its full name.
+    /// Full name of the one whose records they are.
     pub dataset: String,
     /// How many of its records are given up.
     pub count: u64,

@@ -24,7 +24,6 @@ use crate::schema::decode_pointer;
 /// What the old tree says of something.
 #[derive(Clone, Copy)]
 pub(super) enum Stored<T> {
-    /// This.
     Known(T),
     /// It cannot be read.
     Unknown,

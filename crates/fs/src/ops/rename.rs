@@ -37,7 +37,6 @@ enum Stood<'a> {
     Still(Standing<'a>),
     /// What was peeked is no longer true.
     Changed,
-    /// It may not.
     Refused(Outcome<()>),
 }
 

@@ -11,7 +11,6 @@ use crate::world::World;
 /// How an import that follows finds the log: records that it replays, and whether there are frames at all.
 type Found = (u64, bool);
 
-/// Import once.
 pub(crate) fn once(kind: RecordKind, shape: &Shape) -> Result<u64, String> {
     let story = Story::tell(kind, shape, Log::OneLeg);
     let world = story.after.cut();

@@ -14,7 +14,6 @@ pub(crate) struct Shape {
     pub(crate) name: &'static str,
     /// What happens before without a record.
     pub(crate) late: Late,
-    /// The operation.
     pub(crate) op: fn(&dyn Vfs, OpCtx<'_>),
 }
 

@@ -51,7 +51,6 @@ pub(crate) fn golden_file(name: &str) -> PathBuf {
 }
 
 impl Image {
-    /// The golden image.
     pub(crate) fn golden() -> Self {
         Self::of_version(VERSION)
     }

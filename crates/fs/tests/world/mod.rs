@@ -258,7 +258,6 @@ impl World {
         self.disks.iter().zip(&other.disks).all(|((_, a), (_, b))| a.content() == b.content())
     }
 
-    /// Adds disks.
     pub(crate) fn put(&mut self, disks: Vec<(String, Arc<MemDisk>)>) {
         self.disks.extend(disks);
     }
