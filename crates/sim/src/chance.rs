@@ -81,7 +81,7 @@ impl Chance {
         chance
     }
 
-    /// The next number.
+    /// The next number: 64 bits, all of them random.
     #[allow(clippy::should_implement_trait)] // It has no end, and nobody collects it.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -34,7 +34,7 @@ pub struct Client {
 /// A call without its header.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Which procedure.
+    /// Of NFSv3.
     pub procedure: NFS_PROGRAM,
     /// Its arguments, encoded.
     pub arguments: Vec<u8>,
@@ -140,7 +140,7 @@ pub struct Told {
     pub verifier: Option<u64>,
     /// What an ACCESS grants.
     pub granted: u32,
-    /// What was read.
+    /// The bytes of a READ.
     pub data: Vec<u8>,
     /// Names and cookies of a READDIR.
     pub entries: Vec<(Vec<u8>, u64)>,

@@ -71,9 +71,9 @@ pub struct Machine {
 
 /// The server while it runs.
 pub struct Server {
-    /// The engine.
+    /// The pool with its datasets, imported.
     pub filer: Arc<Filer>,
-    /// The protocol.
+    /// What answers the bytes of clients.
     pub service: Arc<Service>,
 }
 

@@ -21,7 +21,7 @@ pub use crate::same::NAMES;
 
 /// An object that a client has a handle of.
 pub struct Known {
-    /// The handle.
+    /// The handle, as the server gave it.
     pub handle: Vec<u8>,
     /// The same object in the model.
     pub model: ObjectRef,

@@ -212,7 +212,7 @@ fn same_bytes(found: &[u8], expected: &[u8], at: u64) -> Result<(), String> {
     ))
 }
 
-/// Compares attributes.
+/// Says in which attribute the two differ.
 pub fn same_attr(found: &Attr, expected: &Attr) -> Result<(), String> {
     // The model counts the size of a directory otherwise.
     let fields = |attr: &Attr| {

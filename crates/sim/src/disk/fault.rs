@@ -71,7 +71,7 @@ pub enum Left {
     Unread,
     /// It is read, and when the power goes some of it may be there.
     Read,
-    /// Nothing.
+    /// Nothing of it is there.
     Nothing,
 }
 

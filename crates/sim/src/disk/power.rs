@@ -298,7 +298,7 @@ pub(super) struct DiskState {
 }
 
 impl PowerDisk {
-    /// Zeroes.
+    /// A disk of so many bytes, all of them zero.
     #[must_use]
     pub fn new(power: &Arc<Power>, size: u64) -> Self {
         Self::with(power, size, DiskState::default())
@@ -326,7 +326,7 @@ impl PowerDisk {
         self.state.lock().stable.clone()
     }
 
-    /// Its bytes.
+    /// How many bytes it has.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size

@@ -57,7 +57,6 @@ struct OldPart {
 /// The way back of the import under way.
 #[derive(Clone, Copy)]
 pub(super) struct WayBack {
-    /// To which group.
     pub(super) order: RewindOrder,
     to: Txg,
     /// The newest note of that kind before.

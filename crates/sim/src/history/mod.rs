@@ -59,7 +59,7 @@ pub use run::{Failure, run};
 pub use shrink::shrink;
 pub use trouble::Trouble;
 
-/// What is run.
+/// One history, and how far it goes.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Everything that happens follows from it.
@@ -131,17 +131,17 @@ pub struct Totals {
     pub requests_beside_walks: u64,
     /// Disks that had hung, were left, and answered at last: what was left with them landed.
     pub late_answers: u64,
-    /// Spares that came, were removed, were asked for by name, came into the place of a disk, were given back, and stayed for good.
+    /// Spares that came.
     pub spares_added: u64,
-    /// See above.
+    /// Spares that were removed.
     pub spares_removed: u64,
-    /// See above.
+    /// Spares that were asked for by name.
     pub spares_by_name: u64,
-    /// See above.
+    /// Spares that came into the place of a disk.
     pub spares_taken: u64,
-    /// See above.
+    /// Spares that were given back.
     pub spares_given_back: u64,
-    /// See above.
+    /// Spares that stayed for good in the place of a disk.
     pub spares_kept: u64,
     /// Commands and errands for spares.
     pub spare_commands: u64,
@@ -335,7 +335,6 @@ struct State {
     disks_made: u64,
     /// How long the machine was off, in all.
     time_off_ns: u64,
-    /// Operations so far.
     op: usize,
     step: usize,
     /// In this life somebody was told that the pool is full.

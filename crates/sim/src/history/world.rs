@@ -108,7 +108,6 @@ impl State {
         (0..self.parts.len()).filter(|at| self.parts[*at].is_there).collect()
     }
 
-    /// One of them.
     pub(super) fn some_part(&self, chance: &mut Chance) -> usize {
         chance.pick(&self.parts_there())
     }

@@ -86,13 +86,13 @@ impl Before {
     }
 }
 
-/// One dataset's oracle.
+/// What clients may find of one dataset, now and behind a cut.
 pub struct Oracle {
     /// What operations answer.
     pub live: Model,
     /// The property in force.
     pub sync: SyncMode,
-    /// Its quota.
+    /// Its quota: in force, and asked for.
     pub bound: Bound,
     /// What was written anew, as a group that is closed now has it.
     pub rewritten: Rewritten,
@@ -112,7 +112,7 @@ pub struct Oracle {
 
 /// A state that fits what was found.
 pub struct Found {
-    /// The state.
+    /// All that is left of the dataset then.
     pub left: Left,
     /// The oldest and the newest operation behind which the history looks like this.
     pub ops: (usize, usize),

@@ -34,13 +34,13 @@ const EVERYWHERE_MAX: usize = 2;
 /// A sequence on a layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// Of [`LAYOUTS`].
+    /// Its place in [`LAYOUTS`].
     pub layout: usize,
-    /// Of [`ALPHABET`].
+    /// Their places in [`ALPHABET`].
     pub letters: Vec<usize>,
 }
 
-/// What was met.
+/// What was met in all sequences together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
     /// Sequences that were run.

@@ -335,7 +335,6 @@ impl<'a> Run<'a> {
         Err(format!("a reply was not there after {GROUPS_MAX} groups"))
     }
 
-    /// Syncs a group.
     fn sync(&mut self, place: &str) -> Checked<()> {
         self.oracle.begin_group(self.done.len());
         self.machine.server().filer.sync().map_err(|error| error.to_string())?;
