@@ -22,7 +22,7 @@ pub struct Tally {
 impl Tally {
     /// One test that could not be run.
     pub const SKIPPED: Self = Self { passed: 0, failed: 0, skipped: 1 };
-    /// One failure.
+    /// One check that failed, and nothing besides.
     pub const FAILED: Self = Self { passed: 0, failed: 1, skipped: 0 };
 
     /// Reads a line of our own, or cargo's `test result: ok. 3 passed; 0 failed; 1 ignored; …`.

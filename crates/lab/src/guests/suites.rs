@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A suite.
+/// What is run in a guest, and what that guest has.
 pub(super) struct Suite {
     /// Its name on the command line.
     pub name: &'static str,
@@ -12,7 +12,7 @@ pub(super) struct Suite {
     pub files: &'static [(&'static str, &'static str)],
     /// Whether continuous integration runs it.
     pub in_ci: bool,
-    /// The guest's memory.
+    /// Memory of the guest that it runs in, MiB.
     pub memory_mib: u32,
     /// Sizes of its disks, from ubda on: the pool's, the log's, and others, where a suite says nothing else.
     pub disks_mib: &'static [u64],

@@ -32,7 +32,7 @@ pub(super) struct Entry {
 }
 
 impl Head {
-    /// A whole sector.
+    /// One sector, filled up with zeroes.
     pub(super) fn encode(self) -> Vec<u8> {
         let mut bytes = words([MAGIC, VERSION, self.entries]);
         bytes.extend(u32::try_from(self.sector_bytes).expect("a sector has a few thousand bytes").to_le_bytes());

@@ -21,27 +21,27 @@ pub struct Disk {
 pub enum Event {
     /// `durable` when complete: it was written through the cache.
     Write {
-        /// To which disk.
+        /// The number of its disk.
         disk: usize,
         /// Where, bytes from its beginning.
         offset: u64,
         /// Where in the recording its bytes are.
         data: Range<usize>,
-        /// See above.
+        /// It was written through the cache.
         durable: bool,
     },
     /// Everything that the disk had been told before is durable when this is complete.
     Flush {
-        /// Of which disk.
+        /// The number of its disk.
         disk: usize,
     },
-    /// Somebody said something.
+    /// Whoever used the disks said where he was.
     Mark(String),
 }
 
-/// A recording.
+/// A recording, read from its file.
 pub struct Recording {
-    /// What was recorded.
+    /// The disks that were recorded.
     pub disks: Vec<Disk>,
     /// What they were told.
     pub events: Vec<Event>,
