@@ -48,7 +48,7 @@ pub struct Cold {
     cache_mebibytes: u64,
 }
 
-/// From where.
+/// Where the cold bytes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Place {
     /// A disk that takes its time for whatever it is asked, ten things at once.

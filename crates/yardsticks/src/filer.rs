@@ -237,7 +237,7 @@ impl Filer {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// The pool's counters.
+    /// What `tally pool status` tells of the pool.
     pub(crate) fn status(&self) -> Result<Status> {
         let text = self.command(&["pool", "status", "--json", POOL])?;
         let pools: Vec<Status> = serde_json::from_str(&text).context("`pool status --json` prints something else")?;

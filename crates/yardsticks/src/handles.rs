@@ -126,7 +126,7 @@ impl Handles {
         tell(&answers)
     }
 
-    /// One connection's share.
+    /// What one connection sends of them.
     fn forge(&self, connection: &mut Connection, genuine: &Genuine, mut random: Random) -> Result<Answers> {
         let batches = (self.handles / self.connections as u64).div_ceil(DEPTH as u64);
         let mut answers = Answers::new();

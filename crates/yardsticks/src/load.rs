@@ -51,14 +51,14 @@ impl Load {
 pub struct Measured {
     /// What was done of the load's items.
     pub items: u64,
-    /// In what time.
+    /// From the first request to the last reply.
     pub elapsed: Duration,
     /// Time of one item, nanoseconds.
     pub latency_ns: Histogram<u64>,
 }
 
 impl Measured {
-    /// Items a second.
+    /// Items a second, over all of the time.
     pub fn rate(&self) -> f64 {
         self.items as f64 / self.elapsed.as_secs_f64()
     }

@@ -29,7 +29,6 @@ pub(super) fn file(setting: &Setting, workload: &Workload) -> String {
     format!("charts/{}", name(setting, workload))
 }
 
-/// A chart's title.
 pub(super) fn title(setting: &Setting, workload: &Workload) -> String {
     format!("{}, {}", workload.title.replace('`', ""), setting.title)
 }

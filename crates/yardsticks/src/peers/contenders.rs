@@ -41,7 +41,6 @@ impl Contender {
         self.name == "tally" || self.name.starts_with("tally-")
     }
 
-    /// By its name.
     pub(super) fn find(name: &str) -> Option<&'static Self> {
         CONTENDERS.iter().find(|contender| contender.name == name)
     }

@@ -80,7 +80,6 @@ pub(super) const SETTINGS: [Setting; 4] = [
 ];
 
 impl Setting {
-    /// By its name.
     pub(super) fn find(name: &str) -> Option<&'static Self> {
         SETTINGS.iter().find(|setting| setting.name == name)
     }

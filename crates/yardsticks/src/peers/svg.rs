@@ -17,7 +17,6 @@ pub(super) enum Fill {
     Unranked,
 }
 
-/// A bar.
 pub(super) struct Bar {
     pub(super) label: String,
     pub(super) median: f64,
@@ -26,7 +25,6 @@ pub(super) struct Bar {
     pub(super) fill: Fill,
 }
 
-/// A chart.
 pub(super) struct Chart<'a> {
     pub(super) title: &'a str,
     /// What the scale counts, with its unit.
@@ -65,7 +63,7 @@ const STYLE: &str = "\
     }\n";
 
 impl Chart<'_> {
-    /// The picture.
+    /// The picture, as a whole SVG document.
     pub(super) fn svg(&self) -> String {
         let (bottom, height) = (self.bottom(), self.bottom() + FOOT);
         let mut svg = format!(

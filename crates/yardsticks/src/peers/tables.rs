@@ -76,7 +76,6 @@ pub(super) fn wrapped(text: &str) -> String {
     format!("{}\n", lines.join("\n"))
 }
 
-/// One part.
 pub(super) fn of_part(book: &Book, setting: &Setting, workload: &Workload, part: &Part) -> String {
     let items = part.runs.first().map_or(0.0, Run::items);
     let rounds = part.runs.first().map_or(0, |run| part.runs_of(&run.contender).count());
