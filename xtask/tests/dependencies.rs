@@ -75,8 +75,9 @@ const FLOORS: [(&str, &[&[&str]]); 17] = [
         "disk",
         &[
             &["platform", "system"],
-            &["counting", "fanout", "file", "helpers", "patient", "trust"],
-            &["turns"],
+            &["counting", "file", "helpers", "patient", "trust"],
+            &["fanout"],
+            &["patience", "turns"],
             &["buffer", "device"],
         ],
     ),

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::patient::not_answered;
+use crate::patience::not_answered;
 use crate::{AlignedBuf, Disk, Durability, Patience};
 
 /// Something to be done to one disk.
