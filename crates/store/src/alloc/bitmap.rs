@@ -2,14 +2,43 @@
 //! region has the size it has: a changed region costs one sector on disk, the least that anything can cost, so
 //! that no log of changes to it could be cheaper.
 
-use tally_base::SECTOR;
+use std::fmt;
 
-use super::space_line::Figures;
+use tally_base::SECTOR;
 
 /// Sectors of a region: as many as one sector has bits. 128 MiB.
 pub(super) const REGION_SECTORS: u32 = SECTOR as u32 * 8;
 
 const WORDS: usize = SECTOR / 8;
+
+/// What a region's free runs add up to, in sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Figures {
+    /// Free sectors.
+    pub free: u16,
+    /// Those of the longest run.
+    pub longest: u16,
+    /// Stretches of free sectors, the longest among them.
+    pub runs: u16,
+}
+
+impl Figures {
+    /// Whether a bitmap can have these.
+    pub(super) fn is_sensible(&self) -> bool {
+        let Self { free, longest, runs } = *self;
+        u32::from(free) <= REGION_SECTORS
+            && longest <= free
+            && runs <= free
+            && u32::from(free) <= u32::from(longest) * u32::from(runs)
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { free, longest, runs } = self;
+        write!(f, "{free} free sectors in {runs} runs of at most {longest}")
+    }
+}
 
 /// A region's bits. A run is `(start, length)` in sectors.
 #[derive(Clone)]

@@ -8,12 +8,13 @@ use tally_base::{SECTOR, Txg, VdevIndex};
 use tally_disk::Helpers;
 use tally_members::blockdev::BlockDevs;
 
+use super::bitmap::Figures;
 use super::bitmap::REGION_SECTORS;
 use super::deferred::{Deferred, DeferredHead, FreeList, RipeList, decode_sector};
 use super::maps::Maps;
 use super::root::VdevRoot;
 use super::space_index::{FANOUT, SpaceIndex};
-use super::space_line::{Figures, LINE_BYTES, SpaceLine};
+use super::space_line::{LINE_BYTES, SpaceLine};
 use super::{AllocRoot, Allocator, Persisted, VdevSpace};
 use crate::block::{self, BlockError};
 use crate::bp::{BlockKind, BlockPtr, Dva};

@@ -55,11 +55,12 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::{Mutex, RwLock};
 use tally_base::{SECTOR, Txg, VdevIndex};
 
+pub use bitmap::Figures;
 pub use commit::Committed;
 pub use inspect::SpaceVisit;
 pub use load::{LoadError, SectorError};
 pub use root::AllocRoot;
-pub use space_line::{Figures, SpaceLine};
+pub use space_line::SpaceLine;
 pub(crate) use survey::Survey;
 pub use unborn::Unborn;
 

@@ -33,9 +33,9 @@ use std::ops::Range;
 use tally_base::Txg;
 
 use super::UNBORN;
-use super::bitmap::Bitmap;
+use super::bitmap::{Bitmap, Figures};
 use super::longest::Sectors;
-use super::space_line::{Figures, LINE_BYTES, NO_LINE, SpaceLine};
+use super::space_line::{LINE_BYTES, NO_LINE, SpaceLine};
 
 /// `(start, length)` in sectors of the region.
 pub(super) type Run = (u32, u32);

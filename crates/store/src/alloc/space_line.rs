@@ -17,12 +17,10 @@
 //! Of what a block pointer has, all that is the same for every space map is left out: it is one sector, raw, and written in
 //! the group of its birth.
 
-use std::fmt;
-
 use tally_base::codec::{Malformed, Reader};
 use tally_base::{BlockChecksum, SECTOR, Txg};
 
-use super::bitmap::REGION_SECTORS;
+use super::bitmap::Figures;
 use crate::bp::{BlockKind, BlockPtr, Coding, Dva};
 
 /// Encoded size of a [`SpaceLine`].
@@ -32,17 +30,6 @@ pub(super) const LINE_BYTES: usize = 64;
 pub(super) const NO_LINE: [u8; LINE_BYTES] = [0; LINE_BYTES];
 
 const WHAT: &str = "line of the space index";
-
-/// What a region's free runs add up to, in sectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Figures {
-    /// Free sectors.
-    pub free: u16,
-    /// Those of the longest run.
-    pub longest: u16,
-    /// Stretches of free sectors, the longest among them.
-    pub runs: u16,
-}
 
 /// See the module's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,22 +102,5 @@ impl SpaceLine {
             && line.pointer().is_sensible()
             && figures.is_sensible();
         if is_sensible { Ok(Some(line)) } else { Err(Malformed(WHAT)) }
-    }
-}
-
-impl Figures {
-    fn is_sensible(&self) -> bool {
-        let Self { free, longest, runs } = *self;
-        u32::from(free) <= REGION_SECTORS
-            && longest <= free
-            && runs <= free
-            && u32::from(free) <= u32::from(longest) * u32::from(runs)
-    }
-}
-
-impl fmt::Display for Figures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { free, longest, runs } = self;
-        write!(f, "{free} free sectors in {runs} runs of at most {longest}")
     }
 }
