@@ -45,7 +45,12 @@ fn damage_is_counted_and_is_a_failure() {
     let (outcome, text) = inspect(&all_disks(), &opener(&[("data", 0x10000), ("slog", 0x10000)]), false);
     let failure = outcome.unwrap_err();
     assert_eq!((failure.to_string().as_str(), failure.exit_status()), ("2 damaged places were found", 1));
-    assert!(text.contains("/disks/slog@0x10000: DAMAGE label slot label=0 slot=1: malformed label\n"), "{text}");
+    assert!(
+        text.contains(
+            "/disks/slog@0x10000: DAMAGE label slot label=0 slot=1: malformed label: it does not begin as one\n"
+        ),
+        "{text}"
+    );
 }
 
 #[test]
@@ -57,7 +62,11 @@ fn json_is_one_object_a_line() {
     let frame = facts.iter().find(|fact| fact["what"] == "frame").unwrap();
     assert_eq!((&frame["part"], &frame["device"]), (&"log".into(), &"/disks/slog".into()));
     assert!(frame["fields"]["seq"].is_u64() && frame["offset"].is_u64());
-    assert!(facts.iter().any(|fact| fact["damage"] == "malformed label" && fact["offset"] == 0x10000));
+    assert!(
+        facts
+            .iter()
+            .any(|fact| fact["damage"] == "malformed label: it does not begin as one" && fact["offset"] == 0x10000)
+    );
 }
 
 #[test]
