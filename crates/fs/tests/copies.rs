@@ -12,7 +12,6 @@ use tally_disk::{Disk, Durability, Fanout, Platform, SerialFanout, Work};
 use tally_fs::damage::Part;
 use tally_fs::filer::{CreateOptions, Filer, ImportOptions};
 use tally_intent::Lane;
-use tally_members::create::new_leg;
 use tally_members::grammar::parse_vdev_args;
 use tally_members::label::LABEL_BYTES;
 use tally_members::vdev::{LegState, Vdev, VdevLeg};
@@ -102,23 +101,16 @@ fn leg(filer: &Filer, path: &str) -> VdevGuid {
     vdev(filer).legs().iter().find(|leg| leg.path() == Path::new(path)).unwrap().guid()
 }
 
-/// What `tally pool attach` does with a data disk, but for its lane: `meanwhile` runs with each step.
+/// A new disk joins beside A: `meanwhile` runs with each step.
 fn attach(world: &mut World, filer: &Filer, path: &str, meanwhile: &mut dyn FnMut(u64)) -> SecureReport {
     world.put(vec![(path.to_owned(), World::disk(DISK))]);
-    let (pool, vdev) = (filer.pool(), vdev(filer));
-    let leg = new_leg(&world.platform(), &pool.roster.config().vdevs[0], Path::new(path), false).unwrap();
-    let guid = leg.guid();
-    pool.roster.add_leg(&vdev, leg).unwrap();
-    vdev.resilver(guid, &mut pool.io.allocator().occupied(vdev.index()).unwrap(), &mut |_| true).unwrap();
     let mut steps = 0;
-    pool.sync().unwrap();
-    let report = pool.secure(&vdev, &[guid], &mut |_| {
+    let mut step = |_, _| {
         steps += 1;
         meanwhile(steps);
-        true
-    });
-    pool.roster.finish_resilver(&vdev, guid, true).unwrap();
-    report.unwrap()
+    };
+    let mut watching = Watching(&mut AtEachStep(&mut step));
+    filer.pool().join(&member(filer, A), Path::new(path), false, &mut watching).unwrap().secured
 }
 
 /// The copy took what the leg gave whose turn it was: with the disk that left, the last good copies were gone.
@@ -674,7 +666,7 @@ fn a_disk_that_does_not_keep_what_it_is_given_replaces_none() {
             }
             before = if stage == Stage::CheckingCopy { done } else { u64::MAX };
         };
-        let mut watching = Watching(&mut Forgetful(&mut forget));
+        let mut watching = Watching(&mut AtEachStep(&mut forget));
         let replaced = filer.pool().replace(&member(&filer, B), Path::new(C), false, &mut watching);
         let there = |path: &str| vdev(&filer).legs().iter().any(|leg| leg.path() == Path::new(path));
         if times == 1 {
@@ -692,9 +684,9 @@ fn a_disk_that_does_not_keep_what_it_is_given_replaces_none() {
     }
 }
 
-struct Forgetful<'a>(&'a mut dyn FnMut(Stage, u64));
+struct AtEachStep<'a>(&'a mut dyn FnMut(Stage, u64));
 
-impl Watch for Forgetful<'_> {
+impl Watch for AtEachStep<'_> {
     fn on_progress(&mut self, stage: Stage, done: u64) -> bool {
         (self.0)(stage, done);
         true

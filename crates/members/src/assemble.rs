@@ -30,7 +30,7 @@ pub enum PoolSelect {
     Guid(PoolGuid),
 }
 
-/// What an import does that is not its way otherwise.
+/// What an import may do that it does not do unasked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImportOptions {
     /// Take it although its label says that another machine has it.
