@@ -16,9 +16,13 @@
 //! (docs/design/0014): alone it gives the rest, and an error for that. The last frame of the log has no witness (rules F27): where it has
 //! rotted, and no other disk has it, the last file may be as if it had never been answered. So it is if the write of that frame was
 //! lost; and if it went astray over the frame before it, the file of that one may be as well, as both frames are gone then.
+//!
+//! And two at once, which are drawn: something befalls a request of another disk, too, and perhaps the power goes before it is over. Then
+//! no disk is one that another stands in for.
 
 mod small_pool;
 
+use std::ops::Range;
 use std::time::Duration;
 
 use small_pool::{
@@ -33,6 +37,7 @@ use tally_vfs::{Cred, Identity, Names};
 
 const ONE: &[&str] = &["/d/data"];
 const MIRROR: &[&str] = &["mirror", "/d/data", "/d/data2"];
+const THREE: &[&str] = &["mirror", "/d/data", "/d/data2", "/d/data3"];
 const LOG: &[&str] = &["/d/data", "log", "/d/slog"];
 const LOG_MIRROR: &[&str] = &["mirror", "/d/data", "/d/data2", "log", "mirror", "/d/slog", "/d/slog2"];
 
@@ -88,6 +93,27 @@ struct Case {
     victim: &'static str,
 }
 
+/// So many of the ways are a disk's, and come first.
+const DISK_WAYS: u64 = 14;
+/// What may stay of what was not flushed.
+const KEPT: [Kept; 4] = [
+    Kept { of_8: 0, tear: None },
+    Kept { of_8: 8, tear: None },
+    Kept { of_8: 4, tear: None },
+    Kept { of_8: 4, tear: Some(512) },
+];
+
+/// What happens as well.
+#[derive(Clone, Copy, Debug)]
+struct Beside {
+    /// To another disk, behind so many of its requests.
+    other: (&'static str, Mishap, u64),
+    /// And to all of them, at this write or flush.
+    cut: Option<u64>,
+    /// What stays of what was not flushed.
+    kept: Kept,
+}
+
 /// What came of it: whether it was done, and what has been lost by its own words.
 type Outcome = Result<Vec<String>, String>;
 
@@ -103,6 +129,10 @@ impl Case {
 
     /// The work, with something befalling the request that comes behind `behind` others.
     fn run(self, start: &Start, way: Way, behind: u64) -> Run {
+        self.run_beside(start, (way, behind), None)
+    }
+
+    fn run_beside(self, start: &Start, (way, behind): (Way, u64), beside: Option<Beside>) -> Run {
         let (mut machine, mut files) = match self.work {
             Work::Of(command) => start.machine(command),
             _ => start.running(),
@@ -111,7 +141,12 @@ impl Case {
             Work::Import => machine.lose_power_keeping(Kept { of_8: 8, tear: None }, &mut Chance::new(1, 1)),
             _ => files.make(&machine),
         }
-        let victim = machine.disks().iter().find(|(path, _)| path == self.victim).expect("it is there").1.clone();
+        let disk = |path| machine.disks().iter().find(|(other, _)| other == path).expect("it is there").1.clone();
+        let victim = disk(self.victim);
+        if let Some(Beside { other: (other, mishap, behind), cut, .. }) = beside {
+            disk(other).faults().plan(behind, mishap);
+            machine.power().plan_cut(cut);
+        }
         match way {
             Way::Disk(mishap) => victim.faults().plan(behind, mishap),
             Way::Cut(_) => machine.power().plan_cut(Some(behind + 1)),
@@ -122,7 +157,7 @@ impl Case {
             Way::Cut(_) => !machine.power().is_off(),
         };
         machine.power().plan_cut(None);
-        Run { case: self, way, machine, files, outcome, is_over }
+        Run { case: self, way, beside, machine, files, outcome, is_over }
     }
 
     fn carry_out(self, machine: &mut Machine, files: &mut Files) -> Outcome {
@@ -153,6 +188,7 @@ impl Case {
 struct Run {
     case: Case,
     way: Way,
+    beside: Option<Beside>,
     machine: Machine,
     files: Files,
     outcome: Outcome,
@@ -160,19 +196,29 @@ struct Run {
     is_over: bool,
 }
 
+fn spoils(way: Way) -> bool {
+    matches!(way, Way::Disk(Mishap::Rot | Mishap::Half | Mishap::Lies(_)))
+}
+
 impl Run {
     fn spoils(&self) -> bool {
-        matches!(self.way, Way::Disk(Mishap::Rot | Mishap::Half | Mishap::Lies(_)))
+        spoils(self.way) || self.beside.is_some_and(|beside| spoils(Way::Disk(beside.other.1)))
+    }
+
+    /// Whether all that has befallen somebody is on another disk as well.
+    fn has_another(&self) -> bool {
+        self.beside.is_none() && self.case.has_another()
     }
 
     fn check(&mut self, behind: u64) -> Result<(), String> {
         self.check_outcome()?;
-        let kept = match self.way {
-            Way::Disk(_) => Kept { of_8: 8 * (behind % 2), tear: None },
-            Way::Cut(kept) => kept,
+        let kept = match (self.beside, self.way) {
+            (Some(beside), _) => beside.kept,
+            (None, Way::Disk(_)) => Kept { of_8: 8 * (behind % 2), tear: None },
+            (None, Way::Cut(kept)) => kept,
         };
         self.machine.lose_power_keeping(kept, &mut Chance::new(1, 1));
-        if self.spoils() && !self.case.has_another() {
+        if self.spoils() && !self.has_another() {
             return self.check_damage(&mut self.machine.copy());
         }
         import_and_check(&mut self.machine.copy(), &self.files)?;
@@ -181,18 +227,23 @@ impl Run {
 
     /// What can be seen while the disk is as it is.
     fn check_outcome(&mut self) -> Result<(), String> {
-        let is_redundant = self.case.has_another() && !matches!(self.case.work, Work::Of(_));
+        let is_redundant = self.has_another() && !matches!(self.case.work, Work::Of(_));
         // Labels and uberblocks of a disk that is read no more, or was struck off, are lost on that disk.
         let is_slot = |lost: &String| lost.starts_with("a label at") || lost.starts_with("an uberblock at");
         match (&self.outcome, self.way) {
             (_, Way::Cut(_)) if !self.is_over => return Ok(()),
+            (Ok(_), _) if self.machine.power().is_off() => return Ok(()),
             (Ok(lost), _) if lost.is_empty() => {}
-            (Ok(lost), _) if self.is_over => return Err(format!("it says that {lost:?} are lost")),
-            (Ok(lost), _) if self.case.has_another() && !lost.iter().all(is_slot) => {
+            (Ok(lost), _) if self.is_over && self.beside.is_none() => {
+                return Err(format!("it says that {lost:?} are lost"));
+            }
+            (Ok(lost), _) if self.has_another() && !lost.iter().all(is_slot) => {
                 return Err(format!("it says that {lost:?} are lost"));
             }
             (Ok(_), _) => {}
-            (Err(error), _) if is_redundant || self.is_over => return Err(format!("it fails: {error}")),
+            (Err(error), _) if is_redundant || self.is_over && self.beside.is_none() => {
+                return Err(format!("it fails: {error}"));
+            }
             (Err(error), _) if error.is_empty() => return Err("it fails without a word".into()),
             (Err(_), _) => return Ok(()),
         }
@@ -207,13 +258,20 @@ impl Run {
 
     /// Those that no damage of the last frame explains.
     fn files_but_last(&self) -> Files {
-        if self.spoils() && !self.case.has_another() { self.files_that_stay() } else { self.files.clone() }
+        if self.spoils() && !self.has_another() { self.files_that_stay() } else { self.files.clone() }
+    }
+
+    fn goes_astray(&self) -> bool {
+        let is_astray = |mishap| matches!(mishap, Mishap::Lies(Lie::Misdirected(_)));
+        matches!(self.way, Way::Disk(mishap) if is_astray(mishap))
+            || self.beside.is_some_and(|beside| is_astray(beside.other.1))
     }
 
     fn files_that_stay(&self) -> Files {
         let mut files = self.files.clone();
         files.0.pop_last();
-        if let Way::Disk(Mishap::Lies(Lie::Misdirected(_))) = self.way {
+        let mishaps = [self.way].into_iter().chain(self.beside.map(|beside| Way::Disk(beside.other.1)));
+        if mishaps.filter(|way| spoils(*way)).count() > 1 || self.goes_astray() {
             files.0.pop_last();
         }
         files
@@ -413,4 +471,92 @@ fn on_a_log_device_without_exception() {
 #[ignore = "minutes: every request of every copy"]
 fn on_mirrored_log_devices_without_exception() {
     each_request(LOG_MIRROR, &ON_MIRRORED_LOG_DEVICES, 1);
+}
+
+/// Two things at once: to two of these disks, which and when the seed says.
+fn two_at_once(words: &'static [&'static str], works: &[Work], disks: &[&'static str], seeds: Range<u64>) {
+    let start = Start::new(words);
+    let mut failures = Vec::new();
+    for seed in seeds {
+        let mut chance = Chance::new(seed, 2);
+        let work = chance.pick(works);
+        // A disk that joins is there where one does.
+        let there: Vec<_> = disks.iter().filter(|path| matches!(work, Work::Of(_)) || **path != NEW).copied().collect();
+        let first = chance.below(there.len() as u64) as usize;
+        let second = (first + 1 + chance.below(there.len() as u64 - 1) as usize) % there.len();
+        let requests = if matches!(work, Work::Of(_)) { 120 } else { 30 };
+        let (behind, behind_other) = (chance.below(requests), chance.below(requests));
+        let drawn = |behind, chance: &mut Chance| match ways(behind)[chance.below(DISK_WAYS) as usize] {
+            Way::Disk(mishap) => mishap,
+            Way::Cut(_) => unreachable!("they come last"),
+        };
+        let (way, mishap) = (Way::Disk(drawn(behind, &mut chance)), drawn(behind_other, &mut chance));
+        let beside = Beside {
+            other: (there[second], mishap, behind_other),
+            cut: chance.one_in(2).then(|| 1 + chance.below(4 * requests)),
+            kept: chance.pick(&KEPT),
+        };
+        let mut run = Case { words, work, victim: there[first] }.run_beside(&start, (way, behind), Some(beside));
+        if let Err(what) = run.check(behind) {
+            failures.push(format!(
+                "seed {seed}, {work:?}, {} has {way:?} behind {behind}, {beside:?}: {what} (it was {:?})",
+                there[first], run.outcome
+            ));
+        }
+    }
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
+
+const TWO_ON_A_MIRROR: [Work; 7] = [
+    Work::Import,
+    Work::Sync,
+    Work::Scrub,
+    Work::Of(Command::Online("/d/data2")),
+    Work::Of(Command::Replace("/d/data2")),
+    Work::Of(Command::TakeSpare("/d/data2")),
+    Work::Of(Command::GiveBackSpare("/d/data2")),
+];
+
+const TWO_ON_THREE: [Work; 7] = [
+    Work::Import,
+    Work::Sync,
+    Work::Scrub,
+    Work::Of(Command::Online("/d/data2")),
+    Work::Of(Command::Replace("/d/data2")),
+    Work::Of(Command::Detach("/d/data3")),
+    Work::Of(Command::Attach("/d/data")),
+];
+
+const TWO_ON_LOG_DEVICES: [Work; 6] = [
+    Work::Import,
+    Work::Sync,
+    Work::Scrub,
+    Work::Of(Command::Online("/d/slog2")),
+    Work::Of(Command::Replace("/d/slog2")),
+    Work::Of(Command::Detach("/d/slog2")),
+];
+
+/// So many of each take some seconds.
+const SEEDS: u64 = 100;
+
+/// Others, and more of them, are run with `TALLY_SEED` and `TALLY_RUNS`.
+fn seeds() -> Range<u64> {
+    let number = |name, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let from = number("TALLY_SEED", 0);
+    from..from + number("TALLY_RUNS", SEEDS)
+}
+
+#[test]
+fn two_at_once_on_a_mirror() {
+    two_at_once(MIRROR, &TWO_ON_A_MIRROR, &["/d/data", "/d/data2", NEW], seeds());
+}
+
+#[test]
+fn two_at_once_on_three_disks() {
+    two_at_once(THREE, &TWO_ON_THREE, &["/d/data", "/d/data2", "/d/data3", NEW], seeds());
+}
+
+#[test]
+fn two_at_once_on_mirrored_log_devices() {
+    two_at_once(LOG_MIRROR, &TWO_ON_LOG_DEVICES, &["/d/data", "/d/data2", "/d/slog", "/d/slog2", NEW], seeds());
 }
