@@ -61,6 +61,7 @@ fn join_fields(fact: Fact, job: &JoinJob) -> Fact {
         .with("kind", "join")
         .with("leg", job.leg)
         .with_some("replaces", job.replaces)
+        .with("returns", job.returns)
         .with("began", job.began)
         .with("ran_ms", u64::try_from(job.ran.as_millis()).unwrap_or(u64::MAX))
         .with_some("settled", job.settled)

@@ -20,8 +20,11 @@
 //! list was forgotten, nobody knows since when the leg was away. Then the copy begins anew, and so does one in which something could not be read:
 //! perhaps it can be now.
 //!
+//! **A disk that comes back** has such a job as well, from when somebody takes it back until it counts: labels do not tell one that is
+//! brought up to date from one that waits for somebody. What it lacks is its list, so the cursor is of a walk of the groups up to `settled`.
+//!
 //! ```text
-//!   0  form u8 = 1    1  flags u8: bit 0, all was brought; bit 1, it hides    2  zero (6)      8  replaces, guid u64, 0 for none
+//!   0  form u8 = 1    1  flags u8: bit 0, all was brought; bit 1, it hides; bit 2, it returns    2  zero (6)      8  replaces, guid u64, 0 for none
 //!  16  settled, group u64, 0 for not yet     24  began, time u64     32  ran, ns u64
 //!  40  zero (8)      48  copied bytes u64    56  unreadable bytes u64
 //!  64  first place that could not be read u64, 72  its end u64, 0 for none
@@ -56,6 +59,8 @@ const JOIN: u64 = 3;
 pub struct JoinJob {
     /// The leg that joins.
     pub leg: VdevGuid,
+    /// It was away, and is given what it has missed: it has counted before.
+    pub returns: bool,
     /// The one in whose place it comes, which leaves when the new one has everything.
     pub replaces: Option<VdevGuid>,
     /// Whatever was placed before it joined belongs to this group or to one before. None: that was not waited for yet.
@@ -82,6 +87,7 @@ impl JoinJob {
     pub(super) fn new(leg: VdevGuid, replaces: Option<VdevGuid>, began: Time) -> Self {
         Self {
             leg,
+            returns: false,
             replaces,
             settled: None,
             began,
@@ -93,9 +99,14 @@ impl JoinJob {
         }
     }
 
+    /// One of a leg that was away.
+    pub(super) fn of_return(leg: VdevGuid, began: Time) -> Self {
+        Self { returns: true, ..Self::new(leg, None, began) }
+    }
+
     /// The same, of a leg of which nobody knows what it has.
     pub(super) fn begun_anew(self) -> Self {
-        Self { ran: self.ran, ..Self::new(self.leg, self.replaces, self.began) }
+        Self { ran: self.ran, returns: self.returns, ..Self::new(self.leg, self.replaces, self.began) }
     }
 
     /// All was brought: the look counts anew, but for what was wrong.
@@ -124,7 +135,9 @@ impl JoinJob {
     }
 
     fn encode(&self) -> Bytes {
-        let mut out = vec![FORM, u8::from(self.is_brought) | u8::from(self.secured.hides) << 1];
+        let flags = [self.is_brought, self.secured.hides, self.returns];
+        let flags = flags.iter().rev().fold(0, |flags, flag| flags << 1 | u8::from(*flag));
+        let mut out = vec![FORM, flags];
         out.resize(8, 0);
         let ran_ns = u64::try_from(self.ran.as_nanos()).unwrap_or(u64::MAX);
         let settled = self.settled.map_or(0, |txg| txg.0);
@@ -171,7 +184,7 @@ impl JoinJob {
         reader.end()?;
         let malformed = || Malformed(WHAT);
         let is_range = unread.end == 0 && unread.start == 0 || unread.start < unread.end;
-        if form != FORM || flags > 3 || reserved != 0 || zero != [0; 6] || zeroes != [0; 7] || !is_range {
+        if form != FORM || flags > 7 || reserved != 0 || zero != [0; 6] || zeroes != [0; 7] || !is_range {
             return Err(malformed());
         }
         let cursor = match dataset.0 {
@@ -181,6 +194,7 @@ impl JoinJob {
         let unread = Some(unread).filter(|range| range.end > 0).into_iter().collect();
         Ok(Self {
             leg,
+            returns: flags & 4 > 0,
             replaces: Some(replaces).filter(|leg| leg.0 != 0),
             settled: Some(settled).filter(|txg| txg.0 != 0),
             began,
@@ -274,6 +288,21 @@ impl Pool {
 
     pub(super) fn forget_join(&self, leg: VdevGuid) {
         self.kept.note(key(leg), None);
+    }
+
+    /// A disk that was away is to come back: somebody knows of that from the next group on.
+    pub(super) fn note_return(&self, leg: VdevGuid) {
+        if self.kept.value(&key(leg)).is_none() {
+            self.note_join(&JoinJob::of_return(leg, self.platform.clock.now()));
+        }
+    }
+
+    /// It has not come back, or was put away: from here on somebody has to want it again.
+    pub(super) fn forget_return(&self, leg: VdevGuid) {
+        if self.join_job(leg).is_some_and(|job| job.returns) {
+            self.forget_join(leg);
+            self.want_kept();
+        }
     }
 
     /// At the import, before anybody lets a disk join: those that were to come and never came.

@@ -305,7 +305,9 @@ impl Pool {
 
     /// Takes a disk of the pool out of use; `for_good`: also for imports. Refused where the others lack something.
     pub fn take_offline(&self, place: &Member, for_good: bool) -> Result<(), MembershipError> {
-        self.roster.take_offline(&place.vdev, place.leg, for_good).map_err(|error| place.told_of(error))
+        self.roster.take_offline(&place.vdev, place.leg, for_good).map_err(|error| place.told_of(error))?;
+        self.forget_return(place.leg);
+        Ok(())
     }
 
     /// A leg has been copied, or brought up to date: it counts, and takes part in its lane.

@@ -80,18 +80,19 @@ impl Pool {
     }
 
     /// Gives the leg of a job every block that the others have, each verified on its way; or, where it was brought all of them, looks at them once
-    /// more on the leg itself. It goes on where the job is, and moves on with it.
+    /// more on the leg itself. `missed`: only what was written in these groups. It goes on where the job is, and moves on with it.
     pub(super) fn secure_joining(
         &self,
         vdev: &Vdev,
         job: JoinJob,
+        missed: Option<&MissedGroups>,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<SecureReport, SecureError> {
         let leg = [job.leg];
         let keepers = if job.is_brought { Keepers::These(&leg) } else { Keepers::Joining(job.leg) };
         let subjects = [Subject { vdev, keepers }];
         let mut lost = |_: &LostBlock| {};
-        let mut securing = self.securing(&subjects, None, progress, &mut lost);
+        let mut securing = self.securing(&subjects, missed, progress, &mut lost);
         securing.follow(Job::Join(job));
         securing.walk()
     }

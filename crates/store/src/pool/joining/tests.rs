@@ -18,7 +18,8 @@ fn a_job_is_read_as_it_was_written_and_nothing_else_is_one() {
     let (settled, ran) = (Some(Txg(11)), Duration::from_secs(12));
     let on_its_way = JoinJob { settled, ran, is_brought: true, report, secured, cursor, ..new.clone() };
     let alone = JoinJob { replaces: None, ..new.clone() };
-    for job in [new, on_its_way, alone] {
+    let returns = JoinJob { settled, cursor, ..JoinJob::of_return(leg, Time(9)) };
+    for job in [new, on_its_way, alone, returns] {
         let value = job.encode();
         assert_eq!((value.len(), join_of(&key(leg), &value)), (168, Some(Ok(job))));
         for at in [0, 1, 5, 165] {

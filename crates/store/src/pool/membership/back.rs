@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tally_base::{Txg, VdevGuid};
-use tally_members::label::{MissedGroups, VdevClass};
-use tally_members::roster::RosterError;
+use tally_members::label::{MissedGroups, TxgRange, VdevClass};
+use tally_members::roster::{ReturnError, RosterError};
 use tally_members::vdev::{Vdev, VdevLeg};
 
-use super::copy::{of_secure, seen_at};
+use super::copy::{among, later_than, of_secure, seen_at};
 use super::{Copied, CopyEnded, Member, MembershipError, Onlooker, Stage};
 use crate::pool::Pool;
 use crate::pool::joining::JoinJob;
@@ -19,11 +19,19 @@ use crate::pool::joining::JoinJob;
 const SETTLING_SYNCS_MAX: u32 = 16;
 
 impl Pool {
-    /// Takes back a disk that was away, and gives it what it has missed; all that there is, if nobody knows what that is.
+    /// Takes back a disk that was away, and gives it what it has missed; all that there is, if nobody knows what that is. If that is cut off it
+    /// goes on by itself: a group with its job is synced before the first block is given.
     pub fn take_back(&self, place: &Member, onlooker: &mut dyn Onlooker) -> Result<Copied, MembershipError> {
         self.check_its_lane(place)?;
-        let leg = self.reopen(place, onlooker)?;
-        self.roster.add_leg(&place.vdev, leg)?;
+        let leg = self.reopen(place, onlooker).inspect_err(|error| {
+            if !matches!(error, MembershipError::Return(ReturnError::Held { .. })) {
+                self.forget_return(place.leg);
+            }
+        })?;
+        if place.config.class == VdevClass::Data {
+            self.note_return(place.leg);
+        }
+        self.roster.add_leg(&place.vdev, leg).inspect_err(|_| self.forget_return(place.leg))?;
         self.catch_up(place, onlooker)
     }
 
@@ -32,11 +40,15 @@ impl Pool {
         let (guid, path) = (place.leg, place.path());
         let copy = match self.join_job(guid) {
             _ if place.config.class != VdevClass::Data => Ok(Copied::default()),
-            Some(job) => self.go_on(place, job, onlooker),
-            None => self.bring(place, guid, onlooker),
+            Some(job) if !job.returns => self.go_on(place, job, onlooker),
+            job => {
+                let job = job.unwrap_or_else(|| JoinJob::of_return(guid, self.platform.clock.now()));
+                self.bring(place, job, onlooker)
+            }
         };
         let copied = copy.map_err(|ended| self.stays_away(guid, &path, seen_at(place, guid, ended), onlooker))?;
-        self.let_count(place, guid, &path, &copied, onlooker)?;
+        let counts = self.let_count(place, guid, &path, &copied, onlooker);
+        counts.inspect_err(|_| self.forget_return(guid))?;
         self.finish_join(guid, copied.is_whole(), onlooker)?;
         Ok(copied)
     }
@@ -81,7 +93,7 @@ impl Pool {
 
     /// What was not finished is missed still (rules S9).
     fn stays_away(&self, guid: VdevGuid, path: &Path, ended: CopyEnded, onlooker: &dyn Onlooker) -> MembershipError {
-        if self.is_joining(guid) && self.goes_on_later(onlooker) {
+        if (self.is_joining(guid) || self.returns(guid)) && self.goes_on_later(onlooker) {
             return MembershipError::Interrupted { path: path.to_owned() };
         }
         let cause = match ended {
@@ -91,26 +103,51 @@ impl Pool {
         if let Err(error) = self.roster.drop_leg(guid, &io::Error::other(cause.clone())) {
             tracing::error!(leg = %guid, %error, "a disk that is not up to date could not be struck off");
         }
+        self.forget_return(guid);
         MembershipError::StaysAway { path: path.to_owned(), cause }
     }
 
     /// Gives a leg that gets every write by now what it has missed.
-    fn bring(&self, place: &Member, leg: VdevGuid, onlooker: &mut dyn Onlooker) -> Result<Copied, CopyEnded> {
-        // Nobody would know of a cut where it was.
-        let whole = || JoinJob::new(leg, None, self.platform.clock.now());
+    fn bring(&self, place: &Member, job: JoinJob, onlooker: &mut dyn Onlooker) -> Result<Copied, CopyEnded> {
+        let leg = job.leg;
         let missed = self.roster.missed(leg);
+        // Nobody knows of a cut since when it lacks what.
         if missed.is_empty() || missed.has(Txg(0)) {
-            return self.copy_to(place, whole(), onlooker);
+            return self.copy_to(place, self.anew(job), onlooker);
         }
         let missed = self.close_missed(&place.vdev, leg, onlooker)?;
         // A strike that found the labels full has made room by forgetting what this one lacks.
         if missed.is_empty() {
-            return self.copy_to(place, whole(), onlooker);
+            return self.copy_to(place, self.anew(job), onlooker);
         }
+        let (job, missed) = self.go_on_bringing(place, job, missed, onlooker)?;
         onlooker.expect(Stage::Bringing, self.missed_bytes(place.vdev.index(), &missed));
-        let brought = self.bring_up(&place.vdev, leg, &missed, &mut |done| onlooker.on_progress(Stage::Bringing, done));
-        let secured = brought.map_err(of_secure)?;
-        Ok(Copied { secured, is_partial: true, ..Copied::default() })
+        let mut progress = |done| onlooker.on_progress(Stage::Bringing, done);
+        let brought = self.secure_joining(&place.vdev, job, Some(&missed), &mut progress).map_err(of_secure);
+        self.end_reaching(leg, brought.is_ok());
+        Ok(Copied { secured: brought?, is_partial: true, ..Copied::default() })
+    }
+
+    /// Where the walk of the `missed` groups goes on, and which of them that is about: behind a cut those since then were brought before. It
+    /// begins anew where something could not be read (rules S9).
+    fn go_on_bringing(
+        &self,
+        place: &Member,
+        job: JoinJob,
+        missed: MissedGroups,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<(JoinJob, MissedGroups), CopyEnded> {
+        if let Some(settled) = job.settled.filter(|_| job.lacks_nothing()) {
+            onlooker.goes_on(job.copied_bytes(), 0, job.ran);
+            let later = self.bring_later(place, &job, &later_than(&missed, settled), onlooker)?;
+            if !later.hides && later.unread_count == 0 {
+                return Ok((job, among(&missed, TxgRange { from: Txg(0), to: settled })));
+            }
+        }
+        let settled = missed.ranges().last().map(|range| range.to);
+        let job = JoinJob { settled, ..job.begun_anew() };
+        self.keep_join(&job);
+        Ok((job, missed))
     }
 
     /// What a leg has missed that gets every write by now ends with the group that was open when the last block was settled

@@ -41,7 +41,7 @@ impl Pool {
         let config = self.roster.config();
         let Some((vdev, line)) = config.leg(leg) else { return false };
         let has_counted = vdev.class == VdevClass::Data && !line.missed.is_empty() && !line.missed.has(Txg(0));
-        self.join_job(leg).is_some() && !has_counted && !self.counts(leg)
+        self.join_job(leg).is_some_and(|job| !job.returns) && !has_counted && !self.counts(leg)
     }
 
     /// Whether a disk is to leave, as the one that replaces it has counted.
@@ -59,12 +59,21 @@ impl Pool {
         self.state_of(leg) == Some(LegState::Online)
     }
 
-    /// Whether a copy, or the end of a replace, goes on without a command: nobody but somebody takes up a disk that was put away, or has failed.
+    /// Whether a copy, or the end of a replace, goes on without a command: nobody but somebody takes up a disk that was put away, or has failed;
+    /// or one that was away and is missing again, for which a spare may be taken instead.
     #[must_use]
     pub fn goes_on_by_itself(&self, leg: VdevGuid) -> bool {
-        let is_due =
-            |state| matches!(state, LegState::Stale | LegState::Missing | LegState::Resilvering | LegState::Online);
-        self.state_of(leg).is_some_and(is_due)
+        match self.state_of(leg) {
+            Some(LegState::Stale | LegState::Resilvering | LegState::Online) => true,
+            Some(LegState::Missing) => !self.returns(leg),
+            _ => false,
+        }
+    }
+
+    /// Whether a disk that was away is on its way back, in this import or one before.
+    #[must_use]
+    pub fn returns(&self, leg: VdevGuid) -> bool {
+        self.join_job(leg).is_some_and(|job| job.returns)
     }
 
     /// A disk counts, and the one that it replaces leaves if the new one has everything. Where it cannot for now the job stays, and whoever goes on
@@ -190,7 +199,7 @@ impl Pool {
         let walk = |job: &JoinJob, onlooker: &mut dyn Onlooker| {
             let before = job.report.copied_bytes;
             let mut progress = |done| onlooker.on_progress(Stage::Copying, before + done);
-            self.secure_joining(&place.vdev, job.clone(), &mut progress).map_err(of_secure)
+            self.secure_joining(&place.vdev, job.clone(), None, &mut progress).map_err(of_secure)
         };
         let mut secured = walk(job, onlooker)?;
         let (allocator, index) = (self.io.allocator(), place.vdev.index());
@@ -226,7 +235,7 @@ impl Pool {
         let mut look = |job: &mut JoinJob| {
             let before = job.secured.repaired_count;
             let mut progress = |done| onlooker.on_progress(Stage::CheckingCopy, done);
-            job.secured = self.secure_joining(&place.vdev, job.clone(), &mut progress).map_err(of_secure)?;
+            job.secured = self.secure_joining(&place.vdev, job.clone(), None, &mut progress).map_err(of_secure)?;
             Ok(job.secured.repaired_count - before)
         };
         if look(job)? > 0 {
@@ -266,11 +275,7 @@ impl Pool {
     /// Goes on with the copy to a leg that gets every write again (rules S9): gives it what was written since the cut, and then the rest; or begins
     /// anew where nobody knows what that is.
     pub(super) fn go_on(&self, place: &Member, job: JoinJob, onlooker: &mut dyn Onlooker) -> Result<Copied, CopyEnded> {
-        let anew = |job: JoinJob| {
-            let job = job.begun_anew();
-            self.keep_join(&job);
-            job
-        };
+        let anew = |job: JoinJob| self.anew(job);
         let lacks = self.roster.missed(job.leg);
         // What could not be read then may be read now, and the job has no room for all the places where that was.
         let is_known = !lacks.is_empty() && job.lacks_nothing();
@@ -295,8 +300,15 @@ impl Pool {
         Ok(copied)
     }
 
+    /// What was done for a job is worth nothing.
+    pub(super) fn anew(&self, job: JoinJob) -> JoinJob {
+        let job = job.begun_anew();
+        self.keep_join(&job);
+        job
+    }
+
     /// Gives a leg what was written while its copy was interrupted: it may lie before the place where that goes on.
-    fn bring_later(
+    pub(super) fn bring_later(
         &self,
         place: &Member,
         job: &JoinJob,
@@ -308,6 +320,7 @@ impl Pool {
         }
         let (stage, done) = match job.is_brought {
             true => (Stage::CheckingCopy, job.checked_bytes()),
+            false if job.returns => (Stage::Bringing, job.copied_bytes()),
             false => (Stage::Copying, job.copied_bytes()),
         };
         let brought = self.bring_up(&place.vdev, job.leg, missed, &mut |_| onlooker.on_progress(stage, done));
@@ -351,10 +364,15 @@ impl Pool {
 }
 
 /// Those of the groups that are later than this one.
-fn later_than(missed: &MissedGroups, settled: Txg) -> MissedGroups {
-    let mut later = MissedGroups::default();
-    later.note(TxgRange { from: settled.next(), to: Txg(u64::MAX) });
-    missed.in_common(&later)
+pub(super) fn later_than(missed: &MissedGroups, settled: Txg) -> MissedGroups {
+    among(missed, TxgRange { from: settled.next(), to: Txg(u64::MAX) })
+}
+
+/// Those of the groups that are in this range.
+pub(super) fn among(missed: &MissedGroups, range: TxgRange) -> MissedGroups {
+    let mut groups = MissedGroups::default();
+    groups.note(range);
+    missed.in_common(&groups)
 }
 
 /// What ended a copy, if the disk itself did not: then what whoever copied has met is that there is none.
