@@ -913,3 +913,173 @@ fn what_the_log_had_on_the_old_disk_alone_is_replayed_from_there() {
     check(&filer, "new", 5000, 77);
     check(&filer, "newer", 5000, 78);
 }
+
+const LATER: u64 = 8;
+
+/// A mirror, one disk of which is out of use while eight files are written.
+fn away_for_long() -> (World, Arc<Filer>) {
+    let (world, filer) = of_files(World::of(&[(A, DISK), (C, DISK)], "mirror /disks/a /disks/c"));
+    filer.pool().take_offline(&member(&filer, C), true).unwrap();
+    (0..LATER).for_each(|seed| put(&filer, &format!("later {seed}"), 1 << 20, 100 + seed));
+    (0..2).for_each(|_| _ = filer.pool().sync().unwrap());
+    (world, filer)
+}
+
+/// What stops the daemon while a disk is given what it has missed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Cut,
+    Export,
+    /// The pool stays imported.
+    Refused,
+}
+
+/// Takes the disk back until so much was brought, and how far it is was written down.
+fn come_back_until(world: World, filer: Arc<Filer>, end: End, at: u64) -> (World, Arc<Filer>) {
+    let mut cut = None;
+    let mut step = |stage, done| {
+        assert_eq!(stage, Stage::Bringing);
+        if done < at || cut.is_some() {
+            return cut.is_none();
+        }
+        filer.pool().sync().unwrap();
+        cut = Some(world.cut());
+        false
+    };
+    let mut watching = Watching { is_interrupted: true, ..Watching::new(&mut step) };
+    let back = filer.pool().take_back(&member(&filer, C), &mut watching);
+    assert!(matches!(back, Err(MembershipError::Interrupted { .. })), "{back:?}");
+    assert_eq!(state(&filer, C), Some(LegState::Resilvering));
+    match end {
+        End::Cut => {
+            let world = cut.expect("it came so far");
+            let filer = import(&world);
+            (world, filer)
+        }
+        End::Export => {
+            filer.export().unwrap();
+            drop(filer);
+            let filer = import(&world);
+            (world, filer)
+        }
+        End::Refused => (world, filer),
+    }
+}
+
+/// A disk that had been away was given what it missed, and the daemon ended meanwhile: it was away as before, somebody had to say `online` again, and
+/// that began anew. Now it goes on by itself, with what was written since and the rest of what it had missed.
+#[test]
+fn a_disk_that_comes_back_goes_on_where_it_was_cut_off() {
+    for end in [End::Cut, End::Export, End::Refused] {
+        let (world, filer) = away_for_long();
+        let (world, filer) = come_back_until(world, filer, end, 5 * MIB);
+        let is_imported = end != End::Refused;
+        assert_eq!(state(&filer, C), Some(if is_imported { LegState::Stale } else { LegState::Resilvering }));
+        assert!(job(&filer).returns && job(&filer).copied_bytes() >= 4 * MIB, "{end:?}: {:?}", job(&filer));
+        // What is written while it is not there it gets, too; and what comes when it is there it has already.
+        meanwhile(&filer);
+        world.start_journal();
+        let (done, before) = go_on(&filer);
+        let given = block_bytes(&filer, &world.end_journal(), C);
+        assert!(before.is_some_and(|(copied, _)| copied >= 4 * MIB), "{end:?}: {before:?}");
+        let later = if is_imported { 5 * MIB / 2 } else { 0 };
+        assert!(given < 4 * MIB + later, "{end:?}: {given} bytes were written, and {before:?} had been before");
+        assert!(done.is_partial && done.is_whole(), "{end:?}: {done:?}");
+        check_alone(world, filer, |filer| {
+            check_all(filer);
+            (0..LATER).for_each(|seed| check(filer, &format!("later {seed}"), 1 << 20, 100 + seed));
+        });
+    }
+}
+
+/// Only what somebody wants goes on: not a disk that was put away since, nor one that was stopped, nor one that has failed meanwhile.
+#[test]
+fn a_disk_that_nobody_wants_back_any_more_stays_away() {
+    for how in ["put away", "stopped", "failed"] {
+        let (mut world, mut filer) = away_for_long();
+        if how == "put away" {
+            (world, filer) = come_back_until(world, filer, End::Cut, 5 * MIB);
+            assert_eq!(look(&filer), [SpareErrand::GoOn { leg: member(&filer, C).leg }]);
+            // As an import finds it: one that has missed changes.
+            filer.pool().take_offline(&member(&filer, C), false).unwrap();
+        } else {
+            let mut step = |_, done| {
+                world.faults(C).all(how == "failed" && done >= 5 * MIB);
+                how == "failed" || done < 5 * MIB
+            };
+            let back = filer.pool().take_back(&member(&filer, C), &mut Watching::new(&mut step));
+            assert!(matches!(back, Err(MembershipError::StaysAway { .. })), "{how}: {back:?}");
+            world.faults(C).all(false);
+        }
+        assert_eq!((look(&filer), filer.pool().joins()), (vec![], vec![]), "{how}");
+        filer.export().unwrap();
+        drop(filer);
+        filer = import(&world);
+        assert_eq!((state(&filer, C), look(&filer)), (Some(LegState::Stale), vec![]), "{how}");
+        meanwhile(&filer);
+        let copied = filer.pool().take_back(&member(&filer, C), &mut Watching::new(&mut |_, _| true)).unwrap();
+        assert!(copied.is_partial, "{how}: {copied:?}");
+        check_alone(world, filer, check_all);
+    }
+}
+
+/// An older copy of the disk has not what the job says was brought. It is found out also where the power goes before it has counted: all that it missed
+/// is given to it.
+#[test]
+fn an_older_copy_of_a_disk_that_comes_back_begins_anew() {
+    let (world, filer) = away_for_long();
+    let mut older = None;
+    let mut step = |_, done| {
+        older.get_or_insert_with(|| world.content_of(C));
+        done < 5 * MIB
+    };
+    let mut watching = Watching { is_interrupted: true, ..Watching::new(&mut step) };
+    filer.pool().take_back(&member(&filer, C), &mut watching).unwrap_err();
+    filer.export().unwrap();
+    drop(filer);
+    world.poke(C, 0, &older.unwrap());
+    let mut world = world;
+    for _ in 0..2 {
+        let filer = import(&world);
+        let mut cut = None;
+        let mut step = |_, done| {
+            assert!(cut.is_some() || done < 2 * MIB, "it goes on where another disk was");
+            cut.get_or_insert_with(|| world.cut());
+            false
+        };
+        let mut watching = Watching { is_interrupted: true, ..Watching::new(&mut step) };
+        filer.pool().go_on_joining(&member(&filer, C), &mut watching).unwrap_err();
+        assert_eq!(watching.before, None, "nothing of it is believed");
+        world = cut.expect("it was given something");
+    }
+    let filer = import(&world);
+    go_on(&filer);
+    check_alone(world, filer, |filer| {
+        (0..LATER).for_each(|seed| check(filer, &format!("later {seed}"), 1 << 20, 100 + seed));
+    });
+}
+
+/// One that is missing when the pool comes back is a disk that is away like any other, and a spare may be taken for it. It goes on with the next import that finds it.
+#[test]
+fn a_spare_is_taken_for_a_disk_that_was_coming_back_and_is_missing() {
+    const S: &str = "/disks/s";
+    let (world, filer) = away_for_long();
+    let (mut world, filer) = come_back_until(world, filer, End::Cut, 5 * MIB);
+    filer.export().unwrap();
+    drop(filer);
+    let away = world.take(&[C]);
+    world.put(vec![(S.to_owned(), World::disk(DISK))]);
+    let filer = import(&world);
+    add_spares(&filer.pool().roster, &world.platform(), &[S.into()], false).unwrap();
+    let (mut watch, leg) = (SpareWatch::default(), member(&filer, C).leg);
+    assert_eq!((state(&filer, C), watch.look(filer.pool(), Duration::ZERO)), (Some(LegState::Missing), vec![]));
+    let spare = filer.pool().roster.config().spares[0].guid;
+    assert_eq!(watch.look(filer.pool(), Duration::from_secs(400)), [SpareErrand::Take { spare, away: leg }]);
+    filer.export().unwrap();
+    drop(filer);
+    world.put(away);
+    let filer = import(&world);
+    let (copied, before) = go_on(&filer);
+    assert!(copied.is_partial && before.is_some(), "what was brought counts: {copied:?}");
+    assert_eq!(state(&filer, C), Some(LegState::Online));
+}

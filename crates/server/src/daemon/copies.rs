@@ -4,7 +4,7 @@
 //! Such a command has a thread of its own, so that the daemon's is free for the others, and for the end. What it must
 //! be safe from stands here: on a vdev disks join, one beside the other, or one leaves; one scrub beside them; none on a pool that is being let
 //! go, and each can be stopped, by whoever detaches the disk that joins, by `scrub -s`, and by the end of the daemon. It
-//! looks whether it should go on with each step, so that a stop takes as long as one step. A scrub, and a copy to a disk that joins, keep nobody
+//! looks whether it should go on with each step, so that a stop takes as long as one step. A scrub, and a copy to a disk that joins or comes back, keep nobody
 //! from letting go of their pool: they are interrupted, and the next import goes on with them.
 //!
 //! ```text
@@ -364,12 +364,12 @@ impl Copies {
         self.state.lock().check_without(|purpose| !matches!(purpose, Purpose::Scrub | Purpose::GiveBack))
     }
 
-    /// From now on none begins: the pool is let go. A scrub, a spare that is about to be given back, and copies to disks that join are
+    /// From now on none begins: the pool is let go. A scrub, a spare that is about to be given back, and copies to disks that join or come back are
     /// interrupted, as the next import goes on with them. Refused while anything else runs; and where that waits for a disk, as whoever
     /// lets go keeps all other commands waiting. What was interrupted then goes on by itself here.
     pub(super) fn close(&self) -> Result<(), DiskError> {
         let mut state = self.state.lock();
-        state.check_without(|purpose| matches!(purpose, Purpose::Leave | Purpose::Offline | Purpose::Return))?;
+        state.check_without(|purpose| matches!(purpose, Purpose::Leave | Purpose::Offline))?;
         state.close();
         let until = Instant::now() + STOPPING_MAX;
         while !state.running.is_empty() {

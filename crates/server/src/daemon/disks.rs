@@ -124,11 +124,11 @@ impl Pools {
         let pool = served.filer.pool();
         let place = find(pool, device)?;
         let (path, old) = (place.path(), pool.replaced_by(place.leg).map(|old| old.path()));
-        let purpose = if pool.join_job(place.leg).is_some() { Purpose::Join } else { Purpose::Return };
+        let purpose = purpose_of(pool, place.leg);
         let vdev = Some(place.vdev.guid());
         let about = About { vdev, purpose, path: &path, leaves: old.as_deref() };
         self.with_asker_about(&served, &place, about, progress, |asker| {
-            let copied = take_back(pool, &place, asker).map_err(DiskError::from)?;
+            let copied = patiently(|| pool.take_back(&place, asker)).map_err(DiskError::from)?;
             keep_outcome(&served, &place, (old.clone(), &path), asker.running, &copied)?;
             Ok(remarks_of(&copied.secured))
         })
@@ -219,10 +219,10 @@ impl Pools {
         let gone = || DiskError::NoDevice { pool: served.filer.name(), device: leg.to_string() };
         let place = pool.member(leg).ok_or_else(gone)?;
         let (path, old) = (place.path(), pool.replaced_by(leg).map(|old| old.path()));
-        let purpose = if pool.join_job(leg).is_some() { Purpose::Join } else { Purpose::Return };
+        let purpose = purpose_of(pool, leg);
         let about = About { vdev: Some(place.vdev.guid()), purpose, path: &path, leaves: old.as_deref() };
         self.with_asker_about(served, &place, about, &mut |_| {}, |asker| {
-            let copied = pool.go_on_joining(&place, asker).map_err(DiskError::from)?;
+            let copied = patiently(|| pool.go_on_joining(&place, asker)).map_err(DiskError::from)?;
             let Some(copied) = copied else {
                 asker.running.ended_well();
                 return Ok(Vec::new());
@@ -302,11 +302,16 @@ fn keep_what_is_left(running: &Running, path: &Path, error: &PoolsError) {
     }
 }
 
+/// What it is for a disk that it is taken back.
+fn purpose_of(pool: &Pool, leg: VdevGuid) -> Purpose {
+    if pool.join_job(leg).is_none_or(|job| job.returns) { Purpose::Return } else { Purpose::Join }
+}
+
 /// Whoever only looks at a disk that was away has it open for a moment.
-fn take_back(pool: &Pool, place: &Member, asker: &mut Asker<'_>) -> Result<Copied, MembershipError> {
+fn patiently<T>(mut take_back: impl FnMut() -> Result<T, MembershipError>) -> Result<T, MembershipError> {
     let began = Instant::now();
     loop {
-        match pool.take_back(place, asker) {
+        match take_back() {
             Err(MembershipError::Return(ReturnError::Held { .. })) if began.elapsed() < HELD_MAX => {
                 thread::sleep(HELD_PAUSE);
             }

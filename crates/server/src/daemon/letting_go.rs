@@ -41,8 +41,8 @@ impl Pools {
         held
     }
 
-    /// Writes a pool out and lets go of it. Its clients wait until it is imported again. Copies to disks that join are interrupted, and go on
-    /// then. Refused while a disk leaves or is brought up to date, or hangs. Gives its guid.
+    /// Writes a pool out and lets go of it. Its clients wait until it is imported again. Copies to disks that join or come back are interrupted,
+    /// and go on then. Refused while a disk leaves, or hangs. Gives its guid.
     pub(super) fn export(&self, name: &str, said: Option<&Said>) -> Result<PoolGuid, PoolsError> {
         let pool = self.pool_to_let_go(name)?;
         said.inspect(|said| said.write_down(&pool));
@@ -128,7 +128,7 @@ impl Pools {
         self.unlist(pool);
     }
 
-    /// A pool that may be let go: no disk of it hangs, no copy runs on it, and none begins any more; a scrub and a copy to a disk that joins are
+    /// A pool that may be let go: no disk of it hangs, no copy runs on it, and none begins any more; a scrub and a copy to a disk that joins or comes back are
     /// interrupted. A disk that owes an answer may write what it was given at any time, also when the pool is long imported
     /// elsewhere; and whoever let go of it would wait for that disk.
     fn pool_to_let_go(&self, name: &str) -> Result<Arc<ServedPool>, PoolsError> {

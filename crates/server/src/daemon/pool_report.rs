@@ -167,18 +167,21 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
         .flat_map(|vdev| if vdev.children.is_empty() { std::slice::from_ref(vdev) } else { &vdev.children })
         .collect();
     let pool = served.filer.pool();
-    let joining: Vec<_> = pool.joins().iter().filter_map(|job| pool.member(job.leg)).map(|leg| leg.path()).collect();
+    let on_their_way: Vec<_> =
+        pool.joins().iter().filter_map(|job| Some((pool.member(job.leg)?.path(), job.returns))).collect();
     for leg in legs.iter().filter(|leg| leg.state != ONLINE) {
-        let is_joining = joining.iter().any(|path| path.as_os_str() == leg.name.as_str());
+        let is_on_its_way = |returns: bool| on_their_way.iter().any(|job| *job == (leg.name.as_str().into(), returns));
+        let (is_joining, returns) = (is_on_its_way(false), is_on_its_way(true));
         let hung = format!("has not answered for {} s, and was struck off", leg.left_after_seconds);
         let what = match leg.state.as_str() {
             "FAULTED" if leg.left_after_seconds > 0 => hung.as_str(),
             "FAULTED" if is_joining => "has failed before its copy was over",
             "MISSING" => "is missing or has lost its label",
             "STALE" if is_joining => "is joining, and was cut off in its copy",
+            "STALE" if returns => "has missed changes, and was cut off while it was given them",
             "STALE" => "has missed changes",
             "OFFLINE" => "was taken out of use",
-            "RESILVERING" if is_joining => {
+            "RESILVERING" if is_joining || returns => {
                 "is being copied. An export, or the end of the daemon, interrupts that, and the next import goes on with it"
             }
             "RESILVERING" => "is being copied",
@@ -196,6 +199,7 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
             "FAULTED" | "OFFLINE" if is_joining => {
                 "\n`tally pool online` goes on with its copy when it is there and well; `tally pool detach` gives it up."
             }
+            "STALE" if returns => "\nThat goes on by itself; `tally pool offline` gives it up.",
             "OFFLINE" => "\n`tally pool online` takes it back, and gives it what it has missed.",
             _ => {
                 "\nWhen it is there and well, `tally pool online` gives it what it has missed.\n\

@@ -94,8 +94,10 @@ impl Pools {
                 Ok(format!("{}, a spare in use, is up to date again", path(spare)))
             }
             SpareErrand::GoOn { leg } => {
+                let did =
+                    if served.filer.pool().returns(leg) { "is up to date again" } else { "has joined its mirror" };
                 self.go_on_joining(served, leg)?;
-                Ok(format!("{} has joined its mirror", path(leg)))
+                Ok(format!("{} {did}", path(leg)))
             }
             SpareErrand::GiveBack { spare } => {
                 self.give_back_spare(served, spare)?;
@@ -175,6 +177,8 @@ fn carry_out(pools: &Pools, served: &ServedPool, errand: SpareErrand) {
         return;
     }
     let pool = served.filer.pool();
+    // One that was on its way back and has not come: somebody has to want it again.
+    let stays_away = matches!(errand, SpareErrand::GoOn { leg } if pool.state_of(leg) != Some(LegState::Online));
     let next = if outcome.is_ok() { None } else { what_is_next(pool, errand) };
     let is_over = next.is_none();
     served.spares.watch.lock().note(errand, is_over, pool.platform.clock.monotonic());
@@ -191,7 +195,7 @@ fn carry_out(pools: &Pools, served: &ServedPool, errand: SpareErrand) {
             let words = error.to_string();
             let words = next.map_or(words.clone(), |next| format!("{}. {next}", words.trim_end_matches('.')));
             tracing::warn!(pool = %name, "{words}");
-            pools.tell(&name, if is_over { about } else { failed }, words);
+            pools.tell(&name, if is_over && !stays_away { about } else { failed }, words);
         }
     }
 }

@@ -134,7 +134,7 @@ fn would_take_back(served: &ServedPool, place: &Member, lacks: &MissedGroups) ->
     let pool = served.filer.pool();
     let path = place.path();
     let path = path.display();
-    if pool.join_job(place.leg).is_some() {
+    if pool.join_job(place.leg).is_some_and(|job| !job.returns) {
         let old = pool.replaced_by(place.leg).map(|old| old.path());
         let then = old.map_or(String::new(), |old| format!(", and then take {} out of its mirror", old.display()));
         return format!("would go on with the copy to {path}{then}");

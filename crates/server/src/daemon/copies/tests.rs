@@ -28,7 +28,7 @@ fn a_scrub_runs_beside_a_copy_and_ends_with_the_pool() {
     assert!(matches!(copies.begin(about(Purpose::Leave, "/disks/a")), Err(DiskError::Busy { .. })));
     assert_eq!(copies.running().iter().map(|copy| &copy.what[..]).collect::<Vec<_>>(), ["scrub", "resilver"]);
     drop(join);
-    for purpose in [Purpose::Leave, Purpose::Offline, Purpose::Return] {
+    for purpose in [Purpose::Leave, Purpose::Offline] {
         let _keeps = copies.begin(about(purpose, "/disks/b")).unwrap();
         assert!(matches!(copies.close(), Err(DiskError::Busy { .. })) && !scrub.copy.is_stopped());
     }
@@ -39,17 +39,19 @@ fn a_scrub_runs_beside_a_copy_and_ends_with_the_pool() {
     carrying_out.join().unwrap();
 }
 
-/// A copy to a disk that joins goes on behind an import; destroyed with its pool it does not.
+/// A copy to a disk that joins, or comes back, goes on behind an import; destroyed with its pool it does not.
 #[test]
 fn a_copy_is_interrupted_where_its_pool_is_let_go() {
-    let copies = Arc::<Copies>::default();
-    let join = copies.begin(about(Purpose::Join, "/disks/b")).unwrap();
-    assert!(matches!(copies.check_destroy(), Err(DiskError::Busy { .. })) && !join.copy.is_stopped());
-    let copy = Arc::clone(&join.copy);
-    let carrying_out = until_stopped(join);
-    copies.close().unwrap();
-    carrying_out.join().unwrap();
-    assert!(copy.is_interrupted() && copies.running().is_empty());
+    for purpose in [Purpose::Join, Purpose::Return] {
+        let copies = Arc::<Copies>::default();
+        let join = copies.begin(about(purpose, "/disks/b")).unwrap();
+        assert!(matches!(copies.check_destroy(), Err(DiskError::Busy { .. })) && !join.copy.is_stopped());
+        let copy = Arc::clone(&join.copy);
+        let carrying_out = until_stopped(join);
+        copies.close().unwrap();
+        carrying_out.join().unwrap();
+        assert!(copy.is_interrupted() && copies.running().is_empty());
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use tally_store::tuning::Tuning;
 use tally_vfs::{Cred, Identity, Names, OpCtx, SetAttr};
 
 use super::*;
-use crate::control::message::Request;
+use crate::control::message::{OnProgress, Request};
 use crate::daemon::by_name::find_spare;
 use crate::daemon::importing::ImportOrder;
 use crate::daemon::pool_report::report;
@@ -529,17 +529,25 @@ fn a_copy_to_a_spare_ends_with_a_fault() {
 impl Place {
     /// Replaces a disk, and exports the pool in the middle of the copy.
     fn replace_and_export(&self, old: &str, new: &str) -> (Result<Vec<String>, PoolsError>, Result<(), PoolsError>) {
+        self.export_in(|progress| self.pools.replace("tank", old, Some(Path::new(new)), false, progress))
+    }
+
+    /// Exports the pool in the middle of a command.
+    fn export_in(
+        &self,
+        command: impl FnOnce(OnProgress<'_>) -> Result<Vec<String>, PoolsError>,
+    ) -> (Result<Vec<String>, PoolsError>, Result<(), PoolsError>) {
         let copies = Arc::clone(&self.tank().copies);
         thread::scope(|scope| {
             let mut export = None;
-            let replaced = self.pools.replace("tank", old, Some(Path::new(new)), false, &mut |_| {
+            let ended = command(&mut |_| {
                 let export = export.get_or_insert_with(|| scope.spawn(|| self.pools.export("tank", None).map(drop)));
                 let is_stopping = || copies.running().iter().any(|copy| copy.phase == "stopping");
                 while !is_stopping() && !export.is_finished() {
                     thread::sleep(Duration::from_millis(1));
                 }
             });
-            (replaced, export.expect("it was copied").join().expect("no panic"))
+            (ended, export.expect("it was copied").join().expect("no panic"))
         })
     }
 
@@ -568,6 +576,56 @@ fn an_export_interrupts_a_copy_and_the_import_goes_on_with_it() {
     assert_eq!(place.states(), [("/a".into(), "ONLINE"), ("/new".into(), "ONLINE")]);
     assert_eq!((place.look(0), place.messages()), (vec![], String::new()));
     place.has_all(&["before", "meanwhile"]);
+}
+
+/// The same of a disk that was away: it was away again behind each restart, and `online` had to be said once more. A spare that waits is
+/// taken for none that is on its way.
+#[test]
+fn an_export_interrupts_a_return_and_the_import_goes_on_with_it() {
+    let place = Place::new(&[("/a", 32), ("/b", 32), ("/s", 32)]);
+    place.create(&["mirror", "/a", "/b"]);
+    place.add(&["spare", "/s"]).expect("it waits");
+    place.pools.offline("tank", "/b", true, &mut |_| {}).expect("it is taken out");
+    place.make("while it was away");
+    let (back, exported) = place.export_in(|progress| place.pools.online("tank", "/b", progress));
+    exported.expect("it does not wait for the disk");
+    assert!(back.expect_err("it is not over").to_string().contains("was interrupted; it goes on by itself"));
+    place.import();
+    let cut_off = "/b has missed changes, and was cut off while it was given them.\nThat goes on by itself";
+    assert!(place.messages().contains(cut_off), "{}", place.messages());
+    place.make("meanwhile");
+    assert_eq!(place.look(2 * AWAY_SECONDS), [SpareErrand::GoOn { leg: place.guid("/b") }]);
+    assert_eq!(place.states(), [("/a".into(), "ONLINE"), ("/b".into(), "ONLINE")]);
+    assert!(place.events().contains("join: /b is up to date again"), "{}", place.events());
+    assert_eq!((place.look(0), place.messages()), (vec![], String::new()));
+    assert_eq!(place.spares(), [avail("/s")]);
+    place.has_all(&["while it was away", "meanwhile"]);
+}
+
+/// It fails on its way, when it goes on by itself: that is told, and somebody has to want it again. A spare is taken for it like for any other.
+#[test]
+fn a_disk_that_fails_while_it_comes_back_by_itself_is_away_and_that_is_told() {
+    let place = Place::new(&[("/a", 32), ("/b", 32), ("/s", 32)]);
+    place.create(&["mirror", "/a", "/b"]);
+    place.add(&["spare", "/s"]).expect("it waits");
+    place.pools.offline("tank", "/b", true, &mut |_| {}).expect("it is taken out");
+    place.make("while it was away");
+    let (_, exported) = place.export_in(|progress| place.pools.online("tank", "/b", progress));
+    exported.expect("it is let go");
+    let failing = FaultyDisk::new("/b", 32 * MIB, &Journal::default());
+    failing.write(0, &place.disk("/b").content(), tally_disk::Durability::Durable).expect("a disk");
+    place.opener.put("/b", Arc::clone(&failing) as Arc<dyn Disk>);
+    place.import();
+    FaultyDisk::set(&failing.flushes_fail, true);
+    assert_eq!(place.look(0).len(), 1);
+    assert_eq!(place.states()[1], ("/b".into(), "FAULTED"));
+    let told = place.events();
+    assert!(told.contains("join_failed: /b is not up to date") && told.contains("`tally pool online`"), "{told}");
+    assert!(!told.contains("again later"), "nobody tries: {told}");
+    assert_eq!(place.look(0), []);
+    let (spare, away) = (place.guid("/s"), place.guid("/b"));
+    assert_eq!(place.look(2 * AWAY_SECONDS), [SpareErrand::Take { spare, away }]);
+    place.has_all(&["while it was away"]);
 }
 
 /// The power went between the label that says that the new disk counts, which lacked something, and the end of its replace. Whoever went on said
