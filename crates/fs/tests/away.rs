@@ -13,7 +13,7 @@ use tally_members::vdev::LegState;
 use tally_store::alloc::UNBORN;
 use tally_store::bp::{BlockKind, BlockPtr, Compression};
 use tally_store::pool::membership::{Copied, MembershipError, Stage};
-use tally_store::pool::{Pool, SyncError};
+use tally_store::pool::{JobState, Pool, RewindOrder, RewindTo, SyncError};
 use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, ObjectRef, Stability};
 use world::{Event, Patient, Watch, Watching, World, content, ctx, member, mode, patient, vfs};
@@ -349,6 +349,38 @@ fn what_the_open_group_has_placed_is_missed_too() {
     let report = filer.pool().secure(&place.vdev, &[place.leg], &mut |_| true).unwrap();
     assert_eq!((report.repaired_count, report.lost_count), (0, 0), "{report:?}");
     check(&filer, "placed", 8 << 20, 7);
+}
+
+/// A file came and went while the disk was away, and the group that had it is gone back to when the disk counts: it was given what the newest one
+/// names alone. So an import that goes back begins a scrub, and that gives it the rest.
+#[test]
+fn what_only_older_groups_name_is_given_to_it_where_one_of_them_is_gone_back_to() {
+    let world = World::of(&[(A, DISK), (B, DISK)], "mirror /disks/a /disks/b");
+    let filer = world.create_without_threads(&Default::default());
+    filer.pool().take_offline(&member(&filer, B), true).unwrap();
+    put(&filer, "gone", 3 << 20, 5, Stability::Unstable);
+    let made = filer.pool().sync().unwrap();
+    let (fs, cred) = (vfs(&filer), Cred::root());
+    patient(|| fs.remove(ctx(&cred), fs.root(), b"gone")).unwrap();
+    filer.pool().sync().unwrap();
+    take_back(&filer);
+    let mut world = world.cut();
+    let order = RewindOrder { to: RewindTo::Group(made), from: None };
+    let (filer, _) = world.try_to_go_back(&ImportOptions::default(), order).unwrap();
+    filer.export().unwrap();
+    drop(filer);
+    // Whoever runs the pool goes on with it, in this import or a later one.
+    let (filer, _) = world.import();
+    let job = filer.pool().scrub_job().expect("somebody knows what is to be done");
+    assert_eq!((job.state, job.cursor), (JobState::Running, None));
+    let report = filer.pool().scrub(&mut |_| true, &mut |_| {}).unwrap();
+    assert!(report.repaired_bytes >= 3 * MIB && report.lost_count == 0, "{report:?}");
+    assert!(report.space.is_some(), "it is a scrub in one piece");
+    assert_eq!(filer.pool().scrub_job().map(|job| job.state), Some(JobState::Finished));
+    filer.export().unwrap();
+    drop(filer);
+    world.take(&[A]);
+    check(&world.import().0, "gone", 3 << 20, 5);
 }
 
 /// Somebody under whom the disk fails when it has got this far.

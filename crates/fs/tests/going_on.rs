@@ -13,8 +13,9 @@ use tally_members::label::LABEL_BYTES;
 use tally_members::vdev::LegState;
 use tally_store::pool::membership::{Copied, MembershipError, Onlooker, Stage};
 use tally_store::pool::spares::{SpareErrand, SpareWatch};
-use tally_store::pool::{JoinJob, Pool, SyncError};
+use tally_store::pool::{JoinJob, Pool, RewindOrder, RewindTo, SyncError};
 use tally_store::properties::{Property, PropertySet, parse};
+use tally_store::tree::Visit;
 use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, Stability};
 use world::{Event, Patient, Watch, World, content, ctx, member, mode, noise, patient, vfs};
@@ -912,6 +913,136 @@ fn what_the_log_had_on_the_old_disk_alone_is_replayed_from_there() {
     let (filer, _) = world.import();
     check(&filer, "new", 5000, 77);
     check(&filer, "newer", 5000, 78);
+}
+
+/// A pool of one disk with a log beside it, whose copy was cut off in its second part. Nothing happens by itself from here on.
+fn cut_off_in_the_look() -> (World, Arc<Filer>) {
+    const L: &str = "/disks/l";
+    let world = World::of(&[(A, DISK), (C, DISK), (L, 4 * MIB)], "/disks/a log /disks/l");
+    let (world, filer) = of_files(world);
+    let mut cut = None;
+    let mut step = |stage, done| {
+        if cut.is_none() && stage == Stage::CheckingCopy && done >= 6 * MIB {
+            filer.pool().sync().unwrap();
+            cut = Some(world.cut());
+        }
+        true
+    };
+    filer.pool().replace(&member(&filer, A), Path::new(C), false, &mut Watching::new(&mut step)).unwrap();
+    let world = cut.expect("it came so far");
+    let filer = world.try_import_without_threads(&Tuning::default(), &ImportOptions::default()).unwrap().0;
+    (world, filer)
+}
+
+/// While the disk that joins is away a file comes and goes. The group that had it may still be gone back to when the disk counts; only what the
+/// newest group names was given to it.
+#[test]
+fn what_only_older_groups_name_is_brought_behind_a_cut_in_the_look() {
+    let (world, filer) = cut_off_in_the_look();
+    assert!(job(&filer).is_brought && state(&filer, C) == Some(LegState::Stale), "{:?}", job(&filer));
+    let (fs, cred) = (vfs(&filer), Cred::root());
+    let how = CreateHow::Unchecked(mode(0o600));
+    let file = patient(|| fs.create(ctx(&cred), fs.root(), b"gone", &how)).unwrap().object;
+    patient(|| fs.write(ctx(&cred), file, 0, noise(3 << 20, 55), Stability::Unstable)).unwrap();
+    let made = filer.pool().sync().unwrap();
+    patient(|| fs.remove(ctx(&cred), fs.root(), b"gone")).unwrap();
+    filer.pool().sync().unwrap();
+    let (done, before) = go_on(&filer);
+    assert!(done.is_whole() && before.is_some() && state(&filer, A).is_none(), "{done:?}");
+    let mut alone = world.cut();
+    alone.take(&[A]);
+    let order = RewindOrder { to: RewindTo::Group(made), from: None };
+    let (filer, _) = alone.try_to_go_back(&ImportOptions::default(), order).unwrap();
+    check(&filer, "gone", 3 << 20, 55);
+}
+
+/// Makes a leaf with what files hold rot in both of its places, on each disk.
+fn lose_a_leaf(world: &World, filer: &Filer, paths: &[&str]) {
+    let mut leaves = Vec::new();
+    filer.pool().datasets()[0].root().tree.check(&filer.pool().io, &mut |visit| {
+        if let Visit::Block { bp, height: 0, .. } = visit {
+            leaves.push(*bp);
+        }
+    });
+    assert!(leaves.len() > 4, "{}", leaves.len());
+    let lost = leaves[leaves.len() / 2];
+    let places: Vec<_> = lost.dvas().collect();
+    for (path, place) in paths.iter().flat_map(|path| places.iter().map(move |place| (path, place))) {
+        world.poke(path, LABEL_BYTES + place.offset, &[0x5a; 64]);
+    }
+    filer.pool().io.drop_cache();
+}
+
+/// A node that has rotted stays lost, and hides what it names: all that is in use was copied as it is for it, and again behind each restart. A
+/// copy that takes longer than its machine runs came to no end.
+#[test]
+fn all_is_copied_once_for_a_node_that_stays_lost() {
+    let (world, filer) = one_disk();
+    lose_a_leaf(&world, &filer, &[A]);
+    let (mut cut, mut last, mut is_copied) = (None, 0, false);
+    let mut step = |stage, done| {
+        // The count begins anew with what is copied as it is, and the walk behind that goes on with it.
+        is_copied |= done < last;
+        last = done;
+        if cut.is_none() && is_copied && stage == Stage::Copying && done >= 22 * MIB {
+            filer.pool().sync().unwrap();
+            cut = Some(world.cut());
+        }
+        true
+    };
+    let place = member(&filer, A);
+    let done = filer.pool().join(&place, Path::new(C), false, &mut Watching::new(&mut step)).unwrap();
+    assert!(done.secured.lost_count > 0 && done.is_whole(), "{done:?}");
+    let world = cut.expect("it came so far");
+    let filer = import(&world);
+    assert!(job(&filer).is_copied && job(&filer).secured.hides, "{:?}", job(&filer));
+    world.start_journal();
+    let (done, before) = go_on(&filer);
+    let given = block_bytes(&filer, &world.end_journal(), C);
+    assert!(before.is_some_and(|(copied, _)| copied >= 21 * MIB), "{before:?}");
+    assert!(given < 5 * MIB, "{given} bytes were written, of thirteen mebibytes");
+    assert!(done.secured.lost_count > 0 && done.is_whole(), "{done:?}");
+    assert_eq!(state(&filer, C), Some(LegState::Online));
+}
+
+/// A disk counted, though something could not be read for it, and failed before its replace was over. It was taken for one that never counted: no
+/// spare was taken for it, and nobody looked what it alone has before it left.
+#[test]
+fn a_disk_that_lacked_something_and_counted_is_missed_when_it_fails() {
+    const S: &str = "/disks/s";
+    let (mut world, filer) = one_disk();
+    world.put(vec![(S.to_owned(), World::disk(DISK))]);
+    let bad = places_of(&world, 5..6)[0];
+    world.faults(A).unreadable.lock().unwrap().push(bad..bad + 4096);
+    let mut then = || {
+        let leg = member(&filer, C).leg;
+        filer.pool().roster.drop_leg(leg, &std::io::Error::other("its cable")).unwrap();
+    };
+    let mut counting = Counting { filer: &filer, then: Some(&mut then) };
+    let replaced = filer.pool().replace(&member(&filer, A), Path::new(C), false, &mut world::Watching(&mut counting));
+    assert!(replaced.is_err() && state(&filer, C) == Some(LegState::Faulted), "{:?}", replaced.map(drop));
+    let place = member(&filer, C);
+    assert_eq!(job(&filer).leg, place.leg, "nobody has seen its end");
+    add_spares(&filer.pool().roster, &world.platform(), &[S.into()], false).unwrap();
+    let spare = filer.pool().roster.config().spares[0].guid;
+    let mut watch = SpareWatch::default();
+    assert_eq!(watch.look(filer.pool(), Duration::ZERO), []);
+    let errands = watch.look(filer.pool(), Duration::from_secs(400));
+    assert_eq!(errands, [SpareErrand::Take { spare, away: place.leg }]);
+    let mut is_looked_at = false;
+    let mut step = |stage, _| {
+        is_looked_at |= stage == Stage::CheckingRest;
+        true
+    };
+    let made_sure = filer.pool().make_sure(&place, &mut Watching::new(&mut step)).unwrap();
+    // That block is right on neither.
+    assert_eq!((made_sure.lost_count, made_sure.unread_count), (1, 0), "{made_sure:?}");
+    assert!(is_looked_at, "what it alone has would have gone with it");
+    // It has everything when all can be read, and then the old one leaves.
+    world.faults(A).unreadable.lock().unwrap().clear();
+    let done = filer.pool().take_back(&place, &mut Watching::new(&mut |_, _| true)).unwrap();
+    assert!(done.is_whole() && !done.is_partial, "{done:?}");
+    assert_eq!((state(&filer, A), state(&filer, C)), (None, Some(LegState::Online)));
 }
 
 const LATER: u64 = 8;

@@ -14,6 +14,9 @@ use tally_base::codec::{Malformed, Put, Reader};
 /// Ranges that are kept of one leg: of 128 legs they take half of a label.
 pub const MISSED_RANGES_MAX: usize = 16;
 
+/// The first group of every pool.
+const FIRST: Txg = Txg(1);
+
 /// The end of what goes on.
 const END: Txg = Txg(u64::MAX);
 
@@ -81,6 +84,26 @@ impl MissedGroups {
     #[must_use]
     pub fn has(&self, txg: Txg) -> bool {
         self.0.iter().any(|range| range.from <= txg && txg <= range.to)
+    }
+
+    /// Whether it is that of a leg which has never counted: there is no group 0, and only such a list has it.
+    #[must_use]
+    pub fn is_of_new(&self) -> bool {
+        self.has(Txg(0))
+    }
+
+    /// Whether the first group of the pool is among them: nobody knows of any block that the leg has it.
+    #[must_use]
+    pub fn begins_with_the_first(&self) -> bool {
+        self.has(FIRST)
+    }
+
+    /// All up to this group, of a leg that counts and lacks something that nobody knows the group of.
+    #[must_use]
+    pub(crate) fn up_to(last: Txg) -> Self {
+        let mut all = Self::default();
+        all.note(TxgRange { from: FIRST, to: last });
+        all
     }
 
     /// What both have missed.

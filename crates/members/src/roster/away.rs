@@ -284,7 +284,7 @@ fn lacking(leg: &LegConfig, own: &PoolConfig, newest: Option<Txg>) -> MissedGrou
     let nothing_is_known = MissedGroups::default;
     let own = own.leg(leg.guid).map(|(_, own)| own);
     // One that was cut off before its own label called it a leg lacks everything, and its list says so.
-    let is_new = own.is_none() && leg.missed.has(Txg(0));
+    let is_new = own.is_none() && leg.missed.is_of_new();
     let Some(newest) = newest.filter(|_| own.is_some() || is_new) else { return nothing_is_known() };
     let was_away = own.is_some_and(|own| own.stale_since.is_some());
     let own = own.map(|own| own.missed.clone()).unwrap_or_default();

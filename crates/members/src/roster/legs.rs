@@ -116,9 +116,8 @@ impl Roster {
                 config.stale_since = None;
                 if is_whole {
                     config.missed.clear();
-                } else if config.missed.is_empty() || config.missed.has(Txg(0)) {
-                    config.missed.close(durable);
-                    config.missed.note(TxgRange { from: Txg(0), to: durable });
+                } else if config.missed.is_empty() || config.missed.begins_with_the_first() {
+                    config.missed = MissedGroups::up_to(durable);
                 }
             }
         })?;

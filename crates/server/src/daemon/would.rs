@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tally_base::{Size, Txg};
+use tally_base::Size;
 use tally_members::label::{MissedGroups, VdevClass};
 use tally_store::pool::membership::Member;
 
@@ -139,7 +139,7 @@ fn would_take_back(served: &ServedPool, place: &Member, lacks: &MissedGroups) ->
         let then = old.map_or(String::new(), |old| format!(", and then take {} out of its mirror", old.display()));
         return format!("would go on with the copy to {path}{then}");
     }
-    match (place.config.class, lacks.is_empty() || lacks.has(Txg(0))) {
+    match (place.config.class, lacks.is_empty() || lacks.begins_with_the_first()) {
         (VdevClass::Log, _) => format!("would take {path} back, which gets what the log has from then on"),
         (VdevClass::Data, false) => format!("would take {path} back, and give it what was written while it was away"),
         (VdevClass::Data, true) => {

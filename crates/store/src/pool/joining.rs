@@ -17,14 +17,15 @@
 //! ([`super::membership`]). So who goes on gives it the groups behind `settled` that it has missed, and then the rest of the copy.
 //!
 //! **When it is not believed** (rules S9): where the disk does not know a group that the list takes for known, it is an older copy of the leg; where the
-//! list was forgotten, nobody knows since when the leg was away. Then the copy begins anew, and so does one in which something could not be read:
-//! perhaps it can be now.
+//! list was forgotten, nobody knows since when the leg was away. Then the copy begins anew, and so does one in which a device refused something:
+//! perhaps it does not now.
 //!
 //! **A disk that comes back** has such a job as well, from when somebody takes it back until it counts: labels do not tell one that is
 //! brought up to date from one that waits for somebody. What it lacks is its list, so the cursor is of a walk of the groups up to `settled`.
 //!
 //! ```text
-//!   0  form u8 = 1    1  flags u8: bit 0, all was brought; bit 1, it hides; bit 2, it returns    2  zero (6)      8  replaces, guid u64, 0 for none
+//!   0  form u8 = 1    1  flags u8: bit 0, all was brought; bit 1, something hides more; bit 2, it returns; bit 3, all was copied as it is
+//!   2  zero (6)                                                             8  replaces, guid u64, 0 for none
 //!  16  settled, group u64, 0 for not yet     24  began, time u64     32  ran, ns u64
 //!  40  zero (8)      48  copied bytes u64    56  unreadable bytes u64
 //!  64  first place that could not be read u64, 72  its end u64, 0 for none
@@ -71,6 +72,8 @@ pub struct JoinJob {
     pub ran: Duration,
     /// The leg was brought every block, and is looked at.
     pub is_brought: bool,
+    /// All that is in use was copied as it is, since something is lost that may name more.
+    pub is_copied: bool,
     /// What came of bringing and copying. Of what could not be read it names the first range.
     pub report: ResilverReport,
     /// What came of it, block by block.
@@ -93,6 +96,7 @@ impl JoinJob {
             began,
             ran: Duration::ZERO,
             is_brought: false,
+            is_copied: false,
             report: ResilverReport::default(),
             secured: SecureReport::default(),
             cursor: None,
@@ -116,9 +120,9 @@ impl JoinJob {
         (self.is_brought, self.cursor) = (true, None);
     }
 
-    /// Whether all could be read so far.
+    /// Whether no device has refused anything so far. What has rotted, and hides more, stays so: all is copied as it is for that, once.
     pub(super) fn lacks_nothing(&self) -> bool {
-        self.report.unreadable_bytes == 0 && self.secured.unread_count == 0 && !self.secured.hides
+        self.report.unreadable_bytes == 0 && self.secured.unread_count == 0
     }
 
     /// Bytes that were brought, or could not be.
@@ -135,7 +139,7 @@ impl JoinJob {
     }
 
     fn encode(&self) -> Bytes {
-        let flags = [self.is_brought, self.secured.hides, self.returns];
+        let flags = [self.is_brought, self.secured.hides, self.returns, self.is_copied];
         let flags = flags.iter().rev().fold(0, |flags, flag| flags << 1 | u8::from(*flag));
         let mut out = vec![FORM, flags];
         out.resize(8, 0);
@@ -184,7 +188,7 @@ impl JoinJob {
         reader.end()?;
         let malformed = || Malformed(WHAT);
         let is_range = unread.end == 0 && unread.start == 0 || unread.start < unread.end;
-        if form != FORM || flags > 7 || reserved != 0 || zero != [0; 6] || zeroes != [0; 7] || !is_range {
+        if form != FORM || flags > 15 || reserved != 0 || zero != [0; 6] || zeroes != [0; 7] || !is_range {
             return Err(malformed());
         }
         let cursor = match dataset.0 {
@@ -200,6 +204,7 @@ impl JoinJob {
             began,
             ran,
             is_brought: flags & 1 > 0,
+            is_copied: flags & 8 > 0,
             report: ResilverReport { copied_bytes, unreadable_bytes, unread },
             secured,
             cursor,

@@ -272,6 +272,9 @@ impl Pool {
         let pool = Self::assemble(platform, tuning, roster, schema, (devs, alloc), top, begin);
         if chosen.rewind.is_some() {
             pool.forget_replies();
+            if !options.read_only {
+                pool.scrub_by_itself();
+            }
         } else {
             pool.load_replies(&mut content.remarks);
         }

@@ -147,10 +147,10 @@ impl Pool {
         lost: &mut dyn FnMut(&LostBlock),
     ) -> Result<SecureReport, SecureError> {
         let now = || self.platform.clock.now();
-        let begin = || ScrubJob::new(now(), self.txgs.last_synced(), self.io.allocator().space().allocated);
         let open = self.scrub_job().filter(ScrubJob::is_open);
-        let in_parts = open.is_some();
-        let mut job = ScrubJob { state: JobState::Running, in_parts, ..open.unwrap_or_else(begin) };
+        // Of one that nobody has begun with nothing was looked at.
+        let in_parts = open.as_ref().is_some_and(|job| job.cursor.is_some());
+        let mut job = ScrubJob { state: JobState::Running, in_parts, ..open.unwrap_or_else(|| self.new_scrub()) };
         self.note_scrub(&job);
         let subject = |vdev| Subject { vdev: Arc::as_ref(vdev), keepers: Keepers::Online };
         let subjects: Vec<_> = self.roster.data_vdevs().map(subject).collect();
@@ -174,6 +174,17 @@ impl Pool {
         let counts = SecureReport { lost: Vec::new(), ..report.clone() };
         self.note_scrub(&ScrubJob { state: JobState::Finished, changed: now(), cursor: None, report: counts, ..job });
         Ok(report)
+    }
+
+    fn new_scrub(&self) -> ScrubJob {
+        let allocated = self.io.allocator().space().allocated;
+        ScrubJob::new(self.platform.clock.now(), self.txgs.last_synced(), allocated)
+    }
+
+    /// Behind an import that has gone back to an older group all is looked at, by whoever runs the pool, as if a scrub had been interrupted: a leg that
+    /// joined later, or came back, was given what the newest group named, and lacks what only that older one did (rules S55).
+    pub(super) fn scrub_by_itself(&self) {
+        self.note_scrub(&self.new_scrub());
     }
 
     /// Sees to it that what an import would need of the log is right on each leg that counts. Frames that one has wrong are not

@@ -16,7 +16,8 @@ fn a_job_is_read_as_it_was_written_and_nothing_else_is_one() {
         ..SecureReport::default()
     };
     let (settled, ran) = (Some(Txg(11)), Duration::from_secs(12));
-    let on_its_way = JoinJob { settled, ran, is_brought: true, report, secured, cursor, ..new.clone() };
+    let on_its_way =
+        JoinJob { settled, ran, is_brought: true, is_copied: true, report, secured, cursor, ..new.clone() };
     let alone = JoinJob { replaces: None, ..new.clone() };
     let returns = JoinJob { settled, cursor, ..JoinJob::of_return(leg, Time(9)) };
     for job in [new, on_its_way, alone, returns] {
@@ -24,7 +25,7 @@ fn a_job_is_read_as_it_was_written_and_nothing_else_is_one() {
         assert_eq!((value.len(), join_of(&key(leg), &value)), (168, Some(Ok(job))));
         for at in [0, 1, 5, 165] {
             let mut other = value.to_vec();
-            other[at] = 9;
+            other[at] = 99;
             assert!(JoinJob::decode(leg, &other).is_err(), "byte {at}");
         }
         let mut other = value.to_vec();

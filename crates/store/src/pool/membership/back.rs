@@ -112,7 +112,7 @@ impl Pool {
         let leg = job.leg;
         let missed = self.roster.missed(leg);
         // Nobody knows of a cut since when it lacks what.
-        if missed.is_empty() || missed.has(Txg(0)) {
+        if missed.is_empty() || missed.begins_with_the_first() {
             return self.copy_to(place, self.anew(job), onlooker);
         }
         let missed = self.close_missed(&place.vdev, leg, onlooker)?;

@@ -40,13 +40,14 @@ impl Pool {
     pub(in crate::pool) fn is_joining(&self, leg: VdevGuid) -> bool {
         let config = self.roster.config();
         let Some((vdev, line)) = config.leg(leg) else { return false };
-        let has_counted = vdev.class == VdevClass::Data && !line.missed.is_empty() && !line.missed.has(Txg(0));
+        let has_counted = vdev.class == VdevClass::Data && !line.missed.is_empty() && !line.missed.is_of_new();
         self.join_job(leg).is_some_and(|job| !job.returns) && !has_counted && !self.counts(leg)
     }
 
-    /// Whether a disk is to leave, as the one that replaces it has counted.
+    /// Whether a disk is to leave, as the one that replaces it has counted, and lacked nothing then.
     pub(in crate::pool) fn is_leaving(&self, leg: VdevGuid) -> bool {
-        self.joins().iter().any(|job| job.replaces == Some(leg) && !self.is_joining(job.leg))
+        let has_all = |leg| !self.is_joining(leg) && !self.roster.missed(leg).begins_with_the_first();
+        self.joins().iter().any(|job| job.replaces == Some(leg) && has_all(job.leg))
     }
 
     /// How a disk stands; none: it is none of the pool.
@@ -203,25 +204,38 @@ impl Pool {
         };
         let mut secured = walk(job, onlooker)?;
         let (allocator, index) = (self.io.allocator(), place.vdev.index());
-        if secured.unread_count > 0 || secured.hides {
+        if (secured.unread_count > 0 || secured.hides) && !job.is_copied {
             // What a device refuses may be read another day, and of a node that has rotted an older group may have another version: they hide
             // what they name. The walk is the last word again.
             *job = JoinJob { settled: job.settled, ..job.clone().begun_anew() };
             let mut occupied = allocator.occupied(index).into_iter().flatten();
             self.copy_sectors(place, job, &mut occupied, onlooker)?;
+            // The disk was flushed, so a cut does not cost that again.
+            job.is_copied = true;
+            self.reach_part(job);
             secured = walk(job, onlooker)?;
         }
         let lost = std::mem::take(&mut secured.lost);
         job.secured = secured;
-        let mut waiting = allocator.waiting_on(index).into_iter();
-        self.copy_sectors(place, job, &mut waiting, onlooker)?;
+        self.copy_what_waits(place, job, onlooker)?;
         job.report.copied_bytes += job.secured.checked_bytes;
         if job.replaces.and_then(|old| self.member(old)).is_some() {
             job.begin_look();
-            job.ran = self.join_job(job.leg).map_or(job.ran, |kept| kept.ran);
-            self.reach_join(job);
+            self.reach_part(job);
         }
         Ok(lost)
+    }
+
+    /// A part of the copy is over, and another one begins: the walk, which keeps its own account, has told for how long it has been running.
+    fn reach_part(&self, job: &mut JoinJob) {
+        job.ran = self.join_job(job.leg).map_or(job.ran, |kept| kept.ran);
+        self.reach_join(job);
+    }
+
+    /// What was freed lately only older groups name, to which an import may go back: no pointer of the newest leads there.
+    fn copy_what_waits(&self, place: &Member, job: &mut JoinJob, onlooker: &mut dyn Onlooker) -> Result<(), CopyEnded> {
+        let mut waiting = self.io.allocator().waiting_on(place.vdev.index()).into_iter();
+        self.copy_sectors(place, job, &mut waiting, onlooker)
     }
 
     /// On the strength of the new disk another one leaves, which may be the last one that has something. So all is read again there, and what it has
@@ -260,9 +274,9 @@ impl Pool {
         ranges: &mut dyn Iterator<Item = Range<u64>>,
         onlooker: &mut dyn Onlooker,
     ) -> Result<(), CopyEnded> {
-        let (before, mut is_stopped) = (job.copied_bytes(), false);
+        let ((stage, before), mut is_stopped) = (stage_of(job), false);
         let copied = place.vdev.resilver(job.leg, ranges, &mut |bytes| {
-            is_stopped = !onlooker.on_progress(Stage::Copying, before + bytes);
+            is_stopped = !onlooker.on_progress(stage, before + bytes);
             !is_stopped
         });
         if is_stopped {
@@ -274,7 +288,12 @@ impl Pool {
 
     /// Goes on with the copy to a leg that gets every write again (rules S9): gives it what was written since the cut, and then the rest; or begins
     /// anew where nobody knows what that is.
-    pub(super) fn go_on(&self, place: &Member, job: JoinJob, onlooker: &mut dyn Onlooker) -> Result<Copied, CopyEnded> {
+    pub(super) fn go_on(
+        &self,
+        place: &Member,
+        mut job: JoinJob,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<Copied, CopyEnded> {
         let anew = |job: JoinJob| self.anew(job);
         let lacks = self.roster.missed(job.leg);
         // What could not be read then may be read now, and the job has no room for all the places where that was.
@@ -292,6 +311,10 @@ impl Pool {
         // Below what is hidden the walk may have been already.
         if brought.hides || brought.unread_count > 0 {
             return self.copy_to(place, anew(job), onlooker);
+        }
+        // Else the copy is still to come to its end, and does that there.
+        if job.is_brought {
+            self.copy_what_waits(place, &mut job, onlooker)?;
         }
         let mut copied = self.copy_to(place, job, onlooker)?;
         // The look at each block may have been over the place by then.
@@ -318,10 +341,9 @@ impl Pool {
         if missed.is_empty() {
             return Ok(SecureReport::default());
         }
-        let (stage, done) = match job.is_brought {
-            true => (Stage::CheckingCopy, job.checked_bytes()),
-            false if job.returns => (Stage::Bringing, job.copied_bytes()),
-            false => (Stage::Copying, job.copied_bytes()),
+        let (stage, done) = match stage_of(job) {
+            (Stage::Copying, done) if job.returns => (Stage::Bringing, done),
+            other => other,
         };
         let brought = self.bring_up(&place.vdev, job.leg, missed, &mut |_| onlooker.on_progress(stage, done));
         brought.map_err(of_secure)
@@ -360,6 +382,14 @@ impl Pool {
     fn is_suspended(&self) -> bool {
         self.suspend_if_closed();
         self.fault().is_some()
+    }
+}
+
+/// Where a copy is, for whoever hears how far.
+fn stage_of(job: &JoinJob) -> (Stage, u64) {
+    match job.is_brought {
+        true => (Stage::CheckingCopy, job.checked_bytes()),
+        false => (Stage::Copying, job.copied_bytes()),
     }
 }
 
