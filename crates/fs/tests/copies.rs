@@ -50,13 +50,9 @@ fn make(fs: &dyn Vfs, name: &str, length: usize, seed: u8) -> ObjectRef {
     file
 }
 
-/// A mirror of two with files in it, small and large, all of them in blocks.
+/// A mirror of two with files in it, small and large, all of them in blocks; a third disk lies beside it.
 fn mirror() -> (World, Arc<Filer>) {
-    mirror_among(&[(A, DISK), (B, DISK)])
-}
-
-fn mirror_among(disks: &[(&str, u64)]) -> (World, Arc<Filer>) {
-    let world = World::of(disks, "mirror /disks/a /disks/b");
+    let world = World::of(&[(A, DISK), (B, DISK), (C, DISK)], "mirror /disks/a /disks/b");
     let filer = world.create();
     for (number, length) in LENGTHS.into_iter().enumerate() {
         make(&*vfs(&filer), &format!("file {number}"), length, number as u8);
@@ -102,8 +98,7 @@ fn leg(filer: &Filer, path: &str) -> VdevGuid {
 }
 
 /// A new disk joins beside A: `meanwhile` runs with each step.
-fn attach(world: &mut World, filer: &Filer, path: &str, meanwhile: &mut dyn FnMut(u64)) -> SecureReport {
-    world.put(vec![(path.to_owned(), World::disk(DISK))]);
+fn attach(filer: &Filer, path: &str, meanwhile: &mut dyn FnMut(u64)) -> SecureReport {
     let mut steps = 0;
     let mut step = |_, _| {
         steps += 1;
@@ -120,7 +115,7 @@ fn a_copy_has_every_block_right_that_any_disk_has_right() {
         let (mut world, filer) = mirror();
         let sectors = used(&world, &filer, rotten);
         rot(&world, rotten, sectors.into_iter());
-        let report = attach(&mut world, &filer, C, &mut |_| {});
+        let report = attach(&filer, C, &mut |_| {});
         assert!(report.repaired_count > 0 && report.lost_count == 0, "{report:?}");
         filer.export().unwrap();
         world.take(&[A, B]);
@@ -133,7 +128,7 @@ fn a_copy_has_every_block_right_that_any_disk_has_right() {
 #[test]
 fn who_was_to_give_a_block_and_has_it_wrong_is_given_it_as_well() {
     for (rotten, sound) in [(A, B), (B, A)] {
-        let (mut world, filer) = mirror();
+        let (world, filer) = mirror();
         let places = blocks(&filer, |class, _| class == Class::Extent);
         rot(&world, rotten, places.iter().copied());
         let wrong = |world: &World| {
@@ -142,7 +137,7 @@ fn who_was_to_give_a_block_and_has_it_wrong_is_given_it_as_well() {
             places.iter().filter(is_wrong).count() as u64
         };
         let before = wrong(&world);
-        let report = attach(&mut world, &filer, C, &mut |_| {});
+        let report = attach(&filer, C, &mut |_| {});
         // It was asked for what it is first to give.
         assert!((1..before).contains(&report.repaired_count), "{before}: {report:?}");
         assert_eq!(wrong(&world), before - report.repaired_count, "{rotten}: {report:?}");
@@ -154,7 +149,7 @@ fn who_was_to_give_a_block_and_has_it_wrong_is_given_it_as_well() {
 /// had.
 #[test]
 fn what_the_other_place_of_a_block_says_is_given_to_those_that_count_too() {
-    let mut world = World::of(&[(A, DISK)], A);
+    let world = World::of(&[(A, DISK), (C, DISK)], A);
     let filer = world.create();
     make(&*vfs(&filer), "file", 300_000, 1);
     filer.pool().sync().unwrap();
@@ -162,7 +157,7 @@ fn what_the_other_place_of_a_block_says_is_given_to_those_that_count_too() {
     let before = world.content_of(A);
     rot(&world, A, nodes.iter().copied());
     filer.pool().io.drop_cache();
-    let report = attach(&mut world, &filer, C, &mut |_| {});
+    let report = attach(&filer, C, &mut |_| {});
     assert!(report.repaired_count >= nodes.len() as u64 && report.lost_count == 0, "{report:?}");
     let after = world.content_of(A);
     for at in nodes.iter().map(|at| *at as usize) {
@@ -178,7 +173,7 @@ fn rot_of_two_disks_apart_from_each_other_costs_nothing_while_the_pool_changes()
     rot(&world, A, blocks.iter().copied().step_by(2));
     rot(&world, B, blocks.iter().copied().skip(1).step_by(2));
     let fs = vfs(&filer);
-    let report = attach(&mut world, &filer, C, &mut |step| {
+    let report = attach(&filer, C, &mut |step| {
         if step % 3 == 0 {
             make(&*fs, &format!("new {step}"), 200_000, step as u8);
         }
@@ -199,13 +194,13 @@ fn rot_of_two_disks_apart_from_each_other_costs_nothing_while_the_pool_changes()
 /// What no disk has right is named, once, and everything else is copied.
 #[test]
 fn what_no_disk_has_right_is_named_and_costs_nothing_else() {
-    let (mut world, filer) = mirror();
+    let (world, filer) = mirror();
     let (attr, _) = vfs(&filer).lookup(&Cred::root(), vfs(&filer).root(), b"file 7").unwrap();
     let first = blocks(&filer, |class, object| class == Class::Extent && object == attr.object.id.0)[0];
     for path in [A, B] {
         rot(&world, path, [first].into_iter());
     }
-    let report = attach(&mut world, &filer, C, &mut |_| {});
+    let report = attach(&filer, C, &mut |_| {});
     assert_eq!((report.lost_count, report.unread_count, report.lost.len()), (1, 0, 1), "{report:?}");
     assert_eq!(report.lost[0].content, Some((attr.object.id.0, 0)));
     assert!(report.lost[0].to_string().contains("Data"), "{}", report.lost[0]);
@@ -442,12 +437,12 @@ fn blocks(filer: &Filer, is_wanted: impl Fn(Class, u64) -> bool) -> Vec<u64> {
 /// one is right. A new disk got the rot, and the only good copy left the pool and was erased.
 #[test]
 fn a_disk_that_was_struck_off_is_asked_before_it_leaves() {
-    let (mut world, filer) = mirror();
+    let (world, filer) = mirror();
     filer.pool().roster.drop_leg(leg(&filer, B), &std::io::Error::other("it refused one write")).unwrap();
     let (attr, _) = vfs(&filer).lookup(&Cred::root(), vfs(&filer).root(), b"file 7").unwrap();
     let first = blocks(&filer, |class, object| class == Class::Extent && object == attr.object.id.0)[0];
     rot(&world, A, [first].into_iter());
-    let report = attach(&mut world, &filer, C, &mut |_| {});
+    let report = attach(&filer, C, &mut |_| {});
     // What `replace` does: nothing was unreadable, so the old disk leaves.
     assert_eq!(report.unread_count, 0);
     filer.pool().roster.detach(&vdev(&filer), leg(&filer, B)).unwrap().erase_label().unwrap();
@@ -467,7 +462,7 @@ fn below_a_node_that_was_repaired_everything_is_looked_at() {
     drop(filer);
     rot(&world, A, everything.into_iter());
     let (filer, _) = world.import();
-    let report = attach(&mut world, &filer, C, &mut |_| {});
+    let report = attach(&filer, C, &mut |_| {});
     assert!(report.repaired_count > 12 && report.lost_count == 0, "{report:?}");
     filer.pool().roster.detach(&vdev(&filer), leg(&filer, B)).unwrap().erase_label().unwrap();
     filer.export().unwrap();
@@ -619,7 +614,7 @@ fn the_last_disk_that_refuses_a_repair_stays() {
 /// written meanwhile had one place, and one sector took a directory along.
 #[test]
 fn leaves_have_two_places_while_one_disk_counts() {
-    let (mut world, filer) = mirror();
+    let (_world, filer) = mirror();
     let changed = |name: &str| {
         make(&*vfs(&filer), name, 300, 1);
         filer.pool().sync().unwrap();
@@ -641,7 +636,7 @@ fn leaves_have_two_places_while_one_disk_counts() {
     assert_eq!(changed("on one disk"), (1, 1));
     filer.pool().roster.detach(&vdev(&filer), leg(&filer, B)).unwrap();
     let mut joining = None;
-    attach(&mut world, &filer, C, &mut |step| {
+    attach(&filer, C, &mut |step| {
         if step == 1 {
             joining = Some(changed("while another joins"));
         }
@@ -655,7 +650,7 @@ fn leaves_have_two_places_while_one_disk_counts() {
 #[test]
 fn a_disk_that_does_not_keep_what_it_is_given_replaces_none() {
     for times in [1, 2] {
-        let (mut world, filer) = mirror_among(&[(A, DISK), (B, DISK), (C, DISK)]);
+        let (mut world, filer) = mirror();
         let lost = blocks(&filer, |class, _| class == Class::Extent);
         let (mut times_left, mut before) = (times, u64::MAX);
         let mut forget = |stage, done| {
@@ -696,7 +691,7 @@ impl Watch for AtEachStep<'_> {
 /// What is lost for good, and names nothing, hides nothing: no copy goes over all of the disk for it.
 #[test]
 fn content_that_is_lost_makes_no_copy_longer() {
-    let (world, filer) = mirror_among(&[(A, DISK), (B, DISK), (C, DISK)]);
+    let (world, filer) = mirror();
     let place = blocks(&filer, |class, _| class == Class::Extent)[3];
     [A, B].iter().for_each(|path| rot(&world, path, std::iter::once(place)));
     let copied = filer.pool().join(&member(&filer, A), Path::new(C), false, &mut Patient).unwrap();
