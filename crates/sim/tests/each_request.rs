@@ -539,11 +539,11 @@ const TWO_ON_LOG_DEVICES: [Work; 6] = [
 /// So many of each take some seconds.
 const SEEDS: u64 = 100;
 
-/// Others, and more of them, are run with `TALLY_SEED` and `TALLY_RUNS`.
+/// Others, and more of them, are run with `TALLY_SEED` and `TALLY_ROUNDS`.
 fn seeds() -> Range<u64> {
     let number = |name, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let from = number("TALLY_SEED", 0);
-    from..from + number("TALLY_RUNS", SEEDS)
+    from..from + number("TALLY_ROUNDS", SEEDS)
 }
 
 #[test]

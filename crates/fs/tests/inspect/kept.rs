@@ -210,7 +210,7 @@ const EXPECTED: &str = r#"
 -: damage dataset=1 object=4 spot="Content(0)" first_txg="…" last_txg="…" by_read=yes by_scrub=yes block="…"
 -: event number="…" time="…" class=statechange text="something happened"
 -: inode object=18 kind=file mode=0644 nlink=1 uid=0 gid=0 size=0 used=1572864 mtime="…" ctime="…" birth="…" generation="…" parent=3 entry=19 layout=extents record_bytes=131072 reaped_to="…" cut_end=2097152 cut_from_before=524288:8
--: job kind=join leg="…" began="…" ran_ms="…" settled="…" is_brought=no copied_bytes="…" unreadable_bytes=0 checked_bytes="…" repaired=0 repaired_bytes=0 lost=0 unread=0 given_up=0 hides=no
+-: job kind=join leg="…" returns=no began="…" ran_ms="…" settled="…" is_brought=no is_copied=no copied_bytes="…" unreadable_bytes=0 checked_bytes="…" repaired=0 repaired_bytes=0 lost=0 unread=0 given_up=0 hides=no
 -: job kind=schedule scrub=weekly
 -: job kind=scrub state=paused began="…" began_txg="…" changed="…" ran_ms="…" total_bytes="…" checked_bytes="…" repaired=0 repaired_bytes=0 lost=0 unread=0 given_up=0 in_parts=no has_gaps=no
 -: lane lane=0 vdev=0 bytes=1048576 frame_bytes_max=131072 frames_in_flight_max=4 legset_gen=1 legs=1 left=1 legset="…" left_with=00000000000000cd:0

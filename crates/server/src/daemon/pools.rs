@@ -64,7 +64,7 @@ pub struct Pools {
 impl Pools {
     /// None is imported; those of the list are away. Which rules hold is worked out by `rules_hold`.
     #[must_use]
-    pub fn new(platform: Platform, tuning: Tuning, state: State, above: Vec<ExportRule>) -> Self {
+    pub(super) fn new(platform: Platform, tuning: Tuning, state: State, above: Vec<ExportRule>) -> Self {
         let looks = Arc::<Looks>::default();
         let opener = Arc::new(BesideLooks { opener: platform.opener, looks: Arc::clone(&looks) });
         let pools = Self {

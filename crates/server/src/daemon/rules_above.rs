@@ -5,7 +5,9 @@
 //! had it and were renamed since: that is written down beside the list of pools before the rename begins, and ends when the
 //! table is taken out, when the file has a table for the new name, or when the dataset is destroyed.
 
+use tally_disk::Platform;
 use tally_fs::filer::is_or_holds;
+use tally_store::tuning::Tuning;
 
 use super::error::PoolsError;
 use super::pools::Pools;
@@ -82,6 +84,15 @@ impl Pools {
     /// Where the rules for a dataset come from, if from the configuration: its table, and the rules.
     pub(super) fn rules_above(&self, dataset: &str) -> Option<ExportRule> {
         rule_above(&self.above.lock(), dataset).cloned()
+    }
+
+    /// The list of a process that begins, with the rules of the configuration file in force.
+    #[must_use]
+    pub fn begin(platform: Platform, tuning: Tuning, state: State, above: Vec<ExportRule>) -> Self {
+        let pools = Self::new(platform, tuning, state, above);
+        pools.rules_hold();
+        pools.refresh_exports();
+        pools
     }
 
     /// Works out the rules that hold.

@@ -154,9 +154,7 @@ impl Daemon {
             listeners.first().and_then(|listener| listener.local_addr().ok()).map_or(0, |address| address.port());
 
         let pools =
-            Arc::new(Pools::new(platform(launch.opener, &config), tuning(&config), state, config.exports.clone()));
-        pools.rules_hold();
-        pools.refresh_exports();
+            Arc::new(Pools::begin(platform(launch.opener, &config), tuning(&config), state, config.exports.clone()));
         let nfs = Arc::new(Service::new(pools.exports()));
         let desk = Arc::new(Desk { pools, addresses, dirs: places(data_dir), nfs });
         let watching = Watching::start(&config, &desk)?;

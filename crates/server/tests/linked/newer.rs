@@ -91,7 +91,7 @@ type Forger = fn(&mut [u8]);
 #[test]
 fn an_import_lists_disks_of_which_no_pool_is_made() {
     let cases: [(Forger, &str, &str); 4] = [
-        (lengthen_sections, "a section that is longer than what is left of the label", "use another disk of the pool"),
+        (lengthen_sections, "a section that is longer than what is left of the label", "give the pool's other disks"),
         (renumber_format, "format version 3", "use a newer program"),
         (set_a_feature, "does not know", "use "),
         (rot_labels, "its labels are damaged", "imported from its other disks"),

@@ -66,6 +66,7 @@ fn join_fields(fact: Fact, job: &JoinJob) -> Fact {
         .with("ran_ms", u64::try_from(job.ran.as_millis()).unwrap_or(u64::MAX))
         .with_some("settled", job.settled)
         .with("is_brought", job.is_brought)
+        .with("is_copied", job.is_copied)
         .with("copied_bytes", job.report.copied_bytes)
         .with("unreadable_bytes", job.report.unreadable_bytes)
         .with_some("unreadable_first", unread);

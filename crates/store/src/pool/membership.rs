@@ -11,16 +11,16 @@
 //!             ─▶ every block brought, verified on its way ─▶ does one leave for it: every block looked at there
 //!             ─▶ labels: it counts ─▶ lane: every live frame ─▶ labels: in the lane's set
 //!             ─▶ the one that it replaces leaves, as below ─▶ no job
-//!   back:   labels of the others: what it lacks ─▶ its own label: it was left behind ─▶ uberblocks
+//!   back:   its job ─▶ labels of the others: what it lacks ─▶ its own label: it was left behind ─▶ uberblocks
 //!             ─▶ labels: it joins ─▶ gets every write ─▶ what was placed before is settled ─▶ labels: what it missed ends
-//!             ─▶ blocks of the missed groups are given to it ─▶ labels: it counts ─▶ lane, as above
+//!             ─▶ blocks of the missed groups are given to it ─▶ labels: it counts ─▶ lane, as above ─▶ no job
 //!   leave:  every block made sure of on each leg that stays ─▶ labels of those: it is gone
 //!             ─▶ whoever keeps the disks' paths hears of it ─▶ its own label is erased
 //! ```
 //!
 //! A cut before "it counts" leaves a leg that nobody believes and whose copy goes on ([`super::joining`]), and one behind it a leg that has
 //! everything but the log.
-//! One that comes back and does not get so far is left behind as before, and begins anew with all that it lacked.
+//! One that comes back and does not get so far goes on in the same way, behind a restart; what stops it otherwise leaves it behind as before.
 //! The ring of one that comes back keeps what stands in it (docs/design/0060), but where nothing is known of what it lacks.
 //! The erased label is a courtesy to whoever finds the disk: its disk may hang, and nothing waits for it here.
 //!
@@ -154,6 +154,13 @@ pub struct Copied {
 }
 
 impl Copied {
+    /// The same, with what was lost of blocks that were brought before: the walk may have been over their places by then.
+    fn with_losses_of(mut self, before: SecureReport) -> Self {
+        self.secured.lost_count += before.lost_count;
+        self.secured.lost.extend(before.lost);
+        self
+    }
+
     /// Whether the new disk has everything that the old ones had, as far as that can be known.
     #[must_use]
     pub fn is_whole(&self) -> bool {

@@ -59,7 +59,7 @@ fn pools(data_dir: &Path, opener: &Arc<MemOpener>) -> Arc<Pools> {
         host: Host { id: 1, name: "here".into() },
     };
     let tuning = Tuning { txg_interval: Duration::from_millis(100), ..Tuning::default() };
-    Arc::new(Pools::new(platform, tuning, State::load(data_dir).expect("an empty directory"), Vec::new()))
+    Arc::new(Pools::begin(platform, tuning, State::load(data_dir).expect("an empty directory"), Vec::new()))
 }
 
 /// A leg of a mirror hung in the middle of a sync. `export` was refused, and said that the disk could be detached; then

@@ -64,7 +64,7 @@ impl Place {
             host: Host { id: 1, name: "here".into() },
         };
         let tuning = Tuning { txg_interval: Duration::from_millis(100), ..Tuning::default() };
-        let pools = Arc::new(Pools::new(platform, tuning, State::load(dir.path()).expect("a directory"), Vec::new()));
+        let pools = Arc::new(Pools::begin(platform, tuning, State::load(dir.path()).expect("a directory"), Vec::new()));
         Self { _dir: dir, clock, opener, disks, pools }
     }
 

@@ -30,7 +30,7 @@ fn an_upgrade_that_is_only_shown_changes_nothing() {
         host: Host { id: 1, name: "here".into() },
         helpers: Helpers::Threads,
     };
-    let pools = Pools::new(platform, Tuning::default(), State::load(dir.path()).unwrap(), Vec::new());
+    let pools = Pools::begin(platform, Tuning::default(), State::load(dir.path()).unwrap(), Vec::new());
     let words = [dir.path().join("a").display().to_string()];
     let pool = pools.create("dozer", &words, &CreateOptions::default(), Vec::new()).unwrap();
     let (names, config) = (["dozer".to_owned()], || pool.filer.pool().roster.config());

@@ -33,7 +33,7 @@ fn pools(data_dir: &Path, opener: &Arc<MemOpener>) -> Arc<Pools> {
         helpers: Helpers::Threads,
         host: Host { id: 1, name: "here".into() },
     };
-    Arc::new(Pools::new(platform, Tuning::default(), State::load(data_dir).expect("an empty directory"), Vec::new()))
+    Arc::new(Pools::begin(platform, Tuning::default(), State::load(data_dir).expect("an empty directory"), Vec::new()))
 }
 
 /// Fills the labels, so that so many bytes are left of what somebody may wish for.

@@ -11,8 +11,8 @@ use tally_members::vdev::{Vdev, VdevLeg};
 
 use super::copy::{among, later_than, of_secure, seen_at};
 use super::{Copied, CopyEnded, Member, MembershipError, Onlooker, Stage};
-use crate::pool::Pool;
 use crate::pool::joining::JoinJob;
+use crate::pool::{Pool, SecureReport};
 
 /// Syncs after which every block that was placed before a leg joined must be settled: one does, but for operations that are
 /// under way for that long.
@@ -120,15 +120,15 @@ impl Pool {
         if missed.is_empty() {
             return self.copy_to(place, self.anew(job), onlooker);
         }
-        let (job, missed) = self.go_on_bringing(place, job, missed, onlooker)?;
+        let (job, missed, later) = self.go_on_bringing(place, job, missed, onlooker)?;
         onlooker.expect(Stage::Bringing, self.missed_bytes(place.vdev.index(), &missed));
         let mut progress = |done| onlooker.on_progress(Stage::Bringing, done);
         let brought = self.secure_joining(&place.vdev, job, Some(&missed), &mut progress).map_err(of_secure);
         self.end_reaching(leg, brought.is_ok());
-        Ok(Copied { secured: brought?, is_partial: true, ..Copied::default() })
+        Ok(Copied { secured: brought?, is_partial: true, ..Copied::default() }.with_losses_of(later))
     }
 
-    /// Where the walk of the `missed` groups goes on, and which of them that is about: behind a cut those since then were brought before. It
+    /// Where the walk of the `missed` groups goes on, which of them that is about, and what came of those since the cut, which are brought here. It
     /// begins anew where something could not be read (rules S9).
     fn go_on_bringing(
         &self,
@@ -136,18 +136,18 @@ impl Pool {
         job: JoinJob,
         missed: MissedGroups,
         onlooker: &mut dyn Onlooker,
-    ) -> Result<(JoinJob, MissedGroups), CopyEnded> {
+    ) -> Result<(JoinJob, MissedGroups, SecureReport), CopyEnded> {
         if let Some(settled) = job.settled.filter(|_| job.lacks_nothing()) {
             onlooker.goes_on(job.copied_bytes(), 0, job.ran);
             let later = self.bring_later(place, &job, &later_than(&missed, settled), onlooker)?;
             if !later.hides && later.unread_count == 0 {
-                return Ok((job, among(&missed, TxgRange { from: Txg(0), to: settled })));
+                return Ok((job, among(&missed, TxgRange { from: Txg(0), to: settled }), later));
             }
         }
         let settled = missed.ranges().last().map(|range| range.to);
         let job = JoinJob { settled, ..job.begun_anew() };
         self.keep_join(&job);
-        Ok((job, missed))
+        Ok((job, missed, SecureReport::default()))
     }
 
     /// What a leg has missed that gets every write by now ends with the group that was open when the last block was settled

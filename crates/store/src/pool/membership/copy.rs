@@ -232,7 +232,7 @@ impl Pool {
         self.reach_join(job);
     }
 
-    /// What was freed lately only older groups name, to which an import may go back: no pointer of the newest leads there.
+    /// What was freed lately only older groups name, to which an import may go back (rules S55): no pointer of the newest leads there.
     fn copy_what_waits(&self, place: &Member, job: &mut JoinJob, onlooker: &mut dyn Onlooker) -> Result<(), CopyEnded> {
         let mut waiting = self.io.allocator().waiting_on(place.vdev.index()).into_iter();
         self.copy_sectors(place, job, &mut waiting, onlooker)
@@ -316,11 +316,7 @@ impl Pool {
         if job.is_brought {
             self.copy_what_waits(place, &mut job, onlooker)?;
         }
-        let mut copied = self.copy_to(place, job, onlooker)?;
-        // The look at each block may have been over the place by then.
-        copied.secured.lost_count += brought.lost_count;
-        copied.secured.lost.extend(brought.lost);
-        Ok(copied)
+        Ok(self.copy_to(place, job, onlooker)?.with_losses_of(brought))
     }
 
     /// What was done for a job is worth nothing.
