@@ -651,9 +651,18 @@ fn a_copy_goes_on_with_a_disk_that_failed_and_lost_what_was_in_its_cache() {
 struct Counting<'a> {
     filer: &'a Filer,
     then: Option<&'a mut dyn FnMut()>,
+    /// When something is copied, before anything else happens.
+    first: Option<&'a mut dyn FnMut()>,
 }
 
 impl Watch for Counting<'_> {
+    fn on_progress(&mut self, _: Stage, _: u64) -> bool {
+        if let Some(first) = self.first.take() {
+            first();
+        }
+        true
+    }
+
     fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
         if state(self.filer, C) == Some(LegState::Online)
             && let Some(then) = self.then.take()
@@ -673,7 +682,7 @@ fn who_goes_on_with_a_disk_that_lacks_something_is_told_that_the_old_one_stays()
     world.faults(A).unreadable.lock().unwrap().push(bad..bad + 4096);
     let mut cut = None;
     let mut then = || cut = Some(world.cut());
-    let mut counting = Counting { filer: &filer, then: Some(&mut then) };
+    let mut counting = Counting { filer: &filer, then: Some(&mut then), first: None };
     let replaced =
         filer.pool().replace(&member(&filer, A), Path::new(C), false, &mut world::Watching(&mut counting)).unwrap();
     assert!(!replaced.1.is_whole());
@@ -766,7 +775,7 @@ fn a_replace_that_ends_in_a_suspended_pool_is_ended_when_that_goes_on() {
         fs.write(ctx(&cred), file, 0, noise(200_000, 5), Stability::Unstable).result.unwrap();
         filer.pool().sync().unwrap();
         let mut then = || world.lose_power_after(writes);
-        let mut counting = Counting { filer: &filer, then: Some(&mut then) };
+        let mut counting = Counting { filer: &filer, then: Some(&mut then), first: None };
         let place = member(&filer, A);
         let done = filer.pool().replace(&place, Path::new(C), false, &mut world::Watching(&mut counting)).map(drop);
         let suspended = filer.as_suspended();
@@ -882,19 +891,27 @@ fn what_the_log_had_on_the_old_disk_alone_is_replayed_from_there() {
         std::thread::spawn(move || lane.run());
     }
     let (place, before, mut cut) = (member(&filer, A), world.content_of(A), None);
+    // Its label does not change any more until the new one counts.
+    let mut while_it_copies = None;
+    let mut first = || {
+        while_it_copies = Some(world.content_of(A));
+        filer.pool().sync().unwrap();
+    };
     let mut then = || {
         put(&filer, "new", 5000, 77);
         filer.pool().roster.drop_leg(place.leg, &std::io::Error::other("its cable")).unwrap();
         cut = Some(world.cut());
     };
-    let mut counting = Counting { filer: &filer, then: Some(&mut then) };
+    let mut counting = Counting { filer: &filer, then: Some(&mut then), first: Some(&mut first) };
     let _goes_on = filer.pool().join(&place, Path::new(C), false, &mut world::Watching(&mut counting));
     let world = cut.expect("it counted");
     // One that was somewhere else meanwhile knows nothing of it.
-    let older = world.cut();
-    older.poke(A, 0, &before);
-    let refused = older.try_import(&ImportOptions::default()).map(drop).unwrap_err().to_string();
-    assert!(refused.contains("the log device /disks/a is missing"), "{refused}");
+    for image in [before, while_it_copies.expect("it was copied")] {
+        let older = world.cut();
+        older.poke(A, 0, &image);
+        let refused = older.try_import(&ImportOptions::default()).map(drop).unwrap_err().to_string();
+        assert!(refused.contains("the log device /disks/a is missing"), "{refused}");
+    }
 
     let (filer, report) = world.import();
     assert_eq!((report.losses, report.records_replayed > 0), (vec![], true));
@@ -1018,7 +1035,7 @@ fn a_disk_that_lacked_something_and_counted_is_missed_when_it_fails() {
         let leg = member(&filer, C).leg;
         filer.pool().roster.drop_leg(leg, &std::io::Error::other("its cable")).unwrap();
     };
-    let mut counting = Counting { filer: &filer, then: Some(&mut then) };
+    let mut counting = Counting { filer: &filer, then: Some(&mut then), first: None };
     let replaced = filer.pool().replace(&member(&filer, A), Path::new(C), false, &mut world::Watching(&mut counting));
     assert!(replaced.is_err() && state(&filer, C) == Some(LegState::Faulted), "{:?}", replaced.map(drop));
     let place = member(&filer, C);
@@ -1123,6 +1140,38 @@ fn a_disk_that_comes_back_goes_on_where_it_was_cut_off() {
     }
 }
 
+/// An export interrupted it and was refused, and somebody said `online` once more before it went on: it was forgotten, and "being copied" for good.
+#[test]
+fn who_takes_back_a_disk_that_is_on_its_way_back_changes_nothing() {
+    let (world, filer) = away_for_long();
+    let (_world, filer) = come_back_until(world, filer, End::Refused, 5 * MIB);
+    let again = filer.pool().take_back(&member(&filer, C), &mut Watching::new(&mut |_, _| true));
+    assert!(again.is_err(), "{again:?}");
+    let (done, _) = go_on(&filer);
+    assert!(done.is_whole() && state(&filer, C) == Some(LegState::Online), "{done:?}");
+}
+
+/// The new disk has counted, its job is there still, and it is not found at the import. Nobody took a spare for it, as it was to go on by itself.
+#[test]
+fn a_spare_is_taken_for_a_new_disk_that_has_counted_and_is_missing() {
+    const S: &str = "/disks/s";
+    let (world, filer) = one_disk();
+    let mut cut = None;
+    let mut then = || cut = Some(world.cut());
+    let mut counting = Counting { filer: &filer, then: Some(&mut then), first: None };
+    let _goes_on = filer.pool().join(&member(&filer, A), Path::new(C), false, &mut world::Watching(&mut counting));
+    let mut world = cut.expect("it counted");
+    world.take(&[C]);
+    let (filer, _) = world.import();
+    assert_eq!((state(&filer, C), job(&filer).leg), (Some(LegState::Missing), member(&filer, C).leg));
+    world.put(vec![(S.to_owned(), World::disk(DISK))]);
+    add_spares(&filer.pool().roster, &world.platform(), &[S.into()], false).unwrap();
+    let mut watch = SpareWatch::default();
+    watch.look(filer.pool(), Duration::ZERO);
+    let errands = watch.look(filer.pool(), Duration::from_secs(400));
+    assert!(matches!(errands[..], [SpareErrand::Take { away, .. }] if away == member(&filer, C).leg), "{errands:?}");
+}
+
 /// Only what somebody wants goes on: not a disk that was put away since, nor one that was stopped, nor one that has failed meanwhile.
 #[test]
 fn a_disk_that_nobody_wants_back_any_more_stays_away() {
@@ -1133,6 +1182,10 @@ fn a_disk_that_nobody_wants_back_any_more_stays_away() {
             assert_eq!(look(&filer), [SpareErrand::GoOn { leg: member(&filer, C).leg }]);
             // As an import finds it: one that has missed changes.
             filer.pool().take_offline(&member(&filer, C), false).unwrap();
+            // Whoever was told so is told the same behind a cut.
+            let cut = world.cut();
+            let again = import(&cut);
+            assert_eq!((state(&again, C), look(&again)), (Some(LegState::Stale), vec![]));
         } else {
             let mut step = |_, done| {
                 world.faults(C).all(how == "failed" && done >= 5 * MIB);

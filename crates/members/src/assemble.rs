@@ -386,7 +386,8 @@ fn stand(
         };
         let disk = (state != LegState::Missing).then_some(disk);
         let found = VdevLeg::new(leg.guid, path, disk, state);
-        let has_frames = !leg.is_ahead_of_its_drop(&label.config) && has_every_frame(config, leg, &label.config);
+        let is_of_its_set = !leg.is_ahead_of_its_drop(&label.config) && has_every_frame(config, leg, &label.config);
+        let has_frames = is_of_its_set && has_the_last_group(leg, &uberblocks);
         legs.push((if has_frames { found.with_frames() } else { found }, uberblocks));
     }
     if vdev.class == VdevClass::Data {
@@ -427,6 +428,14 @@ fn has_every_frame(newest: &PoolConfig, leg: &LegConfig, own: &PoolConfig) -> bo
     let is_last_of_lane = newest.lanes.iter().any(|line| line.legset == [leg.guid]);
     // It was struck off for refusing a label, or a frame while one was written.
     is_last_of_lane && leg.stale_since.is_some_and(|dropped| own.sequence.saturating_add(2) >= dropped)
+}
+
+/// Whether a disk has the group that was durable when it was struck off. An older copy of it may have a label of then, as that may not have changed for
+/// long, and has neither that group nor the frames behind it.
+fn has_the_last_group(leg: &LegConfig, uberblocks: &[Uberblock]) -> bool {
+    let newest = uberblocks.iter().map(|uberblock| uberblock.txg).max();
+    let missed = leg.missed.ranges().last();
+    missed.zip(newest).is_some_and(|(missed, newest)| newest.next() >= missed.from)
 }
 
 /// Two or more uberblocks behind a sibling: not a power cut.

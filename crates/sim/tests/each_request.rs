@@ -298,6 +298,8 @@ impl Run {
     /// What cannot be read, all of which must be named.
     fn look_and_ask(&self, machine: &Machine, files: &Files) -> Result<Vec<String>, String> {
         let told = files.look(machine)?;
+        // The others may be gone, and who is there and has rotted is listed once somebody has asked for it.
+        let _whatever_they_are = self.files.look(machine);
         let server = machine.server();
         let fs = server.filer.by_name(POOL).ok_or("the dataset is gone")?;
         let damage = fs.damage_report();

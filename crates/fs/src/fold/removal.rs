@@ -114,6 +114,8 @@ impl Fold<'_> {
                 OrphanKind::Cut => self.reap_file_at_rest(key, id)?,
             };
             if !may_go_on {
+                // It goes on with the next group, whatever was listed and not counted.
+                self.orphan_count = self.orphan_count.max(1);
                 return Ok(());
             }
         }

@@ -144,11 +144,15 @@ impl Pools {
         let is_away =
             |state| matches!(state, LegState::Stale | LegState::Missing | LegState::Failing | LegState::Faulted);
         let legs = pool.roster.vdevs().iter().flat_map(|vdev| vdev.legs()).filter(|leg| is_away(leg.state()));
-        let paths: Vec<String> = legs.map(|leg| leg.path().display().to_string()).collect();
+        let legs: Vec<_> = legs.map(|leg| (leg.guid(), leg.path().display().to_string())).collect();
         let (mut done, mut failed) = (Vec::new(), Vec::new());
-        for path in &paths {
+        for (leg, path) in &legs {
             match self.online(name, path, progress) {
                 Ok(remarks) => done.extend([format!("{path} is online")].into_iter().chain(remarks)),
+                // While another one had its turn it went on by itself.
+                Err(_) if !pool.state_of(*leg).is_some_and(is_away) => {
+                    done.push(format!("{path} is being brought up to date"))
+                }
                 Err(error) => failed.push(error.to_string()),
             }
         }

@@ -2,7 +2,7 @@
 
 use tally_base::PoolGuid;
 use tally_members::discover::{self, ImportSource, Refusal, Refused};
-use tally_members::label::PoolState;
+use tally_members::label::{PoolState, Unreadable};
 
 use super::error::PoolsError;
 use super::pools::Pools;
@@ -16,8 +16,8 @@ impl Pools {
         pools.retain(|pool| (pool.state == FoundPool::DESTROYED) == destroyed);
         let imported = self.imported();
         let is_missed = |refused: &&Refused| match &refused.why {
-            // A drive without a medium is no pool's.
-            Refusal::Unopened(_) => false,
+            // A drive without a medium is no pool's, and one that reads nothing says of none that it is its disk.
+            Refusal::Unopened(_) | Refusal::Label(Unreadable::Io(_)) => false,
             Refusal::Label(_) => true,
             Refusal::LoneSpare { pool, .. } | Refusal::AroundLeg { pool, .. } => !imported.contains(pool),
         };

@@ -193,6 +193,10 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
         let needs_nothing = ["RESILVERING", JOINING, NO_LOG].contains(&leg.state.as_str());
         let action = match leg.state.as_str() {
             _ if needs_nothing => "",
+            // Whoever may not write goes on with nothing, and neither gives it up.
+            "MISSING" | "STALE" | "FAULTED" | "OFFLINE" if served.filer.pool().read_only() => {
+                "\nThe pool is imported read-only: nothing is given to it before an import without --readonly."
+            }
             "MISSING" | "STALE" if is_joining => {
                 "\nIts copy goes on by itself when it is there and well; `tally pool detach` gives it up."
             }

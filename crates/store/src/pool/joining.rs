@@ -303,11 +303,14 @@ impl Pool {
     }
 
     /// It has not come back, or was put away: from here on somebody has to want it again.
-    pub(super) fn forget_return(&self, leg: VdevGuid) {
-        if self.join_job(leg).is_some_and(|job| job.returns) {
+    /// Whether it was wanted.
+    pub(super) fn forget_return(&self, leg: VdevGuid) -> bool {
+        let returns = self.returns(leg);
+        if returns {
             self.forget_join(leg);
             self.want_kept();
         }
+        returns
     }
 
     /// At the import, before anybody lets a disk join: those that were to come and never came.

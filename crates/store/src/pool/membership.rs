@@ -313,8 +313,17 @@ impl Pool {
     /// Takes a disk of the pool out of use; `for_good`: also for imports. Refused where the others lack something.
     pub fn take_offline(&self, place: &Member, for_good: bool) -> Result<(), MembershipError> {
         self.roster.take_offline(&place.vdev, place.leg, for_good).map_err(|error| place.told_of(error))?;
-        self.forget_return(place.leg);
+        self.end_return(place.leg);
         Ok(())
+    }
+
+    /// Whoever is told that a disk stays away is told so behind the group that has forgotten its job: else it comes back behind a cut.
+    fn end_return(&self, leg: VdevGuid) {
+        if self.forget_return(leg)
+            && let Err(error) = self.sync()
+        {
+            tracing::warn!(%leg, %error, "behind a cut a disk may come back that was to stay away");
+        }
     }
 
     /// A leg has been copied, or brought up to date: it counts, and takes part in its lane.

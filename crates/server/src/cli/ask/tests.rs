@@ -116,7 +116,7 @@ fn data_goes_to_stdout() {
         (
             &["pool", "import", "-d", "disks"],
             "   pool: tank\n     id: 00ab\n  state: ONLINE\n action: import it with `tally pool import -d /here/disks tank`\n \
-             config:\n\n\t/here/disks/t.img\n\n   disk: /odd/\\u{1b}[2J\n status: its labels are odd\n",
+             config:\n\n\t/here/disks/t.img\n\n   disk: /odd/\\u001b[2J\n status: its labels are odd\n",
         ),
     ];
     for (words, expected) in cases {
@@ -256,7 +256,7 @@ fn json_is_what_it_says() {
     let names = (&value["pools"][0]["name"], &value["refused"][0]["path"]);
     assert_eq!(
         (names, value["refused"][0]["reason"].as_str()),
-        ((&"tank".into(), &"/odd/\u{1b}[2J".into()), Some("its labels are odd"))
+        ((&"tank".into(), &"/odd/\\u001b[2J".into()), Some("its labels are odd"))
     );
     let (_, out, err) = tally(&["pool", "export", "tank", "--json"]);
     let value: serde_json::Value = serde_json::from_str(&out).unwrap();

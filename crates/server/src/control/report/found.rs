@@ -58,11 +58,11 @@ impl FoundPool {
         let dirs: BTreeSet<&Path> = self.paths.iter().filter_map(|path| Path::new(path).parent()).collect();
         let places: String = dirs.iter().map(|dir| format!("-d {} ", quoted(dir))).collect();
         let destroyed = if self.state == Self::DESTROYED { "-D " } else { "" };
-        format!("tally pool import {destroyed}{places}{pool}")
+        format!("tally pool import {destroyed}{places}{}", quoted(Path::new(pool)))
     }
 }
 
-/// A path as a shell takes it for one word.
+/// A path, or a name, as a shell takes it for one word.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@,".contains(&byte);

@@ -64,17 +64,25 @@ fn blocks(count: u64) -> String {
     if count == 1 { "1 block".into() } else { format!("{count} blocks") }
 }
 
+/// That something was so.
+fn blocks_were(count: u64) -> String {
+    format!("{} {}", blocks(count), if count == 1 { "was" } else { "were" })
+}
+
 /// What a look at every block has to say.
 pub(in crate::daemon) fn remarks_of(secured: &SecureReport) -> Vec<String> {
     let mut remarks = Vec::new();
     if secured.repaired_count > 0 {
-        remarks.push(format!("note: repaired from a disk that had them right: {}", blocks(secured.repaired_count)));
+        remarks.push(format!(
+            "note: {} damaged on a disk and right on another, and repaired from there",
+            blocks_were(secured.repaired_count)
+        ));
     }
     if let Some(first) = secured.lost.first() {
         remarks.push(format!(
-            "note: right on no disk, and not before: {}; the first of them: {first}. What was there has to come from a \
+            "note: {} found right on no disk, and not before; the first of them: {first}. What was there has to come from a \
              backup",
-            blocks(secured.lost_count)
+            blocks_were(secured.lost_count)
         ));
     }
     remarks

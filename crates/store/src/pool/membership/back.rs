@@ -24,14 +24,17 @@ impl Pool {
     pub fn take_back(&self, place: &Member, onlooker: &mut dyn Onlooker) -> Result<Copied, MembershipError> {
         self.check_its_lane(place)?;
         let leg = self.reopen(place, onlooker).inspect_err(|error| {
-            if !matches!(error, MembershipError::Return(ReturnError::Held { .. })) {
+            // Of one that is in use already, or held for a moment, the job is still to be done.
+            let goes_on =
+                matches!(error, MembershipError::Return(ReturnError::Held { .. } | ReturnError::NotAway { .. }));
+            if !goes_on {
                 self.forget_return(place.leg);
             }
         })?;
         if place.config.class == VdevClass::Data {
             self.note_return(place.leg);
         }
-        self.roster.add_leg(&place.vdev, leg).inspect_err(|_| self.forget_return(place.leg))?;
+        self.roster.add_leg(&place.vdev, leg).inspect_err(|_| self.end_return(place.leg))?;
         self.catch_up(place, onlooker)
     }
 
@@ -48,7 +51,7 @@ impl Pool {
         };
         let copied = copy.map_err(|ended| self.stays_away(guid, &path, seen_at(place, guid, ended), onlooker))?;
         let counts = self.let_count(place, guid, &path, &copied, onlooker);
-        counts.inspect_err(|_| self.forget_return(guid))?;
+        counts.inspect_err(|_| self.end_return(guid))?;
         self.finish_join(guid, copied.is_whole(), onlooker)?;
         Ok(copied)
     }
@@ -103,7 +106,7 @@ impl Pool {
         if let Err(error) = self.roster.drop_leg(guid, &io::Error::other(cause.clone())) {
             tracing::error!(leg = %guid, %error, "a disk that is not up to date could not be struck off");
         }
-        self.forget_return(guid);
+        self.end_return(guid);
         MembershipError::StaysAway { path: path.to_owned(), cause }
     }
 

@@ -61,12 +61,12 @@ impl Pool {
     }
 
     /// Whether a copy, or the end of a replace, goes on without a command: nobody but somebody takes up a disk that was put away, or has failed;
-    /// or one that was away and is missing again, for which a spare may be taken instead.
+    /// or one that has counted and is missing, for which a spare may be taken instead.
     #[must_use]
     pub fn goes_on_by_itself(&self, leg: VdevGuid) -> bool {
         match self.state_of(leg) {
             Some(LegState::Stale | LegState::Resilvering | LegState::Online) => true,
-            Some(LegState::Missing) => !self.returns(leg),
+            Some(LegState::Missing) => self.is_joining(leg),
             _ => false,
         }
     }
