@@ -239,8 +239,10 @@ impl Roster {
         self.claim_and(host, rng, open_gen, |config| {
             config.rewinds.push(Rewind { open_gen: config.open_gen, ..rewind });
             // What only the group that is gone back to names, others may not have been given: of a disk that is not looked at now nobody knows.
-            let legs = config.vdevs.iter_mut().flat_map(|vdev| &mut vdev.legs);
-            legs.filter(|leg| leg.stale_since.is_some()).for_each(|leg| leg.missed.clear());
+            let data = config.vdevs.iter_mut().filter(|vdev| vdev.class == VdevClass::Data);
+            let stale = data.flat_map(|vdev| &mut vdev.legs).filter(|leg| leg.stale_since.is_some());
+            // Of one that has never counted nothing is known anyway, and its list says which those are.
+            stale.filter(|leg| !leg.missed.is_of_new()).for_each(|leg| leg.missed = MissedGroups::all());
             let surplus = config.rewinds.len().saturating_sub(REWINDS_MAX);
             config.rewinds.drain(..surplus);
         })

@@ -98,6 +98,14 @@ impl MissedGroups {
         self.has(FIRST)
     }
 
+    /// All groups, those to come included.
+    #[must_use]
+    pub(crate) fn all() -> Self {
+        let mut all = Self::default();
+        all.open(FIRST);
+        all
+    }
+
     /// All up to this group, of a leg that counts and lacks something that nobody knows the group of.
     #[must_use]
     pub(crate) fn up_to(last: Txg) -> Self {

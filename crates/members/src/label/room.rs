@@ -11,7 +11,7 @@
 //! all of it is. Last of all go the lines of legs that left a lane, which are further copies of frames that the set has.
 
 use super::encoding;
-use super::{CONFIG_SLOT_BYTES, HEADER_BYTES, LabelError, PoolConfig};
+use super::{CONFIG_SLOT_BYTES, HEADER_BYTES, LabelError, LaneConfigLine, LegConfig, PoolConfig};
 
 /// Bytes of a payload that only strikes and claims may use. A strike of each of 128 legs takes one range and one line of
 /// a leg that left, 32 bytes; a claim the name of another host.
@@ -58,13 +58,22 @@ impl PoolConfig {
         legs.max_by_key(|leg| leg.missed.ranges().len()).is_some_and(|leg| leg.missed.join_closest())
     }
 
-    /// What a leg has missed, or the legs that left a lane.
+    /// What a leg has missed, or the legs that left a lane; last of all what the last leg of a lane has missed, by which an import tells it from an
+    /// older copy of it.
     fn forget_something(&mut self) -> bool {
+        let last_of = |line: &LaneConfigLine| if let [leg] = line.legset[..] { Some(leg) } else { None };
+        let last: Vec<_> = self.lanes.iter().filter_map(last_of).collect();
+        self.forget_missed(|leg| !last.contains(&leg.guid))
+            || self.lanes.iter_mut().find(|line| !line.left.is_empty()).is_some_and(|line| line.left.pop().is_some())
+            || self.forget_missed(|_| true)
+    }
+
+    fn forget_missed(&mut self, may: impl Fn(&LegConfig) -> bool) -> bool {
         let mut legs = self.vdevs.iter_mut().flat_map(|vdev| &mut vdev.legs);
-        if let Some(leg) = legs.find(|leg| leg.stale_since.is_some() && !leg.missed.is_empty()) {
+        let leg = legs.find(|leg| leg.stale_since.is_some() && !leg.missed.is_empty() && may(leg));
+        leg.is_some_and(|leg| {
             leg.missed.clear();
-            return true;
-        }
-        self.lanes.iter_mut().find(|line| !line.left.is_empty()).is_some_and(|line| line.left.pop().is_some())
+            true
+        })
     }
 }

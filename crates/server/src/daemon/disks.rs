@@ -149,10 +149,12 @@ impl Pools {
         for (leg, path) in &legs {
             match self.online(name, path, progress) {
                 Ok(remarks) => done.extend([format!("{path} is online")].into_iter().chain(remarks)),
-                // While another one had its turn it went on by itself.
-                Err(_) if !pool.state_of(*leg).is_some_and(is_away) => {
-                    done.push(format!("{path} is being brought up to date"))
-                }
+                // While another one had its turn it went on by itself, and does.
+                Err(error) if is_under_way(&error) => match pool.state_of(*leg) {
+                    Some(LegState::Online) => done.push(format!("{path} is online")),
+                    Some(LegState::Resilvering) => done.push(format!("{path} is being brought up to date")),
+                    _ => failed.push(error.to_string()),
+                },
                 Err(error) => failed.push(error.to_string()),
             }
         }
@@ -498,3 +500,12 @@ fn unread_words(pool: &str, place: &Member, (old, path): (Option<PathBuf>, &Path
 
 /// Ranges that a message names.
 const RANGES_SHOWN_MAX: usize = 8;
+
+/// Whether somebody else has taken the disk back, or is about it.
+fn is_under_way(error: &PoolsError) -> bool {
+    let PoolsError::Disk(error) = error else { return false };
+    matches!(
+        **error,
+        DiskError::Busy { .. } | DiskError::Membership(MembershipError::Return(ReturnError::NotAway { .. }))
+    )
+}

@@ -168,7 +168,8 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
         .collect();
     let pool = served.filer.pool();
     let on_their_way: Vec<_> =
-        pool.joins().iter().filter_map(|job| Some((pool.member(job.leg)?.path(), job.returns))).collect();
+        // One that has counted and is missing is for somebody to take back.
+        pool.joins().iter().filter(|job| pool.state_of(job.leg) != Some(LegState::Missing) || pool.goes_on_by_itself(job.leg)).filter_map(|job| Some((pool.member(job.leg)?.path(), job.returns))).collect();
     for leg in legs.iter().filter(|leg| leg.state != ONLINE) {
         let is_on_its_way = |returns: bool| on_their_way.iter().any(|job| *job == (leg.name.as_str().into(), returns));
         let (is_joining, returns) = (is_on_its_way(false), is_on_its_way(true));

@@ -210,6 +210,11 @@ const fn is_looked_at_again(error: &DiskError) -> bool {
     )
 }
 
+/// Whether nobody but somebody takes up a spare that was in use.
+const fn is_given_up(state: Option<LegState>) -> bool {
+    matches!(state, None | Some(LegState::Failing | LegState::Faulted | LegState::Offline))
+}
+
 /// What comes of an errand that did not come to its end. None: it is over all the same, and what is left is for somebody to do.
 fn what_is_next(pool: &Pool, errand: SpareErrand) -> Option<&'static str> {
     let again = "This is tried again later";
@@ -220,7 +225,7 @@ fn what_is_next(pool: &Pool, errand: SpareErrand) -> Option<&'static str> {
             Some("`tally pool online` goes on with its copy when it is well, and `tally pool detach` gives it up")
         }
         SpareErrand::Take { spare, .. } | SpareErrand::Return { spare } if counts(spare) => None,
-        SpareErrand::Return { spare } if !pool.goes_on_by_itself(spare) => {
+        SpareErrand::Return { spare } if is_given_up(pool.state_of(spare)) => {
             Some("Another spare stands in for its disk, if there is one; `tally pool online` takes this one back")
         }
         _ => Some(again),
