@@ -87,7 +87,7 @@ impl Fold<'_> {
         }
         let (from, to) = (Key::new(Class::Orphan, 0, 0, 0), Key::new(Class::Orphan, u64::MAX, 0, 0));
         let (tree, fs) = (&self.old.tree, self.fs);
-        let (mut left, mut last) = (0, None);
+        let (mut left, mut last, mut has_passed_over) = (0, None, false);
         for orphan in fs.io().range(tree, &from, &to).around_damage() {
             // Orphans that cannot be found keep what they have.
             let root = fs.root().id;
@@ -104,7 +104,10 @@ impl Fold<'_> {
                 // Nobody changes what has no name: this one has.
                 OrphanKind::Removed if is_dirty => true,
                 // It stays listed for the program that knows it, and no group comes for its sake.
-                OrphanKind::Removed if self.is_of_newer(id)? => true,
+                OrphanKind::Removed if self.is_of_newer(id)? => {
+                    has_passed_over = true;
+                    true
+                }
                 OrphanKind::Removed => self.reap_removed(key, id)?,
                 // Of which all is passed that can be is on the list for when it is cut again, and waits for nothing.
                 OrphanKind::Cut if is_dirty => {
@@ -114,8 +117,10 @@ impl Fold<'_> {
                 OrphanKind::Cut => self.reap_file_at_rest(key, id)?,
             };
             if !may_go_on {
-                // It goes on with the next group, whatever was listed and not counted.
-                self.orphan_count = self.orphan_count.max(1);
+                // What was listed and not counted may have been taken from the count: the next group goes on all the same.
+                if has_passed_over {
+                    self.orphan_count = self.orphan_count.max(1);
+                }
                 return Ok(());
             }
         }
