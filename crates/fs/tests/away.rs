@@ -129,7 +129,7 @@ fn a_disk_that_was_away_gets_what_was_written_meanwhile() {
         match for_good {
             None => strike(&world, &filer),
             Some(for_good) => {
-                filer.pool().take_offline(&member(&filer, B), for_good).unwrap();
+                filer.pool().take_offline(&member(&filer, B), for_good, &mut Patient).unwrap();
                 assert_eq!(state(&filer, B), LegState::Offline);
             }
         }
@@ -163,7 +163,7 @@ fn a_disk_that_was_away_for_a_moment_gets_no_more_than_its_sibling_ring_and_labe
     filer.pool().sync().unwrap();
     let ring = filer.pool().roster.config().vdevs[0].ring.unwrap().length;
     world.start_journal();
-    filer.pool().take_offline(&member(&filer, B), true).unwrap();
+    filer.pool().take_offline(&member(&filer, B), true, &mut Patient).unwrap();
     for number in 0..16 {
         put(&filer, &format!("load {number}"), 1 << 20, 100 + number, Stability::FileSync);
     }
@@ -214,7 +214,7 @@ fn frames_of_before_in_the_ring_of_a_disk_that_came_back_are_no_frames() {
             if round % 2 == 0 {
                 strike(&world, &filer);
             } else {
-                filer.pool().take_offline(&member(&filer, B), true).unwrap();
+                filer.pool().take_offline(&member(&filer, B), true, &mut Patient).unwrap();
             }
             // In some rounds less than a lap, in some more.
             for _ in 0..round / 2 {
@@ -257,7 +257,7 @@ fn what_was_missed_is_known_after_imports() {
     for away in ["offline", "struck off", "missing"] {
         let (world, mut filer) = mirror();
         match away {
-            "offline" => filer.pool().take_offline(&member(&filer, B), true).unwrap(),
+            "offline" => filer.pool().take_offline(&member(&filer, B), true, &mut Patient).unwrap(),
             "struck off" => strike(&world, &filer),
             _ => {}
         }
@@ -320,7 +320,7 @@ fn what_was_placed_before_it_came_back_is_missed_too() {
         put(&filer, name, 1 << 20, seed, Stability::Unstable);
     }
     pool.sync().unwrap();
-    pool.take_offline(&member(&filer, B), true).unwrap();
+    pool.take_offline(&member(&filer, B), true, &mut Patient).unwrap();
     put(&filer, "old 1", 1 << 20, 78, Stability::Unstable);
     put(&filer, "new", 700_000, 77, Stability::Unstable);
     let mut out = pool.io.writer(UNBORN);
@@ -339,7 +339,7 @@ fn what_was_placed_before_it_came_back_is_missed_too() {
 fn what_the_open_group_has_placed_is_missed_too() {
     let world = World::of(&[(A, DISK), (B, DISK)], "mirror /disks/a /disks/b");
     let filer = world.create_without_threads(&Default::default());
-    filer.pool().take_offline(&member(&filer, B), true).unwrap();
+    filer.pool().take_offline(&member(&filer, B), true, &mut Patient).unwrap();
     world.start_journal();
     put(&filer, "placed", 8 << 20, 7, Stability::Unstable);
     let placed = block_bytes(&filer, &world.end_journal(), A);
@@ -357,7 +357,7 @@ fn what_the_open_group_has_placed_is_missed_too() {
 fn what_only_older_groups_name_is_given_to_it_where_one_of_them_is_gone_back_to() {
     let world = World::of(&[(A, DISK), (B, DISK)], "mirror /disks/a /disks/b");
     let filer = world.create_without_threads(&Default::default());
-    filer.pool().take_offline(&member(&filer, B), true).unwrap();
+    filer.pool().take_offline(&member(&filer, B), true, &mut Patient).unwrap();
     put(&filer, "gone", 3 << 20, 5, Stability::Unstable);
     let made = filer.pool().sync().unwrap();
     let (fs, cred) = (vfs(&filer), Cred::root());
@@ -389,7 +389,7 @@ fn what_only_older_groups_name_is_given_to_it_where_one_of_them_is_gone_back_to(
 fn a_disk_that_is_not_there_when_a_pool_goes_back_is_copied_whole() {
     let world = World::of(&[(A, DISK), (B, DISK)], "mirror /disks/a /disks/b");
     let filer = world.create_without_threads(&Default::default());
-    filer.pool().take_offline(&member(&filer, B), true).unwrap();
+    filer.pool().take_offline(&member(&filer, B), true, &mut Patient).unwrap();
     put(&filer, "gone", 3 << 20, 5, Stability::Unstable);
     let made = filer.pool().sync().unwrap();
     let (fs, cred) = (vfs(&filer), Cred::root());
@@ -539,7 +539,7 @@ fn an_older_copy_of_the_disk_lacks_what_it_does_not_know() {
     put(&filer, "old 3", 1 << 20, 3, Stability::FileSync);
     put(&filer, "old 4", 1 << 20, 4, Stability::FileSync);
     filer.pool().sync().unwrap();
-    filer.pool().take_offline(&member(&filer, B), true).unwrap();
+    filer.pool().take_offline(&member(&filer, B), true, &mut Patient).unwrap();
     world.poke(B, 0, &older);
     meanwhile(&filer);
     take_back(&filer);
@@ -551,7 +551,7 @@ fn an_older_copy_of_the_disk_lacks_what_it_does_not_know() {
 #[test]
 fn without_a_history_everything_is_copied() {
     let (world, filer) = mirror();
-    filer.pool().take_offline(&member(&filer, B), true).unwrap();
+    filer.pool().take_offline(&member(&filer, B), true, &mut Patient).unwrap();
     // Its uberblocks are gone.
     for label in [0, DISK - LABEL_BYTES] {
         world.poke(B, label + (128 << 10), &[0; 64 << 10]);
@@ -582,7 +582,7 @@ fn only_the_disk_that_left_is_taken_back() {
     let (world, filer) = mirror();
     let refused = |filer: &Filer| filer.pool().take_back(&member(filer, B), &mut Patient).unwrap_err().to_string();
     assert!(refused(&filer).contains("in use already"));
-    filer.pool().take_offline(&member(&filer, B), true).unwrap();
+    filer.pool().take_offline(&member(&filer, B), true, &mut Patient).unwrap();
     meanwhile(&filer);
     let (own, others) = (world.content_of(B), world.content_of(A));
     world.poke(B, 0, &others);
@@ -614,7 +614,7 @@ impl Watch for Forgetting {
 #[test]
 fn a_disk_whose_list_is_forgotten_while_it_comes_back_gets_everything() {
     let (world, filer) = mirror();
-    filer.pool().take_offline(&member(&filer, B), true).unwrap();
+    filer.pool().take_offline(&member(&filer, B), true, &mut Patient).unwrap();
     meanwhile(&filer);
     let mut asker = Forgetting(Arc::clone(&filer.pool().roster));
     let copied = filer.pool().take_back(&member(&filer, B), &mut Watching(&mut asker)).unwrap();
@@ -645,7 +645,7 @@ fn a_disk_that_is_refused_stays_where_it_was() {
 #[test]
 fn the_last_one_that_has_everything_stays() {
     let (world, filer) = mirror();
-    let offline = |path: &str| filer.pool().take_offline(&member(&filer, path), true);
+    let offline = |path: &str| filer.pool().take_offline(&member(&filer, path), true, &mut Patient);
     // B was away, and something of what it missed can be read nowhere when it comes back.
     offline(B).unwrap();
     put(&filer, "new", 700_000, 77, Stability::FileSync);
@@ -680,7 +680,7 @@ fn a_scrub_does_not_speak_for_a_disk_that_was_away_meanwhile() {
         if done < 2 << 20 || std::mem::replace(&mut has_been_away, true) {
             return true;
         }
-        pool.take_offline(&member(&filer, B), true).unwrap();
+        pool.take_offline(&member(&filer, B), true, &mut Patient).unwrap();
         put(&filer, "old 0", 1 << 20, 99, Stability::FileSync);
         pool.sync().unwrap();
         let (blocks, needle) = (world.content_of(A), noise(1 << 20, 99));
@@ -693,10 +693,10 @@ fn a_scrub_does_not_speak_for_a_disk_that_was_away_meanwhile() {
     };
     let report = pool.scrub(&mut progress, &mut |_| {}).unwrap();
     assert!(has_been_away && report.unread_count == 0, "{report:?}");
-    let refused = pool.take_offline(&member(&filer, A), true);
+    let refused = pool.take_offline(&member(&filer, A), true, &mut Patient);
     assert!(refused.is_err_and(|error| error.to_string().contains("everything")), "a block is on it alone");
     pool.scrub(&mut |_| true, &mut |_| {}).unwrap();
-    pool.take_offline(&member(&filer, A), true).unwrap();
+    pool.take_offline(&member(&filer, A), true, &mut Patient).unwrap();
     check(&filer, "old 0", 1 << 20, 99);
 }
 
@@ -708,7 +708,7 @@ fn a_pool_for_reading_only_keeps_its_disks() {
     drop(filer);
     let options = ImportOptions { read_only: true, ..ImportOptions::default() };
     let filer = world.try_import_without_threads(&Tuning::default(), &options).unwrap().0;
-    filer.pool().take_offline(&member(&filer, B), true).unwrap_err();
+    filer.pool().take_offline(&member(&filer, B), true, &mut Patient).unwrap_err();
     filer.pool().take_back(&member(&filer, B), &mut Patient).unwrap_err();
     assert_eq!(state(&filer, B), LegState::Online);
 }

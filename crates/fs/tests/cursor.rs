@@ -181,7 +181,7 @@ fn what_a_scrub_has_given_a_disk_that_fails_it_is_given_when_it_comes_back() {
         let scrubbed = filer.scrub(&mut |_| {
             if is_within(filer.pool().scrub_job().unwrap().cursor, middle) && !std::mem::replace(&mut is_gone, true) {
                 if is_put_away {
-                    filer.pool().take_offline(&member(&filer, A), true).unwrap();
+                    filer.pool().take_offline(&member(&filer, A), true, &mut Patient).unwrap();
                 }
                 faults.flushes.store(true, SeqCst);
                 filer.sync().unwrap();
@@ -258,7 +258,7 @@ fn what_a_scrub_gives_a_disk_that_is_put_away_meanwhile_it_is_given_when_it_come
         while faults.writes_waited.load(SeqCst) == 0 {
             std::thread::yield_now();
         }
-        filer.pool().take_offline(&place, true).unwrap();
+        filer.pool().take_offline(&place, true, &mut Patient).unwrap();
         drop(held);
         scrub.join().unwrap().unwrap();
         before

@@ -624,7 +624,7 @@ fn a_copy_goes_on_with_a_disk_that_failed_and_lost_what_was_in_its_cache() {
         let ended = filer.pool().go_on_joining(&place, &mut Watching::new(&mut step));
         assert!(matches!(ended, Err(MembershipError::StaysAway { .. })), "{about}: {ended:?}");
         if gone == Gone::Offline {
-            filer.pool().take_offline(&place, true).unwrap();
+            filer.pool().take_offline(&place, true, &mut Patient).unwrap();
         }
         (0..2).for_each(|_| _ = filer.pool().sync().unwrap());
         let lost = world.pull(C, before, &world.end_journal());
@@ -826,7 +826,7 @@ fn a_disk_that_was_put_away_is_not_gone_on_with() {
     let (filer, _) = world.import();
     let place = member(&filer, C);
     assert_eq!(look(&filer), [SpareErrand::GoOn { leg: place.leg }]);
-    filer.pool().take_offline(&place, true).unwrap();
+    filer.pool().take_offline(&place, true, &mut Patient).unwrap();
     let refused = filer.pool().go_on_joining(&place, &mut Watching::new(&mut |_, _| true));
     assert!(refused.is_err_and(|why| why.to_string().contains("`tally pool online` goes on with its copy")));
     assert_eq!((state(&filer, C), look(&filer)), (Some(LegState::Offline), vec![]));
@@ -1067,7 +1067,7 @@ const LATER: u64 = 8;
 /// A mirror, one disk of which is out of use while eight files are written.
 fn away_for_long() -> (World, Arc<Filer>) {
     let (world, filer) = of_files(World::of(&[(A, DISK), (C, DISK)], "mirror /disks/a /disks/c"));
-    filer.pool().take_offline(&member(&filer, C), true).unwrap();
+    filer.pool().take_offline(&member(&filer, C), true, &mut Patient).unwrap();
     (0..LATER).for_each(|seed| put(&filer, &format!("later {seed}"), 1 << 20, 100 + seed));
     (0..2).for_each(|_| _ = filer.pool().sync().unwrap());
     (world, filer)
@@ -1181,7 +1181,7 @@ fn a_disk_that_nobody_wants_back_any_more_stays_away() {
             (world, filer) = come_back_until(world, filer, End::Cut, 5 * MIB);
             assert_eq!(look(&filer), [SpareErrand::GoOn { leg: member(&filer, C).leg }]);
             // As an import finds it: one that has missed changes.
-            filer.pool().take_offline(&member(&filer, C), false).unwrap();
+            filer.pool().take_offline(&member(&filer, C), false, &mut Patient).unwrap();
             // Whoever was told so is told the same behind a cut.
             let cut = world.cut();
             let again = import(&cut);

@@ -112,8 +112,8 @@ impl Pools {
         if served.copies.stop_join(place.vdev.guid(), &path) && find(pool, device).is_err() {
             return Ok(vec!["note: the copy to it was stopped, and it is no part of the pool any more".into()]);
         }
-        self.with_asker(&served, &place, (Purpose::Offline, &path), progress, |_| {
-            pool.take_offline(&place, for_good).map_err(DiskError::from)?;
+        self.with_asker(&served, &place, (Purpose::Offline, &path), progress, |asker| {
+            pool.take_offline(&place, for_good, asker).map_err(DiskError::from)?;
             Ok(Vec::new())
         })
     }

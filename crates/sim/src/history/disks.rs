@@ -151,7 +151,7 @@ impl History {
             Deed::Attach => pool.join(place, new, false, &mut asker).map(|_| Ok(())),
             Deed::Detach => self.detach(&pool, place, &mut asker).map(Ok),
             Deed::Replace => pool.replace(place, new, false, &mut asker).map(|(_, copied)| is_whole(copied.is_whole())),
-            Deed::Offline(for_good) => pool.take_offline(place, for_good).map(Ok),
+            Deed::Offline(for_good) => pool.take_offline(place, for_good, &mut asker).map(Ok),
             Deed::Online => pool.take_back(place, &mut asker).map(|copied| {
                 is_whole(copied.is_whole()).and_then(|()| self.check_taken_back(&pool, place, copied.is_partial))
             }),

@@ -103,7 +103,8 @@ impl Start {
         };
         if let Command::Online(path) = command {
             let pool = Arc::clone(machine.server().filer.pool());
-            pool.take_offline(&member(&pool, path), true).unwrap();
+            let mut nobody = Clients { machine: &mut machine, files: Files::default(), steps: 0 };
+            pool.take_offline(&member(&pool, path), true, &mut nobody).unwrap();
             (0..3).for_each(|_| files.make(&machine));
             pool.sync().unwrap();
             files.make(&machine);
@@ -160,7 +161,7 @@ pub(crate) fn carry_out(command: Command, client: &mut Clients<'_>) -> Result<()
         }
         Command::Attach(path) => pool.join(&member(&pool, path), Path::new(NEW), false, client).map(drop),
         Command::Replace(path) => pool.replace(&member(&pool, path), Path::new(NEW), false, client).map(drop),
-        Command::Offline(path) => pool.take_offline(&member(&pool, path), true),
+        Command::Offline(path) => pool.take_offline(&member(&pool, path), true, client),
         Command::TakeSpare(path) => {
             let spare = pool.roster.config().spares[0].guid;
             pool.take_spare(&member(&pool, path), spare, client).map(drop)

@@ -311,16 +311,21 @@ impl Pool {
     }
 
     /// Takes a disk of the pool out of use; `for_good`: also for imports. Refused where the others lack something.
-    pub fn take_offline(&self, place: &Member, for_good: bool) -> Result<(), MembershipError> {
+    pub fn take_offline(
+        &self,
+        place: &Member,
+        for_good: bool,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<(), MembershipError> {
         self.roster.take_offline(&place.vdev, place.leg, for_good).map_err(|error| place.told_of(error))?;
-        self.end_return(place.leg);
+        self.end_return(place.leg, onlooker);
         Ok(())
     }
 
     /// Whoever is told that a disk stays away is told so behind the group that has forgotten its job: else it comes back behind a cut.
-    fn end_return(&self, leg: VdevGuid) {
+    fn end_return(&self, leg: VdevGuid, onlooker: &mut dyn Onlooker) {
         if self.forget_return(leg)
-            && let Err(error) = self.sync()
+            && let Err(error) = onlooker.sync(self)
         {
             tracing::warn!(%leg, %error, "behind a cut a disk may come back that was to stay away");
         }

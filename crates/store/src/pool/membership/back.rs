@@ -34,7 +34,7 @@ impl Pool {
         if place.config.class == VdevClass::Data {
             self.note_return(place.leg);
         }
-        self.roster.add_leg(&place.vdev, leg).inspect_err(|_| self.end_return(place.leg))?;
+        self.roster.add_leg(&place.vdev, leg).inspect_err(|_| self.end_return(place.leg, onlooker))?;
         self.catch_up(place, onlooker)
     }
 
@@ -51,7 +51,7 @@ impl Pool {
         };
         let copied = copy.map_err(|ended| self.stays_away(guid, &path, seen_at(place, guid, ended), onlooker))?;
         let counts = self.let_count(place, guid, &path, &copied, onlooker);
-        counts.inspect_err(|_| self.end_return(guid))?;
+        counts.inspect_err(|_| self.end_return(guid, onlooker))?;
         self.finish_join(guid, copied.is_whole(), onlooker)?;
         Ok(copied)
     }
@@ -95,7 +95,13 @@ impl Pool {
     }
 
     /// What was not finished is missed still (rules S9).
-    fn stays_away(&self, guid: VdevGuid, path: &Path, ended: CopyEnded, onlooker: &dyn Onlooker) -> MembershipError {
+    fn stays_away(
+        &self,
+        guid: VdevGuid,
+        path: &Path,
+        ended: CopyEnded,
+        onlooker: &mut dyn Onlooker,
+    ) -> MembershipError {
         if (self.is_joining(guid) || self.returns(guid)) && self.goes_on_later(onlooker) {
             return MembershipError::Interrupted { path: path.to_owned() };
         }
@@ -106,7 +112,7 @@ impl Pool {
         if let Err(error) = self.roster.drop_leg(guid, &io::Error::other(cause.clone())) {
             tracing::error!(leg = %guid, %error, "a disk that is not up to date could not be struck off");
         }
-        self.end_return(guid);
+        self.end_return(guid, onlooker);
         MembershipError::StaysAway { path: path.to_owned(), cause }
     }
 
