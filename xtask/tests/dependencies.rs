@@ -266,7 +266,7 @@ const YARDSTICKS: [&[&str]; 6] = [
         "wtmax",
     ],
     &["figures", "handles"],
-    &["filer", "report"],
+    &["filer", "limits", "report"],
     &["attacks", "floor", "load", "server"],
 ];
 

@@ -12,7 +12,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use parking_lot::RwLock;
 use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
-use tally_nfs::exports::{Exports, Place, Rule, parse_sharenfs};
+use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, parse_sharenfs};
 use tally_nfs::handle::{HANDLE_BYTES, Handle};
 use tally_nfs::link::Link;
 use tally_nfs::rpc::{Refusal, Reply};
@@ -185,28 +185,45 @@ pub(crate) fn handle(dataset: DatasetId, id: u64) -> [u8; HANDLE_BYTES] {
 }
 
 impl Exports for Places {
-    fn resolve(&self, path: &str) -> Option<(Arc<dyn Vfs>, String)> {
+    fn resolve(&self, path: &str) -> Option<Resolved> {
         let below = path.strip_prefix("/tank").filter(|below| below.is_empty() || below.starts_with('/'))?;
-        let [tank, child] = self.served.read().clone();
-        match below.strip_prefix("/child") {
-            Some(rest) if rest.is_empty() || rest.starts_with('/') => {
-                Some((child, rest.trim_start_matches('/').to_owned()))
-            }
-            _ => Some((tank, below.trim_start_matches('/').to_owned())),
-        }
+        let served @ [tank, child] = &*self.served.read();
+        let (vfs, below) = match below.strip_prefix("/child") {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => (child, rest),
+            _ => (tank, below),
+        };
+        let below = below.trim_start_matches('/').to_owned();
+        Some(Resolved { pool: Arc::new(Moment(Some(served.clone()))), vfs: vfs.clone(), below })
     }
 
-    fn place(&self, pool: PoolGuid, dataset: DatasetId) -> Place {
-        let [tank, child] = self.served.read().clone();
-        match (pool, dataset) {
-            (AWAY_POOL, _) => Place::Away,
-            (POOL, TANK) => Place::Here(tank),
-            (POOL, CHILD) => Place::Here(child),
+    fn pool(&self, pool: PoolGuid) -> Option<Arc<dyn PoolExports>> {
+        let served = match pool {
+            POOL => Some(self.served.read().clone()),
+            AWAY_POOL => None,
+            _ => return None,
+        };
+        Some(Arc::new(Moment(served)))
+    }
+
+    fn list(&self) -> Vec<(String, Vec<String>)> {
+        vec![("/tank".into(), vec!["*".into()]), ("/tank/child".into(), vec!["*".into()])]
+    }
+}
+
+/// A pool at a moment; without file systems one that is away.
+struct Moment(Option<[Arc<dyn Vfs>; 2]>);
+
+impl PoolExports for Moment {
+    fn place(&self, dataset: DatasetId) -> Place {
+        match (&self.0, dataset) {
+            (None, _) => Place::Away,
+            (Some([tank, _]), TANK) => Place::Here(tank.clone()),
+            (Some([_, child]), CHILD) => Place::Here(child.clone()),
             _ => Place::Unknown,
         }
     }
 
-    fn rule(&self, _: PoolGuid, dataset: DatasetId, client: IpAddr) -> Option<Rule> {
+    fn rule(&self, dataset: DatasetId, client: IpAddr) -> Option<Rule> {
         static RULES: LazyLock<[tally_nfs::exports::ShareRules; 2]> = LazyLock::new(|| {
             ["*(rw,no_root_squash,insecure)", "*(rw,secure,root_squash)"]
                 .map(|rules| parse_sharenfs(rules).expect("good rules"))
@@ -214,16 +231,12 @@ impl Exports for Places {
         RULES[usize::from(dataset == CHILD)].rule(client)
     }
 
-    fn child(&self, pool: PoolGuid, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<Arc<dyn Vfs>> {
-        let [tank, child] = self.served.read().clone();
-        ((pool, dataset, dir) == (POOL, TANK, tank.root()) && name == b"child").then_some(child)
+    fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId> {
+        let [tank, _] = self.0.as_ref()?;
+        ((dataset, dir) == (TANK, tank.root()) && name == b"child").then_some(CHILD)
     }
 
-    fn list(&self) -> Vec<(String, Vec<String>)> {
-        vec![("/tank".into(), vec!["*".into()]), ("/tank/child".into(), vec!["*".into()])]
-    }
-
-    fn handle_key(&self, pool: PoolGuid) -> Option<[u8; 32]> {
-        (pool == POOL).then_some(KEY)
+    fn handle_key(&self) -> &[u8; 32] {
+        &KEY
     }
 }

@@ -7,37 +7,45 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tally_base::{DatasetId, PoolGuid};
-use tally_nfs::exports::{Exports, Place, Rule, parse_sharenfs};
+use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, parse_sharenfs};
 use tally_nfs::handle::Handle;
 use tally_nfs::serve::{ServeOptions, Server};
 use tally_nfs::service::Service;
 use tally_nfs::xdr::Encoder;
 use tally_vfs::model::Model;
-use tally_vfs::{Identity, ObjectRef, Vfs};
+use tally_vfs::{Identity, ObjectRef};
 
 const ROUNDS: u32 = 100_000;
 const KEY: [u8; 32] = [7; 32];
 
 struct OneModel(Arc<Model>, Rule);
 
-impl Exports for OneModel {
-    fn resolve(&self, _: &str) -> Option<(Arc<dyn Vfs>, String)> {
+struct OnePool(Arc<OneModel>);
+
+impl Exports for OnePool {
+    fn resolve(&self, _: &str) -> Option<Resolved> {
         None
     }
-    fn place(&self, _: PoolGuid, _: DatasetId) -> Place {
-        Place::Here(self.0.clone())
-    }
-    fn rule(&self, _: PoolGuid, _: DatasetId, _: IpAddr) -> Option<Rule> {
-        Some(self.1.clone())
-    }
-    fn child(&self, _: PoolGuid, _: DatasetId, _: ObjectRef, _: &[u8]) -> Option<Arc<dyn Vfs>> {
-        None
+    fn pool(&self, _: PoolGuid) -> Option<Arc<dyn PoolExports>> {
+        Some(self.0.clone())
     }
     fn list(&self) -> Vec<(String, Vec<String>)> {
         Vec::new()
     }
-    fn handle_key(&self, _: PoolGuid) -> Option<[u8; 32]> {
-        Some(KEY)
+}
+
+impl PoolExports for OneModel {
+    fn place(&self, _: DatasetId) -> Place {
+        Place::Here(self.0.clone())
+    }
+    fn rule(&self, _: DatasetId, _: IpAddr) -> Option<Rule> {
+        Some(self.1.clone())
+    }
+    fn child(&self, _: DatasetId, _: ObjectRef, _: &[u8]) -> Option<DatasetId> {
+        None
+    }
+    fn handle_key(&self) -> &[u8; 32] {
+        &KEY
     }
 }
 
@@ -56,7 +64,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = Arc::new(Model::default());
     let handle = Handle { pool: model.pool(), dataset: model.dataset(), object: model.root() }.seal(&KEY);
     let rule = parse_sharenfs("rw,no_root_squash,insecure")?.rule([127, 0, 0, 1].into()).ok_or("no rule")?;
-    let service = Arc::new(Service::new(Arc::new(OneModel(model, rule))));
+    let service = Arc::new(Service::new(Arc::new(OnePool(Arc::new(OneModel(model, rule))))));
     let server = Server::start(service, &["127.0.0.1:0".parse()?], &ServeOptions::default())?;
     let mut stream = TcpStream::connect(*server.addresses().first().ok_or("no address")?)?;
     stream.set_nodelay(true)?;

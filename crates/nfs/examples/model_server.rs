@@ -5,45 +5,48 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use tally_base::{DatasetId, PoolGuid};
-use tally_nfs::exports::{Exports, Place, Rule, ShareRules, parse_sharenfs};
+use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, ShareRules, parse_sharenfs};
 use tally_nfs::serve::{ServeOptions, Server};
 use tally_nfs::service::Service;
 use tally_vfs::model::{Model, ModelOptions};
-use tally_vfs::{Identity, ObjectRef, Vfs};
+use tally_vfs::{Identity, ObjectRef};
 
+#[derive(Clone)]
 struct OneModel {
     model: Arc<Model>,
-    rules: ShareRules,
+    rules: Arc<ShareRules>,
 }
 
 impl Exports for OneModel {
-    fn resolve(&self, path: &str) -> Option<(Arc<dyn Vfs>, String)> {
-        let below = path.strip_prefix("/tank")?;
-        Some((self.model.clone(), below.trim_start_matches('/').to_owned()))
+    fn resolve(&self, path: &str) -> Option<Resolved> {
+        let below = path.strip_prefix("/tank")?.trim_start_matches('/').to_owned();
+        Some(Resolved { pool: Arc::new(self.clone()), vfs: self.model.clone(), below })
     }
 
-    fn place(&self, pool: PoolGuid, dataset: DatasetId) -> Place {
-        if (pool, dataset) == (self.model.pool(), self.model.dataset()) {
-            Place::Here(self.model.clone())
-        } else {
-            Place::Unknown
-        }
-    }
-
-    fn rule(&self, _: PoolGuid, _: DatasetId, client: IpAddr) -> Option<Rule> {
-        self.rules.rule(client)
-    }
-
-    fn child(&self, _: PoolGuid, _: DatasetId, _: ObjectRef, _: &[u8]) -> Option<Arc<dyn Vfs>> {
-        None
+    fn pool(&self, pool: PoolGuid) -> Option<Arc<dyn PoolExports>> {
+        (pool == self.model.pool()).then(|| Arc::new(self.clone()) as _)
     }
 
     fn list(&self) -> Vec<(String, Vec<String>)> {
         vec![("/tank".into(), self.rules.networks())]
     }
+}
 
-    fn handle_key(&self, pool: PoolGuid) -> Option<[u8; 32]> {
-        (pool == self.model.pool()).then_some([7; 32])
+impl PoolExports for OneModel {
+    fn place(&self, dataset: DatasetId) -> Place {
+        if dataset == self.model.dataset() { Place::Here(self.model.clone()) } else { Place::Unknown }
+    }
+
+    fn rule(&self, _: DatasetId, client: IpAddr) -> Option<Rule> {
+        self.rules.rule(client)
+    }
+
+    fn child(&self, _: DatasetId, _: ObjectRef, _: &[u8]) -> Option<DatasetId> {
+        None
+    }
+
+    fn handle_key(&self) -> &[u8; 32] {
+        &[7; 32]
     }
 }
 
@@ -52,7 +55,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address: SocketAddr = address.parse()?;
     let model = Arc::new(Model::new(&ModelOptions { root_mode: 0o777, ..ModelOptions::default() }));
     let rules = parse_sharenfs("127.0.0.1(rw,no_root_squash) ::1(rw,no_root_squash)")?;
-    let service = Arc::new(Service::new(Arc::new(OneModel { model, rules })));
+    let service = Arc::new(Service::new(Arc::new(OneModel { model, rules: rules.into() })));
     let server = Server::start(service, &[address], &ServeOptions::default())?;
     let port = server.addresses().first().map_or(0, SocketAddr::port);
     println!("serving memory at nfs://127.0.0.1/tank/?version=3&nfsport={port}&mountport={port}; Enter ends");

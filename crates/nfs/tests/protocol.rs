@@ -412,6 +412,7 @@ fn rules_and_handles() {
         (sealed(PoolGuid(1), 1, &KEY).to_vec(), STALE),
         (sealed(POOL, 1, &[1; 32]).to_vec(), BADHANDLE),
         (sealed(AWAY_POOL, 1, &KEY).to_vec(), JUKEBOX),
+        (sealed(AWAY_POOL, 1, &[1; 32]).to_vec(), BADHANDLE),
         (vec![], BADHANDLE),
         (vec![1; 64], BADHANDLE),
         (root[..55].to_vec(), BADHANDLE),

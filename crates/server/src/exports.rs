@@ -1,6 +1,6 @@
 //! Which dataset a client may see: [`tally_nfs::exports::Exports`] over the pools of this process.
 //!
-//! Requests ask here several times each, from every worker. So the answer is a table that never changes and
+//! Each request asks here, from every worker. So the answer is a table that never changes and
 //! is replaced as a whole, whenever a pool comes or goes, a dataset is made, renamed or destroyed, or a rule
 //! changes: a reader pays one atomic load, and never waits for a command. The other way, asking the pools
 //! themselves, would put a lock that commands hold for seconds on the path of a request.
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tally_base::{DatasetId, PoolGuid};
-use tally_nfs::exports::{Exports, Place, Rule, ShareRules, parse_sharenfs};
+use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, ShareRules, parse_sharenfs};
 use tally_vfs::{ObjectRef, Vfs};
 
 use crate::config::{ExportRule, Moved};
@@ -63,16 +63,23 @@ pub fn mount_path(dataset_name: &str) -> String {
 /// is made the table is copied, which takes a tenth of what it takes to ask all datasets again.
 #[derive(Clone, Default)]
 pub struct ExportTable {
-    pools: BTreeMap<PoolGuid, PoolEntry>,
-    datasets: BTreeMap<(PoolGuid, DatasetId), Arc<ShareRules>>,
+    pools: BTreeMap<PoolGuid, Arc<PoolEntry>>,
     /// Mount paths, in order, with what is mounted there.
     paths: Vec<(Arc<str>, PoolGuid, DatasetId)>,
 }
 
+/// A request keeps its pool's for as long as it is carried out, and no other's: those can be put away meanwhile.
 #[derive(Clone)]
 struct PoolEntry {
     handle_key: [u8; 32],
     mounted: Option<Arc<dyn Mounted>>,
+    datasets: BTreeMap<DatasetId, DatasetEntry>,
+}
+
+#[derive(Clone)]
+struct DatasetEntry {
+    path: Arc<str>,
+    rules: Arc<ShareRules>,
 }
 
 impl ExportTable {
@@ -81,15 +88,17 @@ impl ExportTable {
     #[must_use]
     pub fn new(pools: Vec<KnownExports>, above: &[ExportRule]) -> Self {
         let mut table = Self::default();
-        for pool in pools {
+        for KnownExports { guid, handle_key, mounted, datasets: known } in pools {
             let mut parsed: HashMap<&str, Arc<ShareRules>> = HashMap::new();
-            for dataset in &pool.datasets {
+            let mut datasets = BTreeMap::new();
+            for dataset in &known {
                 let text = text_in_force(above, dataset);
-                let rules = parsed.entry(text).or_insert_with(|| rules_of(dataset, text));
-                table.datasets.insert((pool.guid, dataset.id), Arc::clone(rules));
-                table.paths.push((mount_path(&dataset.name).into(), pool.guid, dataset.id));
+                let rules = Arc::clone(parsed.entry(text).or_insert_with(|| rules_of(dataset, text)));
+                let path: Arc<str> = mount_path(&dataset.name).into();
+                datasets.insert(dataset.id, DatasetEntry { path: Arc::clone(&path), rules });
+                table.paths.push((path, guid, dataset.id));
             }
-            table.pools.insert(pool.guid, PoolEntry { handle_key: pool.handle_key, mounted: pool.mounted });
+            table.pools.insert(guid, Arc::new(PoolEntry { handle_key, mounted, datasets }));
         }
         table.paths.sort();
         table
@@ -99,20 +108,21 @@ impl ExportTable {
     #[must_use]
     pub fn with(&self, pool: PoolGuid, dataset: &DatasetExport, above: &[ExportRule]) -> Self {
         let mut table = self.clone();
-        let text = text_in_force(above, dataset);
-        table.datasets.insert((pool, dataset.id), rules_of(dataset, text));
-        let path = (mount_path(&dataset.name).into(), pool, dataset.id);
-        if let Err(at) = table.paths.binary_search(&path) {
-            table.paths.insert(at, path);
+        let Some(entry) = table.pools.get_mut(&pool) else { return table };
+        let rules = rules_of(dataset, text_in_force(above, dataset));
+        let path: Arc<str> = mount_path(&dataset.name).into();
+        Arc::make_mut(entry).datasets.insert(dataset.id, DatasetEntry { path: Arc::clone(&path), rules });
+        let line = (path, pool, dataset.id);
+        if let Err(at) = table.paths.binary_search(&line) {
+            table.paths.insert(at, line);
         }
         table
     }
 
     /// Exported paths with their rules, in order.
     pub fn exported(&self) -> impl Iterator<Item = (&str, &ShareRules)> {
-        let with_rules =
-            self.paths.iter().filter_map(|(path, pool, dataset)| Some((path, self.datasets.get(&(*pool, *dataset))?)));
-        with_rules.filter(|(_, rules)| !rules.is_off()).map(|(path, rules)| (&**path, &**rules))
+        let entries = self.paths.iter().filter_map(|(_, pool, dataset)| self.pools.get(pool)?.datasets.get(dataset));
+        entries.filter(|entry| !entry.rules.is_off()).map(|entry| (&*entry.path, &*entry.rules))
     }
 
     /// Whether there is a dataset of this name.
@@ -120,10 +130,6 @@ impl ExportTable {
     pub fn has(&self, dataset: &str) -> bool {
         let path = mount_path(dataset);
         self.paths.binary_search_by(|(known, ..)| (**known).cmp(path.as_str())).is_ok()
-    }
-
-    fn vfs(&self, pool: PoolGuid, dataset: DatasetId) -> Option<Arc<dyn Vfs>> {
-        self.pools.get(&pool)?.mounted.as_ref()?.vfs(dataset)
     }
 }
 
@@ -178,7 +184,7 @@ impl LiveExports {
 }
 
 impl Exports for LiveExports {
-    fn resolve(&self, path: &str) -> Option<(Arc<dyn Vfs>, String)> {
+    fn resolve(&self, path: &str) -> Option<Resolved> {
         let table = self.table.load();
         let wanted: Vec<&str> = path.split('/').filter(|component| !component.is_empty()).collect();
         // From the whole path upwards: the first hit is the longest prefix.
@@ -186,42 +192,46 @@ impl Exports for LiveExports {
             let prefix = format!("/{}", wanted[..length].join("/"));
             let found = table.paths.binary_search_by(|(known, ..)| (**known).cmp(prefix.as_str())).ok()?;
             let (_, pool, dataset) = &table.paths[found];
-            Some((table.vfs(*pool, *dataset)?, wanted[length..].join("/")))
+            let pool = Arc::clone(table.pools.get(pool)?);
+            Some(Resolved { vfs: pool.mounted.as_ref()?.vfs(*dataset)?, below: wanted[length..].join("/"), pool })
         })
     }
 
-    fn place(&self, pool: PoolGuid, dataset: DatasetId) -> Place {
-        let table = self.table.load();
-        match table.pools.get(&pool) {
-            None => Place::Unknown,
-            Some(PoolEntry { mounted: None, .. }) => Place::Away,
-            Some(PoolEntry { mounted: Some(mounted), .. }) => mounted.vfs(dataset).map_or(Place::Unknown, Place::Here),
-        }
-    }
-
-    fn rule(&self, pool: PoolGuid, dataset: DatasetId, client: IpAddr) -> Option<Rule> {
-        self.table.load().datasets.get(&(pool, dataset))?.rule(client)
-    }
-
-    fn name(&self, pool: PoolGuid, dataset: DatasetId) -> Option<String> {
-        let table = self.table.load();
-        let (path, ..) = table.paths.iter().find(|(_, of, id)| (*of, *id) == (pool, dataset))?;
-        Some(path.trim_start_matches('/').to_owned())
-    }
-
-    fn child(&self, pool: PoolGuid, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<Arc<dyn Vfs>> {
-        let table = self.table.load();
-        let child = table.pools.get(&pool)?.mounted.as_ref()?.child(dataset, dir, name)?;
-        table.vfs(pool, child)
+    fn pool(&self, pool: PoolGuid) -> Option<Arc<dyn PoolExports>> {
+        self.table.load().pools.get(&pool).map(|entry| Arc::clone(entry) as _)
     }
 
     fn list(&self) -> Vec<(String, Vec<String>)> {
         let table = self.table.load();
         table.exported().map(|(path, rules)| (path.to_owned(), rules.networks())).collect()
     }
+}
 
-    fn handle_key(&self, pool: PoolGuid) -> Option<[u8; 32]> {
-        self.table.load().pools.get(&pool).map(|entry| entry.handle_key)
+impl PoolExports for PoolEntry {
+    fn place(&self, dataset: DatasetId) -> Place {
+        let Some(mounted) = &self.mounted else { return Place::Away };
+        match mounted.vfs(dataset) {
+            Some(vfs) if self.datasets.contains_key(&dataset) => Place::Here(vfs),
+            // It was made a moment ago: its rule comes with the next table.
+            Some(_) => Place::Away,
+            None => Place::Unknown,
+        }
+    }
+
+    fn rule(&self, dataset: DatasetId, client: IpAddr) -> Option<Rule> {
+        self.datasets.get(&dataset)?.rules.rule(client)
+    }
+
+    fn name(&self, dataset: DatasetId) -> Option<String> {
+        Some(self.datasets.get(&dataset)?.path.trim_start_matches('/').to_owned())
+    }
+
+    fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId> {
+        self.mounted.as_ref()?.child(dataset, dir, name)
+    }
+
+    fn handle_key(&self) -> &[u8; 32] {
+        &self.handle_key
     }
 }
 

@@ -15,12 +15,12 @@ use tally_members::assemble::PoolSelect;
 use tally_members::discover::{self, ImportSource};
 use tally_members::grammar::parse_vdev_args;
 use tally_members::label::VdevClass;
-use tally_nfs::exports::{Exports, Place, Rule, Squash};
+use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, Squash};
 use tally_nfs::service::Service;
 use tally_store::pool::RewindOrder;
 use tally_store::properties::PropertySet;
 use tally_store::tuning::Tuning;
-use tally_vfs::{Identity, ObjectRef, Vfs};
+use tally_vfs::{Identity, ObjectRef};
 
 use crate::chance::{Chance, Stream};
 use crate::clock::Ticks;
@@ -405,40 +405,48 @@ struct Shares {
 }
 
 impl Shares {
-    fn there(&self) -> Option<Arc<Filer>> {
-        self.filer.read().clone()
+    fn now(&self) -> Moment {
+        Moment { filer: self.filer.read().clone(), handle_key: self.handle_key }
     }
 }
 
 impl Exports for Shares {
-    fn resolve(&self, path: &str) -> Option<(Arc<dyn Vfs>, String)> {
-        let fs = self.there()?.by_name(path.trim_matches('/'))?;
-        Some((fs, String::new()))
+    fn resolve(&self, path: &str) -> Option<Resolved> {
+        let now = self.now();
+        let vfs = now.filer.as_ref()?.by_name(path.trim_matches('/'))?;
+        Some(Resolved { vfs, pool: Arc::new(now), below: String::new() })
     }
 
-    fn place(&self, pool: PoolGuid, dataset: DatasetId) -> Place {
-        if pool != self.pool {
-            return Place::Unknown;
-        }
-        let Some(filer) = self.there() else { return Place::Away };
-        filer.filesystem(dataset).map_or(Place::Unknown, |fs| Place::Here(fs as _))
-    }
-
-    fn rule(&self, _: PoolGuid, _: DatasetId, _: IpAddr) -> Option<Rule> {
-        Some(Rule { read_only: false, squash: Squash::None, anon_uid: 65534, anon_gid: 65534, secure: true })
-    }
-
-    fn child(&self, _: PoolGuid, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<Arc<dyn Vfs>> {
-        let filer = self.there()?;
-        let child = filer.child(dataset, dir, name)?;
-        filer.filesystem(child).map(|fs| fs as _)
+    fn pool(&self, pool: PoolGuid) -> Option<Arc<dyn PoolExports>> {
+        (pool == self.pool).then(|| Arc::new(self.now()) as _)
     }
 
     fn list(&self) -> Vec<(String, Vec<String>)> {
         Vec::new()
     }
+}
 
-    fn handle_key(&self, pool: PoolGuid) -> Option<[u8; 32]> {
-        (pool == self.pool).then_some(self.handle_key)
+/// The pool at a moment.
+struct Moment {
+    filer: Option<Arc<Filer>>,
+    handle_key: [u8; 32],
+}
+
+impl PoolExports for Moment {
+    fn place(&self, dataset: DatasetId) -> Place {
+        let Some(filer) = &self.filer else { return Place::Away };
+        filer.filesystem(dataset).map_or(Place::Unknown, |fs| Place::Here(fs as _))
+    }
+
+    fn rule(&self, _: DatasetId, _: IpAddr) -> Option<Rule> {
+        Some(Rule { read_only: false, squash: Squash::None, anon_uid: 65534, anon_gid: 65534, secure: true })
+    }
+
+    fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId> {
+        self.filer.as_ref()?.child(dataset, dir, name)
+    }
+
+    fn handle_key(&self) -> &[u8; 32] {
+        &self.handle_key
     }
 }

@@ -12,6 +12,7 @@ mod filer;
 mod floor;
 mod handles;
 mod import;
+mod limits;
 pub mod load;
 mod lone;
 mod memory_log;

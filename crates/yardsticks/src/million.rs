@@ -15,13 +15,11 @@ use tally_bench::wire::{Attributes, Connection, Handle, Stable, random_u32};
 
 use crate::figures::{Bar, Figures};
 use crate::filer::{Binaries, Filer, Setup, Status};
+use crate::limits::Limits;
 use crate::load::{self, FILE_BYTES, Load};
 
 /// The files are made in so many parts, of which the first and the last are compared.
 const PARTS: u64 = 10;
-/// What the server may need beside its cache and its dirty data, MiB.
-const SLACK_MEBIBYTES: f64 = 256.0;
-
 /// What `million` takes.
 #[derive(Args)]
 pub struct Million {
@@ -49,12 +47,8 @@ pub struct Million {
     /// Files that are overwritten at random, each with one FILE_SYNC WRITE of all of it.
     #[arg(long, default_value_t = 10_000)]
     overwrites: u64,
-    /// The server's cache, MiB.
-    #[arg(long, default_value_t = 512)]
-    cache_mebibytes: u64,
-    /// The server's limit on dirty data, MiB.
-    #[arg(long, default_value_t = 256)]
-    dirty_mebibytes: u64,
+    #[command(flatten)]
+    limits: Limits,
 }
 
 /// A directory that was made, with its files.
@@ -64,7 +58,6 @@ struct Directory {
 }
 
 const LAST_AGAINST_FIRST: &str = "files per second, last tenth against first";
-const ABOVE_LIMITS: &str = "resident memory above cache and dirty limit, highest";
 
 impl Million {
     /// Runs it.
@@ -82,16 +75,15 @@ impl Million {
         }
         figures.finish("million")?;
         println!(
-            "{} files of {} bytes, {} to a directory, {} connections, cache {} MiB, dirty data at most {} MiB",
+            "{} files of {} bytes, {} to a directory, {} connections, {}",
             self.files,
             self.file_bytes,
             self.per_directory,
             self.connections,
-            self.cache_mebibytes,
-            self.dirty_mebibytes
+            self.limits.shown()
         );
         figures.row("bench million", LAST_AGAINST_FIRST, Bar::AtLeast(0.8));
-        figures.row("bench million", ABOVE_LIMITS, Bar::AtMost(SLACK_MEBIBYTES));
+        Limits::row(&figures, "bench million");
         for (phase, item) in [(MAKE, "file"), (OVERWRITE, "file"), (CHMOD, "file")] {
             figures.row("bench million", &format!("{phase}: pool bytes written per {item}"), Bar::Stated);
         }
@@ -103,9 +95,8 @@ impl Million {
     }
 
     fn once(&self, binaries: &Binaries, figures: &mut Figures) -> Result<()> {
-        let (cache, dirty) = (self.cache_mebibytes, self.dirty_mebibytes);
         let setup = Setup {
-            configuration: format!("cache = \"{cache}M\"\ndirty_data_max = \"{dirty}M\"\n"),
+            configuration: self.limits.configuration(),
             pool_bytes: (4 << 30) + self.files * 3 * self.file_bytes.next_multiple_of(FILE_BYTES) as u64,
             ..Setup::default()
         };
@@ -132,8 +123,7 @@ impl Million {
         phase(&filer, LOOKUP, files.len() as u64, &mut || self.look_up(&filer, &made))?;
         restart(&mut filer)?;
         phase(&filer, READ, files.len() as u64, &mut || self.read(&filer, &files))?;
-        let above = (memory >> 20) as f64 - (cache + dirty) as f64;
-        figures.add(ABOVE_LIMITS, "MiB", above);
+        self.limits.add(figures, memory);
         if let [first, .., last] = first_and_last.as_slice() {
             figures.add(LAST_AGAINST_FIRST, "", first.as_secs_f64() / last.as_secs_f64());
         }

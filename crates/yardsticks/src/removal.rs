@@ -12,6 +12,7 @@ use tally_bench::wire::{Connection, Handle};
 use crate::Site;
 use crate::figures::{Bar, Figures};
 use crate::filer::{Binaries, Filer, POOL, Setup};
+use crate::limits::Limits;
 use crate::load::{self, file_name, joined, make_small_files};
 
 /// What `removal` takes.
@@ -19,31 +20,41 @@ use crate::load::{self, file_name, joined, make_small_files};
 pub struct Removal {
     #[command(flatten)]
     site: Site,
+    #[command(flatten)]
+    limits: Limits,
     /// Files that there are at first; empty ones.
     #[arg(long, default_value_t = 10_000_000)]
     files: u64,
     /// Files in one directory.
     #[arg(long, default_value_t = 1000)]
     per_directory: u64,
-    /// How long small files are made before, beside the client that removes, and beside the dataset that goes, seconds.
+    /// How long small files are made before, beside the client that removes, once for each `sync`, and beside the dataset that goes, seconds.
     #[arg(long, default_value_t = 40)]
     seconds: u64,
 }
 
 /// Connections that make the files.
 const MAKERS: usize = 16;
-/// The dataset with the files that go; nothing there waits for the log, or they would not be made today.
+/// The dataset with the files that go.
 const OLD: &str = "tank/old";
+/// Nothing there waits for the log: so the files are made, or they would not be today, and so most are removed in a second.
+const DISABLED: &str = "sync=disabled";
+/// What a dataset has unless somebody says otherwise.
+const STANDARD: &str = "sync=standard";
 
 const BEFORE: &str = "CREATE and WRITE of 4 KiB, p99 before";
+const BESIDE_ASKING: &str = "CREATE and WRITE of 4 KiB, p99 beside a client that only asks";
 const BESIDE_REMOVES: &str = "CREATE and WRITE of 4 KiB, p99 beside rm -r";
+const BESIDE_DISABLED: &str = "CREATE and WRITE of 4 KiB, p99 beside rm -r with sync=disabled";
 const BESIDE_DESTROY: &str = "CREATE and WRITE of 4 KiB, p99 beside the dataset that goes";
+const RATIO_ASKING: &str = "p99 beside a client that only asks, against before";
 const RATIO_REMOVES: &str = "p99 beside rm -r, against before";
+const RATIO_DISABLED: &str = "p99 beside rm -r with sync=disabled, against before";
 const RATIO_DESTROY: &str = "p99 beside the dataset that goes, against before";
 const LONGEST: &str = "the longest beside any";
 const REMOVED: &str = "files that rm -r removed, a second";
+const REMOVED_DISABLED: &str = "files that rm -r removed with sync=disabled, a second";
 const FREED: &str = "until the dataset has given back its space";
-const MEMORY: &str = "resident memory beside any, beyond that before";
 
 impl Removal {
     /// Makes the files once, and runs it on a copy of that pool each time.
@@ -51,24 +62,28 @@ impl Removal {
         ensure!(self.files / self.per_directory >= MAKERS as u64, "fewer directories than the {MAKERS} that make them");
         let binaries = Binaries::build()?;
         let mut figures = Figures::default();
-        let setup = Setup { pool_bytes: (8 << 30) + self.files * 2048, sparse: true, ..Setup::default() };
+        let (pool_bytes, configuration) = ((8 << 30) + self.files * 2048, self.limits.configuration());
+        let setup = Setup { configuration, pool_bytes, sparse: true, ..Setup::default() };
         let mut filer = Filer::make(&binaries, setup, &self.site.folder()?)?;
-        filer.command(&["dataset", "create", "-o", "sync=disabled", OLD])?;
+        filer.command(&["dataset", "create", "-o", DISABLED, OLD])?;
         let directories = self.make(&filer)?;
         filer.keep_disks()?;
         for _ in 0..self.site.runs {
             filer.go_back()?;
             self.measure(&filer, directories.clone(), &mut figures)?;
         }
+        figures.add_ratios(RATIO_ASKING, BESIDE_ASKING, BEFORE);
         figures.add_ratios(RATIO_REMOVES, BESIDE_REMOVES, BEFORE);
+        figures.add_ratios(RATIO_DISABLED, BESIDE_DISABLED, BEFORE);
         figures.add_ratios(RATIO_DESTROY, BESIDE_DESTROY, BEFORE);
         figures.finish("removal")?;
         for ratio in [RATIO_REMOVES, RATIO_DESTROY] {
             figures.row("bench removal", ratio, Bar::AtMost(2.0));
         }
-        for what in [LONGEST, REMOVED, FREED, MEMORY] {
+        for what in [RATIO_ASKING, RATIO_DISABLED, LONGEST, REMOVED, REMOVED_DISABLED, FREED] {
             figures.row("bench removal", what, Bar::Stated);
         }
+        Limits::row(&figures, "bench removal");
         Ok(())
     }
 
@@ -83,31 +98,42 @@ impl Removal {
         };
         let before = small_files("before")?;
         filer.take_memory_peak()?;
-        let resident = filer.resident_bytes()?;
 
-        let over = AtomicBool::new(false);
-        let (removes, removed) = std::thread::scope(|scope| {
-            let remover = scope.spawn(|| self.remove_until(filer, &mut directories, &over));
-            let made = small_files("beside rm");
-            over.store(true, Ordering::Relaxed);
-            anyhow::Ok((made?, joined(remover.join())?))
-        })?;
-        filer.write_all_out()?;
+        let mut beside = |name: &str, other: &mut (dyn FnMut(&AtomicBool) -> Result<u64> + Send)| {
+            let over = AtomicBool::new(false);
+            let beside = std::thread::scope(|scope| {
+                let other = scope.spawn(|| other(&over));
+                let made = small_files(name);
+                over.store(true, Ordering::Relaxed);
+                anyhow::Ok((made?, joined(other.join())?))
+            })?;
+            filer.write_all_out()?;
+            anyhow::Ok(beside)
+        };
+        let (asking, _) = beside("asking", &mut |over| self.ask_until(filer, over))?;
+        let mut beside_rm = |sync: &str| {
+            filer.command(&["dataset", "set", sync, OLD])?;
+            beside(sync, &mut |over| self.remove_until(filer, &mut directories, over))
+        };
+        let (standard, removed) = beside_rm(STANDARD)?;
+        let (disabled, removed_disabled) = beside_rm(DISABLED)?;
 
         let started = Instant::now();
         filer.command(&["dataset", "destroy", OLD])?;
         let destroy = small_files("beside destroy")?;
-        let more = filer.take_memory_peak()?.saturating_sub(resident);
+        self.limits.add(figures, filer.take_memory_peak()?);
         filer.quiet()?;
 
         let ms = |ns: u64| Duration::from_nanos(ns).as_secs_f64() * 1000.0;
         figures.add(BEFORE, "ms", ms(before.value_at_quantile(0.99)));
-        figures.add(BESIDE_REMOVES, "ms", ms(removes.value_at_quantile(0.99)));
+        figures.add(BESIDE_ASKING, "ms", ms(asking.value_at_quantile(0.99)));
+        figures.add(BESIDE_REMOVES, "ms", ms(standard.value_at_quantile(0.99)));
+        figures.add(BESIDE_DISABLED, "ms", ms(disabled.value_at_quantile(0.99)));
         figures.add(BESIDE_DESTROY, "ms", ms(destroy.value_at_quantile(0.99)));
-        figures.add(LONGEST, "ms", ms(removes.max().max(destroy.max())));
+        figures.add(LONGEST, "ms", ms(standard.max().max(disabled.max()).max(destroy.max())));
         figures.add(REMOVED, "1/s", removed as f64 / self.seconds as f64);
+        figures.add(REMOVED_DISABLED, "1/s", removed_disabled as f64 / self.seconds as f64);
         figures.add(FREED, "s", started.elapsed().as_secs_f64());
-        figures.add(MEMORY, "MiB", more as f64 / f64::from(1 << 20));
         Ok(())
     }
 
@@ -128,6 +154,19 @@ impl Removal {
         })?;
         eprintln!("  {} files made in {time:.0?}", count * self.per_directory);
         Ok(directories.into_iter().flatten().collect())
+    }
+
+    /// Asks for the attributes of one directory, which costs processors and nothing else. Gives how often.
+    fn ask_until(&self, filer: &Filer, over: &AtomicBool) -> Result<u64> {
+        let target = filer.target(OLD);
+        let (root, mut connection) = (Connection::mount(&target)?, Connection::open(target.nfs)?);
+        let mut asked = 0;
+        while !over.load(Ordering::Relaxed) {
+            connection.send_getattr(&root.0)?;
+            ensure!(connection.receive_status()? == 0, "the attributes of a directory are refused");
+            asked += 1;
+        }
+        Ok(asked)
     }
 
     /// Removes files, directory by directory, on one connection. Gives how many.

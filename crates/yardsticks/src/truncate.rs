@@ -11,6 +11,7 @@ use tally_bench::wire::{Attributes, Connection, Handle};
 use crate::Site;
 use crate::figures::{Bar, Figures};
 use crate::filer::{Binaries, Filer, POOL, Setup};
+use crate::limits::Limits;
 use crate::load::{self, joined, make_small_files};
 
 /// What `truncate` takes.
@@ -18,6 +19,8 @@ use crate::load::{self, joined, make_small_files};
 pub struct Truncate {
     #[command(flatten)]
     site: Site,
+    #[command(flatten)]
+    limits: Limits,
     /// Length of a file, MiB; it is in records of 4 KiB, so that each MiB has 256 extents.
     #[arg(long, default_value_t = 4096)]
     mebibytes: u64,
@@ -38,7 +41,6 @@ const RATIO: &str = "p99 beside the reaper, against before the cuts";
 const LONGEST: &str = "the longest beside the reaper";
 const COUNT: &str = "files made beside the reaper";
 const CUT: &str = "the slowest SETATTR of a size";
-const MEMORY: &str = "resident memory beside the reaper, beyond that before the cuts";
 
 impl Truncate {
     /// Makes the files once, and runs it on a copy of that pool each time.
@@ -49,7 +51,8 @@ impl Truncate {
         };
         let mut figures = Figures::default();
         let mebibytes = 4096 + u64::from(self.files) * self.mebibytes * 3 / 2;
-        let setup = Setup { pool_bytes: mebibytes << 20, sparse: true, ..Setup::default() };
+        let (pool_bytes, configuration) = (mebibytes << 20, self.limits.configuration());
+        let setup = Setup { configuration, pool_bytes, sparse: true, ..Setup::default() };
         let mut filer = Filer::make(&binaries, setup, &self.site.folder()?)?;
         filer.command(&["dataset", "set", "recordsize=4K", POOL])?;
         let files = self.make(&mut filer)?;
@@ -60,9 +63,8 @@ impl Truncate {
         figures.add_ratios(RATIO, BESIDE, BEFORE);
         figures.finish("truncate")?;
         figures.row("bench truncate", RATIO, Bar::AtMost(2.0));
-        for what in [LONGEST, MEMORY] {
-            figures.row("bench truncate", what, Bar::Stated);
-        }
+        figures.row("bench truncate", LONGEST, Bar::Stated);
+        Limits::row(&figures, "bench truncate");
         Ok(())
     }
 
@@ -92,20 +94,18 @@ impl Truncate {
         let alone = make_small_files(&mut small, before, seconds)?;
         filer.write_all_out()?;
         filer.take_memory_peak()?;
-        let resident = filer.resident_bytes()?;
         let (cut, reaped) = std::thread::scope(|scope| {
             let small = scope.spawn(move || make_small_files(&mut small, beside, seconds));
             let longest = self.cut(&mut connection, files)?;
             anyhow::Ok((longest, joined(small.join())?))
         })?;
-        let more = filer.take_memory_peak()?.saturating_sub(resident);
+        self.limits.add(figures, filer.take_memory_peak()?);
         let ms = |ns: u64| Duration::from_nanos(ns).as_secs_f64() * 1000.0;
         figures.add(BEFORE, "ms", ms(alone.value_at_quantile(0.99)));
         figures.add(BESIDE, "ms", ms(reaped.value_at_quantile(0.99)));
         figures.add(LONGEST, "ms", ms(reaped.max()));
         figures.add(COUNT, "", reaped.len() as f64);
         figures.add(CUT, "ms", cut.as_secs_f64() * 1000.0);
-        figures.add(MEMORY, "MiB", more as f64 / f64::from(1 << 20));
         Ok(())
     }
 

@@ -33,40 +33,56 @@ pub struct Rule {
     pub secure: bool,
 }
 
-/// Where a handle's dataset is.
+/// Where a dataset is.
 pub enum Place {
     /// Served.
     Here(Arc<dyn Vfs>),
-    /// Known, but it cannot answer for now (pool suspended or not imported yet): JUKEBOX, never STALE.
+    /// Known, but it cannot answer for now (pool suspended or not imported yet, dataset just made): JUKEBOX, never STALE.
     Away,
     /// Nobody here has heard of it.
     Unknown,
 }
 
+/// A dataset that was found by its path.
+pub struct Resolved {
+    /// Its pool.
+    pub pool: Arc<dyn PoolExports>,
+    /// The dataset whose mount path is the longest prefix of the path.
+    pub vfs: Arc<dyn Vfs>,
+    /// What is left of the path below it, without a leading slash.
+    pub below: String,
+}
+
 /// The server's view of its pools, as the protocol needs it.
 pub trait Exports: Send + Sync {
-    /// The dataset whose mount path is the longest prefix of `path`, and what is left of `path` below it
-    /// (without a leading slash).
-    fn resolve(&self, path: &str) -> Option<(Arc<dyn Vfs>, String)>;
+    /// The dataset of a path that may be mounted.
+    fn resolve(&self, path: &str) -> Option<Resolved>;
 
-    /// The dataset of a handle.
-    fn place(&self, pool: PoolGuid, dataset: DatasetId) -> Place;
+    /// A pool that is known, imported or not, as it is now.
+    fn pool(&self, pool: PoolGuid) -> Option<Arc<dyn PoolExports>>;
+
+    /// Exported paths and who may mount them, in words, for MOUNT's EXPORT.
+    fn list(&self) -> Vec<(String, Vec<String>)>;
+}
+
+/// What one pool exports, all of it at one moment. A request asks for it once: asked piece by piece, a pool that goes away in between
+/// has a dataset without a rule, and its client, who has only to wait, is told that it may not.
+pub trait PoolExports: Send + Sync {
+    /// A dataset of the pool.
+    fn place(&self, dataset: DatasetId) -> Place;
 
     /// The rule for `client`; `None` where it has no access at all.
-    fn rule(&self, pool: PoolGuid, dataset: DatasetId, client: IpAddr) -> Option<Rule>;
+    fn rule(&self, dataset: DatasetId, client: IpAddr) -> Option<Rule>;
 
     /// The dataset's name for people, if it is at hand.
-    fn name(&self, _pool: PoolGuid, _dataset: DatasetId) -> Option<String> {
+    fn name(&self, _dataset: DatasetId) -> Option<String> {
         None
     }
 
     /// The dataset mounted on directory entry `name` of `dir` in a dataset, if there is one. Child datasets
     /// stand in their parent's root directory, on a directory of the same name that the server made.
-    fn child(&self, pool: PoolGuid, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<Arc<dyn Vfs>>;
-
-    /// Exported paths and who may mount them, in words, for MOUNT's EXPORT.
-    fn list(&self) -> Vec<(String, Vec<String>)>;
+    fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId>;
 
     /// The key that authenticates handles of this pool. It lives in the pool and survives restarts.
-    fn handle_key(&self, pool: PoolGuid) -> Option<[u8; 32]>;
+    fn handle_key(&self) -> &[u8; 32];
 }

@@ -11,7 +11,7 @@ use tally_base::{DatasetId, PoolGuid};
 use tally_vfs::{Cred, FileKind, FsError, ObjectRef, Vfs};
 
 use crate::cred::{TooWeak, caller, known_user};
-use crate::exports::Exports;
+use crate::exports::{Exports, PoolExports, Resolved};
 use crate::handle::{Handle, HandleBytes};
 use crate::link::Link;
 use crate::rpc::{AcceptError, Identity};
@@ -102,11 +102,15 @@ fn mount(
     exports: &dyn Exports,
 ) -> Result<Result<HandleBytes, MountStatus>, Refused> {
     let names = names(path);
-    let Some((vfs, count)) = resolve(&names, exports) else { return Ok(Err(MountStatus::NoEnt)) };
-    let rule = exports.rule(vfs.pool(), vfs.dataset(), link.peer().ip());
+    let Some((Resolved { pool, vfs, .. }, count)) = resolve(&names, exports) else {
+        return Ok(Err(MountStatus::NoEnt));
+    };
+    let rule = pool.rule(vfs.dataset(), link.peer().ip());
     let Some(rule) = rule else { return Ok(Err(MountStatus::Acces)) };
     let known = known_user(link, &rule).map_err(|TooWeak| Refused::TooWeak(vfs.pool(), vfs.dataset()))?;
-    Ok(handle(&vfs, &names[count..], &caller(identity, known, &rule), exports))
+    let object = walk(&vfs, &names[count..], &caller(identity, known, &rule), &*pool);
+    let handle = object.map(|object| Handle { pool: vfs.pool(), dataset: vfs.dataset(), object });
+    Ok(handle.map(|handle| handle.seal(pool.handle_key())))
 }
 
 /// The names in a path. What stands for nothing goes before anything is compared: `/tank/./home` is the dataset.
@@ -116,32 +120,26 @@ fn names(path: &[u8]) -> Vec<&[u8]> {
 
 /// The dataset with the longest prefix of these names, and how many are of it. Dataset names are text, and
 /// nothing leads up.
-fn resolve(names: &[&[u8]], exports: &dyn Exports) -> Option<(Arc<dyn Vfs>, usize)> {
+fn resolve(names: &[&[u8]], exports: &dyn Exports) -> Option<(Resolved, usize)> {
     if names.contains(&b"..".as_slice()) {
         return None;
     }
     let text: Vec<&str> = names.iter().map_while(|name| std::str::from_utf8(name).ok()).collect();
-    let (vfs, below) = exports.resolve(&format!("/{}", text.join("/")))?;
-    let left = below.split('/').filter(|name| !name.is_empty()).count() + (names.len() - text.len());
-    Some((vfs, names.len() - left))
-}
-
-fn handle(vfs: &Arc<dyn Vfs>, below: &[&[u8]], cred: &Cred, exports: &dyn Exports) -> Result<HandleBytes, MountStatus> {
-    let key = exports.handle_key(vfs.pool()).ok_or(MountStatus::ServerFault)?;
-    let object = walk(vfs, below, cred, exports)?;
-    Ok(Handle { pool: vfs.pool(), dataset: vfs.dataset(), object }.seal(&key))
+    let resolved = exports.resolve(&format!("/{}", text.join("/")))?;
+    let left = resolved.below.split('/').filter(|name| !name.is_empty()).count() + (names.len() - text.len());
+    Some((resolved, names.len() - left))
 }
 
 /// Follows what is left of a path below a dataset's root, as the caller, so that nobody gets what they could not have looked
 /// up, and no status tells of it. What a dataset is mounted on is that dataset. Symbolic links are not followed.
-fn walk(vfs: &Arc<dyn Vfs>, below: &[&[u8]], cred: &Cred, exports: &dyn Exports) -> Result<ObjectRef, MountStatus> {
+fn walk(vfs: &Arc<dyn Vfs>, below: &[&[u8]], cred: &Cred, pool: &dyn PoolExports) -> Result<ObjectRef, MountStatus> {
     let mut object = vfs.root();
     for name in below {
         let (attr, _) = vfs.lookup(cred, object, name).map_err(mount_status)?;
         if attr.kind != FileKind::Directory {
             return Err(MountStatus::NotDir);
         }
-        if exports.child(vfs.pool(), vfs.dataset(), object, name).is_some() {
+        if pool.child(vfs.dataset(), object, name).is_some() {
             return Err(MountStatus::NoEnt);
         }
         object = attr.object;

@@ -201,7 +201,7 @@ impl Service {
     #[must_use]
     pub fn may_go_on(&self, job: &Job) -> bool {
         let Some((pool, dataset)) = job.about.dataset else { return true };
-        match self.exports.place(pool, dataset) {
+        match self.exports.pool(pool).map_or(Place::Unknown, |pool| pool.place(dataset)) {
             Place::Here(vfs) => !vfs.is_waited_for(),
             Place::Away => false,
             Place::Unknown => true,
@@ -422,7 +422,7 @@ impl Service {
     /// The answer to who may come in, and not from there; its reason is in the log.
     fn too_weak(&self, job: &Job, (pool, dataset): (PoolGuid, DatasetId)) -> Reply {
         count(&self.stats.refused);
-        self.strangers.refused(&job.link, self.now(), || self.exports.name(pool, dataset));
+        self.strangers.refused(&job.link, self.now(), || self.exports.pool(pool)?.name(dataset));
         Reply::auth_error(job.call.xid, AuthProblem::TooWeak)
     }
 

@@ -67,7 +67,7 @@ fn list(request: &Request<'_>, procedure: Procedure, handle: &[u8], cookie: u64,
         Err(status) => return Done::failure(procedure, status),
     };
     let page = target.vfs.readdir(&target.cred, target.object, cookie, room.entries_max(), room.plus);
-    let body = page.map_err(Status::from).and_then(|page| encode(request, &target, &page, room));
+    let body = page.map_err(Status::from).and_then(|page| encode(&target, &page, room));
     match body {
         Ok(out) => Done::now(Status::Ok, out),
         Err(status) => {
@@ -78,7 +78,7 @@ fn list(request: &Request<'_>, procedure: Procedure, handle: &[u8], cookie: u64,
     }
 }
 
-fn encode(request: &Request<'_>, target: &Target, page: &DirPage, room: &Room) -> Result<Encoder, Status> {
+fn encode(target: &Target, page: &DirPage, room: &Room) -> Result<Encoder, Status> {
     let mut out = Encoder::new();
     out.status(Status::Ok).post_attr(Some(&page.attr), target.fsid).u64(0);
     let (mut reply_bytes, mut dir_bytes, mut count) = (FRAME_BYTES, 0, 0);
@@ -89,7 +89,7 @@ fn encode(request: &Request<'_>, target: &Target, page: &DirPage, room: &Room) -
         if reply_bytes > room.reply_bytes || (dir_bytes > room.dir_bytes && count > 0) {
             break;
         }
-        put_entry(request, target, entry, room.plus, &mut out);
+        put_entry(target, entry, room.plus, &mut out);
         count += 1;
     }
     if count == 0 && (!page.entries.is_empty() || FRAME_BYTES > room.reply_bytes) {
@@ -101,14 +101,15 @@ fn encode(request: &Request<'_>, target: &Target, page: &DirPage, room: &Room) -
 
 /// One entry. Where a dataset is mounted the handle is left out, so that the client looks the name up and
 /// crosses over; the id stays that of the directory it is mounted on, as getdents(2) has it.
-fn put_entry(request: &Request<'_>, target: &Target, entry: &DirEntry, plus: bool, out: &mut Encoder) {
+fn put_entry(target: &Target, entry: &DirEntry, plus: bool, out: &mut Encoder) {
     out.bool(true).u64(entry.object.0).opaque(&entry.name).u64(entry.cookie);
     if !plus {
         return;
     }
-    let attr = entry.attr.as_ref().filter(|attr| {
-        entry.cookie <= 2 || !may_be_child(attr.kind) || request.child_vfs(target, &entry.name).is_none()
-    });
+    let attr = entry
+        .attr
+        .as_ref()
+        .filter(|attr| entry.cookie <= 2 || !may_be_child(attr.kind) || target.child(&entry.name).is_none());
     let handle = attr.map(|attr| target.seal(attr.object));
     out.post_attr(attr, target.fsid).post_handle(handle.as_ref());
 }

@@ -50,7 +50,7 @@ fn take(
 fn movable(request: &Request<'_>, handle: &[u8], name: &[u8]) -> Result<Target, Status> {
     let target = request.target_to_change(handle)?;
     check_name(name)?;
-    if request.child_vfs(&target, name).is_some() { Err(Status::Acces) } else { Ok(target) }
+    if target.child(name).is_some() { Err(Status::Acces) } else { Ok(target) }
 }
 
 pub(super) fn rename(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<Done, Garbage> {

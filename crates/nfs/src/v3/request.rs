@@ -13,7 +13,7 @@ use super::Procedure;
 use super::status::Status;
 use super::wire::Put;
 use crate::cred::{TooWeak, caller, known_user};
-use crate::exports::{Exports, Place, Rule};
+use crate::exports::{Exports, Place, PoolExports, Rule};
 use crate::handle::{Handle, HandleBytes};
 use crate::link::Link;
 use crate::rpc::{Call, Reply};
@@ -105,7 +105,7 @@ pub(super) struct Target {
     pub(super) cred: Cred,
     pub(super) rule: Rule,
     pub(super) fsid: u64,
-    key: [u8; 32],
+    pool: Arc<dyn PoolExports>,
 }
 
 /// Why a dataset is closed to a request.
@@ -138,25 +138,18 @@ impl<'a> Request<'a> {
     /// The object of a handle, if the handle is ours and the client may see the dataset.
     pub(super) fn target(&self, handle: &[u8]) -> Result<Target, Status> {
         let unchecked = Handle::parse(handle).ok_or(Status::BadHandle)?;
-        let (pool, dataset) = (unchecked.pool(), unchecked.dataset());
-        let key = self.exports.handle_key(pool);
-        let handle = match &key {
-            Some(key) => Some(unchecked.verify(key).ok_or(Status::BadHandle)?),
-            None => None,
-        };
-        match (self.exports.place(pool, dataset), handle, key) {
-            (Place::Here(vfs), Some(handle), Some(key)) => {
-                self.enter(vfs, handle.object, key).map_err(|locked| match locked {
-                    Locked::Out => Status::Acces,
-                    Locked::TooWeak => {
-                        self.too_weak.set(Some((pool, dataset)));
-                        Status::Acces
-                    }
-                })
-            }
-            (Place::Unknown, ..) => Err(Status::Stale),
-            // A known pool whose key is not at hand yet cannot judge the handle: later it can.
-            (Place::Away | Place::Here(_), ..) => Err(Status::JukeBox),
+        let pool = self.exports.pool(unchecked.pool()).ok_or(Status::Stale)?;
+        let Handle { dataset, object, .. } = unchecked.verify(pool.handle_key()).ok_or(Status::BadHandle)?;
+        match pool.place(dataset) {
+            Place::Here(vfs) => self.enter(vfs, object, pool).map_err(|locked| match locked {
+                Locked::Out => Status::Acces,
+                Locked::TooWeak => {
+                    self.too_weak.set(Some((unchecked.pool(), dataset)));
+                    Status::Acces
+                }
+            }),
+            Place::Unknown => Err(Status::Stale),
+            Place::Away => Err(Status::JukeBox),
         }
     }
 
@@ -166,15 +159,15 @@ impl<'a> Request<'a> {
         if target.rule.read_only { Err(Status::RoFs) } else { Ok(target) }
     }
 
-    fn enter(&self, vfs: Arc<dyn Vfs>, object: ObjectRef, key: [u8; 32]) -> Result<Target, Locked> {
-        let (pool, dataset) = (vfs.pool(), vfs.dataset());
-        let rule = self.exports.rule(pool, dataset, self.link.peer().ip()).ok_or(Locked::Out)?;
+    fn enter(&self, vfs: Arc<dyn Vfs>, object: ObjectRef, pool: Arc<dyn PoolExports>) -> Result<Target, Locked> {
+        let (guid, dataset) = (vfs.pool(), vfs.dataset());
+        let rule = pool.rule(dataset, self.link.peer().ip()).ok_or(Locked::Out)?;
         let known = known_user(self.link, &rule).map_err(|TooWeak| Locked::TooWeak)?;
         let about = self.about.get();
-        self.about.set(About { dataset: about.dataset.or(Some((pool, dataset))), ..about });
+        self.about.set(About { dataset: about.dataset.or(Some((guid, dataset))), ..about });
         self.user.set(known.map(|user| user.uid));
         let cred = caller(&self.call.identity, known, &rule);
-        Ok(Target { fsid: fsid(pool, dataset), vfs, object, cred, rule, key })
+        Ok(Target { fsid: fsid(guid, dataset), vfs, object, cred, rule, pool })
     }
 
     /// Notes what a READ took or a WRITE brought.
@@ -184,18 +177,14 @@ impl<'a> Request<'a> {
 
     /// The root of the dataset that is mounted on `name` in the directory `target`, if there is one.
     pub(super) fn child(&self, target: &Target, name: &[u8]) -> Option<Result<Target, Status>> {
-        let child = self.child_vfs(target, name)?;
-        let Some(key) = self.exports.handle_key(child.pool()) else { return Some(Err(Status::JukeBox)) };
-        let root = child.root();
-        Some(self.enter(child, root, key).map_err(|_| Status::Acces))
-    }
-
-    /// Whether a dataset is mounted on `name`. They stand in root directories only, so most requests ask nobody.
-    pub(super) fn child_vfs(&self, target: &Target, name: &[u8]) -> Option<Arc<dyn Vfs>> {
-        if target.object != target.vfs.root() {
-            return None;
+        match target.pool.place(target.child(name)?) {
+            Place::Here(child) => {
+                let root = child.root();
+                Some(self.enter(child, root, Arc::clone(&target.pool)).map_err(|_| Status::Acces))
+            }
+            Place::Unknown => None,
+            Place::Away => Some(Err(Status::JukeBox)),
         }
-        self.exports.child(target.vfs.pool(), target.vfs.dataset(), target.object, name)
     }
 
     /// Every request that is remembered asks this once its targets are found, and before anything is done: what to say if
@@ -217,13 +206,21 @@ impl<'a> Request<'a> {
 }
 
 impl Target {
+    /// The dataset that is mounted on `name`. They stand in root directories only, so most requests ask nobody.
+    pub(super) fn child(&self, name: &[u8]) -> Option<DatasetId> {
+        if self.object != self.vfs.root() {
+            return None;
+        }
+        self.pool.child(self.vfs.dataset(), self.object, name)
+    }
+
     pub(super) fn ctx(&self, request: &Request<'_>) -> OpCtx<'_> {
         OpCtx { cred: &self.cred, reply: request.memo.get().key }
     }
 
     /// A handle of another object of the same dataset.
     pub(super) fn seal(&self, object: ObjectRef) -> HandleBytes {
-        Handle { pool: self.vfs.pool(), dataset: self.vfs.dataset(), object }.seal(&self.key)
+        Handle { pool: self.vfs.pool(), dataset: self.vfs.dataset(), object }.seal(self.pool.handle_key())
     }
 
     /// The change of a remembered answer: current attributes, and nothing from before (rules F12).

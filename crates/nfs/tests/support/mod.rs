@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tally_base::{DatasetId, PoolGuid};
-use tally_nfs::exports::{Exports, Place, Rule, parse_sharenfs};
+use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, ShareRules, parse_sharenfs};
 use tally_nfs::serve::{ServeOptions, Server};
 use tally_nfs::service::Service;
 use tally_vfs::model::{Model, ModelOptions};
-use tally_vfs::{Cred, Identity, Names, ObjectRef, OpCtx, SetAttr, Vfs};
+use tally_vfs::{Cred, Identity, Names, ObjectRef, OpCtx, SetAttr};
 
 use client::Client;
 use gated::Gated;
@@ -65,10 +65,11 @@ impl TestExports {
 }
 
 impl Exports for TestExports {
-    fn resolve(&self, path: &str) -> Option<(Arc<dyn Vfs>, String)> {
-        let found = |vfs: &Arc<Gated>, below: &str| {
-            let vfs: Arc<dyn Vfs> = vfs.clone();
-            (vfs, below.trim_start_matches('/').to_owned())
+    fn resolve(&self, path: &str) -> Option<Resolved> {
+        let found = |vfs: &Arc<Gated>, below: &str| Resolved {
+            pool: Arc::new(self.at(POOL)),
+            vfs: vfs.clone(),
+            below: below.trim_start_matches('/').to_owned(),
         };
         let below = path.strip_prefix("/tank").filter(|below| below.is_empty() || below.starts_with('/'))?;
         match below.strip_prefix("/child") {
@@ -77,32 +78,49 @@ impl Exports for TestExports {
         }
     }
 
-    fn place(&self, pool: PoolGuid, dataset: DatasetId) -> Place {
-        match (pool, dataset.0) {
-            (AWAY_POOL, _) => Place::Away,
-            (POOL, 1 | 2) if *self.away.lock() => Place::Away,
-            (POOL, 1) => Place::Here(self.tank.clone()),
-            (POOL, 2) => Place::Here(self.child.clone()),
-            _ => Place::Unknown,
-        }
-    }
-
-    fn rule(&self, _: PoolGuid, dataset: DatasetId, client: IpAddr) -> Option<Rule> {
-        let text = if dataset.0 == 1 { &self.tank_rule } else { &self.child_rule };
-        parse_sharenfs(&text.lock()).unwrap().rule(client)
-    }
-
-    fn child(&self, pool: PoolGuid, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<Arc<dyn Vfs>> {
-        let here = (pool, dataset.0, dir) == (POOL, 1, self.tank.root()) && name == b"child";
-        here.then(|| -> Arc<dyn Vfs> { self.child.clone() })
+    fn pool(&self, pool: PoolGuid) -> Option<Arc<dyn PoolExports>> {
+        [POOL, AWAY_POOL].contains(&pool).then(|| Arc::new(self.at(pool)) as _)
     }
 
     fn list(&self) -> Vec<(String, Vec<String>)> {
         vec![("/tank".into(), vec!["*".into()]), ("/tank/child".into(), vec!["*".into()])]
     }
+}
 
-    fn handle_key(&self, pool: PoolGuid) -> Option<[u8; 32]> {
-        (pool == POOL).then_some(KEY)
+/// A pool at a moment.
+struct Moment {
+    away: bool,
+    served: [Arc<Gated>; 2],
+    rules: [ShareRules; 2],
+}
+
+impl TestExports {
+    fn at(&self, pool: PoolGuid) -> Moment {
+        let rules = [&self.tank_rule, &self.child_rule].map(|text| parse_sharenfs(&text.lock()).unwrap());
+        let away = pool == AWAY_POOL || *self.away.lock();
+        Moment { away, served: [self.tank.clone(), self.child.clone()], rules }
+    }
+}
+
+impl PoolExports for Moment {
+    fn place(&self, dataset: DatasetId) -> Place {
+        match dataset.0 {
+            _ if self.away => Place::Away,
+            number @ (1 | 2) => Place::Here(self.served[number as usize - 1].clone()),
+            _ => Place::Unknown,
+        }
+    }
+
+    fn rule(&self, dataset: DatasetId, client: IpAddr) -> Option<Rule> {
+        self.rules[usize::from(dataset.0 != 1)].rule(client)
+    }
+
+    fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId> {
+        ((dataset.0, dir) == (1, self.served[0].root()) && name == b"child").then_some(DatasetId(2))
+    }
+
+    fn handle_key(&self) -> &[u8; 32] {
+        &KEY
     }
 }
 

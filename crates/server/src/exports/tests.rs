@@ -65,7 +65,7 @@ fn a_path_finds_the_dataset_with_the_longest_prefix() {
         ("", None),
     ];
     for (path, expected) in cases {
-        let found = live.resolve(path).map(|(vfs, rest)| (vfs.dataset().0, rest));
+        let found = live.resolve(path).map(|found| (found.vfs.dataset().0, found.below));
         assert_eq!(found, expected.map(|(id, rest)| (id, rest.to_owned())), "{path}");
     }
 }
@@ -73,18 +73,40 @@ fn a_path_finds_the_dataset_with_the_longest_prefix() {
 #[test]
 fn handles_of_an_absent_pool_are_told_to_wait_and_foreign_ones_are_not() {
     let live = live(&[]);
-    assert!(matches!(live.place(TANK, DatasetId(2)), Place::Here(vfs) if vfs.dataset() == DatasetId(2)));
-    assert!(matches!(live.place(TANK, DatasetId(9)), Place::Unknown), "destroyed");
-    assert!(matches!(live.place(AWAY, DatasetId(2)), Place::Away));
-    assert!(matches!(live.place(PoolGuid(99), DatasetId(2)), Place::Unknown));
-    let keys = [TANK, AWAY, PoolGuid(99)].map(|pool| live.handle_key(pool));
+    let place = |pool, dataset| live.pool(pool).map(|pool| pool.place(DatasetId(dataset)));
+    assert!(matches!(place(TANK, 2), Some(Place::Here(vfs)) if vfs.dataset() == DatasetId(2)));
+    assert!(matches!(place(TANK, 9), Some(Place::Unknown)), "destroyed");
+    assert!(matches!(place(AWAY, 2), Some(Place::Away)));
+    let keys = [TANK, AWAY, PoolGuid(99)].map(|pool| live.pool(pool).map(|pool| *pool.handle_key()));
     assert_eq!(keys, [Some([1; 32]), Some([2; 32]), None]);
+}
+
+/// A CREATE found its dataset, the pool was exported, and there was no rule any more: ACCES, to a client that had only to wait.
+#[test]
+fn what_a_request_has_asked_for_does_not_change_under_it() {
+    let live = live(&[]);
+    let pool = live.pool(TANK).unwrap();
+    live.replace(ExportTable::default());
+    assert!(live.pool(TANK).is_none());
+    let Place::Here(vfs) = pool.place(DatasetId(1)) else { panic!("it was here") };
+    assert!(pool.rule(vfs.dataset(), "127.0.0.1".parse().unwrap()).is_some());
+    assert_eq!(pool.child(DatasetId(1), vfs.root(), b"home"), Some(DatasetId(2)));
+}
+
+/// The pool knows a new dataset before there is a rule for it.
+#[test]
+fn a_dataset_that_was_just_made_is_waited_for() {
+    let live = live(&[]);
+    assert!(matches!(live.pool(TANK).unwrap().place(DatasetId(4)), Place::Away));
+    let made = DatasetExport { id: DatasetId(4), name: "tank/new".into(), sharenfs: "*(rw)".into() };
+    live.replace(live.table().with(TANK, &made, &[]));
+    assert!(matches!(live.pool(TANK).unwrap().place(DatasetId(4)), Place::Here(_)));
 }
 
 #[test]
 fn rules_hold_for_each_dataset_and_the_configuration_stands_above_them() {
     let rule = |live: &LiveExports, dataset, client: &str| {
-        live.rule(TANK, DatasetId(dataset), client.parse().unwrap()).map(|rule| (rule.read_only, rule.squash))
+        live.pool(TANK)?.rule(DatasetId(dataset), client.parse().unwrap()).map(|rule| (rule.read_only, rule.squash))
     };
     let plain = live(&[]);
     assert_eq!(rule(&plain, 1, "127.0.0.1"), Some((false, Squash::None)));
@@ -107,12 +129,9 @@ fn rules_hold_for_each_dataset_and_the_configuration_stands_above_them() {
 #[test]
 fn a_child_dataset_stands_in_its_parents_directory() {
     let live = live(&[]);
-    let root = live.resolve("/tank").unwrap().0.root();
-    let child = |name: &[u8]| live.child(TANK, DatasetId(1), root, name).map(|vfs| vfs.dataset().0);
-    assert_eq!((child(b"home"), child(b"other")), (Some(2), None));
-    assert!(live.child(AWAY, DatasetId(1), root, b"home").is_none());
-    live.replace(ExportTable::default());
-    assert!(live.child(TANK, DatasetId(1), root, b"home").is_none(), "exported meanwhile");
+    let root = live.resolve("/tank").unwrap().vfs.root();
+    let child = |pool, name: &[u8]| live.pool(pool)?.child(DatasetId(1), root, name);
+    assert_eq!([child(TANK, b"home"), child(TANK, b"other"), child(AWAY, b"home")], [Some(DatasetId(2)), None, None]);
 }
 
 #[test]
@@ -121,9 +140,9 @@ fn a_dataset_that_is_made_is_found_like_one_that_was_there() {
     let live = live(&above);
     let made = DatasetExport { id: DatasetId(4), name: "tank/home/new".into(), sharenfs: "*(rw)".into() };
     live.replace(live.table().with(TANK, &made, &above));
-    let (vfs, rest) = live.resolve("/tank/home/new/dir").unwrap();
-    assert_eq!((vfs.dataset(), rest.as_str()), (DatasetId(4), "dir"));
-    let rule = |client: &str| live.rule(TANK, DatasetId(4), client.parse().unwrap());
+    let Resolved { pool, vfs, below } = live.resolve("/tank/home/new/dir").unwrap();
+    assert_eq!((vfs.dataset(), below.as_str()), (DatasetId(4), "dir"));
+    let rule = |client: &str| pool.rule(DatasetId(4), client.parse().unwrap());
     assert!(rule("10.2.0.1").is_some_and(|rule| rule.read_only) && rule("10.3.0.1").is_none(), "the rule above holds");
     let paths: Vec<_> = live.list().into_iter().map(|(path, _)| path).collect();
     assert_eq!(paths, ["/tank", "/tank/home", "/tank/home/new"]);

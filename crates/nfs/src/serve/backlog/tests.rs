@@ -1,13 +1,12 @@
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
 
-use tally_base::{DatasetId, PoolGuid};
-use tally_vfs::{ObjectRef, Vfs};
+use tally_base::PoolGuid;
 
 use super::*;
-use crate::exports::{Exports, Place, Rule};
+use crate::exports::{Exports, PoolExports, Resolved};
 use crate::serve::ServeOptions;
 use crate::serve::hub::Hub;
 use crate::serve::work::{Connection, Work};
@@ -18,23 +17,14 @@ use crate::xdr::Encoder;
 struct Nothing;
 
 impl Exports for Nothing {
-    fn resolve(&self, _: &str) -> Option<(Arc<dyn Vfs>, String)> {
+    fn resolve(&self, _: &str) -> Option<Resolved> {
         None
     }
-    fn place(&self, _: PoolGuid, _: DatasetId) -> Place {
-        Place::Unknown
-    }
-    fn rule(&self, _: PoolGuid, _: DatasetId, _: IpAddr) -> Option<Rule> {
-        None
-    }
-    fn child(&self, _: PoolGuid, _: DatasetId, _: ObjectRef, _: &[u8]) -> Option<Arc<dyn Vfs>> {
+    fn pool(&self, _: PoolGuid) -> Option<Arc<dyn PoolExports>> {
         None
     }
     fn list(&self) -> Vec<(String, Vec<String>)> {
         Vec::new()
-    }
-    fn handle_key(&self, _: PoolGuid) -> Option<[u8; 32]> {
-        None
     }
 }
 

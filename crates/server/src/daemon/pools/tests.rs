@@ -133,7 +133,7 @@ fn what_the_configuration_closes_stays_closed_when_its_name_is_used_again() {
     let open = || {
         let is_open = |name: &&str| {
             let dataset = served.filer.by_name(name)?.dataset();
-            pools.live.rule(served.guid(), dataset, std::net::Ipv4Addr::LOCALHOST.into())
+            pools.live.pool(served.guid())?.rule(dataset, std::net::Ipv4Addr::LOCALHOST.into())
         };
         ["tank/secret", "tank/hidden"].into_iter().filter(|name| is_open(name).is_some()).collect::<Vec<_>>()
     };
