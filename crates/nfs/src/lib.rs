@@ -5,6 +5,7 @@
 //!  service   one request: which program, remembered or not, run, answered
 //!  rpc/      records, call and reply headers             mount/   the MOUNT protocol
 //!  xdr/      words and opaque data                       v3/      the 22 procedures of NFSv3
+//!  entry     from a handle to an object, under a rule
 //!  handle    what a client holds for an object           replies  answers to retransmissions
 //!  exports/  who may see what                            cred     whose ids count
 //!  local/    whose a connection from this machine is        senders  which connections live that a pool's answers are of
@@ -12,6 +13,7 @@
 //! ```
 
 pub mod cred;
+mod entry;
 pub mod exports;
 pub mod handle;
 pub mod link;

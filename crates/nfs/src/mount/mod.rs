@@ -5,14 +5,12 @@
 
 mod table;
 
-use std::sync::Arc;
-
 use tally_base::{DatasetId, PoolGuid};
-use tally_vfs::{Cred, FileKind, FsError, ObjectRef, Vfs};
+use tally_vfs::{FileKind, FsError};
 
-use crate::cred::{TooWeak, caller, known_user};
-use crate::exports::{Exports, PoolExports, Resolved};
-use crate::handle::{Handle, HandleBytes};
+use crate::entry::{Entry, Target};
+use crate::exports::{Exports, Resolved};
+use crate::handle::HandleBytes;
 use crate::link::Link;
 use crate::rpc::{AcceptError, Identity};
 use crate::xdr::{Decoder, Encoder, Garbage};
@@ -102,15 +100,13 @@ fn mount(
     exports: &dyn Exports,
 ) -> Result<Result<HandleBytes, MountStatus>, Refused> {
     let names = names(path);
-    let Some((Resolved { pool, vfs, .. }, count)) = resolve(&names, exports) else {
-        return Ok(Err(MountStatus::NoEnt));
-    };
-    let rule = pool.rule(vfs.dataset(), link.peer().ip());
-    let Some(rule) = rule else { return Ok(Err(MountStatus::Acces)) };
-    let known = known_user(link, &rule).map_err(|TooWeak| Refused::TooWeak(vfs.pool(), vfs.dataset()))?;
-    let object = walk(&vfs, &names[count..], &caller(identity, known, &rule), &*pool);
-    let handle = object.map(|object| Handle { pool: vfs.pool(), dataset: vfs.dataset(), object });
-    Ok(handle.map(|handle| handle.seal(pool.handle_key())))
+    let Some((resolved, count)) = resolve(&names, exports) else { return Ok(Err(MountStatus::NoEnt)) };
+    let entry = Entry::new(exports, link, identity);
+    match (entry.root(resolved), entry.too_weak()) {
+        (Ok(root), _) => Ok(walk(root, &names[count..]).map(|target| target.seal(target.object))),
+        (Err(_), Some((pool, dataset))) => Err(Refused::TooWeak(pool, dataset)),
+        (Err(_), None) => Ok(Err(MountStatus::Acces)),
+    }
 }
 
 /// The names in a path. What stands for nothing goes before anything is compared: `/tank/./home` is the dataset.
@@ -132,19 +128,18 @@ fn resolve(names: &[&[u8]], exports: &dyn Exports) -> Option<(Resolved, usize)> 
 
 /// Follows what is left of a path below a dataset's root, as the caller, so that nobody gets what they could not have looked
 /// up, and no status tells of it. What a dataset is mounted on is that dataset. Symbolic links are not followed.
-fn walk(vfs: &Arc<dyn Vfs>, below: &[&[u8]], cred: &Cred, pool: &dyn PoolExports) -> Result<ObjectRef, MountStatus> {
-    let mut object = vfs.root();
+fn walk(mut at: Target, below: &[&[u8]]) -> Result<Target, MountStatus> {
     for name in below {
-        let (attr, _) = vfs.lookup(cred, object, name).map_err(mount_status)?;
+        let (attr, _) = at.vfs.lookup(&at.cred, at.object, name).map_err(mount_status)?;
         if attr.kind != FileKind::Directory {
             return Err(MountStatus::NotDir);
         }
-        if pool.child(vfs.dataset(), object, name).is_some() {
+        if at.child(name).is_some() {
             return Err(MountStatus::NoEnt);
         }
-        object = attr.object;
+        at.object = attr.object;
     }
-    Ok(object)
+    Ok(at)
 }
 
 fn mount_status(error: FsError) -> MountStatus {

@@ -12,15 +12,15 @@
 use std::io::IoSlice;
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 
-use crate::xdr::{Body, Encoder};
+use crate::xdr::{Encoder, Shared};
 
 const REPLY: u32 = 1;
 const ACCEPTED: u32 = 0;
 const DENIED: u32 = 1;
 const LAST_FRAGMENT: u32 = 1 << 31;
-static ZEROES: [u8; 3] = [0; 3];
+/// What stands before the results of a call that was carried out.
+const HEAD_BYTES: usize = 28;
 /// The largest block that a piece of data can be a part of.
 const BLOCK_BYTES_MAX: usize = 1 << 20;
 /// Data below this is copied where its reply has to wait: a READ of one byte would hold a block.
@@ -64,9 +64,9 @@ pub enum AuthProblem {
 /// Bytes for the socket. Cloning shares them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    head: Bytes,
-    data: SmallVec<[Bytes; 4]>,
-    pad_count: usize,
+    words: Bytes,
+    /// Where between the words bytes of files stand.
+    shared: Shared,
     /// It holds no block for a small part of it.
     has_let_go: bool,
 }
@@ -74,14 +74,14 @@ pub struct Reply {
 impl Reply {
     /// The results of a procedure that was carried out, whatever its own status says.
     #[must_use]
-    pub fn success(xid: u32, body: Body) -> Self {
-        let data_bytes: usize = body.data.iter().map(Bytes::len).sum();
-        let pad_count = data_bytes.next_multiple_of(4) - data_bytes;
-        let words = body.words.into_vec();
-        let mut head = Encoder::with_capacity(28 + words.len());
-        head.u32(mark(24 + words.len() + data_bytes + pad_count));
-        head.u32(xid).u32(REPLY).u32(ACCEPTED).u64(0).u32(0).raw(&words);
-        Self { head: head.into_vec().into(), data: body.data, pad_count, has_let_go: false }
+    pub fn success(xid: u32, results: Encoder) -> Self {
+        let bytes = results.len();
+        let (own, mut shared) = results.into_parts();
+        let mut words = Encoder::with_capacity(HEAD_BYTES + own.len());
+        words.u32(mark(HEAD_BYTES - 4 + bytes));
+        words.u32(xid).u32(REPLY).u32(ACCEPTED).u64(0).u32(0).raw(&own);
+        shared.iter_mut().for_each(|(at, _)| *at += HEAD_BYTES);
+        Self { words: words.into_vec().into(), shared, has_let_go: false }
     }
 
     /// A call that was understood and not carried out.
@@ -119,25 +119,28 @@ impl Reply {
         let mut words = Encoder::new();
         words.u32(xid).u32(REPLY);
         fill(&mut words);
-        let mut head = Encoder::with_capacity(4 + words.len());
-        head.u32(mark(words.len())).raw(&words.into_vec());
-        Self { head: head.into_vec().into(), data: SmallVec::new(), pad_count: 0, has_let_go: true }
+        let mut marked = Encoder::with_capacity(4 + words.len());
+        marked.u32(mark(words.len())).raw(&words.into_vec());
+        Self { words: marked.into_vec().into(), shared: Shared::new(), has_let_go: true }
     }
 
     /// Bytes on the wire, the mark included.
     #[must_use]
     pub fn wire_bytes(&self) -> usize {
-        self.head.len() + self.data.iter().map(Bytes::len).sum::<usize>() + self.pad_count
+        self.words.len() + self.shared_bytes()
     }
 
-    /// Bytes of memory that it holds, at most: the head, the reply itself where it waits, its data, and the blocks that
+    fn shared_bytes(&self) -> usize {
+        self.shared.iter().map(|(_, piece)| piece.len()).sum()
+    }
+
+    /// Bytes of memory that it holds, at most: the words, the reply itself where it waits, its data, and the blocks that
     /// the data's ends are parts of.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        let pinned =
-            if self.data.iter().any(|piece| piece.len() >= COPIED_BYTES_MAX) { 2 * BLOCK_BYTES_MAX } else { 0 };
-        let data: usize = self.data.iter().map(Bytes::len).sum();
-        PLACE_BYTES + self.head.len() * 5 / 4 + data + pinned
+        let pinned = self.shared.iter().any(|(_, piece)| piece.len() >= COPIED_BYTES_MAX);
+        let pinned = if pinned { 2 * BLOCK_BYTES_MAX } else { 0 };
+        PLACE_BYTES + self.words.len() * 5 / 4 + self.shared_bytes() + pinned
     }
 
     /// It will have to wait for its client: lets go of the blocks that it holds for a small part of them.
@@ -145,27 +148,33 @@ impl Reply {
         if std::mem::replace(&mut self.has_let_go, true) {
             return;
         }
-        for piece in self.data.iter_mut().filter(|piece| piece.len() < COPIED_BYTES_MAX) {
+        for (_, piece) in self.shared.iter_mut().filter(|(_, piece)| piece.len() < COPIED_BYTES_MAX) {
             *piece = Bytes::copy_from_slice(piece);
         }
     }
 
-    /// Whether nothing but a head is there: such replies are small and may be remembered.
+    /// Whether no bytes of a file are in it: such replies are small and may be remembered.
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        self.data.is_empty()
+        self.shared.is_empty()
     }
 
     /// The pieces from byte `skip` on, for a gathered write.
     pub fn slices<'a>(&'a self, mut skip: usize, into: &mut Vec<IoSlice<'a>>) {
-        let pad = ZEROES.get(..self.pad_count).unwrap_or_default();
-        for piece in std::iter::once(&self.head[..]).chain(self.data.iter().map(|data| &data[..])).chain([pad]) {
+        let mut add = |piece: &'a [u8]| {
             let rest = piece.get(skip..).unwrap_or_default();
             skip = skip.saturating_sub(piece.len());
             if !rest.is_empty() {
                 into.push(IoSlice::new(rest));
             }
+        };
+        let mut from = 0;
+        for (at, piece) in &self.shared {
+            add(&self.words[from..*at]);
+            add(piece);
+            from = *at;
         }
+        add(&self.words[from..]);
     }
 }
 

@@ -290,7 +290,7 @@ impl Service {
         let done = mount::run(call.procedure, words, (&call.identity, &job.link), &*self.exports, &self.mounts);
         count(&self.stats.mount.calls);
         Step::Reply(match done {
-            Ok(body) => Reply::success(call.xid, body.into()),
+            Ok(body) => Reply::success(call.xid, body),
             Err(mount::Refused::Error(error)) => {
                 count(&self.stats.mount.errors);
                 Reply::accept_error(call.xid, error)
@@ -313,7 +313,7 @@ impl Service {
             );
         }
         Step::Reply(match done {
-            Ok(body) => Reply::success(call.xid, body.into()),
+            Ok(body) => Reply::success(call.xid, body),
             Err(error) => {
                 count(&self.stats.refused);
                 Reply::accept_error(call.xid, error)
@@ -339,7 +339,7 @@ impl Service {
         };
         let request = Request::new(&job.call, (&job.link, &self.senders), &*self.exports, &begin);
         let done = v3::run(procedure, &request);
-        let (about, too_weak) = (request.about.get(), request.too_weak());
+        let (about, too_weak) = (request.about(), request.too_weak());
         // Of one that is run again while its pool is away it is known already.
         job.about = About { dataset: about.dataset.or(job.about.dataset), ..about };
         if let Some(dataset) = too_weak {

@@ -8,7 +8,7 @@ use super::request::{Done, Request};
 use super::space::READ_BYTES_MAX;
 use super::status::Status;
 use super::wire::{self, Put};
-use crate::xdr::{Body, Decoder, Encoder, Garbage};
+use crate::xdr::{Decoder, Encoder, Garbage};
 
 pub(super) fn read(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<Done, Garbage> {
     let (handle, offset, count) = (wire::handle(words)?, words.u64()?, words.u32()?);
@@ -30,13 +30,13 @@ pub(super) fn read(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<Don
     })
 }
 
-fn read_body(found: ReadOut, fsid: u64) -> Body {
+fn read_body(found: ReadOut, fsid: u64) -> Encoder {
     let ReadOut { data, eof, attr } = found;
     let count = data.iter().map(Bytes::len).sum::<usize>();
     let count = u32::try_from(count).expect("no more than was asked for");
     let mut words = Encoder::new();
-    words.status(Status::Ok).post_attr(Some(&attr), fsid).u32(count).bool(eof).u32(count);
-    Body { words, data }
+    words.status(Status::Ok).post_attr(Some(&attr), fsid).u32(count).bool(eof).opaque_shared(data);
+    words
 }
 
 pub(super) fn write(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<Done, Garbage> {

@@ -6,9 +6,10 @@
 use tally_vfs::{DirEntry, DirPage};
 
 use super::Procedure;
-use super::request::{Done, Request, Target, may_be_child};
+use super::request::{Done, Request};
 use super::status::Status;
 use super::wire::{self, ATTR_BYTES, Put};
+use crate::entry::{Target, may_be_child};
 use crate::handle::HANDLE_BYTES;
 use crate::xdr::{Decoder, Encoder, Garbage};
 

@@ -3,9 +3,10 @@
 use tally_vfs::{Attr, Change, CreateHow, NodeKind, ObjectRef, Outcome, RememberedReply, SetAttr};
 
 use super::Procedure;
-use super::request::{Done, Request, Target, check_name};
+use super::request::{Done, Request, check_name};
 use super::status::Status;
 use super::wire::{self, Put};
+use crate::entry::Target;
 use crate::xdr::{Decoder, Encoder, Garbage};
 
 pub(super) fn create(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<Done, Garbage> {

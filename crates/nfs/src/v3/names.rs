@@ -3,9 +3,10 @@
 use tally_vfs::Attr;
 
 use super::Procedure;
-use super::request::{Done, Request, Target, check_name, may_be_child};
+use super::request::{Done, Request, check_name};
 use super::status::Status;
 use super::wire::{self, Put};
+use crate::entry::{Target, may_be_child};
 use crate::handle::HandleBytes;
 use crate::xdr::{Decoder, Encoder, Garbage};
 

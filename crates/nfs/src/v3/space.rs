@@ -3,9 +3,10 @@
 use tally_vfs::{FILE_SIZE_MAX, LINK_MAX, NAME_MAX, WRITE_BYTES_MAX};
 
 use super::Procedure;
-use super::request::{Done, Request, Target};
+use super::request::{Done, Request};
 use super::status::Status;
 use super::wire::{self, Put};
+use crate::entry::Target;
 use crate::rpc::RECORD_BYTES_MAX;
 use crate::xdr::{Decoder, Encoder, Garbage};
 

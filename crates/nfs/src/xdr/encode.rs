@@ -3,10 +3,14 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-/// Appends words to a reply's head.
+/// Bytes of files, each with how many others stand before it.
+pub type Shared = SmallVec<[(usize, Bytes); 4]>;
+
+/// Appends what a reply says: words, and between them bytes of files, which are never copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Encoder {
     bytes: Vec<u8>,
+    shared: Shared,
 }
 
 impl Encoder {
@@ -16,13 +20,13 @@ impl Encoder {
     /// An empty one.
     #[must_use]
     pub fn new() -> Self {
-        Self { bytes: Vec::with_capacity(Self::TYPICAL_BYTES) }
+        Self::with_capacity(Self::TYPICAL_BYTES)
     }
 
     /// An empty one, for so many bytes.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
-        Self { bytes: Vec::with_capacity(bytes) }
+        Self { bytes: Vec::with_capacity(bytes), shared: SmallVec::new() }
     }
 
     /// A 32-bit number, big-endian: 4 bytes.
@@ -50,6 +54,17 @@ impl Encoder {
         self
     }
 
+    /// The same, in pieces that stay where they are.
+    pub fn opaque_shared(&mut self, pieces: impl IntoIterator<Item = Bytes>) -> &mut Self {
+        let at = self.bytes.len() + 4;
+        let before = self.shared.len();
+        self.shared.extend(pieces.into_iter().map(|piece| (at, piece)));
+        let length: usize = self.shared[before..].iter().map(|(_, piece)| piece.len()).sum();
+        self.u32(u32::try_from(length).expect("replies hold far less than 4 GiB"));
+        self.bytes.resize(at + length.next_multiple_of(4) - length, 0);
+        self
+    }
+
     /// Bytes as they are: an encoding made elsewhere.
     pub fn raw(&mut self, bytes: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(bytes);
@@ -59,7 +74,7 @@ impl Encoder {
     /// Bytes written so far.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.shared.iter().map(|(_, piece)| piece.len()).sum::<usize>()
     }
 
     /// Whether nothing was written.
@@ -68,24 +83,16 @@ impl Encoder {
         self.bytes.is_empty()
     }
 
-    /// What was written.
+    /// What was written, where nothing of it is shared.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
+        debug_assert!(self.shared.is_empty(), "bytes of files would be lost");
         self.bytes
     }
-}
 
-/// The results of a procedure: words, and for READ the file's bytes behind them, which are never copied.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Body {
-    /// The encoded words.
-    pub words: Encoder,
-    /// Opaque data behind the words; its length is the last of them, its padding is added when it is sent.
-    pub data: SmallVec<[Bytes; 4]>,
-}
-
-impl From<Encoder> for Body {
-    fn from(words: Encoder) -> Self {
-        Self { words, data: SmallVec::new() }
+    /// The bytes that are its own, and the shared ones between them.
+    #[must_use]
+    pub fn into_parts(self) -> (Vec<u8>, Shared) {
+        (self.bytes, self.shared)
     }
 }

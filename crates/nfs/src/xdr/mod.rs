@@ -4,4 +4,4 @@ mod decode;
 mod encode;
 
 pub use decode::{Decoder, Garbage};
-pub use encode::{Body, Encoder};
+pub use encode::{Encoder, Shared};

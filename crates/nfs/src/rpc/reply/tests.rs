@@ -16,7 +16,7 @@ fn headers_byte_by_byte() {
     let mut results = Encoder::new();
     results.u32(7);
     let cases = [
-        (Reply::success(5, results.into()), words(&[mark(28), 5, 1, 0, 0, 0, 0, 7])),
+        (Reply::success(5, results), words(&[mark(28), 5, 1, 0, 0, 0, 0, 7])),
         (Reply::accept_error(5, AcceptError::ProgramUnavailable), words(&[mark(24), 5, 1, 0, 0, 0, 1])),
         (
             Reply::accept_error(5, AcceptError::ProgramMismatch { low: 3, high: 3 }),
@@ -35,12 +35,14 @@ fn headers_byte_by_byte() {
 }
 
 #[test]
-fn data_follows_padded_and_can_be_resumed_anywhere() {
+fn shared_bytes_stand_between_words_padded_and_can_be_resumed_anywhere() {
     let mut results = Encoder::new();
-    results.u32(5);
-    let data = SmallVec::from_vec(vec![Bytes::from_static(b"abc"), Bytes::from_static(b"de")]);
-    let reply = Reply::success(9, Body { words: results, data });
-    let whole = [words(&[0x8000_0000 | 36, 9, 1, 0, 0, 0, 0, 5]), b"abcde\0\0\0".to_vec()].concat();
+    results.u32(5).opaque_shared(["abc", "de"].map(|piece| Bytes::from_static(piece.as_bytes())));
+    results.opaque_shared([]).u32(6).opaque_shared([Bytes::from_static(b"four")]);
+    let reply = Reply::success(9, results);
+    let results = [words(&[5, 5]), b"abcde\0\0\0".to_vec(), words(&[0, 6, 4]), b"four".to_vec()].concat();
+    let whole = [words(&[0x8000_0000 | 56, 9, 1, 0, 0, 0, 0]), results].concat();
+    assert_eq!(reply.wire_bytes(), whole.len());
     for skip in 0..=whole.len() {
         assert_eq!(bytes(&reply, skip), whole[skip..], "from {skip}");
     }
