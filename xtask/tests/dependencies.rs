@@ -128,9 +128,10 @@ const FS: [&[&str]; 7] = [
 ];
 
 /// What a request knows of its connection stands below all that asks it.
-const NFS: [&[&str]; 10] = [
+const NFS: [&[&str]; 11] = [
     &["rpcbind", "serve"],
     &["service"],
+    &["v4"],
     &["mount", "replies", "v3"],
     &["entry"],
     &["cred", "senders"],
@@ -138,7 +139,7 @@ const NFS: [&[&str]; 10] = [
     &["nlm", "stats"],
     &["rpc"],
     &["exports", "handle", "local", "xdr"],
-    &["procedure"],
+    &["numbers", "procedure"],
 ];
 
 const BENCH: [&[&str]; 9] = [

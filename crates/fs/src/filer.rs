@@ -536,7 +536,8 @@ impl Filer {
         self.mounted.read().get(&id).cloned()
     }
 
-    /// The dataset that is mounted on `name` in directory `dir` of a dataset.
+    /// The dataset that is mounted on `name` in directory `dir` of a dataset; one that is not there ([`Self::filesystem`]) where it is being
+    /// made, moved or destroyed.
     #[must_use]
     pub fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId> {
         if self.filesystem(dataset)?.root() != dir {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
+use tally_base::DatasetId;
 use tally_fs::Filesystem;
 use tally_fs::filer::{DatasetError, Filer};
 use tally_store::properties::PropertySet;
@@ -31,7 +32,12 @@ fn user() -> Cred {
 }
 
 /// While the command waits for its group, somebody who may write to the root tries to take the new directory away.
-fn beside_a_replacer(world: &World, tank: &Arc<Filesystem>, name: &str, command: impl FnOnce() + Send) {
+fn beside_a_replacer(
+    world: &World,
+    (filer, tank): (&Filer, &Arc<Filesystem>),
+    name: &str,
+    command: impl FnOnce() + Send,
+) {
     let faults = world.faults("/disks/data");
     let held = faults.writes_held.write().unwrap();
     std::thread::scope(|scope| {
@@ -44,10 +50,12 @@ fn beside_a_replacer(world: &World, tank: &Arc<Filesystem>, name: &str, command:
         let moved = done(tank.rename(ctx(&user()), tank.root(), name.as_bytes(), tank.root(), b"aside"));
         let removed = done(tank.rmdir(ctx(&user()), tank.root(), name.as_bytes()));
         let linked = done(tank.symlink(ctx(&user()), tank.root(), name.as_bytes(), b"/tmp", &SetAttr::default()));
+        let shown = is_covered_by(filer, tank, name);
         drop(held);
         command.join().unwrap();
         assert_eq!((moved, removed), (Err(FsError::Access), Err(FsError::Access)));
         assert_eq!(linked.map(drop), Err(FsError::Exists));
+        assert_eq!(shown, Some(None), "what is covered is not shown, and there is no dataset yet");
     });
     let (attr, _) = tank.lookup(&Cred::root(), tank.root(), name.as_bytes()).unwrap();
     assert_eq!((attr.kind, attr.uid, attr.mode), (FileKind::Directory, 0, 0o755));
@@ -58,8 +66,55 @@ fn nobody_takes_a_mount_point_while_its_dataset_is_made_or_renamed() {
     let world = World::new(64 << 20, 16 << 20);
     let (filer, tank) = open_tank(&world);
     let create = || drop(filer.create_dataset("tank/a", PropertySet::default(), OWNER).unwrap());
-    beside_a_replacer(&world, &tank, "a", create);
-    beside_a_replacer(&world, &tank, "b", || filer.rename_dataset("tank/a", "tank/b").unwrap());
+    beside_a_replacer(&world, (&filer, &tank), "a", create);
+    let a = is_covered_by(&filer, &tank, "a").flatten().expect("it is there");
+    beside_a_replacer(&world, (&filer, &tank), "b", || filer.rename_dataset("tank/a", "tank/b").unwrap());
+    assert_eq!([is_covered_by(&filer, &tank, "a"), is_covered_by(&filer, &tank, "b")], [None, Some(Some(a))]);
+}
+
+/// What a name in the root stands for instead of what is covered there, if that is so; a dataset that is there or, while it comes or goes,
+/// none.
+fn is_covered_by(filer: &Filer, tank: &Filesystem, name: &str) -> Option<Option<DatasetId>> {
+    let child = filer.child(tank.dataset(), tank.root(), name.as_bytes())?;
+    Some(filer.filesystem(child).map(|child| child.dataset()))
+}
+
+/// The directory could be looked up, mounted and written to from the moment when nobody found the dataset any more, for as long as a group
+/// takes; then it was not empty, and stayed.
+#[test]
+fn nobody_is_shown_the_directory_of_a_dataset_that_goes() {
+    let world = World::new(64 << 20, 16 << 20);
+    let (filer, tank) = open_tank(&world);
+    filer.create_dataset("tank/a", PropertySet::default(), OWNER).unwrap();
+    let faults = world.faults("/disks/data");
+    let held = faults.writes_held.write().unwrap();
+    std::thread::scope(|scope| {
+        let destroy = scope.spawn(|| filer.destroy_dataset("tank/a", false));
+        let started = Instant::now();
+        while filer.by_name("tank/a").is_some() {
+            assert!(started.elapsed() < PATIENCE, "it is not found any more before anything waits");
+            std::thread::yield_now();
+        }
+        assert_eq!(is_covered_by(&filer, &tank, "a"), Some(None));
+        drop(held);
+        destroy.join().unwrap().unwrap();
+    });
+    assert_eq!(is_covered_by(&filer, &tank, "a"), None);
+    assert_eq!(tank.lookup(&user(), tank.root(), b"a").map(drop), Err(FsError::NotFound));
+}
+
+/// Its pool failed before it was destroyed: its clients were told that it is gone, and it was there again when the pool was.
+#[test]
+fn a_dataset_that_could_not_be_destroyed_is_there() {
+    let world = World::new(64 << 20, 16 << 20);
+    let (filer, tank) = open_tank(&world);
+    let a = filer.create_dataset("tank/a", PropertySet::default(), OWNER).unwrap().dataset();
+    world.lose_power_after(0);
+    assert!(filer.destroy_dataset("tank/a", false).is_err());
+    assert_eq!(
+        (filer.by_name("tank/a").map(|found| found.dataset()), is_covered_by(&filer, &tank, "a")),
+        (Some(a), Some(Some(a)))
+    );
 }
 
 /// A directory that is there already is taken if it is empty and root's alone: whoever may write to it has its handle, and

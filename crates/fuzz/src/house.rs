@@ -205,6 +205,10 @@ impl Exports for Places {
         Some(Arc::new(Moment(served)))
     }
 
+    fn pools(&self) -> Vec<Arc<dyn PoolExports>> {
+        vec![Arc::new(Moment(Some(self.served.read().clone()))), Arc::new(Moment(None))]
+    }
+
     fn list(&self) -> Vec<(String, Vec<String>)> {
         vec![("/tank".into(), vec!["*".into()]), ("/tank/child".into(), vec!["*".into()])]
     }
@@ -214,6 +218,18 @@ impl Exports for Places {
 struct Moment(Option<[Arc<dyn Vfs>; 2]>);
 
 impl PoolExports for Moment {
+    fn guid(&self) -> PoolGuid {
+        if self.0.is_some() { POOL } else { AWAY_POOL }
+    }
+
+    fn pool_name(&self) -> &str {
+        "tank"
+    }
+
+    fn root(&self) -> Option<DatasetId> {
+        self.0.as_ref().map(|_| TANK)
+    }
+
     fn place(&self, dataset: DatasetId) -> Place {
         match (&self.0, dataset) {
             (None, _) => Place::Away,
@@ -229,6 +245,14 @@ impl PoolExports for Moment {
                 .map(|rules| parse_sharenfs(rules).expect("good rules"))
         });
         RULES[usize::from(dataset == CHILD)].rule(client)
+    }
+
+    fn children(&self, dataset: DatasetId) -> Vec<(String, DatasetId)> {
+        if dataset == TANK { vec![("child".into(), CHILD)] } else { Vec::new() }
+    }
+
+    fn parent(&self, dataset: DatasetId) -> Option<DatasetId> {
+        (dataset == CHILD).then_some(TANK)
     }
 
     fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId> {

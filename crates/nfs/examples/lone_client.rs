@@ -29,12 +29,27 @@ impl Exports for OnePool {
     fn pool(&self, _: PoolGuid) -> Option<Arc<dyn PoolExports>> {
         Some(self.0.clone())
     }
+    fn pools(&self) -> Vec<Arc<dyn PoolExports>> {
+        vec![self.0.clone()]
+    }
     fn list(&self) -> Vec<(String, Vec<String>)> {
         Vec::new()
     }
 }
 
 impl PoolExports for OneModel {
+    fn guid(&self) -> PoolGuid {
+        self.0.pool()
+    }
+
+    fn pool_name(&self) -> &str {
+        "tank"
+    }
+
+    fn root(&self) -> Option<DatasetId> {
+        Some(self.0.dataset())
+    }
+
     fn place(&self, _: DatasetId) -> Place {
         Place::Here(self.0.clone())
     }

@@ -27,12 +27,28 @@ impl Exports for OneModel {
         (pool == self.model.pool()).then(|| Arc::new(self.clone()) as _)
     }
 
+    fn pools(&self) -> Vec<Arc<dyn PoolExports>> {
+        vec![Arc::new(self.clone())]
+    }
+
     fn list(&self) -> Vec<(String, Vec<String>)> {
         vec![("/tank".into(), self.rules.networks())]
     }
 }
 
 impl PoolExports for OneModel {
+    fn guid(&self) -> PoolGuid {
+        self.model.pool()
+    }
+
+    fn pool_name(&self) -> &str {
+        "tank"
+    }
+
+    fn root(&self) -> Option<DatasetId> {
+        Some(self.model.dataset())
+    }
+
     fn place(&self, dataset: DatasetId) -> Place {
         if dataset == self.model.dataset() { Place::Here(self.model.clone()) } else { Place::Unknown }
     }

@@ -4,12 +4,13 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use tally_base::{DatasetId, PoolGuid};
-use tally_vfs::{Cred, FileKind, ObjectRef, Vfs};
+use tally_vfs::{Attr, Cred, FileKind, ObjectRef, Vfs};
 
 use crate::cred::{TooWeak, caller, known_user};
 use crate::exports::{Exports, Place, PoolExports, Resolved, Rule};
 use crate::handle::{Handle, HandleBytes};
 use crate::link::Link;
+use crate::numbers::{ACCESS_CHANGES, access_bits};
 use crate::rpc::Identity;
 
 /// Who asks, where from, and what it turned out to be about.
@@ -24,13 +25,14 @@ pub(crate) struct Entry<'a> {
 }
 
 /// An object of a dataset that the client may see.
+#[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) object: ObjectRef,
     pub(crate) cred: Cred,
     pub(crate) rule: Rule,
     pub(crate) fsid: u64,
-    pool: Arc<dyn PoolExports>,
+    pub(crate) pool: Arc<dyn PoolExports>,
 }
 
 /// Why there is no target.
@@ -89,15 +91,34 @@ impl<'a> Entry<'a> {
         self.enter_first(vfs, root, pool)
     }
 
-    /// The root of the dataset that is mounted on `name` in the directory `target`, if there is one.
+    /// The root of the dataset that is mounted on `name` in the directory `target`, if there is one. To find the name may have taken long: what
+    /// the pool exports is asked anew.
     pub(crate) fn child(&self, target: &Target, name: &[u8]) -> Option<Result<Target, Closed>> {
-        match target.pool.place(target.child(name)?) {
-            Place::Here(child) => {
-                let root = child.root();
-                Some(self.enter(child, root, Arc::clone(&target.pool)))
+        if !target.is_root() {
+            return None;
+        }
+        let Some(pool) = self.exports.pool(target.vfs.pool()) else { return Some(Err(Closed::Stale)) };
+        let child = match pool.place(target.vfs.dataset()) {
+            Place::Here(_) => pool.child(target.vfs.dataset(), target.object, name)?,
+            Place::Away => return Some(Err(Closed::Away)),
+            Place::Unknown => return Some(Err(Closed::Stale)),
+        };
+        // What is mounted there and not known comes or goes: nobody is shown what it covers.
+        Some(
+            self.dataset_root(&pool, child)
+                .map_err(|closed| if closed == Closed::Stale { Closed::Away } else { closed }),
+        )
+    }
+
+    /// The root of a dataset of a pool.
+    pub(crate) fn dataset_root(&self, pool: &Arc<dyn PoolExports>, dataset: DatasetId) -> Result<Target, Closed> {
+        match pool.place(dataset) {
+            Place::Here(vfs) => {
+                let root = vfs.root();
+                self.enter(vfs, root, Arc::clone(pool))
             }
-            Place::Unknown => None,
-            Place::Away => Some(Err(Closed::Away)),
+            Place::Unknown => Err(Closed::Stale),
+            Place::Away => Err(Closed::Away),
         }
     }
 
@@ -123,12 +144,21 @@ impl<'a> Entry<'a> {
 }
 
 impl Target {
-    /// The dataset that is mounted on `name`. They stand in root directories only, so most requests ask nobody.
-    pub(crate) fn child(&self, name: &[u8]) -> Option<DatasetId> {
-        if self.object != self.vfs.root() {
-            return None;
-        }
-        self.pool.child(self.vfs.dataset(), self.object, name)
+    /// The dataset that is mounted on `name`, if one is, or comes or goes. They stand in root directories only, so most requests ask nobody.
+    pub(crate) fn child(&self, name: &[u8]) -> Option<Place> {
+        let child = if self.is_root() { self.pool.child(self.vfs.dataset(), self.object, name)? } else { return None };
+        Some(self.pool.place(child))
+    }
+
+    /// Whether it is its dataset's root directory.
+    pub(crate) fn is_root(&self) -> bool {
+        self.object == self.vfs.root()
+    }
+
+    /// What the caller may do with an object, as bits of ACCESS.
+    pub(crate) fn access(&self, attr: &Attr) -> u32 {
+        let granted = access_bits(attr, &self.cred);
+        if self.rule.read_only || self.vfs.is_read_only() { granted & !ACCESS_CHANGES } else { granted }
     }
 
     /// A handle of another object of the same dataset.
@@ -149,7 +179,7 @@ pub(crate) fn may_be_child(kind: FileKind) -> bool {
 
 /// The file system id that clients see: the same for ever, another one for each dataset. Pool guids are
 /// random, so mixing is enough to keep datasets of several pools apart.
-fn fsid(pool: PoolGuid, dataset: DatasetId) -> u64 {
+pub(crate) fn fsid(pool: PoolGuid, dataset: DatasetId) -> u64 {
     let mixed = pool.0 ^ dataset.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     mixed ^ (mixed >> 32)

@@ -3,13 +3,14 @@
 mod support;
 
 use support::client::{Client, dir_name, mode, size, words};
-use support::{AWAY_POOL, House, KEY, POOL};
+use support::{AWAY_POOL, Child, House, KEY, POOL};
 use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
 use tally_nfs::handle::Handle;
 use tally_nfs::v3::Procedure;
 use tally_nfs::xdr::Encoder;
 use tally_vfs::{Cred, Identity, Names, ObjectRef, OpCtx, SetAttr};
 
+const OK: u32 = 0;
 const NOENT: u32 = 2;
 const ACCES: u32 = 13;
 const EXIST: u32 = 17;
@@ -490,4 +491,35 @@ fn a_name_that_is_not_there_is_told_with_the_directory_that_was_looked_at() {
     assert_eq!(answer.status, NOENT);
     assert_eq!((told.mtime, told.nlink), (before.mtime, before.nlink));
     assert!(client.lookup(&root, b"n").1.is_some(), "it is there by now");
+}
+
+/// It was found, its pool was exported, and there was no rule for it any more: ACCES, to a client that had only to wait.
+#[test]
+fn a_pool_that_goes_away_beside_a_request_is_waited_for() {
+    let house = House::new();
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    let seen = (0..8).map(|looks| {
+        *house.exports.away.lock() = false;
+        *house.exports.looks.lock() = looks;
+        [client.lookup(&root, b"child").0, client.create(&root, b"made").0]
+    });
+    let seen: Vec<_> = seen.collect();
+    assert_eq!((seen.first(), seen.last()), (Some(&[JUKEBOX; 2]), Some(&[OK; 2])));
+    assert!(seen.iter().flatten().all(|status| [OK, JUKEBOX].contains(status)), "{seen:?}");
+}
+
+/// The directory below a dataset was given out while the dataset was made, and who had mounted it wrote below the dataset from then on.
+#[test]
+fn nobody_is_shown_what_a_dataset_covers_that_comes_or_goes() {
+    let house = House::new();
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    let remove = |client: &mut Client| client.call(Procedure::RmDir, dir_name(&root, b"child")).status;
+    for child in [Child::New, Child::Gone] {
+        *house.exports.child_is.lock() = child;
+        assert_eq!((client.lookup(&root, b"child").0, remove(&mut client)), (JUKEBOX, JUKEBOX));
+    }
+    *house.exports.child_is.lock() = Child::There;
+    assert_eq!((client.lookup(&root, b"child").0, remove(&mut client)), (OK, ACCES));
 }

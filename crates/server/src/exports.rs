@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -31,6 +32,8 @@ pub trait Mounted: Send + Sync {
 pub struct KnownExports {
     /// By which handles name it.
     pub guid: PoolGuid,
+    /// Its name.
+    pub name: String,
     /// Authenticates its handles.
     pub handle_key: [u8; 32],
     /// Its file systems; `None` while it is not imported.
@@ -64,16 +67,18 @@ pub fn mount_path(dataset_name: &str) -> String {
 #[derive(Clone, Default)]
 pub struct ExportTable {
     pools: BTreeMap<PoolGuid, Arc<PoolEntry>>,
-    /// Mount paths, in order, with what is mounted there.
-    paths: Vec<(Arc<str>, PoolGuid, DatasetId)>,
 }
 
 /// A request keeps its pool's for as long as it is carried out, and no other's: those can be put away meanwhile.
 #[derive(Clone)]
 struct PoolEntry {
+    guid: PoolGuid,
+    name: Arc<str>,
     handle_key: [u8; 32],
     mounted: Option<Arc<dyn Mounted>>,
     datasets: BTreeMap<DatasetId, DatasetEntry>,
+    /// By mount path. What is below a dataset stands together, as all of it begins with its path and a slash.
+    paths: BTreeMap<Arc<str>, DatasetId>,
 }
 
 #[derive(Clone)]
@@ -87,41 +92,33 @@ impl ExportTable {
     /// cannot be understood exports nothing, and is told to the log: nobody gets in by a mistake.
     #[must_use]
     pub fn new(pools: Vec<KnownExports>, above: &[ExportRule]) -> Self {
-        let mut table = Self::default();
-        for KnownExports { guid, handle_key, mounted, datasets: known } in pools {
+        let entry = |KnownExports { guid, name, handle_key, mounted, datasets }: KnownExports| {
+            let mut entry = PoolEntry::new(guid, name.into(), handle_key, mounted);
             let mut parsed: HashMap<&str, Arc<ShareRules>> = HashMap::new();
-            let mut datasets = BTreeMap::new();
-            for dataset in &known {
+            for dataset in &datasets {
                 let text = text_in_force(above, dataset);
                 let rules = Arc::clone(parsed.entry(text).or_insert_with(|| rules_of(dataset, text)));
-                let path: Arc<str> = mount_path(&dataset.name).into();
-                datasets.insert(dataset.id, DatasetEntry { path: Arc::clone(&path), rules });
-                table.paths.push((path, guid, dataset.id));
+                entry.add(dataset, rules);
             }
-            table.pools.insert(guid, Arc::new(PoolEntry { handle_key, mounted, datasets }));
-        }
-        table.paths.sort();
-        table
+            (guid, Arc::new(entry))
+        };
+        Self { pools: pools.into_iter().map(entry).collect() }
     }
 
     /// The same table with one dataset more of a pool that is in it.
     #[must_use]
     pub fn with(&self, pool: PoolGuid, dataset: &DatasetExport, above: &[ExportRule]) -> Self {
         let mut table = self.clone();
-        let Some(entry) = table.pools.get_mut(&pool) else { return table };
-        let rules = rules_of(dataset, text_in_force(above, dataset));
-        let path: Arc<str> = mount_path(&dataset.name).into();
-        Arc::make_mut(entry).datasets.insert(dataset.id, DatasetEntry { path: Arc::clone(&path), rules });
-        let line = (path, pool, dataset.id);
-        if let Err(at) = table.paths.binary_search(&line) {
-            table.paths.insert(at, line);
+        if let Some(entry) = table.pools.get_mut(&pool) {
+            Arc::make_mut(entry).add(dataset, rules_of(dataset, text_in_force(above, dataset)));
         }
         table
     }
 
     /// Exported paths with their rules, in order.
     pub fn exported(&self) -> impl Iterator<Item = (&str, &ShareRules)> {
-        let entries = self.paths.iter().filter_map(|(_, pool, dataset)| self.pools.get(pool)?.datasets.get(dataset));
+        let entries =
+            self.in_order().into_iter().flat_map(|pool| pool.paths.values().filter_map(|id| pool.datasets.get(id)));
         entries.filter(|entry| !entry.rules.is_off()).map(|entry| (&*entry.path, &*entry.rules))
     }
 
@@ -129,7 +126,41 @@ impl ExportTable {
     #[must_use]
     pub fn has(&self, dataset: &str) -> bool {
         let path = mount_path(dataset);
-        self.paths.binary_search_by(|(known, ..)| (**known).cmp(path.as_str())).is_ok()
+        self.pools.values().any(|pool| pool.paths.contains_key(path.as_str()))
+    }
+
+    fn in_order(&self) -> Vec<&Arc<PoolEntry>> {
+        let mut pools: Vec<_> = self.pools.values().collect();
+        pools.sort_by(|a, b| a.name.cmp(&b.name));
+        pools
+    }
+}
+
+impl PoolEntry {
+    fn new(guid: PoolGuid, name: Arc<str>, handle_key: [u8; 32], mounted: Option<Arc<dyn Mounted>>) -> Self {
+        Self { guid, name, handle_key, mounted, datasets: BTreeMap::new(), paths: BTreeMap::new() }
+    }
+
+    fn add(&mut self, dataset: &DatasetExport, rules: Arc<ShareRules>) {
+        let path: Arc<str> = mount_path(&dataset.name).into();
+        self.paths.insert(Arc::clone(&path), dataset.id);
+        self.datasets.insert(dataset.id, DatasetEntry { path, rules });
+    }
+
+    /// The dataset whose path is the longest prefix of these names, and of how many.
+    fn longest_prefix(&self, names: &[&str]) -> Option<(DatasetId, usize)> {
+        // From the whole path upwards: the first hit is the longest.
+        (1..=names.len()).rev().find_map(|length| {
+            let path = format!("/{}", names[..length].join("/"));
+            Some((*self.paths.get(path.as_str())?, length))
+        })
+    }
+
+    /// Datasets below a path, in order.
+    fn below<'a>(&'a self, path: &str) -> impl Iterator<Item = (&'a str, DatasetId)> + use<'a> {
+        let from = format!("{path}/");
+        let all = self.paths.range::<str, _>((Bound::Excluded(from.as_str()), Bound::Unbounded));
+        all.take_while(move |(path, _)| path.starts_with(&from)).map(|(path, id)| (&**path, *id))
     }
 }
 
@@ -186,19 +217,20 @@ impl LiveExports {
 impl Exports for LiveExports {
     fn resolve(&self, path: &str) -> Option<Resolved> {
         let table = self.table.load();
-        let wanted: Vec<&str> = path.split('/').filter(|component| !component.is_empty()).collect();
-        // From the whole path upwards: the first hit is the longest prefix.
-        (1..=wanted.len()).rev().find_map(|length| {
-            let prefix = format!("/{}", wanted[..length].join("/"));
-            let found = table.paths.binary_search_by(|(known, ..)| (**known).cmp(prefix.as_str())).ok()?;
-            let (_, pool, dataset) = &table.paths[found];
-            let pool = Arc::clone(table.pools.get(pool)?);
-            Some(Resolved { vfs: pool.mounted.as_ref()?.vfs(*dataset)?, below: wanted[length..].join("/"), pool })
+        let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
+        table.pools.values().find_map(|pool| {
+            let (dataset, length) = pool.longest_prefix(&names)?;
+            let vfs = pool.mounted.as_ref()?.vfs(dataset)?;
+            Some(Resolved { pool: Arc::clone(pool) as _, vfs, below: names[length..].join("/") })
         })
     }
 
     fn pool(&self, pool: PoolGuid) -> Option<Arc<dyn PoolExports>> {
         self.table.load().pools.get(&pool).map(|entry| Arc::clone(entry) as _)
+    }
+
+    fn pools(&self) -> Vec<Arc<dyn PoolExports>> {
+        self.table.load().in_order().into_iter().map(|entry| Arc::clone(entry) as _).collect()
     }
 
     fn list(&self) -> Vec<(String, Vec<String>)> {
@@ -208,6 +240,42 @@ impl Exports for LiveExports {
 }
 
 impl PoolExports for PoolEntry {
+    fn guid(&self) -> PoolGuid {
+        self.guid
+    }
+
+    fn pool_name(&self) -> &str {
+        &self.name
+    }
+
+    fn root(&self) -> Option<DatasetId> {
+        self.paths.first_key_value().map(|(_, dataset)| *dataset)
+    }
+
+    fn parent(&self, dataset: DatasetId) -> Option<DatasetId> {
+        let (parent, _) = self.datasets.get(&dataset)?.path.rsplit_once('/')?;
+        self.paths.get(parent).copied()
+    }
+
+    fn children(&self, dataset: DatasetId) -> Vec<(String, DatasetId)> {
+        let Some(DatasetEntry { path, .. }) = self.datasets.get(&dataset) else { return Vec::new() };
+        let last = |(below, id): (&str, DatasetId)| Some((below.get(path.len() + 1..)?.to_owned(), id));
+        self.below(path).filter_map(last).filter(|(name, _)| !name.contains('/')).collect()
+    }
+
+    fn leads(&self, dataset: DatasetId, client: IpAddr) -> bool {
+        let Some(DatasetEntry { path, rules }) = self.datasets.get(&dataset) else { return false };
+        // Ten thousand datasets mostly have one rule.
+        let mut refused = rules;
+        rules.rule(client).is_some()
+            || self.below(path).filter_map(|(_, id)| self.datasets.get(&id)).any(|entry| {
+                !Arc::ptr_eq(refused, &entry.rules) && {
+                    refused = &entry.rules;
+                    refused.rule(client).is_some()
+                }
+            })
+    }
+
     fn place(&self, dataset: DatasetId) -> Place {
         let Some(mounted) = &self.mounted else { return Place::Away };
         match mounted.vfs(dataset) {

@@ -406,7 +406,7 @@ struct Shares {
 
 impl Shares {
     fn now(&self) -> Moment {
-        Moment { filer: self.filer.read().clone(), handle_key: self.handle_key }
+        Moment { guid: self.pool, filer: self.filer.read().clone(), handle_key: self.handle_key }
     }
 }
 
@@ -421,6 +421,10 @@ impl Exports for Shares {
         (pool == self.pool).then(|| Arc::new(self.now()) as _)
     }
 
+    fn pools(&self) -> Vec<Arc<dyn PoolExports>> {
+        vec![Arc::new(self.now())]
+    }
+
     fn list(&self) -> Vec<(String, Vec<String>)> {
         Vec::new()
     }
@@ -428,11 +432,24 @@ impl Exports for Shares {
 
 /// The pool at a moment.
 struct Moment {
+    guid: PoolGuid,
     filer: Option<Arc<Filer>>,
     handle_key: [u8; 32],
 }
 
 impl PoolExports for Moment {
+    fn guid(&self) -> PoolGuid {
+        self.guid
+    }
+
+    fn pool_name(&self) -> &str {
+        "tank"
+    }
+
+    fn root(&self) -> Option<DatasetId> {
+        self.filer.as_ref()?.names().iter().next().map(|named| named.filesystem.dataset())
+    }
+
     fn place(&self, dataset: DatasetId) -> Place {
         let Some(filer) = &self.filer else { return Place::Away };
         filer.filesystem(dataset).map_or(Place::Unknown, |fs| Place::Here(fs as _))

@@ -17,6 +17,9 @@ use super::{CreateOptions, Filer, FilerError, Named, Names};
 use crate::filesystem::{Filesystem, LogSwitch};
 use crate::subtree::Chain;
 
+/// Stands where a dataset comes or goes: none has this id.
+const NO_DATASET: DatasetId = DatasetId(0);
+
 /// Why a command on a dataset failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
@@ -127,10 +130,26 @@ impl Filer {
         // Before anything is made that a refusal would leave behind.
         self.pool.check_administrable()?;
         self.check_room_below(&parent, name)?;
-        let point = MountPoint::take(&parent, name)?;
-        let filesystem = self.add_dataset(name, local, owner).inspect_err(|_| point.give_back(&parent, name))?;
+        let filesystem = self.on_mount_point(&parent, name, || self.add_dataset(name, local, owner))?;
         self.cover(&parent, name, filesystem.dataset.birth.id);
         Ok(filesystem)
+    }
+
+    /// Has a directory for what makes a dataset stand there; nobody is shown what is in it, from before it is there.
+    fn on_mount_point<T, E: Into<DatasetError>>(
+        &self,
+        parent: &Filesystem,
+        name: &str,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, DatasetError> {
+        self.children.write().insert(mount_key(parent, name), NO_DATASET);
+        let made = MountPoint::take(parent, name).and_then(|point| {
+            let made = make().map_err(Into::into);
+            made.inspect_err(|_| point.give_back(parent, name))
+        });
+        made.inspect_err(|_| {
+            self.children.write().remove(&mount_key(parent, name));
+        })
     }
 
     /// Looks whether a dataset and those above it that are missing can be made, before the first of them is.
@@ -243,25 +262,31 @@ impl Filer {
     fn remove_dataset(&self, filesystem: &Arc<Filesystem>) -> Result<(), DatasetError> {
         self.pool.check_administrable()?;
         let name = filesystem.name();
+        let parent = self.parent_of(&name);
         self.mounted.write().remove(&filesystem.dataset.birth.id);
         Arc::make_mut(&mut self.names.write()).remove(&name);
-        let parent = self.parent_of(&name);
-        if let Ok(parent) = &parent {
-            self.uncover(parent, &name);
+        if let Err(error) = self.free_dataset(filesystem) {
+            // It is there still, and its clients have to wait for its pool.
+            self.mounted.write().insert(filesystem.dataset.birth.id, Arc::clone(filesystem));
+            Arc::make_mut(&mut self.names.write()).insert(filesystem);
+            return Err(error.into());
         }
-        // What takes long is to find the blocks, and for that nobody has to wait: from here on only requests that were under
-        // way before can still change the tree.
+        filesystem.standing.stand_below(None);
+        if let Ok(parent) = parent {
+            self.uncover(&parent, &name);
+        }
+        Ok(())
+    }
+
+    /// What takes long is to find the blocks, and for that nobody has to wait: once nobody finds the dataset any more only requests that
+    /// were under way before can still change the tree.
+    fn free_dataset(&self, filesystem: &Arc<Filesystem>) -> Result<(), SyncError> {
         self.pool.sync()?;
         let belongings = filesystem.belongings();
         self.pool.administer(|pool, txg| {
             pool.remove_dataset(filesystem.dataset.birth.id, txg);
             filesystem.free_everything(txg, belongings);
-        })?;
-        filesystem.standing.stand_below(None);
-        if let Ok(parent) = parent {
-            remove_mount_point(&parent, &name);
-        }
-        Ok(())
+        })
     }
 
     /// Renames a dataset and with it those below. File handles stay valid: they name ids.
@@ -282,23 +307,22 @@ impl Filer {
         moved.iter().try_for_each(|filesystem| check_name(&new_name(filesystem)))?;
         check_room_for(&moved, &new_parent)?;
         self.pool.check_administrable()?;
-        let point = MountPoint::take(&new_parent, to)?;
-        let renamed = self.pool.administer(|_, _| {
-            // Those below stand below the same one, and find their names by it.
-            if let Some(renamed) = moved.first() {
-                let (parent, component) = self.line_of(to);
-                renamed.dataset.change_line(|line| (line.parent, line.name) = (parent, component));
-            }
-            moved.iter().for_each(|filesystem| filesystem.dataset.take_name(&new_name(filesystem)));
-        });
-        renamed.inspect_err(|_| point.give_back(&new_parent, to))?;
+        self.on_mount_point(&new_parent, to, || {
+            self.pool.administer(|_, _| {
+                // Those below stand below the same one, and find their names by it.
+                if let Some(renamed) = moved.first() {
+                    let (parent, component) = self.line_of(to);
+                    renamed.dataset.change_line(|line| (line.parent, line.name) = (parent, component));
+                }
+                moved.iter().for_each(|filesystem| filesystem.dataset.take_name(&new_name(filesystem)));
+            })
+        })?;
         *self.names.write() = Arc::new(Names::new(self.mounted.read().values().cloned()));
         moved.iter().for_each(|filesystem| self.find_standing(filesystem));
-        self.uncover(&old_parent, from);
         if let Some(root) = moved.first() {
             self.cover(&new_parent, to, root.dataset.birth.id);
         }
-        remove_mount_point(&old_parent, from);
+        self.uncover(&old_parent, from);
         self.put_in_force(&moved, || {})
     }
 
@@ -408,22 +432,27 @@ impl Filer {
             }
             parent.mountpoints.write().insert(attr.object.id);
         }
-        self.children.write().insert((parent.dataset.birth.id, component.to_vec()), child);
+        self.children.write().insert(mount_key(parent, name), child);
     }
 
-    /// Its directory is one like others again.
+    /// Its directory goes, or is one like others again where somebody has put something into it; nobody is shown it before.
     fn uncover(&self, parent: &Filesystem, name: &str) {
-        let component = component(name);
-        self.children.write().remove(&(parent.dataset.birth.id, component.to_vec()));
-        if let Ok((attr, _)) = parent.lookup(&Cred::root(), parent.root(), component) {
+        if let Ok((attr, _)) = parent.lookup(&Cred::root(), parent.root(), component(name)) {
             parent.mountpoints.write().remove(&attr.object.id);
         }
+        remove_mount_point(parent, name);
+        self.children.write().remove(&mount_key(parent, name));
     }
 
     /// A dataset and those below it, each behind its parent.
     fn subtree(&self, name: &str) -> Vec<Arc<Filesystem>> {
         self.names().subtree(name).iter().map(|named| Arc::clone(&named.filesystem)).collect()
     }
+}
+
+/// Under what the dataset with this name is found in its parent's root.
+fn mount_key(parent: &Filesystem, name: &str) -> (DatasetId, Vec<u8>) {
+    (parent.dataset.birth.id, component(name).to_vec())
 }
 
 /// Whether the quotas below which a subtree would come have room for it. Those below which it is already are not asked.

@@ -61,13 +61,41 @@ pub trait Exports: Send + Sync {
     /// A pool that is known, imported or not, as it is now.
     fn pool(&self, pool: PoolGuid) -> Option<Arc<dyn PoolExports>>;
 
+    /// All of them, in the order of their names.
+    fn pools(&self) -> Vec<Arc<dyn PoolExports>>;
+
     /// Exported paths and who may mount them, in words, for MOUNT's EXPORT.
     fn list(&self) -> Vec<(String, Vec<String>)>;
 }
 
-/// What one pool exports, all of it at one moment. A request asks for it once: asked piece by piece, a pool that goes away in between
-/// has a dataset without a rule, and its client, who has only to wait, is told that it may not.
+/// What one pool exports: whether it is here, its datasets' names and their rules, as they are at one moment. It is asked for once for each
+/// handle: asked piece by piece, a pool that goes away in between has a dataset without a rule, and its client, who has only to wait, is told that
+/// it may not. Which file systems there are is as it is now, so a dataset can be here that has no rule yet, and one with a rule be gone.
 pub trait PoolExports: Send + Sync {
+    /// By which handles name it.
+    fn guid(&self) -> PoolGuid;
+
+    /// Its name.
+    fn pool_name(&self) -> &str;
+
+    /// The dataset that has the pool's name, above all others; `None` while it is away.
+    fn root(&self) -> Option<DatasetId>;
+
+    /// The dataset above this one.
+    fn parent(&self, _dataset: DatasetId) -> Option<DatasetId> {
+        None
+    }
+
+    /// The datasets below this one that no other one is between, by the last part of their names.
+    fn children(&self, _dataset: DatasetId) -> Vec<(String, DatasetId)> {
+        Vec::new()
+    }
+
+    /// Whether a client has access to a dataset, or to one anywhere below it.
+    fn leads(&self, dataset: DatasetId, client: IpAddr) -> bool {
+        self.rule(dataset, client).is_some()
+    }
+
     /// A dataset of the pool.
     fn place(&self, dataset: DatasetId) -> Place;
 
@@ -79,8 +107,8 @@ pub trait PoolExports: Send + Sync {
         None
     }
 
-    /// The dataset mounted on directory entry `name` of `dir` in a dataset, if there is one. Child datasets
-    /// stand in their parent's root directory, on a directory of the same name that the server made.
+    /// The dataset mounted on directory entry `name` of `dir` in a dataset, if there is one; one that is unknown where it comes or goes. Child
+    /// datasets stand in their parent's root directory, on a directory of the same name that the server made.
     fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId>;
 
     /// The key that authenticates handles of this pool. It lives in the pool and survives restarts.

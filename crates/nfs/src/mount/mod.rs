@@ -134,6 +134,7 @@ fn walk(mut at: Target, below: &[&[u8]]) -> Result<Target, MountStatus> {
         if attr.kind != FileKind::Directory {
             return Err(MountStatus::NotDir);
         }
+        // A dataset is found by its own path. One that comes or goes is neither there nor is what it covers.
         if at.child(name).is_some() {
             return Err(MountStatus::NoEnt);
         }

@@ -1,10 +1,11 @@
 //! The structures that many procedures share (RFC 1813 §2.5 and §2.6).
 
 use tally_base::Time;
-use tally_vfs::{Attr, Change, FileKind, PreAttr, SetAttr, SetTime};
+use tally_vfs::{Attr, Change, PreAttr, SetAttr, SetTime};
 
 use super::status::Status;
 use crate::handle::HandleBytes;
+use crate::numbers::kind_number;
 use crate::xdr::{Decoder, Encoder, Garbage};
 
 /// Longest handle that a client may send.
@@ -106,17 +107,5 @@ impl Put for Encoder {
             None => self.bool(false),
         };
         self.post_attr(change.and_then(|change| change.after.as_ref()), fsid)
-    }
-}
-
-fn kind_number(kind: FileKind) -> u32 {
-    match kind {
-        FileKind::File => 1,
-        FileKind::Directory => 2,
-        FileKind::BlockDevice => 3,
-        FileKind::CharDevice => 4,
-        FileKind::Symlink => 5,
-        FileKind::Socket => 6,
-        FileKind::Fifo => 7,
     }
 }

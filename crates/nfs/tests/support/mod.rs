@@ -31,6 +31,9 @@ pub struct TestExports {
     pub tank_rule: Mutex<String>,
     pub child_rule: Mutex<String>,
     pub away: Mutex<bool>,
+    /// It goes away behind so many looks.
+    pub looks: Mutex<usize>,
+    pub child_is: Mutex<Child>,
 }
 
 fn dataset(number: u64) -> Arc<Gated> {
@@ -47,6 +50,8 @@ impl TestExports {
             tank_rule: Mutex::new("*(rw,no_root_squash,insecure)".into()),
             child_rule: Mutex::new("*(rw,no_root_squash,insecure)".into()),
             away: Mutex::new(false),
+            looks: Mutex::new(usize::MAX),
+            child_is: Mutex::new(Child::There),
         };
         let (root, set) = (Cred::root(), SetAttr { mode: Some(0o755), ..SetAttr::default() });
         let ctx = OpCtx { cred: &root, reply: None };
@@ -79,7 +84,14 @@ impl Exports for TestExports {
     }
 
     fn pool(&self, pool: PoolGuid) -> Option<Arc<dyn PoolExports>> {
+        let mut looks = self.looks.lock();
+        *self.away.lock() |= *looks == 0;
+        *looks = looks.saturating_sub(1);
         [POOL, AWAY_POOL].contains(&pool).then(|| Arc::new(self.at(pool)) as _)
+    }
+
+    fn pools(&self) -> Vec<Arc<dyn PoolExports>> {
+        vec![Arc::new(self.at(POOL))]
     }
 
     fn list(&self) -> Vec<(String, Vec<String>)> {
@@ -87,9 +99,22 @@ impl Exports for TestExports {
     }
 }
 
+/// How far the child dataset is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Child {
+    /// It is there.
+    There,
+    /// It has no rule yet.
+    New,
+    /// Its directory is covered, and it is not there yet, or not any more.
+    Gone,
+}
+
 /// A pool at a moment.
 struct Moment {
+    guid: PoolGuid,
     away: bool,
+    child: Child,
     served: [Arc<Gated>; 2],
     rules: [ShareRules; 2],
 }
@@ -98,7 +123,13 @@ impl TestExports {
     fn at(&self, pool: PoolGuid) -> Moment {
         let rules = [&self.tank_rule, &self.child_rule].map(|text| parse_sharenfs(&text.lock()).unwrap());
         let away = pool == AWAY_POOL || *self.away.lock();
-        Moment { away, served: [self.tank.clone(), self.child.clone()], rules }
+        Moment {
+            guid: pool,
+            away,
+            child: *self.child_is.lock(),
+            served: [self.tank.clone(), self.child.clone()],
+            rules,
+        }
     }
 }
 
@@ -106,12 +137,41 @@ impl PoolExports for Moment {
     fn place(&self, dataset: DatasetId) -> Place {
         match dataset.0 {
             _ if self.away => Place::Away,
+            2 if self.child == Child::New => Place::Away,
+            2 if self.child == Child::Gone => Place::Unknown,
             number @ (1 | 2) => Place::Here(self.served[number as usize - 1].clone()),
             _ => Place::Unknown,
         }
     }
 
+    fn guid(&self) -> PoolGuid {
+        self.guid
+    }
+
+    fn pool_name(&self) -> &str {
+        "tank"
+    }
+
+    fn root(&self) -> Option<DatasetId> {
+        (!self.away).then_some(DatasetId(1))
+    }
+
+    fn parent(&self, dataset: DatasetId) -> Option<DatasetId> {
+        (dataset.0 == 2).then_some(DatasetId(1))
+    }
+
+    fn children(&self, dataset: DatasetId) -> Vec<(String, DatasetId)> {
+        if dataset.0 == 1 { vec![("child".into(), DatasetId(2))] } else { Vec::new() }
+    }
+
+    fn leads(&self, dataset: DatasetId, client: IpAddr) -> bool {
+        (dataset.0..=2).any(|below| self.rule(DatasetId(below), client).is_some())
+    }
+
     fn rule(&self, dataset: DatasetId, client: IpAddr) -> Option<Rule> {
+        if self.away {
+            return None;
+        }
         self.rules[usize::from(dataset.0 != 1)].rule(client)
     }
 

@@ -95,6 +95,7 @@ impl Absent {
     pub fn exports(&self) -> Vec<KnownExports> {
         let exports = |(&guid, known): (&PoolGuid, &Known)| KnownExports {
             guid,
+            name: known.name.clone(),
             handle_key: known.handle_key,
             mounted: None,
             datasets: Vec::new(),

@@ -142,6 +142,7 @@ impl Pools {
         let absent = self.absent.exports();
         let present = self.all().into_iter().map(|pool| KnownExports {
             guid: pool.guid(),
+            name: pool.filer.name(),
             handle_key: pool.handle_key(),
             datasets: dataset_exports(&pool.filer),
             mounted: Some(pool),

@@ -40,8 +40,10 @@ fn table(above: &[ExportRule]) -> ExportTable {
         dataset(2, "tank/home", "10.0.0.0/8(ro) 10.1.0.0/16(rw)"),
         dataset(3, "tank/homestead", "off"),
     ];
-    let here = KnownExports { guid: TANK, handle_key: [1; 32], mounted: Some(Three::new()), datasets };
-    let away = KnownExports { guid: AWAY, handle_key: [2; 32], mounted: None, datasets: Vec::new() };
+    let here =
+        KnownExports { guid: TANK, name: "tank".into(), handle_key: [1; 32], mounted: Some(Three::new()), datasets };
+    let away =
+        KnownExports { guid: AWAY, name: "away".into(), handle_key: [2; 32], mounted: None, datasets: Vec::new() };
     ExportTable::new(vec![here, away], above)
 }
 

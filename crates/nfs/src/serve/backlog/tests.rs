@@ -23,6 +23,9 @@ impl Exports for Nothing {
     fn pool(&self, _: PoolGuid) -> Option<Arc<dyn PoolExports>> {
         None
     }
+    fn pools(&self) -> Vec<Arc<dyn PoolExports>> {
+        Vec::new()
+    }
     fn list(&self) -> Vec<(String, Vec<String>)> {
         Vec::new()
     }
