@@ -12,6 +12,17 @@
 //!  └─────────┴──────────────┴────────────┴────────────┴────────────┴────────────┴────────────────┘
 //! ```
 //!
+//! Version 4 of the protocol has a handle for what stands above the exports and is none itself ([`Above`]):
+//!
+//! ```text
+//!  byte 0        1             8            16           24
+//!  ┌─────────┬──────────────┬────────────┬────────────┐
+//!  │ 2       │ zero (7)     │ pool guid  │ dataset    │      both 0: the root of all
+//!  └─────────┴──────────────┴────────────┴────────────┘
+//! ```
+//!
+//! Nothing in it is a secret: what it leads to is looked up for whoever asks.
+//!
 //! Numbers are big-endian. The MAC is the first half of BLAKE3's keyed hash of bytes 0..40: 128 bits, so a
 //! guess succeeds once in 2^128 requests, however many a client sends.
 
@@ -24,6 +35,47 @@ const SIGNED_BYTES: usize = 40;
 const MAC_BYTES: usize = HANDLE_BYTES - SIGNED_BYTES;
 const VERSION: u8 = 1;
 const _: () = assert!(HANDLE_BYTES <= 64);
+
+/// Length of a handle of what stands above the exports.
+pub const ABOVE_BYTES: usize = 24;
+const VERSION_ABOVE: u8 = 2;
+
+/// What stands above the exports: a dataset that a client may not see but for the way through it, or the root of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Above {
+    /// The root of all.
+    Root,
+    /// A dataset.
+    Dataset(PoolGuid, DatasetId),
+}
+
+impl Above {
+    /// Its handle.
+    #[must_use]
+    pub fn encode(self) -> [u8; ABOVE_BYTES] {
+        let mut bytes = [0; ABOVE_BYTES];
+        bytes[0] = VERSION_ABOVE;
+        if let Self::Dataset(pool, dataset) = self {
+            bytes[8..16].copy_from_slice(&pool.0.to_be_bytes());
+            bytes[16..24].copy_from_slice(&dataset.0.to_be_bytes());
+        }
+        bytes
+    }
+
+    /// What a handle names, if it is such a one.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; ABOVE_BYTES] = bytes.try_into().ok()?;
+        if bytes[0] != VERSION_ABOVE || bytes[1..8] != [0; 7] {
+            return None;
+        }
+        let word = |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes inside a handle"));
+        Some(match (word(8), word(16)) {
+            (0, 0) => Self::Root,
+            (pool, dataset) => Self::Dataset(PoolGuid(pool), DatasetId(dataset)),
+        })
+    }
+}
 
 /// An encoded handle.
 pub type HandleBytes = [u8; HANDLE_BYTES];

@@ -45,6 +45,8 @@ use crate::rpc::{AcceptError, AuthProblem, Call, Refusal, Reply};
 use crate::senders::Senders;
 use crate::stats::{Stats, count};
 use crate::v3::{self, About, Answer, Done, Memo, Procedure, Repeated, Request, Status};
+use crate::v4;
+use crate::xdr::{Encoder, Garbage};
 pub use job::Job;
 use job::{Memory, Pending};
 use lives::Lives;
@@ -74,6 +76,7 @@ pub struct Service {
     strangers: Strangers,
     lives: Lives,
     senders: Senders,
+    speaks_4: bool,
 }
 
 impl Service {
@@ -96,7 +99,14 @@ impl Service {
             strangers: Strangers::default(),
             lives: Lives::default(),
             senders: Senders::numbered_from(first),
+            speaks_4: false,
         }
+    }
+
+    /// The same, which speaks version 4, too, as far as that goes ([`v4`]).
+    #[must_use]
+    pub fn speaking_4(self) -> Self {
+        Self { speaks_4: true, ..self }
     }
 
     /// What it counts.
@@ -273,8 +283,12 @@ impl Service {
         let mismatch = |version| error(AcceptError::ProgramMismatch { low: version, high: version });
         let step = match (job.call.program, job.call.version) {
             (v3::PROGRAM, v3::VERSION) => return self.nfs(job),
+            (v3::PROGRAM, v4::VERSION) if self.speaks_4 => return self.compound(job),
             (mount::PROGRAM, mount::VERSION) => return self.mount(job),
             (nlm::PROGRAM, nlm::VERSION) => return self.lock(job),
+            (v3::PROGRAM, _) if self.speaks_4 => {
+                error(AcceptError::ProgramMismatch { low: v3::VERSION, high: v4::VERSION })
+            }
             (v3::PROGRAM, _) => mismatch(v3::VERSION),
             (mount::PROGRAM, _) => mismatch(mount::VERSION),
             (nlm::PROGRAM, _) => mismatch(nlm::VERSION),
@@ -282,6 +296,27 @@ impl Service {
         };
         count(&self.stats.refused);
         step
+    }
+
+    fn compound(&self, job: &mut Job) -> Step {
+        let call = &job.call;
+        let done = match call.procedure {
+            0 => Ok(v4::Done { results: Encoder::default(), too_weak: None }),
+            1 => v4::run(call, &job.link, &*self.exports).map_err(|Garbage| AcceptError::GarbageArguments),
+            _ => Err(AcceptError::ProcedureUnavailable),
+        };
+        Step::Reply(match done {
+            Ok(v4::Done { results, too_weak }) => {
+                if let Some((pool, dataset)) = too_weak {
+                    self.tell_of_stranger(job, pool, dataset);
+                }
+                Reply::success(call.xid, results)
+            }
+            Err(error) => {
+                count(&self.stats.refused);
+                Reply::accept_error(call.xid, error)
+            }
+        })
     }
 
     fn mount(&self, job: &Job) -> Step {
@@ -349,7 +384,7 @@ impl Service {
         // What rule, port or handle refuse is not remembered: they may change before the request comes again.
         job.keep = has_passed.get();
         match done {
-            Err(crate::xdr::Garbage) => {
+            Err(Garbage) => {
                 count(&self.stats.refused);
                 Step::Reply(Reply::accept_error(job.call.xid, AcceptError::GarbageArguments))
             }
@@ -421,9 +456,13 @@ impl Service {
 
     /// The answer to who may come in, and not from there; its reason is in the log.
     fn too_weak(&self, job: &Job, (pool, dataset): (PoolGuid, DatasetId)) -> Reply {
+        self.tell_of_stranger(job, pool, dataset);
+        Reply::auth_error(job.call.xid, AuthProblem::TooWeak)
+    }
+
+    fn tell_of_stranger(&self, job: &Job, pool: PoolGuid, dataset: DatasetId) {
         count(&self.stats.refused);
         self.strangers.refused(&job.link, self.now(), || self.exports.pool(pool)?.name(dataset));
-        Reply::auth_error(job.call.xid, AuthProblem::TooWeak)
     }
 
     fn failure(&self, job: &mut Job, procedure: Procedure, status: Status) -> Reply {

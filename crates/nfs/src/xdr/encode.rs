@@ -35,6 +35,12 @@ impl Encoder {
         self
     }
 
+    /// Another number in the place of one that was written `at` bytes behind the start, before anything shared.
+    pub fn replace_u32(&mut self, at: usize, value: u32) -> &mut Self {
+        self.bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
+        self
+    }
+
     /// A 64-bit number, big-endian: 8 bytes.
     pub fn u64(&mut self, value: u64) -> &mut Self {
         self.bytes.extend_from_slice(&value.to_be_bytes());
@@ -71,10 +77,30 @@ impl Encoder {
         self
     }
 
+    /// What was written by another one, behind what is here.
+    pub fn append(&mut self, other: Self) -> &mut Self {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(&other.bytes);
+        self.shared.extend(other.shared.into_iter().map(|(before, piece)| (at + before, piece)));
+        self
+    }
+
+    /// Takes back what was written behind the first `length` bytes, as [`Self::len`] counts them.
+    pub fn truncate(&mut self, length: usize) {
+        while self.shared.last().is_some_and(|(at, _)| at + self.shared_bytes() > length) {
+            self.shared.pop();
+        }
+        self.bytes.truncate(length.saturating_sub(self.shared_bytes()));
+    }
+
+    fn shared_bytes(&self) -> usize {
+        self.shared.iter().map(|(_, piece)| piece.len()).sum()
+    }
+
     /// Bytes written so far.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.bytes.len() + self.shared.iter().map(|(_, piece)| piece.len()).sum::<usize>()
+        self.bytes.len() + self.shared_bytes()
     }
 
     /// Whether nothing was written.

@@ -203,6 +203,15 @@ impl House {
         Self { exports, server, address }
     }
 
+    /// One that speaks version 4, too.
+    pub fn speaking_4() -> Self {
+        let exports = TestExports::new();
+        let service = Arc::new(Service::new(exports.clone()).speaking_4());
+        let server = Server::start(service, &["127.0.0.1:0".parse().unwrap()], &ServeOptions::default()).unwrap();
+        let address = server.addresses()[0];
+        Self { exports, server, address }
+    }
+
     pub fn client(&self) -> Client {
         Client::connect(self.address)
     }

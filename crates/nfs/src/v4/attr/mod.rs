@@ -1,0 +1,12 @@
+//! Attributes (RFC 7530 §5): which there are, and their values.
+//!
+//! ```text
+//!  bitmap   count │ word 0: attributes 0 to 31 │ word 1: 32 to 63 │ …
+//!  fattr4   bitmap │ bytes │ values, in the order of their numbers
+//! ```
+
+mod set;
+mod values;
+
+pub(super) use set::{AttrSet, RDATTR_ERROR, check_comparable, check_readable};
+pub(super) use values::{Subject, encode, encode_error, encode_values};

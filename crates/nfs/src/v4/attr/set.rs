@@ -1,0 +1,105 @@
+//! Sets of attributes, and which attributes there are.
+
+use super::super::status::Status;
+use crate::xdr::{Decoder, Encoder, Garbage};
+
+/// Words of a bitmap that say something; 64 attributes.
+const WORDS: usize = 2;
+/// Longest bitmap that is read. What is beyond [`WORDS`] is of other versions, and passed over.
+const WORDS_MAX: u32 = 64;
+
+/// A set of attributes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct AttrSet(pub(super) [u32; WORDS]);
+
+pub(in super::super) const RDATTR_ERROR: u32 = 11;
+const TIME_ACCESS_SET: u32 = 48;
+const TIME_MODIFY_SET: u32 = 54;
+
+/// All that there are to read.
+pub(super) const READABLE: [u32; 46] = [
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 16, 17, 18, 19, 20, 21, 22, 23, 26, 27, 28, 29, 30, 31, 33, 34, 35,
+    36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 47, 51, 52, 53, 55,
+];
+
+/// Those that are only set.
+const WRITE_ONLY: [u32; 2] = [TIME_ACCESS_SET, TIME_MODIFY_SET];
+
+/// Those for which nothing of the object has to be known.
+const OF_NOTHING: [u32; 5] = [0, 2, 10, 11, 20];
+
+impl AttrSet {
+    /// These.
+    pub(super) fn of(numbers: &[u32]) -> Self {
+        let mut set = Self::default();
+        for number in numbers {
+            set.0[(number / 32) as usize] |= 1 << (number % 32);
+        }
+        set
+    }
+
+    /// A bitmap; the length is not believed.
+    pub(in super::super) fn decode(words: &mut Decoder<'_>) -> Result<Self, Garbage> {
+        let count = words.u32()?;
+        if count > WORDS_MAX {
+            return Err(Garbage);
+        }
+        let mut set = Self::default();
+        for at in 0..count as usize {
+            let word = words.u32()?;
+            if let Some(place) = set.0.get_mut(at) {
+                *place = word;
+            }
+        }
+        Ok(set)
+    }
+
+    /// Appends it, without words that say nothing.
+    pub(super) fn encode(&self, out: &mut Encoder) {
+        let count = self.0.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+        out.u32(count as u32);
+        for word in &self.0[..count] {
+            out.u32(*word);
+        }
+    }
+
+    /// Whether an attribute is in it.
+    pub(in super::super) fn has(&self, number: u32) -> bool {
+        self.0.get((number / 32) as usize).is_some_and(|word| word & 1 << (number % 32) != 0)
+    }
+
+    /// Those of it that are in the other one, too.
+    pub(super) fn and(&self, other: &Self) -> Self {
+        let mut both = *self;
+        both.0.iter_mut().zip(other.0).for_each(|(word, other)| *word &= other);
+        both
+    }
+
+    /// Whether it has one that no other one has.
+    fn exceeds(&self, other: &Self) -> bool {
+        self.and(other) != *self
+    }
+
+    /// Whether something has to be known of the object.
+    pub(in super::super) fn needs_attr(&self) -> bool {
+        self.and(&Self::of(&READABLE)).exceeds(&Self::of(&OF_NOTHING))
+    }
+
+    fn meets(&self, other: &Self) -> bool {
+        self.and(other) != Self::default()
+    }
+}
+
+/// What is only set cannot be read (RFC 7530 §5.5).
+pub(in super::super) fn check_readable(wanted: &AttrSet) -> Result<(), Status> {
+    if wanted.meets(&AttrSet::of(&WRITE_ONLY)) { Err(Status::Inval) } else { Ok(()) }
+}
+
+/// What can be compared: what can be read, but for the error of a listing.
+pub(in super::super) fn check_comparable(wanted: &AttrSet) -> Result<(), Status> {
+    check_readable(wanted)?;
+    if wanted.has(RDATTR_ERROR) {
+        return Err(Status::Inval);
+    }
+    if wanted.exceeds(&AttrSet::of(&READABLE)) { Err(Status::AttrNotSupp) } else { Ok(()) }
+}

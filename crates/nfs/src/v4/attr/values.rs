@@ -1,0 +1,146 @@
+//! The values, and who is asked for them.
+
+use std::cell::OnceCell;
+
+use tally_base::Time;
+use tally_vfs::{Attr, FILE_SIZE_MAX, FsStat, LINK_MAX, NAME_MAX, WRITE_BYTES_MAX};
+
+use super::super::pseudo::{Handle, Node, Tree, way_id};
+use super::super::status::Status;
+use super::set::{AttrSet, RDATTR_ERROR, READABLE};
+use crate::numbers::kind_number;
+use crate::v3::READ_BYTES_MAX;
+use crate::xdr::Encoder;
+
+/// How long a client keeps what it holds without a word, seconds. Nothing can be held yet.
+const LEASE_SECONDS: u32 = 90;
+/// The file system of what stands above the exports.
+const ABOVE: (u64, u64) = (0, 1);
+
+/// An object whose attributes are told.
+pub(in super::super) struct Subject<'a> {
+    node: &'a Node,
+    attr: Attr,
+    tree: &'a Tree<'a>,
+    space: OnceCell<FsStat>,
+}
+
+impl<'a> Subject<'a> {
+    /// The object, and what one look at it gave.
+    pub(in super::super) fn new(node: &'a Node, attr: Attr, tree: &'a Tree<'a>) -> Self {
+        Self { node, attr, tree, space: OnceCell::new() }
+    }
+
+    /// Of its file system; what stands above the exports has no room for anything.
+    fn space(&self) -> Result<FsStat, Status> {
+        if let Some(space) = self.space.get() {
+            return Ok(*space);
+        }
+        let nothing = FsStat { total_bytes: 0, free_bytes: 0, available_bytes: 0, total_files: 0, free_files: 0 };
+        let space = self.node.target().map_or(Ok(nothing), |target| target.vfs.statfs())?;
+        Ok(*self.space.get_or_init(|| space))
+    }
+
+    fn fsid(&self) -> (u64, u64) {
+        self.node.target().map_or(ABOVE, |target| (target.vfs.pool().0, target.vfs.dataset().0))
+    }
+
+    fn handle(&self) -> Handle {
+        self.node.handle()
+    }
+
+    /// The id of what it is mounted on, where it is a file system's root (RFC 7530 §5.8.2.23).
+    fn mounted_on(&self) -> u64 {
+        match self.node.target().filter(|target| target.is_root()) {
+            Some(target) => self.tree.mounted_on(target).unwrap_or_else(|| way_id(&*target.pool, target.vfs.dataset())),
+            None => self.attr.object.id.0,
+        }
+    }
+}
+
+/// Appends those of the wanted attributes that there are, with which they are.
+pub(in super::super) fn encode(wanted: &AttrSet, subject: &Subject<'_>, out: &mut Encoder) -> Result<(), Status> {
+    let told = wanted.and(&AttrSet::of(&READABLE));
+    told.encode(out);
+    let at = out.len();
+    out.u32(0);
+    encode_values(&told, subject, out)?;
+    let bytes = u32::try_from(out.len() - at - 4).expect("attributes are short");
+    out.replace_u32(at, bytes);
+    Ok(())
+}
+
+/// Instead of attributes, why there are none.
+pub(in super::super) fn encode_error(status: Status, out: &mut Encoder) {
+    AttrSet::of(&[RDATTR_ERROR]).encode(out);
+    out.u32(4).u32(status as u32);
+}
+
+/// Appends the values alone.
+pub(in super::super) fn encode_values(told: &AttrSet, subject: &Subject<'_>, out: &mut Encoder) -> Result<(), Status> {
+    READABLE.into_iter().filter(|number| told.has(*number)).try_for_each(|number| value(number, subject, out))
+}
+
+/// One value (RFC 7530 §5.6 and §5.7).
+fn value(number: u32, subject: &Subject<'_>, out: &mut Encoder) -> Result<(), Status> {
+    let attr = &subject.attr;
+    match number {
+        // supported_attrs
+        0 => AttrSet::of(&READABLE).encode(out),
+        // type
+        1 => _ = out.u32(kind_number(attr.kind)),
+        // fh_expire_type: persistent; rdattr_error: none; aclsupport: none
+        2 | 11 | 13 => _ = out.u32(0),
+        // change
+        3 => _ = out.u64(attr.change.0),
+        4 => _ = out.u64(attr.size),
+        // link_support, symlink_support, unique_handles, cansettime, case_preserving, chown_restricted, homogeneous, no_trunc
+        5 | 6 | 9 | 15 | 17 | 18 | 26 | 34 => _ = out.bool(true),
+        // named_attr, case_insensitive
+        7 | 16 => _ = out.bool(false),
+        8 => {
+            let (major, minor) = subject.fsid();
+            out.u64(major).u64(minor);
+        }
+        10 => _ = out.u32(LEASE_SECONDS),
+        19 => _ = out.opaque(&subject.handle()),
+        20 => _ = out.u64(attr.object.id.0),
+        // files_avail, files_free, files_total
+        21 | 22 => _ = out.u64(subject.space()?.free_files),
+        23 => _ = out.u64(subject.space()?.total_files),
+        27 => _ = out.u64(FILE_SIZE_MAX),
+        28 => _ = out.u32(LINK_MAX),
+        29 => _ = out.u32(NAME_MAX as u32),
+        30 => _ = out.u64(READ_BYTES_MAX.into()),
+        31 => _ = out.u64(WRITE_BYTES_MAX.into()),
+        33 => _ = out.u32(attr.mode),
+        35 => _ = out.u32(attr.nlink),
+        // owner, owner_group: as numbers (RFC 7530 §5.9)
+        36 => _ = out.opaque(attr.uid.to_string().as_bytes()),
+        37 => _ = out.opaque(attr.gid.to_string().as_bytes()),
+        // quota_avail_hard, quota_avail_soft, space_avail
+        38 | 39 | 42 => _ = out.u64(subject.space()?.available_bytes),
+        // quota_used
+        40 => {
+            let space = subject.space()?;
+            out.u64(space.total_bytes.saturating_sub(space.free_bytes));
+        }
+        41 => _ = out.u32(attr.rdev.0).u32(attr.rdev.1),
+        43 => _ = out.u64(subject.space()?.free_bytes),
+        44 => _ = out.u64(subject.space()?.total_bytes),
+        45 => _ = out.u64(attr.used),
+        47 => time(attr.atime, out),
+        // time_delta: to the nanosecond
+        51 => _ = out.u64(0).u32(1),
+        52 => time(attr.ctime, out),
+        53 => time(attr.mtime, out),
+        55 => _ = out.u64(subject.mounted_on()),
+        number => unreachable!("attribute {number} is told and has no value"),
+    }
+    Ok(())
+}
+
+/// `nfstime4`.
+fn time(time: Time, out: &mut Encoder) {
+    out.u64(time.seconds()).u32(time.subsec_nanos());
+}

@@ -1,0 +1,50 @@
+//! ACCESS, GETATTR, VERIFY, NVERIFY.
+
+use super::super::attr::{self, AttrSet, Subject};
+use super::super::compound::Compound;
+use super::super::status::Status;
+use crate::numbers::{ACCESS_ALL, ACCESS_LOOKUP, ACCESS_READ};
+use crate::xdr::{Decoder, Encoder};
+
+/// Longest values of attributes that a client may send.
+const VALUES_BYTES_MAX: usize = 64 << 10;
+
+pub(in super::super) fn access(
+    compound: &Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<(), Status> {
+    let wanted = words.u32()? & ACCESS_ALL;
+    let node = compound.current()?;
+    let granted = match node.target() {
+        Some(target) => target.access(&node.attr()?),
+        None => ACCESS_READ | ACCESS_LOOKUP,
+    };
+    out.u32(wanted).u32(wanted & granted);
+    Ok(())
+}
+
+pub(in super::super) fn get(compound: &Compound<'_>, words: &mut Decoder<'_>, out: &mut Encoder) -> Result<(), Status> {
+    let wanted = AttrSet::decode(words)?;
+    let node = compound.current()?;
+    attr::check_readable(&wanted)?;
+    attr::encode(&wanted, &Subject::new(node, node.attr()?, &compound.tree()), out)
+}
+
+/// VERIFY goes on where these are the attributes, NVERIFY where they are not.
+pub(in super::super) fn verify(
+    compound: &Compound<'_>,
+    words: &mut Decoder<'_>,
+    are_to_be: bool,
+) -> Result<(), Status> {
+    let (wanted, values) = (AttrSet::decode(words)?, words.opaque(VALUES_BYTES_MAX)?);
+    let node = compound.current()?;
+    attr::check_comparable(&wanted)?;
+    let mut own = Encoder::new();
+    attr::encode_values(&wanted, &Subject::new(node, node.attr()?, &compound.tree()), &mut own)?;
+    match (own.into_vec() == values, are_to_be) {
+        (true, true) | (false, false) => Ok(()),
+        (true, false) => Err(Status::Same),
+        (false, true) => Err(Status::NotSame),
+    }
+}

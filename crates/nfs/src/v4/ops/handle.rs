@@ -1,0 +1,37 @@
+//! PUTFH, PUTROOTFH, PUTPUBFH, GETFH, SAVEFH, RESTOREFH: the current handle, and the saved one.
+
+use super::super::compound::Compound;
+use super::super::pseudo::Node;
+use super::super::status::Status;
+use crate::xdr::{Decoder, Encoder};
+
+/// Longest handle that a client may send (RFC 7530, `NFS4_FHSIZE`).
+const HANDLE_BYTES_MAX: usize = 128;
+
+pub(in super::super) fn put(compound: &mut Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
+    let handle = words.opaque(HANDLE_BYTES_MAX)?;
+    compound.current = Some(compound.tree().node(handle)?);
+    Ok(())
+}
+
+/// The public handle is the root's.
+pub(in super::super) fn put_root(compound: &mut Compound<'_>) -> Result<(), Status> {
+    compound.current = Some(Node::Root);
+    Ok(())
+}
+
+pub(in super::super) fn get(compound: &Compound<'_>, out: &mut Encoder) -> Result<(), Status> {
+    let handle = compound.current()?.handle();
+    out.opaque(&handle);
+    Ok(())
+}
+
+pub(in super::super) fn save(compound: &mut Compound<'_>) -> Result<(), Status> {
+    compound.saved = Some(compound.current()?.clone());
+    Ok(())
+}
+
+pub(in super::super) fn restore(compound: &mut Compound<'_>) -> Result<(), Status> {
+    compound.current = Some(compound.saved.clone().ok_or(Status::RestoreFh)?);
+    Ok(())
+}

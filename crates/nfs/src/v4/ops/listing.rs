@@ -1,0 +1,169 @@
+//! READDIR (RFC 7530 §16.24).
+//!
+//! Cookies come from the file system and are valid for ever, so the verifier is eight zero bytes and is not compared (rules F21). Where a
+//! dataset is mounted the entry shows its root, as a client sees it that crosses over.
+
+use tally_vfs::{DirEntry, FileKind};
+
+use super::super::attr::{self, AttrSet, RDATTR_ERROR, Subject};
+use super::super::compound::Compound;
+use super::super::pseudo::{Node, Tree};
+use super::super::status::Status;
+use crate::entry::{Target, may_be_child};
+use crate::xdr::{Decoder, Encoder};
+
+/// Largest listing in one reply.
+const LISTING_BYTES_MAX: u32 = 128 << 10;
+/// Behind the entries: "no more", and "end of directory".
+const END_BYTES: usize = 4 + 4;
+/// The least that an entry takes: "one more", cookie, name, bitmap, values.
+const ENTRY_BYTES_MIN: usize = 4 + 8 + 8 + 4 + 4;
+/// Cookies that stand for `.` and `..`, which this listing has not.
+const DOTS: u64 = 2;
+
+pub(in super::super) fn read(
+    compound: &Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<(), Status> {
+    let (cookie, _verifier, dir_count, count) = (words.u64()?, words.u64()?, words.u32()?, words.u32()?);
+    let wanted = AttrSet::decode(words)?;
+    let node = compound.current()?;
+    attr::check_readable(&wanted)?;
+    if (1..=DOTS).contains(&cookie) {
+        return Err(Status::BadCookie);
+    }
+    let room = count.min(LISTING_BYTES_MAX).min(Compound::room(out)) as usize;
+    let names = if dir_count == 0 { room } else { (dir_count.min(LISTING_BYTES_MAX) as usize).max(ENTRY_BYTES_MIN) };
+    let list = List { tree: compound.tree(), wanted, room, names };
+    let listed = match node {
+        Node::Object(target) => list.directory(target, cookie)?,
+        Node::Way(..) | Node::Root => list.above(node, cookie)?,
+    };
+    out.append(listed);
+    Ok(())
+}
+
+/// What is asked for.
+struct List<'a> {
+    tree: Tree<'a>,
+    wanted: AttrSet,
+    /// Bytes of all results.
+    room: usize,
+    /// Bytes of cookies and names.
+    names: usize,
+}
+
+/// Entries so far.
+struct Page {
+    out: Encoder,
+    names: usize,
+    count: usize,
+}
+
+impl List<'_> {
+    fn directory(&self, target: &Target, cookie: u64) -> Result<Encoder, Status> {
+        if target.vfs.getattr(target.object)?.kind != FileKind::Directory {
+            return Err(Status::NotDir);
+        }
+        let entries_max = (self.room / ENTRY_BYTES_MIN).max(1) + DOTS as usize;
+        let plus = self.wanted.needs_attr();
+        let page = target.vfs.readdir(&target.cred, target.object, cookie.max(DOTS), entries_max, plus)?;
+        let mut listed = Page::new();
+        for entry in &page.entries {
+            if !self.add(&mut listed, entry.cookie, &entry.name, |out| self.values(target, entry, out))? {
+                return Ok(listed.finish(false));
+            }
+        }
+        Ok(listed.finish(page.eof))
+    }
+
+    fn above(&self, node: &Node, cookie: u64) -> Result<Encoder, Status> {
+        let mut listed = Page::new();
+        for (id, name, child) in self.tree.list(node).into_iter().filter(|(id, ..)| *id > cookie) {
+            let values = |out: &mut Encoder| self.values_of(&child, out);
+            if !self.add(&mut listed, id, name.as_bytes(), values)? {
+                return Ok(listed.finish(false));
+            }
+        }
+        Ok(listed.finish(true))
+    }
+
+    /// Adds an entry if there is room; true if there was.
+    fn add(
+        &self,
+        page: &mut Page,
+        cookie: u64,
+        name: &[u8],
+        values: impl FnOnce(&mut Encoder) -> Result<(), Status>,
+    ) -> Result<bool, Status> {
+        let before = page.out.len();
+        page.out.bool(true).u64(cookie).opaque(name);
+        let names = page.names + page.out.len() - before;
+        values(&mut page.out)?;
+        if page.out.len() + END_BYTES > self.room || names > self.names && page.count > 0 {
+            page.out.truncate(before);
+            return if page.count > 0 { Ok(false) } else { Err(Status::TooSmall) };
+        }
+        (page.names, page.count) = (names, page.count + 1);
+        Ok(true)
+    }
+
+    fn values(&self, dir: &Target, entry: &DirEntry, out: &mut Encoder) -> Result<(), Status> {
+        let is_directory = entry.attr.as_ref().is_none_or(|attr| may_be_child(attr.kind));
+        if is_directory && let Some(child) = self.tree.entry.child(dir, &entry.name) {
+            return match child {
+                Ok(child) => self.values_of(&Node::Object(child), out),
+                Err(closed) => match self.tree.way_to_child(dir, &entry.name) {
+                    Some(way) => self.values_of(&way, out),
+                    None => self.refused(closed.into(), out),
+                },
+            };
+        }
+        match &entry.attr {
+            Some(attr) => {
+                let node = Node::Object(Target { object: attr.object, ..dir.clone() });
+                self.encode(&Subject::new(&node, attr.clone(), &self.tree), out)
+            }
+            None if self.wanted.needs_attr() => self.refused(Status::Io, out),
+            None => self.values_of(&Node::Object(dir.clone()), out),
+        }
+    }
+
+    fn values_of(&self, node: &Node, out: &mut Encoder) -> Result<(), Status> {
+        match node.attr() {
+            Ok(attr) => self.encode(&Subject::new(node, attr, &self.tree), out),
+            Err(status) => self.refused(status, out),
+        }
+    }
+
+    fn encode(&self, subject: &Subject<'_>, out: &mut Encoder) -> Result<(), Status> {
+        let before = out.len();
+        attr::encode(&self.wanted, subject, out).or_else(|status| {
+            out.truncate(before);
+            self.refused(status, out)
+        })
+    }
+
+    /// One that has no attributes says so, if it was asked to; else the whole listing fails (RFC 7530 §16.24.4).
+    fn refused(&self, status: Status, out: &mut Encoder) -> Result<(), Status> {
+        if !self.wanted.has(RDATTR_ERROR) {
+            return Err(status);
+        }
+        attr::encode_error(status, out);
+        Ok(())
+    }
+}
+
+impl Page {
+    fn new() -> Self {
+        let mut out = Encoder::new();
+        out.u64(0);
+        Self { out, names: 0, count: 0 }
+    }
+
+    fn finish(mut self, is_end: bool) -> Encoder {
+        self.out.bool(false).bool(is_end);
+        self.out
+    }
+}

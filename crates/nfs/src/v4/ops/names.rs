@@ -1,0 +1,104 @@
+//! LOOKUP, LOOKUPP, SECINFO, READLINK.
+
+use tally_vfs::{FileKind, NAME_MAX};
+
+use super::super::compound::Compound;
+use super::super::pseudo::{Node, Tree};
+use super::super::status::Status;
+use crate::entry::{Closed, Target, may_be_child};
+use crate::xdr::{Decoder, Encoder};
+
+/// The credentials that are accepted: AUTH_SYS.
+const AUTH_SYS: u32 = 1;
+
+pub(in super::super) fn lookup(compound: &mut Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
+    compound.current = Some(find(compound, words)?);
+    Ok(())
+}
+
+/// How a name may be asked for. The name has to be there.
+pub(in super::super) fn security(
+    compound: &Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<(), Status> {
+    find(compound, words)?;
+    out.u32(1).u32(AUTH_SYS);
+    Ok(())
+}
+
+fn find(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<Node, Status> {
+    let name = words.opaque(usize::MAX)?;
+    let node = compound.current()?;
+    check_name(name)?;
+    let tree = compound.tree();
+    match node {
+        Node::Object(target) => in_directory(&tree, target, name),
+        Node::Way(..) | Node::Root => tree.below(node, name),
+    }
+}
+
+fn in_directory(tree: &Tree<'_>, target: &Target, name: &[u8]) -> Result<Node, Status> {
+    let (found, dir) = target.vfs.look(&target.cred, target.object, name);
+    let attr = found.map_err(|error| match (Status::from(error), &dir) {
+        (Status::NotDir, _) => not_directory(target),
+        (status, _) => status,
+    })?;
+    if may_be_child(attr.kind)
+        && let Some(child) = tree.entry.child(target, name)
+    {
+        return match child {
+            Ok(child) => Ok(Node::Object(child)),
+            // What is below may be open where the dataset itself is not.
+            Err(Closed::Out) => tree.way_to_child(target, name).ok_or(Status::Access),
+            Err(closed) => Err(closed.into()),
+        };
+    }
+    Ok(Node::Object(Target { object: attr.object, ..target.clone() }))
+}
+
+/// What is no directory: a link has a status of its own, by which clients know that they have to follow it (RFC 7530 §16.13.5).
+fn not_directory(target: &Target) -> Status {
+    match target.vfs.getattr(target.object) {
+        Ok(attr) if attr.kind == FileKind::Symlink => Status::Symlink,
+        Ok(_) => Status::NotDir,
+        Err(error) => error.into(),
+    }
+}
+
+/// Names are bytes here: no encoding is asked of them (RFC 7530 §12.7).
+fn check_name(name: &[u8]) -> Result<(), Status> {
+    match name {
+        [] => Err(Status::Inval),
+        _ if name.len() > NAME_MAX => Err(Status::NameTooLong),
+        b"." | b".." => Err(Status::BadName),
+        _ if name.contains(&b'/') || name.contains(&0) => Err(Status::BadName),
+        _ => Ok(()),
+    }
+}
+
+pub(in super::super) fn lookup_parent(compound: &mut Compound<'_>) -> Result<(), Status> {
+    let tree = compound.tree();
+    let parent = match compound.current()? {
+        Node::Root => return Err(Status::NoEnt),
+        Node::Way(pool, dataset) => tree.above(pool, *dataset)?,
+        Node::Object(target) if target.is_root() => tree.above(&target.pool, target.vfs.dataset())?,
+        Node::Object(target) => {
+            let (found, _) = target.vfs.look(&target.cred, target.object, b"..");
+            let object = found.map_err(|error| match Status::from(error) {
+                Status::NotDir => not_directory(target),
+                status => status,
+            })?;
+            Node::Object(Target { object: object.object, ..target.clone() })
+        }
+    };
+    compound.current = Some(parent);
+    Ok(())
+}
+
+pub(in super::super) fn read_link(compound: &Compound<'_>, out: &mut Encoder) -> Result<(), Status> {
+    let target = compound.current()?.target().ok_or(Status::Inval)?;
+    let (path, _) = target.vfs.readlink(target.object)?;
+    out.opaque(&path);
+    Ok(())
+}

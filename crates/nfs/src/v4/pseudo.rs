@@ -1,0 +1,197 @@
+//! What stands above the exports (RFC 7530 §7.3): from the root of all down to each export that a client may see, and nothing else.
+//!
+//! The ancestors of a dataset are datasets, so what a client meets on its way is the root of all, and *ways*: datasets that it may not
+//! see, but one below which it may. A way has no content of its own, takes no change, and its names are those of the datasets
+//! below it that lead on.
+//!
+//! ```text
+//!  /                 root      tank leads on
+//!  └ tank            way       sharenfs=off, and tank/home has a rule
+//!    ├ home          object    its root directory; what the covered directory in tank has nobody sees
+//!    └ secret        NOENT     nothing below it has a rule for this client
+//! ```
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tally_base::{DatasetId, Generation, ObjectId, Time};
+use tally_vfs::{Attr, FileKind, ObjectRef};
+
+use super::status::Status;
+use crate::entry::{Closed, Entry, Target, fsid};
+use crate::exports::{Exports, Place, PoolExports};
+use crate::handle::{Above, HANDLE_BYTES};
+
+/// A handle as it is sent.
+pub(super) type Handle = SmallVec<[u8; HANDLE_BYTES]>;
+
+/// What a handle names.
+#[derive(Clone)]
+pub(super) enum Node {
+    /// Something of an export.
+    Object(Target),
+    /// A dataset that the client may only pass.
+    Way(Arc<dyn PoolExports>, DatasetId),
+    /// The root of all.
+    Root,
+}
+
+/// Asks as one client.
+pub(super) struct Tree<'a> {
+    pub(super) exports: &'a dyn Exports,
+    pub(super) entry: &'a Entry<'a>,
+    pub(super) client: IpAddr,
+}
+
+/// The file id of the root; those of ways are random.
+const ROOT_ID: u64 = 2;
+/// `r-xr-xr-x`.
+const MODE: u32 = 0o555;
+
+impl Node {
+    /// Its handle.
+    pub(super) fn handle(&self) -> Handle {
+        match self {
+            Self::Object(target) => Handle::from_slice(&target.seal(target.object)),
+            Self::Way(pool, dataset) => Handle::from_slice(&Above::Dataset(pool.guid(), *dataset).encode()),
+            Self::Root => Handle::from_slice(&Above::Root.encode()),
+        }
+    }
+
+    /// Attributes of what stands above the exports: it never changes but by what leads where, of which nobody is told.
+    pub(super) fn attr(&self) -> Result<Attr, Status> {
+        let id = match self {
+            Self::Object(target) => return Ok(target.vfs.getattr(target.object)?),
+            Self::Way(pool, dataset) => way_id(&**pool, *dataset),
+            Self::Root => ROOT_ID,
+        };
+        let epoch = Time::new(0, 0);
+        Ok(Attr {
+            object: ObjectRef { id: ObjectId(id), generation: Generation(0) },
+            kind: FileKind::Directory,
+            mode: MODE,
+            nlink: 2,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            used: 0,
+            rdev: (0, 0),
+            atime: epoch,
+            mtime: epoch,
+            ctime: epoch,
+            change: epoch,
+        })
+    }
+
+    /// The export that it is something of.
+    pub(super) fn target(&self) -> Option<&Target> {
+        match self {
+            Self::Object(target) => Some(target),
+            Self::Way(..) | Self::Root => None,
+        }
+    }
+}
+
+/// The id of a dataset where it stands as a name above the exports. What a handle of 1 or 2 would be is taken.
+pub(super) fn way_id(pool: &dyn PoolExports, dataset: DatasetId) -> u64 {
+    fsid(pool.guid(), dataset) | 1 << 63
+}
+
+impl Tree<'_> {
+    /// What a handle names, for this client.
+    pub(super) fn node(&self, handle: &[u8]) -> Result<Node, Status> {
+        match Above::parse(handle) {
+            None => Ok(Node::Object(self.entry.target(handle)?)),
+            Some(Above::Root) => Ok(Node::Root),
+            Some(Above::Dataset(pool, dataset)) => {
+                let pool = self.exports.pool(pool).ok_or(Status::Stale)?;
+                match pool.place(dataset) {
+                    Place::Here(_) if pool.leads(dataset, self.client) => Ok(Node::Way(pool, dataset)),
+                    Place::Here(_) | Place::Unknown => Err(Status::Stale),
+                    Place::Away => Err(Status::Delay),
+                }
+            }
+        }
+    }
+
+    /// What a dataset is to this client; nothing, if neither it nor one below it has a rule for the client.
+    pub(super) fn dataset(&self, pool: Arc<dyn PoolExports>, dataset: DatasetId) -> Result<Node, Closed> {
+        match self.entry.dataset_root(&pool, dataset) {
+            Ok(target) => Ok(Node::Object(target)),
+            Err(Closed::Out) if pool.leads(dataset, self.client) => Ok(Node::Way(pool, dataset)),
+            Err(closed) => Err(closed),
+        }
+    }
+
+    /// What a name in a node above the exports stands for.
+    pub(super) fn below(&self, node: &Node, name: &[u8]) -> Result<Node, Status> {
+        let found = match node {
+            Node::Object(_) => None,
+            Node::Way(pool, dataset) => {
+                let mut children = pool.children(*dataset).into_iter();
+                children.find(|(child, _)| child.as_bytes() == name).map(|(_, child)| (Arc::clone(pool), child))
+            }
+            Node::Root => {
+                let pool = self.exports.pools().into_iter().find(|pool| pool.pool_name().as_bytes() == name);
+                let pool = pool.ok_or(Status::NoEnt)?;
+                let root = pool.root().ok_or(Status::Delay)?;
+                Some((pool, root))
+            }
+        };
+        let (pool, dataset) = found.ok_or(Status::NoEnt)?;
+        self.dataset(pool, dataset).map_err(|closed| match closed {
+            // That there is something it need not know.
+            Closed::Out => Status::NoEnt,
+            other => other.into(),
+        })
+    }
+
+    /// All that a node above the exports leads to, by name, in the order of their ids.
+    pub(super) fn list(&self, node: &Node) -> Vec<(u64, String, Node)> {
+        let below: Vec<(String, Arc<dyn PoolExports>, DatasetId)> = match node {
+            Node::Object(_) => Vec::new(),
+            Node::Way(pool, dataset) => {
+                pool.children(*dataset).into_iter().map(|(name, child)| (name, Arc::clone(pool), child)).collect()
+            }
+            // Of a pool that is away nobody knows whom it lets in.
+            Node::Root => {
+                let roots = self.exports.pools().into_iter().filter_map(|pool| {
+                    let root = pool.root()?;
+                    Some((pool.pool_name().to_owned(), pool, root))
+                });
+                roots.collect()
+            }
+        };
+        let nodes = below.into_iter().filter_map(|(name, pool, dataset)| {
+            let id = way_id(&*pool, dataset);
+            Some((id, name, self.dataset(pool, dataset).ok()?))
+        });
+        let mut nodes: Vec<_> = nodes.collect();
+        nodes.sort_by_key(|(id, ..)| *id);
+        nodes
+    }
+
+    /// What a dataset is to this client that is mounted on a name and that it may not see.
+    pub(super) fn way_to_child(&self, dir: &Target, name: &[u8]) -> Option<Node> {
+        let child = dir.pool.child(dir.vfs.dataset(), dir.object, name)?;
+        dir.pool.leads(child, self.client).then(|| Node::Way(Arc::clone(&dir.pool), child))
+    }
+
+    /// The id of the directory on which the dataset of this root is mounted, if the client sees that one's dataset.
+    pub(super) fn mounted_on(&self, root: &Target) -> Option<u64> {
+        let name = root.pool.name(root.vfs.dataset())?;
+        let parent = self.entry.dataset_root(&root.pool, root.pool.parent(root.vfs.dataset())?).ok()?;
+        let component = name.rsplit('/').next()?;
+        let (found, _) = parent.vfs.look(&parent.cred, parent.object, component.as_bytes());
+        Some(found.ok()?.object.id.0)
+    }
+
+    /// What stands above the root directory of a dataset.
+    pub(super) fn above(&self, pool: &Arc<dyn PoolExports>, dataset: DatasetId) -> Result<Node, Status> {
+        match pool.parent(dataset) {
+            Some(parent) => Ok(self.dataset(Arc::clone(pool), parent)?),
+            None => Ok(Node::Root),
+        }
+    }
+}

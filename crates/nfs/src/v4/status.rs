@@ -1,0 +1,94 @@
+//! `nfsstat4` (RFC 7530 §13.1), and which error of the file system becomes which.
+
+use tally_vfs::FsError;
+
+use crate::entry::Closed;
+use crate::xdr::Garbage;
+
+/// An operation's status, and a compound's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+#[repr(u32)]
+pub enum Status {
+    Ok = 0,
+    Perm = 1,
+    NoEnt = 2,
+    Io = 5,
+    Access = 13,
+    Exist = 17,
+    XDev = 18,
+    NotDir = 20,
+    IsDir = 21,
+    Inval = 22,
+    FBig = 27,
+    NoSpc = 28,
+    RoFs = 30,
+    MLink = 31,
+    NameTooLong = 63,
+    NotEmpty = 66,
+    DQuot = 69,
+    Stale = 70,
+    BadHandle = 10001,
+    BadCookie = 10003,
+    NotSupp = 10004,
+    TooSmall = 10005,
+    ServerFault = 10006,
+    BadType = 10007,
+    Delay = 10008,
+    Same = 10009,
+    Resource = 10018,
+    NoFileHandle = 10020,
+    MinorVersMismatch = 10021,
+    BadStateid = 10025,
+    NotSame = 10027,
+    Symlink = 10029,
+    RestoreFh = 10030,
+    AttrNotSupp = 10032,
+    BadXdr = 10036,
+    BadName = 10041,
+    OpIllegal = 10044,
+}
+
+impl From<FsError> for Status {
+    fn from(error: FsError) -> Self {
+        match error {
+            FsError::NotOwner => Self::Perm,
+            FsError::NotFound => Self::NoEnt,
+            FsError::Io => Self::Io,
+            FsError::Access => Self::Access,
+            FsError::Exists => Self::Exist,
+            FsError::NotDirectory => Self::NotDir,
+            FsError::IsDirectory => Self::IsDir,
+            // BADTYPE belongs to CREATE alone (RFC 7530 §13.1.2.5).
+            FsError::Invalid | FsError::BadType | FsError::NotSync => Self::Inval,
+            FsError::TooBig => Self::FBig,
+            FsError::NoSpace => Self::NoSpc,
+            FsError::ReadOnly => Self::RoFs,
+            FsError::TooManyLinks => Self::MLink,
+            FsError::NameTooLong => Self::NameTooLong,
+            FsError::NotEmpty => Self::NotEmpty,
+            FsError::Quota => Self::DQuot,
+            FsError::Stale => Self::Stale,
+            FsError::Unavailable | FsError::Throttled => Self::Delay,
+        }
+    }
+}
+
+impl From<Closed> for Status {
+    fn from(closed: Closed) -> Self {
+        match closed {
+            Closed::BadHandle => Self::BadHandle,
+            Closed::Stale => Self::Stale,
+            Closed::Away => Self::Delay,
+            // Operations before this one were carried out, so the whole call cannot be refused as v3's is.
+            Closed::Out | Closed::TooWeak => Self::Access,
+        }
+    }
+}
+
+impl From<Garbage> for Status {
+    /// An operation that cannot be decoded fails alone (RFC 8881 §15.1.1.1).
+    fn from(Garbage: Garbage) -> Self {
+        Self::BadXdr
+    }
+}
