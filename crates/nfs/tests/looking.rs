@@ -26,9 +26,11 @@ const NOTSUPP: u32 = 10004;
 const TOOSMALL: u32 = 10005;
 const DELAY: u32 = 10008;
 const SAME: u32 = 10009;
+const CLID_INUSE: u32 = 10017;
 const RESOURCE: u32 = 10018;
 const NOFILEHANDLE: u32 = 10020;
 const MINOR_VERS_MISMATCH: u32 = 10021;
+const STALE_CLIENTID: u32 = 10022;
 const BAD_STATEID: u32 = 10025;
 const NOT_SAME: u32 = 10027;
 const SYMLINK: u32 = 10029;
@@ -401,6 +403,28 @@ fn wrong_uses_are_told_apart() {
     assert_eq!(status(&mut client, vec![op(24); 129]), RESOURCE);
     let (status, count, _) = compound(&mut client, 0, vec![put_root(), lookup(b"none"), get_fh()]);
     assert_eq!((status, count), (NOENT, 2), "behind what failed nothing is done");
+}
+
+/// A client of minor version 0 introduces itself before it does anything else.
+#[test]
+fn a_client_introduces_itself() {
+    let house = house();
+    let mut client = house.client();
+    let introduce = |name: &[u8], start: u8| {
+        with(35, |words| {
+            words.raw(&[start; 8]).opaque(name).u32(0x4000_0000).opaque(b"tcp").opaque(b"10.0.0.1.3.4").u32(1);
+        })
+    };
+    let word = |number: u32, id: u64| with(number, |words| _ = words.u64(id));
+    let mut answer = last(&mut client, vec![introduce(b"here", 1)]);
+    let (id, confirmation) = (answer.u64(), answer.u64());
+    assert_eq!(status(&mut client, vec![word(30, id)]), STALE_CLIENTID, "nobody has confirmed it");
+    let confirm = |confirmation: u64| with(36, |words| _ = words.u64(id).u64(confirmation));
+    assert_eq!(status(&mut client, vec![confirm(confirmation ^ 1)]), STALE_CLIENTID);
+    assert_eq!(status(&mut client, vec![confirm(confirmation), word(30, id)]), OK);
+    let mut other = house.client().acting_as(1000, &[100]);
+    assert_eq!(status(&mut other, vec![introduce(b"here", 1)]), CLID_INUSE);
+    assert_eq!(status(&mut client, vec![introduce(&[7; 1025], 1)]), BADXDR);
 }
 
 /// A hundred READs of a megabyte in one compound would have held a hundred megabytes.

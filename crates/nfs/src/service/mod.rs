@@ -76,7 +76,8 @@ pub struct Service {
     strangers: Strangers,
     lives: Lives,
     senders: Senders,
-    speaks_4: bool,
+    /// What compounds share, where version 4 is spoken.
+    house: Option<v4::House>,
 }
 
 impl Service {
@@ -99,14 +100,14 @@ impl Service {
             strangers: Strangers::default(),
             lives: Lives::default(),
             senders: Senders::numbered_from(first),
-            speaks_4: false,
+            house: None,
         }
     }
 
     /// The same, which speaks version 4, too, as far as that goes ([`v4`]).
     #[must_use]
     pub fn speaking_4(self) -> Self {
-        Self { speaks_4: true, ..self }
+        Self { house: Some(v4::House::default()), ..self }
     }
 
     /// What it counts.
@@ -283,10 +284,10 @@ impl Service {
         let mismatch = |version| error(AcceptError::ProgramMismatch { low: version, high: version });
         let step = match (job.call.program, job.call.version) {
             (v3::PROGRAM, v3::VERSION) => return self.nfs(job),
-            (v3::PROGRAM, v4::VERSION) if self.speaks_4 => return self.compound(job),
+            (v3::PROGRAM, v4::VERSION) if let Some(house) = &self.house => return self.compound(job, house),
             (mount::PROGRAM, mount::VERSION) => return self.mount(job),
             (nlm::PROGRAM, nlm::VERSION) => return self.lock(job),
-            (v3::PROGRAM, _) if self.speaks_4 => {
+            (v3::PROGRAM, _) if self.house.is_some() => {
                 error(AcceptError::ProgramMismatch { low: v3::VERSION, high: v4::VERSION })
             }
             (v3::PROGRAM, _) => mismatch(v3::VERSION),
@@ -298,11 +299,11 @@ impl Service {
         step
     }
 
-    fn compound(&self, job: &mut Job) -> Step {
+    fn compound(&self, job: &Job, house: &v4::House) -> Step {
         let call = &job.call;
         let done = match call.procedure {
             0 => Ok(v4::Done { results: Encoder::default(), too_weak: None }),
-            1 => v4::run(call, &job.link, &*self.exports).map_err(|Garbage| AcceptError::GarbageArguments),
+            1 => v4::run(call, &job.link, &*self.exports, house).map_err(|Garbage| AcceptError::GarbageArguments),
             _ => Err(AcceptError::ProcedureUnavailable),
         };
         Step::Reply(match done {

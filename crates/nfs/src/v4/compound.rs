@@ -10,6 +10,7 @@
 
 use tally_base::{DatasetId, PoolGuid};
 
+use super::house::House;
 use super::op::{self, Asked, Op};
 use super::ops;
 use super::pseudo::{Node, Tree};
@@ -17,7 +18,7 @@ use super::status::Status;
 use crate::entry::Entry;
 use crate::exports::Exports;
 use crate::link::Link;
-use crate::rpc::Call;
+use crate::rpc::{Call, Identity};
 use crate::v3::READ_BYTES_MAX;
 use crate::xdr::{Decoder, Encoder, Garbage};
 
@@ -35,6 +36,8 @@ pub(super) struct Compound<'a> {
     pub(super) entry: Entry<'a>,
     pub(super) exports: &'a dyn Exports,
     pub(super) link: &'a Link,
+    pub(super) identity: &'a Identity,
+    pub(super) house: &'a House,
     pub(super) current: Option<Node>,
     pub(super) saved: Option<Node>,
 }
@@ -48,7 +51,7 @@ pub struct Done {
 }
 
 /// Carries out a COMPOUND.
-pub fn run(call: &Call, link: &Link, exports: &dyn Exports) -> Result<Done, Garbage> {
+pub fn run(call: &Call, link: &Link, exports: &dyn Exports, house: &House) -> Result<Done, Garbage> {
     let mut words = call.arguments();
     let tag = words.opaque(TAG_BYTES_MAX)?;
     let (minor, count) = (words.u32()?, words.u32()?);
@@ -66,7 +69,7 @@ pub fn run(call: &Call, link: &Link, exports: &dyn Exports) -> Result<Done, Garb
         return Ok(Done { results: out, too_weak: None });
     }
     let entry = Entry::new(exports, link, &call.identity);
-    let mut compound = Compound { entry, exports, link, current: None, saved: None };
+    let mut compound = Compound { entry, exports, link, identity: &call.identity, house, current: None, saved: None };
     let (mut done, mut status) = (0, Status::Ok);
     while done < count && status == Status::Ok {
         status = compound.step(&mut words, &mut out);
@@ -92,13 +95,17 @@ impl Compound<'_> {
         };
         match outcome {
             // What all operations together may answer (rules V35): this one alone would have had room.
-            Ok(()) if out.len() <= REPLY_BYTES_MAX => Status::Ok,
-            Ok(()) => take_back(out, status_at, Status::Resource),
+            Ok(status) if out.len() <= REPLY_BYTES_MAX => {
+                out.replace_u32(status_at, status as u32);
+                status
+            }
+            Ok(_) => take_back(out, status_at, Status::Resource),
             Err(status) => take_back(out, status_at, status),
         }
     }
 
-    fn perform(&mut self, op: Op, words: &mut Decoder<'_>, out: &mut Encoder) -> Result<(), Status> {
+    /// What it did is told with the status that this gives; of what failed the status alone.
+    fn perform(&mut self, op: Op, words: &mut Decoder<'_>, out: &mut Encoder) -> Result<Status, Status> {
         match op {
             Op::PutFh => ops::handle::put(self, words),
             Op::PutRootFh | Op::PutPubFh => ops::handle::put_root(self),
@@ -114,8 +121,12 @@ impl Compound<'_> {
             Op::Verify => ops::attrs::verify(self, words, true),
             Op::NVerify => ops::attrs::verify(self, words, false),
             Op::ReadDir => ops::listing::read(self, words, out),
+            Op::SetClientId => return ops::clients::introduce(self, words, out),
+            Op::SetClientIdConfirm => ops::clients::confirm(self, words),
+            Op::Renew => ops::clients::renew(self, words),
             Op::Read => ops::data::read(self, words, out),
-        }
+        }?;
+        Ok(Status::Ok)
     }
 
     /// How much an operation may answer with, bytes, if it is one that takes what it gets.

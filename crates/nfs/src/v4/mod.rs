@@ -1,22 +1,27 @@
 //! NFS version 4 (RFC 7530): one procedure, COMPOUND, which carries out operations one after another on a current handle.
 //!
-//! So far a client can look: names, attributes, lists, links and content, in the exports and in what stands above them
-//! ([`pseudo`]). Nothing can be opened, locked or changed yet, so `tally serve` speaks it only where it is told to.
+//! So far a client can introduce itself and look: names, attributes, lists, links and content, in the exports and in what stands above them
+//! ([`pseudo`]). Nothing can be opened, locked or changed yet, so `tally serve` does not speak it; `cargo run -p tally-nfs --example
+//! model_server` does.
 //!
 //! ```text
 //!  call ──▶ compound: tag, minor version, count ──▶ op by op: handle ─ look ─ names ─ listing ─ data ─▶ results, up to the first
 //!                                                            │                                        that is not OK
-//!                                                            └─ attr: a bitmap, and values in the order of their numbers
+//!                                                            ├─ attr: a bitmap, and values in the order of their numbers
+//!                                                            └─ state: the clients, which all compounds share
 //! ```
 
 mod attr;
 mod compound;
+mod house;
 mod op;
 mod ops;
 mod pseudo;
+pub mod state;
 mod status;
 
 pub use compound::{Done, run};
+pub use house::House;
 pub use status::Status;
 
 /// The only version that is here, of the program of version 3.

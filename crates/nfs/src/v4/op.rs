@@ -22,9 +22,12 @@ pub(super) enum Op {
     Read = 25,
     ReadDir = 26,
     ReadLink = 27,
+    Renew = 30,
     RestoreFh = 31,
     SaveFh = 32,
     SecInfo = 33,
+    SetClientId = 35,
+    SetClientIdConfirm = 36,
     Verify = 37,
 }
 
@@ -45,12 +48,29 @@ pub(super) const ILLEGAL: u32 = 10_044;
 /// What an operation's number stands for in minor version 0.
 pub(super) fn asked(number: u32) -> Asked {
     use Op::{
-        Access, GetAttr, GetFh, Lookup, LookupP, NVerify, PutFh, PutPubFh, PutRootFh, Read, ReadDir, ReadLink,
-        RestoreFh, SaveFh, SecInfo, Verify,
+        Access, GetAttr, GetFh, Lookup, LookupP, NVerify, PutFh, PutPubFh, PutRootFh, Read, ReadDir, ReadLink, Renew,
+        RestoreFh, SaveFh, SecInfo, SetClientId, SetClientIdConfirm, Verify,
     };
     let all = [
-        Access, GetAttr, GetFh, Lookup, LookupP, NVerify, PutFh, PutPubFh, PutRootFh, Read, ReadDir, ReadLink,
-        RestoreFh, SaveFh, SecInfo, Verify,
+        Access,
+        GetAttr,
+        GetFh,
+        Lookup,
+        LookupP,
+        NVerify,
+        PutFh,
+        PutPubFh,
+        PutRootFh,
+        Read,
+        ReadDir,
+        ReadLink,
+        Renew,
+        RestoreFh,
+        SaveFh,
+        SecInfo,
+        SetClientId,
+        SetClientIdConfirm,
+        Verify,
     ];
     match all.into_iter().find(|op| *op as u32 == number) {
         Some(op) => Asked::For(op),

@@ -35,9 +35,15 @@ impl Encoder {
         self
     }
 
-    /// Another number in the place of one that was written `at` bytes behind the start, before anything shared.
+    /// Another number in the place of one that was written when [`Self::len`] was `at`.
     pub fn replace_u32(&mut self, at: usize, value: u32) -> &mut Self {
-        self.bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
+        let mut own = at;
+        for (before, piece) in &self.shared {
+            if *before < own {
+                own -= piece.len();
+            }
+        }
+        self.bytes[own..own + 4].copy_from_slice(&value.to_be_bytes());
         self
     }
 
@@ -122,3 +128,6 @@ impl Encoder {
         (self.bytes, self.shared)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! What each operation does.
 
 pub(super) mod attrs;
+pub(super) mod clients;
 pub(super) mod data;
 pub(super) mod handle;
 pub(super) mod listing;

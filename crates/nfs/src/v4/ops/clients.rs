@@ -1,0 +1,64 @@
+//! SETCLIENTID, SETCLIENTID_CONFIRM, RENEW: who a client of minor version 0 is.
+
+use super::super::compound::Compound;
+use super::super::state::{ClientId, Introduced, Introduction, Principal, Unknown};
+use super::super::status::Status;
+use crate::rpc::Identity;
+use crate::xdr::{Decoder, Encoder};
+
+/// Longest name of a client (RFC 7530, `NFS4_OPAQUE_LIMIT`).
+const NAME_BYTES_MAX: usize = 1024;
+/// Longest word of where callbacks go: what is longer is no address.
+const ADDRESS_BYTES_MAX: usize = 128;
+
+/// Nothing is delegated, so nobody is called back: where to is read and passed over. Who comes with another's name is told where that one is.
+pub(in super::super) fn introduce(
+    compound: &Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<Status, Status> {
+    let (verifier, name) = (words.array()?, words.opaque(NAME_BYTES_MAX)?.to_owned());
+    let (_program, _netid, _address) =
+        (words.u32()?, words.opaque(ADDRESS_BYTES_MAX)?, words.opaque(ADDRESS_BYTES_MAX)?);
+    let _ident = words.u32()?;
+    let (principal, address) = (principal(compound), compound.link.peer().ip());
+    let introduction = Introduction { name, verifier, principal, address };
+    match compound.house.introduce(introduction) {
+        Ok(Introduced { id, confirmation }) => {
+            out.u64(id.0).raw(&confirmation);
+            Ok(Status::Ok)
+        }
+        Err(Unknown::InUse(other)) => {
+            // A universal address (RFC 5665 §5.2.3) ends with the port, of which nothing is known.
+            let netid = if other.is_ipv4() { "tcp" } else { "tcp6" };
+            out.opaque(netid.as_bytes()).opaque(format!("{other}.0.0").as_bytes());
+            Ok(Status::ClidInUse)
+        }
+        Err(unknown) => Err(unknown.into()),
+    }
+}
+
+pub(in super::super) fn confirm(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
+    let said = Introduced { id: ClientId(words.u64()?), confirmation: words.array()? };
+    Ok(compound.house.confirm(said, principal(compound))?)
+}
+
+pub(in super::super) fn renew(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
+    Ok(compound.house.renew(ClientId(words.u64()?))?)
+}
+
+fn principal(compound: &Compound<'_>) -> Principal {
+    match compound.identity {
+        Identity::Nobody => Principal::Nobody,
+        Identity::Unix(cred) => Principal::User(cred.uid),
+    }
+}
+
+impl From<Unknown> for Status {
+    fn from(unknown: Unknown) -> Self {
+        match unknown {
+            Unknown::InUse(_) => Self::ClidInUse,
+            Unknown::Stale => Self::StaleClientId,
+        }
+    }
+}

@@ -1,0 +1,141 @@
+use tally_base::SystemRng;
+
+use super::*;
+
+const ROOT: Principal = Principal::User(0);
+
+fn at(host: u8) -> IpAddr {
+    [10, 0, 0, host].into()
+}
+
+fn says(name: &str, start: u8, principal: Principal) -> Introduction {
+    Introduction { name: name.into(), verifier: [start; 8], principal, address: at(1) }
+}
+
+struct Desk {
+    clients: Clients,
+    now: Duration,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self { clients: Clients::new(BootId(7)), now: Duration::ZERO }
+    }
+
+    fn introduce(&mut self, introduction: Introduction) -> Result<Introduced, Unknown> {
+        self.now += Duration::from_secs(1);
+        self.clients.introduce(introduction, &SystemRng, self.now)
+    }
+
+    fn confirm(&mut self, said: Introduced, principal: Principal) -> Result<Option<ClientId>, Unknown> {
+        self.clients.confirm(said, principal, self.now)
+    }
+
+    fn known(&mut self, name: &str, start: u8) -> Introduced {
+        let said = self.introduce(says(name, start, ROOT)).unwrap();
+        self.confirm(said, ROOT).unwrap();
+        said
+    }
+}
+
+#[test]
+fn row_a_a_name_that_another_principal_has_confirmed_is_in_use() {
+    let mut desk = Desk::new();
+    let known = desk.known("a", 1);
+    assert_eq!(desk.introduce(says("a", 1, Principal::User(5))), Err(Unknown::InUse(at(1))));
+    assert_eq!(desk.introduce(says("a", 2, Principal::Nobody)), Err(Unknown::InUse(at(1))));
+    assert_eq!((desk.clients.counts(), desk.clients.renew(known.id, desk.now)), ((1, 0), Ok(())));
+}
+
+#[test]
+fn row_b_with_the_same_verifier_the_id_stays() {
+    let mut desk = Desk::new();
+    let known = desk.known("a", 1);
+    let again = desk.introduce(says("a", 1, ROOT)).unwrap();
+    assert_eq!(again.id, known.id);
+    assert_ne!(again.confirmation, known.confirmation);
+    assert_eq!(desk.confirm(known, ROOT), Ok(None), "the confirmed one is what it was until then");
+    assert_eq!(desk.confirm(again, ROOT), Ok(None), "nothing that it holds goes");
+    assert_eq!(desk.confirm(known, ROOT), Err(Unknown::Stale));
+    assert_eq!(desk.clients.counts(), (1, 0));
+}
+
+#[test]
+fn row_c_a_client_that_has_started_anew_goes_on_until_it_confirms() {
+    let mut desk = Desk::new();
+    let known = desk.known("a", 1);
+    let anew = desk.introduce(says("a", 2, ROOT)).unwrap();
+    assert_ne!(anew.id, known.id);
+    assert_eq!(desk.clients.renew(known.id, desk.now), Ok(()));
+    assert_eq!(desk.clients.renew(anew.id, desk.now), Err(Unknown::Stale));
+    assert_eq!(desk.confirm(anew, ROOT), Ok(Some(known.id)));
+    assert_eq!(desk.clients.renew(known.id, desk.now), Err(Unknown::Stale));
+    assert_eq!(desk.clients.renew(anew.id, desk.now), Ok(()));
+}
+
+#[test]
+fn row_d_who_introduces_himself_again_before_he_confirms_begins_anew() {
+    let mut desk = Desk::new();
+    let first = desk.introduce(says("a", 1, ROOT)).unwrap();
+    // Nobody has confirmed that name, so anybody may.
+    let second = desk.introduce(says("a", 1, Principal::User(5))).unwrap();
+    assert_ne!(first.id, second.id);
+    assert_eq!(desk.confirm(first, ROOT), Err(Unknown::Stale));
+    assert_eq!(desk.confirm(second, Principal::User(5)), Ok(None));
+}
+
+#[test]
+fn row_f_a_confirmation_that_is_sent_twice_is_taken_twice() {
+    let mut desk = Desk::new();
+    let known = desk.known("a", 1);
+    assert_eq!(desk.confirm(known, ROOT), Ok(None));
+    assert_eq!(desk.clients.counts(), (1, 0));
+}
+
+#[test]
+fn row_g_what_another_principal_confirms_stays_as_it_is() {
+    let mut desk = Desk::new();
+    let waiting = desk.introduce(says("a", 1, ROOT)).unwrap();
+    assert_eq!(desk.confirm(waiting, Principal::User(5)), Err(Unknown::InUse(at(1))));
+    assert_eq!(desk.confirm(waiting, ROOT), Ok(None));
+    assert_eq!(desk.confirm(waiting, Principal::Nobody), Err(Unknown::InUse(at(1))));
+}
+
+#[test]
+fn row_h_a_wrong_confirmation_an_unknown_id_and_one_of_another_start_are_stale() {
+    let mut desk = Desk::new();
+    let waiting = desk.introduce(says("a", 1, ROOT)).unwrap();
+    let wrong = Introduced { confirmation: [9; 8], ..waiting };
+    let other = Introduced { id: ClientId(waiting.id.0 ^ 1 << 40), ..waiting };
+    for said in [wrong, other] {
+        assert_eq!(desk.confirm(said, ROOT), Err(Unknown::Stale));
+    }
+    assert_eq!(desk.confirm(waiting, ROOT), Ok(None));
+    assert_eq!(waiting.id.0 >> 32, 7);
+}
+
+/// A host that introduces itself without end meets its own bound, and nobody else is shown the door.
+#[test]
+fn who_introduces_himself_without_end_takes_nobodys_place() {
+    let mut desk = Desk::new();
+    let known = desk.known("kept", 1);
+    let honest = desk.introduce(says("honest", 1, ROOT)).unwrap();
+    for number in 0..100_000 {
+        let flood = Introduction { address: at(2), ..says(&format!("flood {number}"), 1, ROOT) };
+        desk.introduce(flood).unwrap();
+    }
+    assert_eq!(desk.clients.counts(), (1, 1 + OF_ADDRESS_MAX));
+    assert_eq!(desk.clients.by_name.len(), 2 + OF_ADDRESS_MAX, "nothing is left of those who gave way");
+    assert_eq!((desk.confirm(honest, ROOT), desk.clients.renew(known.id, desk.now)), (Ok(None), Ok(())));
+    // From many addresses those go first who were silent for longest.
+    for host in 0..100 {
+        for number in 0..60 {
+            let address = IpAddr::from([10, 1, 0, host]);
+            let said = desk.introduce(Introduction { address, ..says(&format!("{host} {number}"), 1, ROOT) }).unwrap();
+            desk.confirm(said, ROOT).unwrap();
+            desk.clients.renew(known.id, desk.now).unwrap();
+        }
+    }
+    assert_eq!(desk.clients.counts().0, CLIENTS_MAX);
+    assert_eq!(desk.clients.renew(honest.id, desk.now), Err(Unknown::Stale));
+}
