@@ -315,8 +315,8 @@ fn a_listing_goes_on_where_it_ended_and_leaves_dots_out() {
         let mut count = 0;
         while answer.bool() {
             cookie = answer.u64();
-            seen.push(String::from_utf8(answer.opaque()).unwrap());
-            assert!(attributes(&mut answer).contains_key(&FILEID));
+            let name = answer.opaque();
+            seen.push((String::from_utf8(name).unwrap(), number(&attributes(&mut answer)[&FILEID])));
             count += 1;
         }
         if answer.bool() {
@@ -325,7 +325,16 @@ fn a_listing_goes_on_where_it_ended_and_leaves_dots_out() {
         assert!((1..3).contains(&count), "{count} in 90 bytes");
     }
     seen.sort();
-    assert_eq!(seen, ["child", "dir", "file", "link"]);
+    let names: Vec<_> = seen.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["child", "dir", "file", "link"]);
+    for (name, id) in &seen {
+        let ops = vec![put_root(), lookup(b"tank"), lookup(name.as_bytes()), get_attr(&[FILEID])];
+        assert_eq!(number(&attributes(&mut last(&mut client, ops))[&FILEID]), *id, "{name}");
+    }
+    // What nothing has to be known for is told as well.
+    let mut answer = last(&mut client, vec![put_root(), lookup(b"tank"), read_dir(0, 4096, &[RDATTR_ERROR])]);
+    answer.u64();
+    assert!(answer.bool());
 }
 
 /// Each wrong use, and what it is told (RFC 7530 §13.4).

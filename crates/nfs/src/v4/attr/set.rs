@@ -26,7 +26,7 @@ pub(super) const READABLE: [u32; 46] = [
 const WRITE_ONLY: [u32; 2] = [TIME_ACCESS_SET, TIME_MODIFY_SET];
 
 /// Those for which nothing of the object has to be known.
-const OF_NOTHING: [u32; 5] = [0, 2, 10, 11, 20];
+const OF_NOTHING: [u32; 4] = [0, 2, 10, 11];
 
 impl AttrSet {
     /// These.
