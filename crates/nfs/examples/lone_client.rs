@@ -18,11 +18,11 @@ use tally_vfs::{Identity, ObjectRef};
 const ROUNDS: u32 = 100_000;
 const KEY: [u8; 32] = [7; 32];
 
-struct OneModel(Arc<Model>, Rule);
+struct OnePool(Arc<Model>, Rule);
 
-struct OnePool(Arc<OneModel>);
+struct OneModel(Arc<OnePool>);
 
-impl Exports for OnePool {
+impl Exports for OneModel {
     fn resolve(&self, _: &str) -> Option<Resolved> {
         None
     }
@@ -37,7 +37,7 @@ impl Exports for OnePool {
     }
 }
 
-impl PoolExports for OneModel {
+impl PoolExports for OnePool {
     fn guid(&self) -> PoolGuid {
         self.0.pool()
     }
@@ -79,7 +79,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = Arc::new(Model::default());
     let handle = Handle { pool: model.pool(), dataset: model.dataset(), object: model.root() }.seal(&KEY);
     let rule = parse_sharenfs("rw,no_root_squash,insecure")?.rule([127, 0, 0, 1].into()).ok_or("no rule")?;
-    let service = Arc::new(Service::new(Arc::new(OnePool(Arc::new(OneModel(model, rule))))));
+    let service = Arc::new(Service::new(Arc::new(OneModel(Arc::new(OnePool(model, rule))))));
     let server = Server::start(service, &["127.0.0.1:0".parse()?], &ServeOptions::default())?;
     let mut stream = TcpStream::connect(*server.addresses().first().ok_or("no address")?)?;
     stream.set_nodelay(true)?;

@@ -140,12 +140,6 @@ impl Unchecked {
         self.handle.pool
     }
 
-    /// The dataset it claims.
-    #[must_use]
-    pub fn dataset(&self) -> DatasetId {
-        self.handle.dataset
-    }
-
     /// The handle, if this pool's key signed it. The comparison takes the same time wherever it differs.
     #[must_use]
     pub fn verify(&self, key: &[u8; 32]) -> Option<Handle> {

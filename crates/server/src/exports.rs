@@ -69,7 +69,7 @@ pub struct ExportTable {
     pools: BTreeMap<PoolGuid, Arc<PoolEntry>>,
 }
 
-/// A request keeps its pool's for as long as it is carried out, and no other's: those can be put away meanwhile.
+/// A request has that of its own pool alone while it is carried out, so it keeps the disks of no other one open.
 #[derive(Clone)]
 struct PoolEntry {
     guid: PoolGuid,
@@ -109,7 +109,9 @@ impl ExportTable {
     #[must_use]
     pub fn with(&self, pool: PoolGuid, dataset: &DatasetExport, above: &[ExportRule]) -> Self {
         let mut table = self.clone();
-        if let Some(entry) = table.pools.get_mut(&pool) {
+        let entry = table.pools.get_mut(&pool);
+        debug_assert!(entry.is_some(), "a dataset was made in a pool that is not there");
+        if let Some(entry) = entry {
             Arc::make_mut(entry).add(dataset, rules_of(dataset, text_in_force(above, dataset)));
         }
         table
@@ -225,8 +227,8 @@ impl Exports for LiveExports {
         })
     }
 
-    fn pool(&self, pool: PoolGuid) -> Option<Arc<dyn PoolExports>> {
-        self.table.load().pools.get(&pool).map(|entry| Arc::clone(entry) as _)
+    fn pool(&self, guid: PoolGuid) -> Option<Arc<dyn PoolExports>> {
+        self.table.load().pools.get(&guid).map(|entry| Arc::clone(entry) as _)
     }
 
     fn pools(&self) -> Vec<Arc<dyn PoolExports>> {

@@ -26,19 +26,15 @@ impl Limits {
         format!("cache = \"{}M\"\ndirty_data_max = \"{}M\"\n", self.cache_mebibytes, self.dirty_mebibytes)
     }
 
-    /// In words.
-    pub(crate) fn shown(&self) -> String {
-        format!("cache {} MiB, dirty data at most {} MiB", self.cache_mebibytes, self.dirty_mebibytes)
-    }
-
     /// A run had so many bytes resident at most.
-    pub(crate) fn add(&self, figures: &mut Figures, resident: u64) {
+    pub(crate) fn add_peak(&self, figures: &mut Figures, resident_bytes: u64) {
         let limits = (self.cache_mebibytes + self.dirty_mebibytes) as f64;
-        figures.add(ABOVE_LIMITS, "MiB", resident as f64 / f64::from(1 << 20) - limits);
+        figures.add(ABOVE_LIMITS, "MiB", resident_bytes as f64 / f64::from(1 << 20) - limits);
     }
 
     /// What came of all runs, against the bar.
-    pub(crate) fn row(figures: &Figures, benchmark: &str) {
+    pub(crate) fn row(&self, figures: &Figures, benchmark: &str) {
+        println!("cache {} MiB, dirty data at most {} MiB", self.cache_mebibytes, self.dirty_mebibytes);
         figures.row(benchmark, ABOVE_LIMITS, Bar::AtMost(SLACK_MEBIBYTES));
     }
 }

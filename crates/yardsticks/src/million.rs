@@ -20,6 +20,7 @@ use crate::load::{self, FILE_BYTES, Load};
 
 /// The files are made in so many parts, of which the first and the last are compared.
 const PARTS: u64 = 10;
+
 /// What `million` takes.
 #[derive(Args)]
 pub struct Million {
@@ -75,15 +76,11 @@ impl Million {
         }
         figures.finish("million")?;
         println!(
-            "{} files of {} bytes, {} to a directory, {} connections, {}",
-            self.files,
-            self.file_bytes,
-            self.per_directory,
-            self.connections,
-            self.limits.shown()
+            "{} files of {} bytes, {} to a directory, {} connections",
+            self.files, self.file_bytes, self.per_directory, self.connections
         );
         figures.row("bench million", LAST_AGAINST_FIRST, Bar::AtLeast(0.8));
-        Limits::row(&figures, "bench million");
+        self.limits.row(&figures, "bench million");
         for (phase, item) in [(MAKE, "file"), (OVERWRITE, "file"), (CHMOD, "file")] {
             figures.row("bench million", &format!("{phase}: pool bytes written per {item}"), Bar::Stated);
         }
@@ -123,7 +120,7 @@ impl Million {
         phase(&filer, LOOKUP, files.len() as u64, &mut || self.look_up(&filer, &made))?;
         restart(&mut filer)?;
         phase(&filer, READ, files.len() as u64, &mut || self.read(&filer, &files))?;
-        self.limits.add(figures, memory);
+        self.limits.add_peak(figures, memory);
         if let [first, .., last] = first_and_last.as_slice() {
             figures.add(LAST_AGAINST_FIRST, "", first.as_secs_f64() / last.as_secs_f64());
         }

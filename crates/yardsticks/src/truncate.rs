@@ -64,7 +64,7 @@ impl Truncate {
         figures.finish("truncate")?;
         figures.row("bench truncate", RATIO, Bar::AtMost(2.0));
         figures.row("bench truncate", LONGEST, Bar::Stated);
-        Limits::row(&figures, "bench truncate");
+        self.limits.row(&figures, "bench truncate");
         Ok(())
     }
 
@@ -99,7 +99,8 @@ impl Truncate {
             let longest = self.cut(&mut connection, files)?;
             anyhow::Ok((longest, joined(small.join())?))
         })?;
-        self.limits.add(figures, filer.take_memory_peak()?);
+        filer.quiet()?;
+        self.limits.add_peak(figures, filer.take_memory_peak()?);
         let ms = |ns: u64| Duration::from_nanos(ns).as_secs_f64() * 1000.0;
         figures.add(BEFORE, "ms", ms(alone.value_at_quantile(0.99)));
         figures.add(BESIDE, "ms", ms(reaped.value_at_quantile(0.99)));

@@ -59,7 +59,7 @@ pub trait Exports: Send + Sync {
     fn resolve(&self, path: &str) -> Option<Resolved>;
 
     /// A pool that is known, imported or not, as it is now.
-    fn pool(&self, pool: PoolGuid) -> Option<Arc<dyn PoolExports>>;
+    fn pool(&self, guid: PoolGuid) -> Option<Arc<dyn PoolExports>>;
 
     /// All of them, in the order of their names.
     fn pools(&self) -> Vec<Arc<dyn PoolExports>>;

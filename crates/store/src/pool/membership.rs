@@ -322,8 +322,9 @@ impl Pool {
         Ok(())
     }
 
-    /// Whoever is told that a disk stays away is told so behind the group that has forgotten its job: else it comes back behind a cut. Where that
-    /// cannot be written, the labels still say of one that was put away for good that it is, and of another one a start is what brings it back anyway.
+    /// Whoever is told that a disk stays away is told so behind the group that has forgotten its job: else it comes back behind a cut.
+    /// Where that cannot be written nothing is lost: a disk that was put away for good has that in its labels, and one that was put away for now comes back
+    /// with the next start anyway.
     fn end_return(&self, leg: VdevGuid, onlooker: &mut dyn Onlooker) {
         if self.forget_return(leg)
             && let Err(error) = onlooker.sync(self)
