@@ -14,7 +14,7 @@ mod rewind;
 mod room;
 mod scrub;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +51,8 @@ pub struct Filer {
     mounted: RwLock<BTreeMap<DatasetId, Arc<Filesystem>>>,
     /// The same by name, behind `mounted` by a moment.
     names: RwLock<Arc<Names>>,
+    /// Those that are being destroyed: not mounted any more, and not gone before that is durable. Locked before `mounted`.
+    going: RwLock<HashSet<DatasetId>>,
     /// Child datasets by parent and the name under which they stand in its root directory.
     children: RwLock<HashMap<(DatasetId, Vec<u8>), DatasetId>>,
     /// One command at a time.
@@ -321,10 +323,10 @@ impl Filer {
     }
 
     fn new(pool: Arc<Pool>) -> Self {
-        let (mounted, names, children) = (RwLock::default(), RwLock::default(), RwLock::default());
+        let (mounted, names, going, children) = Default::default();
         let ahead = Ahead::new(&pool);
         let space_alarms = Mutex::default();
-        Self { pool, mounted, names, children, command: Mutex::new(()), ahead, space_alarms }
+        Self { pool, mounted, names, going, children, command: Mutex::new(()), ahead, space_alarms }
     }
 
     fn mount_all(&self) {
@@ -534,6 +536,13 @@ impl Filer {
     #[must_use]
     pub fn filesystem(&self, id: DatasetId) -> Option<Arc<Filesystem>> {
         self.mounted.read().get(&id).cloned()
+    }
+
+    /// Whether a dataset that had no file system a moment ago is not gone: it is being destroyed, or there again as that failed.
+    #[must_use]
+    pub fn is_going(&self, dataset: DatasetId) -> bool {
+        let going = self.going.read();
+        going.contains(&dataset) || self.mounted.read().contains_key(&dataset)
     }
 
     /// The dataset that is mounted on `name` in directory `dir` of a dataset; one that is not there ([`Self::filesystem`]) where it is being

@@ -85,7 +85,7 @@ fn is_covered_by(filer: &Filer, tank: &Filesystem, name: &str) -> Option<Option<
 fn nobody_is_shown_the_directory_of_a_dataset_that_goes() {
     let world = World::new(64 << 20, 16 << 20);
     let (filer, tank) = open_tank(&world);
-    filer.create_dataset("tank/a", PropertySet::default(), OWNER).unwrap();
+    let a = filer.create_dataset("tank/a", PropertySet::default(), OWNER).unwrap().dataset();
     let faults = world.faults("/disks/data");
     let held = faults.writes_held.write().unwrap();
     std::thread::scope(|scope| {
@@ -95,26 +95,62 @@ fn nobody_is_shown_the_directory_of_a_dataset_that_goes() {
             assert!(started.elapsed() < PATIENCE, "it is not found any more before anything waits");
             std::thread::yield_now();
         }
-        assert_eq!(is_covered_by(&filer, &tank, "a"), Some(None));
+        let (shown, is_going) = (is_covered_by(&filer, &tank, "a"), filer.is_going(a));
         drop(held);
+        assert_eq!((shown, is_going), (Some(None), true));
         destroy.join().unwrap().unwrap();
     });
     assert_eq!(is_covered_by(&filer, &tank, "a"), None);
     assert_eq!(tank.lookup(&user(), tank.root(), b"a").map(drop), Err(FsError::NotFound));
 }
 
-/// Its pool failed before it was destroyed: its clients were told that it is gone, and it was there again when the pool was.
+/// Its pool failed before it was made, behind any write: its name is not waited for without end.
+#[test]
+fn what_a_dataset_was_to_cover_is_not_covered_when_it_could_not_be_made() {
+    let mut failed = 0;
+    for writes in 0.. {
+        let world = World::new(64 << 20, 16 << 20);
+        let (filer, tank) = open_tank(&world);
+        world.lose_power_after(writes);
+        let made = filer.create_dataset("tank/a", PropertySet::default(), OWNER);
+        let covered = is_covered_by(&filer, &tank, "a");
+        assert_eq!(covered, made.as_ref().ok().map(|made| Some(made.dataset())), "{writes}");
+        if made.is_ok() {
+            break;
+        }
+        failed += 1;
+    }
+    assert!(failed > 4, "{failed}");
+}
+
+/// Its pool failed before it was destroyed, behind any write: it was there again when the pool was, and nobody may have been told that it is gone.
 #[test]
 fn a_dataset_that_could_not_be_destroyed_is_there() {
-    let world = World::new(64 << 20, 16 << 20);
-    let (filer, tank) = open_tank(&world);
-    let a = filer.create_dataset("tank/a", PropertySet::default(), OWNER).unwrap().dataset();
-    world.lose_power_after(0);
-    assert!(filer.destroy_dataset("tank/a", false).is_err());
-    assert_eq!(
-        (filer.by_name("tank/a").map(|found| found.dataset()), is_covered_by(&filer, &tank, "a")),
-        (Some(a), Some(Some(a)))
-    );
+    let mut failed = 0;
+    for writes in 0.. {
+        let world = World::new(64 << 20, 16 << 20);
+        let (filer, _tank) = open_tank(&world);
+        let a = filer.create_dataset("tank/a", PropertySet::default(), (1000, 1000)).unwrap();
+        let made = done(a.mkdir(ctx(&user()), a.root(), b"kept", &SetAttr::default())).unwrap();
+        world.lose_power_after(writes);
+        let destroyed = filer.destroy_dataset("tank/a", false);
+        let there = filer.by_name("tank/a");
+        assert_eq!(
+            (there.is_some(), filer.filesystem(a.dataset()).is_some()),
+            (destroyed.is_err(), destroyed.is_err())
+        );
+        assert!(destroyed.is_err() || !filer.is_going(a.dataset()));
+        let Some(there) = there else { break };
+        failed += 1;
+        assert_eq!(
+            there.lookup(&user(), there.root(), b"kept").map(|found| found.0.object),
+            Ok(made.object),
+            "{writes}"
+        );
+        let more = done(there.mkdir(ctx(&user()), there.root(), b"more", &SetAttr::default()));
+        assert_eq!(more.map(drop), Err(FsError::Unavailable), "{writes}");
+    }
+    assert!(failed > 4, "{failed}");
 }
 
 /// A directory that is there already is taken if it is empty and root's alone: whoever may write to it has its handle, and
@@ -139,6 +175,7 @@ fn only_a_directory_of_root_alone_is_covered() {
             other => panic!("{name}: {other:?}"),
         }
         assert!(filer.by_name(&format!("tank/{name}")).is_none());
+        assert_eq!(is_covered_by(&filer, &tank, name), None, "{name} is what it was");
     }
     create("roots").unwrap();
     let rmdir = |name: &str| done(tank.rmdir(ctx(&user()), tank.root(), name.as_bytes()));

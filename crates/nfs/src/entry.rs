@@ -72,6 +72,14 @@ impl<'a> Entry<'a> {
         self.too_weak.get()
     }
 
+    /// Notes where it was closed to a connection that is too weak.
+    pub(crate) fn told(&self, closed: Closed, dataset: (PoolGuid, DatasetId)) -> Closed {
+        if closed == Closed::TooWeak {
+            self.too_weak.set(Some(dataset));
+        }
+        closed
+    }
+
     /// The object of a handle, if the handle is ours and the client may see the dataset.
     pub(crate) fn target(&self, handle: &[u8]) -> Result<Target, Closed> {
         let unchecked = Handle::parse(handle).ok_or(Closed::BadHandle)?;
@@ -80,7 +88,7 @@ impl<'a> Entry<'a> {
         match pool.place(dataset) {
             Place::Here(vfs) => self.enter_first(vfs, object, pool),
             Place::Unknown => Err(Closed::Stale),
-            Place::Away => Err(Closed::Away),
+            Place::Away | Place::Going => Err(Closed::Away),
         }
     }
 
@@ -100,14 +108,16 @@ impl<'a> Entry<'a> {
         let Some(pool) = self.exports.pool(target.vfs.pool()) else { return Some(Err(Closed::Stale)) };
         let child = match pool.place(target.vfs.dataset()) {
             Place::Here(_) => pool.child(target.vfs.dataset(), target.object, name)?,
-            Place::Away => return Some(Err(Closed::Away)),
+            Place::Away | Place::Going => return Some(Err(Closed::Away)),
             Place::Unknown => return Some(Err(Closed::Stale)),
         };
-        // What is mounted there and not known comes or goes: nobody is shown what it covers.
-        Some(
-            self.dataset_root(&pool, child)
-                .map_err(|closed| if closed == Closed::Stale { Closed::Away } else { closed }),
-        )
+        // Nobody is shown what is covered. What comes is there in a moment; to destroy may take minutes, for which a client that waits would
+        // keep its own users out of the whole directory.
+        Some(match pool.place(child) {
+            Place::Unknown => Err(Closed::Away),
+            Place::Going => Err(Closed::Out),
+            Place::Here(_) | Place::Away => self.dataset_root(&pool, child),
+        })
     }
 
     /// The root of a dataset of a pool.
@@ -118,18 +128,14 @@ impl<'a> Entry<'a> {
                 self.enter(vfs, root, Arc::clone(pool))
             }
             Place::Unknown => Err(Closed::Stale),
-            Place::Away => Err(Closed::Away),
+            Place::Away | Place::Going => Err(Closed::Away),
         }
     }
 
     /// What the whole request is about: where its connection is too weak, the request is.
     fn enter_first(&self, vfs: Arc<dyn Vfs>, object: ObjectRef, pool: Arc<dyn PoolExports>) -> Result<Target, Closed> {
         let whole = (vfs.pool(), vfs.dataset());
-        self.enter(vfs, object, pool).inspect_err(|closed| {
-            if *closed == Closed::TooWeak {
-                self.too_weak.set(Some(whole));
-            }
-        })
+        self.enter(vfs, object, pool).map_err(|closed| self.told(closed, whole))
     }
 
     fn enter(&self, vfs: Arc<dyn Vfs>, object: ObjectRef, pool: Arc<dyn PoolExports>) -> Result<Target, Closed> {

@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::client::{Client, dir_name, mode, size, words};
+use support::client::{Answer, Client, dir_name, mode, size, words};
 use support::{AWAY_POOL, Child, House, KEY, POOL};
 use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
 use tally_nfs::handle::Handle;
@@ -502,7 +502,7 @@ fn a_pool_that_goes_away_beside_a_request_is_waited_for() {
     let seen = (0..8).map(|looks| {
         *house.exports.away.lock() = false;
         *house.exports.looks.lock() = looks;
-        [client.lookup(&root, b"child").0, client.create(&root, b"made").0]
+        [client.lookup(&root, b"child").0, client.create(&root, format!("made {looks}").as_bytes()).0]
     });
     let seen: Vec<_> = seen.collect();
     assert_eq!((seen.first(), seen.last()), (Some(&[JUKEBOX; 2]), Some(&[OK; 2])));
@@ -515,11 +515,48 @@ fn nobody_is_shown_what_a_dataset_covers_that_comes_or_goes() {
     let house = House::new();
     let mut client = house.client();
     let root = client.mount("/tank");
-    let remove = |client: &mut Client| client.call(Procedure::RmDir, dir_name(&root, b"child")).status;
-    for child in [Child::New, Child::Gone] {
+    let handle = client.lookup(&root, b"child").1.unwrap().0;
+    // LOOKUP, RMDIR and MKDIR of the name, whether a listing has its handle, MOUNT of its path, and GETATTR of its handle.
+    let told = |client: &mut Client, child| {
         *house.exports.child_is.lock() = child;
-        assert_eq!((client.lookup(&root, b"child").0, remove(&mut client)), (JUKEBOX, JUKEBOX));
+        let listed = client.call(
+            Procedure::ReadDirPlus,
+            words(|words| {
+                words.opaque(&root).u64(0).u64(0).u32(4096).u32(4096);
+            }),
+        );
+        let (remove, make) = (dir_name(&root, b"child"), {
+            let mut words = dir_name(&root, b"child");
+            words.append(mode(0o755));
+            words
+        });
+        let statuses = [
+            client.lookup(&root, b"child").0,
+            client.call(Procedure::RmDir, remove).status,
+            client.call(Procedure::MkDir, make).status,
+            client.getattr(&handle).0,
+        ];
+        (statuses, handles(listed))
+    };
+    assert_eq!(told(&mut client, Child::There), ([OK, ACCES, EXIST, OK], vec![true, true, false]));
+    assert_eq!(told(&mut client, Child::New), ([JUKEBOX, ACCES, JUKEBOX, JUKEBOX], vec![true, true, false]));
+    assert_eq!(told(&mut client, Child::Coming), ([JUKEBOX, ACCES, JUKEBOX, STALE], vec![true, true, false]));
+    // To destroy may take minutes: its name is closed, and what a client has of it waits until it is durably gone.
+    assert_eq!(told(&mut client, Child::Going), ([ACCES, ACCES, JUKEBOX, JUKEBOX], vec![true, true, false]));
+}
+
+/// Which entries of a listing have a handle: `.`, `..`, and the child.
+fn handles(mut listed: Answer) -> Vec<bool> {
+    assert_eq!(listed.status, OK);
+    listed.post_attr();
+    listed.u64();
+    let mut handles = Vec::new();
+    while listed.bool() {
+        listed.u64();
+        listed.opaque();
+        listed.u64();
+        listed.post_attr();
+        handles.push(listed.post_handle().is_some());
     }
-    *house.exports.child_is.lock() = Child::There;
-    assert_eq!((client.lookup(&root, b"child").0, remove(&mut client)), (OK, ACCES));
+    handles
 }

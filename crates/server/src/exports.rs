@@ -24,6 +24,8 @@ use crate::config::{ExportRule, Moved};
 pub trait Mounted: Send + Sync {
     /// The dataset's file system.
     fn vfs(&self, dataset: DatasetId) -> Option<Arc<dyn Vfs>>;
+    /// Whether a dataset that had no file system a moment ago is not gone yet.
+    fn is_going(&self, dataset: DatasetId) -> bool;
     /// The dataset mounted on entry `name` of directory `dir`.
     fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId>;
 }
@@ -284,6 +286,7 @@ impl PoolExports for PoolEntry {
             Some(vfs) if self.datasets.contains_key(&dataset) => Place::Here(vfs),
             // It was made a moment ago: its rule comes with the next table.
             Some(_) => Place::Away,
+            None if mounted.is_going(dataset) => Place::Going,
             None => Place::Unknown,
         }
     }

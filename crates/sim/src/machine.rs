@@ -452,7 +452,11 @@ impl PoolExports for Moment {
 
     fn place(&self, dataset: DatasetId) -> Place {
         let Some(filer) = &self.filer else { return Place::Away };
-        filer.filesystem(dataset).map_or(Place::Unknown, |fs| Place::Here(fs as _))
+        match filer.filesystem(dataset) {
+            Some(fs) => Place::Here(fs as _),
+            None if filer.is_going(dataset) => Place::Going,
+            None => Place::Unknown,
+        }
     }
 
     fn rule(&self, _: DatasetId, _: IpAddr) -> Option<Rule> {

@@ -135,15 +135,20 @@ impl Filer {
         Ok(filesystem)
     }
 
-    /// Has a directory for what makes a dataset stand there; nobody is shown what is in it, from before it is there.
+    /// Has a directory for what makes a dataset stand there. It is noted as covered before it is there, so that nobody is shown it; one that was
+    /// there before is noted when it is taken: its clients know it, and it stays theirs where it is refused.
     fn on_mount_point<T, E: Into<DatasetError>>(
         &self,
         parent: &Filesystem,
         name: &str,
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, DatasetError> {
-        self.children.write().insert(mount_key(parent, name), NO_DATASET);
+        let note = || self.children.write().insert(mount_key(parent, name), NO_DATASET);
+        if parent.lookup(&Cred::root(), parent.root(), component(name)).is_err() {
+            note();
+        }
         let made = MountPoint::take(parent, name).and_then(|point| {
+            note();
             let made = make().map_err(Into::into);
             made.inspect_err(|_| point.give_back(parent, name))
         });
@@ -262,15 +267,26 @@ impl Filer {
     fn remove_dataset(&self, filesystem: &Arc<Filesystem>) -> Result<(), DatasetError> {
         self.pool.check_administrable()?;
         let name = filesystem.name();
-        let parent = self.parent_of(&name);
-        self.mounted.write().remove(&filesystem.dataset.birth.id);
-        Arc::make_mut(&mut self.names.write()).remove(&name);
-        if let Err(error) = self.free_dataset(filesystem) {
-            // It is there still, and its clients have to wait for its pool.
-            self.mounted.write().insert(filesystem.dataset.birth.id, Arc::clone(filesystem));
-            Arc::make_mut(&mut self.names.write()).insert(filesystem);
-            return Err(error.into());
+        let (parent, id) = (self.parent_of(&name), filesystem.dataset.birth.id);
+        // Its clients wait: nobody may be told that it is gone before that is durable.
+        {
+            let mut going = self.going.write();
+            going.insert(id);
+            self.mounted.write().remove(&id);
         }
+        Arc::make_mut(&mut self.names.write()).remove(&name);
+        let freed = self.free_dataset(filesystem);
+        let is_there = freed.is_err();
+        if is_there {
+            Arc::make_mut(&mut self.names.write()).insert(filesystem);
+        }
+        let mut going = self.going.write();
+        if is_there {
+            self.mounted.write().insert(id, Arc::clone(filesystem));
+        }
+        going.remove(&id);
+        drop(going);
+        freed?;
         filesystem.standing.stand_below(None);
         if let Ok(parent) = parent {
             self.uncover(&parent, &name);

@@ -95,11 +95,21 @@ fn objection(parent: &Filesystem, name: &str, id: ObjectId) -> Result<Option<Str
 
 /// Removes the covered directory. If that fails it stays, as an empty directory, and does no harm.
 pub(super) fn remove_mount_point(parent: &Filesystem, name: &str) {
-    let component = component(name);
+    if let Err(why) = try_remove(parent, component(name)) {
+        tracing::warn!("the mount point of {name} was not removed: {why}");
+    }
+}
+
+fn try_remove(parent: &Filesystem, component: &[u8]) -> Result<(), String> {
     let cred = Cred::root();
-    let removed = parent.rmdir(OpCtx { cred: &cred, reply: None }, parent.root(), component);
-    if let Err(error) = removed.result {
-        tracing::warn!("the mount point of {name} was not removed: {error}");
+    loop {
+        let removed = parent.rmdir(OpCtx { cred: &cred, reply: None }, parent.root(), component);
+        let waited = removed.wait.block().map_err(|broken| broken.to_string());
+        match removed.result {
+            Err(FsError::Throttled) => drop(waited?),
+            Err(error) => return Err(error.to_string()),
+            Ok(()) => return waited.map(drop),
+        }
     }
 }
 

@@ -39,6 +39,8 @@ pub enum Place {
     Here(Arc<dyn Vfs>),
     /// Known, but it cannot answer for now (pool suspended or not imported yet, dataset just made): JUKEBOX, never STALE.
     Away,
+    /// It is being destroyed, and may be there again behind a cut: as one that is away; by its name there is no way to it any more.
+    Going,
     /// Nobody here has heard of it.
     Unknown,
 }

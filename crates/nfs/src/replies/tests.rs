@@ -24,7 +24,7 @@ fn attached_count(replies: &Replies, key: &ReplyKey) -> usize {
 fn answer(value: u32) -> Reply {
     let mut words = Encoder::new();
     words.u32(value);
-    Reply::success(value, words.into())
+    Reply::success(value, words)
 }
 
 const POOL: PoolGuid = PoolGuid(1);

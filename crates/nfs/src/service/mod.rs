@@ -214,7 +214,7 @@ impl Service {
         let Some((pool, dataset)) = job.about.dataset else { return true };
         match self.exports.pool(pool).map_or(Place::Unknown, |pool| pool.place(dataset)) {
             Place::Here(vfs) => !vfs.is_waited_for(),
-            Place::Away => false,
+            Place::Away | Place::Going => false,
             Place::Unknown => true,
         }
     }

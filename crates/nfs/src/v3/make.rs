@@ -7,6 +7,7 @@ use super::request::{Done, Request, check_name};
 use super::status::Status;
 use super::wire::{self, Put};
 use crate::entry::Target;
+use crate::exports::Place;
 use crate::xdr::{Decoder, Encoder, Garbage};
 
 pub(super) fn create(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<Done, Garbage> {
@@ -62,6 +63,16 @@ fn node(words: &mut Decoder<'_>) -> Result<Option<(NodeKind, SetAttr)>, Garbage>
     Ok(Some((node, set)))
 }
 
+/// A directory in which something may be made under a name: not where a dataset comes, which would be made on it.
+fn place(request: &Request<'_>, handle: &[u8], name: &[u8]) -> Result<Target, Status> {
+    let target = request.target_to_change(handle)?;
+    check_name(name)?;
+    match target.child(name) {
+        None | Some(Place::Here(_)) => Ok(target),
+        Some(Place::Away | Place::Going | Place::Unknown) => Err(Status::JukeBox),
+    }
+}
+
 fn make(
     request: &Request<'_>,
     procedure: Procedure,
@@ -69,7 +80,7 @@ fn make(
     name: &[u8],
     run: impl FnOnce(&Target) -> Outcome<Attr>,
 ) -> Done {
-    let target = match request.target_to_change(handle).and_then(|target| check_name(name).map(|()| target)) {
+    let target = match place(request, handle, name) {
         Ok(target) => target,
         Err(status) => return Done::failure(procedure, status),
     };
@@ -105,8 +116,7 @@ pub(super) fn link(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<Don
     let handle = wire::handle(words)?;
     let (dir_handle, name) = wire::handle_and_name(words)?;
     let targets = request.target_to_change(handle).and_then(|file| {
-        let dir = request.target_to_change(dir_handle)?;
-        check_name(name)?;
+        let dir = place(request, dir_handle, name)?;
         if file.shares_dataset(&dir) { Ok((file, dir)) } else { Err(Status::XDev) }
     });
     let (file, dir) = match targets {

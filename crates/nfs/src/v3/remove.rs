@@ -7,7 +7,6 @@ use super::request::{Done, Request, check_name};
 use super::status::Status;
 use super::wire::{self, Put};
 use crate::entry::Target;
-use crate::exports::Place;
 use crate::xdr::{Decoder, Encoder, Garbage};
 
 pub(super) fn remove(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<Done, Garbage> {
@@ -52,11 +51,7 @@ fn take(
 fn movable(request: &Request<'_>, handle: &[u8], name: &[u8]) -> Result<Target, Status> {
     let target = request.target_to_change(handle)?;
     check_name(name)?;
-    match target.child(name) {
-        None => Ok(target),
-        Some(Place::Here(_)) => Err(Status::Acces),
-        Some(Place::Away | Place::Unknown) => Err(Status::JukeBox),
-    }
+    if target.child(name).is_some() { Err(Status::Acces) } else { Ok(target) }
 }
 
 pub(super) fn rename(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<Done, Garbage> {

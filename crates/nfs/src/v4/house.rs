@@ -7,6 +7,9 @@ use tally_base::{Rng, SystemRng};
 
 use super::state::{BootId, ClientId, Clients, Introduced, Introduction, Principal, Unknown};
 
+/// Nothing can be opened or locked yet.
+const NOBODY_HOLDS: fn(ClientId) -> bool = |_| false;
+
 /// The clients, and the time of this start of the server.
 pub struct House {
     clients: Mutex<Clients>,
@@ -23,12 +26,12 @@ impl Default for House {
 
 impl House {
     pub(super) fn introduce(&self, introduction: Introduction) -> Result<Introduced, Unknown> {
-        self.clients.lock().introduce(introduction, &SystemRng, self.start.elapsed())
+        self.clients.lock().introduce(introduction, &NOBODY_HOLDS, &SystemRng, self.start.elapsed())
     }
 
     /// What a client holds that started anew goes; nobody holds anything yet.
     pub(super) fn confirm(&self, said: Introduced, principal: Principal) -> Result<(), Unknown> {
-        self.clients.lock().confirm(said, principal, self.start.elapsed()).map(drop)
+        self.clients.lock().confirm(said, principal, &NOBODY_HOLDS, self.start.elapsed()).map(drop)
     }
 
     pub(super) fn renew(&self, id: ClientId) -> Result<(), Unknown> {

@@ -107,9 +107,12 @@ impl Tree<'_> {
             Some(Above::Dataset(pool, dataset)) => {
                 let pool = self.exports.pool(pool).ok_or(Status::Stale)?;
                 match pool.place(dataset) {
-                    Place::Here(_) if pool.leads(dataset, self.client) => Ok(Node::Way(pool, dataset)),
+                    // Who has a rule by now has to look up what it opens.
+                    Place::Here(_) if pool.rule(dataset, self.client).is_none() && pool.leads(dataset, self.client) => {
+                        Ok(Node::Way(pool, dataset))
+                    }
                     Place::Here(_) | Place::Unknown => Err(Status::Stale),
-                    Place::Away => Err(Status::Delay),
+                    Place::Away | Place::Going => Err(Status::Delay),
                 }
             }
         }
@@ -140,10 +143,10 @@ impl Tree<'_> {
             }
         };
         let (pool, dataset) = found.ok_or(Status::NoEnt)?;
-        self.dataset(pool, dataset).map_err(|closed| match closed {
+        self.dataset(Arc::clone(&pool), dataset).map_err(|closed| match closed {
             // That there is something it need not know.
             Closed::Out => Status::NoEnt,
-            other => other.into(),
+            other => self.entry.told(other, (pool.guid(), dataset)).into(),
         })
     }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 /// Bytes of files, each with how many others stand before it.
-pub type Shared = SmallVec<[(usize, Bytes); 4]>;
+pub type Shared = SmallVec<[(usize, Bytes); 2]>;
 
 /// Appends what a reply says: words, and between them bytes of files, which are never copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl Encoder {
         self
     }
 
-    /// Takes back what was written behind the first `length` bytes, as [`Self::len`] counts them.
+    /// Takes back what was written since [`Self::len`] was `length`.
     pub fn truncate(&mut self, length: usize) {
         while self.shared.last().is_some_and(|(at, _)| at + self.shared_bytes() > length) {
             self.shared.pop();
@@ -118,7 +118,7 @@ impl Encoder {
     /// What was written, where nothing of it is shared.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
-        debug_assert!(self.shared.is_empty(), "bytes of files would be lost");
+        assert!(self.shared.is_empty(), "bytes of files would be lost");
         self.bytes
     }
 

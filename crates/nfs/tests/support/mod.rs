@@ -106,8 +106,10 @@ pub enum Child {
     There,
     /// It has no rule yet.
     New,
-    /// Its directory is covered, and it is not there yet, or not any more.
-    Gone,
+    /// Its directory is covered, and it is not there yet.
+    Coming,
+    /// It is being destroyed.
+    Going,
 }
 
 /// A pool at a moment.
@@ -138,7 +140,8 @@ impl PoolExports for Moment {
         match dataset.0 {
             _ if self.away => Place::Away,
             2 if self.child == Child::New => Place::Away,
-            2 if self.child == Child::Gone => Place::Unknown,
+            2 if self.child == Child::Coming => Place::Unknown,
+            2 if self.child == Child::Going => Place::Going,
             number @ (1 | 2) => Place::Here(self.served[number as usize - 1].clone()),
             _ => Place::Unknown,
         }
@@ -154,6 +157,10 @@ impl PoolExports for Moment {
 
     fn root(&self) -> Option<DatasetId> {
         (!self.away).then_some(DatasetId(1))
+    }
+
+    fn name(&self, dataset: DatasetId) -> Option<String> {
+        Some(if dataset.0 == 1 { "tank" } else { "tank/child" }.into())
     }
 
     fn parent(&self, dataset: DatasetId) -> Option<DatasetId> {

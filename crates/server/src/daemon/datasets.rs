@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use tally_base::Size;
-use tally_fs::filer::{Filer, Names, is_or_holds};
+use tally_fs::filer::{DatasetError, Filer, Names, is_or_holds};
 use tally_nfs::exports::parse_sharenfs;
 use tally_store::pool::ancestors;
 use tally_store::properties::{
@@ -94,7 +94,8 @@ impl Pools {
         }
         let before = self.rules_follow(from, to)?;
         let renamed = pool.filer.rename_dataset(from, to);
-        if renamed.is_err() {
+        // Behind a group that failed it may have either name once the pool is back: a table that holds for both closes what it is to close.
+        if matches!(&renamed, Err(error) if !matches!(error, DatasetError::Sync(_))) {
             self.rules_go_back(&before);
         }
         self.refresh_exports();

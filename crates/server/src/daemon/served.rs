@@ -130,6 +130,10 @@ impl Mounted for ServedPool {
         Some(self.filer.filesystem(dataset)?)
     }
 
+    fn is_going(&self, dataset: DatasetId) -> bool {
+        self.filer.is_going(dataset)
+    }
+
     fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId> {
         self.filer.child(dataset, dir, name)
     }

@@ -20,6 +20,10 @@ impl Three {
 }
 
 impl Mounted for Three {
+    fn is_going(&self, dataset: DatasetId) -> bool {
+        dataset == DatasetId(8)
+    }
+
     fn vfs(&self, dataset: DatasetId) -> Option<Arc<dyn Vfs>> {
         self.0.iter().find(|vfs| vfs.dataset() == dataset).cloned()
     }
@@ -77,6 +81,7 @@ fn handles_of_an_absent_pool_are_told_to_wait_and_foreign_ones_are_not() {
     let live = live(&[]);
     let place = |pool, dataset| live.pool(pool).map(|pool| pool.place(DatasetId(dataset)));
     assert!(matches!(place(TANK, 2), Some(Place::Here(vfs)) if vfs.dataset() == DatasetId(2)));
+    assert!(matches!(place(TANK, 8), Some(Place::Going)), "being destroyed");
     assert!(matches!(place(TANK, 9), Some(Place::Unknown)), "destroyed");
     assert!(matches!(place(AWAY, 2), Some(Place::Away)));
     let keys = [TANK, AWAY, PoolGuid(99)].map(|pool| live.pool(pool).map(|pool| *pool.handle_key()));
@@ -166,4 +171,42 @@ fn a_table_holds_for_what_had_its_name_too() {
     assert_eq!(rules[..4], file);
     assert_eq!(rules[4..], [line("tank/c", "off"), line("tank/c/b", "*(ro)")]);
     assert_eq!(rule_above(&rules, "tank/c/x").map(|rule| rule.rules.as_str()), Some("off"));
+}
+
+/// What stands above and below a dataset, and for whom it leads on; names that go on with a sign below `/` stand between a dataset and what
+/// is below it.
+#[test]
+fn a_pool_knows_what_is_above_and_below() {
+    let dataset = |id, name: &str, sharenfs: &str| DatasetExport {
+        id: DatasetId(id),
+        name: name.into(),
+        sharenfs: sharenfs.into(),
+    };
+    let datasets = vec![
+        dataset(1, "tank", "off"),
+        dataset(2, "tank/a", "off"),
+        dataset(3, "tank/a-b", "off"),
+        dataset(4, "tank/a/b", "10.0.0.0/8(rw)"),
+        dataset(5, "tank/a/b/c", "off"),
+    ];
+    let known = |guid, name: &str, datasets| KnownExports {
+        guid,
+        name: name.into(),
+        handle_key: [1; 32],
+        mounted: Some(Three::new()),
+        datasets,
+    };
+    let live = LiveExports::default();
+    live.replace(ExportTable::new(vec![known(TANK, "tank", datasets), known(AWAY, "alpha", Vec::new())], &[]));
+    assert_eq!(live.pools().iter().map(|pool| pool.pool_name().to_owned()).collect::<Vec<_>>(), ["alpha", "tank"]);
+    let tank = live.pool(TANK).unwrap();
+    assert_eq!((tank.guid(), tank.root(), live.pool(AWAY).unwrap().root()), (TANK, Some(DatasetId(1)), None));
+    let parents: Vec<_> = (1..=6).map(|id| tank.parent(DatasetId(id)).map(|parent| parent.0)).collect();
+    assert_eq!(parents, [None, Some(1), Some(1), Some(2), Some(4), None]);
+    let children = |id| tank.children(DatasetId(id)).into_iter().map(|(name, id)| (name, id.0)).collect::<Vec<_>>();
+    assert_eq!(children(1), [("a".to_owned(), 2), ("a-b".to_owned(), 3)]);
+    assert_eq!((children(2), children(4), children(5)), (vec![("b".to_owned(), 4)], vec![("c".to_owned(), 5)], vec![]));
+    let leads =
+        |client: &str| (1..=6).filter(|id| tank.leads(DatasetId(*id), client.parse().unwrap())).collect::<Vec<_>>();
+    assert_eq!((leads("10.0.0.1"), leads("11.0.0.1")), (vec![1, 2, 4], vec![]));
 }

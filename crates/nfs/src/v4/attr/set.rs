@@ -5,12 +5,16 @@ use crate::xdr::{Decoder, Encoder, Garbage};
 
 /// Words of a bitmap that say something; 64 attributes.
 const WORDS: usize = 2;
-/// Longest bitmap that is read. What is beyond [`WORDS`] is of other versions, and passed over.
+/// Longest bitmap that is read. What is beyond [`WORDS`] is of other versions.
 const WORDS_MAX: u32 = 64;
 
 /// A set of attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct AttrSet(pub(super) [u32; WORDS]);
+pub(in super::super) struct AttrSet {
+    words: [u32; WORDS],
+    /// It has some of which nothing more is known.
+    beyond: bool,
+}
 
 pub(in super::super) const RDATTR_ERROR: u32 = 11;
 const TIME_ACCESS_SET: u32 = 48;
@@ -33,7 +37,7 @@ impl AttrSet {
     pub(super) fn of(numbers: &[u32]) -> Self {
         let mut set = Self::default();
         for number in numbers {
-            set.0[(number / 32) as usize] |= 1 << (number % 32);
+            set.words[(number / 32) as usize] |= 1 << (number % 32);
         }
         set
     }
@@ -47,8 +51,9 @@ impl AttrSet {
         let mut set = Self::default();
         for at in 0..count as usize {
             let word = words.u32()?;
-            if let Some(place) = set.0.get_mut(at) {
-                *place = word;
+            match set.words.get_mut(at) {
+                Some(place) => *place = word,
+                None => set.beyond |= word != 0,
             }
         }
         Ok(set)
@@ -56,22 +61,23 @@ impl AttrSet {
 
     /// Appends it, without words that say nothing.
     pub(super) fn encode(&self, out: &mut Encoder) {
-        let count = self.0.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+        let count = self.words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
         out.u32(count as u32);
-        for word in &self.0[..count] {
+        for word in &self.words[..count] {
             out.u32(*word);
         }
     }
 
     /// Whether an attribute is in it.
     pub(in super::super) fn has(&self, number: u32) -> bool {
-        self.0.get((number / 32) as usize).is_some_and(|word| word & 1 << (number % 32) != 0)
+        self.words.get((number / 32) as usize).is_some_and(|word| word & 1 << (number % 32) != 0)
     }
 
     /// Those of it that are in the other one, too.
     pub(super) fn and(&self, other: &Self) -> Self {
         let mut both = *self;
-        both.0.iter_mut().zip(other.0).for_each(|(word, other)| *word &= other);
+        both.words.iter_mut().zip(other.words).for_each(|(word, other)| *word &= other);
+        both.beyond &= other.beyond;
         both
     }
 

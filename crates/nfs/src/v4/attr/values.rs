@@ -6,14 +6,13 @@ use tally_base::Time;
 use tally_vfs::{Attr, FILE_SIZE_MAX, FsStat, LINK_MAX, NAME_MAX, WRITE_BYTES_MAX};
 
 use super::super::pseudo::{Handle, Node, Tree, way_id};
+use super::super::state::LEASE;
 use super::super::status::Status;
 use super::set::{AttrSet, RDATTR_ERROR, READABLE};
 use crate::numbers::kind_number;
 use crate::v3::READ_BYTES_MAX;
 use crate::xdr::Encoder;
 
-/// How long a client keeps what it holds without a word, seconds. Nothing can be held yet.
-const LEASE_SECONDS: u32 = 90;
 /// The file system of what stands above the exports.
 const ABOVE: (u64, u64) = (0, 1);
 
@@ -102,7 +101,7 @@ fn value(number: u32, subject: &Subject<'_>, out: &mut Encoder) -> Result<(), St
             let (major, minor) = subject.fsid();
             out.u64(major).u64(minor);
         }
-        10 => _ = out.u32(LEASE_SECONDS),
+        10 => _ = out.u32(LEASE.as_secs() as u32),
         19 => _ = out.opaque(&subject.handle()),
         20 => _ = out.u64(attr.object.id.0),
         // files_avail, files_free, files_total

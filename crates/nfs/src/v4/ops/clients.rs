@@ -11,7 +11,7 @@ const NAME_BYTES_MAX: usize = 1024;
 /// Longest word of where callbacks go: what is longer is no address.
 const ADDRESS_BYTES_MAX: usize = 128;
 
-/// Nothing is delegated, so nobody is called back: where to is read and passed over. Who comes with another's name is told where that one is.
+/// Nothing is delegated, so nobody is called back: where to is read and passed over. Who comes with another's name is told so.
 pub(in super::super) fn introduce(
     compound: &Compound<'_>,
     words: &mut Decoder<'_>,
@@ -28,10 +28,9 @@ pub(in super::super) fn introduce(
             out.u64(id.0).raw(&confirmation);
             Ok(Status::Ok)
         }
-        Err(Unknown::InUse(other)) => {
-            // A universal address (RFC 5665 §5.2.3) ends with the port, of which nothing is known.
-            let netid = if other.is_ipv4() { "tcp" } else { "tcp6" };
-            out.opaque(netid.as_bytes()).opaque(format!("{other}.0.0").as_bytes());
+        // Where the other one is he need not know.
+        Err(Unknown::InUse) => {
+            out.opaque(b"").opaque(b"");
             Ok(Status::ClidInUse)
         }
         Err(unknown) => Err(unknown.into()),
@@ -57,7 +56,7 @@ fn principal(compound: &Compound<'_>) -> Principal {
 impl From<Unknown> for Status {
     fn from(unknown: Unknown) -> Self {
         match unknown {
-            Unknown::InUse(_) => Self::ClidInUse,
+            Unknown::InUse => Self::ClidInUse,
             Unknown::Stale => Self::StaleClientId,
         }
     }

@@ -16,6 +16,10 @@ use crate::xdr::{Decoder, Encoder};
 const LISTING_BYTES_MAX: u32 = 128 << 10;
 /// Behind the entries: "no more", and "end of directory".
 const END_BYTES: usize = 4 + 4;
+/// A listing without any: the verifier, and that.
+const FRAME_BYTES: usize = 8 + END_BYTES;
+/// What an entry takes of the bytes that are asked for in names: its cookie, and a name.
+const NAME_BYTES_MIN: usize = 8 + 8;
 /// The least that an entry takes: "one more", cookie, name, bitmap, values.
 const ENTRY_BYTES_MIN: usize = 4 + 8 + 8 + 4 + 4;
 /// Cookies that stand for `.` and `..`, which this listing has not.
@@ -33,7 +37,11 @@ pub(in super::super) fn read(
     if (1..=DOTS).contains(&cookie) {
         return Err(Status::BadCookie);
     }
-    let room = count.min(LISTING_BYTES_MAX).min(Compound::room(out)) as usize;
+    let left = Compound::room(out);
+    let room = count.min(LISTING_BYTES_MAX).min(left) as usize;
+    if room < FRAME_BYTES {
+        return Err(if left < count { Status::Resource } else { Status::TooSmall });
+    }
     let names = if dir_count == 0 { room } else { (dir_count.min(LISTING_BYTES_MAX) as usize).max(ENTRY_BYTES_MIN) };
     let list = List { tree: compound.tree(), wanted, room, names };
     let listed = match node {
@@ -66,7 +74,7 @@ impl List<'_> {
         if target.vfs.getattr(target.object)?.kind != FileKind::Directory {
             return Err(Status::NotDir);
         }
-        let entries_max = (self.room / ENTRY_BYTES_MIN).max(1) + DOTS as usize;
+        let entries_max = (self.room / ENTRY_BYTES_MIN).min(self.names / NAME_BYTES_MIN).max(1);
         let plus = self.wanted.needs_attr();
         let page = target.vfs.readdir(&target.cred, target.object, cookie.max(DOTS), entries_max, plus)?;
         let mut listed = Page::new();

@@ -51,7 +51,11 @@ fn in_directory(tree: &Tree<'_>, target: &Target, name: &[u8]) -> Result<Node, S
             Ok(child) => Ok(Node::Object(child)),
             // What is below may be open where the dataset itself is not.
             Err(Closed::Out) => tree.way_to_child(target, name).ok_or(Status::Access),
-            Err(closed) => Err(closed.into()),
+            Err(closed) => {
+                let child = target.pool.child(target.vfs.dataset(), target.object, name);
+                let dataset = (target.vfs.pool(), child.unwrap_or_else(|| target.vfs.dataset()));
+                Err(tree.entry.told(closed, dataset).into())
+            }
         };
     }
     Ok(Node::Object(Target { object: attr.object, ..target.clone() }))

@@ -6,7 +6,8 @@
 //! ```text
 //!  SETCLIENTID: what there is of the string     │ what comes of it
 //!  ─────────────────────────────────────────────┼─────────────────────────────────────────────────────────────────────
-//!  a  confirmed, of another principal           │ CLID_INUSE; nothing changes
+//!  a  confirmed, of another principal that      │ CLID_INUSE; nothing changes
+//!     holds something                           │
 //!  b  confirmed, with this verifier             │ a record that waits, with the same id: its callback is to change
 //!  c  confirmed, with another verifier          │ a record that waits, with a new id: the client has started anew
 //!  d  none confirmed                            │ a record that waits, with a new id
@@ -14,7 +15,8 @@
 //!
 //!  SETCLIENTID_CONFIRM: the record with this id │
 //!  ─────────────────────────────────────────────┼─────────────────────────────────────────────────────────────────────
-//!  e  waits, with this confirmation             │ confirmed; a confirmed one of the string with another id goes, and all it holds
+//!  e  waits, with this confirmation             │ confirmed; a confirmed one of the string with another id goes, and all it holds; but
+//!                                               │ where that is as in row a, CLID_INUSE
 //!  f  confirmed, with this confirmation         │ OK: the first answer was lost
 //!  g  either, of another principal              │ CLID_INUSE; nothing changes
 //!  h  either, with another confirmation; none   │ STALE_CLIENTID; nothing changes
@@ -36,6 +38,9 @@ const CLIENTS_MAX: usize = 4096;
 const WAITING_MAX: usize = 1024;
 /// Most of either from one address.
 const OF_ADDRESS_MAX: usize = 64;
+
+/// How long a client keeps what it holds without a word, and may take to confirm who it is.
+pub const LEASE: Duration = Duration::from_secs(90);
 
 /// Which start of the server an id is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,8 +84,8 @@ pub struct Introduced {
 /// Why a client is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// Its name, or its id, is another principal's, who is there: CLID_INUSE.
-    InUse(IpAddr),
+    /// Its name, or its id, is another principal's: CLID_INUSE.
+    InUse,
     /// No such id, or of another start: STALE_CLIENTID.
     Stale,
 }
@@ -115,23 +120,26 @@ impl Clients {
         Self { boot, next: 1, confirmed, waiting, by_name }
     }
 
-    /// SETCLIENTID at `now`.
+    /// SETCLIENTID at `now`. `holds` tells which clients hold something under a lease.
     pub fn introduce(
         &mut self,
         introduction: Introduction,
+        holds: &dyn Fn(ClientId) -> bool,
         rng: &dyn Rng,
         now: Duration,
     ) -> Result<Introduced, Unknown> {
+        self.forget_late(now);
         let [confirmed, before] = self.by_name.get(&introduction.name).copied().unwrap_or_default();
         let confirmed = confirmed.and_then(|id| self.confirmed.get(&id));
+        let is_other = |known: &&Record| known.introduction.principal != introduction.principal;
         // Row a.
-        if let Some(known) = confirmed.filter(|known| known.introduction.principal != introduction.principal) {
-            return Err(Unknown::InUse(known.introduction.address));
+        if confirmed.filter(is_other).is_some_and(|known| holds(known.introduced.id)) {
+            return Err(Unknown::InUse);
         }
         // Rows b, c and d.
-        let same = confirmed.filter(|known| known.introduction.verifier == introduction.verifier);
+        let same = confirmed.filter(|known| !is_other(known) && known.introduction.verifier == introduction.verifier);
         let kept = same.map(|known| known.introduced.id);
-        let in_the_way = || to_give_way(&self.waiting, introduction.address, WAITING_MAX);
+        let in_the_way = || to_give_way(&self.waiting, introduction.address, WAITING_MAX, &|_| false);
         if let Some(gone) = before.or_else(in_the_way) {
             self.forget(gone, WAITING);
         }
@@ -147,16 +155,17 @@ impl Clients {
         &mut self,
         said: Introduced,
         principal: Principal,
+        holds: &dyn Fn(ClientId) -> bool,
         now: Duration,
     ) -> Result<Option<ClientId>, Unknown> {
+        self.forget_late(now);
         let [known, waiting] = [&self.confirmed, &self.waiting].map(|records| records.get(&said.id));
         // Row g.
-        let records = [known, waiting].into_iter().flatten();
-        if let Some(record) = records.into_iter().find(|record| record.introduction.principal != principal) {
-            return Err(Unknown::InUse(record.introduction.address));
+        if [known, waiting].into_iter().flatten().any(|record| record.introduction.principal != principal) {
+            return Err(Unknown::InUse);
         }
         if waiting.is_some_and(|record| record.introduced == said) {
-            return self.take_in(said.id, now);
+            return self.take_in(said.id, holds, now);
         }
         match self.confirmed.get_mut(&said.id).filter(|record| record.introduced == said) {
             Some(record) => {
@@ -181,13 +190,29 @@ impl Clients {
     }
 
     /// Row e.
-    fn take_in(&mut self, id: ClientId, now: Duration) -> Result<Option<ClientId>, Unknown> {
+    fn take_in(
+        &mut self,
+        id: ClientId,
+        holds: &dyn Fn(ClientId) -> bool,
+        now: Duration,
+    ) -> Result<Option<ClientId>, Unknown> {
         let Some(waiting) = self.waiting.get(&id) else { return Err(Unknown::Stale) };
         let name = waiting.introduction.name.clone();
         let before = self.by_name.get(&name).and_then(|ids| ids[CONFIRMED]);
-        let in_the_way = || to_give_way(&self.confirmed, waiting.introduction.address, CLIENTS_MAX);
-        if let Some(gone) = before.or_else(in_the_way) {
-            self.forget(gone, CONFIRMED);
+        let principal = waiting.introduction.principal;
+        let known = before.and_then(|before| self.confirmed.get(&before));
+        if known.is_some_and(|known| known.introduction.principal != principal && holds(known.introduced.id)) {
+            return Err(Unknown::InUse);
+        }
+        match before {
+            Some(before) => self.forget(before, CONFIRMED),
+            None => {
+                if let Some(gone) = to_give_way(&self.confirmed, waiting.introduction.address, CLIENTS_MAX, holds) {
+                    self.forget(gone, CONFIRMED);
+                    // With what it was about to change.
+                    self.forget(gone, WAITING);
+                }
+            }
         }
         let record = self.waiting.remove(&id).expect("it was looked at");
         self.by_name.insert(name, [Some(id), None]);
@@ -207,10 +232,22 @@ impl Clients {
         }
     }
 
+    /// Those who did not confirm in time.
+    fn forget_late(&mut self, now: Duration) {
+        let is_late = |record: &&Record| record.heard + LEASE < now;
+        let late: Vec<ClientId> = self.waiting.values().filter(is_late).map(|record| record.introduced.id).collect();
+        late.into_iter().for_each(|id| self.forget(id, WAITING));
+    }
+
+    /// One that nobody has: the numbers begin again behind the last.
     fn draw_id(&mut self) -> ClientId {
-        let number = self.next;
-        self.next = self.next.wrapping_add(1).max(1);
-        ClientId(u64::from(self.boot.0) << 32 | u64::from(number))
+        loop {
+            let id = ClientId(u64::from(self.boot.0) << 32 | u64::from(self.next));
+            self.next = self.next.wrapping_add(1);
+            if !self.confirmed.contains_key(&id) && !self.waiting.contains_key(&id) {
+                return id;
+            }
+        }
     }
 
     /// C1 and C2.
@@ -228,15 +265,21 @@ impl Clients {
     }
 }
 
-/// Who has to go before another one of this address can come.
-fn to_give_way(records: &HashMap<ClientId, Record>, address: IpAddr, most: usize) -> Option<ClientId> {
+/// Who has to go before another one of this address can come: nobody who holds something, as long as there are others.
+fn to_give_way(
+    records: &HashMap<ClientId, Record>,
+    address: IpAddr,
+    most: usize,
+    holds: &dyn Fn(ClientId) -> bool,
+) -> Option<ClientId> {
     let is_of_address = |record: &&Record| record.introduction.address == address;
     let is_enough = records.values().filter(is_of_address).count() >= OF_ADDRESS_MAX;
     if !is_enough && records.len() < most {
         return None;
     }
     let silent = records.values().filter(|record| !is_enough || is_of_address(record));
-    silent.min_by_key(|record| (record.heard, record.introduced.id)).map(|record| record.introduced.id)
+    let rank = |record: &&Record| (holds(record.introduced.id), record.heard, record.introduced.id);
+    silent.min_by_key(rank).map(|record| record.introduced.id)
 }
 
 #[cfg(test)]

@@ -3,4 +3,4 @@
 
 mod clients;
 
-pub use clients::{BootId, ClientId, Clients, Introduced, Introduction, Principal, Unknown};
+pub use clients::{BootId, ClientId, Clients, Introduced, Introduction, LEASE, Principal, Unknown};

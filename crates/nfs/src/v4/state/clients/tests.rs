@@ -15,20 +15,24 @@ fn says(name: &str, start: u8, principal: Principal) -> Introduction {
 struct Desk {
     clients: Clients,
     now: Duration,
+    /// Who is confirmed holds something.
+    all_hold: bool,
 }
 
 impl Desk {
     fn new() -> Self {
-        Self { clients: Clients::new(BootId(7)), now: Duration::ZERO }
+        Self { clients: Clients::new(BootId(7)), now: Duration::ZERO, all_hold: true }
     }
 
     fn introduce(&mut self, introduction: Introduction) -> Result<Introduced, Unknown> {
-        self.now += Duration::from_secs(1);
-        self.clients.introduce(introduction, &SystemRng, self.now)
+        self.now += Duration::from_micros(100);
+        let all_hold = self.all_hold;
+        self.clients.introduce(introduction, &|_| all_hold, &SystemRng, self.now)
     }
 
     fn confirm(&mut self, said: Introduced, principal: Principal) -> Result<Option<ClientId>, Unknown> {
-        self.clients.confirm(said, principal, self.now)
+        let all_hold = self.all_hold;
+        self.clients.confirm(said, principal, &|_| all_hold, self.now)
     }
 
     fn known(&mut self, name: &str, start: u8) -> Introduced {
@@ -42,9 +46,45 @@ impl Desk {
 fn row_a_a_name_that_another_principal_has_confirmed_is_in_use() {
     let mut desk = Desk::new();
     let known = desk.known("a", 1);
-    assert_eq!(desk.introduce(says("a", 1, Principal::User(5))), Err(Unknown::InUse(at(1))));
-    assert_eq!(desk.introduce(says("a", 2, Principal::Nobody)), Err(Unknown::InUse(at(1))));
+    assert_eq!(desk.introduce(says("a", 1, Principal::User(5))), Err(Unknown::InUse));
+    assert_eq!(desk.introduce(says("a", 2, Principal::Nobody)), Err(Unknown::InUse));
     assert_eq!((desk.clients.counts(), desk.clients.renew(known.id, desk.now)), ((1, 0), Ok(())));
+}
+
+/// Names of clients can be guessed: who has taken one and holds nothing keeps nobody out.
+#[test]
+fn a_name_of_somebody_who_holds_nothing_is_anybodys() {
+    let mut desk = Desk::new();
+    desk.all_hold = false;
+    let squatter = desk.known("a", 1);
+    let other = desk.introduce(says("a", 1, Principal::User(5))).unwrap();
+    assert_ne!(other.id, squatter.id);
+    desk.all_hold = true;
+    assert_eq!(
+        desk.confirm(other, Principal::User(5)),
+        Err(Unknown::InUse),
+        "the first one opened something meanwhile"
+    );
+    desk.all_hold = false;
+    assert_eq!(desk.confirm(other, Principal::User(5)), Ok(Some(squatter.id)));
+}
+
+#[test]
+fn who_does_not_confirm_within_a_lease_is_forgotten() {
+    let mut desk = Desk::new();
+    let late = desk.introduce(says("a", 1, ROOT)).unwrap();
+    desk.now += LEASE + Duration::from_secs(1);
+    assert_eq!(desk.confirm(late, ROOT), Err(Unknown::Stale));
+    assert!(desk.clients.by_name.is_empty());
+}
+
+/// Numbers begin again behind the last, and those that live have theirs.
+#[test]
+fn no_two_clients_have_one_id() {
+    let mut desk = Desk::new();
+    let first = desk.known("a", 1);
+    desk.clients.next = first.id.0 as u32;
+    assert_ne!(desk.known("b", 1).id, first.id);
 }
 
 #[test]
@@ -96,9 +136,9 @@ fn row_f_a_confirmation_that_is_sent_twice_is_taken_twice() {
 fn row_g_what_another_principal_confirms_stays_as_it_is() {
     let mut desk = Desk::new();
     let waiting = desk.introduce(says("a", 1, ROOT)).unwrap();
-    assert_eq!(desk.confirm(waiting, Principal::User(5)), Err(Unknown::InUse(at(1))));
+    assert_eq!(desk.confirm(waiting, Principal::User(5)), Err(Unknown::InUse));
     assert_eq!(desk.confirm(waiting, ROOT), Ok(None));
-    assert_eq!(desk.confirm(waiting, Principal::Nobody), Err(Unknown::InUse(at(1))));
+    assert_eq!(desk.confirm(waiting, Principal::Nobody), Err(Unknown::InUse));
 }
 
 #[test]
@@ -138,4 +178,5 @@ fn who_introduces_himself_without_end_takes_nobodys_place() {
     }
     assert_eq!(desk.clients.counts().0, CLIENTS_MAX);
     assert_eq!(desk.clients.renew(honest.id, desk.now), Err(Unknown::Stale));
+    desk.clients.check();
 }
