@@ -10,7 +10,7 @@ use tally_base::DatasetId;
 use tally_nfs::handle::{Above, Handle};
 use tally_nfs::v3;
 use tally_nfs::xdr::Encoder;
-use tally_vfs::{Content, Cred, Identity, Names, ObjectRef, OpCtx, SetAttr, Stability};
+use tally_vfs::{Attributes, Content, Cred, Identity, Names, ObjectRef, OpCtx, SetAttr, Stability};
 
 const OK: u32 = 0;
 const NOENT: u32 = 2;
@@ -335,6 +335,34 @@ fn a_listing_goes_on_where_it_ended_and_leaves_dots_out() {
         let ops = vec![put_root(), lookup(b"tank"), lookup(name.as_bytes()), get_attr(&[FILEID])];
         assert_eq!(number(&attributes(&mut last(&mut client, ops))[&FILEID]), *id, "{name}");
     }
+    // A child that is closed is told as such to who asks for that, and left out for others.
+    *house.exports.child_rule.lock() = "10.0.0.0/8(rw)".into();
+    let listed = |client: &mut Client, numbers: &[u32]| {
+        let mut answer = last(client, vec![put_root(), lookup(b"tank"), read_dir(0, 4096, numbers)]);
+        answer.u64();
+        let mut names = BTreeMap::new();
+        while answer.bool() {
+            answer.u64();
+            let name = String::from_utf8(answer.opaque()).unwrap();
+            names.insert(name, attributes(&mut answer).get(&RDATTR_ERROR).map(|status| number(status) as u32));
+        }
+        names
+    };
+    assert_eq!(listed(&mut client, &[TYPE]).into_keys().collect::<Vec<_>>(), ["dir", "file", "link"]);
+    let told = listed(&mut client, &[TYPE, RDATTR_ERROR]);
+    assert_eq!((told["child"], told["file"]), (Some(ACCESS), Some(OK)));
+    // Who may list a directory and not search it sees names and ids, and not more.
+    let tank = &house.exports.tank;
+    let dir = tank.lookup(&Cred::root(), tank.root(), b"dir").unwrap().0.object;
+    let closed = SetAttr { mode: Some(0o444), ..SetAttr::default() };
+    tank.setattr(OpCtx { cred: &Cred::root(), reply: None }, dir, &closed, None).result.unwrap();
+    let mut user = house.client().acting_as(1000, &[1000]);
+    let path = |last: Op| vec![put_root(), lookup(b"tank"), lookup(b"dir"), last];
+    let mut answer = last(&mut user, path(read_dir(0, 4096, &[FILEID])));
+    answer.u64();
+    assert!(answer.bool());
+    assert_eq!(status(&mut user, path(read_dir(0, 4096, &[TYPE]))), ACCESS);
+    assert_eq!(status(&mut user, path(read_dir(0, 4096, &[TYPE, RDATTR_ERROR]))), OK);
     // What nothing has to be known for is told as well.
     let mut answer = last(&mut client, vec![put_root(), lookup(b"tank"), read_dir(0, 4096, &[RDATTR_ERROR])]);
     answer.u64();

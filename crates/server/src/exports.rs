@@ -267,6 +267,11 @@ impl PoolExports for PoolEntry {
         self.below(path).filter_map(last).filter(|(name, _)| !name.contains('/')).collect()
     }
 
+    fn child_named(&self, dataset: DatasetId, name: &str) -> Option<DatasetId> {
+        let DatasetEntry { path, .. } = self.datasets.get(&dataset)?;
+        if name.contains('/') { None } else { self.paths.get(format!("{path}/{name}").as_str()).copied() }
+    }
+
     fn leads(&self, dataset: DatasetId, client: IpAddr) -> bool {
         let Some(DatasetEntry { path, rules }) = self.datasets.get(&dataset) else { return false };
         // Ten thousand datasets mostly have one rule.

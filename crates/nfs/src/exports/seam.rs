@@ -93,6 +93,11 @@ pub trait PoolExports: Send + Sync {
         Vec::new()
     }
 
+    /// One of these.
+    fn child_named(&self, dataset: DatasetId, name: &str) -> Option<DatasetId> {
+        self.children(dataset).into_iter().find(|(child, _)| child == name).map(|(_, child)| child)
+    }
+
     /// Whether a client has access to a dataset, or to one anywhere below it.
     fn leads(&self, dataset: DatasetId, client: IpAddr) -> bool {
         self.rule(dataset, client).is_some()

@@ -7,28 +7,26 @@ const LAST_OF_0: u32 = 39;
 
 /// An operation that is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-#[repr(u32)]
 pub(super) enum Op {
-    Access = 3,
-    GetAttr = 9,
-    GetFh = 10,
-    Lookup = 15,
-    LookupP = 16,
-    NVerify = 17,
-    PutFh = 22,
-    PutPubFh = 23,
-    PutRootFh = 24,
-    Read = 25,
-    ReadDir = 26,
-    ReadLink = 27,
-    Renew = 30,
-    RestoreFh = 31,
-    SaveFh = 32,
-    SecInfo = 33,
-    SetClientId = 35,
-    SetClientIdConfirm = 36,
-    Verify = 37,
+    Access,
+    GetAttr,
+    GetFh,
+    Lookup,
+    LookupP,
+    NVerify,
+    PutFh,
+    PutPubFh,
+    PutRootFh,
+    Read,
+    ReadDir,
+    ReadLink,
+    Renew,
+    RestoreFh,
+    SaveFh,
+    SecInfo,
+    SetClientId,
+    SetClientIdConfirm,
+    Verify,
 }
 
 /// What a number stands for.
@@ -47,34 +45,27 @@ pub(super) const ILLEGAL: u32 = 10_044;
 
 /// What an operation's number stands for in minor version 0.
 pub(super) fn asked(number: u32) -> Asked {
-    use Op::{
-        Access, GetAttr, GetFh, Lookup, LookupP, NVerify, PutFh, PutPubFh, PutRootFh, Read, ReadDir, ReadLink, Renew,
-        RestoreFh, SaveFh, SecInfo, SetClientId, SetClientIdConfirm, Verify,
-    };
-    let all = [
-        Access,
-        GetAttr,
-        GetFh,
-        Lookup,
-        LookupP,
-        NVerify,
-        PutFh,
-        PutPubFh,
-        PutRootFh,
-        Read,
-        ReadDir,
-        ReadLink,
-        Renew,
-        RestoreFh,
-        SaveFh,
-        SecInfo,
-        SetClientId,
-        SetClientIdConfirm,
-        Verify,
-    ];
-    match all.into_iter().find(|op| *op as u32 == number) {
-        Some(op) => Asked::For(op),
-        None if (FIRST..=LAST_OF_0).contains(&number) => Asked::NotSupported,
-        None => Asked::Illegal,
-    }
+    Asked::For(match number {
+        3 => Op::Access,
+        9 => Op::GetAttr,
+        10 => Op::GetFh,
+        15 => Op::Lookup,
+        16 => Op::LookupP,
+        17 => Op::NVerify,
+        22 => Op::PutFh,
+        23 => Op::PutPubFh,
+        24 => Op::PutRootFh,
+        25 => Op::Read,
+        26 => Op::ReadDir,
+        27 => Op::ReadLink,
+        30 => Op::Renew,
+        31 => Op::RestoreFh,
+        32 => Op::SaveFh,
+        33 => Op::SecInfo,
+        35 => Op::SetClientId,
+        36 => Op::SetClientIdConfirm,
+        37 => Op::Verify,
+        FIRST..=LAST_OF_0 => return Asked::NotSupported,
+        _ => return Asked::Illegal,
+    })
 }

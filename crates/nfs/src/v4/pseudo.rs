@@ -132,8 +132,8 @@ impl Tree<'_> {
         let found = match node {
             Node::Object(_) => None,
             Node::Way(pool, dataset) => {
-                let mut children = pool.children(*dataset).into_iter();
-                children.find(|(child, _)| child.as_bytes() == name).map(|(_, child)| (Arc::clone(pool), child))
+                let name = std::str::from_utf8(name).ok();
+                name.and_then(|name| pool.child_named(*dataset, name)).map(|child| (Arc::clone(pool), child))
             }
             Node::Root => {
                 let pool = self.exports.pools().into_iter().find(|pool| pool.pool_name().as_bytes() == name);
@@ -150,12 +150,14 @@ impl Tree<'_> {
         })
     }
 
-    /// All that a node above the exports leads to, by name, in the order of their ids.
-    pub(super) fn list(&self, node: &Node) -> Vec<(u64, String, Node)> {
-        let below: Vec<(String, Arc<dyn PoolExports>, DatasetId)> = match node {
+    /// What a node above the exports leads to, by name, in the order of their ids, from behind one.
+    pub(super) fn list(&self, node: &Node, behind: u64) -> impl Iterator<Item = (u64, String, Node)> {
+        type Below = (String, Arc<dyn PoolExports>, DatasetId);
+        let below: Vec<Below> = match node {
             Node::Object(_) => Vec::new(),
             Node::Way(pool, dataset) => {
-                pool.children(*dataset).into_iter().map(|(name, child)| (name, Arc::clone(pool), child)).collect()
+                let children = pool.children(*dataset).into_iter();
+                children.map(|(name, child)| (name, Arc::clone(pool), child)).collect()
             }
             // Of a pool that is away nobody knows whom it lets in.
             Node::Root => {
@@ -166,13 +168,11 @@ impl Tree<'_> {
                 roots.collect()
             }
         };
-        let nodes = below.into_iter().filter_map(|(name, pool, dataset)| {
-            let id = way_id(&*pool, dataset);
-            Some((id, name, self.dataset(pool, dataset).ok()?))
-        });
-        let mut nodes: Vec<_> = nodes.collect();
-        nodes.sort_by_key(|(id, ..)| *id);
-        nodes
+        let with_ids = below.into_iter().map(|(name, pool, dataset)| (way_id(&*pool, dataset), name, pool, dataset));
+        let mut below: Vec<_> = with_ids.filter(|(id, ..)| *id > behind).collect();
+        below.sort_by_key(|(id, ..)| *id);
+        // Each is asked for when its turn comes: a page may be full before.
+        below.into_iter().filter_map(|(id, name, pool, dataset)| Some((id, name, self.dataset(pool, dataset).ok()?)))
     }
 
     /// What a dataset is to this client that is mounted on a name and that it may not see.

@@ -206,6 +206,11 @@ fn a_pool_knows_what_is_above_and_below() {
     let children = |id| tank.children(DatasetId(id)).into_iter().map(|(name, id)| (name, id.0)).collect::<Vec<_>>();
     assert_eq!(children(1), [("a".to_owned(), 2), ("a-b".to_owned(), 3)]);
     assert_eq!((children(2), children(4), children(5)), (vec![("b".to_owned(), 4)], vec![("c".to_owned(), 5)], vec![]));
+    let named = |id, name| tank.child_named(DatasetId(id), name).map(|child| child.0);
+    assert_eq!(
+        [named(1, "a"), named(2, "b"), named(1, "a/b"), named(1, "b"), named(1, "")],
+        [Some(2), Some(4), None, None, None]
+    );
     let leads =
         |client: &str| (1..=6).filter(|id| tank.leads(DatasetId(*id), client.parse().unwrap())).collect::<Vec<_>>();
     assert_eq!((leads("10.0.0.1"), leads("11.0.0.1")), (vec![1, 2, 4], vec![]));

@@ -46,6 +46,7 @@ impl State {
         if !permission::may(attr, cred, READ) {
             return Err(FsError::Access);
         }
+        let plus = plus && permission::may(attr, cred, EXECUTE);
         let dots = [(1, &b"."[..], dir.id), (2, b"..", directory.parent)].into_iter();
         let named = directory.entries.iter().map(|(entry, (name, object))| (*entry, &name[..], *object));
         let mut behind = dots.chain(named).filter(|(entry, ..)| *entry > cookie);

@@ -1,7 +1,7 @@
 //! Finding and listing: dots, cookies, pages, what a listing shows while names come and go.
 
 use super::Case;
-use super::world::World;
+use super::world::{World, mode, user};
 use crate::{Cred, DirEntry, FsError, ObjectRef};
 
 pub(super) const CASES: &[Case] = &[
@@ -169,6 +169,14 @@ fn plus(world: &World) {
         let entry = page.entries.iter().find(|entry| entry.name == name).unwrap();
         assert_eq!((entry.object, &entry.attr), (object.id, &Some(world.attr(object))));
     }
+    // Who may list a directory and not search it sees names and ids.
+    world.file(dir, "in d");
+    world.setattr_as(&Cred::root(), dir, &mode(0o744)).unwrap();
+    let page = world.vfs.readdir(&user(1000, &[]), dir, 0, 100, true).unwrap();
+    assert_eq!(
+        page.entries.iter().map(|entry| (&entry.name[..], &entry.attr)).collect::<Vec<_>>(),
+        [(&b"."[..], &None), (b"..", &None), (b"in d", &None)]
+    );
 }
 
 fn empty(world: &World) {

@@ -1,6 +1,7 @@
 //! Sets of attributes, and which attributes there are.
 
 use super::super::status::Status;
+use crate::handle::HANDLE_BYTES;
 use crate::xdr::{Decoder, Encoder, Garbage};
 
 /// Words of a bitmap that say something; 64 attributes.
@@ -29,8 +30,8 @@ pub(super) const READABLE: [u32; 46] = [
 /// Those that are only set.
 const WRITE_ONLY: [u32; 2] = [TIME_ACCESS_SET, TIME_MODIFY_SET];
 
-/// Those for which nothing of the object has to be known.
-const OF_NOTHING: [u32; 4] = [0, 2, 10, 11];
+/// Those for which nothing of the object has to be known but its id.
+const OF_ITS_ID: [u32; 6] = [0, 2, 10, 11, 20, 55];
 
 impl AttrSet {
     /// These.
@@ -86,9 +87,21 @@ impl AttrSet {
         self.and(other) != *self
     }
 
-    /// Whether something has to be known of the object.
+    /// Bytes that their values take at least.
+    pub(in super::super) fn bytes_min(&self) -> usize {
+        let bytes = |number| match number {
+            19 => 4 + HANDLE_BYTES,
+            8 => 16,
+            47 | 51..=53 => 12,
+            3 | 4 | 20..=23 | 27 | 30 | 31 | 36..=45 | 55 => 8,
+            _ => 4,
+        };
+        READABLE.into_iter().filter(|number| self.has(*number)).map(bytes).sum()
+    }
+
+    /// Whether something has to be known of the object but its id.
     pub(in super::super) fn needs_attr(&self) -> bool {
-        self.and(&Self::of(&READABLE)).exceeds(&Self::of(&OF_NOTHING))
+        self.and(&Self::of(&READABLE)).exceeds(&Self::of(&OF_ITS_ID))
     }
 
     fn meets(&self, other: &Self) -> bool {

@@ -3,13 +3,14 @@
 //! Cookies come from the file system and are valid for ever, so the verifier is eight zero bytes and is not compared (rules F21). Where a
 //! dataset is mounted the entry shows its root, as a client sees it that crosses over.
 
-use tally_vfs::{DirEntry, FileKind};
+use tally_vfs::{Attr, DirEntry, FileKind, ObjectRef};
 
 use super::super::attr::{self, AttrSet, RDATTR_ERROR, Subject};
 use super::super::compound::Compound;
 use super::super::pseudo::{Node, Tree};
 use super::super::status::Status;
 use crate::entry::{Target, may_be_child};
+use crate::numbers::ACCESS_LOOKUP;
 use crate::xdr::{Decoder, Encoder};
 
 /// Largest listing in one reply.
@@ -62,6 +63,13 @@ struct List<'a> {
     names: usize,
 }
 
+/// Whether an entry is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    All,
+    Nothing,
+}
+
 /// Entries so far.
 struct Page {
     out: Encoder,
@@ -74,12 +82,13 @@ impl List<'_> {
         if target.vfs.getattr(target.object)?.kind != FileKind::Directory {
             return Err(Status::NotDir);
         }
-        let entries_max = (self.room / ENTRY_BYTES_MIN).min(self.names / NAME_BYTES_MIN).max(1);
+        let entry_bytes = ENTRY_BYTES_MIN + self.wanted.bytes_min();
+        let entries_max = (self.room / entry_bytes).min(self.names / NAME_BYTES_MIN).max(1);
         let plus = self.wanted.needs_attr();
         let page = target.vfs.readdir(&target.cred, target.object, cookie.max(DOTS), entries_max, plus)?;
         let mut listed = Page::new();
         for entry in &page.entries {
-            if !self.add(&mut listed, entry.cookie, &entry.name, |out| self.values(target, entry, out))? {
+            if !self.add(&mut listed, entry.cookie, &entry.name, |out| self.values(target, &page.attr, entry, out))? {
                 return Ok(listed.finish(false));
             }
         }
@@ -88,7 +97,7 @@ impl List<'_> {
 
     fn above(&self, node: &Node, cookie: u64) -> Result<Encoder, Status> {
         let mut listed = Page::new();
-        for (id, name, child) in self.tree.list(node).into_iter().filter(|(id, ..)| *id > cookie) {
+        for (id, name, child) in self.tree.list(node, cookie) {
             let values = |out: &mut Encoder| self.values_of(&child, out);
             if !self.add(&mut listed, id, name.as_bytes(), values)? {
                 return Ok(listed.finish(false));
@@ -97,69 +106,88 @@ impl List<'_> {
         Ok(listed.finish(true))
     }
 
-    /// Adds an entry if there is room; true if there was.
+    /// Adds an entry if there is room; true if there was. Where it is the first that there is none for, or that fails, the listing does; a later one is
+    /// the first of the next.
     fn add(
         &self,
         page: &mut Page,
         cookie: u64,
         name: &[u8],
-        values: impl FnOnce(&mut Encoder) -> Result<(), Status>,
+        values: impl FnOnce(&mut Encoder) -> Result<Told, Status>,
     ) -> Result<bool, Status> {
         let before = page.out.len();
         page.out.bool(true).u64(cookie).opaque(name);
         let names = page.names + page.out.len() - before;
-        values(&mut page.out)?;
-        if page.out.len() + END_BYTES > self.room || names > self.names && page.count > 0 {
-            page.out.truncate(before);
-            return if page.count > 0 { Ok(false) } else { Err(Status::TooSmall) };
+        let outcome = values(&mut page.out).and_then(|told| {
+            let has_room = page.out.len() + END_BYTES <= self.room && (names <= self.names || page.count == 0);
+            if has_room || told == Told::Nothing { Ok(told) } else { Err(Status::TooSmall) }
+        });
+        match outcome {
+            Ok(Told::All) => {
+                (page.names, page.count) = (names, page.count + 1);
+                Ok(true)
+            }
+            Ok(Told::Nothing) => {
+                page.out.truncate(before);
+                Ok(true)
+            }
+            Err(_) if page.count > 0 => {
+                page.out.truncate(before);
+                Ok(false)
+            }
+            Err(status) => Err(status),
         }
-        (page.names, page.count) = (names, page.count + 1);
-        Ok(true)
     }
 
-    fn values(&self, dir: &Target, entry: &DirEntry, out: &mut Encoder) -> Result<(), Status> {
+    fn values(&self, dir: &Target, at: &Attr, entry: &DirEntry, out: &mut Encoder) -> Result<Told, Status> {
         let is_directory = entry.attr.as_ref().is_none_or(|attr| may_be_child(attr.kind));
         if is_directory && let Some(child) = self.tree.entry.child(dir, &entry.name) {
             return match child {
                 Ok(child) => self.values_of(&Node::Object(child), out),
                 Err(closed) => match self.tree.way_to_child(dir, &entry.name) {
                     Some(way) => self.values_of(&way, out),
+                    // What is closed to a client is left out, as above the exports, for who has not asked to be told.
+                    None if !self.wanted.has(RDATTR_ERROR) => Ok(Told::Nothing),
                     None => self.refused(closed.into(), out),
                 },
             };
         }
-        match &entry.attr {
-            Some(attr) => {
-                let node = Node::Object(Target { object: attr.object, ..dir.clone() });
-                self.encode(&Subject::new(&node, attr.clone(), &self.tree), out)
+        let attr = match &entry.attr {
+            Some(attr) => attr.clone(),
+            // Whoever may list a directory and not search it knows names and ids.
+            None if self.wanted.needs_attr() && dir.access(at) & ACCESS_LOOKUP == 0 => {
+                return self.refused(Status::Access, out);
             }
-            None if self.wanted.needs_attr() => self.refused(Status::Io, out),
-            None => self.values_of(&Node::Object(dir.clone()), out),
-        }
+            None if self.wanted.needs_attr() => return self.refused(Status::Io, out),
+            // Nothing but its id is told.
+            None => Attr { object: ObjectRef { id: entry.object, ..at.object }, ..at.clone() },
+        };
+        let node = Node::Object(Target { object: attr.object, ..dir.clone() });
+        self.encode(&Subject::new(&node, attr, &self.tree), out)
     }
 
-    fn values_of(&self, node: &Node, out: &mut Encoder) -> Result<(), Status> {
+    fn values_of(&self, node: &Node, out: &mut Encoder) -> Result<Told, Status> {
         match node.attr() {
             Ok(attr) => self.encode(&Subject::new(node, attr, &self.tree), out),
             Err(status) => self.refused(status, out),
         }
     }
 
-    fn encode(&self, subject: &Subject<'_>, out: &mut Encoder) -> Result<(), Status> {
+    fn encode(&self, subject: &Subject<'_>, out: &mut Encoder) -> Result<Told, Status> {
         let before = out.len();
-        attr::encode(&self.wanted, subject, out).or_else(|status| {
+        attr::encode(&self.wanted, subject, out).map(|()| Told::All).or_else(|status| {
             out.truncate(before);
             self.refused(status, out)
         })
     }
 
     /// One that has no attributes says so, if it was asked to; else the whole listing fails (RFC 7530 §16.24.4).
-    fn refused(&self, status: Status, out: &mut Encoder) -> Result<(), Status> {
+    fn refused(&self, status: Status, out: &mut Encoder) -> Result<Told, Status> {
         if !self.wanted.has(RDATTR_ERROR) {
             return Err(status);
         }
         attr::encode_error(status, out);
-        Ok(())
+        Ok(Told::All)
     }
 }
 
