@@ -65,7 +65,7 @@ pub(super) fn asked(number: u32) -> Asked {
         35 => Op::SetClientId,
         36 => Op::SetClientIdConfirm,
         37 => Op::Verify,
-        FIRST..=LAST_OF_0 => return Asked::NotSupported,
+        other if (FIRST..=LAST_OF_0).contains(&other) => return Asked::NotSupported,
         _ => return Asked::Illegal,
     })
 }
