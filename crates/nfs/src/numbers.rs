@@ -15,10 +15,14 @@ pub(crate) const ACCESS_EXTEND: u32 = 0x08;
 pub(crate) const ACCESS_DELETE: u32 = 0x10;
 /// Run a file.
 pub(crate) const ACCESS_EXECUTE: u32 = 0x20;
-/// All that there are.
-pub(crate) const ACCESS_ALL: u32 = 0x3f;
 /// Those that change something.
 pub(crate) const ACCESS_CHANGES: u32 = ACCESS_MODIFY | ACCESS_EXTEND | ACCESS_DELETE;
+
+/// Those that mean something for a kind: nobody looks up a name in a file, and nobody runs a directory.
+pub(crate) fn meaningful_access(kind: FileKind) -> u32 {
+    let of_all = ACCESS_READ | ACCESS_MODIFY | ACCESS_EXTEND;
+    of_all | if kind == FileKind::Directory { ACCESS_LOOKUP | ACCESS_DELETE } else { ACCESS_EXECUTE }
+}
 
 /// What somebody may do with an object. For directories, changing means adding and removing names, and that needs search as well.
 pub(crate) fn access_bits(attr: &Attr, cred: &Cred) -> u32 {

@@ -457,6 +457,27 @@ fn wrong_uses_are_told_apart() {
     assert_eq!((status, count), (NOENT, 2), "behind what failed nothing is done");
 }
 
+/// What may be done, and what of it the kind of object has a meaning for.
+#[test]
+fn access_is_told_for_what_means_something() {
+    let house = house();
+    let mut client = house.client();
+    let mut user = house.client().acting_as(1000, &[1000]);
+    let access = |client: &mut Client, path: Path<'_>| {
+        let mut ops = vec![put_root()];
+        ops.extend(path.iter().map(|name| lookup(name)));
+        ops.push(with(3, |words| _ = words.u32(u32::MAX)));
+        let mut answer = last(client, ops);
+        (answer.u32(), answer.u32())
+    };
+    let (directory, file) = (0x1f, 0x2d);
+    assert_eq!(access(&mut client, &[b"tank", b"dir"]), (directory, 0x1f));
+    assert_eq!(access(&mut client, &[b"tank", b"file"]), (file, 0x0d), "it is 0644, for root, too");
+    assert_eq!(access(&mut user, &[b"tank", b"dir"]), (directory, 0x03));
+    assert_eq!(access(&mut user, &[b"tank", b"file"]), (file, 0x01));
+    assert_eq!(access(&mut client, &[]), (directory, 0x03), "above the exports");
+}
+
 /// A client of minor version 0 introduces itself before it does anything else.
 #[test]
 fn a_client_introduces_itself() {

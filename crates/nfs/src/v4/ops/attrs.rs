@@ -3,7 +3,7 @@
 use super::super::attr::{self, AttrSet, Subject};
 use super::super::compound::Compound;
 use super::super::status::Status;
-use crate::numbers::{ACCESS_ALL, ACCESS_LOOKUP, ACCESS_READ};
+use crate::numbers::{ACCESS_LOOKUP, ACCESS_READ, meaningful_access};
 use crate::xdr::{Decoder, Encoder};
 
 /// Longest values of attributes that a client may send.
@@ -14,13 +14,15 @@ pub(in super::super) fn access(
     words: &mut Decoder<'_>,
     out: &mut Encoder,
 ) -> Result<(), Status> {
-    let wanted = words.u32()? & ACCESS_ALL;
+    let wanted = words.u32()?;
     let node = compound.current()?;
+    let attr = node.attr()?;
     let granted = match node.target() {
-        Some(target) => target.access(&node.attr()?),
+        Some(target) => target.access(&attr),
         None => ACCESS_READ | ACCESS_LOOKUP,
     };
-    out.u32(wanted).u32(wanted & granted);
+    let supported = wanted & meaningful_access(attr.kind);
+    out.u32(supported).u32(supported & granted);
     Ok(())
 }
 
