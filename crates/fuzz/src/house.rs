@@ -95,7 +95,7 @@ impl House {
         let served = fresh.each_ref().map(|model| Arc::new(model.fork()) as Arc<dyn Vfs>);
         let exports = Arc::new(Places { served: RwLock::new(served) });
         let (inputs, is_used) = (AtomicU64::new(1), AtomicBool::new(false));
-        Self { service: Service::new(exports.clone()), exports, fresh, inputs, is_used }
+        Self { service: Service::new(exports.clone()).speaking_4(), exports, fresh, inputs, is_used }
     }
 
     /// Is there before anything is counted.

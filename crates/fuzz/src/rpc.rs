@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tally_nfs::rpc::{Assembler, RecordError};
 use tally_nfs::xdr::Encoder;
-use tally_nfs::{mount as mount_protocol, v3};
+use tally_nfs::{mount as mount_protocol, v3, v4};
 
 use crate::heap;
 use crate::house::{House, Visit, sign_handles};
@@ -73,6 +73,25 @@ fn records(stream: &[u8], step: usize, is_direct: bool) -> (Vec<Bytes>, Result<(
 /// Calls of NFSv3, one after the other on one connection: each is a procedure's number and its arguments.
 pub(crate) fn nfs(data: &[u8]) -> bool {
     calls(data, v3::PROGRAM, v3::VERSION)
+}
+
+/// Compounds of NFSv4, one after the other on one connection: each is its arguments.
+pub(crate) fn compound(data: &[u8]) -> bool {
+    let house = House::open();
+    heap::at_most(heap_bytes_max(data), || {
+        let mut input = Input::new(data);
+        let who = input.u8();
+        let visit = house.visit(if who & 0x80 == 0 { 700 } else { 2049 });
+        let mut is_served = false;
+        for xid in 0.. {
+            if input.is_empty() {
+                break;
+            }
+            is_served |= call(&visit, who, (xid, v3::PROGRAM, v4::VERSION, 1), input.blob());
+        }
+        visit.leave();
+        is_served
+    })
 }
 
 /// Calls of MOUNT.

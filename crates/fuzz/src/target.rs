@@ -12,9 +12,10 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     target("rpc", rpc::stream, 40 << 10),
     target("nfs", rpc::nfs, 4 << 10),
+    target("compound", rpc::compound, 4 << 10),
     target("mount", rpc::mount, 2 << 10),
     target("label", label::slot, 4 << 10),
     target("uberblock", uberblock::sector, 4 << 10),

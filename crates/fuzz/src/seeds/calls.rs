@@ -46,7 +46,97 @@ pub(super) fn seeds() -> Vec<Seed> {
     ];
     seeds.push(Seed::new("mount", "a-visit", calls(2, &visit)));
     seeds.extend(streams());
+    seeds.extend(compounds());
     seeds
+}
+
+/// Compounds of version 4: of every operation one, from the root of all and from handles.
+fn compounds() -> Vec<Seed> {
+    type Ops = Vec<Vec<u8>>;
+    let op = |number: u32, fill: &dyn Fn(&mut Encoder)| {
+        words(|words| {
+            words.u32(number);
+            fill(words);
+            words
+        })
+    };
+    let plain = |number| op(number, &|_| {});
+    let root = || plain(24);
+    let put = |handle: &[u8]| op(22, &|words| _ = words.opaque(handle));
+    let lookup = |name: &[u8]| op(15, &|words| _ = words.opaque(name));
+    let map = |words: &mut Encoder, low: u32, high: u32| _ = words.u32(2).u32(low).u32(high);
+    let get_attr = |low, high| op(9, &|words| map(words, low, high));
+    let read_dir = |cookie| {
+        op(26, &|words| {
+            words.u64(cookie).u64(0).u32(1024).u32(4096);
+            map(words, 0x0018_091a, 0x0030_a23a);
+        })
+    };
+    let compare = |number| {
+        op(number, &|words| {
+            map(words, 1 << 1, 0);
+            words.opaque(&[0, 0, 0, 2]);
+        })
+    };
+    let (dir, file, link) = (handle(TANK, DIR), handle(TANK, FILE), handle(TANK, LINK));
+    let stories: Vec<(&str, Vec<Ops>)> = vec![
+        (
+            "from-the-root",
+            vec![vec![
+                root(),
+                plain(10),
+                read_dir(0),
+                lookup(b"tank"),
+                lookup(b"dir"),
+                read_dir(0),
+                plain(16),
+                plain(16),
+            ]],
+        ),
+        (
+            "into-a-child",
+            vec![vec![
+                root(),
+                lookup(b"tank"),
+                lookup(b"child"),
+                get_attr(u32::MAX, 0x00b8_ffff),
+                plain(16),
+                plain(10),
+            ]],
+        ),
+        ("attributes", vec![vec![put(&file), get_attr(0xffff_ffff, 0x00b8_bffe), compare(17), compare(37)]]),
+        ("a-listing", vec![vec![put(&dir), read_dir(0)], vec![put(&dir), read_dir(9)]]),
+        (
+            "data",
+            vec![vec![
+                put(&file),
+                op(25, &|words| _ = words.u64(0).u64(0).u64(0).u32(9)),
+                plain(32),
+                put(&link),
+                plain(27),
+                plain(31),
+            ]],
+        ),
+        ("rights", vec![vec![put(&dir), op(3, &|words| _ = words.u32(0x3f)), op(33, &|words| _ = words.opaque(b"x"))]]),
+        (
+            "a-client",
+            vec![
+                vec![op(35, &|words| {
+                    _ = words.u64(1).opaque(b"here").u32(1).opaque(b"tcp").opaque(b"10.0.0.1.3.4").u32(1)
+                })],
+                vec![op(36, &|words| _ = words.u64(1).u64(1)), op(30, &|words| _ = words.u64(1))],
+            ],
+        ),
+    ];
+    let story = |(name, compounds): (&str, Vec<Ops>)| {
+        let mut bytes = vec![1];
+        for ops in compounds {
+            let head = words(|words| words.opaque(b"seed").u32(0).u32(ops.len() as u32));
+            put_blob(&mut bytes, &[head, ops.concat()].concat());
+        }
+        Seed::new("compound", name, bytes)
+    };
+    stories.into_iter().map(story).collect()
 }
 
 fn calls(who: u8, calls: &[(u8, Vec<u8>)]) -> Vec<u8> {
@@ -165,7 +255,7 @@ fn streams() -> Vec<Seed> {
         .into_iter()
         .map(|(name, pace, records)| Seed::new("rpc", name, [vec![pace], records.concat()].concat()))
         .collect();
-    for (name, program, version) in [("other-program", 100_000, 2), ("other-version", v3::PROGRAM, 4)] {
+    for (name, program, version) in [("other-program", 100_000, 2), ("other-version", v3::PROGRAM, 5)] {
         let bytes = [vec![3], marked(&[&record(6, (program, version), 0, &[])])].concat();
         seeds.push(Seed::new("rpc", name, bytes).refused());
     }
