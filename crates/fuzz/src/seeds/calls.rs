@@ -72,10 +72,10 @@ fn compounds() -> Vec<Seed> {
             map(words, 0x0018_091a, 0x0030_a23a);
         })
     };
-    let compare = |number| {
+    let compare = |number, kind| {
         op(number, &|words| {
             map(words, 1 << 1, 0);
-            words.opaque(&[0, 0, 0, 2]);
+            words.opaque(&[0, 0, 0, kind]);
         })
     };
     let (dir, file, link) = (handle(TANK, DIR), handle(TANK, FILE), handle(TANK, LINK));
@@ -104,7 +104,7 @@ fn compounds() -> Vec<Seed> {
                 plain(10),
             ]],
         ),
-        ("attributes", vec![vec![put(&file), get_attr(0xffff_ffff, 0x00b8_bffe), compare(17), compare(37)]]),
+        ("attributes", vec![vec![put(&file), get_attr(0xffff_ffff, 0x00b8_bffe), compare(17, 2), compare(37, 1)]]),
         ("a-listing", vec![vec![put(&dir), read_dir(0)], vec![put(&dir), read_dir(9)]]),
         (
             "data",
@@ -117,7 +117,15 @@ fn compounds() -> Vec<Seed> {
                 plain(31),
             ]],
         ),
-        ("rights", vec![vec![put(&dir), op(3, &|words| _ = words.u32(0x3f)), op(33, &|words| _ = words.opaque(b"x"))]]),
+        (
+            "rights",
+            vec![vec![
+                put(&dir),
+                op(3, &|words| _ = words.u32(0x3f)),
+                put(&handle(TANK, TANK_ROOT)),
+                op(33, &|words| _ = words.opaque(b"dir")),
+            ]],
+        ),
         (
             "a-client",
             vec![
