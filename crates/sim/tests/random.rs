@@ -234,3 +234,11 @@ fn imports_that_are_cut_short_one_after_the_other_cost_no_disk() {
 fn what_was_answered_at_once_is_forgotten_with_a_life_of_its_pool() {
     assert!(kept(3_100_077, Syncs::Between, Trouble::Refusals).went_on > 0);
 }
+
+/// Seed 1840, as it was drawn on 2026-11-28. A dataset was destroyed, and the removal of the directory below it waited for its promise, in a world in
+/// which nobody writes groups but the command that waited: for ever. It has a group written itself where there is no room, and else waits
+/// for nothing.
+#[test]
+fn a_destroyed_dataset_does_not_wait_for_its_directory() {
+    kept(1840, Syncs::Around, Trouble::None);
+}
