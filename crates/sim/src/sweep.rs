@@ -1,7 +1,9 @@
 //! Many seeds, on as many processors as there are; a seed that fails is run again, shorter.
 
+use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -13,6 +15,11 @@ use crate::panics::quietly;
 const SHRINK_RUNS: usize = 300;
 /// Failures after which a sweep ends.
 const FAILURES_MAX: usize = 10;
+
+/// A history takes a second, and less than a minute in an unoptimized build on a busy machine: one that takes so long hangs.
+const HANG: Duration = Duration::from_secs(600);
+/// How often that is looked at.
+const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What is swept.
 pub struct Sweep<'a> {
@@ -71,10 +78,17 @@ impl<'a> Sweep<'a> {
 pub fn sweep(sweep: &Sweep<'_>) -> Outcome {
     let next = AtomicU64::new(sweep.seeds.start);
     let outcome = Mutex::new(Outcome { totals: Totals::default(), seeds: 0, failed: Vec::new() });
+    let running = Running::default();
     quietly(|| {
         std::thread::scope(|scope| {
-            for _ in 0..sweep.threads {
-                scope.spawn(|| one_after_the_other(sweep, &next, &outcome));
+            let one = || one_after_the_other(sweep, &next, &outcome, &running);
+            let workers: Vec<_> = (0..sweep.threads).map(|_| scope.spawn(one)).collect();
+            let watch = scope.spawn(|| running.watch());
+            let ends: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+            running.is_over.store(true, Ordering::Release);
+            watch.thread().unpark();
+            if let Some(panic) = ends.into_iter().find_map(Result::err) {
+                std::panic::resume_unwind(panic);
             }
         });
     });
@@ -83,7 +97,32 @@ pub fn sweep(sweep: &Sweep<'_>) -> Outcome {
     outcome
 }
 
-fn one_after_the_other(sweep: &Sweep<'_>, next: &AtomicU64, outcome: &Mutex<Outcome>) {
+/// Seeds that are run. In a history nobody but itself gets it on, so one that waits does so for ever.
+#[derive(Default)]
+struct Running {
+    since: Mutex<BTreeMap<u64, Instant>>,
+    is_over: AtomicBool,
+}
+
+impl Running {
+    /// Ends the process where a seed hangs: its thread cannot be ended, and its name has to be told.
+    fn watch(&self) {
+        while !self.is_over.load(Ordering::Acquire) {
+            std::thread::park_timeout(WATCH_INTERVAL);
+            let hangs = |since: &Instant| since.elapsed() > HANG;
+            let hanging = self.since.lock().iter().find(|(_, since)| hangs(since)).map(|(seed, _)| *seed);
+            if let Some(seed) = hanging {
+                let told =
+                    format!("sim: seed {seed} hangs; repeat it with: cargo xtask sim -- --seed {seed} --no-shrink\n");
+                // Not by a macro: what those print tests keep to themselves, and this one does not end.
+                let _ = std::io::stderr().write_all(told.as_bytes());
+                std::process::exit(1);
+            }
+        }
+    }
+}
+
+fn one_after_the_other(sweep: &Sweep<'_>, next: &AtomicU64, outcome: &Mutex<Outcome>, running: &Running) {
     loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
         let is_late = sweep.until.is_some_and(|until| Instant::now() >= until);
@@ -91,7 +130,9 @@ fn one_after_the_other(sweep: &Sweep<'_>, next: &AtomicU64, outcome: &Mutex<Outc
             return;
         }
         let plan = (sweep.plan)(seed);
+        running.since.lock().insert(seed, Instant::now());
         let result = run(&plan);
+        running.since.lock().remove(&seed);
         let mut outcome = outcome.lock();
         outcome.seeds += 1;
         match result {
