@@ -242,3 +242,10 @@ fn what_was_answered_at_once_is_forgotten_with_a_life_of_its_pool() {
 fn a_destroyed_dataset_does_not_wait_for_its_directory() {
     kept(1840, Syncs::Around, Trouble::None);
 }
+
+/// Seed 1126, as it was drawn on 2026-11-28. One look had two errands: a copy to go on with, and a spare to take for a disk that left when that copy had
+/// ended. The daemon drops such a one; the history asked for the disk.
+#[test]
+fn an_errand_for_a_disk_that_has_left_is_dropped() {
+    kept(1126, Syncs::Between, Trouble::Disks);
+}

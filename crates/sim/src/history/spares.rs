@@ -214,10 +214,13 @@ impl History {
             errands
         };
         for errand in errands {
+            let leg = match errand {
+                SpareErrand::Take { away: leg, .. } | SpareErrand::GoOn { leg } => Some(leg),
+                SpareErrand::Return { spare } | SpareErrand::GiveBack { spare } => Some(spare),
+                SpareErrand::Keep { .. } => None,
+            };
             // It has left meanwhile, as the copy before this one was of the disk in its place: the daemon drops that, too.
-            if let SpareErrand::GoOn { leg } = errand
-                && pool.member(leg).is_none()
-            {
+            if let Some(leg) = leg.filter(|leg| pool.member(*leg).is_none()) {
                 self.0.lock().note(format!("{leg} has left"));
                 continue;
             }
