@@ -249,3 +249,10 @@ fn a_destroyed_dataset_does_not_wait_for_its_directory() {
 fn an_errand_for_a_disk_that_has_left_is_dropped() {
     kept(1126, Syncs::Between, Trouble::Disks);
 }
+
+/// Seed 1350, as it was drawn on 2026-11-28. A spare in use did not answer, answered again, and was given back. Its disk had failed a flush, so it takes
+/// no label until it is opened anew: the daemon's next look does that. The history wanted the label before it.
+#[test]
+fn the_label_of_a_spare_that_had_failed_is_set_right_by_the_next_look() {
+    kept(1350, Syncs::Between, Trouble::Disks);
+}

@@ -415,9 +415,11 @@ impl Onlooker for Asker<'_> {
     }
 
     fn let_go(&mut self, leg: Arc<VdevLeg>) {
-        // The power may be gone, and a disk that failed refuses: its label is left as it is.
+        // The power may be gone, and a disk that failed refuses, until it is opened anew: its label is left as it is.
         let pool = Arc::clone(self.history.0.lock().machine.server().filer.pool());
-        let _ = pool.roster.release_label(&leg);
+        if let Err(error) = pool.roster.release_label(&leg) {
+            self.history.0.lock().keeps_label(&leg, &error);
+        }
     }
 }
 

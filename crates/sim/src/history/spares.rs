@@ -8,10 +8,12 @@
 //!
 //! When what is done, [`SpareWatch`] says, as in the daemon; it is of the process, and forgets what was before. What must
 //! hold beside all that holds of disk commands: a spare that is said to stand in has every block by itself; one that was given
-//! back waits, and its own label says so; and behind each import every spare is there, but where the power went in the middle of a
-//! command that would have made it one, or none, and it is in one place at the most.
+//! back waits, and its own label says so, or does behind the daemon's next look, where its disk had failed; and behind each import
+//! every spare is there, but where the power went in the middle of a command that would have made it one, or none, and it is in one
+//! place at the most.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +54,8 @@ pub(super) struct Spares {
     in_doubt: BTreeSet<VdevGuid>,
     /// Disks that may be one more, if the power goes now.
     coming: usize,
+    /// Legs that have left, and whose labels still call them that.
+    unreleased: BTreeSet<VdevGuid>,
 }
 
 impl Plan {
@@ -303,6 +307,11 @@ impl History {
             SpareErrand::GiveBack { spare } => {
                 let line = config.spares_available().find(|line| line.guid == spare);
                 let path = line.ok_or("a spare was given back, and is in use, or none any more")?.path.clone();
+                // Its disk refused the label: the daemon's next look sets that right, with the disk opened anew.
+                let keeps_label = self.0.lock().spares.unreleased.remove(&spare);
+                if keeps_label {
+                    pool.roster.look_at_spare(&pool.platform, spare)?;
+                }
                 let mut state = self.0.lock();
                 state.waits(&path)?;
                 state.totals.spares_given_back += 1;
@@ -335,6 +344,11 @@ impl State {
         self.spares.known = config.spares.iter().map(|spare| spare.guid).collect();
         self.spares.in_doubt.clear();
         self.spares.coming = 0;
+    }
+
+    pub(super) fn keeps_label(&mut self, leg: &VdevLeg, error: &io::Error) {
+        self.note(format!("{} keeps its label: {error}", leg.path().display()));
+        self.spares.unreleased.insert(leg.guid());
     }
 
     /// The disk says of itself that it is a spare.
@@ -374,6 +388,7 @@ impl State {
                 count => return Err(format!("{} is in {count} places: {spare:?}", spare.path.display())),
             }
         }
+        self.spares.unreleased.clear();
         self.take_spares(&config);
         Ok(())
     }
