@@ -19,7 +19,7 @@ pub use blocking::{LongWork, Seat, blocking, seat_this_thread};
 pub use checksum::{BlockChecksum, block_checksum, log_checksum, name_hash};
 pub use clock::{Clock, SystemClock};
 pub use histogram::Histogram;
-pub use promise::{Broken, Fate, Keeper, Kept, Promise, Wait};
+pub use promise::{Broken, Fate, FirstBroken, Keeper, Kept, Promise, Wait, all_of};
 pub use rng::{Rng, SystemRng};
 pub use size::{Size, SizeError};
 pub use timing::{Speed, Timing};

@@ -3,6 +3,8 @@
 //! until it is kept, and need not know whether the log or a transaction group keeps it.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::LaneId;
@@ -50,6 +52,19 @@ impl Kept {
     pub const GROUP: Self = Self { by: Keeper::Group, device: Duration::ZERO, record_bytes: 0, frame_bytes: 0 };
 }
 
+impl Kept {
+    /// What both took. Of two devices that were waited for by one, the slower one counts.
+    #[must_use]
+    fn and(self, other: Self) -> Self {
+        Self {
+            by: if other.by == Keeper::Nobody { self.by } else { other.by },
+            device: self.device.max(other.device),
+            record_bytes: self.record_bytes + other.record_bytes,
+            frame_bytes: self.frame_bytes + other.frame_bytes,
+        }
+    }
+}
+
 /// What became of a promise.
 pub type Fate = Result<Kept, Broken>;
 
@@ -66,6 +81,88 @@ pub trait Promise: Send {
     /// Calls `then` once, when the outcome is known: at once in this thread, or later in another one.
     /// `then` must be short and must not block: it runs where the next device write waits.
     fn then(self: Box<Self>, then: Box<dyn FnOnce(Fate) + Send>);
+}
+
+/// Several promises as one, in the order in which they were given: it is kept when all are, and broken with the first that is.
+struct All {
+    promises: Vec<Box<dyn Promise>>,
+    broken: Arc<AtomicUsize>,
+}
+
+/// Which of several promises was the first that was not kept, once their outcome is known.
+#[derive(Debug, Default)]
+pub struct FirstBroken(Option<Arc<AtomicUsize>>);
+
+impl FirstBroken {
+    /// By its place among them. It means nothing where all were kept.
+    #[must_use]
+    pub fn place(&self) -> usize {
+        self.0.as_ref().map_or(0, |place| place.load(Ordering::Acquire))
+    }
+}
+
+/// One promise for all of these. A lone one stays what it is.
+#[must_use]
+pub fn all_of(mut promises: Vec<Box<dyn Promise>>) -> (Box<dyn Promise>, FirstBroken) {
+    if promises.len() == 1
+        && let Some(lone) = promises.pop()
+    {
+        return (lone, FirstBroken::default());
+    }
+    let broken = Arc::new(AtomicUsize::new(0));
+    (Box::new(All { promises, broken: Arc::clone(&broken) }), FirstBroken(Some(broken)))
+}
+
+impl All {
+    /// Of what became of each, in their order; nothing as long as one is open before which none was broken.
+    fn outcome(&self, fates: impl Iterator<Item = Option<Fate>>) -> Option<Fate> {
+        let mut kept = Kept::default();
+        for (place, fate) in fates.enumerate() {
+            match fate? {
+                Ok(more) => kept = kept.and(more),
+                Err(why) => {
+                    self.broken.store(place, Ordering::Release);
+                    return Some(Err(why));
+                }
+            }
+        }
+        Some(Ok(kept))
+    }
+}
+
+impl Promise for All {
+    fn poll(&self) -> Option<Fate> {
+        self.outcome(self.promises.iter().map(|promise| promise.poll()))
+    }
+
+    /// The frame of the last one takes along what was appended before it to the same log. What is elsewhere, [`Self::then`] waits for.
+    fn drive(&self) -> Option<Fate> {
+        let (last, before) = self.promises.split_last()?;
+        let driven = last.drive()?;
+        self.outcome(before.iter().map(|promise| promise.poll()).chain([Some(driven)]))
+    }
+
+    fn then(self: Box<Self>, then: Box<dyn FnOnce(Fate) + Send>) {
+        let Self { promises, broken } = *self;
+        wait_in_turn(promises.into_iter().enumerate(), Kept::default(), broken, then);
+    }
+}
+
+/// Waits for one after another: those behind the first are mostly kept by then.
+fn wait_in_turn(
+    mut rest: std::iter::Enumerate<std::vec::IntoIter<Box<dyn Promise>>>,
+    kept: Kept,
+    broken: Arc<AtomicUsize>,
+    then: Box<dyn FnOnce(Fate) + Send>,
+) {
+    let Some((place, promise)) = rest.next() else { return then(Ok(kept)) };
+    promise.then(Box::new(move |fate| match fate {
+        Ok(more) => wait_in_turn(rest, kept.and(more), broken, then),
+        Err(why) => {
+            broken.store(place, Ordering::Release);
+            then(Err(why));
+        }
+    }));
 }
 
 /// What a reply has to wait for.
@@ -102,3 +199,6 @@ impl fmt::Debug for Wait {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

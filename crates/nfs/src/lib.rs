@@ -10,6 +10,7 @@
 //!  exports/  who may see what                            cred     whose ids count
 //!  local/    whose a connection from this machine is        senders  which connections live that a pool's answers are of
 //!  nlm       the lock manager's protocol                 rpcbind  telling where we listen
+//!  repeats   whether a request was here before
 //! ```
 
 pub mod cred;
@@ -22,6 +23,7 @@ pub mod mount;
 pub mod nlm;
 mod numbers;
 mod procedure;
+pub mod repeats;
 pub mod replies;
 pub mod rpc;
 pub mod rpcbind;

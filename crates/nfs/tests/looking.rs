@@ -442,7 +442,7 @@ fn wrong_uses_are_told_apart() {
             ATTRNOTSUPP,
         ),
         ("no room for a listing", at(&[b"tank", b"dir"], read_dir(3 << 40, 15, &[])), TOOSMALL),
-        ("an operation to come", at(file, op(38)), NOTSUPP),
+        ("an operation to come", at(file, op(18)), NOTSUPP),
         ("an operation of a later version", at(file, op(53)), OP_ILLEGAL),
         ("no operation", at(file, op(2)), OP_ILLEGAL),
         ("arguments that end", at(file, op(9)), BADXDR),

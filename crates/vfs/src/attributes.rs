@@ -71,11 +71,13 @@ pub struct PreAttr {
     pub mtime: Time,
     /// Last change of anything.
     pub ctime: Time,
+    /// Its [`Attr::change`].
+    pub change: Time,
 }
 
 impl From<&Attr> for PreAttr {
     fn from(attr: &Attr) -> Self {
-        Self { size: attr.size, mtime: attr.mtime, ctime: attr.ctime }
+        Self { size: attr.size, mtime: attr.mtime, ctime: attr.ctime, change: attr.change }
     }
 }
 

@@ -47,6 +47,8 @@ pub struct ReplyKey(pub [u8; 40]);
 impl ReplyKey {
     /// Bytes in which a request and its repetition are equal. What follows is the number, big-endian.
     pub const COMMON_BYTES: usize = 32;
+    /// Where the numbers of operations begin, behind those of procedures.
+    const OPERATIONS_FROM: u32 = 0x0400_0000;
 
     /// What a request and its repetition have in common, whoever sent them.
     #[must_use]
@@ -64,6 +66,13 @@ impl ReplyKey {
     #[must_use]
     pub fn numbered(mut self, number: u64) -> Self {
         self.0[Self::COMMON_BYTES..].copy_from_slice(&number.to_be_bytes());
+        self
+    }
+
+    /// The same sender's request to carry out one operation of several: a procedure that there is not.
+    #[must_use]
+    pub fn of_operation(mut self, operation: u32) -> Self {
+        self.0[20..24].copy_from_slice(&(Self::OPERATIONS_FROM + operation).to_be_bytes());
         self
     }
 

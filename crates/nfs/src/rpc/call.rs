@@ -87,7 +87,13 @@ impl Call {
     /// The procedure's arguments.
     #[must_use]
     pub fn arguments(&self) -> Decoder<'_> {
-        Decoder::new(&self.record, self.arguments_at)
+        self.arguments_from(self.arguments_at)
+    }
+
+    /// What is left of them from that byte of the record on.
+    #[must_use]
+    pub fn arguments_from(&self, at: usize) -> Decoder<'_> {
+        Decoder::new(&self.record, at)
     }
 
     /// Whether this is the other one, sent again.

@@ -8,10 +8,12 @@ use tally_base::{Fate, Kept};
 use tally_vfs::ReplyKey;
 
 use crate::link::Link;
+use crate::repeats::Told;
 use crate::rpc::{Call, Reply};
 use crate::stats::accounts::{Paid, Payer};
 use crate::stats::{Kind, Times};
-use crate::v3::{About, Procedure, Status};
+use crate::v3::{About, Procedure};
+use crate::v4::{Ended, Progress};
 
 /// A request that was read and not yet answered.
 pub struct Job {
@@ -31,7 +33,9 @@ pub struct Job {
     pub(super) pending: Option<Pending>,
     /// Whether its answer waited, or waits, for something to be durable.
     pub(super) has_waited: bool,
-    pub(super) status: Option<Status>,
+    pub(super) told: Option<Told>,
+    /// A compound that goes on where it came to.
+    pub(super) compound: Option<Box<Progress>>,
     /// Which moment was the newest when it began to run, the last time (see [`super::lives`]).
     pub(super) began_in: u64,
     /// It was carried out, after that moment, and nobody knows whether it is on disk: it is carried out again when its pool serves.
@@ -53,8 +57,11 @@ pub(super) enum Memory {
 }
 
 /// A reply that waits.
-pub(super) struct Pending {
-    pub(super) reply: Reply,
+pub(super) enum Pending {
+    /// All of it, or an error in its place.
+    Whole(Reply),
+    /// As much of it as turns out to be durable.
+    Compound(Box<Ended>),
 }
 
 impl Job {
@@ -65,7 +72,7 @@ impl Job {
 
     /// Whether its answer is that nothing was done.
     pub(crate) fn is_told_to_come_again(&self) -> bool {
-        self.status == Some(Status::JukeBox)
+        self.told == Some(Told::ComeAgain)
     }
 
     pub(super) fn new(call: Call, link: Arc<Link>, read_at: Instant, number: u64) -> Self {
@@ -86,7 +93,8 @@ impl Job {
             owed: true,
             pending: None,
             has_waited: false,
-            status: None,
+            told: None,
+            compound: None,
             began_in: 0,
             in_doubt: None,
             about: About::default(),
@@ -126,7 +134,7 @@ impl Job {
             self.about.dataset.map_or(Payer::Nobody, |(pool, dataset)| Payer::Client { address, pool, dataset });
         let paid = Paid {
             kind: self.kind()?,
-            ok: self.status == Some(Status::Ok),
+            ok: self.told == Some(Told::Ok),
             data_bytes: self.about.data_bytes,
             queue: times.started.saturating_duration_since(times.read_at),
             work: times.executed.saturating_duration_since(times.started),

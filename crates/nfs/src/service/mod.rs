@@ -22,6 +22,7 @@
 //! promise is gone, a bug unwound its worker. Then it is *abandoned*, so that the reply cache does not take it for
 //! running ever after, and who was attached to it is answered.
 
+mod compounds;
 mod job;
 mod lives;
 mod strangers;
@@ -40,13 +41,14 @@ use crate::exports::{Exports, Place};
 use crate::link::Link;
 use crate::mount::{self, MountTable};
 use crate::nlm;
+use crate::repeats::{Memo, Repeated, Told};
 use crate::replies::{Begin, Kept, Replies};
 use crate::rpc::{AcceptError, AuthProblem, Call, Refusal, Reply};
 use crate::senders::Senders;
 use crate::stats::{Stats, count};
-use crate::v3::{self, About, Answer, Done, Memo, Procedure, Repeated, Request, Status};
+use crate::v3::{self, About, Answer, Done, Procedure, Request, Status};
 use crate::v4;
-use crate::xdr::{Encoder, Garbage};
+use crate::xdr::Garbage;
 pub use job::Job;
 use job::{Memory, Pending};
 use lives::Lives;
@@ -162,11 +164,7 @@ impl Service {
         job.times.started = Instant::now();
         job.began_in = self.lives.newest();
         let step = catch_unwind(AssertUnwindSafe(|| self.dispatch(job))).unwrap_or_else(|_| {
-            count(&self.stats.panics);
-            tracing::error!(
-                program = job.call.program, procedure = job.call.procedure, peer = %job.link.peer(),
-                "an operation panicked; its client got SERVERFAULT, the server goes on. Please report this with the log"
-            );
+            self.note_panic(job);
             Step::Reply(self.fault(job))
         });
         job.times.executed = Instant::now();
@@ -179,12 +177,18 @@ impl Service {
         let pending = job.pending.take();
         let procedure = job.procedure;
         match (outcome, pending, procedure) {
-            (Ok(_), Some(Pending { reply, .. }), _) => reply,
+            (Ok(_), Some(Pending::Whole(reply)), _) => reply,
+            (Ok(_), Some(Pending::Compound(ended)), _) => Reply::success(job.call.xid, ended.kept()),
+            (Err(broken), Some(Pending::Compound(ended)), _) => {
+                tracing::error!(procedure = "COMPOUND", %broken, "a reply was cut where an I/O error was");
+                job.forget();
+                job.told = Some(Told::Failed);
+                Reply::success(job.call.xid, ended.broken())
+            }
             (Err(broken), _, Some(procedure)) => {
                 tracing::error!(procedure = procedure.name(), %broken, "a reply was replaced by an I/O error");
                 job.forget();
-                job.status = Some(Status::Io);
-                Reply::success(job.call.xid, v3::failure_body(procedure, Status::Io))
+                self.failure(job, procedure, Status::Io)
             }
             _ => Reply::accept_error(job.call.xid, AcceptError::SystemError),
         }
@@ -198,7 +202,7 @@ impl Service {
             Some(Ok(_)) => false,
             Some(Err(_)) => self.is_outlived(job) || !self.may_go_on(job),
             // Run again, and refused for now.
-            None => job.in_doubt.is_some() && job.status == Some(Status::JukeBox),
+            None => job.in_doubt.is_some() && job.is_told_to_come_again(),
         };
         if stays {
             // Where it was refused for now nothing has changed.
@@ -232,7 +236,7 @@ impl Service {
     /// knows what became of it.
     pub fn leave(&self, job: &mut Job) {
         job.forget();
-        let reply = self.refusal(job, Status::JukeBox);
+        let reply = self.refusal(job, Told::ComeAgain);
         drop(self.finish(job, &reply));
     }
 
@@ -241,7 +245,7 @@ impl Service {
         job.owed = false;
         match job.memory.replace(Memory::None) {
             Memory::Begun(key) => {
-                let keep = job.keep && !matches!(job.status, None | Some(Status::JukeBox | Status::ServerFault));
+                let keep = job.keep && !matches!(job.told, None | Some(Told::ComeAgain | Told::Fault));
                 let about = job.about.dataset.filter(|_| keep);
                 let about = about.map(|(pool, _)| Kept { pool, has_waited: job.has_waited });
                 let is_good = |about: &Kept| about.has_waited || !self.is_outlived(job);
@@ -260,9 +264,9 @@ impl Service {
         if !job.owed {
             return None;
         }
-        let status = if job.status.is_some() { Status::Io } else { Status::JukeBox };
+        let told = if job.told.is_some() { Told::Failed } else { Told::ComeAgain };
         job.forget();
-        let reply = self.refusal(job, status);
+        let reply = self.refusal(job, told);
         let attached = self.finish(job, &reply);
         Some((reply, attached))
     }
@@ -297,27 +301,6 @@ impl Service {
         };
         count(&self.stats.refused);
         step
-    }
-
-    fn compound(&self, job: &Job, house: &v4::House) -> Step {
-        let call = &job.call;
-        let done = match call.procedure {
-            0 => Ok(v4::Done { results: Encoder::default(), too_weak: None }),
-            1 => v4::run(call, &job.link, &*self.exports, house).map_err(|Garbage| AcceptError::GarbageArguments),
-            _ => Err(AcceptError::ProcedureUnavailable),
-        };
-        Step::Reply(match done {
-            Ok(v4::Done { results, too_weak }) => {
-                if let Some((pool, dataset)) = too_weak {
-                    self.tell_of_stranger(job, pool, dataset);
-                }
-                Reply::success(call.xid, results)
-            }
-            Err(error) => {
-                count(&self.stats.refused);
-                Reply::accept_error(call.xid, error)
-            }
-        })
     }
 
     fn mount(&self, job: &Job) -> Step {
@@ -371,7 +354,7 @@ impl Service {
         let has_passed = Cell::new(false);
         let begin = |user| {
             has_passed.set(true);
-            self.begin(job, procedure, user)
+            self.begin(job, procedure.outlives_crashes(), user)
         };
         let request = Request::new(&job.call, (&job.link, &self.senders), &*self.exports, &begin);
         let done = v3::run(procedure, &request);
@@ -400,13 +383,13 @@ impl Service {
             Ok(Done::Again(Wait::Ready)) => Step::Reply(self.failure(job, procedure, Status::JukeBox)),
             Ok(Done::Repeated(repeated)) => self.repeat(job, repeated),
             Ok(Done::Answer(Answer { status, body, wait })) => {
-                job.status = Some(status);
+                job.told = Some(status.into());
                 let reply = Reply::success(job.call.xid, body);
                 job.has_waited = matches!(wait, Wait::On(_));
                 match wait {
                     Wait::Ready => Step::Reply(reply),
                     Wait::On(promise) => {
-                        job.pending = Some(Pending { reply });
+                        job.pending = Some(Pending::Whole(reply));
                         Step::Wait(promise)
                     }
                 }
@@ -416,7 +399,7 @@ impl Service {
 
     /// A request has passed rule, port and handles: was it here before? On a further attempt that is known already: then only its own
     /// sender's record is its answer, as an equal one of another connection may have been carried out in between.
-    fn begin(&self, job: &Job, procedure: Procedure, user: Option<u32>) -> Result<Memo, Repeated> {
+    fn begin(&self, job: &Job, outlives_crashes: bool, user: Option<u32>) -> Result<Memo, Repeated> {
         let runs_again = !matches!(job.memory.get(), Memory::None);
         if !runs_again {
             let key = reply_key(job, user);
@@ -432,7 +415,7 @@ impl Service {
             Memory::Apart(key) => (Some(key), true),
             Memory::None => (None, false),
         };
-        let key = key.filter(|_| procedure.outlives_crashes()).map(|key| key.numbered(job.number));
+        let key = key.filter(|_| outlives_crashes).map(|key| key.numbered(job.number));
         if key.is_some() {
             self.senders.enter(&job.link);
         }
@@ -467,21 +450,42 @@ impl Service {
     }
 
     fn failure(&self, job: &mut Job, procedure: Procedure, status: Status) -> Reply {
-        job.status = Some(status);
+        job.told = Some(status.into());
         Reply::success(job.call.xid, v3::failure_body(procedure, status))
     }
 
     fn fault(&self, job: &mut Job) -> Reply {
         job.forget();
-        self.refusal(job, Status::ServerFault)
+        self.refusal(job, Told::Fault)
     }
 
-    /// `status`, if the job's procedure can say so.
-    fn refusal(&self, job: &mut Job, status: Status) -> Reply {
-        match job.procedure {
+    fn note_panic(&self, job: &Job) {
+        count(&self.stats.panics);
+        tracing::error!(
+            program = job.call.program, procedure = job.call.procedure, peer = %job.link.peer(),
+            "an operation panicked; its client got SERVERFAULT, the server goes on. Please report this with the log"
+        );
+    }
+
+    /// An error that says this, if the job's procedure can say so.
+    fn refusal(&self, job: &mut Job, told: Told) -> Reply {
+        let (of_3, of_4) = match told {
+            Told::ComeAgain => (Status::JukeBox, v4::Status::Delay),
+            Told::Fault => (Status::ServerFault, v4::Status::ServerFault),
+            Told::Ok | Told::Failed => (Status::Io, v4::Status::Io),
+        };
+        let refusal = match job.procedure {
             // GETATTR-like and modifying procedures can; NULL has no status.
-            Some(procedure) if procedure != Procedure::Null => self.failure(job, procedure, status),
-            _ => Reply::accept_error(job.call.xid, AcceptError::SystemError),
+            Some(Procedure::Null) => None,
+            Some(procedure) => Some(v3::failure_body(procedure, of_3)),
+            None => compounds::refusal(job, of_4),
+        };
+        match refusal {
+            Some(words) => {
+                job.told = Some(told);
+                Reply::success(job.call.xid, words)
+            }
+            None => Reply::accept_error(job.call.xid, AcceptError::SystemError),
         }
     }
 }

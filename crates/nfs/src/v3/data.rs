@@ -47,7 +47,7 @@ pub(super) fn write(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<Do
         2 => Stability::FileSync,
         _ => return Err(Garbage),
     };
-    let mut data = words.opaque_shared(usize::MAX)?;
+    let data = words.opaque_shared(usize::MAX)?;
     request.note_data(data.len(), stability);
     let target = match request.target_to_change(handle) {
         Ok(target) => target,
@@ -59,10 +59,7 @@ pub(super) fn write(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<Do
     if let Some(done) = request.repeated() {
         return Ok(done);
     }
-    // A slice keeps the whole record alive, and is charged for itself alone: only where it is most of it (rules P5).
-    if data.len() * 5 < request.call.record_bytes() * 4 {
-        data = Bytes::copy_from_slice(&data);
-    }
+    let data = words.own(data);
     let outcome = target.vfs.write(target.ctx(request), target.object, offset, data, stability);
     Ok(Done::modified(outcome, |out, written, changes| {
         out.wcc(changes.first(), target.fsid);

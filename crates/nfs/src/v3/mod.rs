@@ -17,7 +17,7 @@ mod wire;
 
 pub use crate::procedure::{PROCEDURE_COUNT, Procedure};
 pub(crate) use request::failure_body;
-pub use request::{About, Answer, Done, Memo, Repeated, Request};
+pub use request::{About, Answer, Done, Request};
 pub use space::READ_BYTES_MAX;
 pub use status::Status;
 

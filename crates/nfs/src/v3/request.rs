@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use tally_base::{DatasetId, PoolGuid, Wait};
-use tally_vfs::{Change, FsError, ObjectRef, OpCtx, Outcome, RememberedReply, ReplyKey, Stability};
+use tally_vfs::{Change, FsError, ObjectRef, OpCtx, Outcome, RememberedReply, Stability};
 
 use super::Procedure;
 use super::status::Status;
@@ -11,7 +11,8 @@ use super::wire::Put;
 use crate::entry::{Closed, Entry, Target};
 use crate::exports::Exports;
 use crate::link::Link;
-use crate::rpc::{Call, Reply};
+use crate::repeats::{Begin, Repeated, Repeats};
+use crate::rpc::Call;
 use crate::senders::Senders;
 use crate::xdr::Encoder;
 
@@ -22,33 +23,9 @@ pub struct Request<'a> {
     /// Where it came from.
     pub link: &'a Link,
     entry: Entry<'a>,
-    begin: &'a Begin<'a>,
-    /// Who else has sent something.
-    senders: &'a Senders,
-    memo: Cell<Memo>,
+    repeats: Repeats<'a>,
     /// What a READ took or a WRITE brought, bytes of content, and how stable it is to be.
     data: Cell<(u64, Stability)>,
-}
-
-/// Tells whether a request was here before, from whom it names, or from this user.
-type Begin<'a> = dyn Fn(Option<u32>) -> Result<Memo, Repeated> + 'a;
-
-/// What is known of a request that is carried out.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Memo {
-    /// Under which key the file system remembers the answer.
-    pub key: Option<ReplyKey>,
-    /// Whether only an answer of its own sender counts: it was carried out already, or runs beside another connection's.
-    pub is_own: bool,
-}
-
-/// Why a request is not carried out.
-#[derive(Clone, Debug)]
-pub enum Repeated {
-    /// It was, and this was the answer.
-    Answered(Reply),
-    /// It is being carried out; its answer will go to this connection too.
-    UnderWay,
 }
 
 /// What a request turned out to be about, for the statistics.
@@ -109,7 +86,7 @@ impl<'a> Request<'a> {
         begin: &'a Begin<'a>,
     ) -> Self {
         let (entry, data) = (Entry::new(exports, link, &call.identity), Cell::new((0, Stability::Unstable)));
-        Self { call, link, entry, begin, senders, memo: Cell::default(), data }
+        Self { call, link, entry, repeats: Repeats::new(begin, senders, link), data }
     }
 
     /// The dataset for which it is refused as too weak, whatever else was made of it.
@@ -147,26 +124,20 @@ impl<'a> Request<'a> {
     }
 
     /// Every request that is remembered asks this once its targets are found, and before anything is done: what to say if
-    /// it was here before. Who gets no target gets nobody's answer either, and leaves nothing behind (rules F12).
+    /// it was here before.
     pub(super) fn repeated(&self) -> Option<Done> {
-        (self.begin)(self.entry.user()).map(|memo| self.memo.set(memo)).err().map(Done::Repeated)
+        self.repeats.begin(self.entry.user()).err().map(Done::Repeated)
     }
 
     /// The first answer to this very request, given before a crash or a broken connection.
     pub(super) fn remembered(&self, target: &Target) -> Option<RememberedReply> {
-        let Memo { key, is_own } = self.memo.get();
-        let key = &key?;
-        let is_own_number = |number| number == key.number() || self.senders.is(self.link, number);
-        let own = target.vfs.remembered_of(key, &is_own_number);
-        // What was answered on another connection that lives is another request.
-        let of_the_dead = || target.vfs.remembered_of(key, &|number| !self.senders.is_alive(number));
-        if is_own { own } else { own.or_else(of_the_dead) }
+        self.repeats.remembered(&*target.vfs, None)
     }
 }
 
 impl Target {
     pub(super) fn ctx(&self, request: &Request<'_>) -> OpCtx<'_> {
-        OpCtx { cred: &self.cred, reply: request.memo.get().key }
+        OpCtx { cred: &self.cred, reply: request.repeats.key(None) }
     }
 
     /// The change of a remembered answer: current attributes, and nothing from before (rules F12).

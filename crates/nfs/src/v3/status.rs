@@ -2,6 +2,8 @@
 
 use tally_vfs::FsError;
 
+use crate::repeats::Told;
+
 /// A procedure's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -56,6 +58,17 @@ impl From<FsError> for Status {
             FsError::Stale => Self::Stale,
             FsError::NotSync => Self::NotSync,
             FsError::Unavailable | FsError::Throttled => Self::JukeBox,
+        }
+    }
+}
+
+impl From<Status> for Told {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Ok => Self::Ok,
+            Status::JukeBox => Self::ComeAgain,
+            Status::ServerFault => Self::Fault,
+            _ => Self::Failed,
         }
     }
 }

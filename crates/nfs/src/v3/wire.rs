@@ -103,7 +103,7 @@ impl Put for Encoder {
 
     fn wcc(&mut self, change: Option<&Change>, fsid: u64) -> &mut Self {
         match change.and_then(|change| change.before) {
-            Some(PreAttr { size, mtime, ctime }) => self.bool(true).u64(size).time(mtime).time(ctime),
+            Some(PreAttr { size, mtime, ctime, .. }) => self.bool(true).u64(size).time(mtime).time(ctime),
             None => self.bool(false),
         };
         self.post_attr(change.and_then(|change| change.after.as_ref()), fsid)

@@ -8,104 +8,123 @@
 //! An operation decodes its arguments when its turn comes and appends its results: there is no tree of all arguments, and one that cannot be decoded
 //! fails alone. What follows an operation that failed is not looked at.
 
-use tally_base::{DatasetId, PoolGuid};
+use smallvec::SmallVec;
+use tally_base::{Promise, Wait};
+use tally_vfs::{Change, FsError, OpCtx, Outcome, RememberedReply};
 
 use super::house::House;
 use super::op::{self, Asked, Op};
 use super::ops;
+use super::progress::Held;
 use super::pseudo::{Node, Tree};
+use super::results::{ILLEGAL, Mark, Owed, Results};
 use super::status::Status;
-use crate::entry::Entry;
+use crate::entry::{Entry, Target};
 use crate::exports::Exports;
 use crate::link::Link;
-use crate::rpc::{Call, Identity};
+use crate::repeats::{Repeated, Repeats};
+use crate::rpc::Identity;
 use crate::v3::READ_BYTES_MAX;
 use crate::xdr::{Decoder, Encoder, Garbage};
 
-/// Longest tag, bytes.
-const TAG_BYTES_MAX: usize = 1024;
-/// Most operations in one compound.
-const OPS_MAX: u32 = 128;
 /// Longest results: a READ of as much as may be asked for, and what stands around it.
 const REPLY_BYTES_MAX: usize = READ_BYTES_MAX as usize + (64 << 10);
-/// What an operation writes around data, and what a short one behind it may take.
+/// What an operation writes around data, and what a short one behind it may take. One that changes something answers with less, and the
+/// handle behind it, too.
 const END_BYTES: usize = 1024;
+
+/// Who asks for a compound, and whom it may ask.
+pub struct Scene<'a> {
+    /// What there is to see.
+    pub exports: &'a dyn Exports,
+    /// Where it came from.
+    pub link: &'a Link,
+    /// Whom it names.
+    pub identity: &'a Identity,
+    /// What all compounds share.
+    pub house: &'a House,
+    /// Whether it was here before.
+    pub repeats: &'a Repeats<'a>,
+}
 
 /// A compound that is carried out.
 pub(super) struct Compound<'a> {
     pub(super) entry: Entry<'a>,
-    pub(super) exports: &'a dyn Exports,
-    pub(super) link: &'a Link,
-    pub(super) identity: &'a Identity,
-    pub(super) house: &'a House,
-    pub(super) current: Option<Node>,
-    pub(super) saved: Option<Node>,
+    pub(super) scene: &'a Scene<'a>,
+    /// What the current handle names, or what is said to who asks for it.
+    pub(super) current: Result<Node, Status>,
+    pub(super) saved: Result<Node, Status>,
+    owed: &'a mut Owed,
+    /// The operation that is carried out.
+    mark: Option<Mark>,
 }
 
-/// What came of a compound.
-pub struct Done {
-    /// Its results.
-    pub results: Encoder,
-    /// The dataset whose rule asks for more than the connection can show: its client is told that it may not, and the reason is in the log.
-    pub too_weak: Option<(PoolGuid, DatasetId)>,
+/// Why an operation goes no further.
+pub(super) enum Stop {
+    /// It failed.
+    Failed(Status),
+    /// It found no room: it is carried out once this is over.
+    Again(Box<dyn Promise>),
+    /// Its whole compound was here before.
+    Repeated(Repeated),
 }
 
-/// Carries out a COMPOUND.
-pub fn run(call: &Call, link: &Link, exports: &dyn Exports, house: &House) -> Result<Done, Garbage> {
-    let mut words = call.arguments();
-    let tag = words.opaque(TAG_BYTES_MAX)?;
-    let (minor, count) = (words.u32()?, words.u32()?);
-    let mut out = Encoder::new();
-    out.u32(Status::Ok as u32).opaque(tag);
-    let count_at = out.len();
-    out.u32(0);
-    let refused = match (minor, count) {
-        (1.., _) => Some(Status::MinorVersMismatch),
-        (0, ..=OPS_MAX) => None,
-        _ => Some(Status::Resource),
-    };
-    if let Some(status) = refused {
-        out.replace_u32(0, status as u32);
-        return Ok(Done { results: out, too_weak: None });
+impl From<Status> for Stop {
+    fn from(status: Status) -> Self {
+        Self::Failed(status)
     }
-    let entry = Entry::new(exports, link, &call.identity);
-    let mut compound = Compound { entry, exports, link, identity: &call.identity, house, current: None, saved: None };
-    let (mut done, mut status) = (0, Status::Ok);
-    while done < count && status == Status::Ok {
-        status = compound.step(&mut words, &mut out);
-        done += 1;
-    }
-    out.replace_u32(0, status as u32).replace_u32(count_at, done);
-    Ok(Done { results: out, too_weak: compound.entry.too_weak() })
 }
 
-impl Compound<'_> {
-    /// The next operation, and its status. What it wrote before it failed goes.
-    fn step(&mut self, words: &mut Decoder<'_>, out: &mut Encoder) -> Status {
+impl From<Garbage> for Stop {
+    fn from(garbage: Garbage) -> Self {
+        Self::Failed(garbage.into())
+    }
+}
+
+impl<'a> Compound<'a> {
+    /// With these handles, entered under today's rules.
+    pub(super) fn new(scene: &'a Scene<'a>, owed: &'a mut Owed, [current, saved]: [&Held; 2]) -> Self {
+        let entry = Entry::new(scene.exports, scene.link, scene.identity);
+        let tree = Tree { exports: scene.exports, entry: &entry, client: scene.link.peer().ip() };
+        let [current, saved] = [current, saved].map(|held| tree.node(held.as_ref().map_err(|status| *status)?));
+        Self { entry, scene, current, saved, owed, mark: None }
+    }
+
+    /// Its handles.
+    pub(super) fn held(&self) -> [Held; 2] {
+        [&self.current, &self.saved].map(|node| node.as_ref().map(Node::handle).map_err(|status| *status))
+    }
+
+    /// The next operation. What it wrote before it failed goes.
+    pub(super) fn step(&mut self, words: &mut Decoder<'_>, results: &mut Results) -> Result<(), Stop> {
         let number = words.u32();
         let asked = number.map_or(Asked::Illegal, op::asked);
-        out.u32(number.ok().filter(|_| asked != Asked::Illegal).unwrap_or(op::ILLEGAL));
-        let status_at = out.len();
-        out.u32(Status::Ok as u32);
+        let mark = results.open(number.ok().filter(|_| asked != Asked::Illegal).unwrap_or(ILLEGAL));
+        self.mark = Some(mark);
         let outcome = match asked {
-            Asked::For(op) => self.perform(op, words, out),
-            Asked::NotSupported => Err(Status::NotSupp),
-            Asked::Illegal if number.is_err() => Err(Status::BadXdr),
-            Asked::Illegal => Err(Status::OpIllegal),
+            // Whether the answer will fit is asked before something is changed (rules V16).
+            Asked::For(op) if op.changes() && Self::room(&results.out) == 0 => Err(Status::Resource.into()),
+            Asked::For(op) => self.perform(op, words, &mut results.out),
+            Asked::NotSupported => Err(Status::NotSupp.into()),
+            Asked::Illegal if number.is_err() => Err(Status::BadXdr.into()),
+            Asked::Illegal => Err(Status::OpIllegal.into()),
         };
         match outcome {
             // What all operations together may answer (rules V35): this one alone would have had room.
-            Ok(status) if out.len() <= REPLY_BYTES_MAX => {
-                out.replace_u32(status_at, status as u32);
-                status
+            Ok(status) if results.out.len() <= REPLY_BYTES_MAX => results.close(mark, status),
+            Ok(_) => results.cut(mark, Status::Resource),
+            Err(Stop::Failed(status)) => results.cut(mark, status),
+            Err(stop) => {
+                results.take_back(mark);
+                self.owed.take_back(mark);
+                return Err(stop);
             }
-            Ok(_) => take_back(out, status_at, Status::Resource),
-            Err(status) => take_back(out, status_at, status),
         }
+        Ok(())
     }
 
     /// What it did is told with the status that this gives; of what failed the status alone.
-    fn perform(&mut self, op: Op, words: &mut Decoder<'_>, out: &mut Encoder) -> Result<Status, Status> {
+    fn perform(&mut self, op: Op, words: &mut Decoder<'_>, out: &mut Encoder) -> Result<Status, Stop> {
         match op {
             Op::PutFh => ops::handle::put(self, words),
             Op::PutRootFh | Op::PutPubFh => ops::handle::put_root(self),
@@ -121,10 +140,17 @@ impl Compound<'_> {
             Op::Verify => ops::attrs::verify(self, words, true),
             Op::NVerify => ops::attrs::verify(self, words, false),
             Op::ReadDir => ops::listing::read(self, words, out),
-            Op::SetClientId => return ops::clients::introduce(self, words, out),
+            Op::SetClientId => return Ok(ops::clients::introduce(self, words, out)?),
             Op::SetClientIdConfirm => ops::clients::confirm(self, words),
             Op::Renew => ops::clients::renew(self, words),
             Op::Read => ops::data::read(self, words, out),
+            Op::SetAttr => return ops::attrs::set(self, words, out),
+            Op::Create => return ops::make::create(self, words, out),
+            Op::Link => return ops::make::link(self, words, out),
+            Op::Remove => return ops::remove::remove(self, words, out),
+            Op::Rename => return ops::remove::rename(self, words, out),
+            Op::Write => return ops::data::write(self, words, out),
+            Op::Commit => return ops::data::commit(self, words, out),
         }?;
         Ok(Status::Ok)
     }
@@ -136,18 +162,66 @@ impl Compound<'_> {
 
     /// What stands above the exports, as this client sees it.
     pub(super) fn tree(&self) -> Tree<'_> {
-        Tree { exports: self.exports, entry: &self.entry, client: self.link.peer().ip() }
+        Tree { exports: self.scene.exports, entry: &self.entry, client: self.scene.link.peer().ip() }
     }
 
     /// What the current handle names.
     pub(super) fn current(&self) -> Result<&Node, Status> {
-        self.current.as_ref().ok_or(Status::NoFileHandle)
+        self.current.as_ref().map_err(|status| *status)
+    }
+
+    /// What the saved handle names, to who needs both.
+    pub(super) fn saved(&self) -> Result<&Node, Status> {
+        self.saved.as_ref().map_err(|status| if *status == Status::RestoreFh { Status::NoFileHandle } else { *status })
+    }
+
+    /// An object that is to be changed.
+    pub(super) fn to_change(&self, node: Result<&Node, Status>) -> Result<Target, Stop> {
+        // Above the exports nobody changes anything.
+        let target = node?.target().ok_or(Status::RoFs)?;
+        if target.rule.read_only {
+            return Err(Status::RoFs.into());
+        }
+        Ok(target.clone())
+    }
+
+    /// An operation is about to change something: if its compound was here before, what that was told is told again.
+    pub(super) fn begin(&self) -> Result<(), Stop> {
+        self.scene.repeats.begin(self.entry.user()).map_err(Stop::Repeated)
+    }
+
+    /// What this very operation was told before a crash or a broken connection.
+    pub(super) fn remembered(&self, target: &Target) -> Option<RememberedReply> {
+        self.scene.repeats.remembered(&*target.vfs, Some(self.mark?.operation()))
+    }
+
+    /// For an operation whose answer the pool is to remember.
+    pub(super) fn ctx<'b>(&self, target: &'b Target) -> OpCtx<'b> {
+        let operation = self.mark.map(Mark::operation);
+        OpCtx { cred: &target.cred, reply: operation.and_then(|nth| self.scene.repeats.key(Some(nth))) }
+    }
+
+    /// What came of an operation that may have changed something. Failures wait as well (rules F9).
+    pub(super) fn changed<T>(&mut self, outcome: Outcome<T>) -> Result<(T, Changes), Stop> {
+        let Outcome { result, changes, wait } = outcome;
+        let (is_throttled, promise) = (matches!(result, Err(FsError::Throttled)), promise_of(wait));
+        match (is_throttled, promise, self.mark) {
+            (true, Some(promise), _) => return Err(Stop::Again(promise)),
+            (false, Some(promise), Some(mark)) => self.owed.add(mark, promise),
+            _ => {}
+        }
+        let value = result.map_err(Status::from)?;
+        self.owed.has_changed = true;
+        Ok((value, changes))
     }
 }
 
-/// An operation failed: its status is all that is told of it.
-fn take_back(out: &mut Encoder, status_at: usize, status: Status) -> Status {
-    out.truncate(status_at);
-    out.u32(status as u32);
-    status
+/// The attributes around an operation.
+type Changes = SmallVec<[Change; 2]>;
+
+fn promise_of(wait: Wait) -> Option<Box<dyn Promise>> {
+    match wait {
+        Wait::Ready => None,
+        Wait::On(promise) => Some(promise),
+    }
 }

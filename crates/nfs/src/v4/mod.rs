@@ -16,12 +16,16 @@ mod compound;
 mod house;
 mod op;
 mod ops;
+mod progress;
 mod pseudo;
+mod results;
 pub mod state;
 mod status;
 
-pub use compound::{Done, run};
+pub use compound::Scene;
 pub use house::House;
+pub use progress::{Attempt, Came, Progress, refusal};
+pub use results::Ended;
 pub use status::Status;
 
 /// The only version that is here, of the program of version 3.

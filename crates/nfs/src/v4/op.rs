@@ -9,8 +9,11 @@ const LAST_OF_0: u32 = 39;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Access,
+    Commit,
+    Create,
     GetAttr,
     GetFh,
+    Link,
     Lookup,
     LookupP,
     NVerify,
@@ -20,13 +23,27 @@ pub(super) enum Op {
     Read,
     ReadDir,
     ReadLink,
+    Remove,
+    Rename,
     Renew,
     RestoreFh,
     SaveFh,
     SecInfo,
+    SetAttr,
     SetClientId,
     SetClientIdConfirm,
     Verify,
+    Write,
+}
+
+impl Op {
+    /// Whether it may change something that is kept.
+    pub(super) fn changes(self) -> bool {
+        matches!(
+            self,
+            Self::Commit | Self::Create | Self::Link | Self::Remove | Self::Rename | Self::SetAttr | Self::Write
+        )
+    }
 }
 
 /// What a number stands for.
@@ -40,15 +57,15 @@ pub(super) enum Asked {
     Illegal,
 }
 
-/// The number of the result of an operation that there is not.
-pub(super) const ILLEGAL: u32 = 10_044;
-
 /// What an operation's number stands for in minor version 0.
 pub(super) fn asked(number: u32) -> Asked {
     Asked::For(match number {
         3 => Op::Access,
+        5 => Op::Commit,
+        6 => Op::Create,
         9 => Op::GetAttr,
         10 => Op::GetFh,
+        11 => Op::Link,
         15 => Op::Lookup,
         16 => Op::LookupP,
         17 => Op::NVerify,
@@ -58,13 +75,17 @@ pub(super) fn asked(number: u32) -> Asked {
         25 => Op::Read,
         26 => Op::ReadDir,
         27 => Op::ReadLink,
+        28 => Op::Remove,
+        29 => Op::Rename,
         30 => Op::Renew,
         31 => Op::RestoreFh,
         32 => Op::SaveFh,
         33 => Op::SecInfo,
+        34 => Op::SetAttr,
         35 => Op::SetClientId,
         36 => Op::SetClientIdConfirm,
         37 => Op::Verify,
+        38 => Op::Write,
         other if (FIRST..=LAST_OF_0).contains(&other) => return Asked::NotSupported,
         _ => return Asked::Illegal,
     })

@@ -47,6 +47,7 @@ pub enum Status {
     RestoreFh = 10030,
     AttrNotSupp = 10032,
     BadXdr = 10036,
+    BadOwner = 10039,
     BadName = 10041,
     OpIllegal = 10044,
 }

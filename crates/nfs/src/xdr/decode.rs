@@ -27,6 +27,12 @@ impl<'a> Decoder<'a> {
         self.at
     }
 
+    /// Whether nothing is left.
+    #[must_use]
+    pub fn is_at_end(&self) -> bool {
+        self.at >= self.record.len()
+    }
+
     /// A 32-bit number, big-endian; an error if fewer than 4 bytes are left.
     pub fn u32(&mut self) -> Result<u32, Garbage> {
         self.array().map(u32::from_be_bytes)
@@ -65,6 +71,13 @@ impl<'a> Decoder<'a> {
         let range = self.opaque_range(most)?;
         // The range was found inside the record.
         Ok(self.record.slice(range))
+    }
+
+    /// Such a slice, for who keeps it: it would keep the whole record alive, and is charged for itself alone, so it does so only where it is most of
+    /// that (rules P5).
+    #[must_use]
+    pub fn own(&self, data: Bytes) -> Bytes {
+        if data.len() * 5 < self.record.len() * 4 { Bytes::copy_from_slice(&data) } else { data }
     }
 
     fn opaque_range(&mut self, most: usize) -> Result<std::ops::Range<usize>, Garbage> {

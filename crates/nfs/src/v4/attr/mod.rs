@@ -6,7 +6,9 @@
 //! ```
 
 mod set;
+mod settable;
 mod values;
 
 pub(super) use set::{AttrSet, RDATTR_ERROR, check_comparable, check_readable};
+pub(super) use settable::{VALUES_BYTES_MAX, settable};
 pub(super) use values::{Subject, encode, encode_error, encode_values};

@@ -18,8 +18,8 @@ pub(in super::super) struct AttrSet {
 }
 
 pub(in super::super) const RDATTR_ERROR: u32 = 11;
-const TIME_ACCESS_SET: u32 = 48;
-const TIME_MODIFY_SET: u32 = 54;
+pub(super) const TIME_ACCESS_SET: u32 = 48;
+pub(super) const TIME_MODIFY_SET: u32 = 54;
 
 /// All that there are to read.
 pub(super) const READABLE: [u32; 46] = [
@@ -28,7 +28,7 @@ pub(super) const READABLE: [u32; 46] = [
 ];
 
 /// Those that are only set.
-const WRITE_ONLY: [u32; 2] = [TIME_ACCESS_SET, TIME_MODIFY_SET];
+pub(super) const WRITE_ONLY: [u32; 2] = [TIME_ACCESS_SET, TIME_MODIFY_SET];
 
 /// Those for which nothing of the object has to be known but its id.
 const OF_ITS_ID: [u32; 6] = [0, 2, 10, 11, 20, 55];
@@ -61,7 +61,7 @@ impl AttrSet {
     }
 
     /// Appends it, without words that say nothing.
-    pub(super) fn encode(&self, out: &mut Encoder) {
+    pub(in super::super) fn encode(&self, out: &mut Encoder) {
         let count = self.words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
         out.u32(count as u32);
         for word in &self.words[..count] {
@@ -82,8 +82,16 @@ impl AttrSet {
         both
     }
 
-    /// Whether it has one that no other one has.
-    fn exceeds(&self, other: &Self) -> bool {
+    /// Those of either.
+    pub(super) fn or(&self, other: &Self) -> Self {
+        let mut all = *self;
+        all.words.iter_mut().zip(other.words).for_each(|(word, other)| *word |= other);
+        all.beyond |= other.beyond;
+        all
+    }
+
+    /// Whether it has one that the other one has not.
+    pub(super) fn exceeds(&self, other: &Self) -> bool {
         self.and(other) != *self
     }
 

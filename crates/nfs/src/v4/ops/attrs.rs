@@ -1,13 +1,11 @@
-//! ACCESS, GETATTR, VERIFY, NVERIFY.
+//! ACCESS, GETATTR, SETATTR, VERIFY, NVERIFY.
 
 use super::super::attr::{self, AttrSet, Subject};
-use super::super::compound::Compound;
+use super::super::compound::{Compound, Stop};
 use super::super::status::Status;
+use super::Stateid;
 use crate::numbers::{ACCESS_LOOKUP, ACCESS_READ, meaningful_access};
 use crate::xdr::{Decoder, Encoder};
-
-/// Longest values of attributes that a client may send.
-const VALUES_BYTES_MAX: usize = 64 << 10;
 
 pub(in super::super) fn access(
     compound: &Compound<'_>,
@@ -39,7 +37,7 @@ pub(in super::super) fn verify(
     words: &mut Decoder<'_>,
     are_to_be: bool,
 ) -> Result<(), Status> {
-    let (wanted, values) = (AttrSet::decode(words)?, words.opaque(VALUES_BYTES_MAX)?);
+    let (wanted, values) = (AttrSet::decode(words)?, words.opaque(attr::VALUES_BYTES_MAX)?);
     let node = compound.current()?;
     attr::check_comparable(&wanted)?;
     let mut own = Encoder::new();
@@ -49,4 +47,25 @@ pub(in super::super) fn verify(
         (true, false) => Err(Status::Same),
         (false, true) => Err(Status::NotSame),
     }
+}
+
+pub(in super::super) fn set(
+    compound: &mut Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<Status, Stop> {
+    let stateid = Stateid::decode(words)?;
+    let (settable, set) = attr::settable(words)?;
+    let target = compound.to_change(compound.current())?;
+    if set.size.is_some() {
+        // For anything else it says nothing (RFC 7530 §16.32.4).
+        stateid.check()?;
+        super::data::check_file(&target)?;
+    }
+    compound.begin()?;
+    if compound.remembered(&target).is_none() {
+        compound.changed(target.vfs.setattr(compound.ctx(&target), target.object, &set, None))?;
+    }
+    settable.encode(out);
+    Ok(Status::Ok)
 }

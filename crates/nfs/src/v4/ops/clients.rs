@@ -21,9 +21,9 @@ pub(in super::super) fn introduce(
     let (_program, _netid, _address) =
         (words.u32()?, words.opaque(ADDRESS_BYTES_MAX)?, words.opaque(ADDRESS_BYTES_MAX)?);
     let _ident = words.u32()?;
-    let (principal, address) = (principal(compound), compound.link.peer().ip());
+    let (principal, address) = (principal(compound), compound.scene.link.peer().ip());
     let introduction = Introduction { name, verifier, principal, address };
-    match compound.house.introduce(introduction) {
+    match compound.scene.house.introduce(introduction) {
         Ok(Introduced { id, confirmation }) => {
             out.u64(id.0).raw(&confirmation);
             Ok(Status::Ok)
@@ -39,15 +39,15 @@ pub(in super::super) fn introduce(
 
 pub(in super::super) fn confirm(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
     let said = Introduced { id: ClientId(words.u64()?), confirmation: words.array()? };
-    Ok(compound.house.confirm(said, principal(compound))?)
+    Ok(compound.scene.house.confirm(said, principal(compound))?)
 }
 
 pub(in super::super) fn renew(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
-    Ok(compound.house.renew(ClientId(words.u64()?))?)
+    Ok(compound.scene.house.renew(ClientId(words.u64()?))?)
 }
 
 fn principal(compound: &Compound<'_>) -> Principal {
-    match compound.identity {
+    match compound.scene.identity {
         Identity::Nobody => Principal::Nobody,
         Identity::Unix(cred) => Principal::User(cred.uid),
     }

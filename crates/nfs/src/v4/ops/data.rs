@@ -1,33 +1,25 @@
-//! READ (RFC 7530 §16.23).
+//! READ, WRITE, COMMIT (RFC 7530 §16.23, §16.36, §16.3).
 
-use tally_vfs::FileKind;
+use tally_vfs::{FileKind, OpCtx, Stability};
 
-use super::super::compound::Compound;
+use super::super::compound::{Compound, Stop};
 use super::super::status::Status;
+use super::Stateid;
+use crate::entry::Target;
 use crate::v3::READ_BYTES_MAX;
 use crate::xdr::{Decoder, Encoder};
-
-/// A stateid: a sequence number, and who it belongs to.
-const STATEID_BYTES: usize = 16;
 
 pub(in super::super) fn read(
     compound: &Compound<'_>,
     words: &mut Decoder<'_>,
     out: &mut Encoder,
 ) -> Result<(), Status> {
-    let stateid: [u8; STATEID_BYTES] = words.array()?;
+    let stateid = Stateid::decode(words)?;
     let (offset, count) = (words.u64()?, words.u32()?);
     let node = compound.current()?;
-    // Nobody has opened anything: only those that stand for no state are known (RFC 7530 §9.1.4.3).
-    if stateid != [0; STATEID_BYTES] && stateid != [0xff; STATEID_BYTES] {
-        return Err(Status::BadStateid);
-    }
+    stateid.check()?;
     let target = node.target().ok_or(Status::IsDir)?;
-    match target.vfs.getattr(target.object)?.kind {
-        FileKind::File => {}
-        FileKind::Directory => return Err(Status::IsDir),
-        _ => return Err(Status::Inval),
-    }
+    check_file(target)?;
     // Of several in one compound a later one gets what is left; one for which nothing is left may come by itself.
     let room = Compound::room(out).min(READ_BYTES_MAX);
     if room == 0 && count > 0 {
@@ -36,4 +28,56 @@ pub(in super::super) fn read(
     let found = target.vfs.read(&target.cred, target.object, offset, count.min(room))?;
     out.bool(found.eof).opaque_shared(found.data);
     Ok(())
+}
+
+/// Only files have content.
+pub(super) fn check_file(target: &Target) -> Result<(), Status> {
+    match target.vfs.getattr(target.object)?.kind {
+        FileKind::File => Ok(()),
+        FileKind::Directory => Err(Status::IsDir),
+        _ => Err(Status::Inval),
+    }
+}
+
+pub(in super::super) fn write(
+    compound: &mut Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<Status, Stop> {
+    let stateid = Stateid::decode(words)?;
+    let (offset, stability) = (words.u64()?, words.u32()?);
+    let stability = match stability {
+        0 => Stability::Unstable,
+        1 => Stability::DataSync,
+        2 => Stability::FileSync,
+        _ => return Err(Status::BadXdr.into()),
+    };
+    let data = words.opaque_shared(usize::MAX)?;
+    let target = compound.to_change(compound.current())?;
+    stateid.check()?;
+    check_file(&target)?;
+    compound.begin()?;
+    let data = words.own(data);
+    let outcome = target.vfs.write(without_memory(&target), target.object, offset, data, stability);
+    let (written, _) = compound.changed(outcome)?;
+    out.u32(written.count).u32(written.stability as u32).u64(written.verifier);
+    Ok(Status::Ok)
+}
+
+pub(in super::super) fn commit(
+    compound: &mut Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<Status, Stop> {
+    let (offset, count) = (words.u64()?, words.u32()?);
+    let target = compound.to_change(compound.current())?;
+    check_file(&target)?;
+    let (verifier, _) = compound.changed(target.vfs.commit(without_memory(&target), target.object, offset, count))?;
+    out.u64(verifier);
+    Ok(Status::Ok)
+}
+
+/// Nobody has to be told the first answer of these: what is written twice is there once, and what is stable stays so.
+fn without_memory(target: &Target) -> OpCtx<'_> {
+    OpCtx { cred: &target.cred, reply: None }
 }

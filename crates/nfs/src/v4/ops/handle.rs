@@ -10,13 +10,13 @@ const HANDLE_BYTES_MAX: usize = 128;
 
 pub(in super::super) fn put(compound: &mut Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
     let handle = words.opaque(HANDLE_BYTES_MAX)?;
-    compound.current = Some(compound.tree().node(handle)?);
+    compound.current = Ok(compound.tree().node(handle)?);
     Ok(())
 }
 
 /// The public handle is the root's.
 pub(in super::super) fn put_root(compound: &mut Compound<'_>) -> Result<(), Status> {
-    compound.current = Some(Node::Root);
+    compound.current = Ok(Node::Root);
     Ok(())
 }
 
@@ -27,11 +27,11 @@ pub(in super::super) fn get(compound: &Compound<'_>, out: &mut Encoder) -> Resul
 }
 
 pub(in super::super) fn save(compound: &mut Compound<'_>) -> Result<(), Status> {
-    compound.saved = Some(compound.current()?.clone());
+    compound.saved = Ok(compound.current()?.clone());
     Ok(())
 }
 
 pub(in super::super) fn restore(compound: &mut Compound<'_>) -> Result<(), Status> {
-    compound.current = Some(compound.saved.clone().ok_or(Status::RestoreFh)?);
+    compound.current = Ok(compound.saved.clone()?);
     Ok(())
 }

@@ -5,4 +5,38 @@ pub(super) mod clients;
 pub(super) mod data;
 pub(super) mod handle;
 pub(super) mod listing;
+pub(super) mod make;
 pub(super) mod names;
+pub(super) mod remove;
+
+use tally_vfs::Change;
+
+use super::status::Status;
+use crate::xdr::{Decoder, Encoder, Garbage};
+
+/// `stateid4`: a sequence number, and whose it is.
+struct Stateid([u8; 16]);
+
+impl Stateid {
+    fn decode(words: &mut Decoder<'_>) -> Result<Self, Garbage> {
+        words.array().map(Self)
+    }
+
+    /// Nobody has opened anything: only those are known that stand for no state (RFC 7530 §9.1.4.3).
+    fn check(&self) -> Result<(), Status> {
+        if self.0 == [0; 16] || self.0 == [0xff; 16] { Ok(()) } else { Err(Status::BadStateid) }
+    }
+}
+
+/// Appends a `change_info4`: what the change attribute of a directory was and is, and whether nobody else can have changed it between (rules V10).
+fn put_change(out: &mut Encoder, change: Option<&Change>) {
+    let before = change.and_then(|change| Some(change.before?.change.0));
+    let after = change.and_then(|change| Some(change.after.as_ref()?.change.0));
+    let is_atomic = before.is_some() && after.is_some();
+    out.bool(is_atomic).u64(before.or(after).unwrap_or(0)).u64(after.or(before).unwrap_or(0));
+}
+
+/// What a repetition is told of a directory: how it is now.
+fn unchanged(dir: &crate::entry::Target) -> Change {
+    Change { before: None, after: dir.vfs.getattr(dir.object).ok() }
+}

@@ -12,7 +12,7 @@ use crate::xdr::{Decoder, Encoder};
 const AUTH_SYS: u32 = 1;
 
 pub(in super::super) fn lookup(compound: &mut Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
-    compound.current = Some(find(compound, words)?);
+    compound.current = Ok(find(compound, words)?);
     Ok(())
 }
 
@@ -71,7 +71,7 @@ fn not_directory(target: &Target) -> Status {
 }
 
 /// Names are bytes here: no encoding is asked of them (RFC 7530 §12.7).
-fn check_name(name: &[u8]) -> Result<(), Status> {
+pub(super) fn check_name(name: &[u8]) -> Result<(), Status> {
     match name {
         [] => Err(Status::Inval),
         _ if name.len() > NAME_MAX => Err(Status::NameTooLong),
@@ -96,7 +96,7 @@ pub(in super::super) fn lookup_parent(compound: &mut Compound<'_>) -> Result<(),
             Node::Object(Target { object: object.object, ..target.clone() })
         }
     };
-    compound.current = Some(parent);
+    compound.current = Ok(parent);
     Ok(())
 }
 

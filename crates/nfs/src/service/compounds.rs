@@ -1,0 +1,85 @@
+//! Version 4's one procedure. A compound is carried out operation by operation, and its reply waits for all of them at once (rules V1 to V3).
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::job::Pending;
+use super::{Job, Service, Step};
+use crate::repeats::Repeats;
+use crate::rpc::{AcceptError, Reply};
+use crate::stats::count;
+use crate::v3;
+use crate::v4::{Attempt, Came, House, Progress, Scene, Status, VERSION, refusal as refused};
+use crate::xdr::{Encoder, Garbage};
+
+/// The procedure that is not NULL.
+const COMPOUND: u32 = 1;
+
+impl Service {
+    pub(super) fn compound(&self, job: &mut Job, house: &House) -> Step {
+        let error = |error| {
+            count(&self.stats.refused);
+            Step::Reply(Reply::accept_error(job.call.xid, error))
+        };
+        let progress = match job.call.procedure {
+            0 => return Step::Reply(Reply::success(job.call.xid, Encoder::default())),
+            COMPOUND => job.compound.take().map_or_else(|| Progress::new(&job.call).map(Box::new), Ok),
+            _ => return error(AcceptError::ProcedureUnavailable),
+        };
+        match progress {
+            Ok(progress) => self.carry_out(job, progress, house),
+            Err(Garbage) => error(AcceptError::GarbageArguments),
+        }
+    }
+
+    fn carry_out(&self, job: &mut Job, mut progress: Box<Progress>, house: &House) -> Step {
+        let has_begun = Cell::new(false);
+        let begin = |user| {
+            has_begun.set(true);
+            self.begin(job, true, user)
+        };
+        let repeats = Repeats::new(&begin, &self.senders, &job.link);
+        let scene =
+            Scene { exports: &*self.exports, link: &job.link, identity: &job.call.identity, house, repeats: &repeats };
+        let attempt = catch_unwind(AssertUnwindSafe(|| progress.go_on(&job.call, &scene)));
+        job.keep |= has_begun.get();
+        let Ok(Attempt { came, dataset, too_weak }) = attempt else {
+            self.note_panic(job);
+            progress.abort();
+            return self.ended(job, *progress);
+        };
+        job.about.dataset = dataset.or(job.about.dataset);
+        if let Some((pool, dataset)) = too_weak {
+            self.tell_of_stranger(job, pool, dataset);
+        }
+        match came {
+            Came::ToItsEnd => self.ended(job, *progress),
+            Came::ToAWait(promise) => {
+                count(&self.stats.throttled);
+                job.compound = Some(progress);
+                Step::Again(promise)
+            }
+            Came::Nowhere(repeated) => self.repeat(job, repeated),
+        }
+    }
+
+    fn ended(&self, job: &mut Job, progress: Progress) -> Step {
+        job.told = Some(progress.told());
+        let (ended, wait) = progress.end();
+        job.has_waited = wait.is_some();
+        match wait {
+            None => Step::Reply(Reply::success(job.call.xid, ended.kept())),
+            Some(promise) => {
+                job.pending = Some(Pending::Compound(Box::new(ended)));
+                Step::Wait(promise)
+            }
+        }
+    }
+}
+
+/// An error for a compound as a whole; nothing, if it is none, or empty.
+pub(super) fn refusal(job: &Job, status: Status) -> Option<Encoder> {
+    let call = &job.call;
+    let is_compound = (call.program, call.version, call.procedure) == (v3::PROGRAM, VERSION, COMPOUND);
+    is_compound.then(|| refused(call, status)).flatten()
+}

@@ -1,0 +1,70 @@
+//! REMOVE, RENAME.
+
+use tally_vfs::FsError;
+
+use super::super::compound::{Compound, Stop};
+use super::super::status::Status;
+use super::names::check_name;
+use super::{put_change, unchanged};
+use crate::entry::Target;
+use crate::xdr::{Decoder, Encoder};
+
+/// A file and an empty directory alike.
+pub(in super::super) fn remove(
+    compound: &mut Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<Status, Stop> {
+    let name = words.opaque(usize::MAX)?;
+    let dir = compound.to_change(compound.current())?;
+    check_movable(&dir, name)?;
+    compound.begin()?;
+    if compound.remembered(&dir).is_some() {
+        put_change(out, Some(&unchanged(&dir)));
+        return Ok(Status::Ok);
+    }
+    let mut outcome = dir.vfs.remove(compound.ctx(&dir), dir.object, name);
+    if matches!(outcome.result, Err(FsError::IsDirectory)) {
+        outcome = dir.vfs.rmdir(compound.ctx(&dir), dir.object, name);
+        if matches!(outcome.result, Err(FsError::NotDirectory)) {
+            // Another one took its place between the two.
+            return Err(Status::Delay.into());
+        }
+    }
+    let ((), changes) = compound.changed(outcome)?;
+    put_change(out, changes.first());
+    Ok(Status::Ok)
+}
+
+/// Whether a name may be taken away or replaced: not where a dataset is mounted on it.
+fn check_movable(dir: &Target, name: &[u8]) -> Result<(), Status> {
+    check_name(name)?;
+    if dir.child(name).is_some() { Err(Status::Access) } else { Ok(()) }
+}
+
+pub(in super::super) fn rename(
+    compound: &mut Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<Status, Stop> {
+    let mut name = || words.opaque(usize::MAX);
+    let (old, new) = (name()?, name()?);
+    let from = compound.to_change(compound.saved())?;
+    let to = compound.to_change(compound.current())?;
+    check_movable(&from, old)?;
+    check_movable(&to, new)?;
+    if !from.shares_dataset(&to) {
+        return Err(Status::XDev.into());
+    }
+    compound.begin()?;
+    if compound.remembered(&from).is_some() {
+        put_change(out, Some(&unchanged(&from)));
+        put_change(out, Some(&unchanged(&to)));
+        return Ok(Status::Ok);
+    }
+    let outcome = from.vfs.rename(compound.ctx(&from), from.object, old, to.object, new);
+    let ((), changes) = compound.changed(outcome)?;
+    put_change(out, changes.first());
+    put_change(out, changes.get(1));
+    Ok(Status::Ok)
+}

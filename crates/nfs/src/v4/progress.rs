@@ -1,0 +1,126 @@
+//! A compound under way: all that outlives an attempt to carry it out.
+//!
+//! Where an operation finds no room its request waits, and goes on with that operation: what was done is not done again, whatever becomes of the
+//! connection (rules V2). Meanwhile rules may change and datasets go, so only handles are kept, and entered anew.
+
+use tally_base::{DatasetId, PoolGuid, Promise};
+
+use super::compound::{Compound, Scene, Stop};
+use super::pseudo::Handle;
+use super::results::{Ended, Owed, Results};
+use super::status::Status;
+use crate::repeats::{Repeated, Told};
+use crate::rpc::Call;
+use crate::xdr::{Encoder, Garbage};
+
+/// Longest tag, bytes.
+const TAG_BYTES_MAX: usize = 1024;
+/// Most operations in one compound.
+const OPS_MAX: u32 = 128;
+
+/// A compound, and how far it has come.
+pub struct Progress {
+    count: u32,
+    done: u32,
+    /// Where in its record the next operation begins.
+    at: usize,
+    results: Results,
+    owed: Owed,
+    pub(super) current: Held,
+    pub(super) saved: Held,
+}
+
+/// A handle, or what is said to who asks for it.
+pub(super) type Held = Result<Handle, Status>;
+
+/// What came of an attempt.
+pub struct Attempt {
+    /// How far it came.
+    pub came: Came,
+    /// The dataset that it is about.
+    pub dataset: Option<(PoolGuid, DatasetId)>,
+    /// The dataset whose rule asks for more than the connection can show: its client is told that it may not, and the reason is in the log.
+    pub too_weak: Option<(PoolGuid, DatasetId)>,
+}
+
+/// How far a compound came.
+pub enum Came {
+    /// It is carried out, as far as it can be.
+    ToItsEnd,
+    /// An operation found no room: once this is over it goes on from there.
+    ToAWait(Box<dyn Promise>),
+    /// It was here before.
+    Nowhere(Repeated),
+}
+
+impl Progress {
+    /// Reads what stands before the operations.
+    pub fn new(call: &Call) -> Result<Self, Garbage> {
+        let mut words = call.arguments();
+        let mut results = Results::new(words.opaque(TAG_BYTES_MAX)?);
+        let (minor, count) = (words.u32()?, words.u32()?);
+        match (minor, count) {
+            (1.., _) => results.refuse(Status::MinorVersMismatch),
+            (0, ..=OPS_MAX) => {}
+            _ => results.refuse(Status::Resource),
+        }
+        let (current, saved) = (Err(Status::NoFileHandle), Err(Status::RestoreFh));
+        Ok(Self { count, done: 0, at: words.position(), results, owed: Owed::default(), current, saved })
+    }
+
+    /// Carries out what is left of it.
+    pub fn go_on(&mut self, call: &Call, scene: &Scene<'_>) -> Attempt {
+        let mut compound = Compound::new(scene, &mut self.owed, [&self.current, &self.saved]);
+        let mut words = call.arguments_from(self.at);
+        let mut came = Came::ToItsEnd;
+        while self.done < self.count && self.results.status() == Status::Ok {
+            match compound.step(&mut words, &mut self.results) {
+                Ok(()) => (self.at, self.done) = (words.position(), self.done + 1),
+                Err(Stop::Again(promise)) => came = Came::ToAWait(promise),
+                Err(Stop::Repeated(repeated)) => came = Came::Nowhere(repeated),
+                // Its status is among the results.
+                Err(Stop::Failed(_)) => {}
+            }
+            if !matches!(came, Came::ToItsEnd) {
+                break;
+            }
+        }
+        let (dataset, too_weak) = (compound.entry.dataset(), compound.entry.too_weak());
+        let held = compound.held();
+        if matches!(came, Came::ToAWait(_)) {
+            [self.current, self.saved] = held;
+        }
+        Attempt { came, dataset, too_weak }
+    }
+
+    /// What was being carried out broke: what was done before it is told.
+    pub fn abort(&mut self) {
+        self.results.abort(Status::ServerFault);
+    }
+
+    /// What its client will be told.
+    #[must_use]
+    pub fn told(&self) -> Told {
+        match self.results.status() {
+            Status::Ok => Told::Ok,
+            Status::Delay if !self.owed.has_changed => Told::ComeAgain,
+            Status::ServerFault => Told::Fault,
+            _ => Told::Failed,
+        }
+    }
+
+    /// Its results, and what they wait for.
+    #[must_use]
+    pub fn end(self) -> (Ended, Option<Box<dyn Promise>>) {
+        Ended::new(self.results, self.owed)
+    }
+}
+
+/// The answer to a compound of which nothing is told but this, as the status of its first operation. Nothing, where it has none.
+#[must_use]
+pub fn refusal(call: &Call, status: Status) -> Option<Encoder> {
+    let Progress { at, mut results, count: 1.., .. } = Progress::new(call).ok()? else { return None };
+    let mark = results.open(call.arguments_from(at).u32().ok()?);
+    results.cut(mark, status);
+    Some(Ended::new(results, Owed::default()).0.kept())
+}

@@ -1,0 +1,168 @@
+//! What a compound has to say: written while its operations are carried out, and cut where one of them turns out not to have been.
+//!
+//! ```text
+//!  status │ tag │ count │ number, status, results │ number, status, results │ number, status
+//!                                 └ a Mark says where this stands
+//! ```
+
+use smallvec::SmallVec;
+use tally_base::{FirstBroken, Promise, all_of};
+
+use super::status::Status;
+use crate::xdr::Encoder;
+
+/// The number of the result of an operation that there is not.
+pub(super) const ILLEGAL: u32 = 10_044;
+
+/// The one operation of which more is told than its status where it failed: which attributes were set (RFC 7530 §16.32).
+const SETATTR: u32 = 34;
+
+/// Where the status of an operation stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    number: u32,
+    nth: u32,
+    status_at: usize,
+}
+
+impl Mark {
+    /// Which operation of its compound it is, from 0.
+    pub(super) fn operation(self) -> u32 {
+        self.nth
+    }
+}
+
+/// Results so far.
+#[derive(Debug)]
+pub(super) struct Results {
+    pub(super) out: Encoder,
+    count_at: usize,
+    /// How many operations have a status.
+    count: u32,
+    status: Status,
+    /// The one whose results are being written.
+    open: Option<Mark>,
+}
+
+impl Results {
+    /// None yet, of a compound with this tag.
+    pub(super) fn new(tag: &[u8]) -> Self {
+        let mut out = Encoder::new();
+        out.u32(Status::Ok as u32).opaque(tag);
+        let count_at = out.len();
+        out.u32(0);
+        Self { out, count_at, count: 0, status: Status::Ok, open: None }
+    }
+
+    /// The last one's status.
+    pub(super) fn status(&self) -> Status {
+        self.status
+    }
+
+    /// The compound as a whole is refused.
+    pub(super) fn refuse(&mut self, status: Status) {
+        self.status = status;
+    }
+
+    /// The results of another operation follow.
+    pub(super) fn open(&mut self, number: u32) -> Mark {
+        self.out.u32(number);
+        let mark = Mark { number, nth: self.count, status_at: self.out.len() };
+        self.out.u32(Status::Ok as u32);
+        self.open = Some(mark);
+        mark
+    }
+
+    /// They are complete.
+    pub(super) fn close(&mut self, mark: Mark, status: Status) {
+        self.out.replace_u32(mark.status_at, status as u32);
+        (self.open, self.status, self.count) = (None, status, mark.nth + 1);
+    }
+
+    /// That operation failed: its status is all that is told of it, and nothing of those behind it.
+    pub(super) fn cut(&mut self, mark: Mark, status: Status) {
+        self.out.truncate(mark.status_at);
+        self.out.u32(status as u32);
+        if mark.number == SETATTR {
+            // None.
+            self.out.u32(0);
+        }
+        (self.open, self.status, self.count) = (None, status, mark.nth + 1);
+    }
+
+    /// That operation is to be carried out later: its number goes, too.
+    pub(super) fn take_back(&mut self, mark: Mark) {
+        self.out.truncate(mark.status_at - 4);
+        self.open = None;
+    }
+
+    /// The operation that was being carried out will never be told of.
+    pub(super) fn abort(&mut self, status: Status) {
+        match self.open {
+            Some(mark) => self.cut(mark, status),
+            None => self.status = status,
+        }
+    }
+
+    fn finish(mut self) -> Encoder {
+        self.out.replace_u32(0, self.status as u32).replace_u32(self.count_at, self.count);
+        self.out
+    }
+}
+
+/// What the results rest on.
+#[derive(Default)]
+pub(super) struct Owed {
+    waits: Vec<(Mark, Box<dyn Promise>)>,
+    /// Something was changed.
+    pub(super) has_changed: bool,
+}
+
+impl Owed {
+    /// The results of that operation may not leave before this is kept.
+    pub(super) fn add(&mut self, mark: Mark, promise: Box<dyn Promise>) {
+        self.waits.push((mark, promise));
+    }
+
+    /// That operation is to be carried out later.
+    pub(super) fn take_back(&mut self, mark: Mark) {
+        self.waits.retain(|(of, _)| of.nth != mark.nth);
+    }
+}
+
+/// Results that may leave once what they rest on is durable.
+pub struct Ended {
+    results: Results,
+    marks: SmallVec<[Mark; 4]>,
+    broken: FirstBroken,
+}
+
+impl Ended {
+    /// With that, if there is something (rules V1).
+    pub(super) fn new(results: Results, owed: Owed) -> (Self, Option<Box<dyn Promise>>) {
+        let (marks, promises): (SmallVec<_>, Vec<_>) = owed.waits.into_iter().unzip();
+        let (wait, broken) = match promises.is_empty() {
+            true => (None, FirstBroken::default()),
+            false => {
+                let (promise, broken) = all_of(promises);
+                (Some(promise), broken)
+            }
+        };
+        (Self { results, marks, broken }, wait)
+    }
+
+    /// All of it is durable.
+    #[must_use]
+    pub fn kept(self) -> Encoder {
+        self.results.finish()
+    }
+
+    /// Something is not: what stands before it is, and its operation failed (rules V3).
+    #[must_use]
+    pub fn broken(mut self) -> Encoder {
+        if let Some(mark) = self.marks.get(self.broken.place()).copied() {
+            self.results.cut(mark, Status::Io);
+        }
+        self.results.finish()
+    }
+}
