@@ -67,6 +67,8 @@ pub struct Gated {
     pub changes: AtomicUsize,
     /// Refuse admission this many times.
     pub throttle: AtomicUsize,
+    /// Refuse it once behind so many changes.
+    throttle_behind: AtomicUsize,
     pub panic_at_getattr: AtomicBool,
     /// Its pool is suspended: what changes something waits.
     pub suspended: AtomicBool,
@@ -110,10 +112,16 @@ impl Gated {
             held: Arc::default(),
             changes: AtomicUsize::new(0),
             throttle: AtomicUsize::new(0),
+            throttle_behind: AtomicUsize::new(usize::MAX),
             panic_at_getattr: AtomicBool::new(false),
             suspended: AtomicBool::new(false),
             behind_a_look: Mutex::default(),
         }
+    }
+
+    /// Admission is refused once, behind so many changes.
+    pub fn throttle_behind(&self, changes: usize) {
+        self.throttle_behind.store(self.changes.load(SeqCst) + changes, SeqCst);
     }
 
     /// Keeps the oldest promise that is held by hand.
@@ -139,6 +147,10 @@ impl Gated {
         if self.suspended.load(SeqCst) {
             let changes = smallvec::SmallVec::new();
             return Outcome { result: Err(FsError::Unavailable), changes, wait: Wait::Ready };
+        }
+        if self.throttle_behind.load(SeqCst) == self.changes.load(SeqCst) {
+            self.throttle_behind.store(usize::MAX, SeqCst);
+            self.throttle.store(1, SeqCst);
         }
         if self.throttle.load(SeqCst) > 0 {
             self.throttle.fetch_sub(1, SeqCst);

@@ -8,7 +8,7 @@ use tally_vfs::{Attr, FILE_SIZE_MAX, FsStat, LINK_MAX, NAME_MAX, WRITE_BYTES_MAX
 use super::super::pseudo::{Handle, Node, Tree, way_id};
 use super::super::state::LEASE;
 use super::super::status::Status;
-use super::set::{AttrSet, RDATTR_ERROR, READABLE};
+use super::set::{AttrSet, RDATTR_ERROR, READABLE, WRITE_ONLY};
 use crate::numbers::kind_number;
 use crate::v3::READ_BYTES_MAX;
 use crate::xdr::Encoder;
@@ -85,7 +85,7 @@ fn value(number: u32, subject: &Subject<'_>, out: &mut Encoder) -> Result<(), St
     let attr = &subject.attr;
     match number {
         // supported_attrs
-        0 => AttrSet::of(&READABLE).encode(out),
+        0 => AttrSet::of(&READABLE).or(&AttrSet::of(&WRITE_ONLY)).encode(out),
         // type
         1 => _ = out.u32(kind_number(attr.kind)),
         // fh_expire_type: persistent; rdattr_error: none; aclsupport: none
