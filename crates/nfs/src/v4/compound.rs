@@ -116,7 +116,6 @@ impl<'a> Compound<'a> {
             Err(Stop::Failed(status)) => results.cut(mark, status),
             Err(stop) => {
                 results.take_back(mark);
-                self.owed.take_back(mark);
                 return Err(stop);
             }
         }

@@ -123,11 +123,6 @@ impl Owed {
     pub(super) fn add(&mut self, mark: Mark, promise: Box<dyn Promise>) {
         self.waits.push((mark, promise));
     }
-
-    /// That operation is to be carried out later.
-    pub(super) fn take_back(&mut self, mark: Mark) {
-        self.waits.retain(|(of, _)| of.nth != mark.nth);
-    }
 }
 
 /// Results that may leave once what they rest on is durable.
