@@ -14,7 +14,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use tally_base::{DatasetId, PoolGuid};
+use tally_base::{Clock, DatasetId, PoolGuid, SystemClock, Time};
 use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, ShareRules, parse_sharenfs};
 use tally_vfs::{ObjectRef, Vfs};
 
@@ -69,6 +69,8 @@ pub fn mount_path(dataset_name: &str) -> String {
 #[derive(Clone, Default)]
 pub struct ExportTable {
     pools: BTreeMap<PoolGuid, Arc<PoolEntry>>,
+    /// Since when it is in force.
+    since: Time,
 }
 
 /// A request has that of its own pool alone while it is carried out, so it keeps the disks of no other one open.
@@ -104,7 +106,7 @@ impl ExportTable {
             }
             (guid, Arc::new(entry))
         };
-        Self { pools: pools.into_iter().map(entry).collect() }
+        Self { pools: pools.into_iter().map(entry).collect(), since: Time(0) }
     }
 
     /// The same table with one dataset more of a pool that is in it.
@@ -206,9 +208,11 @@ pub struct LiveExports {
 }
 
 impl LiveExports {
-    /// Puts another table in force, for every request that starts from now on.
+    /// Puts another table in force, for every request that starts from now on: by the time of day, and later than the one before, wherever
+    /// the clock has gone.
     pub fn replace(&self, table: ExportTable) {
-        self.table.store(Arc::new(table));
+        let now = SystemClock::default().now();
+        self.table.rcu(|before| ExportTable { since: now.max(Time(before.since.0 + 1)), ..table.clone() });
     }
 
     /// The table in force.
@@ -235,6 +239,10 @@ impl Exports for LiveExports {
 
     fn pools(&self) -> Vec<Arc<dyn PoolExports>> {
         self.table.load().in_order().into_iter().map(|entry| Arc::clone(entry) as _).collect()
+    }
+
+    fn changed(&self) -> Time {
+        self.table.load().since
     }
 
     fn list(&self) -> Vec<(String, Vec<String>)> {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use tally_base::{DatasetId, PoolGuid};
+use tally_base::{DatasetId, PoolGuid, Time};
 use tally_vfs::{ObjectRef, Vfs};
 
 /// What becomes of a client's user and group ids, as in exports(5).
@@ -65,6 +65,12 @@ pub trait Exports: Send + Sync {
 
     /// All of them, in the order of their names.
     fn pools(&self) -> Vec<Arc<dyn PoolExports>>;
+
+    /// When what is exported, or how, was last another: it rises with each change, as clients keep what they have listed for as long as it does
+    /// not.
+    fn changed(&self) -> Time {
+        Time(0)
+    }
 
     /// Exported paths and who may mount them, in words, for MOUNT's EXPORT.
     fn list(&self) -> Vec<(String, Vec<String>)>;

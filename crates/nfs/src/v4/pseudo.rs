@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tally_base::{DatasetId, Generation, ObjectId, Time};
+use tally_base::{DatasetId, Generation, ObjectId};
 use tally_vfs::{Attr, FileKind, ObjectRef};
 
 use super::status::Status;
@@ -59,31 +59,6 @@ impl Node {
         }
     }
 
-    /// Attributes of what stands above the exports: it never changes but by what leads where, of which nobody is told.
-    pub(super) fn attr(&self) -> Result<Attr, Status> {
-        let id = match self {
-            Self::Object(target) => return Ok(target.vfs.getattr(target.object)?),
-            Self::Way(pool, dataset) => way_id(&**pool, *dataset),
-            Self::Root => ROOT_ID,
-        };
-        let epoch = Time::new(0, 0);
-        Ok(Attr {
-            object: ObjectRef { id: ObjectId(id), generation: Generation(0) },
-            kind: FileKind::Directory,
-            mode: MODE,
-            nlink: 2,
-            uid: 0,
-            gid: 0,
-            size: 0,
-            used: 0,
-            rdev: (0, 0),
-            atime: epoch,
-            mtime: epoch,
-            ctime: epoch,
-            change: epoch,
-        })
-    }
-
     /// The export that it is something of.
     pub(super) fn target(&self) -> Option<&Target> {
         match self {
@@ -116,6 +91,31 @@ impl Tree<'_> {
                 }
             }
         }
+    }
+
+    /// Attributes. What stands above the exports changes by what leads where.
+    pub(super) fn attr(&self, node: &Node) -> Result<Attr, Status> {
+        let id = match node {
+            Node::Object(target) => return Ok(target.vfs.getattr(target.object)?),
+            Node::Way(pool, dataset) => way_id(&**pool, *dataset),
+            Node::Root => ROOT_ID,
+        };
+        let changed = self.exports.changed();
+        Ok(Attr {
+            object: ObjectRef { id: ObjectId(id), generation: Generation(0) },
+            kind: FileKind::Directory,
+            mode: MODE,
+            nlink: 2,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            used: 0,
+            rdev: (0, 0),
+            atime: changed,
+            mtime: changed,
+            ctime: changed,
+            change: changed,
+        })
     }
 
     /// What a dataset is to this client; nothing, if neither it nor one below it has a rule for the client.

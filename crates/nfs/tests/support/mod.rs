@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tally_base::{DatasetId, PoolGuid};
+use tally_base::{DatasetId, PoolGuid, Time};
 use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, ShareRules, parse_sharenfs};
 use tally_nfs::serve::{ServeOptions, Server};
 use tally_nfs::service::Service;
@@ -31,6 +31,7 @@ pub struct TestExports {
     pub tank_rule: Mutex<String>,
     pub child_rule: Mutex<String>,
     pub away: Mutex<bool>,
+    pub changed: Mutex<Time>,
     /// It goes away behind so many looks.
     pub looks: Mutex<usize>,
     pub child_is: Mutex<Child>,
@@ -50,6 +51,7 @@ impl TestExports {
             tank_rule: Mutex::new("*(rw,no_root_squash,insecure)".into()),
             child_rule: Mutex::new("*(rw,no_root_squash,insecure)".into()),
             away: Mutex::new(false),
+            changed: Mutex::new(Time(7)),
             looks: Mutex::new(usize::MAX),
             child_is: Mutex::new(Child::There),
         };
@@ -92,6 +94,10 @@ impl Exports for TestExports {
 
     fn pools(&self) -> Vec<Arc<dyn PoolExports>> {
         vec![Arc::new(self.at(POOL))]
+    }
+
+    fn changed(&self) -> Time {
+        *self.changed.lock()
     }
 
     fn list(&self) -> Vec<(String, Vec<String>)> {

@@ -215,3 +215,16 @@ fn a_pool_knows_what_is_above_and_below() {
         |client: &str| (1..=6).filter(|id| tank.leads(DatasetId(*id), client.parse().unwrap())).collect::<Vec<_>>();
     assert_eq!((leads("10.0.0.1"), leads("11.0.0.1")), (vec![1, 2, 4], vec![]));
 }
+
+/// Who has listed what is above the exports keeps that for as long as its change attribute is the same.
+#[test]
+fn each_table_is_later_than_the_one_before() {
+    let live = live(&[]);
+    let mut before = live.changed();
+    assert!(before > Time(1 << 60), "by the time of day");
+    for _ in 0..100 {
+        live.replace(live.table().as_ref().clone());
+        assert!(live.changed() > before);
+        before = live.changed();
+    }
+}

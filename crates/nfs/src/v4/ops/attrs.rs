@@ -14,7 +14,7 @@ pub(in super::super) fn access(
 ) -> Result<(), Status> {
     let wanted = words.u32()?;
     let node = compound.current()?;
-    let attr = node.attr()?;
+    let attr = compound.tree().attr(node)?;
     let granted = match node.target() {
         Some(target) => target.access(&attr),
         None => ACCESS_READ | ACCESS_LOOKUP,
@@ -28,7 +28,8 @@ pub(in super::super) fn get(compound: &Compound<'_>, words: &mut Decoder<'_>, ou
     let wanted = AttrSet::decode(words)?;
     let node = compound.current()?;
     attr::check_readable(&wanted)?;
-    attr::encode(&wanted, &Subject::new(node, node.attr()?, &compound.tree()), out)
+    let tree = compound.tree();
+    attr::encode(&wanted, &Subject::new(node, tree.attr(node)?, &tree), out)
 }
 
 /// VERIFY goes on where these are the attributes, NVERIFY where they are not.
@@ -40,8 +41,8 @@ pub(in super::super) fn verify(
     let (wanted, values) = (AttrSet::decode(words)?, words.opaque(attr::VALUES_BYTES_MAX)?);
     let node = compound.current()?;
     attr::check_comparable(&wanted)?;
-    let mut own = Encoder::new();
-    attr::encode_values(&wanted, &Subject::new(node, node.attr()?, &compound.tree()), &mut own)?;
+    let (tree, mut own) = (compound.tree(), Encoder::new());
+    attr::encode_values(&wanted, &Subject::new(node, tree.attr(node)?, &tree), &mut own)?;
     match (own.into_vec() == values, are_to_be) {
         (true, true) | (false, false) => Ok(()),
         (true, false) => Err(Status::Same),

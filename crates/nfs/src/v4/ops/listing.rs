@@ -167,7 +167,7 @@ impl List<'_> {
     }
 
     fn values_of(&self, node: &Node, out: &mut Encoder) -> Result<Told, Status> {
-        match node.attr() {
+        match self.tree.attr(node) {
             Ok(attr) => self.encode(&Subject::new(node, attr, &self.tree), out),
             Err(status) => self.refused(status, out),
         }
