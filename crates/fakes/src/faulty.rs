@@ -33,6 +33,10 @@ pub struct FaultyDisk {
     pub reads_fail: AtomicBool,
     /// All writes fail.
     pub writes_fail: AtomicBool,
+    /// What a write that fails was to write is read all the same, until [`Self::lose_refused`].
+    pub refused_is_read: AtomicBool,
+    /// What stood where such writes were to go, the oldest first.
+    refused: Mutex<Vec<(u64, Vec<u8>)>>,
     /// All flushes fail.
     pub flushes_fail: AtomicBool,
     /// After this many further writes all of them fail; `u64::MAX` is never.
@@ -62,6 +66,8 @@ impl FaultyDisk {
             journal: Arc::clone(journal),
             reads_fail: AtomicBool::new(false),
             writes_fail: AtomicBool::new(false),
+            refused_is_read: AtomicBool::new(false),
+            refused: Mutex::default(),
             flushes_fail: AtomicBool::new(false),
             writes_left: AtomicU64::new(u64::MAX),
             bad_sectors: Mutex::default(),
@@ -84,6 +90,13 @@ impl FaultyDisk {
     /// A sector that cannot be read from now on, until it is written.
     pub fn make_bad(&self, offset: u64) {
         self.bad_sectors.lock().insert(offset);
+    }
+
+    /// The power goes: what was refused is not there.
+    pub fn lose_refused(&self) {
+        for (offset, before) in self.refused.lock().drain(..).rev() {
+            self.inner.write(offset, &before, Durability::Cached).unwrap();
+        }
     }
 
     /// What it has there, whatever its habits.
@@ -112,6 +125,10 @@ impl Disk for FaultyDisk {
             _ => left.checked_sub(1),
         });
         if self.writes_fail.load(Ordering::SeqCst) || left.is_err() {
+            if self.refused_is_read.load(Ordering::SeqCst) {
+                self.refused.lock().push((offset, self.bytes(offset, buf.len())));
+                self.inner.write(offset, buf, durability)?;
+            }
             return Err(io::Error::other("a write that fails on request"));
         }
         self.journal.lock().push(Entry { disk: self.name, offset, durability });

@@ -256,7 +256,7 @@ impl Roster {
         and: impl FnOnce(&mut PoolConfig),
     ) -> Result<u64, RosterError> {
         let mut state = self.state.lock();
-        self.catch_up(&state.config);
+        self.catch_up(&state.config).map_err(|error| RosterError::Label(error.to_string()))?;
         let legs: Vec<_> = self.legs().map(|leg| (leg.guid(), leg.state())).collect();
         let misses = self.misses_from_now(None);
         self.change(&mut state, Need::Must, |config| {
@@ -285,15 +285,14 @@ impl Roster {
     /// Without this a second cut at the same place would leave them two behind, and the next import would take them for
     /// older copies. A leg that refuses is none to go on with: if it is the last of its vdev nothing more is written, so that it
     /// stays one change behind however often this is tried, and else the claim strikes it off.
-    fn catch_up(&self, newest: &PoolConfig) {
-        for leg in self.legs().filter(|leg| leg.takes_writes() && !is_returning(leg, newest)) {
-            let Some(disk) = leg.patient() else { continue };
-            let is_current = label::read(disk.as_ref()).is_ok_and(|own| own.config.rank() == newest.rank());
-            if !is_current && let Err(error) = leg.note_write(label::write(disk.as_ref(), leg.guid(), newest)) {
-                tracing::warn!(leg = %leg.guid(), %error, "a label was refused");
-                leg.pass(LegState::Online, LegState::Failing);
-            }
+    ///
+    /// Nobody is asked whether he has it: what a disk has refused can be read until the power goes.
+    fn catch_up(&self, newest: &PoolConfig) -> Result<(), LabelError> {
+        let legs = self.legs().filter(|leg| leg.takes_writes() && !is_returning(leg, newest)).collect();
+        for leg in self.write_labels_of(legs, newest)? {
+            leg.pass(LegState::Online, LegState::Failing);
         }
+        Ok(())
     }
 
     /// Changes the configuration and makes the change durable. The sequence number is raised here. A leg that refuses it is

@@ -102,11 +102,10 @@ impl Roster {
         }
         let gone = |refusal: Refusal| SpareError::Gone { path: spare.path.clone(), why: refusal.to_string() };
         let disk = open(platform, &config, &spare).map_err(gone)?;
-        // It was given back, and the power went: uberblocks of today under a label that calls it whole would be believed.
-        if !check_label(disk.as_ref(), &config, guid).is_ok_and(|label| label.is_spare()) {
-            let failed = |cause| SpareError::Write { path: spare.path.clone(), cause };
-            label::write_spare(disk.as_ref(), guid, &config).map_err(failed)?;
-        }
+        // It was given back, and the power went: uberblocks of today under a label that calls it whole would be believed. That it says otherwise
+        // may be what it has refused before.
+        let failed = |cause| SpareError::Write { path: spare.path.clone(), cause };
+        label::write_spare(disk.as_ref(), guid, &config).map_err(failed)?;
         self.hand_spares_on(&[guid], stands_for)?;
         // Somebody may have taken it out of the pool before the disk was held.
         if self.config().spare(guid).is_none() {

@@ -274,6 +274,30 @@ fn the_last_leg_of_a_lane_survives_imports_that_are_cut_short() {
     }
 }
 
+/// Seeds 2669 and 2677, as they were drawn on 2026-11-28. The only data disk refused the label of each claim, and read as if it had taken it: so it was not
+/// given it again, and the log device went on alone. When the power went its disk was so many changes behind, which is an older copy, and nobody
+/// could import the pool.
+#[test]
+fn a_label_that_was_refused_is_written_again_though_it_can_be_read() {
+    let world = World::new(&[("a", LEG_BYTES), ("l", LEG_BYTES)]);
+    drop(pool(&world, "/d/a log /d/l"));
+    let disk = world.disk("a");
+    FaultyDisk::set(&disk.writes_fail, true);
+    FaultyDisk::set(&disk.refused_is_read, true);
+    for _ in 0..3 {
+        let (again, _) = reopen(&world).unwrap();
+        let platform = world.platform();
+        let claimed = again.roster.claim(&platform.host, platform.rng.as_ref(), 0);
+        assert!(matches!(claimed, Err(RosterError::NoMajority { written: 0, total: 1 })), "{claimed:?}");
+    }
+    FaultyDisk::set(&disk.writes_fail, false);
+    disk.lose_refused();
+    let (after, _) = reopen(&world).unwrap();
+    assert_eq!(leg(&after.roster, "a").state(), LegState::Online);
+    claim(&world, &after.roster);
+    commit(&after.roster, 2).unwrap();
+}
+
 #[test]
 fn a_lane_calls_for_the_smaller_set_and_gets_its_generation() {
     let world = World::new(&[("a", LEG_BYTES), ("l", LEG_BYTES), ("m", LEG_BYTES)]);
