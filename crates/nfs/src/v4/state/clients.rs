@@ -32,12 +32,7 @@ use std::time::Duration;
 
 use tally_base::Rng;
 
-/// Most clients.
-const CLIENTS_MAX: usize = 4096;
-/// Most introductions that wait to be confirmed.
-const WAITING_MAX: usize = 1024;
-/// Most of either from one address.
-const OF_ADDRESS_MAX: usize = 64;
+use super::bounds::{CLIENTS_MAX, OF_ADDRESS_MAX, WAITING_MAX};
 
 /// How long a client keeps what it holds without a word, and may take to confirm who it is.
 pub const LEASE: Duration = Duration::from_secs(90);
