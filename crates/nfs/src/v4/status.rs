@@ -50,6 +50,15 @@ pub enum Status {
     BadOwner = 10039,
     BadName = 10041,
     OpIllegal = 10044,
+    BadSession = 10052,
+    BadSlot = 10053,
+    CompleteAlready = 10054,
+    ConnNotBoundToSession = 10055,
+    SeqMisordered = 10063,
+    ClientIdBusy = 10074,
+    SeqFalseRetry = 10076,
+    BadHighSlot = 10077,
+    EncrAlgUnsupp = 10079,
 }
 
 impl From<FsError> for Status {

@@ -1,7 +1,10 @@
-//! Clients of minor version 0: who introduced themselves by SETCLIENTID, and confirmed it (RFC 7530 §16.33 and §16.34; table D4).
+//! Clients: who introduced themselves, and confirmed it.
 //!
 //! A client names itself by a string that stays the same, and by a verifier that is another one each time it starts. Of each string there are at
-//! most two records: a confirmed one, and one that waits to be.
+//! most two records: a confirmed one, and one that waits to be. Those of minor version 0 and those of sessions have names of their own, and one
+//! register, whose bounds count both.
+//!
+//! Minor version 0: SETCLIENTID and its confirmation (RFC 7530 §16.33 and §16.34; table D4). Of the others see [`exchange`] (D3) and [`creation`] (D14).
 //!
 //! ```text
 //!  SETCLIENTID: what there is of the string     │ what comes of it
@@ -22,22 +25,27 @@
 //!  h  either, with another confirmation; none   │ STALE_CLIENTID; nothing changes
 //! ```
 //!
-//! *Invariants.* C1: an id has at most one confirmed and one waiting record, and both are of one string. C2: there are at most [`CLIENTS_MAX`] confirmed
-//! ones and [`WAITING_MAX`] that wait, of one address [`OF_ADDRESS_MAX`] of either. Who is too much takes the place of the one that was silent for
-//! longest, from his own address first: it holds nothing, so all that it loses is its id, and it introduces itself again (rules V35).
+//! *Invariants.* C1: an id has at most one confirmed and one waiting record, and both are of one string; of a client with sessions it has one or the
+//! other. C2: there are at most [`CLIENTS_MAX`] confirmed ones and [`WAITING_MAX`] that wait, of one address [`OF_ADDRESS_MAX`] of either. Who is too
+//! much takes the place of the one that was silent for longest, from his own address first: it holds nothing, so all that it loses is its id, and it
+//! introduces itself again (rules V35). C3: the sessions that clients list are those that can be found.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tally_base::Rng;
 
-/// Most clients.
-const CLIENTS_MAX: usize = 4096;
-/// Most introductions that wait to be confirmed.
-const WAITING_MAX: usize = 1024;
-/// Most of either from one address.
-const OF_ADDRESS_MAX: usize = 64;
+use super::bounds::{CLIENTS_MAX, OF_ADDRESS_MAX, SESSIONS_MAX, WAITING_MAX};
+use super::presence::Presence;
+use super::sessions::{SessionId, Sessions};
+
+mod creation;
+mod exchange;
+
+pub use creation::{Created, Wanted};
+pub use exchange::{Exchanged, Protection};
 
 /// How long a client keeps what it holds without a word, and may take to confirm who it is.
 pub const LEASE: Duration = Duration::from_secs(90);
@@ -90,13 +98,61 @@ pub enum Unknown {
     Stale,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Record {
+    id: ClientId,
     introduction: Introduction,
-    introduced: Introduced,
-    /// When it last said a word.
-    heard: Duration,
+    presence: Arc<Presence>,
+    of: Of,
 }
+
+/// What a client is besides, by its minor version.
+#[derive(Debug)]
+enum Of {
+    Minor0 { confirmation: [u8; 8] },
+    Minor1(creation::Slot),
+}
+
+impl Record {
+    fn minor(&self) -> Minor {
+        match self.of {
+            Of::Minor0 { .. } => Minor::Zero,
+            Of::Minor1(_) => Minor::One,
+        }
+    }
+
+    fn name(&self) -> Name {
+        (self.minor(), self.introduction.name.clone())
+    }
+
+    /// Whether this is what a client of minor version 0 was answered.
+    fn is_of(&self, said: Introduced) -> bool {
+        matches!(self.of, Of::Minor0 { confirmation } if Introduced { id: self.id, confirmation } == said)
+    }
+
+    /// Its sessions.
+    fn sessions(&self) -> &[SessionId] {
+        match &self.of {
+            Of::Minor0 { .. } => &[],
+            Of::Minor1(slot) => slot.sessions(),
+        }
+    }
+
+    /// Whether another one may not come in its place: it holds something. A session counts, as long as it is used.
+    fn is_held(&self, holds: &dyn Fn(ClientId) -> bool, now: Duration) -> bool {
+        let is_late = self.minor() == Minor::One && self.presence.is_late(now);
+        !is_late && (holds(self.id) || !self.sessions().is_empty())
+    }
+}
+
+/// Whose names: those of SETCLIENTID, or those of EXCHANGE_ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Minor {
+    Zero,
+    One,
+}
+
+type Name = (Minor, Vec<u8>);
 
 /// All clients.
 #[derive(Debug)]
@@ -106,7 +162,8 @@ pub struct Clients {
     confirmed: HashMap<ClientId, Record>,
     waiting: HashMap<ClientId, Record>,
     /// Confirmed ones and waiting ones by name; either may be missing.
-    by_name: HashMap<Vec<u8>, [Option<ClientId>; 2]>,
+    by_name: HashMap<Name, [Option<ClientId>; 2]>,
+    sessions: Arc<Sessions>,
 }
 
 const CONFIRMED: usize = 0;
@@ -116,8 +173,14 @@ impl Clients {
     /// Nobody, since this start.
     #[must_use]
     pub fn new(boot: BootId) -> Self {
-        let (confirmed, waiting, by_name) = Default::default();
-        Self { boot, next: 1, confirmed, waiting, by_name }
+        let (confirmed, waiting, by_name, sessions) = Default::default();
+        Self { boot, next: 1, confirmed, waiting, by_name, sessions }
+    }
+
+    /// The sessions, which are asked without the register's lock.
+    #[must_use]
+    pub fn sessions(&self) -> Arc<Sessions> {
+        self.sessions.clone()
     }
 
     /// SETCLIENTID at `now`. `holds` tells which clients hold something under a lease.
@@ -129,24 +192,19 @@ impl Clients {
         now: Duration,
     ) -> Result<Introduced, Unknown> {
         self.forget_late(now);
-        let [confirmed, before] = self.by_name.get(&introduction.name).copied().unwrap_or_default();
+        let [confirmed, _] = self.ids(&(Minor::Zero, introduction.name.clone()));
         let confirmed = confirmed.and_then(|id| self.confirmed.get(&id));
         let is_other = |known: &&Record| known.introduction.principal != introduction.principal;
         // Row a.
-        if confirmed.filter(is_other).is_some_and(|known| holds(known.introduced.id)) {
+        if confirmed.filter(is_other).is_some_and(|known| known.is_held(holds, now)) {
             return Err(Unknown::InUse);
         }
         // Rows b, c and d.
         let same = confirmed.filter(|known| !is_other(known) && known.introduction.verifier == introduction.verifier);
-        let kept = same.map(|known| known.introduced.id);
-        let in_the_way = || to_give_way(&self.waiting, introduction.address, WAITING_MAX, &|_| false);
-        if let Some(gone) = before.or_else(in_the_way) {
-            self.forget(gone, WAITING);
-        }
+        let kept = same.map(|known| known.id);
         let id = kept.unwrap_or_else(|| self.draw_id());
         let introduced = Introduced { id, confirmation: rng.next_u64().to_be_bytes() };
-        self.by_name.entry(introduction.name.clone()).or_default()[WAITING] = Some(id);
-        self.waiting.insert(id, Record { introduction, introduced, heard: now });
+        self.let_wait(id, introduction, Of::Minor0 { confirmation: introduced.confirmation }, now);
         Ok(introduced)
     }
 
@@ -159,27 +217,25 @@ impl Clients {
         now: Duration,
     ) -> Result<Option<ClientId>, Unknown> {
         self.forget_late(now);
-        let [known, waiting] = [&self.confirmed, &self.waiting].map(|records| records.get(&said.id));
+        let of_0 = |record: &&Record| record.minor() == Minor::Zero;
+        let [known, waiting] = [&self.confirmed, &self.waiting].map(|records| records.get(&said.id).filter(of_0));
         // Row g.
         if [known, waiting].into_iter().flatten().any(|record| record.introduction.principal != principal) {
             return Err(Unknown::InUse);
         }
-        if waiting.is_some_and(|record| record.introduced == said) {
-            return self.take_in(said.id, holds, now);
+        if waiting.is_some_and(|record| record.is_of(said)) {
+            let may_be = self.may_take_in(said.id, holds, now);
+            return may_be.then(|| self.take_in(said.id, holds, now)).ok_or(Unknown::InUse);
         }
-        match self.confirmed.get_mut(&said.id).filter(|record| record.introduced == said) {
-            Some(record) => {
-                record.heard = now;
-                Ok(None)
-            }
-            None => Err(Unknown::Stale),
-        }
+        let known = known.filter(|record| record.is_of(said)).ok_or(Unknown::Stale)?;
+        known.presence.hear(now);
+        Ok(None)
     }
 
-    /// RENEW at `now`, or any other word of a client.
+    /// RENEW at `now`, or any other word of a client of minor version 0: those with sessions renew by SEQUENCE alone.
     pub fn renew(&mut self, id: ClientId, now: Duration) -> Result<(), Unknown> {
-        let record = self.confirmed.get_mut(&id).ok_or(Unknown::Stale)?;
-        record.heard = now;
+        let record = self.confirmed.get(&id).filter(|record| record.minor() == Minor::Zero).ok_or(Unknown::Stale)?;
+        record.presence.hear(now);
         Ok(())
     }
 
@@ -189,25 +245,26 @@ impl Clients {
         (self.confirmed.len(), self.waiting.len())
     }
 
-    /// Row e.
-    fn take_in(
-        &mut self,
-        id: ClientId,
-        holds: &dyn Fn(ClientId) -> bool,
-        now: Duration,
-    ) -> Result<Option<ClientId>, Unknown> {
-        let Some(waiting) = self.waiting.get(&id) else { return Err(Unknown::Stale) };
-        let name = waiting.introduction.name.clone();
-        let before = self.by_name.get(&name).and_then(|ids| ids[CONFIRMED]);
-        let principal = waiting.introduction.principal;
+    /// Row e: whether the waiting one with this id may take the place of the one that has its name confirmed.
+    fn may_take_in(&self, id: ClientId, holds: &dyn Fn(ClientId) -> bool, now: Duration) -> bool {
+        let waiting = &self.waiting[&id];
+        let [before, _] = self.ids(&waiting.name());
         let known = before.and_then(|before| self.confirmed.get(&before));
-        if known.is_some_and(|known| known.introduction.principal != principal && holds(known.introduced.id)) {
-            return Err(Unknown::InUse);
-        }
+        known.is_none_or(|known| {
+            known.introduction.principal == waiting.introduction.principal || !known.is_held(holds, now)
+        })
+    }
+
+    /// Row e: confirms the waiting one with this id. Gives whose place it took.
+    fn take_in(&mut self, id: ClientId, holds: &dyn Fn(ClientId) -> bool, now: Duration) -> Option<ClientId> {
+        let waiting = self.waiting.get(&id).expect("it was looked at");
+        let (name, address) = (waiting.name(), waiting.introduction.address);
+        let [before, _] = self.ids(&name);
+        let is_held = |record: &Record| record.is_held(holds, now);
         match before {
             Some(before) => self.forget(before, CONFIRMED),
             None => {
-                if let Some(gone) = to_give_way(&self.confirmed, waiting.introduction.address, CLIENTS_MAX, holds) {
+                if let Some(gone) = to_give_way(&self.confirmed, address, CLIENTS_MAX, &is_held) {
                     self.forget(gone, CONFIRMED);
                     // With what it was about to change.
                     self.forget(gone, WAITING);
@@ -215,16 +272,37 @@ impl Clients {
             }
         }
         let record = self.waiting.remove(&id).expect("it was looked at");
+        record.presence.hear(now);
         self.by_name.insert(name, [Some(id), None]);
-        self.confirmed.insert(id, Record { heard: now, ..record });
+        self.confirmed.insert(id, record);
         self.check();
-        Ok(before.filter(|before| *before != id))
+        before.filter(|before| *before != id)
     }
 
+    /// Lets a record wait to be confirmed, in the place of the one that waits by that name.
+    fn let_wait(&mut self, id: ClientId, introduction: Introduction, of: Of, now: Duration) {
+        let presence = Arc::new(Presence::new(id, now));
+        let record = Record { id, introduction, presence, of };
+        let [_, before] = self.ids(&record.name());
+        let in_the_way = || to_give_way(&self.waiting, record.introduction.address, WAITING_MAX, &|_| false);
+        if let Some(gone) = before.or_else(in_the_way) {
+            self.forget(gone, WAITING);
+        }
+        self.by_name.entry(record.name()).or_default()[WAITING] = Some(id);
+        self.waiting.insert(id, record);
+    }
+
+    /// The confirmed one of a name, and the one that waits.
+    fn ids(&self, name: &Name) -> [Option<ClientId>; 2] {
+        self.by_name.get(name).copied().unwrap_or_default()
+    }
+
+    /// A record goes, with its sessions.
     fn forget(&mut self, id: ClientId, which: usize) {
         let records = if which == WAITING { &mut self.waiting } else { &mut self.confirmed };
         let Some(record) = records.remove(&id) else { return };
-        let name = record.introduction.name;
+        record.sessions().iter().for_each(|session| self.sessions.close(*session));
+        let name = record.name();
         let Some(ids) = self.by_name.get_mut(&name) else { return };
         ids[which] = None;
         if ids.iter().all(Option::is_none) {
@@ -234,8 +312,8 @@ impl Clients {
 
     /// Those who did not confirm in time.
     fn forget_late(&mut self, now: Duration) {
-        let is_late = |record: &&Record| record.heard + LEASE < now;
-        let late: Vec<ClientId> = self.waiting.values().filter(is_late).map(|record| record.introduced.id).collect();
+        let is_late = |record: &&Record| record.presence.is_late(now);
+        let late: Vec<ClientId> = self.waiting.values().filter(is_late).map(|record| record.id).collect();
         late.into_iter().for_each(|id| self.forget(id, WAITING));
     }
 
@@ -250,18 +328,29 @@ impl Clients {
         }
     }
 
-    /// C1 and C2.
+    /// C1 to C3.
     fn check(&self) {
-        debug_assert!(self.confirmed.len() <= CLIENTS_MAX && self.waiting.len() <= WAITING_MAX, "C2");
-        debug_assert!(
-            self.by_name.iter().all(|(name, ids)| {
-                let records = [&self.confirmed, &self.waiting];
-                ids.iter().zip(records).all(|(id, records)| {
-                    id.is_none_or(|id| records.get(&id).is_some_and(|record| record.introduction.name == *name))
-                })
-            }),
-            "C1"
-        );
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        assert!(self.confirmed.len() <= CLIENTS_MAX && self.waiting.len() <= WAITING_MAX, "C2");
+        let of_name = |(minor, name): &Name, id: Option<ClientId>, records: &HashMap<ClientId, Record>| {
+            let is_its = |record: &Record| record.minor() == *minor && record.introduction.name == *name;
+            id.is_none_or(|id| records.get(&id).is_some_and(|record| record.id == id && is_its(record)))
+        };
+        for (name, [confirmed, waiting]) in &self.by_name {
+            assert!(of_name(name, *confirmed, &self.confirmed) && of_name(name, *waiting, &self.waiting), "C1");
+            assert!(name.0 == Minor::Zero || confirmed.is_none() || confirmed != waiting, "C1");
+        }
+        let mut count = 0;
+        for record in self.confirmed.values() {
+            count += record.sessions().len();
+            assert!(record.sessions().len() <= SESSIONS_MAX, "C2");
+            let is_its = |id: &SessionId| self.sessions.find(*id).is_some_and(|it| it.presence().client() == record.id);
+            assert!(record.sessions().iter().all(is_its), "C3");
+        }
+        assert!(self.waiting.values().all(|record| record.sessions().is_empty()), "C3");
+        assert_eq!(self.sessions.counts().0, count, "C3");
     }
 }
 
@@ -270,7 +359,7 @@ fn to_give_way(
     records: &HashMap<ClientId, Record>,
     address: IpAddr,
     most: usize,
-    holds: &dyn Fn(ClientId) -> bool,
+    is_held: &dyn Fn(&Record) -> bool,
 ) -> Option<ClientId> {
     let is_of_address = |record: &&Record| record.introduction.address == address;
     let is_enough = records.values().filter(is_of_address).count() >= OF_ADDRESS_MAX;
@@ -278,9 +367,12 @@ fn to_give_way(
         return None;
     }
     let silent = records.values().filter(|record| !is_enough || is_of_address(record));
-    let rank = |record: &&Record| (holds(record.introduced.id), record.heard, record.introduced.id);
-    silent.min_by_key(rank).map(|record| record.introduced.id)
+    silent.min_by_key(|record| (is_held(record), record.presence.heard(), record.id)).map(|record| record.id)
 }
 
+#[cfg(test)]
+pub(super) mod desk;
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

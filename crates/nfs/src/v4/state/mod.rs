@@ -1,6 +1,27 @@
 //! What the server knows of clients, for as long as it runs. Nothing here owns a thread, a socket or a clock: time and randomness are arguments, so
 //! that a simulation can own them.
+//!
+//! ```text
+//!  clients    who there is: the register, under one lock        (tables D3, D4 and D14)
+//!  presence   what each request asks of its client, lock-free
+//!  sessions   what requests come in, found without the register
+//!  slots      a request is carried out once                     (table D2)
+//!  bounds     how much of all that there may be
+//! ```
 
+pub mod bounds;
 mod clients;
+mod presence;
+mod sessions;
+mod slots;
 
-pub use clients::{BootId, ClientId, Clients, Introduced, Introduction, LEASE, Principal, Unknown};
+pub use clients::{
+    BootId, ClientId, Clients, Created, Exchanged, Introduced, Introduction, LEASE, Principal, Protection, Unknown,
+    Wanted,
+};
+pub use presence::Presence;
+pub use sessions::{
+    Asked, BACK, BOTH, Begun, CB_PATH_DOWN, CB_PATH_DOWN_SESSION, Channel, FORE, Sequence, Session, SessionId,
+    Sessions, Shown,
+};
+pub use slots::Guard;

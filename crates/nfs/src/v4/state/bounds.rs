@@ -1,0 +1,40 @@
+//! How much clients may make the server remember (rules V35). Each bound is asked before anything is allocated, and a client's own before those of
+//! all, so that who has no measure meets his own.
+
+use crate::rpc::RECORD_BYTES_MAX;
+use crate::v3::READ_BYTES_MAX;
+
+/// Most confirmed clients, of all minor versions together.
+pub const CLIENTS_MAX: usize = 4096;
+/// Most introductions that wait to be confirmed.
+pub const WAITING_MAX: usize = 1024;
+/// Most of either from one address.
+pub const OF_ADDRESS_MAX: usize = 64;
+
+/// Most sessions of a client; one more is NOSPC.
+pub const SESSIONS_MAX: usize = 16;
+/// Most connections of a session; others work, but are not bound: nothing is called back on them, and they cannot destroy it.
+pub const CONNECTIONS_MAX: usize = 64;
+/// Most slots of a session, and so most requests of it at once.
+pub const SLOTS_MAX: u32 = 64;
+/// Most operations of a compound in a session: a client is told this number, so it can be lower than that of minor version 0.
+pub const OPS_MAX: u32 = 64;
+/// Longest results that a slot keeps: those of every operation that changes something, but for long names and attributes.
+pub const KEPT_BYTES_MAX: usize = 2048;
+/// As much where memory is short.
+pub const KEPT_BYTES_SHORT: usize = 1024;
+/// All sessions with all that their slots may keep, bytes.
+pub const SESSIONS_BYTES_MAX: usize = 64 << 20;
+/// Where less than this is left of it, memory is short.
+pub const SESSIONS_BYTES_SHORT: usize = SESSIONS_BYTES_MAX / 2;
+/// Then a session gets this part of what is left, so that there is always some for who comes next.
+pub const SESSIONS_SHARE: usize = 1024;
+
+/// Shortest requests and replies of a channel: a SEQUENCE with its RPC header is as long as that.
+pub const MESSAGE_BYTES_MIN: u32 = 128;
+/// Longest requests: the longest record that is taken in.
+pub const REQUEST_BYTES_MAX: u32 = RECORD_BYTES_MAX as u32;
+/// Longest replies: a READ of as much as may be asked for, and what stands around it.
+pub const REPLY_BYTES_MAX: u32 = READ_BYTES_MAX + (64 << 10);
+
+const _: () = assert!(KEPT_BYTES_SHORT <= KEPT_BYTES_MAX && SESSIONS_BYTES_SHORT < SESSIONS_BYTES_MAX);

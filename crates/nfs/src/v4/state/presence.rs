@@ -1,0 +1,75 @@
+//! What is asked of a client at each of its requests, so that none of them takes the lock of the register.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use super::{ClientId, LEASE};
+use crate::v4::status::Status;
+
+/// When a client was last heard, and where it is in its life.
+#[derive(Debug)]
+pub struct Presence {
+    client: ClientId,
+    heard_ns: AtomicU64,
+    has_reclaimed: AtomicBool,
+    /// Of its sessions, those with a connection for callbacks.
+    reachable: AtomicUsize,
+}
+
+impl Presence {
+    pub(super) fn new(client: ClientId, now: Duration) -> Self {
+        let (has_reclaimed, reachable) = Default::default();
+        Self { client, heard_ns: AtomicU64::new(now.as_nanos() as u64), has_reclaimed, reachable }
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn client(&self) -> ClientId {
+        self.client
+    }
+
+    /// It said a word: its lease begins anew.
+    pub(super) fn hear(&self, now: Duration) {
+        self.heard_ns.store(now.as_nanos() as u64, Relaxed);
+    }
+
+    /// When it last said a word.
+    #[must_use]
+    pub fn heard(&self) -> Duration {
+        Duration::from_nanos(self.heard_ns.load(Relaxed))
+    }
+
+    /// Whether its lease is over. Nothing goes by that alone: it is kept by courtesy until somebody is in its way (rules V20).
+    #[must_use]
+    pub fn is_late(&self, now: Duration) -> bool {
+        self.heard() + LEASE < now
+    }
+
+    /// RECLAIM_COMPLETE of all file systems: once in the life of a client.
+    pub fn reclaim_complete(&self) -> Result<(), Status> {
+        match self.has_reclaimed.swap(true, Relaxed) {
+            true => Err(Status::CompleteAlready),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether it has said that it reclaims nothing more.
+    #[must_use]
+    pub fn has_reclaimed(&self) -> bool {
+        self.has_reclaimed.load(Relaxed)
+    }
+
+    /// Whether it can be called back over any session.
+    pub(super) fn is_reachable(&self) -> bool {
+        self.reachable.load(Relaxed) > 0
+    }
+
+    /// One of its sessions can be called back, or cannot any more.
+    pub(super) fn note_reachable(&self, before: bool, after: bool) {
+        match (before, after) {
+            (false, true) => drop(self.reachable.fetch_add(1, Relaxed)),
+            (true, false) => drop(self.reachable.fetch_sub(1, Relaxed)),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! Sessions (RFC 8881 §2.10): what a client of minor version 1 sends its requests in.
+//!
+//! ```text
+//!  SEQUENCE ─▶ Sessions: by id, in shards ─▶ Session ─▶ its lock: slot (table D2), connection ─▶ Guard: until the compound is done
+//!                 ▲ opened and closed                     └─▶ Presence of its client: the lease, one store
+//!  the register of clients, under its lock
+//! ```
+//!
+//! *Locks.* The register's, then a shard's, or a session's and then that of the connections. None is held over a call to anything else. SEQUENCE takes
+//! none that all clients share, but a shard's to read, and the connections' at the first request of one.
+//!
+//! *Connections.* Each request binds the connection it comes on, if there is room; callbacks go only where BIND_CONN_TO_SESSION or CREATE_SESSION said
+//! so. What is bound, and what is asked for:
+//!
+//! ```text
+//!            │ FORE  │ BACK  │ FORE_OR_BOTH │ BACK_OR_BOTH
+//!  ──────────┼───────┼───────┼──────────────┼─────────────
+//!  nothing   │ FORE  │ BACK  │ BOTH         │ BOTH
+//!  FORE      │ FORE  │ INVAL │ BOTH         │ INVAL
+//!  BACK      │ INVAL │ BACK  │ INVAL        │ BOTH
+//!  BOTH      │ INVAL │ INVAL │ BOTH         │ BOTH
+//! ```
+//!
+//! *Invariants.* S1: a session that can be found belongs to a confirmed client, which lists it. S2: of a closed session no request begins. S3: what is
+//! charged is what the sessions that live were granted ([`memory`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use foldhash::HashMap;
+use parking_lot::{Mutex, RwLock};
+use smallvec::SmallVec;
+
+use super::bounds::CONNECTIONS_MAX;
+use super::presence::Presence;
+use super::slots::{Guard, Row, Slot};
+use crate::v4::status::Status;
+
+mod memory;
+
+use memory::{Account, Charge, Grant};
+
+const SHARD_COUNT: usize = 16;
+
+/// `sessionid4`: the client's id, then a draw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SessionId(pub [u8; 16]);
+
+/// `channel_attrs4`, as far as it means something here: nothing is padded, and there is no RDMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Channel {
+    pub request_bytes: u32,
+    pub reply_bytes: u32,
+    pub cached_bytes: u32,
+    pub operations: u32,
+    pub slots: u32,
+}
+
+/// What SEQUENCE says.
+#[derive(Clone, Copy, Debug)]
+pub struct Sequence {
+    /// Of which session.
+    pub session: SessionId,
+    /// On which slot.
+    pub slot: u32,
+    /// The last one's of the slot, plus one, unless it is a retry.
+    pub sequence: u32,
+    /// The highest slot that the client uses at the time.
+    pub highest: u32,
+    /// Whether it wants the reply to be kept.
+    pub cache_this: bool,
+    /// Of what follows SEQUENCE, and of who sends it.
+    pub fingerprint: u64,
+    /// The connection it comes on.
+    pub connection: u64,
+}
+
+/// What a request is that its session knows of.
+#[derive(Debug)]
+pub enum Begun {
+    /// It is to be carried out, and the guard finished then.
+    New(Guard, Shown),
+    /// It was carried out, with these results.
+    Retry(Bytes),
+    /// It is being carried out.
+    InProgress,
+    /// It was carried out, and its results were too long to keep: what follows SEQUENCE is RETRY_UNCACHED_REP.
+    Uncached(Shown),
+    /// It was broken off: what follows SEQUENCE is SERVERFAULT.
+    Faulted(Shown),
+}
+
+/// What SEQUENCE answers of the session, where it is OK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The highest slot that may be used.
+    pub highest: u32,
+    /// The highest one that should be.
+    pub target: u32,
+    /// `SEQ4_STATUS_*`.
+    pub flags: u32,
+}
+
+/// Callbacks were to go over this session or another one of the client, and there is no connection for them any more in any. Cleared by a connection
+/// that is bound for them.
+pub const CB_PATH_DOWN: u32 = 0x001;
+/// The same of this session alone.
+pub const CB_PATH_DOWN_SESSION: u32 = 0x200;
+
+/// `channel_dir_from_client4`: what BIND_CONN_TO_SESSION asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Asked {
+    Fore,
+    Back,
+    ForeOrBoth,
+    BackOrBoth,
+}
+
+/// `CDFS4_FORE`: requests come over the connection.
+pub const FORE: u32 = 1;
+/// `CDFS4_BACK`: callbacks go over it.
+pub const BACK: u32 = 2;
+/// `CDFS4_BOTH`.
+pub const BOTH: u32 = FORE | BACK;
+
+impl Asked {
+    /// What a connection is bound to that was bound to `before` (0 for nothing); none if that is INVAL.
+    fn on(self, before: u32) -> Option<u32> {
+        let (least, most) = match self {
+            Self::Fore => (FORE, FORE),
+            Self::Back => (BACK, BACK),
+            Self::ForeOrBoth => (FORE, BOTH),
+            Self::BackOrBoth => (BACK, BOTH),
+        };
+        (before == 0 || before & most == before && before & least == least).then_some(most)
+    }
+}
+
+/// A session.
+#[derive(Debug)]
+pub struct Session {
+    id: SessionId,
+    fore: Channel,
+    kept_bytes_max: usize,
+    presence: Arc<Presence>,
+    inner: Mutex<Inner>,
+    /// Held for as long as there is anything of the session.
+    _charge: Charge,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// As many as were used.
+    slots: Vec<Slot>,
+    connections: SmallVec<[(u64, u32); 2]>,
+    /// A connection was bound for callbacks once.
+    is_called_back: bool,
+    is_closed: bool,
+}
+
+impl Inner {
+    fn is_reachable(&self) -> bool {
+        self.connections.iter().any(|(_, ways)| ways & BACK != 0)
+    }
+}
+
+impl Session {
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn presence(&self) -> &Presence {
+        &self.presence
+    }
+
+    /// What was granted for requests.
+    #[must_use]
+    pub fn fore(&self) -> &Channel {
+        &self.fore
+    }
+
+    /// How many requests are being carried out.
+    #[must_use]
+    pub fn in_use(&self) -> usize {
+        self.inner.lock().slots.iter().filter(|slot| slot.is_in_use()).count()
+    }
+
+    pub(super) fn is_bound(&self, connection: u64) -> bool {
+        self.inner.lock().connections.iter().any(|(known, _)| *known == connection)
+    }
+
+    fn begin(self: &Arc<Self>, asked: &Sequence, bound: &Bound, now: Duration) -> Result<Begun, Status> {
+        if asked.slot >= self.fore.slots {
+            return Err(Status::BadSlot);
+        }
+        if asked.highest >= self.fore.slots {
+            return Err(Status::BadHighSlot);
+        }
+        let mut inner = self.inner.lock();
+        if inner.is_closed {
+            return Err(Status::BadSession);
+        }
+        let slot = slot_at(&mut inner.slots, asked.slot);
+        let row = slot.look(asked.sequence, asked.fingerprint);
+        match row {
+            Row::New => slot.begin(asked.sequence, asked.fingerprint),
+            Row::InProgress => return Ok(Begun::InProgress),
+            Row::FalseRetry => return Err(Status::SeqFalseRetry),
+            Row::Misordered => return Err(Status::SeqMisordered),
+            Row::Retry | Row::Uncached | Row::Faulted => {}
+        }
+        self.presence.hear(now);
+        self.add(&mut inner, asked.connection, FORE, bound);
+        let shown = self.shown(&inner);
+        Ok(match row {
+            Row::Retry => Begun::Retry(Bytes::copy_from_slice(inner.slots[asked.slot as usize].kept())),
+            Row::Uncached => Begun::Uncached(shown),
+            Row::Faulted => Begun::Faulted(shown),
+            _ => Begun::New(Guard::new(self.clone(), asked.slot, asked.cache_this), shown),
+        })
+    }
+
+    /// A guard is done with its slot.
+    pub(super) fn end(&self, slot: u32, results: Option<&[u8]>) {
+        let mut inner = self.inner.lock();
+        inner.slots[slot as usize].end(results, self.kept_bytes_max);
+    }
+
+    fn shown(&self, inner: &Inner) -> Shown {
+        let flags = match inner.is_called_back && !inner.is_reachable() {
+            true if self.presence.is_reachable() => CB_PATH_DOWN_SESSION,
+            true => CB_PATH_DOWN_SESSION | CB_PATH_DOWN,
+            false => 0,
+        };
+        Shown { highest: self.fore.slots - 1, target: self.fore.slots - 1, flags }
+    }
+
+    /// Binds a connection that is not bound, if there is room.
+    fn add(&self, inner: &mut Inner, connection: u64, ways: u32, bound: &Bound) -> bool {
+        let is_known = inner.connections.iter().any(|(known, _)| *known == connection);
+        if is_known || inner.connections.len() >= CONNECTIONS_MAX {
+            return false;
+        }
+        self.change(inner, |inner| inner.connections.push((connection, ways)));
+        bound.lock().entry(connection).or_default().push(self.id);
+        true
+    }
+
+    fn bind(&self, connection: u64, asked: Asked, bound: &Bound) -> Result<u32, Status> {
+        let mut inner = self.inner.lock();
+        if inner.is_closed {
+            return Err(Status::BadSession);
+        }
+        let at = inner.connections.iter().position(|(known, _)| *known == connection);
+        let ways = asked.on(at.map_or(0, |at| inner.connections[at].1)).ok_or(Status::Inval)?;
+        match at {
+            Some(at) => self.change(&mut inner, |inner| inner.connections[at].1 = ways),
+            None if self.add(&mut inner, connection, ways, bound) => {}
+            None => return Err(Status::Delay),
+        }
+        Ok(ways)
+    }
+
+    fn unbind(&self, connection: u64) {
+        let mut inner = self.inner.lock();
+        self.change(&mut inner, |inner| inner.connections.retain(|(known, _)| *known != connection));
+    }
+
+    /// No request begins any more; those that have begun go on.
+    fn close(&self, bound: &Bound) {
+        let mut inner = self.inner.lock();
+        inner.is_closed = true;
+        let connections = self.change(&mut inner, |inner| std::mem::take(&mut inner.connections));
+        let mut bound = bound.lock();
+        for (connection, _) in connections {
+            let Some(sessions) = bound.get_mut(&connection) else { continue };
+            sessions.retain(|known| *known != self.id);
+            if sessions.is_empty() {
+                bound.remove(&connection);
+            }
+        }
+    }
+
+    /// Changes its connections.
+    fn change<T>(&self, inner: &mut Inner, step: impl FnOnce(&mut Inner) -> T) -> T {
+        let before = inner.is_reachable();
+        let done = step(inner);
+        let after = inner.is_reachable();
+        inner.is_called_back |= after;
+        self.presence.note_reachable(before, after);
+        done
+    }
+}
+
+fn slot_at(slots: &mut Vec<Slot>, slot: u32) -> &mut Slot {
+    let count = slot as usize + 1;
+    if slots.len() < count {
+        slots.reserve_exact(count - slots.len());
+        slots.resize_with(count, Slot::default);
+    }
+    &mut slots[slot as usize]
+}
+
+/// Of each bound connection its sessions.
+type Bound = Mutex<HashMap<u64, SmallVec<[SessionId; 1]>>>;
+
+/// All sessions, by id.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    shards: [RwLock<HashMap<SessionId, Arc<Session>>>; SHARD_COUNT],
+    bound: Bound,
+    memory: Account,
+}
+
+impl Sessions {
+    /// SEQUENCE at `now`. What is an error here has changed nothing, and renews no lease.
+    pub fn begin(&self, asked: &Sequence, now: Duration) -> Result<Begun, Status> {
+        self.find(asked.session).ok_or(Status::BadSession)?.begin(asked, &self.bound, now)
+    }
+
+    /// BIND_CONN_TO_SESSION: gives what the connection is bound to ([`FORE`], [`BACK`] or both).
+    pub fn bind(&self, session: SessionId, connection: u64, asked: Asked) -> Result<u32, Status> {
+        self.find(session).ok_or(Status::BadSession)?.bind(connection, asked, &self.bound)
+    }
+
+    /// A connection is closed, and no request comes from it any more: no session is bound to it.
+    pub fn disconnect(&self, connection: u64) {
+        let sessions = self.bound.lock().remove(&connection).unwrap_or_default();
+        sessions.into_iter().filter_map(|id| self.find(id)).for_each(|session| session.unbind(connection));
+    }
+
+    /// The session with this id.
+    #[must_use]
+    pub fn find(&self, id: SessionId) -> Option<Arc<Session>> {
+        self.shard(id).read().get(&id).cloned()
+    }
+
+    /// How many there are, and what they are charged for, bytes.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        (self.shards.iter().map(|shard| shard.read().len()).sum(), self.memory.charged())
+    }
+
+    /// A session with `fore`, but for its slots and what is kept, as memory allows; bound to `connection` by `ways`. The register's lock is held.
+    pub(super) fn open(
+        &self,
+        id: SessionId,
+        fore: Channel,
+        presence: Arc<Presence>,
+        (connection, ways): (u64, u32),
+    ) -> Option<Channel> {
+        let (Grant { slots, kept_bytes_max }, charge) = self.memory.charge(fore.slots)?;
+        let cached_bytes = fore.cached_bytes.min(kept_bytes_max as u32);
+        let session = Session {
+            id,
+            fore: Channel { slots, cached_bytes, ..fore },
+            kept_bytes_max,
+            presence,
+            inner: Mutex::default(),
+            _charge: charge,
+        };
+        session.add(&mut session.inner.lock(), connection, ways, &self.bound);
+        let granted = session.fore;
+        self.shard(id).write().insert(id, Arc::new(session));
+        Some(granted)
+    }
+
+    /// Takes a session out. The register's lock is held.
+    pub(super) fn close(&self, id: SessionId) {
+        let taken = self.shard(id).write().remove(&id);
+        taken.into_iter().for_each(|session| session.close(&self.bound));
+    }
+
+    fn shard(&self, id: SessionId) -> &RwLock<HashMap<SessionId, Arc<Session>>> {
+        &self.shards[usize::from(id.0[15]) % SHARD_COUNT]
+    }
+}
+
+#[cfg(test)]
+mod tests;
