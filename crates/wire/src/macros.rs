@@ -98,7 +98,8 @@ macro_rules! xdr_union {
                 })
             }
 
-            fn random_arm(on: $on, dice: &mut $crate::Dice) -> Self {
+            /// One that switches on this, which it must have.
+            pub fn random_arm(on: $on, dice: &mut $crate::Dice) -> Self {
                 let _ = &dice;
                 #[allow(unreachable_patterns)]
                 match on {

@@ -1,0 +1,162 @@
+//! The server's codec of version 4 is by hand; here its numbers and the shapes of its arguments and results are held against the RFCs' own XDR.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use support::House;
+use support::client::Client;
+use support::compound::{Op, bare, get_attr, lookup, op, put_root, status_of};
+use tally_vfs::{Content, CreateHow, Cred, Identity, Names, NodeKind, OpCtx, SetAttr, Stability};
+use tally_wire::nfs4::{
+    FATTR4_SUPPORTED_ATTRS, FATTR4_TYPE, Fattr4Value, NfsArgop4, NfsFtype4, NfsOpnum4, NfsResop4, Nfsstat4, Specdata4,
+};
+use tally_wire::{Dice, numbers};
+
+/// Operations of minor version 0 end here.
+const LAST_OF_0: u32 = NfsOpnum4::OpReleaseLockowner as u32;
+/// Whose results are short where they fail: a SETATTR4res has `attrsset` then, too (RFC 7530 §16.32.2), and the server has only the status. It leaves
+/// this list with the operation's coming.
+const SHORT: NfsOpnum4 = NfsOpnum4::OpSetattr;
+/// How often each operation is sent.
+const DRAWS: usize = 60;
+
+/// A tank with one object of each type, each of which is called like that.
+fn house() -> House {
+    let house = House::speaking_4();
+    let (root, set) = (Cred::root(), SetAttr { mode: Some(0o640), ..SetAttr::default() });
+    let ctx = OpCtx { cred: &root, reply: None };
+    let tank = &house.exports.tank;
+    let file = tank.create(ctx, tank.root(), b"Nf4Reg", &CreateHow::Guarded(set.clone())).result.unwrap().object;
+    tank.write(ctx, file, 0, b"some bytes".as_slice().into(), Stability::FileSync).result.unwrap();
+    tank.mkdir(ctx, tank.root(), b"Nf4Dir", &set).result.unwrap();
+    tank.symlink(ctx, tank.root(), b"Nf4Lnk", b"Nf4Reg", &set).result.unwrap();
+    let nodes = [
+        ("Nf4Blk", NodeKind::BlockDevice(3, 4)),
+        ("Nf4Chr", NodeKind::CharDevice(5, 6)),
+        ("Nf4Sock", NodeKind::Socket),
+        ("Nf4Fifo", NodeKind::Fifo),
+    ];
+    for (name, kind) in nodes {
+        tank.mknod(ctx, tank.root(), name.as_bytes(), kind, &set).result.unwrap();
+    }
+    house
+}
+
+fn at(name: &str, last: Op) -> Vec<Op> {
+    vec![put_root(), lookup(b"tank"), lookup(name.as_bytes()), last]
+}
+
+/// The enumeration's text, as its members are not told: each name is the RFC's without what begins all of them, and has its number.
+#[test]
+fn every_status_has_the_rfcs_number() {
+    let of_rfc: BTreeMap<_, _> = Nfsstat4::ALL.iter().map(|status| (format!("{status:?}"), *status as u32)).collect();
+    let text = include_str!("../src/v4/status.rs");
+    let members = text.split_once("pub enum Status {").unwrap().1.split_once('}').unwrap().0;
+    let members: Vec<_> = members.lines().filter_map(|line| line.trim().strip_suffix(',')?.split_once(" = ")).collect();
+    assert!(members.len() >= 39, "{} are found", members.len());
+    for (name, number) in members {
+        let of = |(rfc, of): (&String, &u32)| {
+            let rfc = rfc.strip_prefix("Nfs4Err").or(rfc.strip_prefix("Nfs4")).expect("all begin so");
+            rfc.eq_ignore_ascii_case(name).then_some(*of)
+        };
+        assert_eq!(of_rfc.iter().find_map(of), number.parse().ok(), "{name}");
+    }
+}
+
+/// Every number that an operation of minor version 0 has, those beside them, and those of later versions.
+#[test]
+fn every_number_is_an_operation_or_none_as_the_rfc_says() {
+    let house = house();
+    let mut client = house.client();
+    let of_0 = |number: u32| number <= LAST_OF_0 && NfsOpnum4::ALL.iter().any(|op| *op as u32 == number);
+    let all = (0..100).chain([NfsOpnum4::OpIllegal as u32, 1 << 31, u32::MAX]);
+    for number in all.filter(|number| *number != SHORT as u32) {
+        let reply = client.compound(0, &[bare(number)]);
+        let is_illegal = matches!(&reply.resarray[..], [NfsResop4::OpIllegal(_)]);
+        assert_eq!(!is_illegal, of_0(number), "{number}");
+        assert_eq!(is_illegal, reply.status == Nfsstat4::Nfs4ErrOpIllegal, "{number}");
+    }
+}
+
+/// Sends each operation of minor version 0 with arguments that are drawn, on several kinds of objects. All results are decoded to their
+/// end; well-formed arguments are never BADXDR, what ends is nothing else, and where one is OK the next begins behind it.
+#[test]
+fn every_operation_takes_the_rfcs_arguments_and_gives_its_results() {
+    let house = house();
+    let mut client = house.client();
+    let mut dice = Dice::new(4);
+    let of_0 = NfsOpnum4::ALL.iter().filter(|op| **op as u32 <= LAST_OF_0 && **op != SHORT);
+    for number in of_0.flat_map(|op| [*op; DRAWS]) {
+        let drawn = op(NfsArgop4::random_arm(number, &mut dice));
+        let name = dice.one_of(&["Nf4Reg", "Nf4Dir", "Nf4Lnk"]);
+        let reply = client.compound(0, &[at(name, drawn.clone()), vec![put_root()]].concat());
+        assert_ne!(reply.status, Nfsstat4::Nfs4ErrBadxdr, "{:?}", reply.resarray.last());
+        let gone_on = reply.resarray.len() == 5;
+        assert_eq!(gone_on, status_of(&reply.resarray[3]) == Nfsstat4::Nfs4Ok, "{:?}", reply.resarray);
+        assert!(!gone_on || reply.status == Nfsstat4::Nfs4Ok, "{:?}", reply.resarray);
+        if drawn.len() > 4 {
+            let ended = client.status(&at(name, drawn[..drawn.len() - 4].to_vec()));
+            assert!([Nfsstat4::Nfs4ErrBadxdr, Nfsstat4::Nfs4ErrNotsupp].contains(&ended), "{ended:?} for {drawn:x?}");
+        }
+    }
+}
+
+#[test]
+fn every_type_of_object_has_the_rfcs_number() {
+    let house = house();
+    let mut client = house.client();
+    // Those of named attributes are not served.
+    for kind in &NfsFtype4::ALL[..7] {
+        let told = client.attributes(&at(&format!("{kind:?}"), get_attr(&[FATTR4_TYPE])));
+        assert_eq!(told[&FATTR4_TYPE], Fattr4Value::Fattr4Type(*kind));
+    }
+}
+
+/// Attributes whose values are known here stand under the RFC's numbers, and all are of the RFC's types.
+#[test]
+fn every_attribute_has_the_rfcs_number_and_type() {
+    let house = house();
+    let mut client = house.client();
+    let all = |client: &mut Client, name: &str| {
+        let supported = client.attributes(&at(name, get_attr(&[FATTR4_SUPPORTED_ATTRS])));
+        let Fattr4Value::Fattr4SupportedAttrs(supported) = &supported[&FATTR4_SUPPORTED_ATTRS] else { panic!() };
+        client.attributes(&at(name, get_attr(&numbers(supported))))
+    };
+    let file = all(&mut client, "Nf4Reg");
+    let attr = {
+        let tank = &house.exports.tank;
+        tank.lookup(&Cred::root(), tank.root(), b"Nf4Reg").unwrap().0
+    };
+    let known = [
+        Fattr4Value::Fattr4Size(10),
+        Fattr4Value::Fattr4Mode(0o640),
+        Fattr4Value::Fattr4Numlinks(1),
+        Fattr4Value::Fattr4Fileid(attr.object.id.0),
+        Fattr4Value::Fattr4MountedOnFileid(attr.object.id.0),
+        Fattr4Value::Fattr4Change(attr.change.0),
+        Fattr4Value::Fattr4SpaceUsed(attr.used),
+        Fattr4Value::Fattr4Owner(b"0".into()),
+        Fattr4Value::Fattr4OwnerGroup(b"0".into()),
+        Fattr4Value::Fattr4RdattrError(Nfsstat4::Nfs4Ok),
+        Fattr4Value::Fattr4Maxname(255),
+        Fattr4Value::Fattr4Maxread(tally_nfs::v3::READ_BYTES_MAX.into()),
+        Fattr4Value::Fattr4LinkSupport(true),
+        Fattr4Value::Fattr4SymlinkSupport(true),
+        Fattr4Value::Fattr4NamedAttr(false),
+        Fattr4Value::Fattr4UniqueHandles(true),
+        Fattr4Value::Fattr4Aclsupport(0),
+        Fattr4Value::Fattr4Cansettime(true),
+        Fattr4Value::Fattr4CaseInsensitive(false),
+        Fattr4Value::Fattr4CasePreserving(true),
+        Fattr4Value::Fattr4ChownRestricted(true),
+        Fattr4Value::Fattr4Homogeneous(true),
+        Fattr4Value::Fattr4NoTrunc(true),
+    ];
+    for value in known {
+        assert_eq!(file.get(&value.on()), Some(&value));
+    }
+    let device = all(&mut client, "Nf4Blk");
+    let rawdev = Fattr4Value::Fattr4Rawdev(Specdata4 { specdata1: 3, specdata2: 4 });
+    assert_eq!(device.get(&rawdev.on()), Some(&rawdev));
+}
