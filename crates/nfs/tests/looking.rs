@@ -36,12 +36,12 @@ fn at(path: Path<'_>, last: Op) -> Vec<Op> {
 
 fn verify(numbers: &[u32], values: &[u8]) -> Op {
     let obj_attributes = Fattr4 { attrmask: bitmap(numbers), attr_vals: values.into() };
-    op(NfsArgop4::OpVerify(Verify4Args { obj_attributes }))
+    op(&NfsArgop4::OpVerify(Verify4Args { obj_attributes }))
 }
 
 fn nverify(numbers: &[u32], values: &[u8]) -> Op {
     let obj_attributes = Fattr4 { attrmask: bitmap(numbers), attr_vals: values.into() };
-    op(NfsArgop4::OpNverify(Nverify4Args { obj_attributes }))
+    op(&NfsArgop4::OpNverify(Nverify4Args { obj_attributes }))
 }
 
 /// The file system of a dataset, or of what stands above all of them.
@@ -83,7 +83,7 @@ fn a_client_looks_from_the_root_of_all_down_to_a_file() {
         NfsResop4::OpRead(Read4Res::Nfs4Ok(read)) => assert_eq!((read.eof, &*read.data), (true, &b"bytes"[..])),
         other => panic!("{other:?}"),
     }
-    match client.last(&at(&[b"tank", b"link"], op(NfsArgop4::OpReadlink))) {
+    match client.last(&at(&[b"tank", b"link"], op(&NfsArgop4::OpReadlink))) {
         NfsResop4::OpReadlink(Readlink4Res::Nfs4Ok(read)) => assert_eq!(*read.link, *b"file"),
         other => panic!("{other:?}"),
     }
@@ -229,8 +229,8 @@ fn wrong_uses_are_told_apart() {
     let of_4_1 = FATTR4_SUPPATTR_EXCLCREAT;
     let cases: Vec<(&str, Vec<Op>, Nfsstat4)> = vec![
         ("no handle", vec![of_type()], Nfsstat4::Nfs4ErrNofilehandle),
-        ("no handle to save", vec![op(NfsArgop4::OpSavefh)], Nfsstat4::Nfs4ErrNofilehandle),
-        ("nothing saved", vec![op(NfsArgop4::OpRestorefh)], Nfsstat4::Nfs4ErrRestorefh),
+        ("no handle to save", vec![op(&NfsArgop4::OpSavefh)], Nfsstat4::Nfs4ErrNofilehandle),
+        ("nothing saved", vec![op(&NfsArgop4::OpRestorefh)], Nfsstat4::Nfs4ErrRestorefh),
         ("a handle that is none", vec![put(&[7; 9])], Nfsstat4::Nfs4ErrBadhandle),
         ("a forged handle", vec![put(&forged)], Nfsstat4::Nfs4ErrBadhandle),
         ("an object that is gone", vec![put(&gone), of_type()], Nfsstat4::Nfs4ErrStale),
@@ -248,7 +248,7 @@ fn wrong_uses_are_told_apart() {
         ("a directory is read", at(tank, read(0, 0, 1)), Nfsstat4::Nfs4ErrIsdir),
         ("the root of all is read", at(&[], read(0, 0, 1)), Nfsstat4::Nfs4ErrIsdir),
         ("a link is read", at(link, read(0, 0, 1)), Nfsstat4::Nfs4ErrInval),
-        ("a file is no link", at(file, op(NfsArgop4::OpReadlink)), Nfsstat4::Nfs4ErrInval),
+        ("a file is no link", at(file, op(&NfsArgop4::OpReadlink)), Nfsstat4::Nfs4ErrInval),
         ("somebody's state", at(file, read(3, 0, 1)), Nfsstat4::Nfs4ErrBadStateid),
         ("what is only set", at(file, get_attr(&[FATTR4_TIME_ACCESS_SET])), Nfsstat4::Nfs4ErrInval),
         ("a comparison with what there is not", at(file, verify(&[FATTR4_ACL], &[0; 4])), Nfsstat4::Nfs4ErrAttrnotsupp),
@@ -270,7 +270,7 @@ fn wrong_uses_are_told_apart() {
     }
     assert_eq!(client.compound(1, &[put_root()]).status, Nfsstat4::Nfs4ErrMinorVersMismatch);
     assert_eq!(client.status(&vec![put_root(); 129]), Nfsstat4::Nfs4ErrResource);
-    let reply = client.compound(0, &[put_root(), lookup(b"none"), op(NfsArgop4::OpGetfh)]);
+    let reply = client.compound(0, &[put_root(), lookup(b"none"), op(&NfsArgop4::OpGetfh)]);
     assert_eq!((reply.status, reply.resarray.len()), (Nfsstat4::Nfs4ErrNoent, 2), "behind what failed nothing is done");
 }
 
@@ -281,7 +281,7 @@ fn access_is_told_for_what_means_something() {
     let mut client = house.client();
     let mut user = house.client().acting_as(1000, &[1000]);
     let access = |client: &mut Client, path: Path<'_>| {
-        let all = op(NfsArgop4::OpAccess(Access4Args { access: u32::MAX }));
+        let all = op(&NfsArgop4::OpAccess(Access4Args { access: u32::MAX }));
         match client.last(&at(path, all)) {
             NfsResop4::OpAccess(Access4Res::Nfs4Ok(told)) => (told.supported, told.access),
             other => panic!("{other:?}"),
@@ -302,7 +302,7 @@ fn a_client_introduces_itself() {
     let mut client = house.client();
     let introduce = |name: &[u8], start: u8| {
         let cb_location = Netaddr4 { na_r_netid: b"tcp".into(), na_r_addr: b"10.0.0.1.3.4".into() };
-        op(NfsArgop4::OpSetclientid(Setclientid4Args {
+        op(&NfsArgop4::OpSetclientid(Setclientid4Args {
             client: NfsClientId4 { verifier: [start; 8], id: name.into() },
             callback: CbClient4 { cb_program: 0x4000_0000, cb_location },
             callback_ident: 1,
@@ -313,11 +313,11 @@ fn a_client_introduces_itself() {
         other => panic!("{other:?}"),
     };
     let (clientid, confirmation) = (told.clientid, told.setclientid_confirm);
-    let renew = || op(NfsArgop4::OpRenew(Renew4Args { clientid }));
+    let renew = || op(&NfsArgop4::OpRenew(Renew4Args { clientid }));
     let stale = Nfsstat4::Nfs4ErrStaleClientid;
     assert_eq!(client.status(&[renew()]), stale, "nobody has confirmed it");
     let confirm = |setclientid_confirm| {
-        op(NfsArgop4::OpSetclientidConfirm(SetclientidConfirm4Args { clientid, setclientid_confirm }))
+        op(&NfsArgop4::OpSetclientidConfirm(SetclientidConfirm4Args { clientid, setclientid_confirm }))
     };
     let mut wrong = confirmation;
     wrong[7] ^= 1;

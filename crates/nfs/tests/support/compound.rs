@@ -15,8 +15,8 @@ use super::client::{Client, words};
 /// An operation with its arguments, encoded.
 pub type Op = Vec<u8>;
 
-pub fn op(arguments: NfsArgop4) -> Op {
-    encode(&arguments)
+pub fn op(arguments: &NfsArgop4) -> Op {
+    encode(arguments)
 }
 
 /// A number, and no arguments.
@@ -25,35 +25,35 @@ pub fn bare(number: u32) -> Op {
 }
 
 pub fn put_root() -> Op {
-    op(NfsArgop4::OpPutrootfh)
+    op(&NfsArgop4::OpPutrootfh)
 }
 
 pub fn up() -> Op {
-    op(NfsArgop4::OpLookupp)
+    op(&NfsArgop4::OpLookupp)
 }
 
 pub fn put(handle: &[u8]) -> Op {
-    op(NfsArgop4::OpPutfh(Putfh4Args { object: handle.into() }))
+    op(&NfsArgop4::OpPutfh(Putfh4Args { object: handle.into() }))
 }
 
 pub fn lookup(name: &[u8]) -> Op {
-    op(NfsArgop4::OpLookup(Lookup4Args { objname: name.into() }))
+    op(&NfsArgop4::OpLookup(Lookup4Args { objname: name.into() }))
 }
 
 pub fn get_attr(numbers: &[u32]) -> Op {
-    op(NfsArgop4::OpGetattr(Getattr4Args { attr_request: bitmap(numbers) }))
+    op(&NfsArgop4::OpGetattr(Getattr4Args { attr_request: bitmap(numbers) }))
 }
 
 pub fn read_dir(cookie: u64, count: u32, numbers: &[u32]) -> Op {
     let attr_request = bitmap(numbers);
     let (dircount, maxcount) = (count, count);
-    op(NfsArgop4::OpReaddir(Readdir4Args { cookie, cookieverf: [0; 8], dircount, maxcount, attr_request }))
+    op(&NfsArgop4::OpReaddir(Readdir4Args { cookie, cookieverf: [0; 8], dircount, maxcount, attr_request }))
 }
 
 /// With a stateid all of whose bytes are this one.
 pub fn read(byte: u8, offset: u64, count: u32) -> Op {
     let stateid = Stateid4 { seqid: u32::from_be_bytes([byte; 4]), other: [byte; 12] };
-    op(NfsArgop4::OpRead(Read4Args { stateid, offset, count }))
+    op(&NfsArgop4::OpRead(Read4Args { stateid, offset, count }))
 }
 
 impl Client {
