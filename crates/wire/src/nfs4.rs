@@ -336,6 +336,7 @@ pub const AUTH_NONE: u32 = 0;
 pub const AUTH_SYS: u32 = 1;
 pub const RPCSEC_GSS: u32 = 6;
 pub const FATTR4_MODE_UMASK: u32 = 81;
+pub const FATTR4_OFFLINE: u32 = 83;
 pub const FATTR4_TIME_DELEG_ACCESS: u32 = 84;
 pub const FATTR4_TIME_DELEG_MODIFY: u32 = 85;
 pub const FATTR4_OPEN_ARGUMENTS: u32 = 86;
@@ -2873,6 +2874,8 @@ xdr_struct! { ModeUmask4 {
 
 pub type Fattr4ModeUmask = ModeUmask4;
 
+pub type Fattr4Offline = bool;
+
 xdr_struct! { OpenArguments4 {
     oa_share_access: Bitmap4,
     oa_share_deny: Bitmap4,
@@ -2971,6 +2974,7 @@ xdr_union! { Fattr4Value on u32 {
     [FATTR4_SEC_LABEL] => Fattr4SecLabel(value: Fattr4SecLabel),
     [FATTR4_XATTR_SUPPORT] => Fattr4XattrSupport(value: Fattr4XattrSupport),
     [FATTR4_MODE_UMASK] => Fattr4ModeUmask(value: Fattr4ModeUmask),
+    [FATTR4_OFFLINE] => Fattr4Offline(value: Fattr4Offline),
     [FATTR4_TIME_DELEG_ACCESS] => Fattr4TimeDelegAccess(value: Fattr4TimeDelegAccess),
     [FATTR4_TIME_DELEG_MODIFY] => Fattr4TimeDelegModify(value: Fattr4TimeDelegModify),
     [FATTR4_OPEN_ARGUMENTS] => Fattr4OpenArguments(value: Fattr4OpenArguments),

@@ -53,5 +53,5 @@ fn every_operation_and_attribute_is_drawn() {
     draw(74, &|dice| NfsResop4::random(dice).on() as u32);
     // 3 to 15, and ILLEGAL.
     draw(14, &|dice| NfsCbArgop4::random(dice).on() as u32);
-    draw(86, &|dice| Fattr4Value::random(dice).on());
+    draw(87, &|dice| Fattr4Value::random(dice).on());
 }
