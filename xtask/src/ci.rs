@@ -7,13 +7,15 @@ use anyhow::{Context, Result};
 use tally_lab::cargo;
 
 use crate::test::{self, timed};
+use crate::xdr::Xdr;
 
 /// The version of cargo-deny that `deny.toml` is written for.
 const CARGO_DENY: &str = "0.19.0";
 
-/// Formatting, lints, the rules for dependencies, and all tests.
+/// Formatting, whether what is generated is current, lints, the rules for dependencies, and all tests.
 pub(crate) fn run() -> Result<()> {
     cargo::run(&["fmt", "--all", "--check"])?;
+    Xdr { check: true }.run()?;
     timed("lints", || cargo::run(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     timed("the house's rules", || {
         // Chosen from all packages, so that what is built for them is what the other tests stand on.

@@ -1,4 +1,4 @@
-//! Everything that a developer runs: `cargo xtask ci`, `test`, `lab`, `crash`, `sim`, `fuzz`, `dashboard`, `bench`.
+//! Everything that a developer runs: `cargo xtask ci`, `test`, `lab`, `crash`, `sim`, `fuzz`, `dashboard`, `bench`, `xdr`.
 
 mod ci;
 mod dashboard;
@@ -7,6 +7,7 @@ mod fuzz;
 mod needing;
 mod sim;
 mod test;
+mod xdr;
 
 use std::process::ExitCode;
 
@@ -43,6 +44,8 @@ enum Task {
     Attacks(tally_yardsticks::attacks::Options),
     /// The dashboard of a live server under load, in a headless Chromium; pictures go to target/dashboard.
     Dashboard(dashboard::Options),
+    /// NFSv4's test codec, from the RFCs' XDR.
+    Xdr(xdr::Xdr),
     /// Benchmarks.
     #[command(subcommand)]
     Bench(tally_yardsticks::Bench),
@@ -76,6 +79,7 @@ fn run(task: Task) -> Result<()> {
         Task::Fuzz(fuzz) => fuzz.run(),
         Task::Attacks(options) => options.run(),
         Task::Dashboard(options) => options.run()?.into_result(),
+        Task::Xdr(xdr) => xdr.run(),
         Task::Bench(bench) => bench.run(),
         Task::CrashImages(options) => crash_images::run(&options)?.into_result(),
         Task::RecordDisks(options) => recording::disks::run(&options),

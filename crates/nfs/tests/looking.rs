@@ -4,180 +4,49 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use support::client::{Answer, Client, words};
+use support::client::Client;
+use support::compound::{Op, bare, by_number, get_attr, lookup, op, put, put_root, read, read_dir, readable, up};
 use support::{House, KEY, POOL};
 use tally_base::DatasetId;
 use tally_nfs::handle::{Above, Handle};
 use tally_nfs::v3;
 use tally_nfs::xdr::Encoder;
 use tally_vfs::{Attributes, Content, Cred, Identity, Names, ObjectRef, OpCtx, SetAttr, Stability};
+use tally_wire::nfs4::{
+    Access4Args, Access4Res, CbClient4, FATTR4_ACL, FATTR4_FILEHANDLE, FATTR4_FILEID, FATTR4_FSID,
+    FATTR4_MOUNTED_ON_FILEID, FATTR4_RDATTR_ERROR, FATTR4_SIZE, FATTR4_SUPPATTR_EXCLCREAT, FATTR4_SUPPORTED_ATTRS,
+    FATTR4_TIME_ACCESS_SET, FATTR4_TYPE, Fattr4, Fattr4Value, Fsid4, Netaddr4, NfsArgop4, NfsClientId4, NfsFtype4,
+    NfsResop4, Nfsstat4, Nverify4Args, Read4Res, Readlink4Res, Renew4Args, Setclientid4Args, Setclientid4Res,
+    SetclientidConfirm4Args, Verify4Args,
+};
+use tally_wire::{bitmap, numbers};
 
-const OK: u32 = 0;
-const NOENT: u32 = 2;
-const ACCESS: u32 = 13;
-const NOTDIR: u32 = 20;
-const ISDIR: u32 = 21;
-const INVAL: u32 = 22;
-const NAMETOOLONG: u32 = 63;
-const STALE: u32 = 70;
-const BADHANDLE: u32 = 10001;
-const BAD_COOKIE: u32 = 10003;
-const NOTSUPP: u32 = 10004;
-const TOOSMALL: u32 = 10005;
-const DELAY: u32 = 10008;
-const SAME: u32 = 10009;
-const RESOURCE: u32 = 10018;
-const NOFILEHANDLE: u32 = 10020;
-const MINOR_VERS_MISMATCH: u32 = 10021;
-const STALE_CLIENTID: u32 = 10022;
-const BAD_STATEID: u32 = 10025;
-const NOT_SAME: u32 = 10027;
-const SYMLINK: u32 = 10029;
-const RESTOREFH: u32 = 10030;
-const ATTRNOTSUPP: u32 = 10032;
-const BADXDR: u32 = 10036;
-const BADNAME: u32 = 10041;
-const OP_ILLEGAL: u32 = 10044;
+const OK: Nfsstat4 = Nfsstat4::Nfs4Ok;
 
-const TYPE: u32 = 1;
-const SIZE: u32 = 4;
-const FSID: u32 = 8;
-const RDATTR_ERROR: u32 = 11;
-const FILEHANDLE: u32 = 19;
-const FILEID: u32 = 20;
-const MOUNTED_ON: u32 = 55;
-
-/// An operation with its arguments.
-type Op = Encoder;
 /// Names from the root of all.
 type Path<'a> = &'a [&'a [u8]];
 
-fn op(number: u32) -> Op {
-    words(|words| {
-        words.u32(number);
-    })
+/// Down to an object, and there one more.
+fn at(path: Path<'_>, last: Op) -> Vec<Op> {
+    let mut ops = vec![put_root()];
+    ops.extend(path.iter().map(|name| lookup(name)));
+    ops.push(last);
+    ops
 }
 
-fn with(number: u32, fill: impl FnOnce(&mut Encoder)) -> Op {
-    let mut op = op(number);
-    fill(&mut op);
-    op
+fn verify(numbers: &[u32], values: &[u8]) -> Op {
+    let obj_attributes = Fattr4 { attrmask: bitmap(numbers), attr_vals: values.into() };
+    op(&NfsArgop4::OpVerify(Verify4Args { obj_attributes }))
 }
 
-fn put_root() -> Op {
-    op(24)
+fn nverify(numbers: &[u32], values: &[u8]) -> Op {
+    let obj_attributes = Fattr4 { attrmask: bitmap(numbers), attr_vals: values.into() };
+    op(&NfsArgop4::OpNverify(Nverify4Args { obj_attributes }))
 }
 
-fn put(handle: &[u8]) -> Op {
-    with(22, |words| {
-        words.opaque(handle);
-    })
-}
-
-fn get_fh() -> Op {
-    op(10)
-}
-
-fn lookup(name: &[u8]) -> Op {
-    with(15, |words| {
-        words.opaque(name);
-    })
-}
-
-fn bitmap(words: &mut Encoder, numbers: &[u32]) {
-    let mut map = [0_u32; 2];
-    numbers.iter().for_each(|number| map[(number / 32) as usize] |= 1 << (number % 32));
-    words.u32(2).u32(map[0]).u32(map[1]);
-}
-
-fn get_attr(numbers: &[u32]) -> Op {
-    with(9, |words| bitmap(words, numbers))
-}
-
-fn read_dir(cookie: u64, count: u32, numbers: &[u32]) -> Op {
-    with(26, |words| {
-        words.u64(cookie).u64(0).u32(count).u32(count);
-        bitmap(words, numbers);
-    })
-}
-
-fn read(stateid: [u8; 16], offset: u64, count: u32) -> Op {
-    with(25, |words| {
-        words.raw(&stateid).u64(offset).u32(count);
-    })
-}
-
-/// Sends a compound of these, and gives its status, how many results there are, and them.
-fn compound(client: &mut Client, minor: u32, ops: Vec<Op>) -> (u32, u32, Answer) {
-    let arguments = words(|words| {
-        words.opaque(b"tag").u32(minor).u32(ops.len() as u32);
-        ops.into_iter().for_each(|op| _ = words.append(op));
-    });
-    let xid = client.xid();
-    client.send(xid, (v3::PROGRAM, tally_nfs::v4::VERSION), 1, arguments);
-    let (_, mut answer) = client.receive_answer();
-    assert_eq!(answer.opaque(), b"tag");
-    let count = answer.u32();
-    (answer.status, count, answer)
-}
-
-/// The status of the last of these, each before which is OK.
-fn status(client: &mut Client, ops: Vec<Op>) -> u32 {
-    let sent = ops.len() as u32;
-    let (status, count, _) = compound(client, 0, ops);
-    assert!(count == sent || status != OK);
-    status
-}
-
-/// What the last of these gave; the others give nothing but their status.
-fn last(client: &mut Client, ops: Vec<Op>) -> Answer {
-    let sent = ops.len() as u32;
-    let (status, count, mut answer) = compound(client, 0, ops);
-    assert_eq!((status, count), (OK, sent));
-    for _ in 0..count {
-        assert!((3..40).contains(&answer.u32()));
-        assert_eq!(answer.u32(), OK);
-    }
-    answer
-}
-
-/// Attributes of a fattr4 that are one or two words, or opaque.
-fn attributes(answer: &mut Answer) -> BTreeMap<u32, Vec<u8>> {
-    let words: Vec<u32> = (0..answer.u32()).map(|_| answer.u32()).collect();
-    let has = |number: &u32| words.get((number / 32) as usize).is_some_and(|word| word & 1 << (number % 32) != 0);
-    let values = answer.opaque();
-    let mut rest = values.as_slice();
-    let mut take = |bytes: usize| {
-        let (taken, left) = rest.split_at(bytes);
-        rest = left;
-        taken.to_vec()
-    };
-    let found = (0..64).filter(has).map(|number| {
-        let value = match number {
-            0 => {
-                let count = u32::from_be_bytes(take(4).try_into().unwrap());
-                take(4 * count as usize)
-            }
-            3 | 4 | 20..=23 | 27 | 30 | 31 | 38..=45 | 55 => take(8),
-            8 => take(16),
-            47 | 51..=53 => take(12),
-            19 | 36 | 37 => {
-                let length = u32::from_be_bytes(take(4).try_into().unwrap()) as usize;
-                let mut value = take(length.next_multiple_of(4));
-                value.truncate(length);
-                value
-            }
-            _ => take(4),
-        };
-        (number, value)
-    });
-    let found = found.collect();
-    assert!(rest.is_empty(), "values that nobody told of: {rest:?}");
-    found
-}
-
-fn number(value: &[u8]) -> u64 {
-    value.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+/// The file system of a dataset, or of what stands above all of them.
+fn fsid(major: u64, minor: u64) -> Fattr4Value {
+    Fattr4Value::Fattr4Fsid(Fsid4 { major, minor })
 }
 
 /// `/tank` with a file, a link and a directory of three files, and `/tank/child` with a file; a house that speaks version 4.
@@ -205,60 +74,53 @@ fn house() -> House {
 fn a_client_looks_from_the_root_of_all_down_to_a_file() {
     let house = house();
     let mut client = house.client();
-    let mut answer =
-        last(&mut client, vec![put_root(), lookup(b"tank"), lookup(b"file"), get_attr(&[TYPE, SIZE, FSID, FILEID])]);
-    let file = attributes(&mut answer);
-    assert_eq!((number(&file[&TYPE]), number(&file[&SIZE])), (1, 10));
-    assert_eq!(file[&FSID], [POOL.0.to_be_bytes(), 1_u64.to_be_bytes()].concat());
-    let mut answer = last(&mut client, vec![put_root(), lookup(b"tank"), lookup(b"file"), read([0; 16], 5, 100)]);
-    assert_eq!((answer.bool(), answer.opaque()), (true, b"bytes".to_vec()));
-    let mut answer = last(&mut client, vec![put_root(), lookup(b"tank"), lookup(b"link"), op(27)]);
-    assert_eq!(answer.opaque(), b"file");
+    let wanted = [FATTR4_TYPE, FATTR4_SIZE, FATTR4_FSID, FATTR4_FILEID];
+    let file = client.attributes(&at(&[b"tank", b"file"], get_attr(&wanted)));
+    assert_eq!(file[&FATTR4_TYPE], Fattr4Value::Fattr4Type(NfsFtype4::Nf4Reg));
+    assert_eq!(file[&FATTR4_SIZE], Fattr4Value::Fattr4Size(10));
+    assert_eq!(file[&FATTR4_FSID], fsid(POOL.0, 1));
+    match client.last(&at(&[b"tank", b"file"], read(0, 5, 100))) {
+        NfsResop4::OpRead(Read4Res::Nfs4Ok(read)) => assert_eq!((read.eof, &*read.data), (true, &b"bytes"[..])),
+        other => panic!("{other:?}"),
+    }
+    match client.last(&at(&[b"tank", b"link"], op(&NfsArgop4::OpReadlink))) {
+        NfsResop4::OpReadlink(Readlink4Res::Nfs4Ok(read)) => assert_eq!(*read.link, *b"file"),
+        other => panic!("{other:?}"),
+    }
     // A child dataset is crossed into, and left again.
-    let crossed = |mut ops: Vec<Op>| {
-        ops.splice(0..0, [put_root(), lookup(b"tank"), lookup(b"child")]);
-        ops
-    };
-    let child = attributes(&mut last(&mut client, crossed(vec![get_attr(&[FSID, FILEID, MOUNTED_ON])])));
-    assert_eq!(child[&FSID], [POOL.0.to_be_bytes(), 2_u64.to_be_bytes()].concat());
+    let crossed = |ops: Vec<Op>| [at(&[b"tank"], lookup(b"child")), ops].concat();
+    let wanted = [FATTR4_FSID, FATTR4_FILEID, FATTR4_MOUNTED_ON_FILEID];
+    let child = client.attributes(&crossed(vec![get_attr(&wanted)]));
+    assert_eq!(child[&FATTR4_FSID], fsid(POOL.0, 2));
     let covered = house.exports.tank.lookup(&Cred::root(), house.exports.tank.root(), b"child").unwrap().0.object.id.0;
-    assert_eq!(number(&child[&MOUNTED_ON]), covered);
-    assert_ne!(child[&FILEID], child[&MOUNTED_ON]);
-    let above = attributes(&mut last(&mut client, crossed(vec![op(16), get_attr(&[FSID])])));
-    assert_eq!(above[&FSID], file[&FSID]);
-    let top = attributes(&mut last(&mut client, crossed(vec![op(16), op(16), get_attr(&[FSID, TYPE])])));
-    assert_eq!((number(&top[&FSID][..8]), number(&top[&FSID][8..]), number(&top[&TYPE])), (0, 1, 2));
-    assert_eq!(status(&mut client, vec![put_root(), op(16)]), NOENT, "nothing is above the root of all");
+    assert_eq!(child[&FATTR4_MOUNTED_ON_FILEID], Fattr4Value::Fattr4MountedOnFileid(covered));
+    assert_ne!(child[&FATTR4_FILEID], Fattr4Value::Fattr4Fileid(covered));
+    let above = client.attributes(&crossed(vec![up(), get_attr(&[FATTR4_FSID])]));
+    assert_eq!(above[&FATTR4_FSID], file[&FATTR4_FSID]);
+    let top = client.attributes(&crossed(vec![up(), up(), get_attr(&[FATTR4_FSID, FATTR4_TYPE])]));
+    assert_eq!(top[&FATTR4_FSID], fsid(0, 1));
+    assert_eq!(top[&FATTR4_TYPE], Fattr4Value::Fattr4Type(NfsFtype4::Nf4Dir));
+    assert_eq!(client.status(&[put_root(), up()]), Nfsstat4::Nfs4ErrNoent, "nothing is above the root of all");
 }
 
 #[test]
 fn every_attribute_that_is_said_to_be_there_has_a_value() {
     let house = house();
     let mut client = house.client();
-    for path in [vec![], vec![lookup(b"tank")], vec![lookup(b"tank"), lookup(b"file")]] {
-        let ops = |last: Op| [vec![put_root()], path.clone(), vec![last]].concat();
-        let supported = attributes(&mut last(&mut client, ops(get_attr(&[0]))))[&0].clone();
-        let has = |number: &u32| {
-            supported[3 - (number / 8 % 4) as usize + (number / 32 * 4) as usize] & 1 << (number % 8) != 0
-        };
-        let all: Vec<u32> = (0..64).filter(has).collect();
-        assert_eq!(all.len(), 48);
-        // Those that are only set.
-        let all: Vec<u32> = all.into_iter().filter(|number| ![48, 54].contains(number)).collect();
-        let told = attributes(&mut last(&mut client, ops(get_attr(&all))));
+    let paths: [Path<'_>; 3] = [&[], &[b"tank"], &[b"tank", b"file"]];
+    for path in paths {
+        let supported = client.attributes(&at(path, get_attr(&[FATTR4_SUPPORTED_ATTRS])));
+        let Fattr4Value::Fattr4SupportedAttrs(supported) = &supported[&FATTR4_SUPPORTED_ATTRS] else { panic!() };
+        let all = readable(supported);
+        assert_eq!((numbers(supported).len(), all.len()), (48, 46));
+        let told = client.attributes(&at(path, get_attr(&all)));
         assert_eq!(told.keys().copied().collect::<Vec<_>>(), all);
         // What is told is what VERIFY compares with.
-        let one = told[&FILEID].clone();
-        let verify = |number: u32, value: &[u8]| {
-            with(number, |words| {
-                bitmap(words, &[FILEID]);
-                words.opaque(value);
-            })
-        };
-        assert_eq!(status(&mut client, ops(verify(37, &one))), OK);
-        assert_eq!(status(&mut client, ops(verify(17, &one))), SAME);
-        assert_eq!(status(&mut client, ops(verify(37, &[0; 8]))), NOT_SAME);
-        assert_eq!(status(&mut client, ops(verify(17, &[0; 8]))), OK);
+        let one = told[&FATTR4_FILEID].bytes();
+        assert_eq!(client.status(&at(path, verify(&[FATTR4_FILEID], &one))), OK);
+        assert_eq!(client.status(&at(path, nverify(&[FATTR4_FILEID], &one))), Nfsstat4::Nfs4ErrSame);
+        assert_eq!(client.status(&at(path, verify(&[FATTR4_FILEID], &[0; 8]))), Nfsstat4::Nfs4ErrNotSame);
+        assert_eq!(client.status(&at(path, nverify(&[FATTR4_FILEID], &[0; 8]))), OK);
     }
 }
 
@@ -267,47 +129,38 @@ fn every_attribute_that_is_said_to_be_there_has_a_value() {
 fn above_the_exports_a_client_sees_what_leads_to_them() {
     let house = house();
     let mut client = house.client();
-    let above = [0_u64.to_be_bytes(), 1_u64.to_be_bytes()].concat();
-    let names = |client: &mut Client, path: &[&[u8]]| {
-        let mut ops = vec![put_root()];
-        ops.extend(path.iter().map(|name| lookup(name)));
-        ops.push(read_dir(0, 4096, &[TYPE, FSID]));
-        let mut answer = last(client, ops);
-        answer.u64();
-        let mut names = Vec::new();
-        while answer.bool() {
-            answer.u64();
-            let name = String::from_utf8(answer.opaque()).unwrap();
-            names.push((name, attributes(&mut answer)[&FSID] == above));
-        }
-        assert!(answer.bool(), "all are there");
-        names
+    let names = |client: &mut Client, path: Path<'_>| {
+        let (entries, eof) = client.entries(&at(path, read_dir(0, 4096, &[FATTR4_TYPE, FATTR4_FSID])));
+        assert!(eof, "all are there");
+        let named = entries.iter().map(|entry| {
+            let name = String::from_utf8(entry.name.to_vec()).unwrap();
+            (name, by_number(&entry.attrs)[&FATTR4_FSID] == fsid(0, 1))
+        });
+        named.collect::<Vec<_>>()
     };
     let named = |name: &str, is_above: bool| (name.to_owned(), is_above);
+    let (noent, stale) = (Nfsstat4::Nfs4ErrNoent, Nfsstat4::Nfs4ErrStale);
     assert_eq!(names(&mut client, &[]), [named("tank", false)]);
     *house.exports.tank_rule.lock() = "10.0.0.0/8(rw)".into();
     assert_eq!(names(&mut client, &[]), [named("tank", true)]);
     assert_eq!(names(&mut client, &[b"tank"]), [named("child", false)]);
-    assert_eq!(
-        status(&mut client, vec![put_root(), lookup(b"tank"), lookup(b"file")]),
-        NOENT,
-        "of what is closed only the way is seen"
-    );
-    let mut answer = last(&mut client, vec![put_root(), lookup(b"tank"), get_attr(&[FILEHANDLE])]);
-    let way = attributes(&mut answer)[&FILEHANDLE].clone();
-    assert_eq!(way, Above::Dataset(POOL, DatasetId(1)).encode());
+    assert_eq!(client.status(&at(&[b"tank"], lookup(b"file"))), noent, "of what is closed only the way is seen");
+    let way = client.attributes(&at(&[b"tank"], get_attr(&[FATTR4_FILEHANDLE])));
+    let Fattr4Value::Fattr4Filehandle(way) = way[&FATTR4_FILEHANDLE].clone() else { panic!() };
+    assert_eq!(*way, Above::Dataset(POOL, DatasetId(1)).encode()[..]);
+    let look = [put(&way), get_attr(&[FATTR4_TYPE])];
     *house.exports.child_rule.lock() = "10.0.0.0/8(rw)".into();
     assert_eq!(names(&mut client, &[]), []);
-    assert_eq!(status(&mut client, vec![put_root(), lookup(b"tank")]), NOENT);
-    assert_eq!(status(&mut client, vec![put(&way), get_attr(&[TYPE])]), STALE, "a way that leads nowhere");
+    assert_eq!(client.status(&at(&[], lookup(b"tank"))), noent);
+    assert_eq!(client.status(&look), stale, "a way that leads nowhere");
     *house.exports.tank_rule.lock() = "*(rw,no_root_squash,insecure)".into();
     *house.exports.child_rule.lock() = "*(rw)".into();
-    assert_eq!(status(&mut client, vec![put(&way), get_attr(&[TYPE])]), STALE, "it is open by now, and looked up anew");
+    assert_eq!(client.status(&look), stale, "it is open by now, and looked up anew");
     *house.exports.child_rule.lock() = "10.0.0.0/8(rw)".into();
-    let into_child = vec![put_root(), lookup(b"tank"), lookup(b"child")];
-    assert_eq!(status(&mut client, into_child), ACCESS, "its directory is seen, and it is closed");
+    let into_child = at(&[b"tank"], lookup(b"child"));
+    assert_eq!(client.status(&into_child), Nfsstat4::Nfs4ErrAccess, "its directory is seen, and it is closed");
     *house.exports.away.lock() = true;
-    assert_eq!(status(&mut client, vec![put_root(), lookup(b"tank")]), DELAY);
+    assert_eq!(client.status(&at(&[], lookup(b"tank"))), Nfsstat4::Nfs4ErrDelay);
 }
 
 #[test]
@@ -316,59 +169,50 @@ fn a_listing_goes_on_where_it_ended_and_leaves_dots_out() {
     let mut client = house.client();
     let (mut cookie, mut seen) = (0, Vec::new());
     loop {
-        let mut answer = last(&mut client, vec![put_root(), lookup(b"tank"), read_dir(cookie, 90, &[FILEID])]);
-        answer.u64();
-        let mut count = 0;
-        while answer.bool() {
-            cookie = answer.u64();
-            let name = answer.opaque();
-            seen.push((String::from_utf8(name).unwrap(), number(&attributes(&mut answer)[&FILEID])));
-            count += 1;
+        let (entries, eof) = client.entries(&at(&[b"tank"], read_dir(cookie, 90, &[FATTR4_FILEID])));
+        for entry in &entries {
+            cookie = entry.cookie;
+            let name = String::from_utf8(entry.name.to_vec()).unwrap();
+            seen.push((name, by_number(&entry.attrs)[&FATTR4_FILEID].bytes()));
         }
-        if answer.bool() {
+        if eof {
             break;
         }
-        assert!((1..3).contains(&count), "{count} in 90 bytes");
+        assert!((1..3).contains(&entries.len()), "{} in 90 bytes", entries.len());
     }
     seen.sort();
     let names: Vec<_> = seen.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["child", "dir", "file", "link"]);
     for (name, id) in &seen {
-        let ops = vec![put_root(), lookup(b"tank"), lookup(name.as_bytes()), get_attr(&[FILEID])];
-        assert_eq!(number(&attributes(&mut last(&mut client, ops))[&FILEID]), *id, "{name}");
+        let told = client.attributes(&at(&[b"tank", name.as_bytes()], get_attr(&[FATTR4_FILEID])));
+        assert_eq!(told[&FATTR4_FILEID].bytes(), *id, "{name}");
     }
     // A child that is closed is told as such to who asks for that, and left out for others.
     *house.exports.child_rule.lock() = "10.0.0.0/8(rw)".into();
     let listed = |client: &mut Client, numbers: &[u32]| {
-        let mut answer = last(client, vec![put_root(), lookup(b"tank"), read_dir(0, 4096, numbers)]);
-        answer.u64();
-        let mut names = BTreeMap::new();
-        while answer.bool() {
-            answer.u64();
-            let name = String::from_utf8(answer.opaque()).unwrap();
-            names.insert(name, attributes(&mut answer).get(&RDATTR_ERROR).map(|status| number(status) as u32));
-        }
-        names
+        let (entries, _) = client.entries(&at(&[b"tank"], read_dir(0, 4096, numbers)));
+        let told = entries.iter().map(|entry| {
+            let name = String::from_utf8(entry.name.to_vec()).unwrap();
+            (name, by_number(&entry.attrs).get(&FATTR4_RDATTR_ERROR).cloned())
+        });
+        told.collect::<BTreeMap<_, _>>()
     };
-    assert_eq!(listed(&mut client, &[TYPE]).into_keys().collect::<Vec<_>>(), ["dir", "file", "link"]);
-    let told = listed(&mut client, &[TYPE, RDATTR_ERROR]);
-    assert_eq!((told["child"], told["file"]), (Some(ACCESS), Some(OK)));
+    assert_eq!(listed(&mut client, &[FATTR4_TYPE]).into_keys().collect::<Vec<_>>(), ["dir", "file", "link"]);
+    let told = listed(&mut client, &[FATTR4_TYPE, FATTR4_RDATTR_ERROR]);
+    let error = |status| Some(Fattr4Value::Fattr4RdattrError(status));
+    assert_eq!((&told["child"], &told["file"]), (&error(Nfsstat4::Nfs4ErrAccess), &error(OK)));
     // Who may list a directory and not search it sees names and ids, and not more.
     let tank = &house.exports.tank;
     let dir = tank.lookup(&Cred::root(), tank.root(), b"dir").unwrap().0.object;
     let closed = SetAttr { mode: Some(0o444), ..SetAttr::default() };
     tank.setattr(OpCtx { cred: &Cred::root(), reply: None }, dir, &closed, None).result.unwrap();
     let mut user = house.client().acting_as(1000, &[1000]);
-    let path = |last: Op| vec![put_root(), lookup(b"tank"), lookup(b"dir"), last];
-    let mut answer = last(&mut user, path(read_dir(0, 4096, &[FILEID])));
-    answer.u64();
-    assert!(answer.bool());
-    assert_eq!(status(&mut user, path(read_dir(0, 4096, &[TYPE]))), ACCESS);
-    assert_eq!(status(&mut user, path(read_dir(0, 4096, &[TYPE, RDATTR_ERROR]))), OK);
+    let path = |numbers: &[u32]| at(&[b"tank", b"dir"], read_dir(0, 4096, numbers));
+    assert!(!user.entries(&path(&[FATTR4_FILEID])).0.is_empty());
+    assert_eq!(user.status(&path(&[FATTR4_TYPE])), Nfsstat4::Nfs4ErrAccess);
+    assert_eq!(user.status(&path(&[FATTR4_TYPE, FATTR4_RDATTR_ERROR])), OK);
     // What nothing has to be known for is told as well.
-    let mut answer = last(&mut client, vec![put_root(), lookup(b"tank"), read_dir(0, 4096, &[RDATTR_ERROR])]);
-    answer.u64();
-    assert!(answer.bool());
+    assert!(!client.entries(&at(&[b"tank"], read_dir(0, 4096, &[FATTR4_RDATTR_ERROR]))).0.is_empty());
 }
 
 /// Each wrong use, and what it is told (RFC 7530 §13.4).
@@ -379,84 +223,55 @@ fn wrong_uses_are_told_apart() {
     let object = ObjectRef { id: tally_base::ObjectId(99), generation: tally_base::Generation(4) };
     let gone = Handle { pool: POOL, dataset: DatasetId(1), object }.seal(&KEY);
     let forged = Handle { pool: POOL, dataset: DatasetId(1), object }.seal(&[1; 32]);
-    let at = |names: &[&[u8]], last: Op| {
-        let mut ops = vec![put_root()];
-        ops.extend(names.iter().map(|name| lookup(name)));
-        ops.push(last);
-        ops
-    };
     let (tank, file, link): (Path<'_>, Path<'_>, Path<'_>) = (&[b"tank"], &[b"tank", b"file"], &[b"tank", b"link"]);
     let long = vec![b'x'; 256];
-    let cases: Vec<(&str, Vec<Op>, u32)> = vec![
-        ("no handle", vec![get_attr(&[TYPE])], NOFILEHANDLE),
-        ("no handle to save", vec![op(32)], NOFILEHANDLE),
-        ("nothing saved", vec![op(31)], RESTOREFH),
-        ("a handle that is none", vec![put(&[7; 9])], BADHANDLE),
-        ("a forged handle", vec![put(&forged)], BADHANDLE),
-        ("an object that is gone", vec![put(&gone), get_attr(&[TYPE])], STALE),
-        ("no name", at(tank, lookup(b"")), INVAL),
-        ("a name that leads up", at(tank, lookup(b"..")), BADNAME),
-        ("a path", at(tank, lookup(b"dir/a")), BADNAME),
-        ("a long name", at(tank, lookup(&long)), NAMETOOLONG),
-        ("a name that is not there", at(tank, lookup(b"none")), NOENT),
-        ("a name below a file", at(file, lookup(b"x")), NOTDIR),
-        ("a name below a link", at(link, lookup(b"x")), SYMLINK),
-        ("above a file", at(file, op(16)), NOTDIR),
-        ("a listing of a file", at(file, read_dir(0, 4096, &[])), NOTDIR),
-        ("a cookie that is none", at(tank, read_dir(2, 4096, &[])), BAD_COOKIE),
-        ("no room for an entry", at(tank, read_dir(0, 20, &[])), TOOSMALL),
-        ("a directory is read", at(tank, read([0; 16], 0, 1)), ISDIR),
-        ("the root of all is read", at(&[], read([0; 16], 0, 1)), ISDIR),
-        ("a link is read", at(link, read([0; 16], 0, 1)), INVAL),
-        ("a file is no link", at(file, op(27)), INVAL),
-        ("somebody's state", at(file, read([3; 16], 0, 1)), BAD_STATEID),
-        ("what is only set", at(file, get_attr(&[48])), INVAL),
-        (
-            "a comparison with what there is not",
-            at(
-                file,
-                with(37, |words| {
-                    bitmap(words, &[12]);
-                    words.opaque(&[0; 4]);
-                }),
-            ),
-            ATTRNOTSUPP,
-        ),
-        (
-            "a comparison with an error",
-            at(
-                file,
-                with(37, |words| {
-                    bitmap(words, &[RDATTR_ERROR]);
-                    words.opaque(&[0; 4]);
-                }),
-            ),
-            INVAL,
-        ),
+    let of_type = || get_attr(&[FATTR4_TYPE]);
+    let of_4_1 = FATTR4_SUPPATTR_EXCLCREAT;
+    let cases: Vec<(&str, Vec<Op>, Nfsstat4)> = vec![
+        ("no handle", vec![of_type()], Nfsstat4::Nfs4ErrNofilehandle),
+        ("no handle to save", vec![op(&NfsArgop4::OpSavefh)], Nfsstat4::Nfs4ErrNofilehandle),
+        ("nothing saved", vec![op(&NfsArgop4::OpRestorefh)], Nfsstat4::Nfs4ErrRestorefh),
+        ("a handle that is none", vec![put(&[7; 9])], Nfsstat4::Nfs4ErrBadhandle),
+        ("a forged handle", vec![put(&forged)], Nfsstat4::Nfs4ErrBadhandle),
+        ("an object that is gone", vec![put(&gone), of_type()], Nfsstat4::Nfs4ErrStale),
+        ("no name", at(tank, lookup(b"")), Nfsstat4::Nfs4ErrInval),
+        ("a name that leads up", at(tank, lookup(b"..")), Nfsstat4::Nfs4ErrBadname),
+        ("a path", at(tank, lookup(b"dir/a")), Nfsstat4::Nfs4ErrBadname),
+        ("a long name", at(tank, lookup(&long)), Nfsstat4::Nfs4ErrNametoolong),
+        ("a name that is not there", at(tank, lookup(b"none")), Nfsstat4::Nfs4ErrNoent),
+        ("a name below a file", at(file, lookup(b"x")), Nfsstat4::Nfs4ErrNotdir),
+        ("a name below a link", at(link, lookup(b"x")), Nfsstat4::Nfs4ErrSymlink),
+        ("above a file", at(file, up()), Nfsstat4::Nfs4ErrNotdir),
+        ("a listing of a file", at(file, read_dir(0, 4096, &[])), Nfsstat4::Nfs4ErrNotdir),
+        ("a cookie that is none", at(tank, read_dir(2, 4096, &[])), Nfsstat4::Nfs4ErrBadCookie),
+        ("no room for an entry", at(tank, read_dir(0, 20, &[])), Nfsstat4::Nfs4ErrToosmall),
+        ("a directory is read", at(tank, read(0, 0, 1)), Nfsstat4::Nfs4ErrIsdir),
+        ("the root of all is read", at(&[], read(0, 0, 1)), Nfsstat4::Nfs4ErrIsdir),
+        ("a link is read", at(link, read(0, 0, 1)), Nfsstat4::Nfs4ErrInval),
+        ("a file is no link", at(file, op(&NfsArgop4::OpReadlink)), Nfsstat4::Nfs4ErrInval),
+        ("somebody's state", at(file, read(3, 0, 1)), Nfsstat4::Nfs4ErrBadStateid),
+        ("what is only set", at(file, get_attr(&[FATTR4_TIME_ACCESS_SET])), Nfsstat4::Nfs4ErrInval),
+        ("a comparison with what there is not", at(file, verify(&[FATTR4_ACL], &[0; 4])), Nfsstat4::Nfs4ErrAttrnotsupp),
+        ("a comparison with an error", at(file, verify(&[FATTR4_RDATTR_ERROR], &[0; 4])), Nfsstat4::Nfs4ErrInval),
         (
             "a comparison with what is of another version",
-            at(
-                file,
-                with(17, |words| {
-                    words.u32(3).u32(0).u32(0).u32(1 << 11).opaque(&[]);
-                }),
-            ),
-            ATTRNOTSUPP,
+            at(file, nverify(&[of_4_1], &[])),
+            Nfsstat4::Nfs4ErrAttrnotsupp,
         ),
-        ("no room for a listing", at(&[b"tank", b"dir"], read_dir(3 << 40, 15, &[])), TOOSMALL),
-        ("an operation to come", at(file, op(18)), NOTSUPP),
-        ("an operation of a later version", at(file, op(53)), OP_ILLEGAL),
-        ("no operation", at(file, op(2)), OP_ILLEGAL),
-        ("arguments that end", at(file, op(9)), BADXDR),
-        ("a bitmap of 2^30 words", at(file, with(9, |words| _ = words.u32(1 << 30))), BADXDR),
+        ("no room for a listing", at(&[b"tank", b"dir"], read_dir(3 << 40, 15, &[])), Nfsstat4::Nfs4ErrToosmall),
+        ("an operation to come", at(file, bare(18)), Nfsstat4::Nfs4ErrNotsupp),
+        ("an operation of a later version", at(file, bare(53)), Nfsstat4::Nfs4ErrOpIllegal),
+        ("no operation", at(file, bare(2)), Nfsstat4::Nfs4ErrOpIllegal),
+        ("arguments that end", at(file, bare(9)), Nfsstat4::Nfs4ErrBadxdr),
+        ("a bitmap of 2^30 words", at(file, [bare(9), bare(1 << 30)].concat()), Nfsstat4::Nfs4ErrBadxdr),
     ];
     for (what, ops, expected) in cases {
-        assert_eq!(status(&mut client, ops), expected, "{what}");
+        assert_eq!(client.status(&ops), expected, "{what}");
     }
-    assert_eq!(compound(&mut client, 1, vec![put_root()]).0, MINOR_VERS_MISMATCH);
-    assert_eq!(status(&mut client, vec![op(24); 129]), RESOURCE);
-    let (status, count, _) = compound(&mut client, 0, vec![put_root(), lookup(b"none"), get_fh()]);
-    assert_eq!((status, count), (NOENT, 2), "behind what failed nothing is done");
+    assert_eq!(client.compound(1, &[put_root()]).status, Nfsstat4::Nfs4ErrMinorVersMismatch);
+    assert_eq!(client.status(&vec![put_root(); 129]), Nfsstat4::Nfs4ErrResource);
+    let reply = client.compound(0, &[put_root(), lookup(b"none"), op(&NfsArgop4::OpGetfh)]);
+    assert_eq!((reply.status, reply.resarray.len()), (Nfsstat4::Nfs4ErrNoent, 2), "behind what failed nothing is done");
 }
 
 /// What may be done, and what of it the kind of object has a meaning for.
@@ -466,11 +281,11 @@ fn access_is_told_for_what_means_something() {
     let mut client = house.client();
     let mut user = house.client().acting_as(1000, &[1000]);
     let access = |client: &mut Client, path: Path<'_>| {
-        let mut ops = vec![put_root()];
-        ops.extend(path.iter().map(|name| lookup(name)));
-        ops.push(with(3, |words| _ = words.u32(u32::MAX)));
-        let mut answer = last(client, ops);
-        (answer.u32(), answer.u32())
+        let all = op(&NfsArgop4::OpAccess(Access4Args { access: u32::MAX }));
+        match client.last(&at(path, all)) {
+            NfsResop4::OpAccess(Access4Res::Nfs4Ok(told)) => (told.supported, told.access),
+            other => panic!("{other:?}"),
+        }
     };
     let (directory, file) = (0x1f, 0x2d);
     assert_eq!(access(&mut client, &[b"tank", b"dir"]), (directory, 0x1f));
@@ -486,20 +301,31 @@ fn a_client_introduces_itself() {
     let house = house();
     let mut client = house.client();
     let introduce = |name: &[u8], start: u8| {
-        with(35, |words| {
-            words.raw(&[start; 8]).opaque(name).u32(0x4000_0000).opaque(b"tcp").opaque(b"10.0.0.1.3.4").u32(1);
-        })
+        let cb_location = Netaddr4 { na_r_netid: b"tcp".into(), na_r_addr: b"10.0.0.1.3.4".into() };
+        op(&NfsArgop4::OpSetclientid(Setclientid4Args {
+            client: NfsClientId4 { verifier: [start; 8], id: name.into() },
+            callback: CbClient4 { cb_program: 0x4000_0000, cb_location },
+            callback_ident: 1,
+        }))
     };
-    let word = |number: u32, id: u64| with(number, |words| _ = words.u64(id));
-    let mut answer = last(&mut client, vec![introduce(b"here", 1)]);
-    let (id, confirmation) = (answer.u64(), answer.u64());
-    assert_eq!(status(&mut client, vec![word(30, id)]), STALE_CLIENTID, "nobody has confirmed it");
-    let confirm = |confirmation: u64| with(36, |words| _ = words.u64(id).u64(confirmation));
-    assert_eq!(status(&mut client, vec![confirm(confirmation ^ 1)]), STALE_CLIENTID);
-    assert_eq!(status(&mut client, vec![confirm(confirmation), word(30, id)]), OK);
+    let told = match client.last(&[introduce(b"here", 1)]) {
+        NfsResop4::OpSetclientid(Setclientid4Res::Nfs4Ok(told)) => told,
+        other => panic!("{other:?}"),
+    };
+    let (clientid, confirmation) = (told.clientid, told.setclientid_confirm);
+    let renew = || op(&NfsArgop4::OpRenew(Renew4Args { clientid }));
+    let stale = Nfsstat4::Nfs4ErrStaleClientid;
+    assert_eq!(client.status(&[renew()]), stale, "nobody has confirmed it");
+    let confirm = |setclientid_confirm| {
+        op(&NfsArgop4::OpSetclientidConfirm(SetclientidConfirm4Args { clientid, setclientid_confirm }))
+    };
+    let mut wrong = confirmation;
+    wrong[7] ^= 1;
+    assert_eq!(client.status(&[confirm(wrong)]), stale);
+    assert_eq!(client.status(&[confirm(confirmation), renew()]), OK);
     let mut other = house.client().acting_as(1000, &[100]);
-    assert_eq!(status(&mut other, vec![introduce(b"here", 1)]), OK, "the first one holds nothing");
-    assert_eq!(status(&mut client, vec![introduce(&[7; 1025], 1)]), BADXDR);
+    assert_eq!(other.status(&[introduce(b"here", 1)]), OK, "the first one holds nothing");
+    assert_eq!(client.status(&[introduce(&[7; 1025], 1)]), Nfsstat4::Nfs4ErrBadxdr);
 }
 
 /// A hundred READs of a megabyte in one compound would have held a hundred megabytes.
@@ -511,11 +337,11 @@ fn what_one_compound_is_answered_with_is_bounded() {
     let ctx = OpCtx { cred: &root, reply: None };
     tank.write(ctx, file, 0, vec![7; 1 << 20].into(), Stability::FileSync).result.unwrap();
     let mut client = house.client();
-    let mut ops = vec![put_root(), lookup(b"tank"), lookup(b"file")];
-    ops.extend((0..100).map(|_| read([0xff; 16], 0, 1 << 20)));
-    let (status, count, _) = compound(&mut client, 0, ops);
-    assert_eq!(status, RESOURCE);
-    assert!((5..8).contains(&count), "{count}");
+    let mut ops = at(&[b"tank"], lookup(b"file"));
+    ops.extend((0..100).map(|_| read(0xff, 0, 1 << 20)));
+    let reply = client.compound(0, &ops);
+    assert_eq!(reply.status, Nfsstat4::Nfs4ErrResource);
+    assert!((5..8).contains(&reply.resarray.len()), "{}", reply.resarray.len());
 }
 
 #[test]

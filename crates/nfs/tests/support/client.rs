@@ -115,6 +115,11 @@ impl Answer {
         (before, self.post_attr())
     }
 
+    /// All that stands behind the header, the status included.
+    pub fn body(&self) -> &[u8] {
+        &self.bytes[24..]
+    }
+
     /// Nothing may follow.
     pub fn end(&self) {
         assert_eq!(self.at, self.bytes.len(), "bytes are left over in the reply");

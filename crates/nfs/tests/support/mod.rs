@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs)] // Each test file uses its part.
 
 pub mod client;
+pub mod compound;
 pub mod desk;
 pub mod gated;
 
