@@ -439,9 +439,10 @@ fn what_cannot_be_answered_is_not_done() {
     let cred = Cred::root();
     let ctx = OpCtx { cred: &cred, reply: None };
     tank.write(ctx, file, 0, vec![7; 1 << 20].into(), Stability::FileSync).result.unwrap();
-    let ops = [scene.put(file), read(0, 0, 1 << 20), read(0, 0, 1 << 20), scene.put_tank(), make(b"a")];
+    let reads = [scene.put(file), read(0, 0, 1 << 20), read(0, 0, 1 << 20)];
+    let ops = [reads.to_vec(), vec![op(&NfsArgop4::OpGetfh); 12], vec![scene.put_tank(), make(b"a")]].concat();
     let reply = scene.run(1, &ops);
-    assert_eq!((reply.status, reply.resarray.len()), (Nfs4ErrResource, 5));
+    assert_eq!((reply.status, reply.resarray.len()), (Nfs4ErrResource, ops.len()));
     assert!(!scene.has(b"a"));
     // Where nobody will serve for now nothing was done either, and all of it may come again.
     scene.exports.tank.suspended.store(true, SeqCst);

@@ -113,7 +113,13 @@ impl Call {
     /// where it is not believed, only `user`, as who it is.
     #[must_use]
     pub fn fingerprint(&self, user: Option<u32>) -> u64 {
-        let arguments = self.record.get(self.arguments_at..).unwrap_or_default();
+        self.fingerprint_from(self.arguments_at, user)
+    }
+
+    /// The same of the arguments from that byte of the record on.
+    #[must_use]
+    pub fn fingerprint_from(&self, at: usize, user: Option<u32>) -> u64 {
+        let arguments = self.record.get(at..).unwrap_or_default();
         let mut ids: SmallVec<[u8; 128]> = SmallVec::new();
         if let Some(uid) = user {
             // Of a length that no list of ids has.

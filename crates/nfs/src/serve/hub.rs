@@ -212,6 +212,7 @@ impl Hub {
         }
         connection.drop_backlog();
         connection.account.forgive();
+        self.service.disconnected(&connection.link);
         self.service.stats().connections.fetch_sub(1, SeqCst);
     }
 

@@ -39,8 +39,7 @@ impl Service {
             self.begin(job, true, user)
         };
         let repeats = Repeats::new(&begin, &self.senders, &job.link);
-        let scene =
-            Scene { exports: &*self.exports, link: &job.link, identity: &job.call.identity, house, repeats: &repeats };
+        let scene = Scene { exports: &*self.exports, link: &job.link, call: &job.call, house, repeats: &repeats };
         let attempt = catch_unwind(AssertUnwindSafe(|| progress.go_on(&job.call, &scene)));
         job.keep |= has_begun.get();
         let Ok(Attempt { came, dataset, too_weak }) = attempt else {
@@ -60,6 +59,12 @@ impl Service {
                 Step::Again(promise)
             }
             Came::Nowhere(repeated) => self.repeat(job, repeated),
+            Came::ToWhatWasTold(results) => {
+                count(&self.stats.retransmissions);
+                let mut words = Encoder::with_capacity(results.len());
+                words.raw(&results);
+                Step::Reply(Reply::success(job.call.xid, words))
+            }
         }
     }
 

@@ -147,6 +147,13 @@ impl Service {
         job.about.dataset.is_some_and(|(pool, _)| self.lives.has_begun_since(pool, job.began_in))
     }
 
+    /// A connection is closed, and nothing comes from it any more.
+    pub fn disconnected(&self, link: &Link) {
+        if let Some(house) = &self.house {
+            house.disconnected(link.id());
+        }
+    }
+
     /// Its mounts.
     #[must_use]
     pub fn mounts(&self) -> &MountTable {

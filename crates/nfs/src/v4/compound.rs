@@ -8,6 +8,7 @@
 //! An operation decodes its arguments when its turn comes and appends its results: there is no tree of all arguments, and one that cannot be decoded
 //! fails alone. What follows an operation that failed is not looked at.
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 use tally_base::{Promise, Wait};
 use tally_vfs::{Change, FsError, OpCtx, Outcome, RememberedReply};
@@ -18,20 +19,24 @@ use super::ops;
 use super::progress::Held;
 use super::pseudo::{Node, Tree};
 use super::results::{ILLEGAL, Mark, Owed, Results};
+use super::state::Guard;
 use super::status::Status;
 use crate::entry::{Entry, Target};
 use crate::exports::Exports;
 use crate::link::Link;
 use crate::repeats::{Repeated, Repeats};
-use crate::rpc::Identity;
+use crate::rpc::Call;
 use crate::v3::READ_BYTES_MAX;
 use crate::xdr::{Decoder, Encoder, Garbage};
 
 /// Longest results: a READ of as much as may be asked for, and what stands around it.
 const REPLY_BYTES_MAX: usize = READ_BYTES_MAX as usize + (64 << 10);
-/// What an operation writes around data, and what a short one behind it may take. One that changes something answers with less, and the
-/// handle behind it, too.
+/// What an operation writes around data, and what a short one behind it may take.
 const END_BYTES: usize = 1024;
+/// What an operation that changes something answers with at most, and the handle behind it.
+const CHANGE_BYTES: usize = 256;
+/// What stands before results: the header of RPC, without the record's mark.
+const HEAD_BYTES: usize = 24;
 
 /// Who asks for a compound, and whom it may ask.
 pub struct Scene<'a> {
@@ -39,8 +44,8 @@ pub struct Scene<'a> {
     pub exports: &'a dyn Exports,
     /// Where it came from.
     pub link: &'a Link,
-    /// Whom it names.
-    pub identity: &'a Identity,
+    /// What was asked, and whom it names.
+    pub call: &'a Call,
     /// What all compounds share.
     pub house: &'a House,
     /// Whether it was here before.
@@ -55,8 +60,18 @@ pub(super) struct Compound<'a> {
     pub(super) current: Result<Node, Status>,
     pub(super) saved: Result<Node, Status>,
     owed: &'a mut Owed,
+    head: Head,
     /// The operation that is carried out.
     mark: Option<Mark>,
+}
+
+/// What stands before the operations, and what the first of them has found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    pub(super) minor: u32,
+    pub(super) count: u32,
+    /// Whatever follows SEQUENCE is answered so.
+    pub(super) next: Option<Status>,
 }
 
 /// Why an operation goes no further.
@@ -67,6 +82,8 @@ pub(super) enum Stop {
     Again(Box<dyn Promise>),
     /// Its whole compound was here before.
     Repeated(Repeated),
+    /// Its whole compound was carried out in this slot, with these results.
+    Kept(Bytes),
 }
 
 impl From<Status> for Stop {
@@ -83,11 +100,11 @@ impl From<Garbage> for Stop {
 
 impl<'a> Compound<'a> {
     /// With these handles, entered under today's rules.
-    pub(super) fn new(scene: &'a Scene<'a>, owed: &'a mut Owed, [current, saved]: [&Held; 2]) -> Self {
-        let entry = Entry::new(scene.exports, scene.link, scene.identity);
+    pub(super) fn new(scene: &'a Scene<'a>, head: Head, owed: &'a mut Owed, [current, saved]: [&Held; 2]) -> Self {
+        let entry = Entry::new(scene.exports, scene.link, &scene.call.identity);
         let tree = Tree { exports: scene.exports, entry: &entry, client: scene.link.peer().ip() };
         let [current, saved] = [current, saved].map(|held| tree.node(held.as_ref().map_err(|status| *status)?));
-        Self { entry, scene, current, saved, owed, mark: None }
+        Self { entry, scene, current, saved, owed, head, mark: None }
     }
 
     /// Its handles.
@@ -98,21 +115,23 @@ impl<'a> Compound<'a> {
     /// The next operation. What it wrote before it failed goes.
     pub(super) fn step(&mut self, words: &mut Decoder<'_>, results: &mut Results) -> Result<(), Stop> {
         let number = words.u32();
-        let asked = number.map_or(Asked::Illegal, op::asked);
+        let asked = number.map_or(Asked::Illegal, |number| op::asked(self.head.minor, number));
         let mark = results.open(number.ok().filter(|_| asked != Asked::Illegal).unwrap_or(ILLEGAL));
         self.mark = Some(mark);
         let outcome = match asked {
-            // Whether the answer will fit is asked before something is changed (rules V16).
-            Asked::For(op) if op.changes() && Self::room(&results.out) == 0 => Err(Status::Resource.into()),
-            Asked::For(op) => self.perform(op, words, &mut results.out),
+            Asked::For(op) => match self.check_place(op, mark, &results.out) {
+                Ok(()) => self.perform(op, words, &mut results.out),
+                Err(status) => Err(status.into()),
+            },
+            Asked::NotSupported if self.is_outside(mark) => Err(Status::OpNotInSession.into()),
             Asked::NotSupported => Err(Status::NotSupp.into()),
             Asked::Illegal if number.is_err() => Err(Status::BadXdr.into()),
             Asked::Illegal => Err(Status::OpIllegal.into()),
         };
         match outcome {
             // What all operations together may answer (rules V35): this one alone would have had room.
-            Ok(status) if results.out.len() <= REPLY_BYTES_MAX => results.close(mark, status),
-            Ok(_) => results.cut(mark, Status::Resource),
+            Ok(status) if results.out.len() <= self.reply_bytes_max() => results.close(mark, status),
+            Ok(_) => results.cut(mark, self.too_big()),
             Err(Stop::Failed(status)) => results.cut(mark, status),
             Err(stop) => {
                 results.take_back(mark);
@@ -120,6 +139,76 @@ impl<'a> Compound<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether an operation may stand where it does (RFC 8881 §2.10.6 and §18.46), and whether its answer will fit, which is asked before
+    /// something is changed (rules V16).
+    fn check_place(&self, op: Op, mark: Mark, out: &Encoder) -> Result<(), Status> {
+        let is_first = mark.operation() == 0;
+        if self.head.minor > 0 {
+            match op {
+                Op::Sequence if !is_first => return Err(Status::SequencePos),
+                Op::Sequence => {}
+                _ if self.is_outside(mark) && !op.stands_alone() => return Err(Status::OpNotInSession),
+                _ if self.is_outside(mark) && self.head.count > 1 => return Err(Status::NotOnlyOp),
+                _ => {}
+            }
+        }
+        if let Some(status) = self.head.next {
+            return Err(status);
+        }
+        let fits = out.len() + CHANGE_BYTES <= self.reply_bytes_max();
+        if op.changes() && !fits { Err(self.too_big()) } else { Ok(()) }
+    }
+
+    /// Whether the operation is the first one, where there has to be a session.
+    fn is_outside(&self, mark: Mark) -> bool {
+        self.head.minor > 0 && mark.operation() == 0
+    }
+
+    /// How long the results may become.
+    fn reply_bytes_max(&self) -> usize {
+        let of_slot = self.owed.guard.as_ref().map_or(usize::MAX, |guard| guard.reply_bytes_max() as usize);
+        REPLY_BYTES_MAX.min(of_slot.saturating_sub(HEAD_BYTES))
+    }
+
+    /// What is said of results that are longer.
+    pub(super) fn too_big(&self) -> Status {
+        match &self.owed.guard {
+            None => Status::Resource,
+            Some(guard) if guard.must_keep() => Status::RepTooBigToCache,
+            Some(_) => Status::RepTooBig,
+        }
+    }
+
+    /// Of RFC 7530, or of RFC 8881 and RFC 7862.
+    pub(super) fn minor(&self) -> u32 {
+        self.head.minor
+    }
+
+    /// How many operations it has.
+    pub(super) fn operations(&self) -> u32 {
+        self.head.count
+    }
+
+    /// Whether nothing follows the operation that is carried out.
+    pub(super) fn is_at_last(&self) -> bool {
+        self.mark.is_none_or(|mark| mark.operation() + 1 == self.head.count)
+    }
+
+    /// The slot that it is carried out in.
+    pub(super) fn guard(&self) -> Option<&Guard> {
+        self.owed.guard.as_ref()
+    }
+
+    /// It is carried out in this slot from now on.
+    pub(super) fn hold(&mut self, guard: Guard) {
+        self.owed.guard = Some(guard);
+    }
+
+    /// Whatever follows is answered so.
+    pub(super) fn next_fails_with(&mut self, status: Option<Status>) {
+        self.head.next = status;
     }
 
     /// What it did is told with the status that this gives; of what failed the status alone.
@@ -143,6 +232,14 @@ impl<'a> Compound<'a> {
             Op::SetClientIdConfirm => ops::clients::confirm(self, words),
             Op::Renew => ops::clients::renew(self, words),
             Op::Read => ops::data::read(self, words, out),
+            Op::SecInfoNoName => ops::names::security_without_name(self, words, out),
+            Op::ExchangeId => ops::sessions::exchange_id(self, words, out),
+            Op::CreateSession => ops::sessions::create(self, words, out),
+            Op::BindConnToSession => ops::sessions::bind(self, words, out),
+            Op::DestroySession => ops::sessions::destroy(self, words),
+            Op::DestroyClientId => ops::sessions::destroy_client(self, words),
+            Op::ReclaimComplete => ops::sessions::reclaim_complete(self, words),
+            Op::Sequence => return ops::sessions::sequence(self, words, out),
             Op::SetAttr => return ops::attrs::set(self, words, out),
             Op::Create => return ops::make::create(self, words, out),
             Op::Link => return ops::make::link(self, words, out),
@@ -155,8 +252,8 @@ impl<'a> Compound<'a> {
     }
 
     /// How much an operation may answer with, bytes, if it is one that takes what it gets.
-    pub(super) fn room(out: &Encoder) -> u32 {
-        u32::try_from(REPLY_BYTES_MAX.saturating_sub(out.len() + END_BYTES)).expect("replies are short")
+    pub(super) fn room(&self, out: &Encoder) -> u32 {
+        u32::try_from(self.reply_bytes_max().saturating_sub(out.len() + END_BYTES)).expect("replies are short")
     }
 
     /// What stands above the exports, as this client sees it.
@@ -186,6 +283,10 @@ impl<'a> Compound<'a> {
 
     /// An operation is about to change something: if its compound was here before, what that was told is told again.
     pub(super) fn begin(&self) -> Result<(), Stop> {
+        // In a session its slot has told that.
+        if self.head.minor > 0 {
+            return Ok(());
+        }
         self.scene.repeats.begin(self.entry.user()).map_err(Stop::Repeated)
     }
 

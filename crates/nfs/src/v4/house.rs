@@ -1,40 +1,57 @@
 //! What all compounds share.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tally_base::{Rng, SystemRng};
 
-use super::state::{BootId, ClientId, Clients, Introduced, Introduction, Principal, Unknown};
+use super::state::{BootId, ClientId, Clients, Sessions};
 
 /// Nothing can be opened or locked yet.
-const NOBODY_HOLDS: fn(ClientId) -> bool = |_| false;
+pub(super) const NOBODY_HOLDS: fn(ClientId) -> bool = |_| false;
 
-/// The clients, and the time of this start of the server.
+/// The clients, their sessions, and the time of this start of the server.
 pub struct House {
     clients: Mutex<Clients>,
+    sessions: Arc<Sessions>,
     start: Instant,
+    identity: [u8; 16],
 }
 
 impl Default for House {
     fn default() -> Self {
         // An id of another start is told from one of this by a draw: a clock may go back.
-        let boot = BootId((SystemRng.next_u64() >> 32) as u32);
-        Self { clients: Mutex::new(Clients::new(boot)), start: Instant::now() }
+        let clients = Clients::new(BootId((SystemRng.next_u64() >> 32) as u32));
+        let mut identity = [0; 16];
+        SystemRng.fill(&mut identity);
+        Self { sessions: clients.sessions(), clients: Mutex::new(clients), start: Instant::now(), identity }
     }
 }
 
 impl House {
-    pub(super) fn introduce(&self, introduction: Introduction) -> Result<Introduced, Unknown> {
-        self.clients.lock().introduce(introduction, &NOBODY_HOLDS, &SystemRng, self.start.elapsed())
+    /// The register of clients.
+    pub(super) fn clients(&self) -> MutexGuard<'_, Clients> {
+        self.clients.lock()
     }
 
-    /// What a client holds that started anew goes; nobody holds anything yet.
-    pub(super) fn confirm(&self, said: Introduced, principal: Principal) -> Result<(), Unknown> {
-        self.clients.lock().confirm(said, principal, &NOBODY_HOLDS, self.start.elapsed()).map(drop)
+    /// Their sessions, without its lock.
+    pub(super) fn sessions(&self) -> &Sessions {
+        &self.sessions
     }
 
-    pub(super) fn renew(&self, id: ClientId) -> Result<(), Unknown> {
-        self.clients.lock().renew(id, self.start.elapsed())
+    /// Since the start.
+    pub(super) fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Whose sessions these are (`server_owner4`): another one at each start, as nothing of a client outlives one yet.
+    pub(super) fn identity(&self) -> &[u8] {
+        &self.identity
+    }
+
+    /// A connection is closed.
+    pub(crate) fn disconnected(&self, connection: u64) {
+        self.sessions.disconnect(connection);
     }
 }

@@ -1,16 +1,23 @@
-//! The operations, by number (RFC 7530 §16).
+//! The operations, by number (RFC 7530 §16, RFC 8881 §18).
 
 /// Lowest number of an operation.
 const FIRST: u32 = 3;
-/// Highest number in minor version 0; a higher one is illegal there.
-const LAST_OF_0: u32 = 39;
+/// Highest numbers in each minor version; a higher one is illegal there (of 2, with those of RFC 8276).
+const LAST: [u32; 3] = [39, 58, 75];
+/// The highest minor version.
+pub(super) const MINOR_MAX: u32 = LAST.len() as u32 - 1;
 
 /// An operation that is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Access,
+    BindConnToSession,
     Commit,
     Create,
+    CreateSession,
+    DestroyClientId,
+    DestroySession,
+    ExchangeId,
     GetAttr,
     GetFh,
     Link,
@@ -23,12 +30,15 @@ pub(super) enum Op {
     Read,
     ReadDir,
     ReadLink,
+    ReclaimComplete,
     Remove,
     Rename,
     Renew,
     RestoreFh,
     SaveFh,
     SecInfo,
+    SecInfoNoName,
+    Sequence,
     SetAttr,
     SetClientId,
     SetClientIdConfirm,
@@ -37,6 +47,18 @@ pub(super) enum Op {
 }
 
 impl Op {
+    /// Whether it may stand alone where no session is (RFC 8881 §2.10.6.5 and §18).
+    pub(super) fn stands_alone(self) -> bool {
+        matches!(
+            self,
+            Self::BindConnToSession
+                | Self::CreateSession
+                | Self::DestroyClientId
+                | Self::DestroySession
+                | Self::ExchangeId
+        )
+    }
+
     /// Whether it may change something that is kept.
     pub(super) fn changes(self) -> bool {
         matches!(
@@ -57,9 +79,15 @@ pub(super) enum Asked {
     Illegal,
 }
 
-/// What an operation's number stands for in minor version 0.
-pub(super) fn asked(number: u32) -> Asked {
+/// What an operation's number stands for in a minor version.
+pub(super) fn asked(minor: u32, number: u32) -> Asked {
+    let last = LAST.get(minor as usize).copied().unwrap_or(0);
+    if !(FIRST..=last).contains(&number) {
+        return Asked::Illegal;
+    }
     Asked::For(match number {
+        // By sessions these have become needless (RFC 8881 §8.8 and §18).
+        30 | 35 | 36 if minor > 0 => return Asked::NotSupported,
         3 => Op::Access,
         5 => Op::Commit,
         6 => Op::Create,
@@ -86,7 +114,14 @@ pub(super) fn asked(number: u32) -> Asked {
         36 => Op::SetClientIdConfirm,
         37 => Op::Verify,
         38 => Op::Write,
-        other if (FIRST..=LAST_OF_0).contains(&other) => return Asked::NotSupported,
-        _ => return Asked::Illegal,
+        41 => Op::BindConnToSession,
+        42 => Op::ExchangeId,
+        43 => Op::CreateSession,
+        44 => Op::DestroySession,
+        52 => Op::SecInfoNoName,
+        53 => Op::Sequence,
+        57 => Op::DestroyClientId,
+        58 => Op::ReclaimComplete,
+        _ => return Asked::NotSupported,
     })
 }

@@ -3,9 +3,11 @@
 //! Where an operation finds no room its request waits, and goes on with that operation: what was done is not done again, whatever becomes of the
 //! connection (rules V2). Meanwhile rules may change and datasets go, so only handles are kept, and entered anew.
 
+use bytes::Bytes;
 use tally_base::{DatasetId, PoolGuid, Promise};
 
-use super::compound::{Compound, Scene, Stop};
+use super::compound::{Compound, Head, Scene, Stop};
+use super::op;
 use super::pseudo::Handle;
 use super::results::{Ended, Owed, Results};
 use super::status::Status;
@@ -20,7 +22,7 @@ const OPS_MAX: u32 = 128;
 
 /// A compound, and how far it has come.
 pub struct Progress {
-    count: u32,
+    head: Head,
     done: u32,
     /// Where in its record the next operation begins.
     at: usize,
@@ -51,6 +53,8 @@ pub enum Came {
     ToAWait(Box<dyn Promise>),
     /// It was here before.
     Nowhere(Repeated),
+    /// It was carried out in its slot, and these were the results.
+    ToWhatWasTold(Bytes),
 }
 
 impl Progress {
@@ -58,26 +62,28 @@ impl Progress {
     pub fn new(call: &Call) -> Result<Self, Garbage> {
         let mut words = call.arguments();
         let mut results = Results::new(words.opaque(TAG_BYTES_MAX)?);
-        let (minor, count) = (words.u32()?, words.u32()?);
-        match (minor, count) {
-            (1.., _) => results.refuse(Status::MinorVersMismatch),
-            (0, ..=OPS_MAX) => {}
-            _ => results.refuse(Status::Resource),
+        let head = Head { minor: words.u32()?, count: words.u32()?, next: None };
+        if head.minor > op::MINOR_MAX {
+            results.refuse(Status::MinorVersMismatch);
+        } else if head.minor == 0 && head.count > OPS_MAX {
+            // In a session it is the session that bounds them.
+            results.refuse(Status::Resource);
         }
         let (current, saved) = (Err(Status::NoFileHandle), Err(Status::RestoreFh));
-        Ok(Self { count, done: 0, at: words.position(), results, owed: Owed::default(), current, saved })
+        Ok(Self { head, done: 0, at: words.position(), results, owed: Owed::default(), current, saved })
     }
 
     /// Carries out what is left of it.
     pub fn go_on(&mut self, call: &Call, scene: &Scene<'_>) -> Attempt {
-        let mut compound = Compound::new(scene, &mut self.owed, [&self.current, &self.saved]);
+        let mut compound = Compound::new(scene, self.head, &mut self.owed, [&self.current, &self.saved]);
         let mut words = call.arguments_from(self.at);
         let mut came = Came::ToItsEnd;
-        while self.done < self.count && self.results.status() == Status::Ok {
+        while self.done < self.head.count && self.results.status() == Status::Ok {
             match compound.step(&mut words, &mut self.results) {
                 Ok(()) => (self.at, self.done) = (words.position(), self.done + 1),
                 Err(Stop::Again(promise)) => came = Came::ToAWait(promise),
                 Err(Stop::Repeated(repeated)) => came = Came::Nowhere(repeated),
+                Err(Stop::Kept(results)) => came = Came::ToWhatWasTold(results),
                 // Its status is among the results.
                 Err(Stop::Failed(_)) => {}
             }
@@ -119,7 +125,9 @@ impl Progress {
 /// The answer to a compound of which nothing is told but this, as the status of its first operation. Nothing, where it has none.
 #[must_use]
 pub fn refusal(call: &Call, status: Status) -> Option<Encoder> {
-    let Progress { at, mut results, count: 1.., .. } = Progress::new(call).ok()? else { return None };
+    let Progress { at, mut results, head: Head { count: 1.., .. }, .. } = Progress::new(call).ok()? else {
+        return None;
+    };
     let mark = results.open(call.arguments_from(at).u32().ok()?);
     results.cut(mark, status);
     Some(Ended::new(results, Owed::default()).0.kept())

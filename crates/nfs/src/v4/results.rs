@@ -8,6 +8,8 @@
 use smallvec::SmallVec;
 use tally_base::{FirstBroken, Promise, all_of};
 
+use super::state::Guard;
+use super::state::bounds::KEPT_BYTES_MAX;
 use super::status::Status;
 use crate::xdr::Encoder;
 
@@ -113,6 +115,8 @@ impl Results {
 /// What the results rest on.
 #[derive(Default)]
 pub(super) struct Owed {
+    /// The slot in which they are kept.
+    pub(super) guard: Option<Guard>,
     waits: Vec<(Mark, Box<dyn Promise>)>,
     /// Something was changed.
     pub(super) has_changed: bool,
@@ -130,6 +134,7 @@ pub struct Ended {
     results: Results,
     marks: SmallVec<[Mark; 4]>,
     broken: FirstBroken,
+    guard: Option<Guard>,
 }
 
 impl Ended {
@@ -143,13 +148,20 @@ impl Ended {
                 (Some(promise), broken)
             }
         };
-        (Self { results, marks, broken }, wait)
+        (Self { results, marks, broken, guard: owed.guard }, wait)
     }
 
     /// All of it is durable.
     #[must_use]
     pub fn kept(self) -> Encoder {
-        self.results.finish()
+        let results = self.results.finish();
+        if let Some(guard) = self.guard {
+            match results.len() {
+                ..=KEPT_BYTES_MAX => guard.finish(&results.to_vec()),
+                _ => guard.finish_long(),
+            }
+        }
+        results
     }
 
     /// Something is not: what stands before it is, and its operation failed (rules V3).
@@ -158,6 +170,6 @@ impl Ended {
         if let Some(mark) = self.marks.get(self.broken.place()).copied() {
             self.results.cut(mark, Status::Io);
         }
-        self.results.finish()
+        self.kept()
     }
 }

@@ -55,10 +55,18 @@ pub enum Status {
     CompleteAlready = 10054,
     ConnNotBoundToSession = 10055,
     SeqMisordered = 10063,
+    SequencePos = 10064,
+    ReqTooBig = 10065,
+    RepTooBig = 10066,
+    RepTooBigToCache = 10067,
+    RetryUncachedRep = 10068,
+    TooManyOps = 10070,
+    OpNotInSession = 10071,
     ClientIdBusy = 10074,
     SeqFalseRetry = 10076,
     BadHighSlot = 10077,
     EncrAlgUnsupp = 10079,
+    NotOnlyOp = 10081,
 }
 
 impl From<FsError> for Status {

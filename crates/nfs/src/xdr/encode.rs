@@ -122,6 +122,19 @@ impl Encoder {
         self.bytes
     }
 
+    /// A copy of all that was written.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let (mut bytes, mut at) = (Vec::with_capacity(self.len()), 0);
+        for (before, piece) in &self.shared {
+            bytes.extend_from_slice(&self.bytes[at..*before]);
+            bytes.extend_from_slice(piece);
+            at = *before;
+        }
+        bytes.extend_from_slice(&self.bytes[at..]);
+        bytes
+    }
+
     /// The bytes that are its own, and the shared ones between them.
     #[must_use]
     pub fn into_parts(self) -> (Vec<u8>, Shared) {

@@ -1,13 +1,16 @@
 //! SETCLIENTID, SETCLIENTID_CONFIRM, RENEW: who a client of minor version 0 is.
 
+use tally_base::SystemRng;
+
 use super::super::compound::Compound;
+use super::super::house::NOBODY_HOLDS;
 use super::super::state::{ClientId, Introduced, Introduction, Principal, Unknown};
 use super::super::status::Status;
 use crate::rpc::Identity;
 use crate::xdr::{Decoder, Encoder};
 
 /// Longest name of a client (RFC 7530, `NFS4_OPAQUE_LIMIT`).
-const NAME_BYTES_MAX: usize = 1024;
+pub(super) const NAME_BYTES_MAX: usize = 1024;
 /// Longest word of where callbacks go: what is longer is no address.
 const ADDRESS_BYTES_MAX: usize = 128;
 
@@ -22,8 +25,8 @@ pub(in super::super) fn introduce(
         (words.u32()?, words.opaque(ADDRESS_BYTES_MAX)?, words.opaque(ADDRESS_BYTES_MAX)?);
     let _ident = words.u32()?;
     let (principal, address) = (principal(compound), compound.scene.link.peer().ip());
-    let introduction = Introduction { name, verifier, principal, address };
-    match compound.scene.house.introduce(introduction) {
+    let (introduction, now) = (Introduction { name, verifier, principal, address }, compound.scene.house.now());
+    match compound.scene.house.clients().introduce(introduction, &NOBODY_HOLDS, &SystemRng, now) {
         Ok(Introduced { id, confirmation }) => {
             out.u64(id.0).raw(&confirmation);
             Ok(Status::Ok)
@@ -39,15 +42,19 @@ pub(in super::super) fn introduce(
 
 pub(in super::super) fn confirm(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
     let said = Introduced { id: ClientId(words.u64()?), confirmation: words.array()? };
-    Ok(compound.scene.house.confirm(said, principal(compound))?)
+    let house = compound.scene.house;
+    // What a client holds that started anew goes; nobody holds anything yet.
+    house.clients().confirm(said, principal(compound), &NOBODY_HOLDS, house.now())?;
+    Ok(())
 }
 
 pub(in super::super) fn renew(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
-    Ok(compound.scene.house.renew(ClientId(words.u64()?))?)
+    let house = compound.scene.house;
+    Ok(house.clients().renew(ClientId(words.u64()?), house.now())?)
 }
 
-fn principal(compound: &Compound<'_>) -> Principal {
-    match compound.scene.identity {
+pub(super) fn principal(compound: &Compound<'_>) -> Principal {
+    match &compound.scene.call.identity {
         Identity::Nobody => Principal::Nobody,
         Identity::Unix(cred) => Principal::User(cred.uid),
     }

@@ -21,9 +21,9 @@ pub(in super::super) fn read(
     let target = node.target().ok_or(Status::IsDir)?;
     check_file(target)?;
     // Of several in one compound a later one gets what is left; one for which nothing is left may come by itself.
-    let room = Compound::room(out).min(READ_BYTES_MAX);
+    let room = compound.room(out).min(READ_BYTES_MAX);
     if room == 0 && count > 0 {
-        return Err(Status::Resource);
+        return Err(compound.too_big());
     }
     let found = target.vfs.read(&target.cred, target.object, offset, count.min(room))?;
     out.bool(found.eof).opaque_shared(found.data);

@@ -38,10 +38,10 @@ pub(in super::super) fn read(
     if (1..=DOTS).contains(&cookie) {
         return Err(Status::BadCookie);
     }
-    let left = Compound::room(out);
+    let left = compound.room(out);
     let room = count.min(LISTING_BYTES_MAX).min(left) as usize;
     if room < FRAME_BYTES {
-        return Err(if left < count { Status::Resource } else { Status::TooSmall });
+        return Err(if left < count { compound.too_big() } else { Status::TooSmall });
     }
     let names = if dir_count == 0 { room } else { (dir_count.min(LISTING_BYTES_MAX) as usize).max(ENTRY_BYTES_MIN) };
     let list = List { tree: compound.tree(), wanted, room, names };

@@ -8,6 +8,7 @@ pub(super) mod listing;
 pub(super) mod make;
 pub(super) mod names;
 pub(super) mod remove;
+pub(super) mod sessions;
 
 use tally_vfs::Change;
 

@@ -18,13 +18,36 @@ pub(in super::super) fn lookup(compound: &mut Compound<'_>, words: &mut Decoder<
 
 /// How a name may be asked for. The name has to be there.
 pub(in super::super) fn security(
-    compound: &Compound<'_>,
+    compound: &mut Compound<'_>,
     words: &mut Decoder<'_>,
     out: &mut Encoder,
 ) -> Result<(), Status> {
     find(compound, words)?;
-    out.u32(1).u32(AUTH_SYS);
+    tell_security(compound, out);
     Ok(())
+}
+
+/// The same of the current handle, or of what is above it.
+pub(in super::super) fn security_without_name(
+    compound: &mut Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<(), Status> {
+    match words.u32()? {
+        0 => drop(compound.current()?),
+        1 => lookup_parent(compound)?,
+        _ => return Err(Status::BadXdr),
+    }
+    tell_security(compound, out);
+    Ok(())
+}
+
+/// Since minor version 1 it takes the handle away (RFC 8881 §2.6.3.1.1.8).
+fn tell_security(compound: &mut Compound<'_>, out: &mut Encoder) {
+    out.u32(1).u32(AUTH_SYS);
+    if compound.minor() > 0 {
+        compound.current = Err(Status::NoFileHandle);
+    }
 }
 
 fn find(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<Node, Status> {

@@ -34,7 +34,7 @@ use smallvec::SmallVec;
 
 use super::bounds::CONNECTIONS_MAX;
 use super::presence::Presence;
-use super::slots::{Guard, Row, Slot};
+use super::slots::{Ended, Guard, Row, Slot};
 use crate::v4::status::Status;
 
 mod memory;
@@ -228,9 +228,9 @@ impl Session {
     }
 
     /// A guard is done with its slot.
-    pub(super) fn end(&self, slot: u32, results: Option<&[u8]>) {
+    pub(super) fn end(&self, slot: u32, ended: Ended<'_>) {
         let mut inner = self.inner.lock();
-        inner.slots[slot as usize].end(results, self.kept_bytes_max);
+        inner.slots[slot as usize].end(ended, self.kept_bytes_max);
     }
 
     fn shown(&self, inner: &Inner) -> Shown {

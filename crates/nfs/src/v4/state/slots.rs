@@ -46,6 +46,13 @@ pub(super) enum Row {
     Misordered,
 }
 
+/// How a request ended: with results, if they can be kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ended<'a> {
+    Done(Option<&'a [u8]>),
+    BrokenOff,
+}
+
 /// One slot.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
@@ -78,20 +85,20 @@ impl Slot {
         *self = Self { sequence, fingerprint, life: Life::InUse, kept: std::mem::take(&mut self.kept) };
     }
 
-    /// The request in the slot is done, with these results if it was not broken off.
-    pub(super) fn end(&mut self, results: Option<&[u8]>, kept_bytes_max: usize) {
+    /// The request in the slot has ended.
+    pub(super) fn end(&mut self, ended: Ended<'_>, kept_bytes_max: usize) {
         // Not in release: this is asked while a worker unwinds, too.
         debug_assert_eq!(self.life, Life::InUse, "a slot is finished by the one guard that holds it");
         self.kept.clear();
-        self.life = match results {
-            Some(results) if results.len() <= kept_bytes_max => {
+        self.life = match ended {
+            Ended::Done(Some(results)) if results.len() <= kept_bytes_max => {
                 // Not by doubling: all that a slot may keep was accounted for when it was granted.
                 self.kept.reserve_exact(results.len());
                 self.kept.extend_from_slice(results);
                 Life::Kept
             }
-            Some(_) => Life::TooLong,
-            None => Life::BrokenOff,
+            Ended::Done(_) => Life::TooLong,
+            Ended::BrokenOff => Life::BrokenOff,
         };
     }
 
@@ -134,17 +141,32 @@ impl Guard {
         if self.must_keep { fore.cached_bytes.min(fore.reply_bytes) } else { fore.reply_bytes }
     }
 
+    /// Whether its client has asked to have the reply kept.
+    #[must_use]
+    pub fn must_keep(&self) -> bool {
+        self.must_keep
+    }
+
     /// The request is done, and these are its results, which a retry will get.
-    pub fn finish(mut self, results: &[u8]) {
+    pub fn finish(self, results: &[u8]) {
+        self.done(Some(results));
+    }
+
+    /// The request is done, with more results than any slot keeps.
+    pub fn finish_long(self) {
+        self.done(None);
+    }
+
+    fn done(mut self, results: Option<&[u8]>) {
         self.is_finished = true;
-        self.session.end(self.slot, Some(results));
+        self.session.end(self.slot, Ended::Done(results));
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.is_finished {
-            self.session.end(self.slot, None);
+            self.session.end(self.slot, Ended::BrokenOff);
         }
     }
 }

@@ -12,7 +12,7 @@
 //!  d  waits, and is another principal's          │ the next one │ CLID_INUSE; nothing changes
 //!  e  waits, and another principal's that has    │ the next one │ CLID_INUSE; nothing changes
 //!     the name confirmed holds something         │              │
-//!  f  either                                     │ the next one │ messages too short for anything: TOOSMALL, kept as the answer
+//!  f  either                                     │ the next one │ messages too short for anything: TOOSMALL; nothing changes
 //!  g  has as many sessions as it may             │ the next one │ NOSPC, kept as the answer
 //!  h  either                                     │ the next one │ no memory is left: DELAY; nothing changes
 //!  i  waits                                      │ the next one │ confirmed, with a session; the one that has the name confirmed
@@ -20,7 +20,7 @@
 //!  j  is confirmed                               │ the next one │ a session, whoever asks
 //! ```
 //!
-//! In d to j the sequence is that of the last, plus one. In d, e and h it stays (others than the client may have come, or the client comes again with
+//! In d to j the sequence is that of the last, plus one. In d, e, f and h it stays (others than the client may have come, or the client comes again with
 //! it), so that nobody can make a client miss its turn.
 
 use std::time::Duration;
@@ -113,8 +113,8 @@ impl Clients {
             return Err(Status::ClidInUse);
         }
         let answer = self.open_session(record, slot, wanted, rng);
-        if answer == Err(Status::Delay) {
-            return Err(Status::Delay);
+        if let Err(Status::Delay | Status::TooSmall) = answer {
+            return answer.map(|created| (created, None));
         }
         let slot = self.slot_mut(wanted.client).expect("it was looked at");
         (slot.sequence, slot.answer) = (wanted.sequence, answer);
@@ -180,7 +180,7 @@ impl Clients {
     /// Rows f to j.
     fn open_session(&self, record: &Record, slot: &Slot, wanted: &Wanted, rng: &dyn Rng) -> Result<Created, Status> {
         let is_short = |channel: &Channel| channel.request_bytes.min(channel.reply_bytes) < MESSAGE_BYTES_MIN;
-        if is_short(&wanted.fore) || wanted.calls_back && is_short(&wanted.back) {
+        if is_short(&wanted.fore) || is_short(&wanted.back) {
             return Err(Status::TooSmall);
         }
         if slot.sessions.len() >= SESSIONS_MAX {

@@ -1,0 +1,241 @@
+//! EXCHANGE_ID, CREATE_SESSION, BIND_CONN_TO_SESSION, DESTROY_SESSION, DESTROY_CLIENTID, SEQUENCE, RECLAIM_COMPLETE (RFC 8881 §18.34 to §18.37, §18.46,
+//! §18.50 and §18.51).
+
+use tally_base::SystemRng;
+
+use super::super::compound::{Compound, Stop};
+use super::super::house::NOBODY_HOLDS;
+use super::super::state::{
+    Asked, Begun, Channel, ClientId, Introduction, Protection, Sequence, SessionId, Shown, Wanted,
+};
+use super::super::status::Status;
+use super::clients::{NAME_BYTES_MAX, principal};
+use crate::xdr::{Decoder, Encoder, Garbage};
+
+/// Flags of EXCHANGE_ID that a client may send: that it understands referrals, moved and fenced file systems, binds principals, and which of pNFS
+/// it wants.
+const EXCHANGE_FLAGS: u32 = 0x0007_0107;
+/// UPD_CONFIRMED_REC_A.
+const UPDATES: u32 = 1 << 30;
+/// CONFIRMED_R.
+const IS_CONFIRMED: u32 = 1 << 31;
+/// USE_NON_PNFS: all that there is.
+const NO_PNFS: u32 = 0x0001_0000;
+
+/// Flags of CREATE_SESSION: PERSIST, CONN_BACK_CHAN, CONN_RDMA. None is granted yet.
+const SESSION_FLAGS: u32 = 7;
+
+/// Longest part of what a client says of its program, and of how it would be protected.
+const PART_BYTES_MAX: usize = 1024;
+/// Most parts of a list of those.
+const PARTS_MAX: u32 = 64;
+/// `NFS4_MAX_GIDS` of `authsys_parms`.
+const GROUPS_MAX: u32 = 16;
+
+pub(in super::super) fn exchange_id(
+    compound: &Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<(), Status> {
+    let (verifier, name) = (words.array()?, words.opaque(NAME_BYTES_MAX)?.to_owned());
+    let flags = words.u32()?;
+    let protection = protection(words)?;
+    implementation(words)?;
+    if flags & !(EXCHANGE_FLAGS | UPDATES) != 0 {
+        return Err(Status::Inval);
+    }
+    protection.grant()?;
+    let (principal, address) = (principal(compound), compound.scene.link.peer().ip());
+    let introduction = Introduction { name, verifier, principal, address };
+    let house = compound.scene.house;
+    let known = house.clients().exchange_id(introduction, flags & UPDATES != 0, &NOBODY_HOLDS, house.now())?;
+    let confirmed = if known.is_confirmed { IS_CONFIRMED } else { 0 };
+    out.u64(known.id.0).u32(known.sequence).u32(NO_PNFS | confirmed);
+    // SP4_NONE; then whose sessions these are, as which all addresses of the server are one; and nothing of the program.
+    out.u32(0).u64(0).opaque(house.identity()).opaque(house.identity()).u32(0);
+    Ok(())
+}
+
+/// `state_protect4_a`.
+fn protection(words: &mut Decoder<'_>) -> Result<Protection, Garbage> {
+    match words.u32()? {
+        0 => Ok(Protection::Nothing),
+        1 => {
+            (list(words)?, list(words)?);
+            Ok(Protection::Machine)
+        }
+        2 => {
+            (list(words)?, list(words)?);
+            for _ in 0..2 {
+                for _ in 0..count(words, PARTS_MAX)? {
+                    words.opaque(PART_BYTES_MAX)?;
+                }
+            }
+            (words.u32()?, words.u32()?);
+            Ok(Protection::Secret)
+        }
+        _ => Err(Garbage),
+    }
+}
+
+/// A bitmap of which nothing has to be known.
+fn list(words: &mut Decoder<'_>) -> Result<(), Garbage> {
+    for _ in 0..count(words, PARTS_MAX)? {
+        words.u32()?;
+    }
+    Ok(())
+}
+
+fn count(words: &mut Decoder<'_>, most: u32) -> Result<u32, Garbage> {
+    words.u32().and_then(|count| if count <= most { Ok(count) } else { Err(Garbage) })
+}
+
+/// `nfs_impl_id4`, at most once: domain, name, and when it was made.
+fn implementation(words: &mut Decoder<'_>) -> Result<(), Garbage> {
+    for _ in 0..count(words, 1)? {
+        (words.opaque(PART_BYTES_MAX)?, words.opaque(PART_BYTES_MAX)?);
+        (words.u64()?, words.u32()?);
+    }
+    Ok(())
+}
+
+pub(in super::super) fn create(
+    compound: &Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<(), Status> {
+    let (client, sequence, flags) = (ClientId(words.u64()?), words.u32()?, words.u32()?);
+    let (fore, back) = (channel(words)?, channel(words)?);
+    let _program = words.u32()?;
+    for _ in 0..count(words, PARTS_MAX)? {
+        credential(words)?;
+    }
+    if flags & !SESSION_FLAGS != 0 {
+        return Err(Status::Inval);
+    }
+    let (principal, connection) = (principal(compound), compound.scene.link.id());
+    // Nobody is called back yet.
+    let wanted = Wanted { client, sequence, fore, back, calls_back: false, principal, connection };
+    let house = compound.scene.house;
+    // What the one held whose place it takes goes; nobody holds anything yet.
+    let (created, _gone) = house.clients().create_session(&wanted, &NOBODY_HOLDS, &SystemRng, house.now())?;
+    out.raw(&created.session.0).u32(created.sequence).u32(0);
+    put_channel(out, &created.fore);
+    put_channel(out, &created.back);
+    Ok(())
+}
+
+/// `channel_attrs4`. What would be padded, or is asked of RDMA, is passed over.
+fn channel(words: &mut Decoder<'_>) -> Result<Channel, Garbage> {
+    let _padding = words.u32()?;
+    let channel = Channel {
+        request_bytes: words.u32()?,
+        reply_bytes: words.u32()?,
+        cached_bytes: words.u32()?,
+        operations: words.u32()?,
+        slots: words.u32()?,
+    };
+    for _ in 0..count(words, 1)? {
+        words.u32()?;
+    }
+    Ok(channel)
+}
+
+fn put_channel(out: &mut Encoder, channel: &Channel) {
+    let Channel { request_bytes, reply_bytes, cached_bytes, operations, slots } = *channel;
+    out.u32(0).u32(request_bytes).u32(reply_bytes).u32(cached_bytes).u32(operations).u32(slots).u32(0);
+}
+
+/// `callback_sec_parms4`: as whom callbacks would come.
+fn credential(words: &mut Decoder<'_>) -> Result<(), Garbage> {
+    match words.u32()? {
+        0 => {}
+        1 => {
+            (words.u32()?, words.opaque(PART_BYTES_MAX)?, words.u32()?, words.u32()?);
+            for _ in 0..count(words, GROUPS_MAX)? {
+                words.u32()?;
+            }
+        }
+        6 => drop((words.u32()?, words.opaque(PART_BYTES_MAX)?, words.opaque(PART_BYTES_MAX)?)),
+        _ => return Err(Garbage),
+    }
+    Ok(())
+}
+
+pub(in super::super) fn bind(
+    compound: &Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<(), Status> {
+    let session = SessionId(words.array()?);
+    let asked = match words.u32()? {
+        1 => Asked::Fore,
+        2 => Asked::Back,
+        3 => Asked::ForeOrBoth,
+        7 => Asked::BackOrBoth,
+        _ => return Err(Status::BadXdr),
+    };
+    let _rdma = words.bool()?;
+    let ways = compound.scene.house.sessions().bind(session, compound.scene.link.id(), asked)?;
+    out.raw(&session.0).u32(ways).bool(false);
+    Ok(())
+}
+
+pub(in super::super) fn destroy(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
+    let session = SessionId(words.array()?);
+    let is_its_own = compound.guard().is_some_and(|guard| guard.session().id() == session);
+    if is_its_own && !compound.is_at_last() {
+        return Err(Status::NotOnlyOp);
+    }
+    compound.scene.house.clients().destroy_session(session, compound.scene.link.id())
+}
+
+pub(in super::super) fn destroy_client(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
+    let client = ClientId(words.u64()?);
+    compound.scene.house.clients().destroy_client(client, &NOBODY_HOLDS)
+}
+
+/// Of one file system, or of all: only the latter is once. Nothing is reclaimed yet.
+pub(in super::super) fn reclaim_complete(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
+    if words.bool()? {
+        return compound.current().map(drop);
+    }
+    compound.guard().ok_or(Status::OpNotInSession)?.session().presence().reclaim_complete()
+}
+
+/// Takes the slot in which the compound is carried out.
+pub(in super::super) fn sequence(
+    compound: &mut Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<Status, Stop> {
+    let (session, sequence) = (SessionId(words.array()?), words.u32()?);
+    let (slot, highest, cache_this) = (words.u32()?, words.u32()?, words.bool()?);
+    let house = compound.scene.house;
+    let found = house.sessions().find(session).ok_or(Status::BadSession)?;
+    // Before the slot is taken: what fails here has not been.
+    if compound.scene.call.record_bytes() > found.fore().request_bytes as usize {
+        return Err(Status::ReqTooBig.into());
+    }
+    if compound.operations() > found.fore().operations {
+        return Err(Status::TooManyOps.into());
+    }
+    let fingerprint = compound.scene.call.fingerprint_from(words.position(), None);
+    let connection = compound.scene.link.id();
+    let asked = Sequence { session, slot, sequence, highest, cache_this, fingerprint, connection };
+    let (shown, then) = match house.sessions().begin(&asked, house.now())? {
+        Begun::New(guard, shown) => {
+            compound.hold(guard);
+            (shown, None)
+        }
+        Begun::Retry(results) => return Err(Stop::Kept(results)),
+        // Its first transmission is on its way, and its answer will come.
+        Begun::InProgress => return Err(Status::Delay.into()),
+        Begun::Uncached(shown) => (shown, Some(Status::RetryUncachedRep)),
+        Begun::Faulted(shown) => (shown, Some(Status::ServerFault)),
+    };
+    let Shown { highest, target, flags } = shown;
+    out.raw(&session.0).u32(sequence).u32(slot).u32(highest).u32(target).u32(flags);
+    compound.next_fails_with(then);
+    Ok(Status::Ok)
+}
