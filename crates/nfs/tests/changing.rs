@@ -2,167 +2,26 @@
 
 mod support;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::mpsc;
-use std::time::Instant;
 
-use support::client::{Answer, record};
-use support::compound::{Op, arguments, op, put, put_root, read, results};
-use support::desk::bytes_of;
+use support::compound::{
+    Op, changes, commit, create, link, make, op, put, put_root, read, remove, rename, save, set, write,
+};
 use support::gated::Promises;
-use support::{KEY, POOL, TestExports};
+use support::scene::{Scene, fate, read_reply};
+use support::{KEY, POOL};
 use tally_base::{Broken, Fate, Time};
 use tally_nfs::handle::Handle;
-use tally_nfs::link::Link;
-use tally_nfs::rpc::Reply;
-use tally_nfs::service::{Job, Service, Step};
-use tally_nfs::{v3, v4};
-use tally_vfs::{Attributes, Content, CreateHow, Cred, Identity, Names, ObjectRef, OpCtx, SetAttr, Stability};
+use tally_nfs::service::Step;
+use tally_vfs::{Attributes, Content, Cred, Identity, OpCtx, Stability};
 use tally_wire::bitmap;
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
-    Commit4Args, Commit4Res, Compound4Res, Create4Args, Create4Res, Createtype4, FATTR4_MODE, Fattr4, Fattr4Value,
-    Getfh4Res, Link4Args, Link4Res, NfsArgop4, NfsFtype4, NfsResop4, Nfsstat4, Nfstime4, Remove4Args, Remove4Res,
-    Rename4Args, Rename4Res, Setattr4Args, Settime4, StableHow4, Stateid4, Write4Args, Write4Res,
+    Commit4Res, Create4Res, Createtype4, FATTR4_MODE, Fattr4, Fattr4Value, Getfh4Res, NfsArgop4, NfsFtype4, NfsResop4,
+    Nfsstat4, Nfstime4, Settime4, StableHow4, Write4Res,
 };
 
 const OK: Nfsstat4 = Nfsstat4::Nfs4Ok;
-
-/// A service, and a connection to it, without a socket.
-struct Scene {
-    exports: Arc<TestExports>,
-    service: Service,
-    link: Arc<Link>,
-}
-
-impl Scene {
-    fn new() -> Self {
-        let exports = TestExports::new();
-        let link = Arc::new(Link::new(1, "127.0.0.1:700".parse().unwrap()));
-        Self { service: Service::new(exports.clone()).speaking_4(), exports, link }
-    }
-
-    fn put(&self, object: ObjectRef) -> Op {
-        put(&Handle { pool: POOL, dataset: self.exports.tank.dataset(), object }.seal(&KEY))
-    }
-
-    fn put_tank(&self) -> Op {
-        self.put(self.exports.tank.root())
-    }
-
-    fn begin(&self, xid: u32, ops: &[Op]) -> (Job, Step) {
-        self.begin_on(&self.link, xid, ops)
-    }
-
-    fn begin_on(&self, link: &Arc<Link>, xid: u32, ops: &[Op]) -> (Job, Step) {
-        let record = record(xid, (0, &[0]), (v3::PROGRAM, v4::VERSION), 1, arguments(0, ops));
-        let mut job = self.service.open(record.into(), link, Instant::now()).expect("a call");
-        let step = self.service.run(&mut job);
-        (job, step)
-    }
-
-    /// The reply of one that waits for nothing.
-    fn run(&self, xid: u32, ops: &[Op]) -> Compound4Res {
-        let (mut job, step) = self.begin(xid, ops);
-        self.end(&mut job, step, ops)
-    }
-
-    fn end(&self, job: &mut Job, step: Step, ops: &[Op]) -> Compound4Res {
-        let Step::Reply(reply) = step else { panic!("it waits, or is none") };
-        self.service.finish(job, &reply);
-        read_reply(&reply, ops)
-    }
-
-    fn changes(&self) -> usize {
-        self.exports.tank.changes.load(SeqCst)
-    }
-
-    fn file(&self, name: &[u8]) -> ObjectRef {
-        let (tank, cred) = (&self.exports.tank.model, Cred::root());
-        let how = CreateHow::Guarded(SetAttr { mode: Some(0o644), ..SetAttr::default() });
-        tank.create(OpCtx { cred: &cred, reply: None }, tank.root(), name, &how).result.unwrap().object
-    }
-
-    fn has(&self, name: &[u8]) -> bool {
-        self.exports.tank.lookup(&Cred::root(), self.exports.tank.root(), name).is_ok()
-    }
-
-    fn hold(&self) {
-        *self.exports.tank.promises.lock() = Promises::ByHand;
-    }
-}
-
-/// A stateid that stands for no state, or for nothing that there is.
-fn stateid(byte: u8) -> Stateid4 {
-    Stateid4 { seqid: u32::from_be_bytes([byte; 4]), other: [byte; 12] }
-}
-
-fn of_mode(mode: u32) -> Fattr4 {
-    Fattr4::of(&[Fattr4Value::Fattr4Mode(mode)])
-}
-
-fn create(kind: Createtype4, name: &[u8], attributes: Fattr4) -> Op {
-    op(&NfsArgop4::OpCreate(Create4Args { objtype: kind, objname: name.into(), createattrs: attributes }))
-}
-
-/// CREATE of a directory.
-fn make(name: &[u8]) -> Op {
-    create(Createtype4::Nf4Dir, name, of_mode(0o755))
-}
-
-fn remove(name: &[u8]) -> Op {
-    op(&NfsArgop4::OpRemove(Remove4Args { target: name.into() }))
-}
-
-fn rename(from: &[u8], to: &[u8]) -> Op {
-    op(&NfsArgop4::OpRename(Rename4Args { oldname: from.into(), newname: to.into() }))
-}
-
-fn link(name: &[u8]) -> Op {
-    op(&NfsArgop4::OpLink(Link4Args { newname: name.into() }))
-}
-
-fn set(attributes: Fattr4) -> Op {
-    op(&NfsArgop4::OpSetattr(Setattr4Args { stateid: stateid(0), obj_attributes: attributes }))
-}
-
-fn write(byte: u8, data: &[u8]) -> Op {
-    let (offset, stable) = (0, StableHow4::FileSync4);
-    op(&NfsArgop4::OpWrite(Write4Args { stateid: stateid(byte), offset, stable, data: data.into() }))
-}
-
-fn commit() -> Op {
-    op(&NfsArgop4::OpCommit(Commit4Args { offset: 0, count: 0 }))
-}
-
-fn save() -> Op {
-    op(&NfsArgop4::OpSavefh)
-}
-
-/// The changes of directories of which results tell: before, after, and nobody came between.
-fn changes(reply: &Compound4Res) -> Vec<(u64, u64)> {
-    let infos = reply.resarray.iter().flat_map(|result| match result {
-        NfsResop4::OpCreate(Create4Res::Nfs4Ok(made)) => vec![made.cinfo.clone()],
-        NfsResop4::OpRemove(Remove4Res::Nfs4Ok(gone)) => vec![gone.cinfo.clone()],
-        NfsResop4::OpLink(Link4Res::Nfs4Ok(made)) => vec![made.cinfo.clone()],
-        NfsResop4::OpRename(Rename4Res::Nfs4Ok(moved)) => vec![moved.source_cinfo.clone(), moved.target_cinfo.clone()],
-        _ => Vec::new(),
-    });
-    infos.filter(|info| info.atomic).map(|info| (info.before, info.after)).collect()
-}
-
-fn read_reply(reply: &Reply, ops: &[Op]) -> Compound4Res {
-    results(&Answer::parse(bytes_of(reply).into()).1, ops)
-}
-
-/// Waits for what a step waits for, and gives what became of it.
-fn fate(step: Step) -> mpsc::Receiver<Fate> {
-    let (Step::Wait(promise) | Step::Again(promise)) = step else { panic!("it waits for nothing") };
-    let (told, fate) = mpsc::channel();
-    promise.then(Box::new(move |outcome| _ = told.send(outcome)));
-    fate
-}
 
 #[test]
 fn names_are_made_moved_and_removed_and_their_directory_changes_with_each() {
@@ -280,7 +139,7 @@ fn what_stands_before_a_broken_promise_is_told() {
     assert_eq!((reply.status, reply.resarray.len()), (Nfs4ErrIo, 4));
     assert_eq!(changes(&reply).len(), 1);
     // Of a SETATTR it is said that nothing was set.
-    let ops = [scene.put_tank(), set(of_mode(0o700))];
+    let ops = [scene.put_tank(), set(Fattr4::of(&[Fattr4Value::Fattr4Mode(0o700)]))];
     let (mut job, step) = scene.begin(2, &ops);
     drop(fate(step));
     let broken = scene.service.reply_after_wait(&mut job, Err(Broken("the disk is gone".into())));

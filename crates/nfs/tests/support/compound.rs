@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use tally_nfs::xdr::Encoder;
 use tally_nfs::{v3, v4};
 use tally_wire::nfs4::{
-    Bitmap4, Compound4Args, Compound4Res, Entry4, FATTR4_TIME_ACCESS_SET, FATTR4_TIME_MODIFY_SET, Fattr4, Fattr4Value,
-    Getattr4Args, Getattr4Res, Lookup4Args, NfsArgop4, NfsResop4, Nfsstat4, Putfh4Args, Read4Args, Readdir4Args,
-    Readdir4Res, Stateid4,
+    Bitmap4, Commit4Args, Compound4Args, Compound4Res, Create4Args, Create4Res, Createtype4, Entry4,
+    FATTR4_TIME_ACCESS_SET, FATTR4_TIME_MODIFY_SET, Fattr4, Fattr4Value, Getattr4Args, Getattr4Res, Link4Args,
+    Link4Res, Lookup4Args, NfsArgop4, NfsResop4, Nfsstat4, Putfh4Args, Read4Args, Readdir4Args, Readdir4Res,
+    Remove4Args, Remove4Res, Rename4Args, Rename4Res, Setattr4Args, StableHow4, Stateid4, Write4Args,
 };
 use tally_wire::{bitmap, decode, encode, numbers};
 
@@ -52,10 +53,67 @@ pub fn read_dir(cookie: u64, count: u32, numbers: &[u32]) -> Op {
     op(&NfsArgop4::OpReaddir(Readdir4Args { cookie, cookieverf: [0; 8], dircount, maxcount, attr_request }))
 }
 
-/// With a stateid all of whose bytes are this one.
 pub fn read(byte: u8, offset: u64, count: u32) -> Op {
-    let stateid = Stateid4 { seqid: u32::from_be_bytes([byte; 4]), other: [byte; 12] };
-    op(&NfsArgop4::OpRead(Read4Args { stateid, offset, count }))
+    op(&NfsArgop4::OpRead(Read4Args { stateid: stateid(byte), offset, count }))
+}
+
+/// A stateid that stands for no state, or for nothing that there is.
+pub fn stateid(byte: u8) -> Stateid4 {
+    Stateid4 { seqid: u32::from_be_bytes([byte; 4]), other: [byte; 12] }
+}
+
+pub fn of_mode(mode: u32) -> Fattr4 {
+    Fattr4::of(&[Fattr4Value::Fattr4Mode(mode)])
+}
+
+pub fn create(kind: Createtype4, name: &[u8], attributes: Fattr4) -> Op {
+    op(&NfsArgop4::OpCreate(Create4Args { objtype: kind, objname: name.into(), createattrs: attributes }))
+}
+
+/// CREATE of a directory.
+pub fn make(name: &[u8]) -> Op {
+    create(Createtype4::Nf4Dir, name, of_mode(0o755))
+}
+
+pub fn remove(name: &[u8]) -> Op {
+    op(&NfsArgop4::OpRemove(Remove4Args { target: name.into() }))
+}
+
+pub fn rename(from: &[u8], to: &[u8]) -> Op {
+    op(&NfsArgop4::OpRename(Rename4Args { oldname: from.into(), newname: to.into() }))
+}
+
+pub fn link(name: &[u8]) -> Op {
+    op(&NfsArgop4::OpLink(Link4Args { newname: name.into() }))
+}
+
+pub fn set(attributes: Fattr4) -> Op {
+    op(&NfsArgop4::OpSetattr(Setattr4Args { stateid: stateid(0), obj_attributes: attributes }))
+}
+
+pub fn write(byte: u8, data: &[u8]) -> Op {
+    let (offset, stable) = (0, StableHow4::FileSync4);
+    op(&NfsArgop4::OpWrite(Write4Args { stateid: stateid(byte), offset, stable, data: data.into() }))
+}
+
+pub fn commit() -> Op {
+    op(&NfsArgop4::OpCommit(Commit4Args { offset: 0, count: 0 }))
+}
+
+pub fn save() -> Op {
+    op(&NfsArgop4::OpSavefh)
+}
+
+/// The changes of directories of which results tell: before, after, and nobody came between.
+pub fn changes(reply: &Compound4Res) -> Vec<(u64, u64)> {
+    let infos = reply.resarray.iter().flat_map(|result| match result {
+        NfsResop4::OpCreate(Create4Res::Nfs4Ok(made)) => vec![made.cinfo.clone()],
+        NfsResop4::OpRemove(Remove4Res::Nfs4Ok(gone)) => vec![gone.cinfo.clone()],
+        NfsResop4::OpLink(Link4Res::Nfs4Ok(made)) => vec![made.cinfo.clone()],
+        NfsResop4::OpRename(Rename4Res::Nfs4Ok(moved)) => vec![moved.source_cinfo.clone(), moved.target_cinfo.clone()],
+        _ => Vec::new(),
+    });
+    infos.filter(|info| info.atomic).map(|info| (info.before, info.after)).collect()
 }
 
 /// Which of the supported attributes can be read.

@@ -6,6 +6,7 @@ pub mod client;
 pub mod compound;
 pub mod desk;
 pub mod gated;
+pub mod scene;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

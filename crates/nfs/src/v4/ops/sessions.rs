@@ -12,9 +12,10 @@ use super::super::status::Status;
 use super::clients::{NAME_BYTES_MAX, principal};
 use crate::xdr::{Decoder, Encoder, Garbage};
 
-/// Flags of EXCHANGE_ID that a client may send: that it understands referrals, moved and fenced file systems, binds principals, and which of pNFS
-/// it wants.
-const EXCHANGE_FLAGS: u32 = 0x0007_0107;
+/// Flags of EXCHANGE_ID that a client may send: that it understands referrals and moved file systems, binds principals, and which of pNFS it wants.
+const EXCHANGE_FLAGS: u32 = 0x0007_0103;
+/// SUPP_FENCE_OPS, of minor version 2 (RFC 7862 §14.3).
+const FENCES: u32 = 4;
 /// UPD_CONFIRMED_REC_A.
 const UPDATES: u32 = 1 << 30;
 /// CONFIRMED_R.
@@ -41,7 +42,8 @@ pub(in super::super) fn exchange_id(
     let flags = words.u32()?;
     let protection = protection(words)?;
     implementation(words)?;
-    if flags & !(EXCHANGE_FLAGS | UPDATES) != 0 {
+    let of_minor = if compound.minor() > 1 { FENCES } else { 0 };
+    if flags & !(EXCHANGE_FLAGS | UPDATES | of_minor) != 0 {
         return Err(Status::Inval);
     }
     protection.grant()?;
