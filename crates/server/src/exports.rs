@@ -210,7 +210,7 @@ pub struct LiveExports {
 impl LiveExports {
     /// Puts another table in force, for every request that starts from now on: by the time of day, and later than the one before, wherever
     /// the clock has gone.
-    pub fn replace(&self, table: ExportTable) {
+    pub fn replace(&self, table: &ExportTable) {
         let now = SystemClock::default().now();
         self.table.rcu(|before| ExportTable { since: now.max(Time(before.since.0 + 1)), ..table.clone() });
     }

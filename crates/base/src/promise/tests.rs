@@ -67,19 +67,26 @@ fn broken(why: &str) -> Fate {
     Err(Broken(why.into()))
 }
 
-/// Slots, one promise for them, and what was told.
-fn scene(count: usize) -> (Vec<Slot>, Box<dyn Promise>, FirstBroken, Arc<Mutex<Option<Fate>>>) {
+/// Slots, and one promise for them.
+fn scene(count: usize) -> (Vec<Slot>, Box<dyn Promise>, FirstBroken) {
     let slots: Vec<Slot> = (0..count).map(|_| Slot::default()).collect();
     let (promise, first) = all_of(slots.iter().map(Slot::boxed).collect());
-    (slots, promise, first, Arc::default())
+    (slots, promise, first)
+}
+
+/// What a promise tells, once it does.
+fn told_of(promise: Box<dyn Promise>) -> Arc<Mutex<Option<Fate>>> {
+    let told: Arc<Mutex<Option<Fate>>> = Arc::default();
+    let place = Arc::clone(&told);
+    promise.then(Box::new(move |fate| *place.lock().unwrap() = Some(fate)));
+    told
 }
 
 #[test]
 fn several_are_kept_when_the_last_of_them_is_in_whichever_order() {
-    let (slots, promise, _, told) = scene(3);
+    let (slots, promise, _) = scene(3);
     assert_eq!(promise.poll(), None);
-    let place = Arc::clone(&told);
-    promise.then(Box::new(move |fate| *place.lock().unwrap() = Some(fate)));
+    let told = told_of(promise);
     for slot in [2, 0] {
         slots[slot].settle(kept(10));
         assert_eq!(*told.lock().unwrap(), None);
@@ -91,9 +98,8 @@ fn several_are_kept_when_the_last_of_them_is_in_whichever_order() {
 
 #[test]
 fn the_first_that_is_broken_is_told_though_a_later_one_broke_before_it() {
-    let (slots, promise, first, told) = scene(3);
-    let place = Arc::clone(&told);
-    promise.then(Box::new(move |fate| *place.lock().unwrap() = Some(fate)));
+    let (slots, promise, first) = scene(3);
+    let told = told_of(promise);
     slots[2].settle(broken("third"));
     assert_eq!(*told.lock().unwrap(), None, "the second may break as well");
     slots[0].settle(kept(1));
@@ -121,7 +127,7 @@ fn the_last_one_is_driven_and_the_others_are_asked() {
 /// A compound may have as many as it has operations, all of them kept by then.
 #[test]
 fn as_many_as_there_may_be_are_waited_for() {
-    let (slots, promise, _, _) = scene(1024);
+    let (slots, promise, _) = scene(1024);
     slots.iter().for_each(|slot| slot.settle(kept(1)));
     assert_eq!(Wait::On(promise).block(), kept(1024));
 }

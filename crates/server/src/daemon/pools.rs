@@ -134,7 +134,7 @@ impl Pools {
     pub(super) fn export_also(&self, pool: &ServedPool, filesystem: &Filesystem) {
         let export = dataset_export(&filesystem.name(), filesystem);
         let table = self.live.table().with(pool.guid(), &export, &self.above.lock());
-        self.live.replace(table);
+        self.live.replace(&table);
     }
 
     /// Works the export table out anew: after every change of a pool, a dataset or a rule.
@@ -148,7 +148,7 @@ impl Pools {
             mounted: Some(pool),
         });
         let table = ExportTable::new(present.chain(absent).collect(), &self.above.lock());
-        self.live.replace(table);
+        self.live.replace(&table);
     }
 }
 

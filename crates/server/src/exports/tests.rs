@@ -53,7 +53,7 @@ fn table(above: &[ExportRule]) -> ExportTable {
 
 fn live(above: &[ExportRule]) -> LiveExports {
     let live = LiveExports::default();
-    live.replace(table(above));
+    live.replace(&table(above));
     live
 }
 
@@ -93,7 +93,7 @@ fn handles_of_an_absent_pool_are_told_to_wait_and_foreign_ones_are_not() {
 fn what_a_request_has_asked_for_does_not_change_under_it() {
     let live = live(&[]);
     let pool = live.pool(TANK).unwrap();
-    live.replace(ExportTable::default());
+    live.replace(&ExportTable::default());
     assert!(live.pool(TANK).is_none());
     let Place::Here(vfs) = pool.place(DatasetId(1)) else { panic!("it was here") };
     assert!(pool.rule(vfs.dataset(), "127.0.0.1".parse().unwrap()).is_some());
@@ -106,7 +106,7 @@ fn a_dataset_that_was_just_made_is_waited_for() {
     let live = live(&[]);
     assert!(matches!(live.pool(TANK).unwrap().place(DatasetId(4)), Place::Away));
     let made = DatasetExport { id: DatasetId(4), name: "tank/new".into(), sharenfs: "*(rw)".into() };
-    live.replace(live.table().with(TANK, &made, &[]));
+    live.replace(&live.table().with(TANK, &made, &[]));
     assert!(matches!(live.pool(TANK).unwrap().place(DatasetId(4)), Place::Here(_)));
 }
 
@@ -146,7 +146,7 @@ fn a_dataset_that_is_made_is_found_like_one_that_was_there() {
     let above = [ExportRule { dataset: "tank/home".into(), rules: "10.2.0.0/16(ro)".into() }];
     let live = live(&above);
     let made = DatasetExport { id: DatasetId(4), name: "tank/home/new".into(), sharenfs: "*(rw)".into() };
-    live.replace(live.table().with(TANK, &made, &above));
+    live.replace(&live.table().with(TANK, &made, &above));
     let Resolved { pool, vfs, below } = live.resolve("/tank/home/new/dir").unwrap();
     assert_eq!((vfs.dataset(), below.as_str()), (DatasetId(4), "dir"));
     let rule = |client: &str| pool.rule(DatasetId(4), client.parse().unwrap());
@@ -197,7 +197,7 @@ fn a_pool_knows_what_is_above_and_below() {
         datasets,
     };
     let live = LiveExports::default();
-    live.replace(ExportTable::new(vec![known(TANK, "tank", datasets), known(AWAY, "alpha", Vec::new())], &[]));
+    live.replace(&ExportTable::new(vec![known(TANK, "tank", datasets), known(AWAY, "alpha", Vec::new())], &[]));
     assert_eq!(live.pools().iter().map(|pool| pool.pool_name().to_owned()).collect::<Vec<_>>(), ["alpha", "tank"]);
     let tank = live.pool(TANK).unwrap();
     assert_eq!((tank.guid(), tank.root(), live.pool(AWAY).unwrap().root()), (TANK, Some(DatasetId(1)), None));
@@ -223,7 +223,7 @@ fn each_table_is_later_than_the_one_before() {
     let mut before = live.changed();
     assert!(before > Time(1 << 60), "by the time of day");
     for _ in 0..100 {
-        live.replace(live.table().as_ref().clone());
+        live.replace(&live.table());
         assert!(live.changed() > before);
         before = live.changed();
     }

@@ -63,17 +63,19 @@ fn protection(words: &mut Decoder<'_>) -> Result<Protection, Garbage> {
     match words.u32()? {
         0 => Ok(Protection::Nothing),
         1 => {
-            (list(words)?, list(words)?);
+            list(words)?;
+            list(words)?;
             Ok(Protection::Machine)
         }
         2 => {
-            (list(words)?, list(words)?);
+            list(words)?;
+            list(words)?;
             for _ in 0..2 {
                 for _ in 0..count(words, PARTS_MAX)? {
                     words.opaque(PART_BYTES_MAX)?;
                 }
             }
-            (words.u32()?, words.u32()?);
+            words.u64()?;
             Ok(Protection::Secret)
         }
         _ => Err(Garbage),
@@ -95,8 +97,8 @@ fn count(words: &mut Decoder<'_>, most: u32) -> Result<u32, Garbage> {
 /// `nfs_impl_id4`, at most once: domain, name, and when it was made.
 fn implementation(words: &mut Decoder<'_>) -> Result<(), Garbage> {
     for _ in 0..count(words, 1)? {
-        (words.opaque(PART_BYTES_MAX)?, words.opaque(PART_BYTES_MAX)?);
-        (words.u64()?, words.u32()?);
+        let (_domain, _name) = (words.opaque(PART_BYTES_MAX)?, words.opaque(PART_BYTES_MAX)?);
+        let (_seconds, _nanoseconds) = (words.u64()?, words.u32()?);
     }
     Ok(())
 }
@@ -153,7 +155,8 @@ fn credential(words: &mut Decoder<'_>) -> Result<(), Garbage> {
     match words.u32()? {
         0 => {}
         1 => {
-            (words.u32()?, words.opaque(PART_BYTES_MAX)?, words.u32()?, words.u32()?);
+            let (_stamp, _machine) = (words.u32()?, words.opaque(PART_BYTES_MAX)?);
+            let (_uid, _gid) = (words.u32()?, words.u32()?);
             for _ in 0..count(words, GROUPS_MAX)? {
                 words.u32()?;
             }
