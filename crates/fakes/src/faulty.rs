@@ -131,6 +131,9 @@ impl Disk for FaultyDisk {
             }
             return Err(io::Error::other("a write that fails on request"));
         }
+        // What is taken is no longer what was refused.
+        let end = offset + buf.len() as u64;
+        self.refused.lock().retain(|(at, before)| *at < offset || at + before.len() as u64 > end);
         self.journal.lock().push(Entry { disk: self.name, offset, durability });
         self.bad_sectors.lock().retain(|bad| !(offset..offset + buf.len() as u64).contains(bad));
         self.inner.write(offset, buf, durability)

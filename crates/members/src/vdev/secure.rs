@@ -51,6 +51,28 @@ impl Vdev {
         is_right: &dyn Fn(&[u8]) -> bool,
         keepers: &[VdevGuid],
     ) -> Result<Secured, BlockDevError> {
+        self.secure_those(offset, length, is_right, (keepers, true))
+    }
+
+    /// The same of a leg that joins and has missed the range: it is given it whatever can be read there. What it was to be given when it failed it may have
+    /// refused, and that is read until the power goes.
+    pub fn secure_missed(
+        &self,
+        offset: u64,
+        length: usize,
+        is_right: &dyn Fn(&[u8]) -> bool,
+        joining: VdevGuid,
+    ) -> Result<Secured, BlockDevError> {
+        self.secure_those(offset, length, is_right, (&[joining], false))
+    }
+
+    fn secure_those(
+        &self,
+        offset: u64,
+        length: usize,
+        is_right: &dyn Fn(&[u8]) -> bool,
+        (keepers, are_believed): (&[VdevGuid], bool),
+    ) -> Result<Secured, BlockDevError> {
         self.check(offset, length as u64)?;
         let is_keeper = |leg: &Arc<VdevLeg>| keepers.contains(&leg.guid());
         let (mut keepers, mut others): (Vec<_>, Vec<_>) = self.legs().into_iter().partition(is_keeper);
@@ -70,13 +92,15 @@ impl Vdev {
             }
             aside(|| leg.has(offset, &mut buf, is_right)).unwrap_or(false)
         };
-        let (good, lacking): (Vec<_>, Vec<_>) = keepers.into_iter().partition(&mut has);
+        let (good, lacking): (Vec<_>, Vec<_>) = keepers.into_iter().partition(|leg| are_believed && has(leg));
         if lacking.is_empty() {
             return Ok(Secured::Sound);
         }
         let is_damage = lacking.iter().any(|leg| leg.state() == LegState::Online);
         let (mut unread, mut wrong) = (false, Vec::new());
-        for leg in good.iter().chain(&others) {
+        // It may be the only one that has it.
+        let itself = if are_believed { [].iter() } else { lacking.iter() };
+        for leg in good.iter().chain(&others).chain(itself) {
             // Its own writes are nobody's for whom a walk would wait.
             match aside(|| self.give(leg, &lacking, offset, &mut buf, is_right))? {
                 Given::Taken => {

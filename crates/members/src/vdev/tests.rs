@@ -578,6 +578,28 @@ fn what_the_last_leg_refuses_keeps_the_one_that_has_it() {
     assert_eq!((secure(), secure()), (Secured::Repaired, Secured::Sound));
 }
 
+/// A leg had refused a block and was struck off for it. When it came back it read as if it had it, so it was not given it; it counted, and when the power went
+/// it had not.
+#[test]
+fn what_a_leg_that_joins_has_missed_it_is_given_though_it_can_be_read() {
+    let mirror = mirror(2);
+    let legs = mirror.vdev.legs();
+    FaultyDisk::set(&mirror.disks[1].writes_fail, true);
+    FaultyDisk::set(&mirror.disks[1].refused_is_read, true);
+    mirror.vdev.write(0, &block(1)).unwrap();
+    assert_eq!(mirror.disks[1].bytes(LABEL_BYTES, 8192), block(1), "it is read");
+    FaultyDisk::set(&mirror.disks[1].writes_fail, false);
+    legs[1].set_state(LegState::Resilvering);
+    let secured = mirror.vdev.secure_missed(0, 8192, &is_block(1), legs[1].guid()).unwrap();
+    assert_eq!(secured, Secured::Given);
+    mirror.disks[1].lose_refused();
+    assert_eq!(mirror.disks[1].bytes(LABEL_BYTES, 8192), block(1));
+    // It may be the only one that has it.
+    mirror.disks[0].rot(LABEL_BYTES);
+    let secured = mirror.vdev.secure_missed(0, 8192, &is_block(1), legs[1].guid()).unwrap();
+    assert_eq!((secured, mirror.disks[0].bytes(LABEL_BYTES, 8192)), (Secured::Repaired, block(1)));
+}
+
 /// Between the look at a block and its way to a leg that lacks it, its place is given to another block, which both legs get
 /// (rules S5). What the place held before must not come behind that.
 #[test]

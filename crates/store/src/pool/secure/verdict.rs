@@ -50,7 +50,8 @@ impl Pool {
         let is_healed = |part: &Part| {
             let mut vdevs = self.roster.data_vdevs();
             let Some(vdev) = vdevs.find(|vdev| vdev.index() == part.dva.vdev) else { return false };
-            let secured = self.secure_part(vdev, part, bp.written, &online(vdev));
+            let subject = Subject { vdev, keepers: Keepers::Online };
+            let secured = self.secure_part(&subject, part, bp.written);
             matches!(secured, Ok(Secured::Sound | Secured::Given | Secured::Repaired))
         };
         // All pieces of a block, or one copy of it.
@@ -59,15 +60,14 @@ impl Pool {
 
     /// Sees to it that these legs have a part of a block that was `written` in this group. A leg that counts, is given it and fails before that is
     /// durable, has missed the group.
-    fn secure_part(
-        &self,
-        vdev: &Vdev,
-        part: &Part,
-        written: Txg,
-        keepers: &[VdevGuid],
-    ) -> Result<Secured, SecureError> {
-        let (counted, length) = (online(vdev), part.dva.sectors as usize * SECTOR);
-        let secured = vdev.secure(part.dva.offset, length, &|bytes| part.is_right(bytes), keepers)?;
+    fn secure_part(&self, subject: &Subject<'_>, part: &Part, written: Txg) -> Result<Secured, SecureError> {
+        let vdev = subject.vdev;
+        let (counted, offset, length) = (online(vdev), part.dva.offset, part.dva.sectors as usize * SECTOR);
+        let is_right = |bytes: &[u8]| part.is_right(bytes);
+        let secured = match subject.keepers {
+            Keepers::Joining(leg) => vdev.secure_missed(offset, length, &is_right, leg),
+            Keepers::These(_) | Keepers::Online => vdev.secure(offset, length, &is_right, &subject.keepers()),
+        }?;
         // Where legs that join alone lacked it the others were given nothing.
         let is_given = !matches!(secured, Secured::Sound | Secured::Given);
         self.roster.note_given(vdev, &counted, written, is_given)?;
@@ -172,7 +172,7 @@ impl Securing<'_> {
 
     fn part(&mut self, subject: &Subject<'_>, part: &Part, written: Txg) -> Result<Verdict, SecureError> {
         let length = part.dva.sectors as usize * SECTOR;
-        let secured = self.pool.secure_part(subject.vdev, part, written, &subject.keepers())?;
+        let secured = self.pool.secure_part(subject, part, written)?;
         // What a joining leg was brought, and has lost, is none that it lacks.
         let is_lost = secured == Secured::Given && !matches!(subject.keepers, Keepers::Joining(_));
         self.note_given(is_lost || secured == Secured::Repaired, length);
