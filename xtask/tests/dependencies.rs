@@ -140,7 +140,7 @@ const NFS: [&[&str]; 11] = [
     &["service"],
     &["v4"],
     &["mount", "replies", "v3"],
-    &["entry"],
+    &["entry", "repeats"],
     &["cred", "senders"],
     &["link"],
     &["nlm", "stats"],

@@ -5,7 +5,7 @@ mod support;
 use std::sync::atomic::Ordering::SeqCst;
 
 use support::compound::{
-    Op, changes, commit, create, link, make, op, put, put_root, read, remove, rename, save, set, write,
+    Op, changes, commit, create, link, lookup, make, op, put, put_root, read, remove, rename, save, set, write,
 };
 use support::gated::Promises;
 use support::scene::{Scene, fate, read_reply};
@@ -177,6 +177,81 @@ fn a_repetition_is_told_what_its_first_transmission_was() {
     let look = [scene.put_tank(), op(&NfsArgop4::OpGetfh)];
     assert_eq!(scene.run(9, &look).status, OK);
     assert_eq!(scene.run(9, &look).status, OK);
+}
+
+/// A look in front of a change was carried out anew, on what the change had left: a repetition was told NOENT.
+#[test]
+fn a_repetition_is_known_before_it_looks() {
+    let scene = Scene::new();
+    scene.file(b"file");
+    let ops = [scene.put_tank(), lookup(b"file"), scene.put_tank(), remove(b"file")];
+    let first = scene.run(7, &ops);
+    assert_eq!(first.status, OK);
+    assert_eq!(scene.run(7, &ops), first);
+    scene.file(b"file");
+    scene.hold();
+    let (mut job, step) = scene.begin(8, &ops);
+    let told = fate(step);
+    assert!(matches!(scene.begin(8, &ops).1, Step::Attached), "it is not durable");
+    scene.exports.tank.keep_one();
+    let reply = scene.service.reply_after_wait(&mut job, told.try_recv().unwrap());
+    assert_eq!(read_reply(&reply, &ops).status, OK);
+}
+
+/// Bytes of files are in no reply that is remembered, so one with some was forgotten, and its WRITE came twice.
+#[test]
+fn a_reply_with_bytes_of_a_file_is_remembered_as_well() {
+    let scene = Scene::new();
+    let file = scene.file(b"file");
+    let ops = [scene.put(file), write(0, b"some bytes"), read(0, 0, 100)];
+    let first = scene.run(7, &ops);
+    let changes = scene.changes();
+    assert_eq!(scene.run(7, &ops), first);
+    assert_eq!(scene.changes(), changes);
+    let many = [vec![scene.put(file)], vec![write(0, b"x"); 9]].concat();
+    let reply = scene.run(8, &many);
+    assert_eq!((reply.status, reply.resarray.len()), (Nfs4ErrResource, 10), "the pool remembers eight of one compound");
+}
+
+/// The connection of a compound went that had done a part of it: who repeated it was told that nothing was done, and came again.
+#[test]
+fn of_a_compound_that_nobody_carries_to_its_end_it_is_told_what_was_done() {
+    let scene = Scene::new();
+    scene.exports.tank.throttle_behind(1);
+    let ops = [scene.put_tank(), make(b"a"), scene.put_tank(), make(b"b")];
+    let (mut job, step) = scene.begin(1, &ops);
+    assert!(matches!(step, Step::Again(_)));
+    let (reply, _) = scene.service.abandon(&mut job).expect("it is owed");
+    let reply = read_reply(&reply, &ops);
+    assert_eq!((reply.status, reply.resarray.len(), changes(&reply).len()), (Nfs4ErrDelay, 4, 1));
+    // What was done and is not durable is not told.
+    scene.hold();
+    scene.exports.tank.throttle_behind(1);
+    let ops = [scene.put_tank(), make(b"c"), scene.put_tank(), make(b"d")];
+    let (mut job, _) = scene.begin(2, &ops);
+    let (reply, _) = scene.service.abandon(&mut job).expect("it is owed");
+    let reply = read_reply(&reply, &ops);
+    assert_eq!((reply.status, reply.resarray.len()), (Nfs4ErrIo, 2));
+}
+
+/// A compound in doubt had written and cut a file. The WRITE is remembered by nobody and came again; the SETATTR was remembered, and what it had cut
+/// was there again.
+#[test]
+fn what_stands_on_a_write_that_comes_again_comes_again() {
+    let scene = Scene::new();
+    let file = scene.file(b"file");
+    scene.hold();
+    let size = Fattr4::of(&[Fattr4Value::Fattr4Size(1)]);
+    let ops = [scene.put(file), write(0, &[7; 8192]), set(size)];
+    let (mut job, step) = scene.begin(1, &ops);
+    drop(fate(step));
+    scene.exports.tank.suspended.store(true, SeqCst);
+    assert!(scene.service.stays_in_doubt(&mut job, Some(&Err(Broken("the pool is suspended".into())))));
+    scene.exports.tank.suspended.store(false, SeqCst);
+    *scene.exports.tank.promises.lock() = Promises::Ready;
+    let step = scene.service.run(&mut job);
+    assert_eq!(scene.end(&mut job, step, &ops).status, OK);
+    assert_eq!(scene.exports.tank.getattr(file).unwrap().size, 1);
 }
 
 /// The pool was suspended as a compound waited, and is taken up again: each of its operations is asked for by its own number, as two of

@@ -1,6 +1,5 @@
 //! Version 4's one procedure. A compound is carried out operation by operation, and its reply waits for all of them at once (rules V1 to V3).
 
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::job::Pending;
@@ -33,21 +32,17 @@ impl Service {
     }
 
     fn carry_out(&self, job: &mut Job, mut progress: Box<Progress>, house: &House) -> Step {
-        let has_begun = Cell::new(false);
-        let begin = |user| {
-            has_begun.set(true);
-            self.begin(job, true, user)
-        };
+        let begin = |user| self.begin(job, true, user);
         let repeats = Repeats::new(&begin, &self.senders, &job.link);
         let scene = Scene { exports: &*self.exports, link: &job.link, call: &job.call, house, repeats: &repeats };
         let attempt = catch_unwind(AssertUnwindSafe(|| progress.go_on(&job.call, &scene)));
-        job.keep |= has_begun.get();
+        job.keep |= progress.is_remembered();
         let Ok(Attempt { came, dataset, too_weak }) = attempt else {
             self.note_panic(job);
-            progress.abort();
+            job.about.dataset = job.about.dataset.or(progress.abort(&job.call));
             return self.ended(job, *progress);
         };
-        job.about.dataset = dataset.or(job.about.dataset);
+        job.about.dataset = job.about.dataset.or(dataset);
         if let Some((pool, dataset)) = too_weak {
             self.tell_of_stranger(job, pool, dataset);
         }
@@ -69,7 +64,7 @@ impl Service {
     }
 
     fn ended(&self, job: &mut Job, progress: Progress) -> Step {
-        job.told = Some(progress.told());
+        job.told = Some(progress.told(job.in_doubt.is_some()));
         let (ended, wait) = progress.end();
         job.has_waited = wait.is_some();
         match wait {
@@ -79,6 +74,16 @@ impl Service {
                 Step::Wait(promise)
             }
         }
+    }
+}
+
+/// What is told of a compound that nobody will carry to its end; nothing, if nothing of it was done.
+pub(super) fn given_up(job: &mut Job) -> Option<Encoder> {
+    match (job.compound.take(), job.pending.take()) {
+        (Some(progress), _) => Some(progress.give_up(&job.call)),
+        // Which of its promises were kept nobody can say any more.
+        (None, Some(Pending::Compound(ended))) => Some(ended.broken()),
+        _ => None,
     }
 }
 

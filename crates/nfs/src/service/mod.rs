@@ -272,8 +272,12 @@ impl Service {
             return None;
         }
         let told = if job.told.is_some() { Told::Failed } else { Told::ComeAgain };
+        let given_up = compounds::given_up(job);
         job.forget();
-        let reply = self.refusal(job, told);
+        let reply = match given_up {
+            Some(words) => Reply::success(job.call.xid, words),
+            None => self.refusal(job, told),
+        };
         let attached = self.finish(job, &reply);
         Some((reply, attached))
     }

@@ -16,9 +16,9 @@ use tally_vfs::{Change, FsError, OpCtx, Outcome, RememberedReply};
 use super::house::House;
 use super::op::{self, Asked, Op};
 use super::ops;
-use super::progress::Held;
+use super::progress::{Held, number_of};
 use super::pseudo::{Node, Tree};
-use super::results::{ILLEGAL, Mark, Owed, Results};
+use super::results::{Mark, Owed, Results};
 use super::state::Guard;
 use super::status::Status;
 use crate::entry::{Entry, Target};
@@ -35,6 +35,10 @@ const REPLY_BYTES_MAX: usize = READ_BYTES_MAX as usize + (64 << 10);
 const END_BYTES: usize = 1024;
 /// What an operation that changes something answers with at most, and the handle behind it.
 const CHANGE_BYTES: usize = 256;
+/// Longest results of a compound that changes something outside of sessions: its reply is remembered, in a place that all share.
+const REMEMBERED_BYTES_MAX: usize = 16 << 10;
+/// Most operations that change something in one compound: the pool remembers so many of a client, and others of it as well.
+const CHANGES_MAX: usize = 8;
 /// What stands before results: the header of RPC, without the record's mark.
 const HEAD_BYTES: usize = 24;
 
@@ -116,7 +120,7 @@ impl<'a> Compound<'a> {
     pub(super) fn step(&mut self, words: &mut Decoder<'_>, results: &mut Results) -> Result<(), Stop> {
         let number = words.u32();
         let asked = number.map_or(Asked::Illegal, |number| op::asked(self.head.minor, number));
-        let mark = results.open(number.ok().filter(|_| asked != Asked::Illegal).unwrap_or(ILLEGAL));
+        let mark = results.open(number_of(self.head.minor, number.ok()));
         self.mark = Some(mark);
         let outcome = match asked {
             Asked::For(op) => match self.check_place(op, mark, &results.out) {
@@ -128,6 +132,7 @@ impl<'a> Compound<'a> {
             Asked::Illegal if number.is_err() => Err(Status::BadXdr.into()),
             Asked::Illegal => Err(Status::OpIllegal.into()),
         };
+        let outcome = outcome.and_then(|status| self.was_here().map(|()| status));
         match outcome {
             // What all operations together may answer (rules V35): this one alone would have had room.
             Ok(status) if results.out.len() <= self.reply_bytes_max() => results.close(mark, status),
@@ -157,8 +162,21 @@ impl<'a> Compound<'a> {
         if let Some(status) = self.head.next {
             return Err(status);
         }
-        let fits = out.len() + CHANGE_BYTES <= self.reply_bytes_max();
-        if op.changes() && !fits { Err(self.too_big()) } else { Ok(()) }
+        if !op.changes() {
+            return Ok(());
+        }
+        let most = if self.head.minor == 0 { REMEMBERED_BYTES_MAX } else { self.reply_bytes_max() };
+        let fits = out.len() + CHANGE_BYTES <= most && self.owed.changes < CHANGES_MAX;
+        if fits { Ok(()) } else { Err(self.too_big()) }
+    }
+
+    /// Once the client has entered an export: whether its compound was here before is asked ahead of all that looks, as that may be otherwise by now.
+    fn was_here(&self) -> Result<(), Stop> {
+        // In a session its slot has told that.
+        if self.head.minor > 0 || self.entry.dataset().is_none() {
+            return Ok(());
+        }
+        self.scene.repeats.begin(self.entry.user()).map_err(Stop::Repeated)
     }
 
     /// Whether the operation is the first one, where there has to be a session.
@@ -168,8 +186,11 @@ impl<'a> Compound<'a> {
 
     /// How long the results may become.
     fn reply_bytes_max(&self) -> usize {
-        let of_slot = self.owed.guard.as_ref().map_or(usize::MAX, |guard| guard.reply_bytes_max() as usize);
-        REPLY_BYTES_MAX.min(of_slot.saturating_sub(HEAD_BYTES))
+        match &self.owed.guard {
+            Some(guard) => REPLY_BYTES_MAX.min((guard.reply_bytes_max() as usize).saturating_sub(HEAD_BYTES)),
+            None if self.owed.changes > 0 => REMEMBERED_BYTES_MAX,
+            None => REPLY_BYTES_MAX,
+        }
     }
 
     /// What is said of results that are longer.
@@ -281,17 +302,29 @@ impl<'a> Compound<'a> {
         Ok(target.clone())
     }
 
-    /// An operation is about to change something: if its compound was here before, what that was told is told again.
-    pub(super) fn begin(&self) -> Result<(), Stop> {
-        // In a session its slot has told that.
-        if self.head.minor > 0 {
-            return Ok(());
+    /// An operation is about to change something, in the pool in which those before it have: of one that waits for two pools nobody can
+    /// say which of them it is in doubt of.
+    pub(super) fn begin(&mut self, target: &Target) -> Result<(), Stop> {
+        let (pool, dataset) = (target.vfs.pool(), target.vfs.dataset());
+        let (first, _) = *self.owed.dataset.get_or_insert((pool, dataset));
+        if first != pool {
+            return Err(self.too_big().into());
         }
-        self.scene.repeats.begin(self.entry.user()).map_err(Stop::Repeated)
+        self.owed.changes += 1;
+        Ok(())
+    }
+
+    /// A WRITE was carried out.
+    pub(super) fn note_written(&mut self) {
+        self.owed.has_written = true;
     }
 
     /// What this very operation was told before a crash or a broken connection.
     pub(super) fn remembered(&self, target: &Target) -> Option<RememberedReply> {
+        // A WRITE before it was carried out again, and so is what stands on that.
+        if self.owed.has_written {
+            return None;
+        }
         self.scene.repeats.remembered(&*target.vfs, Some(self.mark?.operation()))
     }
 

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use tally_base::{DatasetId, PoolGuid, Promise};
 
 use super::compound::{Compound, Head, Scene, Stop};
-use super::op;
+use super::op::{self, Asked};
 use super::pseudo::Handle;
-use super::results::{Ended, Owed, Results};
+use super::results::{Ended, ILLEGAL, Owed, Results};
 use super::status::Status;
 use crate::repeats::{Repeated, Told};
 use crate::rpc::Call;
@@ -91,25 +91,47 @@ impl Progress {
                 break;
             }
         }
-        let (dataset, too_weak) = (compound.entry.dataset(), compound.entry.too_weak());
+        let (entered, too_weak) = (compound.entry.dataset(), compound.entry.too_weak());
         let held = compound.held();
         if matches!(came, Came::ToAWait(_)) {
             [self.current, self.saved] = held;
         }
-        Attempt { came, dataset, too_weak }
+        Attempt { came, dataset: self.owed.dataset.or(entered), too_weak }
     }
 
-    /// What was being carried out broke: what was done before it is told.
-    pub fn abort(&mut self) {
-        self.results.abort(Status::ServerFault);
+    /// What was being carried out broke: what was done before it is told. Gives the dataset that it is about.
+    pub fn abort(&mut self, call: &Call) -> Option<(PoolGuid, DatasetId)> {
+        self.results.end_with(self.next(call), Status::ServerFault);
+        self.owed.dataset
     }
 
-    /// What its client will be told.
+    /// Nobody will carry out what is left. What was done is told, as far as it is durable by now; the next operation is to come again.
     #[must_use]
-    pub fn told(&self) -> Told {
+    pub fn give_up(mut self, call: &Call) -> Encoder {
+        match self.owed.first_open() {
+            Some(mark) => self.results.cut(mark, Status::Io),
+            None => self.results.end_with(self.next(call), Status::Delay),
+        }
+        Ended::new(self.results, Owed::default()).0.kept()
+    }
+
+    /// The number of the next operation's results.
+    fn next(&self, call: &Call) -> u32 {
+        number_of(self.head.minor, call.arguments_from(self.at).u32().ok())
+    }
+
+    /// Whether its answer is remembered: it was to change something.
+    #[must_use]
+    pub fn is_remembered(&self) -> bool {
+        self.owed.changes > 0
+    }
+
+    /// What its client will be told. Of one that is in doubt (`is_run_again`) nobody knows what was done before.
+    #[must_use]
+    pub fn told(&self, is_run_again: bool) -> Told {
         match self.results.status() {
             Status::Ok => Told::Ok,
-            Status::Delay if !self.owed.has_changed => Told::ComeAgain,
+            Status::Delay if is_run_again || !self.owed.has_changed => Told::ComeAgain,
             Status::ServerFault => Told::Fault,
             _ => Told::Failed,
         }
@@ -125,10 +147,14 @@ impl Progress {
 /// The answer to a compound of which nothing is told but this, as the status of its first operation. Nothing, where it has none.
 #[must_use]
 pub fn refusal(call: &Call, status: Status) -> Option<Encoder> {
-    let Progress { at, mut results, head: Head { count: 1.., .. }, .. } = Progress::new(call).ok()? else {
+    let Progress { at, mut results, head: Head { count: 1.., minor, .. }, .. } = Progress::new(call).ok()? else {
         return None;
     };
-    let mark = results.open(call.arguments_from(at).u32().ok()?);
-    results.cut(mark, status);
+    results.end_with(number_of(minor, call.arguments_from(at).u32().ok()), status);
     Some(Ended::new(results, Owed::default()).0.kept())
+}
+
+/// With which number the results of an operation begin.
+pub(super) fn number_of(minor: u32, number: Option<u32>) -> u32 {
+    number.filter(|number| op::asked(minor, *number) != Asked::Illegal).unwrap_or(ILLEGAL)
 }

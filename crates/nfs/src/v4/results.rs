@@ -6,7 +6,7 @@
 //! ```
 
 use smallvec::SmallVec;
-use tally_base::{FirstBroken, Promise, all_of};
+use tally_base::{DatasetId, FirstBroken, PoolGuid, Promise, all_of};
 
 use super::state::Guard;
 use super::state::bounds::KEPT_BYTES_MAX;
@@ -98,12 +98,10 @@ impl Results {
         self.open = None;
     }
 
-    /// The operation that was being carried out will never be told of.
-    pub(super) fn abort(&mut self, status: Status) {
-        match self.open {
-            Some(mark) => self.cut(mark, status),
-            None => self.status = status,
-        }
+    /// The operation that is being carried out, or else the next one, whose number this is, goes no further.
+    pub(super) fn end_with(&mut self, next: u32, status: Status) {
+        let mark = self.open.unwrap_or_else(|| self.open(next));
+        self.cut(mark, status);
     }
 
     fn finish(mut self) -> Encoder {
@@ -112,7 +110,7 @@ impl Results {
     }
 }
 
-/// What the results rest on.
+/// What the results rest on, and what the operations have done.
 #[derive(Default)]
 pub(super) struct Owed {
     /// The slot in which they are kept.
@@ -120,12 +118,23 @@ pub(super) struct Owed {
     waits: Vec<(Mark, Box<dyn Promise>)>,
     /// Something was changed.
     pub(super) has_changed: bool,
+    /// A WRITE was carried out: what the pool remembers of a later operation was told of another content.
+    pub(super) has_written: bool,
+    /// The dataset of the first operation that was to change something; of its pool are all others.
+    pub(super) dataset: Option<(PoolGuid, DatasetId)>,
+    /// How many were.
+    pub(super) changes: usize,
 }
 
 impl Owed {
     /// The results of that operation may not leave before this is kept.
     pub(super) fn add(&mut self, mark: Mark, promise: Box<dyn Promise>) {
         self.waits.push((mark, promise));
+    }
+
+    /// The first operation whose promise nobody has kept by now.
+    pub(super) fn first_open(&self) -> Option<Mark> {
+        self.waits.iter().find(|(_, promise)| !matches!(promise.poll(), Some(Ok(_)))).map(|(mark, _)| *mark)
     }
 }
 
@@ -135,6 +144,8 @@ pub struct Ended {
     marks: SmallVec<[Mark; 4]>,
     broken: FirstBroken,
     guard: Option<Guard>,
+    /// They are remembered, so that no bytes of files may be among them.
+    are_remembered: bool,
 }
 
 impl Ended {
@@ -148,7 +159,8 @@ impl Ended {
                 (Some(promise), broken)
             }
         };
-        (Self { results, marks, broken, guard: owed.guard }, wait)
+        let are_remembered = owed.changes > 0;
+        (Self { results, marks, broken, guard: owed.guard, are_remembered }, wait)
     }
 
     /// All of it is durable.
@@ -161,7 +173,7 @@ impl Ended {
                 _ => guard.finish_long(),
             }
         }
-        results
+        if self.are_remembered { results.into_plain() } else { results }
     }
 
     /// Something is not: what stands before it is, and its operation failed (rules V3).

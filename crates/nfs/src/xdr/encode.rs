@@ -135,6 +135,12 @@ impl Encoder {
         bytes
     }
 
+    /// The same, and nothing of it shared.
+    #[must_use]
+    pub fn into_plain(self) -> Self {
+        if self.shared.is_empty() { self } else { Self { bytes: self.to_vec(), shared: SmallVec::new() } }
+    }
+
     /// The bytes that are its own, and the shared ones between them.
     #[must_use]
     pub fn into_parts(self) -> (Vec<u8>, Shared) {

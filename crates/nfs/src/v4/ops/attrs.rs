@@ -63,7 +63,7 @@ pub(in super::super) fn set(
         stateid.check()?;
         super::data::check_file(&target)?;
     }
-    compound.begin()?;
+    compound.begin(&target)?;
     if compound.remembered(&target).is_none() {
         compound.changed(target.vfs.setattr(compound.ctx(&target), target.object, &set, None))?;
     }

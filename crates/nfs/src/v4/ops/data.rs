@@ -56,10 +56,11 @@ pub(in super::super) fn write(
     let target = compound.to_change(compound.current())?;
     stateid.check()?;
     check_file(&target)?;
-    compound.begin()?;
+    compound.begin(&target)?;
     let data = words.own(data);
     let outcome = target.vfs.write(without_memory(&target), target.object, offset, data, stability);
     let (written, _) = compound.changed(outcome)?;
+    compound.note_written();
     out.u32(written.count).u32(written.stability as u32).u64(written.verifier);
     Ok(Status::Ok)
 }
@@ -72,6 +73,7 @@ pub(in super::super) fn commit(
     let (offset, count) = (words.u64()?, words.u32()?);
     let target = compound.to_change(compound.current())?;
     check_file(&target)?;
+    compound.begin(&target)?;
     let (verifier, _) = compound.changed(target.vfs.commit(without_memory(&target), target.object, offset, count))?;
     out.u64(verifier);
     Ok(Status::Ok)

@@ -52,7 +52,7 @@ pub(in super::super) fn create(
     if matches!(made, Made::Other) {
         return Err(Status::BadType.into());
     }
-    compound.begin()?;
+    compound.begin(&dir)?;
     if let Some(first) = compound.remembered(&dir) {
         let object = first.object.ok_or(Status::ServerFault)?;
         put_change(out, Some(&unchanged(&dir)));
@@ -104,7 +104,7 @@ pub(in super::super) fn link(
         return Err(Status::XDev.into());
     }
     check_place(&dir, name)?;
-    compound.begin()?;
+    compound.begin(&dir)?;
     if compound.remembered(&dir).is_some() {
         put_change(out, Some(&unchanged(&dir)));
         return Ok(Status::Ok);

@@ -18,7 +18,7 @@ pub(in super::super) fn remove(
     let name = words.opaque(usize::MAX)?;
     let dir = compound.to_change(compound.current())?;
     check_movable(&dir, name)?;
-    compound.begin()?;
+    compound.begin(&dir)?;
     if compound.remembered(&dir).is_some() {
         put_change(out, Some(&unchanged(&dir)));
         return Ok(Status::Ok);
@@ -56,7 +56,7 @@ pub(in super::super) fn rename(
     if !from.shares_dataset(&to) {
         return Err(Status::XDev.into());
     }
-    compound.begin()?;
+    compound.begin(&from)?;
     if compound.remembered(&from).is_some() {
         put_change(out, Some(&unchanged(&from)));
         put_change(out, Some(&unchanged(&to)));
