@@ -59,6 +59,7 @@ pub(super) fn write(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<Do
     if let Some(done) = request.repeated() {
         return Ok(done);
     }
+    // Rules P5.
     let data = words.own(data);
     let outcome = target.vfs.write(target.ctx(request), target.object, offset, data, stability);
     Ok(Done::modified(outcome, |out, written, changes| {
