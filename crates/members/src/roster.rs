@@ -281,7 +281,7 @@ impl Roster {
         Ok(state.config.open_gen)
     }
 
-    /// Gives the newest configuration to legs that are one change behind, because power was cut between two labels.
+    /// Gives the newest configuration to every leg that is written: one may be a change behind, because power was cut between two labels.
     /// Without this a second cut at the same place would leave them two behind, and the next import would take them for
     /// older copies. A leg that refuses is none to go on with: if it is the last of its vdev nothing more is written, so that it
     /// stays one change behind however often this is tried, and else the claim strikes it off.

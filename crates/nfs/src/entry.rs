@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use tally_base::{DatasetId, PoolGuid};
-use tally_vfs::{Attr, Cred, FileKind, ObjectRef, Vfs};
+use tally_vfs::{Attr, Change, Cred, FileKind, ObjectRef, Vfs};
 
 use crate::cred::{TooWeak, caller, known_user};
 use crate::exports::{Exports, Place, PoolExports, Resolved, Rule};
@@ -170,6 +170,11 @@ impl Target {
     /// A handle of another object of the same dataset.
     pub(crate) fn seal(&self, object: ObjectRef) -> HandleBytes {
         Handle { pool: self.vfs.pool(), dataset: self.vfs.dataset(), object }.seal(self.pool.handle_key())
+    }
+
+    /// The change that a repetition is told of: attributes of now, and nothing from before (rules F12).
+    pub(crate) fn unchanged(&self, object: ObjectRef) -> Change {
+        Change { before: None, after: self.vfs.getattr(object).ok() }
     }
 
     /// Whether both are of one dataset.

@@ -5,6 +5,7 @@
 //!  service   one request: which program, remembered or not, run, answered
 //!  rpc/      records, call and reply headers             mount/   the MOUNT protocol
 //!  xdr/      words and opaque data                       v3/      the 22 procedures of NFSv3
+//!  v4/       compounds of NFSv4
 //!  entry     from a handle to an object, under a rule
 //!  handle    what a client holds for an object           replies  answers to retransmissions
 //!  exports/  who may see what                            cred     whose ids count

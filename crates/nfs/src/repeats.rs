@@ -1,4 +1,4 @@
-//! Whether a request was here before: asked once its targets are found, and before anything is done (rules F12).
+//! Whether a request was here before: asked once its targets are found, or a compound has entered an export, and before anything is changed (rules F12).
 //!
 //! Who gets no target gets nobody's answer either, and leaves nothing behind. What the server remembers itself is in [`crate::replies`]; what the pool
 //! remembers across a crash is asked for here, and answers only whom it was for ([`crate::senders`]).
@@ -70,8 +70,8 @@ impl<'a> Repeats<'a> {
 
     /// Under which key the pool remembers the answer of this request, or of its operation with that number.
     pub(crate) fn key(&self, operation: Option<u32>) -> Option<ReplyKey> {
-        let key = self.memo.get().and_then(|memo| memo.key);
-        operation.into_iter().fold(key, |key, operation| Some(key?.of_operation(operation)))
+        let key = self.memo.get()?.key?;
+        Some(operation.map_or(key, |nth| key.of_operation(nth)))
     }
 
     /// The first answer under such a key, given before a crash or a broken connection.

@@ -95,6 +95,30 @@ fn a_compound_goes_on_with_the_operation_that_found_no_room() {
     assert_eq!(*got.object, handle.seal(&KEY), "both handles are where they were");
 }
 
+/// The attempt behind the wait had no key, so the pool did not learn of its answer; and each attempt counted as a change.
+#[test]
+fn what_waited_for_room_is_remembered_and_is_one_change() {
+    let scene = Scene::new();
+    scene.exports.tank.throttle.store(9, SeqCst);
+    let ops = [scene.put_tank(), make(b"a")];
+    let (mut job, mut step) = scene.begin(1, &ops);
+    for _ in 0..8 {
+        assert!(matches!(step, Step::Again(_)));
+        step = scene.service.run(&mut job);
+    }
+    assert!(matches!(step, Step::Again(_)));
+    scene.hold();
+    drop(fate(scene.service.run(&mut job)));
+    scene.exports.tank.suspended.store(true, SeqCst);
+    assert!(scene.service.stays_in_doubt(&mut job, Some(&Err(Broken("the pool is suspended".into())))));
+    scene.exports.tank.suspended.store(false, SeqCst);
+    *scene.exports.tank.promises.lock() = Promises::Ready;
+    let changes = scene.changes();
+    let step = scene.service.run(&mut job);
+    assert_eq!(scene.end(&mut job, step, &ops).status, OK, "it has made the directory itself");
+    assert_eq!(scene.changes(), changes);
+}
+
 /// Rules V36: what a rule allowed before the wait it need not allow behind it. What was done stays done, and is told.
 #[test]
 fn behind_a_wait_the_rules_of_then_count() {

@@ -165,6 +165,23 @@ fn a_slot_is_free_again_whatever_becomes_of_its_request() {
     assert_eq!(desk.status(&next), OK);
 }
 
+/// Its pool was suspended, and serves again: nobody knows what of the compound was carried out, and it is not carried out again.
+#[test]
+fn a_compound_in_doubt_is_not_carried_out_again() {
+    let desk = Desk::new();
+    desk.scene.hold();
+    let ops = [desk.sequence(1, true), desk.tank(), make(b"a")];
+    let (mut job, step) = desk.scene.begin(10, &ops);
+    drop(fate(step));
+    desk.scene.exports.tank.suspended.store(true, SeqCst);
+    assert!(desk.scene.service.stays_in_doubt(&mut job, Some(&Err(Broken("the pool is suspended".into())))));
+    desk.scene.exports.tank.suspended.store(false, SeqCst);
+    let changes = desk.scene.changes();
+    let step = desk.scene.service.run(&mut job);
+    let reply = desk.scene.end(&mut job, step, &ops);
+    assert_eq!((reply.status, reply.resarray.len(), desk.scene.changes()), (Nfs4ErrServerfault, 2, changes));
+}
+
 /// Rules V2 in a session: the slot is held over the wait.
 #[test]
 fn a_compound_goes_on_in_its_slot() {

@@ -37,6 +37,10 @@ impl Service {
         let scene = Scene { exports: &*self.exports, link: &job.link, call: &job.call, house, repeats: &repeats };
         let attempt = catch_unwind(AssertUnwindSafe(|| progress.go_on(&job.call, &scene)));
         job.keep |= progress.is_remembered();
+        if !job.link.is_open() {
+            // It may have bound its connection behind the moment in which that was closed.
+            house.disconnected(job.link.id());
+        }
         let Ok(Attempt { came, dataset, too_weak }) = attempt else {
             self.note_panic(job);
             job.about.dataset = job.about.dataset.or(progress.abort(&job.call));

@@ -26,7 +26,7 @@ pub struct Job {
     pub(super) procedure: Option<Procedure>,
     /// Noted while it is carried out, so that an operation's panic leaves nothing behind in the reply cache.
     pub(super) memory: Cell<Memory>,
-    /// Whether its answer may be remembered: not one that rule, port or handle gave.
+    /// Whether its answer may be remembered: not one that rule, port or handle gave, nor one of a compound that was to change nothing.
     pub(super) keep: bool,
     /// Whether somebody still has to be answered for it.
     pub(super) owed: bool,

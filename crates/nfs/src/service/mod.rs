@@ -1,7 +1,7 @@
 //! One request, without its socket: which program it is for, whether it was answered before, running it, and
 //! what then has to happen until its reply may leave.
 //!
-//! Whether it was answered before is asked in the middle of running it (see [`Request`]): behind rule, port and
+//! Whether it was answered before is asked in the middle of running it (see [`crate::repeats`]): behind rule, port and
 //! handles, so that a stranger's requests neither take anything out of the reply cache nor put anything into it, and
 //! before the operation.
 //!
@@ -16,7 +16,7 @@
 //! clients are to wait the job is kept unanswered ([`Service::stays_in_doubt`]), its repetitions are attached to it, and it is
 //! run again when the pool serves. If its record had reached the log, the pool remembers the answer and gives that one; else it
 //! is carried out as for the first time. It asks for its own sender's record alone ([`crate::senders`]): equal requests of
-//! another connection may have been carried out before it and undone since (rules F12). JUKEBOX would say that nothing was done, and an error ends what only has to wait.
+//! another connection may have been carried out before it and undone since (rules F12). JUKEBOX would say that nothing was done, and an error ends what only has to wait. A compound in a session is told SERVERFAULT in its slot: nothing tells yet what of it was carried out.
 //!
 //! A job can also go without any of this: its connection ended while it waited for something, whoever was to keep its
 //! promise is gone, a bug unwound its worker. Then it is *abandoned*, so that the reply cache does not take it for
@@ -147,7 +147,7 @@ impl Service {
         job.about.dataset.is_some_and(|(pool, _)| self.lives.has_begun_since(pool, job.began_in))
     }
 
-    /// A connection is closed, and nothing comes from it any more.
+    /// A connection is closed. Said once more by whatever was under way on it then.
     pub fn disconnected(&self, link: &Link) {
         if let Some(house) = &self.house {
             house.disconnected(link.id());

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use tally_base::{DatasetId, PoolGuid, Wait};
-use tally_vfs::{Change, FsError, ObjectRef, OpCtx, Outcome, RememberedReply, Stability};
+use tally_vfs::{Change, FsError, OpCtx, Outcome, RememberedReply, Stability};
 
 use super::Procedure;
 use super::status::Status;
@@ -138,11 +138,6 @@ impl<'a> Request<'a> {
 impl Target {
     pub(super) fn ctx(&self, request: &Request<'_>) -> OpCtx<'_> {
         OpCtx { cred: &self.cred, reply: request.repeats.key(None) }
-    }
-
-    /// The change of a remembered answer: current attributes, and nothing from before (rules F12).
-    pub(super) fn unchanged(&self, object: ObjectRef) -> Change {
-        Change { before: None, after: self.vfs.getattr(object).ok() }
     }
 }
 

@@ -166,8 +166,11 @@ impl<'a> Compound<'a> {
             return Ok(());
         }
         let most = if self.head.minor == 0 { REMEMBERED_BYTES_MAX } else { self.reply_bytes_max() };
-        let fits = out.len() + CHANGE_BYTES <= most && self.owed.changes < CHANGES_MAX;
-        if fits { Ok(()) } else { Err(self.too_big()) }
+        if out.len() + CHANGE_BYTES > most {
+            return Err(self.too_big());
+        }
+        // In a session the pool remembers nothing yet, and it is the slot that does.
+        if self.head.minor == 0 && self.owed.changes >= CHANGES_MAX { Err(Status::Resource) } else { Ok(()) }
     }
 
     /// Once the client has entered an export: whether its compound was here before is asked ahead of all that looks, as that may be otherwise by now.
@@ -232,7 +235,7 @@ impl<'a> Compound<'a> {
         self.head.next = status;
     }
 
-    /// What it did is told with the status that this gives; of what failed the status alone.
+    /// What it did is told with the status that this gives; of what failed the status alone ([`Results::cut`]).
     fn perform(&mut self, op: Op, words: &mut Decoder<'_>, out: &mut Encoder) -> Result<Status, Stop> {
         match op {
             Op::PutFh => ops::handle::put(self, words),
@@ -305,10 +308,12 @@ impl<'a> Compound<'a> {
     /// An operation is about to change something, in the pool in which those before it have: of one that waits for two pools nobody can
     /// say which of them it is in doubt of.
     pub(super) fn begin(&mut self, target: &Target) -> Result<(), Stop> {
+        // Where it goes on behind a wait nobody has asked in this attempt.
+        self.was_here()?;
         let (pool, dataset) = (target.vfs.pool(), target.vfs.dataset());
         let (first, _) = *self.owed.dataset.get_or_insert((pool, dataset));
         if first != pool {
-            return Err(self.too_big().into());
+            return Err(if self.head.minor == 0 { Status::Resource } else { Status::NotSupp }.into());
         }
         self.owed.changes += 1;
         Ok(())
@@ -319,12 +324,13 @@ impl<'a> Compound<'a> {
         self.owed.has_written = true;
     }
 
+    /// Whether one was: it may have come again, and then what was set behind it the first time has to be set again.
+    pub(super) fn has_written(&self) -> bool {
+        self.owed.has_written
+    }
+
     /// What this very operation was told before a crash or a broken connection.
     pub(super) fn remembered(&self, target: &Target) -> Option<RememberedReply> {
-        // A WRITE before it was carried out again, and so is what stands on that.
-        if self.owed.has_written {
-            return None;
-        }
         self.scene.repeats.remembered(&*target.vfs, Some(self.mark?.operation()))
     }
 
@@ -339,7 +345,11 @@ impl<'a> Compound<'a> {
         let Outcome { result, changes, wait } = outcome;
         let (is_throttled, promise) = (matches!(result, Err(FsError::Throttled)), promise_of(wait));
         match (is_throttled, promise, self.mark) {
-            (true, Some(promise), _) => return Err(Stop::Again(promise)),
+            (true, Some(promise), _) => {
+                // It will be asked for anew.
+                self.owed.changes -= 1;
+                return Err(Stop::Again(promise));
+            }
             (false, Some(promise), Some(mark)) => self.owed.add(mark, promise),
             _ => {}
         }

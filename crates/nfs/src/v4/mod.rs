@@ -1,7 +1,7 @@
-//! NFS version 4 (RFC 7530): one procedure, COMPOUND, which carries out operations one after another on a current handle.
+//! NFS version 4 (RFC 7530, RFC 8881, RFC 7862): one procedure, COMPOUND, which carries out operations one after another on a current handle.
 //!
-//! So far a client can introduce itself and look: names, attributes, lists, links and content, in the exports and in what stands above them
-//! ([`pseudo`]). Nothing can be opened, locked or changed yet, so `tally serve` does not speak it; `cargo run -p tally-nfs --example
+//! So far a client can introduce itself, open sessions, look, and change what needs no OPEN, in the exports and in what stands above them
+//! ([`pseudo`]). Nothing can be opened or locked yet, so `tally serve` does not speak it; `cargo run -p tally-nfs --example
 //! model_server` does.
 //!
 //! ```text

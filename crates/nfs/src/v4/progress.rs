@@ -28,8 +28,8 @@ pub struct Progress {
     at: usize,
     results: Results,
     owed: Owed,
-    pub(super) current: Held,
-    pub(super) saved: Held,
+    current: Held,
+    saved: Held,
 }
 
 /// A handle, or what is said to who asks for it.
@@ -120,10 +120,10 @@ impl Progress {
         number_of(self.head.minor, call.arguments_from(self.at).u32().ok())
     }
 
-    /// Whether its answer is remembered: it was to change something.
+    /// Whether its answer is to be remembered: it was to change something.
     #[must_use]
     pub fn is_remembered(&self) -> bool {
-        self.owed.changes > 0
+        self.owed.is_remembered()
     }
 
     /// What its client will be told. Of one that is in doubt (`is_run_again`) nobody knows what was done before.

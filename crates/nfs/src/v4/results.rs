@@ -16,7 +16,7 @@ use crate::xdr::Encoder;
 /// The number of the result of an operation that there is not.
 pub(super) const ILLEGAL: u32 = 10_044;
 
-/// The one operation of which more is told than its status where it failed: which attributes were set (RFC 7530 §16.32).
+/// The one operation of which more than its status is told wherever it failed: which attributes were set (RFC 7530 §16.32).
 const SETATTR: u32 = 34;
 
 /// Where the status of an operation stands.
@@ -118,7 +118,7 @@ pub(super) struct Owed {
     waits: Vec<(Mark, Box<dyn Promise>)>,
     /// Something was changed.
     pub(super) has_changed: bool,
-    /// A WRITE was carried out: what the pool remembers of a later operation was told of another content.
+    /// A WRITE was carried out.
     pub(super) has_written: bool,
     /// The dataset of the first operation that was to change something; of its pool are all others.
     pub(super) dataset: Option<(PoolGuid, DatasetId)>,
@@ -130,6 +130,11 @@ impl Owed {
     /// The results of that operation may not leave before this is kept.
     pub(super) fn add(&mut self, mark: Mark, promise: Box<dyn Promise>) {
         self.waits.push((mark, promise));
+    }
+
+    /// Whether the reply is remembered beside that of the pool: it was to change something, and no slot keeps it.
+    pub(super) fn is_remembered(&self) -> bool {
+        self.guard.is_none() && self.changes > 0
     }
 
     /// The first operation whose promise nobody has kept by now.
@@ -151,6 +156,7 @@ pub struct Ended {
 impl Ended {
     /// With that, if there is something (rules V1).
     pub(super) fn new(results: Results, owed: Owed) -> (Self, Option<Box<dyn Promise>>) {
+        let are_remembered = owed.is_remembered();
         let (marks, promises): (SmallVec<_>, Vec<_>) = owed.waits.into_iter().unzip();
         let (wait, broken) = match promises.is_empty() {
             true => (None, FirstBroken::default()),
@@ -159,7 +165,6 @@ impl Ended {
                 (Some(promise), broken)
             }
         };
-        let are_remembered = owed.changes > 0;
         (Self { results, marks, broken, guard: owed.guard, are_remembered }, wait)
     }
 

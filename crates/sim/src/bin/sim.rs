@@ -179,8 +179,8 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
 
 /// Where no leg is struck off or changed, every seed with an even number runs requests inside of the syncs. Else labels
 /// are written under a lock that requests take, too, and nothing runs there; but for every other seed in which any disk
-/// refuses requests, with labels and flushes spared ([`tally_sim::disk::Power::spare_labels`]). In every other full pool disks
-/// join and leave.
+/// refuses requests, with labels and flushes spared ([`tally_sim::disk::Power::spare_labels`]). In most full pools disks join
+/// and leave.
 fn syncs_of(seed: u64, trouble: Trouble) -> Syncs {
     let is_around = match trouble {
         Trouble::Refusals => seed % 16 == 5,

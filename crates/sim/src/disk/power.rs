@@ -278,6 +278,8 @@ pub struct PowerDisk {
     faults: Faults,
     /// What keeps it open for the sake of requests that were left.
     held_open: Mutex<Vec<Arc<dyn Disk>>>,
+    /// A reader sees what survives for certain.
+    shows_medium: AtomicBool,
 }
 
 #[derive(Clone, Default)]
@@ -313,7 +315,8 @@ impl PowerDisk {
 
     fn with(power: &Arc<Power>, size: u64, state: DiskState) -> Self {
         let (power, number) = (Arc::clone(power), power.plug());
-        Self { power, number, size, state: Mutex::new(state), faults: Faults::default(), held_open: Mutex::default() }
+        let (faults, held_open, shows_medium) = Default::default();
+        Self { power, number, size, state: Mutex::new(state), faults, held_open, shows_medium }
     }
 
     pub(super) fn state(&self) -> DiskState {
@@ -324,6 +327,14 @@ impl PowerDisk {
     #[must_use]
     pub fn content(&self) -> Pages {
         self.state.lock().stable.clone()
+    }
+
+    /// While `look` runs a reader sees what survives for certain, and nothing of what a cache may lose yet.
+    pub fn with_medium<T>(&self, look: impl FnOnce() -> T) -> T {
+        self.shows_medium.store(true, Ordering::SeqCst);
+        let seen = look();
+        self.shows_medium.store(false, Ordering::SeqCst);
+        seen
     }
 
     /// How many bytes it has.
@@ -607,7 +618,8 @@ impl Disk for PowerDisk {
         if state.is_unreadable(offset, buf.len()) {
             return Err(io::Error::other("a sector that cannot be read"));
         }
-        state.current.read(offset, buf);
+        let seen = if self.shows_medium.load(Ordering::SeqCst) { &state.stable } else { &state.current };
+        seen.read(offset, buf);
         Ok(())
     }
 

@@ -216,9 +216,13 @@ impl History {
         Ok(done.map_err(|error| error.to_string()).and_then(|done| done))
     }
 
-    /// A leg that counts again has every block by itself.
+    /// A leg that counts again has every block by itself, and on its medium: what it had refused, or lost when a flush failed, can be read as if
+    /// it were there.
     pub(super) fn check_taken_back(&self, pool: &Pool, place: &Member, is_partial: bool) -> Result<(), String> {
-        let report = pool.secure(&place.vdev, &[place.leg], &mut |_| true).map_err(|error| error.to_string())?;
+        let disk =
+            self.0.lock().disk(&shown(place)).cloned().ok_or_else(|| format!("{} is not there", shown(place)))?;
+        let secured = disk.with_medium(|| pool.secure(&place.vdev, &[place.leg], &mut |_| true));
+        let report = secured.map_err(|error| error.to_string())?;
         let mut state = self.0.lock();
         state.totals.legs_taken_back += u64::from(is_partial);
         let is_sound = report.repaired_count == 0 && report.lost_count == 0;

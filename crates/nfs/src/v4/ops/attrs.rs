@@ -64,7 +64,7 @@ pub(in super::super) fn set(
         super::data::check_file(&target)?;
     }
     compound.begin(&target)?;
-    if compound.remembered(&target).is_none() {
+    if compound.has_written() || compound.remembered(&target).is_none() {
         compound.changed(target.vfs.setattr(compound.ctx(&target), target.object, &set, None))?;
     }
     settable.encode(out);

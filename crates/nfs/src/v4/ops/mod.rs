@@ -36,8 +36,3 @@ fn put_change(out: &mut Encoder, change: Option<&Change>) {
     let is_atomic = before.is_some() && after.is_some();
     out.bool(is_atomic).u64(before.or(after).unwrap_or(0)).u64(after.or(before).unwrap_or(0));
 }
-
-/// What a repetition is told of a directory: how it is now.
-fn unchanged(dir: &crate::entry::Target) -> Change {
-    Change { before: None, after: dir.vfs.getattr(dir.object).ok() }
-}

@@ -330,7 +330,7 @@ impl Sessions {
         self.find(session).ok_or(Status::BadSession)?.bind(connection, asked, &self.bound)
     }
 
-    /// A connection is closed, and no request comes from it any more: no session is bound to it.
+    /// A connection is closed: no session is bound to it. A request that was under way may bind it once more, so this is said again behind that.
     pub fn disconnect(&self, connection: u64) {
         let sessions = self.bound.lock().remove(&connection).unwrap_or_default();
         sessions.into_iter().filter_map(|id| self.find(id)).for_each(|session| session.unbind(connection));
