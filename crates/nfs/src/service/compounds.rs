@@ -8,7 +8,7 @@ use crate::repeats::Repeats;
 use crate::rpc::{AcceptError, Reply};
 use crate::stats::count;
 use crate::v3;
-use crate::v4::{Attempt, Came, House, Progress, Scene, Status, VERSION, refusal as refused};
+use crate::v4::{Attempt, Halt, House, Progress, Scene, Status, VERSION, refusal as refused};
 use crate::xdr::{Encoder, Garbage};
 
 /// The procedure that is not NULL.
@@ -41,7 +41,7 @@ impl Service {
             // It may have bound its connection behind the moment in which that was closed.
             house.disconnected(job.link.id());
         }
-        let Ok(Attempt { came, dataset, too_weak }) = attempt else {
+        let Ok(Attempt { halt, dataset, too_weak }) = attempt else {
             self.note_panic(job);
             job.about.dataset = job.about.dataset.or(progress.abort(&job.call));
             return self.ended(job, *progress);
@@ -50,15 +50,15 @@ impl Service {
         if let Some((pool, dataset)) = too_weak {
             self.tell_of_stranger(job, pool, dataset);
         }
-        match came {
-            Came::ToItsEnd => self.ended(job, *progress),
-            Came::ToAWait(promise) => {
+        match halt {
+            None => self.ended(job, *progress),
+            Some(Halt::Waits(promise)) => {
                 count(&self.stats.throttled);
                 job.compound = Some(progress);
                 Step::Again(promise)
             }
-            Came::Nowhere(repeated) => self.repeat(job, repeated),
-            Came::ToWhatWasTold(results) => {
+            Some(Halt::Repeated(repeated)) => self.repeat(job, repeated),
+            Some(Halt::Told(results)) => {
                 count(&self.stats.retransmissions);
                 let mut words = Encoder::with_capacity(results.len());
                 words.raw(&results);

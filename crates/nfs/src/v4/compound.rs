@@ -82,12 +82,24 @@ pub(super) struct Head {
 pub(super) enum Stop {
     /// It failed.
     Failed(Status),
-    /// It found no room: it is carried out once this is over.
-    Again(Box<dyn Promise>),
-    /// Its whole compound was here before.
+    /// Its whole compound stops.
+    Halted(Halt),
+}
+
+/// Why a compound goes no further in an attempt, and is not at its end.
+pub enum Halt {
+    /// An operation found no room: it goes on with that one once this is over.
+    Waits(Box<dyn Promise>),
+    /// It was here before.
     Repeated(Repeated),
-    /// Its whole compound was carried out in this slot, with these results.
-    Kept(Bytes),
+    /// It was carried out in its slot, with these results.
+    Told(Bytes),
+}
+
+impl From<Halt> for Stop {
+    fn from(halt: Halt) -> Self {
+        Self::Halted(halt)
+    }
 }
 
 impl From<Status> for Stop {
@@ -117,7 +129,7 @@ impl<'a> Compound<'a> {
     }
 
     /// The next operation. What it wrote before it failed goes.
-    pub(super) fn step(&mut self, words: &mut Decoder<'_>, results: &mut Results) -> Result<(), Stop> {
+    pub(super) fn step(&mut self, words: &mut Decoder<'_>, results: &mut Results) -> Result<(), Halt> {
         let number = words.u32();
         let asked = number.map_or(Asked::Illegal, |number| op::asked(self.head.minor, number));
         let mark = results.open(number_of(self.head.minor, number.ok()));
@@ -132,15 +144,15 @@ impl<'a> Compound<'a> {
             Asked::Illegal if number.is_err() => Err(Status::BadXdr.into()),
             Asked::Illegal => Err(Status::OpIllegal.into()),
         };
-        let outcome = outcome.and_then(|status| self.was_here().map(|()| status));
+        let outcome = outcome.and_then(|status| Ok(self.was_here().map(|()| status)?));
         match outcome {
             // What all operations together may answer (rules V35): this one alone would have had room.
             Ok(status) if results.out.len() <= self.reply_bytes_max() => results.close(mark, status),
             Ok(_) => results.cut(mark, self.too_big()),
             Err(Stop::Failed(status)) => results.cut(mark, status),
-            Err(stop) => {
+            Err(Stop::Halted(halt)) => {
                 results.take_back(mark);
-                return Err(stop);
+                return Err(halt);
             }
         }
         Ok(())
@@ -174,12 +186,12 @@ impl<'a> Compound<'a> {
     }
 
     /// Once the client has entered an export: whether its compound was here before is asked ahead of all that looks, as that may be otherwise by now.
-    fn was_here(&self) -> Result<(), Stop> {
+    fn was_here(&self) -> Result<(), Halt> {
         // In a session its slot has told that.
         if self.head.minor > 0 || self.entry.dataset().is_none() {
             return Ok(());
         }
-        self.scene.repeats.begin(self.entry.user()).map_err(Stop::Repeated)
+        self.scene.repeats.begin(self.entry.user()).map_err(Halt::Repeated)
     }
 
     /// Whether the operation is the first one, where there has to be a session.
@@ -348,7 +360,7 @@ impl<'a> Compound<'a> {
             (true, Some(promise), _) => {
                 // It will be asked for anew.
                 self.owed.changes -= 1;
-                return Err(Stop::Again(promise));
+                return Err(Halt::Waits(promise).into());
             }
             (false, Some(promise), Some(mark)) => self.owed.add(mark, promise),
             _ => {}

@@ -22,9 +22,9 @@ mod results;
 pub mod state;
 mod status;
 
-pub use compound::Scene;
+pub use compound::{Halt, Scene};
 pub use house::House;
-pub use progress::{Attempt, Came, Progress, refusal};
+pub use progress::{Attempt, Progress, refusal};
 pub use results::Ended;
 pub use status::Status;
 

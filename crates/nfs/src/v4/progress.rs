@@ -3,15 +3,14 @@
 //! Where an operation finds no room its request waits, and goes on with that operation: what was done is not done again, whatever becomes of the
 //! connection (rules V2). Meanwhile rules may change and datasets go, so only handles are kept, and entered anew.
 
-use bytes::Bytes;
 use tally_base::{DatasetId, PoolGuid, Promise};
 
-use super::compound::{Compound, Head, Scene, Stop};
+use super::compound::{Compound, Halt, Head, Scene};
 use super::op::{self, Asked};
 use super::pseudo::Handle;
 use super::results::{Ended, ILLEGAL, Owed, Results};
 use super::status::Status;
-use crate::repeats::{Repeated, Told};
+use crate::repeats::Told;
 use crate::rpc::Call;
 use crate::xdr::{Encoder, Garbage};
 
@@ -23,7 +22,6 @@ const OPS_MAX: u32 = 128;
 /// A compound, and how far it has come.
 pub struct Progress {
     head: Head,
-    done: u32,
     /// Where in its record the next operation begins.
     at: usize,
     results: Results,
@@ -37,24 +35,12 @@ pub(super) type Held = Result<Handle, Status>;
 
 /// What came of an attempt.
 pub struct Attempt {
-    /// How far it came.
-    pub came: Came,
+    /// Why it is not at its end.
+    pub halt: Option<Halt>,
     /// The dataset that it is about.
     pub dataset: Option<(PoolGuid, DatasetId)>,
     /// The dataset whose rule asks for more than the connection can show: its client is told that it may not, and the reason is in the log.
     pub too_weak: Option<(PoolGuid, DatasetId)>,
-}
-
-/// How far a compound came.
-pub enum Came {
-    /// It is carried out, as far as it can be.
-    ToItsEnd,
-    /// An operation found no room: once this is over it goes on from there.
-    ToAWait(Box<dyn Promise>),
-    /// It was here before.
-    Nowhere(Repeated),
-    /// It was carried out in its slot, and these were the results.
-    ToWhatWasTold(Bytes),
 }
 
 impl Progress {
@@ -70,33 +56,26 @@ impl Progress {
             results.refuse(Status::Resource);
         }
         let (current, saved) = (Err(Status::NoFileHandle), Err(Status::RestoreFh));
-        Ok(Self { head, done: 0, at: words.position(), results, owed: Owed::default(), current, saved })
+        Ok(Self { head, at: words.position(), results, owed: Owed::default(), current, saved })
     }
 
     /// Carries out what is left of it.
     pub fn go_on(&mut self, call: &Call, scene: &Scene<'_>) -> Attempt {
         let mut compound = Compound::new(scene, self.head, &mut self.owed, [&self.current, &self.saved]);
         let mut words = call.arguments_from(self.at);
-        let mut came = Came::ToItsEnd;
-        while self.done < self.head.count && self.results.status() == Status::Ok {
+        let mut halt = None;
+        while halt.is_none() && self.results.count() < self.head.count && self.results.status() == Status::Ok {
             match compound.step(&mut words, &mut self.results) {
-                Ok(()) => (self.at, self.done) = (words.position(), self.done + 1),
-                Err(Stop::Again(promise)) => came = Came::ToAWait(promise),
-                Err(Stop::Repeated(repeated)) => came = Came::Nowhere(repeated),
-                Err(Stop::Kept(results)) => came = Came::ToWhatWasTold(results),
-                // Its status is among the results.
-                Err(Stop::Failed(_)) => {}
-            }
-            if !matches!(came, Came::ToItsEnd) {
-                break;
+                Ok(()) => self.at = words.position(),
+                Err(why) => halt = Some(why),
             }
         }
         let (entered, too_weak) = (compound.entry.dataset(), compound.entry.too_weak());
         let held = compound.held();
-        if matches!(came, Came::ToAWait(_)) {
+        if matches!(halt, Some(Halt::Waits(_))) {
             [self.current, self.saved] = held;
         }
-        Attempt { came, dataset: self.owed.dataset.or(entered), too_weak }
+        Attempt { halt, dataset: self.owed.dataset.or(entered), too_weak }
     }
 
     /// What was being carried out broke: what was done before it is told. Gives the dataset that it is about.

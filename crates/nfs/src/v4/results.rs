@@ -61,6 +61,11 @@ impl Results {
         self.status
     }
 
+    /// How many operations have one.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
     /// The compound as a whole is refused.
     pub(super) fn refuse(&mut self, status: Status) {
         self.status = status;

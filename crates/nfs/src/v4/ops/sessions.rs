@@ -3,7 +3,7 @@
 
 use tally_base::SystemRng;
 
-use super::super::compound::{Compound, Stop};
+use super::super::compound::{Compound, Halt, Stop};
 use super::super::house::NOBODY_HOLDS;
 use super::super::state::{
     Asked, Begun, Channel, ClientId, Introduction, Protection, Sequence, SessionId, Shown, Wanted,
@@ -233,7 +233,7 @@ pub(in super::super) fn sequence(
             compound.hold(guard);
             (shown, None)
         }
-        Begun::Retry(results) => return Err(Stop::Kept(results)),
+        Begun::Retry(results) => return Err(Halt::Told(results).into()),
         // Its first transmission is on its way, and its answer will come.
         Begun::InProgress => return Err(Status::Delay.into()),
         Begun::Uncached(shown) => (shown, Some(Status::RetryUncachedRep)),
