@@ -296,8 +296,8 @@ fn a_disk_that_was_away_does_not_bring_back_what_was_given_up() {
         let mut cut = world.cut();
         let away = cut.take(&["/disks/two"]);
         if is_cut {
-            // Its claim is durable and nothing else.
-            cut.lose_power_after(2);
+            // The label that it found is written again, its claim is durable, and nothing else.
+            cut.lose_power_after(4);
             assert!(go_back(&cut, RewindTo::Group(made[1])).is_err());
         } else {
             let (filer, _) = go_back(&cut, RewindTo::Group(made[1])).unwrap();
