@@ -5,8 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// What begins a rule's number. `V` comes with what it is about.
+/// What begins a rule's number.
 const SERIES: [char; 4] = ['F', 'P', 'I', 'S'];
+
+/// What begins one that is cited as `rules V1`: by itself it may be an address.
+const SPELT_OUT: char = 'V';
 
 /// What looks like a rule and is a percentile, as a column's head or in a sentence.
 const PERCENTILES: [&str; 4] = ["P50", "P90", "P95", "P99"];
@@ -91,7 +94,24 @@ fn citations(text: &str) -> BTreeSet<String> {
     let is_word = |byte: &char| byte.is_ascii_alphanumeric() || *byte == '_';
     let words = text.split(|letter| !is_word(&letter)).filter(|word| (2..=3).contains(&word.len()));
     let numbered = words.filter(|word| word.starts_with(SERIES) && word[1..].bytes().all(|byte| byte.is_ascii_digit()));
-    numbered.filter(|word| !PERCENTILES.contains(word)).map(str::to_owned).collect()
+    let cited = numbered.filter(|word| !PERCENTILES.contains(word)).map(str::to_owned);
+    cited.chain(spelt_out(text)).collect()
+}
+
+/// Those behind "rules", up to the first word that is none and joins none; and a number alone.
+fn spelt_out(text: &str) -> Vec<String> {
+    let is_rule = |word: &str| {
+        word.strip_prefix(SPELT_OUT).is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+    };
+    if is_rule(text) {
+        return vec![text.to_owned()];
+    }
+    let behind = text.split("ules ").skip(1);
+    let cited = behind.flat_map(|rest| {
+        let words = rest.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+        words.take_while(|word| is_rule(word) || ["and", "to"].contains(word))
+    });
+    cited.filter(|word| is_rule(word)).map(str::to_owned).collect()
 }
 
 fn cited_from() -> Vec<(String, String)> {

@@ -1,7 +1,7 @@
 //! A compound under way: all that outlives an attempt to carry it out.
 //!
 //! Where an operation finds no room its request waits, and goes on with that operation: what was done is not done again, whatever becomes of the
-//! connection (rules V2). Meanwhile rules may change and datasets go, so only handles are kept, and entered anew.
+//! connection (rules V2). Meanwhile rules may change and datasets go, so only handles are kept, and entered anew (rules V36).
 
 use tally_base::{DatasetId, PoolGuid, Promise};
 
