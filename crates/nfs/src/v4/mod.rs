@@ -5,10 +5,11 @@
 //! model_server` does.
 //!
 //! ```text
-//!  call ──▶ compound: tag, minor version, count ──▶ op by op: handle ─ look ─ names ─ listing ─ data ─▶ results, up to the first
-//!                                                            │                                        that is not OK
+//!  call ──▶ compound: tag, minor version, count ──▶ op by op: handle ─ names ─ attrs ─ listing ─ data ─▶ results, up to the first
+//!                                                            │   make ─ remove ─ sessions               that is not OK, once
+//!                                                            │                                          they are durable
 //!                                                            ├─ attr: a bitmap, and values in the order of their numbers
-//!                                                            └─ state: the clients, which all compounds share
+//!                                                            └─ state: clients and their sessions, which all compounds share
 //! ```
 
 mod attr;

@@ -14,7 +14,7 @@ use crate::xdr::{Decoder, Encoder, Garbage};
 
 /// Flags of EXCHANGE_ID that a client may send: that it understands referrals and moved file systems, binds principals, and which of pNFS it wants.
 const EXCHANGE_FLAGS: u32 = 0x0007_0103;
-/// SUPP_FENCE_OPS, of minor version 2 (RFC 7862 §14.3).
+/// SUPP_FENCE_OPS, of minor version 2 (RFC 7862 §14).
 const FENCES: u32 = 4;
 /// UPD_CONFIRMED_REC_A.
 const UPDATES: u32 = 1 << 30;

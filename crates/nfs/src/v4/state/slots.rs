@@ -15,8 +15,9 @@
 //!                       └────dropped──▶ broken off ──b──▶ in use
 //! ```
 //!
-//! A slot in use is held by a [`Guard`], and there is no way out without it: one that is dropped unfinished, since nobody will answer it or its pool is suspended, leaves the slot broken off, and its retry is SERVERFAULT (rules V4). Results are kept as bytes and given back as they were, over whatever
-//! connection (rules V8); kept are all that fit, whether the client asked for it or not, in a buffer that the slot keeps as well.
+//! A slot in use is held by a [`Guard`], and there is no way out without it: one that is dropped unfinished, since nobody will answer it or its pool
+//! is suspended, leaves the slot broken off, and its retry is SERVERFAULT (rules V4). Results are kept as bytes and given back as they were, over
+//! whatever connection (rules V8); kept are all that fit, whether the client asked for it or not, in a buffer that the slot keeps as well.
 
 use std::sync::Arc;
 
