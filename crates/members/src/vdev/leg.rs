@@ -11,6 +11,7 @@ use tally_disk::{AlignedBuf, CountingDisk, Disk, Durability, IoCounts, PatientDi
 
 use super::given::Given;
 use super::pace::Pace;
+use super::refused::Refused;
 use crate::label::{self, LABEL_BYTES, RingArea};
 
 /// The zeroes of a ring are written in pieces of this size.
@@ -92,6 +93,8 @@ pub struct VdevLeg {
     pub(super) flushed: AtomicU64,
     /// Blocks that it was given anew, until a flush has covered them.
     pub(crate) given: Given,
+    /// Places that a repair could not write, and that may be read as if it had.
+    pub(super) refused: Refused,
     pub(super) read_errors: AtomicU64,
     pub(super) write_errors: AtomicU64,
     pub(super) checksum_errors: AtomicU64,
@@ -118,6 +121,7 @@ impl VdevLeg {
             writes: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
             given: Given::default(),
+            refused: Refused::default(),
             read_errors: AtomicU64::new(0),
             write_errors: AtomicU64::new(0),
             checksum_errors: AtomicU64::new(0),

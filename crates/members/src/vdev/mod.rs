@@ -23,6 +23,7 @@ mod leg;
 mod pace;
 mod patience;
 mod read;
+mod refused;
 mod resilver;
 mod secure;
 mod writers;
@@ -491,7 +492,7 @@ impl Vdev {
         let targets: Vec<_> = there.iter().filter_map(target).collect();
         let outcomes = self.members()?.fanout().write(&targets, buf, Durability::Cached);
         let written = there.into_iter().zip(outcomes).map(|(leg, outcome)| {
-            let outcome = leg.note_data(outcome);
+            let outcome = leg.note_data(offset, buf.len(), outcome);
             (leg, outcome)
         });
         Ok(written.chain(gone_ones.into_iter().map(|leg| (leg, Err(gone())))).collect())
@@ -518,12 +519,13 @@ impl VdevLeg {
 
     fn write_data(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
         let disk = self.patient().ok_or_else(gone)?;
-        self.note_data(disk.write(LABEL_BYTES + offset, buf, Durability::Cached))
+        self.note_data(offset, buf.len(), disk.write(LABEL_BYTES + offset, buf, Durability::Cached))
     }
 
     /// Counts a write of a block.
-    fn note_data(&self, outcome: io::Result<()>) -> io::Result<()> {
+    fn note_data(&self, offset: u64, length: usize, outcome: io::Result<()>) -> io::Result<()> {
         self.note_write(outcome)?;
+        self.refused.taken(offset, length);
         // After the write: a flush that looked before it has not covered it.
         self.writes.fetch_add(1, Ordering::Release);
         Ok(())

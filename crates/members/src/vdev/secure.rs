@@ -92,15 +92,16 @@ impl Vdev {
             }
             aside(|| leg.has(offset, &mut buf, is_right)).unwrap_or(false)
         };
-        let (good, lacking): (Vec<_>, Vec<_>) = keepers.into_iter().partition(|leg| are_believed && has(leg));
+        let is_believed = |leg: &Arc<VdevLeg>| are_believed && !leg.refused.has(offset, length);
+        let (good, lacking): (Vec<_>, Vec<_>) = keepers.into_iter().partition(|leg| is_believed(leg) && has(leg));
         if lacking.is_empty() {
             return Ok(Secured::Sound);
         }
         let is_damage = lacking.iter().any(|leg| leg.state() == LegState::Online);
         let (mut unread, mut wrong) = (false, Vec::new());
-        // It may be the only one that has it.
-        let itself = if are_believed { [].iter() } else { lacking.iter() };
-        for leg in good.iter().chain(&others).chain(itself) {
+        // Who was not asked may be the only one that has it.
+        let unasked = lacking.iter().filter(|leg| !is_believed(leg));
+        for leg in good.iter().chain(&others).chain(unasked) {
             // Its own writes are nobody's for whom a walk would wait.
             match aside(|| self.give(leg, &lacking, offset, &mut buf, is_right))? {
                 Given::Taken => {
@@ -132,6 +133,9 @@ impl Vdev {
     pub fn leg_has(&self, leg: VdevGuid, offset: u64, length: usize, is_right: &dyn Fn(&[u8]) -> bool) -> bool {
         let Some(leg) = self.leg(leg).filter(|leg| leg.takes_writes()) else { return false };
         let (Some(disk), Ok(())) = (leg.disk(), self.check(offset, length as u64)) else { return false };
+        if leg.refused.has(offset, length) {
+            return false;
+        }
         let (mut buf, mut done) = (AlignedBuf::zeroed(length), 0);
         while done < length {
             let until = done + self.take_turn(disk.turns(), leg.share()).of((length - done) as u64) as usize;
@@ -267,6 +271,7 @@ impl Vdev {
                 }
                 Err(error) if self.is_last(leg) => {
                     is_refused = true;
+                    leg.refused.note(offset, bytes.len());
                     tracing::error!(vdev = %self.guid, leg = %leg.guid(), offset, %error, "the only disk cannot be repaired");
                 }
                 Err(error) => self.strike_off(leg, &error)?,

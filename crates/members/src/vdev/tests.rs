@@ -578,6 +578,46 @@ fn what_the_last_leg_refuses_keeps_the_one_that_has_it() {
     assert_eq!((secure(), secure()), (Secured::Repaired, Secured::Sound));
 }
 
+/// The same leg read from then on what it had refused; the next look called that sound, and the other one left.
+#[test]
+fn what_the_last_leg_refused_is_not_sound_as_it_can_be_read() {
+    let mirror = mirror(2);
+    let legs = mirror.vdev.legs();
+    mirror.vdev.write(0, &block(1)).unwrap();
+    legs[1].set_state(LegState::Faulted);
+    mirror.disks[0].rot(LABEL_BYTES);
+    FaultyDisk::set(&mirror.disks[0].writes_fail, true);
+    FaultyDisk::set(&mirror.disks[0].refused_is_read, true);
+    let secure = || mirror.vdev.secure(0, 8192, &is_block(1), &[legs[0].guid()]).unwrap();
+    assert_eq!(secure(), Secured::Lost { unread: true });
+    assert_eq!(mirror.disks[0].bytes(LABEL_BYTES, 8192), block(1), "it is read");
+    assert!(!mirror.vdev.leg_has(legs[0].guid(), 0, 8192, &is_block(1)));
+    assert_eq!(secure(), Secured::Lost { unread: true });
+    FaultyDisk::set(&mirror.disks[0].writes_fail, false);
+    assert_eq!((secure(), secure()), (Secured::Repaired, Secured::Sound));
+    mirror.disks[0].lose_refused();
+    assert_eq!(mirror.disks[0].bytes(LABEL_BYTES, 8192), block(1));
+}
+
+/// And where the other one is gone, it is given what is read there: nobody else has it.
+#[test]
+fn what_the_last_leg_refused_it_is_given_again_out_of_what_it_reads() {
+    let mirror = mirror(2);
+    let legs = mirror.vdev.legs();
+    mirror.vdev.write(0, &block(1)).unwrap();
+    legs[1].set_state(LegState::Faulted);
+    mirror.disks[0].rot(LABEL_BYTES);
+    FaultyDisk::set(&mirror.disks[0].writes_fail, true);
+    FaultyDisk::set(&mirror.disks[0].refused_is_read, true);
+    let secure = || mirror.vdev.secure(0, 8192, &is_block(1), &[legs[0].guid()]).unwrap();
+    assert_eq!(secure(), Secured::Lost { unread: true });
+    mirror.disks[1].rot(LABEL_BYTES);
+    FaultyDisk::set(&mirror.disks[0].writes_fail, false);
+    assert_eq!((secure(), secure()), (Secured::Repaired, Secured::Sound));
+    mirror.disks[0].lose_refused();
+    assert_eq!(mirror.disks[0].bytes(LABEL_BYTES, 8192), block(1));
+}
+
 /// A leg had refused a block and was struck off for it. When it came back it read as if it had it, so it was not given it; it counted, and when the power went
 /// it had not.
 #[test]
