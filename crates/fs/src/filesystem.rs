@@ -26,6 +26,7 @@ use arc_swap::ArcSwap;
 use parking_lot::RwLock;
 use smallvec::SmallVec;
 use tally_base::codec::{DecodeError, Reader};
+use tally_claims::Claims;
 use tally_base::{Dseq, Generation, Lsn, ObjectId, Time, Txg, Wait, round_to_sector};
 use tally_intent::{Appended, Lane, Reservation};
 use tally_store::dataset::{Dataset, DatasetIo, DatasetRoot, OBJECT_CHARGE};
@@ -80,6 +81,8 @@ pub struct Filesystem {
     pub(crate) groups: Groups,
     /// What it counts for with those above it, and what they may take together.
     pub(crate) standing: Standing,
+    /// What clients have open of it.
+    pub(crate) claims: Claims,
     /// Ids from this one on are not in the newest tree: of an object, or of a directory entry. Known to the fold alone.
     pub(crate) first_new: AtomicU64,
     /// What could not be read, and was not seen whole since.
@@ -112,6 +115,7 @@ impl Filesystem {
             mountpoints: RwLock::default(),
             groups: Groups::default(),
             standing: Standing::new(&root, dataset.effective().quota),
+            claims: Claims::default(),
             first_new: AtomicU64::new(root.next_object.0),
             damage: Damage::new(pool.damage_of(dataset.birth.id)),
             ahead: Arc::clone(ahead),

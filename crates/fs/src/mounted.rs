@@ -10,8 +10,9 @@ use bytes::Bytes;
 use tally_base::{DatasetId, PoolGuid, Time};
 use tally_store::pool::NotServing;
 use tally_vfs::{
-    Attr, Attributes, Content, CreateHow, Cred, DirPage, FsError, FsStat, Identity, Names, NodeKind, ObjectRef, OpCtx,
-    Outcome, ReadOut, RememberedReply, Replies, ReplyKey, SetAttr, Stability, Written,
+    Attr, Attributes, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity, Names, NodeKind, ObjectRef,
+    OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, Right, SetAttr, Stability,
+    ToOpen, Written,
 };
 
 use crate::filesystem::Filesystem;
@@ -103,13 +104,34 @@ impl Names for Filesystem {
     }
 }
 
+impl Opens for Filesystem {
+    fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening) -> Outcome<Opened> {
+        self.outcome(self.open(ctx, what, opening))
+    }
+
+    fn downgrade(&self, object: ObjectRef, left: Opening) -> Result<(), FsError> {
+        self.downgrade(object, left)
+    }
+
+    fn close(&self, object: ObjectRef, holder: Holder) {
+        self.close(object, holder);
+    }
+}
+
 impl Content for Filesystem {
     fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
         self.readlink(object).map_err(|error| self.awaited(error))
     }
 
-    fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
-        self.read(cred, object, offset, count).map_err(|error| self.awaited(error))
+    fn read_by(
+        &self,
+        right: Right,
+        cred: &Cred,
+        object: ObjectRef,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadOut, FsError> {
+        self.read_by(right, cred, object, offset, count).map_err(|error| self.awaited(error))
     }
 
     fn write(

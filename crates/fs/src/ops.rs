@@ -8,6 +8,7 @@ mod commit;
 mod follow;
 mod link;
 mod make;
+mod open;
 mod remove;
 mod rename;
 mod setattr;

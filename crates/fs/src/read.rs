@@ -5,7 +5,7 @@ use bytes::Bytes;
 use tally_base::ObjectId;
 use tally_store::key::{Class, Key};
 use tally_vfs::permission::{self, EXECUTE, READ};
-use tally_vfs::{Attr, Cred, DirEntry, DirPage, FIRST_ID, FileKind, FsError, FsStat, ObjectRef, ReadOut};
+use tally_vfs::{Attr, Cred, DirEntry, DirPage, FIRST_ID, FileKind, FsError, FsStat, ObjectRef, ReadOut, Right};
 
 use crate::entry::decode_entry;
 use crate::filesystem::Filesystem;
@@ -48,7 +48,7 @@ impl Filesystem {
     }
 
     /// The object that a directory has under a name, or why none, and the directory's attributes.
-    fn name_in(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(Result<ObjectId, FsError>, Attr), FsError> {
+    pub(crate) fn name_in(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(Result<ObjectId, FsError>, Attr), FsError> {
         self.see(dir.id, |sight| {
             let inode = sight.live_directory(dir)?;
             let attr = inode.attr(dir.id);
@@ -78,7 +78,14 @@ impl Filesystem {
         })
     }
 
-    pub(crate) fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
+    pub(crate) fn read_by(
+        &self,
+        right: Right,
+        cred: &Cred,
+        object: ObjectRef,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadOut, FsError> {
         let read = self.see(object.id, |sight| {
             let inode = sight.live(object)?;
             let attr = inode.attr(object.id);
@@ -87,11 +94,7 @@ impl Filesystem {
                 FileKind::Directory => return Err(FsError::IsDirectory),
                 _ => return Err(FsError::BadType),
             }
-            // The owner may always read: an open file stays readable after a chmod. Executing is reading, too.
-            let may = permission::granted(&attr, cred) & (READ | EXECUTE) != 0;
-            if !may && !permission::owns(&attr, cred) {
-                return Err(FsError::Access);
-            }
+            self.check_may_read(right, &attr, cred)?;
             let end = offset.saturating_add(u64::from(count)).min(inode.size);
             let data = if offset < end { sight.content(offset..end)? } else { Default::default() };
             Ok(ReadOut { data, eof: end >= inode.size || offset >= inode.size, attr })

@@ -43,7 +43,7 @@ impl Crowd {
 
     fn create(&mut self, name: &str) -> Result<ObjectRef, FsError> {
         let key = self.key();
-        let context = OpCtx { cred: &self.cred, reply: Some(key) };
+        let context = OpCtx { reply: Some(key), ..OpCtx::of(&self.cred) };
         let how = CreateHow::Guarded(mode(0o644));
         patient(|| self.fs.create(context, self.fs.root(), name.as_bytes(), &how)).map(|attr| attr.object)
     }
@@ -87,7 +87,7 @@ impl Crowd {
             }
             for entry in page.entries {
                 let key = self.key();
-                let context = OpCtx { cred: &self.cred, reply: Some(key) };
+                let context = OpCtx { reply: Some(key), ..OpCtx::of(&self.cred) };
                 let removed = patient(|| self.fs.remove(context, self.fs.root(), &entry.name));
                 assert_eq!(removed, Ok(()), "removing {:?} from a full pool", entry.name);
             }

@@ -88,7 +88,7 @@ fn key(number: u8) -> ReplyKey {
 
 fn make_with_answer(filer: &Filer, number: u8) {
     let (fs, cred) = (vfs(filer), Cred::root());
-    let context = OpCtx { cred: &cred, reply: Some(key(number)) };
+    let context = OpCtx { reply: Some(key(number)), ..OpCtx::of(&cred) };
     done(fs.mkdir(context, fs.root(), &[b'd', number], &mode(0o755))).unwrap();
 }
 

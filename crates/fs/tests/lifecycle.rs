@@ -336,7 +336,7 @@ fn a_retransmission_gets_its_first_answer_after_a_crash_also_when_the_log_was_tr
     let filer = world.create();
     let fs = vfs(&filer);
     let cred = Cred::root();
-    let asked = OpCtx { cred: &cred, reply: Some(ReplyKey([7; 40])) };
+    let asked = OpCtx { reply: Some(ReplyKey([7; 40])), ..OpCtx::of(&cred) };
     let made = done(fs.create(asked, fs.root(), b"file", &CreateHow::Guarded(mode(0o600)))).unwrap();
     let from_log = world.cut();
     for _ in 0..3 {

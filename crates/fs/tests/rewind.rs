@@ -275,7 +275,7 @@ fn an_answer_of_what_was_given_up_is_not_given() {
     let made = groups(&filer, &["a", "b"]);
     let (fs, key) = (vfs(&filer), ReplyKey([7; 40]));
     let cred = Cred::root();
-    let asked = OpCtx { cred: &cred, reply: Some(key) };
+    let asked = OpCtx { reply: Some(key), ..OpCtx::of(&cred) };
     done(fs.create(asked, fs.root(), b"c", &CreateHow::Guarded(mode(0o600)))).unwrap();
     // Once in a root, once in the log alone.
     for is_synced in [false, true] {

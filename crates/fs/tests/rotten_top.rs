@@ -57,7 +57,7 @@ fn furnish(world: &World) -> World {
     let how = CreateHow::Guarded(mode(0o600));
     // Nobody syncs or writes frames by itself here: an unstable write waits for nothing.
     for client in 0..CLIENTS {
-        let context = OpCtx { cred: &cred, reply: Some(key(client)) };
+        let context = OpCtx { reply: Some(key(client)), ..OpCtx::of(&cred) };
         let file = fs.create(context, fs.root(), name(client).as_bytes(), &how).result.unwrap().object;
         let data = Bytes::from(vec![client; 5000]);
         fs.write(ctx(&cred), file, 0, data, Stability::Unstable).result.unwrap();

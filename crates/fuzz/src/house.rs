@@ -74,7 +74,7 @@ fn model(dataset: DatasetId) -> Model {
 /// Something of each kind.
 fn furnish(tank: &Model) {
     let cred = Cred::root();
-    let ctx = OpCtx { cred: &cred, reply: None };
+    let ctx = OpCtx::of(&cred);
     let set = SetAttr { mode: Some(0o755), ..SetAttr::default() };
     let made = |outcome: tally_vfs::Outcome<_>| outcome.result.expect("there is room in a new model");
     made(tank.mkdir(ctx, tank.root(), b"child", &set));

@@ -328,7 +328,7 @@ fn look_at(fs: &dyn Vfs, object: ObjectRef, found: &mut Vec<ObjectRef>) {
 /// Changes what is there, and makes something new. Nobody waits: the sync behind it does.
 fn work(fs: &dyn Vfs) {
     let cred = Cred::root();
-    let ctx = OpCtx { cred: &cred, reply: None };
+    let ctx = OpCtx::of(&cred);
     let set = SetAttr { mode: Some(0o755), mtime: Some(SetTime::Client(Time::new(1, 2))), ..SetAttr::default() };
     let root = fs.root();
     let Ok(page) = fs.readdir(&cred, root, 0, OBJECTS_MAX, true) else { return };

@@ -395,7 +395,7 @@ fn what_cannot_be_answered_is_not_done() {
     let file = scene.file(b"file");
     let tank = &scene.exports.tank.model;
     let cred = Cred::root();
-    let ctx = OpCtx { cred: &cred, reply: None };
+    let ctx = OpCtx::of(&cred);
     tank.write(ctx, file, 0, vec![7; 1 << 20].into(), Stability::FileSync).result.unwrap();
     let reads = [scene.put(file), read(0, 0, 1 << 20), read(0, 0, 1 << 20)];
     let ops = [reads.to_vec(), vec![op(&NfsArgop4::OpGetfh); 12], vec![scene.put_tank(), make(b"a")]].concat();

@@ -118,7 +118,7 @@ impl Scene {
         let root = Cred::root();
         let how = CreateHow::Guarded(SetAttr { mode: Some(0o666), ..SetAttr::default() });
         let tank = &self.exports.tank;
-        let made = tank.create(OpCtx { cred: &root, reply: None }, tank.root(), name.as_bytes(), &how).result.unwrap();
+        let made = tank.create(OpCtx::of(&root), tank.root(), name.as_bytes(), &how).result.unwrap();
         seal(&self.exports, made.object)
     }
 

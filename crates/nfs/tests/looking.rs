@@ -53,7 +53,7 @@ fn fsid(major: u64, minor: u64) -> Fattr4Value {
 fn house() -> House {
     let house = House::speaking_4();
     let (root, set) = (Cred::root(), SetAttr { mode: Some(0o644), ..SetAttr::default() });
-    let ctx = OpCtx { cred: &root, reply: None };
+    let ctx = OpCtx::of(&root);
     let tank = &house.exports.tank;
     let how = tally_vfs::CreateHow::Guarded(set.clone());
     let file = tank.create(ctx, tank.root(), b"file", &how).result.unwrap().object;
@@ -205,7 +205,7 @@ fn a_listing_goes_on_where_it_ended_and_leaves_dots_out() {
     let tank = &house.exports.tank;
     let dir = tank.lookup(&Cred::root(), tank.root(), b"dir").unwrap().0.object;
     let closed = SetAttr { mode: Some(0o444), ..SetAttr::default() };
-    tank.setattr(OpCtx { cred: &Cred::root(), reply: None }, dir, &closed, None).result.unwrap();
+    tank.setattr(OpCtx::of(&Cred::root()), dir, &closed, None).result.unwrap();
     let mut user = house.client().acting_as(1000, &[1000]);
     let path = |numbers: &[u32]| at(&[b"tank", b"dir"], read_dir(0, 4096, numbers));
     assert!(!user.entries(&path(&[FATTR4_FILEID])).0.is_empty());
@@ -334,7 +334,7 @@ fn what_one_compound_is_answered_with_is_bounded() {
     let house = house();
     let (root, tank) = (Cred::root(), house.exports.tank.clone());
     let file = tank.lookup(&root, tank.root(), b"file").unwrap().0.object;
-    let ctx = OpCtx { cred: &root, reply: None };
+    let ctx = OpCtx::of(&root);
     tank.write(ctx, file, 0, vec![7; 1 << 20].into(), Stability::FileSync).result.unwrap();
     let mut client = house.client();
     let mut ops = at(&[b"tank"], lookup(b"file"));

@@ -29,7 +29,7 @@ const DRAWS: usize = 60;
 fn house() -> House {
     let house = House::speaking_4();
     let (root, set) = (Cred::root(), SetAttr { mode: Some(0o640), ..SetAttr::default() });
-    let ctx = OpCtx { cred: &root, reply: None };
+    let ctx = OpCtx::of(&root);
     let tank = &house.exports.tank;
     let file = tank.create(ctx, tank.root(), b"Nf4Reg", &CreateHow::Guarded(set.clone())).result.unwrap().object;
     tank.write(ctx, file, 0, b"some bytes".as_slice().into(), Stability::FileSync).result.unwrap();

@@ -482,7 +482,7 @@ fn a_name_that_is_not_there_is_told_with_the_directory_that_was_looked_at() {
     let before = client.getattr(&root).1.unwrap();
     *house.exports.tank.behind_a_look.lock() = Some(Box::new(|model| {
         let cred = Cred::root();
-        let ctx = OpCtx { cred: &cred, reply: None };
+        let ctx = OpCtx::of(&cred);
         model.mkdir(ctx, model.root(), b"n", &SetAttr::default()).result.unwrap();
     }));
     let mut answer = client.call(Procedure::Lookup, dir_name(&root, b"n"));

@@ -132,7 +132,7 @@ fn what_was_under_way_and_waited_for_nothing_is_forgotten_of_that_pool_alone() {
         let scene = Scene::new();
         let (tank, cred) = (&scene.exports.tank, Cred::root());
         let how = CreateHow::Guarded(SetAttr::default());
-        let made = tank.create(OpCtx { cred: &cred, reply: None }, tank.root(), b"f", &how);
+        let made = tank.create(OpCtx::of(&cred), tank.root(), b"f", &how);
         let file = made.result.unwrap().object;
         let write = || scene.begin(9, Procedure::Write, write_arguments(&scene.handle(file), 0, b"x", 0));
         let (mut job, step) = write();

@@ -235,7 +235,7 @@ impl Op {
     /// Carries it out on a model, for this user.
     #[must_use]
     pub fn run_on(&self, model: &Model, cred: &Cred) -> Expected {
-        let ctx = OpCtx { cred, reply: None };
+        let ctx = OpCtx::of(cred);
         let name = |name: &'static str| name.as_bytes();
         match self {
             Self::Create { dir, name: of, how } => made(model.create(ctx, dir.model, name(of), how)),

@@ -24,12 +24,12 @@ const ROTTEN: u64 = 17;
 
 fn make(fs: &dyn Vfs) -> ObjectRef {
     let (cred, how) = (Cred::root(), CreateHow::Guarded(SetAttr::default()));
-    fs.create(OpCtx { cred: &cred, reply: None }, fs.root(), b"a", &how).result.expect("a new name").object
+    fs.create(OpCtx::of(&cred), fs.root(), b"a", &how).result.expect("a new name").object
 }
 
 fn write(fs: &dyn Vfs, file: ObjectRef, offset: u64, data: Bytes) {
     let cred = Cred::root();
-    let written = fs.write(OpCtx { cred: &cred, reply: None }, file, offset, data, Stability::Unstable);
+    let written = fs.write(OpCtx::of(&cred), file, offset, data, Stability::Unstable);
     assert!(written.result.is_ok());
 }
 

@@ -1,8 +1,8 @@
 //! The door itself, by noun: whoever asks for one thing alone names that one.
 //!
-//! The five stand apart because their askers do. A door for local programs has no replies to remember, a look at names
+//! The six stand apart because their askers do. A door for local programs has no replies to remember, a look at names
 //! needs no content, and a test that stands in for one noun has to write that noun alone. [`Vfs`] is their sum, and nothing is
-//! to be written for it: who has the five has it. A sum as a trait object is called as one trait would be, and whoever has
+//! to be written for it: who has the six has it. A sum as a trait object is called as one trait would be, and whoever has
 //! it can hand on one noun of it.
 
 use bytes::Bytes;
@@ -11,13 +11,14 @@ use tally_base::{DatasetId, PoolGuid, Time};
 use crate::attributes::{Attr, FsStat, ObjectRef, SetAttr};
 use crate::content::{ReadOut, Stability, Written};
 use crate::names::{CreateHow, DirPage, NodeKind};
+use crate::opens::{Opens, Right};
 use crate::outcome::{FsError, Outcome};
 use crate::request::{Cred, OpCtx, RememberedReply, ReplyKey};
 
 /// A mounted dataset: all that can be asked of one. Permissions are checked behind this door, by `cred`.
-pub trait Vfs: Identity + Attributes + Names + Content + Replies {}
+pub trait Vfs: Identity + Attributes + Names + Opens + Content + Replies {}
 
-impl<T: Identity + Attributes + Names + Content + Replies + ?Sized> Vfs for T {}
+impl<T: Identity + Attributes + Names + Opens + Content + Replies + ?Sized> Vfs for T {}
 
 /// Which dataset it is, and whether it takes changes.
 pub trait Identity: Send + Sync {
@@ -91,7 +92,18 @@ pub trait Content: Send + Sync {
     /// A symbolic link's target.
     fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError>;
     /// Reads at most `count` bytes from `offset`.
-    fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError>;
+    fn read_by(
+        &self,
+        right: Right,
+        cred: &Cred,
+        object: ObjectRef,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadOut, FsError>;
+    /// The same by the file's mode.
+    fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
+        self.read_by(Right::Mode, cred, object, offset, count)
+    }
     /// Writes `data` at `offset`.
     fn write(
         &self,

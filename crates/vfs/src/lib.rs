@@ -9,6 +9,7 @@ mod content;
 mod door;
 pub mod model;
 mod names;
+mod opens;
 mod outcome;
 pub mod permission;
 mod request;
@@ -20,6 +21,9 @@ pub use door::{Attributes, Content, Identity, Names, Replies, Vfs};
 pub use names::{
     CreateHow, DirEntry, DirPage, ENTRY_BYTES, FIRST_ID, LINK_MAX, NAME_MAX, NodeKind, RENAME_PARENTS_MAX, SYMLINK_MAX,
     entry_charge,
+};
+pub use opens::{
+    Access, ClientNumber, Deny, Holder, Opened, Opening, Opens, OwnerNumber, Right, Share, ToOpen,
 };
 pub use outcome::{FsError, Outcome};
 pub use request::{Cred, OpCtx, RememberedReply, ReplyKey};

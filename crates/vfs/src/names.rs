@@ -39,6 +39,8 @@ pub enum CreateHow {
     Guarded(SetAttr),
     /// Fail, unless the existing file was made with this very verifier (rules F23).
     Exclusive(u64),
+    /// The same, and with these attributes where it is made (RFC 8881 §18.16.3, EXCLUSIVE4_1).
+    ExclusiveWith(u64, SetAttr),
 }
 
 /// Special files for MKNOD.

@@ -45,6 +45,18 @@ pub enum FsError {
     NotSync,
     #[error("operation not supported on this kind of object")]
     BadType,
+    #[error("is a symbolic link")]
+    IsSymlink,
+    #[error("somebody has the file open and shares it with nobody who asks for this")]
+    ShareDenied,
+    #[error("somebody has the file open, and nobody else may do this meanwhile")]
+    Locked,
+    #[error("not opened by this holder")]
+    NotOpened,
+    #[error("not opened for this")]
+    OpenMode,
+    #[error("more opens or locks than are kept")]
+    TooManyClaims,
     /// The pool cannot answer for now (suspended, not imported yet); the client asks again later.
     #[error("temporarily unavailable")]
     Unavailable,
@@ -66,4 +78,11 @@ pub struct Outcome<T> {
     pub changes: SmallVec<[Change; 2]>,
     /// What the reply has to wait for, success or not (rules F9).
     pub wait: Wait,
+}
+
+impl<T> Outcome<T> {
+    /// The same of what is made of the result.
+    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Outcome<U> {
+        Outcome { result: self.result.map(make), changes: self.changes, wait: self.wait }
+    }
 }

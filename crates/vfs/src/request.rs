@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::attributes::ObjectRef;
+use crate::opens::Right;
 
 /// Who asks, after squashing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +37,16 @@ pub struct OpCtx<'a> {
     pub cred: &'a Cred,
     /// Under which key the reply is to be remembered across crashes; `None` where a repetition does no harm.
     pub reply: Option<ReplyKey>,
+    /// By what right it reads and writes what is in a file.
+    pub right: Right,
+}
+
+impl<'a> OpCtx<'a> {
+    /// A request of somebody, by the modes of what it is about, of which nothing is remembered.
+    #[must_use]
+    pub const fn of(cred: &'a Cred) -> Self {
+        Self { cred, reply: None, right: Right::Mode }
+    }
 }
 
 /// What identifies a request across connections and crashes (rules F12): client address without port (16),

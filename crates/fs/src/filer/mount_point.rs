@@ -22,7 +22,7 @@ impl MountPoint {
         let broken = |broken: Broken| failed(broken.to_string());
         let cred = Cred::root();
         loop {
-            let made = parent.make_covered_directory(OpCtx { cred: &cred, reply: None }, component(name));
+            let made = parent.make_covered_directory(OpCtx::of(&cred), component(name));
             match made.result {
                 Ok(attr) => {
                     let point = Self { id: attr.object.id, found: false };
@@ -108,7 +108,7 @@ pub(super) fn remove_mount_point(parent: &Filesystem, name: &str) {
 fn try_remove(parent: &Filesystem, component: &[u8]) -> Result<(), String> {
     let cred = Cred::root();
     for _ in 0..REMOVE_TRIES {
-        let removed = parent.rmdir(OpCtx { cred: &cred, reply: None }, parent.root(), component);
+        let removed = parent.rmdir(OpCtx::of(&cred), parent.root(), component);
         match removed.result {
             Err(FsError::Throttled) => parent.pool.sync().map(drop).map_err(|error| error.to_string())?,
             done => return done.map_err(|error| error.to_string()),

@@ -20,9 +20,9 @@ use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 use tally_base::Wait;
 use tally_store::pool::SpaceClass;
-use tally_vfs::{FsError, ObjectRef, OpCtx, Outcome};
+use tally_vfs::{FsError, ObjectRef, OpCtx, Outcome, Right};
 
-use super::write::may_write;
+use super::write::{check_has_content, writes_by_mode};
 use super::{after, failed, unchanged};
 use crate::admission::{Admitted, Ask};
 use crate::cost::FoldCost;
@@ -72,7 +72,7 @@ impl Filesystem {
                 Ok(inode) => inode,
                 Err(error) => return self.refused(&locked, smallvec![], error),
             };
-            if let Err(error) = may_write(&inode, object, ctx) {
+            if let Err(error) = may_commit(&inode, object, ctx) {
                 return self.refused(&locked, smallvec![unchanged(object.id, &inode)], error);
             }
             let verifier = self.verifier;
@@ -217,3 +217,12 @@ fn commit_records(
         })
         .collect()
 }
+
+/// A COMMIT changes nothing that is seen. Where files are opened it says nothing of the open by which what it is about was written, so nobody's mode
+/// is asked: who has the file open may have lost that right by now (rules V30).
+fn may_commit(inode: &Inode, object: ObjectRef, ctx: OpCtx<'_>) -> Result<(), FsError> {
+    check_has_content(inode)?;
+    let may = ctx.right != Right::Mode || writes_by_mode(&inode.attr(object.id), ctx);
+    if may { Ok(()) } else { Err(FsError::Access) }
+}
+

@@ -7,10 +7,11 @@ use tally_store::dataset::OBJECT_CHARGE;
 use tally_store::pool::SpaceClass;
 use tally_vfs::permission::{self, EXECUTE, WRITE};
 use tally_vfs::{
-    Attr, CreateHow, FileKind, FsError, LINK_MAX, NodeKind, ObjectRef, OpCtx, Outcome, SYMLINK_MAX, SetAttr,
-    entry_charge,
+    Attr, CreateHow, FileKind, FsError, LINK_MAX, NodeKind, ObjectRef, OpCtx, Opened, Opening, Outcome, SYMLINK_MAX,
+    SetAttr, entry_charge,
 };
 
+use super::open::check_may_open;
 use super::setattr::{apply_times, resize, strip_privileges};
 use super::{after, change, check_name, failed, is_dots, remember, unchanged};
 use crate::admission::Ask;
@@ -35,37 +36,65 @@ struct Plan<'a> {
     mode: u32,
     /// Whether a dataset will be mounted on it: from the moment it is there nobody else takes it away.
     covered: bool,
+    /// Who has it open when it is there.
+    opening: Option<Opening>,
 }
 
 impl<'a> Plan<'a> {
     fn new(record_kind: RecordKind, kind: FileKind, set: &'a SetAttr) -> Self {
-        Self { record_kind, kind, set, target: &[], rdev: (0, 0), verifier: None, mode: 0, covered: false }
+        Self { record_kind, kind, set, target: &[], rdev: (0, 0), verifier: None, mode: 0, covered: false, opening: None }
     }
 }
 
 impl Filesystem {
     pub(crate) fn create(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr> {
+        self.make_file(ctx, dir, name, how, None).map(|made| made.attr)
+    }
+
+    /// A file that is made, or there already, and opened.
+    pub(super) fn make_open(
+        &self,
+        ctx: OpCtx<'_>,
+        dir: ObjectRef,
+        name: &[u8],
+        how: &CreateHow,
+        opening: Opening,
+    ) -> Outcome<Opened> {
+        self.make_file(ctx, dir, name, how, Some(opening))
+    }
+
+    fn make_file(
+        &self,
+        ctx: OpCtx<'_>,
+        dir: ObjectRef,
+        name: &[u8],
+        how: &CreateHow,
+        opening: Option<Opening>,
+    ) -> Outcome<Opened> {
         let none = SetAttr::default();
-        let mut plan = match how {
-            CreateHow::Unchecked(set) | CreateHow::Guarded(set) => Plan::new(RecordKind::Create, FileKind::File, set),
-            CreateHow::Exclusive(_) => Plan::new(RecordKind::Create, FileKind::File, &none),
+        let (set, verifier) = match how {
+            CreateHow::Unchecked(set) | CreateHow::Guarded(set) => (set, None),
+            CreateHow::Exclusive(verifier) => (&none, Some(*verifier)),
+            CreateHow::ExclusiveWith(verifier, set) => (set, Some(*verifier)),
         };
-        if let CreateHow::Exclusive(verifier) = how {
-            plan.verifier = Some(*verifier);
-        }
-        self.make(ctx, dir, name, &plan, Some(how))
+        let plan = Plan { verifier, opening, ..Plan::new(RecordKind::Create, FileKind::File, set) };
+        self.make_or_find(ctx, dir, name, &plan, Some(how))
+    }
+
+    fn make(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], plan: &Plan<'_>) -> Outcome<Attr> {
+        self.make_or_find(ctx, dir, name, plan, None).map(|made| made.attr)
     }
 
     pub(crate) fn mkdir(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], set: &SetAttr) -> Outcome<Attr> {
         let plan = Plan::new(RecordKind::Mkdir, FileKind::Directory, set);
-        self.make(ctx, dir, name, &plan, None)
+        self.make(ctx, dir, name, &plan)
     }
 
     /// Makes a directory in the root for a dataset to be mounted on.
     pub(crate) fn make_covered_directory(&self, ctx: OpCtx<'_>, name: &[u8]) -> Outcome<Attr> {
         let set = SetAttr { mode: Some(0o755), ..SetAttr::default() };
         let plan = Plan { covered: true, ..Plan::new(RecordKind::Mkdir, FileKind::Directory, &set) };
-        self.make(ctx, self.root(), name, &plan, None)
+        self.make(ctx, self.root(), name, &plan)
     }
 
     pub(crate) fn symlink(
@@ -83,7 +112,7 @@ impl Filesystem {
             return failed(FsError::Invalid);
         }
         let plan = Plan { target, mode: 0o777, ..Plan::new(RecordKind::Symlink, FileKind::Symlink, set) };
-        self.make(ctx, dir, name, &plan, None)
+        self.make(ctx, dir, name, &plan)
     }
 
     pub(crate) fn mknod(
@@ -104,17 +133,17 @@ impl Filesystem {
             return failed(FsError::NotOwner);
         }
         let plan = Plan { rdev, ..Plan::new(RecordKind::Mknod, kind, set) };
-        self.make(ctx, dir, name, &plan, None)
+        self.make(ctx, dir, name, &plan)
     }
 
-    fn make(
+    fn make_or_find(
         &self,
         ctx: OpCtx<'_>,
         dir: ObjectRef,
         name: &[u8],
         plan: &Plan<'_>,
         how: Option<&CreateHow>,
-    ) -> Outcome<Attr> {
+    ) -> Outcome<Opened> {
         if let Err(error) = check_name(name) {
             return failed(error);
         }
@@ -160,7 +189,7 @@ impl Filesystem {
                 Err(error) => return self.refused_in(&locked, dir, Some(&parent), error),
             }
             if let Some(existing) = existing {
-                return self.make_over(ctx, admitted, locked, (dir, &parent), existing, how);
+                return self.make_over(ctx, admitted, locked, (dir, &parent), existing, (how, plan.opening));
             }
             if growth_bytes == 0 {
                 // The name went behind the look, so something would be made that no quota has been asked for.
@@ -178,6 +207,10 @@ impl Filesystem {
                 Err(error) => return self.refused_in(&locked, dir, Some(&parent), error),
             };
             let (id, entry) = (self.draw_id(), self.draw_id());
+            // Nobody knows of it yet, so only a bound can be in the way.
+            if let Some(Err(error)) = plan.opening.map(|opening| self.claim(id, opening)) {
+                return self.refused_in(&locked, dir, Some(&parent), error);
+            }
             inode.gain_name(dir.id, entry);
             if plan.covered {
                 self.mountpoints.write().insert(id);
@@ -193,7 +226,8 @@ impl Filesystem {
                 smallvec![after(dir.id, &parent_after, SizeRule::Exact), after(id, &inode, SizeRule::Exact)];
             remember(&mut record, ctx, Some(attr.object));
             let wait = self.carry_out(admitted, &mut locked, plan.record_kind, record);
-            return Outcome { result: Ok(attr), changes: smallvec![change(dir.id, &parent, &parent_after)], wait };
+            let made = Opened { attr, is_new: true };
+            return Outcome { result: Ok(made), changes: smallvec![change(dir.id, &parent, &parent_after)], wait };
         }
     }
 
@@ -215,30 +249,50 @@ impl Filesystem {
         mut locked: Locked,
         (dir, parent): (ObjectRef, &Inode),
         existing: ObjectId,
-        how: Option<&CreateHow>,
-    ) -> Outcome<Attr> {
+        (how, opening): (Option<&CreateHow>, Option<Opening>),
+    ) -> Outcome<Opened> {
         let Some(inode) = locked.state(existing).inode.clone() else {
             return self.refused_in(&locked, dir, Some(parent), FsError::Io);
         };
         let accepted = match how {
-            Some(CreateHow::Unchecked(_)) => inode.kind == FileKind::File,
-            Some(CreateHow::Exclusive(verifier)) => inode.create_verifier == Some(*verifier),
+            // What else may be there that cannot be opened is told apart.
+            Some(CreateHow::Unchecked(_)) => inode.kind == FileKind::File || opening.is_some(),
+            Some(CreateHow::Exclusive(verifier) | CreateHow::ExclusiveWith(verifier, _)) => {
+                inode.create_verifier == Some(*verifier)
+            }
             _ => false,
         };
         if !accepted {
             return self.refused_in(&locked, dir, Some(parent), FsError::Exists);
         }
         let attr = inode.attr(existing);
+        // Who made it exclusively had it open whatever its mode said, and is told so again.
+        let is_his = inode.create_verifier.is_some() && !matches!(how, Some(CreateHow::Unchecked(_)));
+        if let Some(opening) = opening.filter(|_| !is_his)
+            && let Err(error) = check_may_open(&attr, ctx.cred, opening.share.access)
+        {
+            return self.refused_in(&locked, dir, Some(parent), error);
+        }
         let new_size = match how {
             Some(CreateHow::Unchecked(set)) => set.size.filter(|size| *size != inode.size),
             _ => None,
         };
         let Some(size) = new_size else {
+            if let Some(Err(error)) = opening.map(|opening| self.claim(existing, opening)) {
+                return self.refused_in(&locked, dir, Some(parent), error);
+            }
             let wait = self.wait_for_seen(&locked);
-            return Outcome { result: Ok(attr), changes: smallvec![unchanged(dir.id, parent)], wait };
+            let found = Opened { attr, is_new: false };
+            return Outcome { result: Ok(found), changes: smallvec![unchanged(dir.id, parent)], wait };
         };
         let (mut resized, now) = (inode, self.now());
-        if let Err(error) = resize(&mut resized, size, permission::may(&attr, ctx.cred, WRITE), now) {
+        let may = permission::may(&attr, ctx.cred, WRITE).then_some(()).ok_or(FsError::Access);
+        let planned = resize(&mut resized, size, may, now).and_then(|()| opening.map_or(Ok(()), |opening| {
+            // It is written, whatever it is opened for.
+            self.check_may_cut(existing, opening)?;
+            self.claim(existing, opening)
+        }));
+        if let Err(error) = planned {
             return self.refused_in(&locked, dir, Some(parent), error);
         }
         strip_privileges(&mut resized, ctx.cred);
@@ -249,7 +303,8 @@ impl Filesystem {
         record.inodes.push(after(existing, &resized, SizeRule::Exact));
         remember(&mut record, ctx, Some(attr.object));
         let wait = self.carry_out(admitted, &mut locked, RecordKind::Truncate, record);
-        Outcome { result: Ok(resized.attr(existing)), changes: smallvec![unchanged(dir.id, parent)], wait }
+        let cut = Opened { attr: resized.attr(existing), is_new: false };
+        Outcome { result: Ok(cut), changes: smallvec![unchanged(dir.id, parent)], wait }
     }
 
     fn new_inode(

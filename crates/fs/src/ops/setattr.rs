@@ -42,7 +42,7 @@ impl Filesystem {
         let planned = if guard.is_some_and(|ctime| ctime != before.ctime) {
             Err(FsError::NotSync)
         } else {
-            attr_after(&before, object, set, ctx.cred, now)
+            self.attr_after(&before, object, set, ctx, now)
         };
         let inode = match planned {
             Ok(inode) => inode,
@@ -68,20 +68,29 @@ impl Filesystem {
     }
 }
 
-/// The inode after a SETATTR, if `cred` may do all of it.
-fn attr_after(before: &Inode, object: ObjectRef, set: &SetAttr, cred: &Cred, now: Time) -> Result<Inode, FsError> {
-    let attr = before.attr(object.id);
-    permission::may_set(&attr, cred, set)?;
-    let mut inode = before.clone();
-    if let Some(size) = set.size {
-        let may = permission::owns(&attr, cred) || permission::may(&attr, cred, WRITE);
-        resize(&mut inode, size, may, now)?;
-        strip_privileges(&mut inode, cred);
+impl Filesystem {
+    /// The inode after a SETATTR, if all of it may be done.
+    fn attr_after(
+        &self,
+        before: &Inode,
+        object: ObjectRef,
+        set: &SetAttr,
+        OpCtx { cred, right, .. }: OpCtx<'_>,
+        now: Time,
+    ) -> Result<Inode, FsError> {
+        let attr = before.attr(object.id);
+        permission::may_set(&attr, cred, set)?;
+        let mut inode = before.clone();
+        if let Some(size) = set.size {
+            let may = permission::owns(&attr, cred) || permission::may(&attr, cred, WRITE);
+            resize(&mut inode, size, self.check_may_write(right, &attr, may), now)?;
+            strip_privileges(&mut inode, cred);
+        }
+        apply_set(&mut inode, object.id, set, cred, now);
+        inode.create_verifier = None;
+        inode.touch(now);
+        Ok(inode)
     }
-    apply_set(&mut inode, object.id, set, cred, now);
-    inode.create_verifier = None;
-    inode.touch(now);
-    Ok(inode)
 }
 
 /// Mode, owner, group and times as asked for; whether they may be is the caller's question.
@@ -111,15 +120,13 @@ pub(super) fn strip_privileges(inode: &mut Inode, cred: &Cred) {
 }
 
 /// A file of another length, if the caller `may`: the way of SETATTR, and of CREATE over a file that is there.
-pub(super) fn resize(inode: &mut Inode, size: u64, may: bool, now: Time) -> Result<(), FsError> {
+pub(super) fn resize(inode: &mut Inode, size: u64, may: Result<(), FsError>, now: Time) -> Result<(), FsError> {
     match inode.kind {
         FileKind::File => {}
         FileKind::Directory => return Err(FsError::IsDirectory),
         _ => return Err(FsError::Invalid),
     }
-    if !may {
-        return Err(FsError::Access);
-    }
+    may?;
     if size > FILE_SIZE_MAX {
         return Err(FsError::TooBig);
     }

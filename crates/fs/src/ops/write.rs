@@ -17,7 +17,7 @@ use tally_store::pool::SpaceClass;
 use tally_store::properties::SyncMode;
 use tally_store::txg::RingUse;
 use tally_vfs::permission::{self, WRITE};
-use tally_vfs::{FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Outcome, Stability, Written};
+use tally_vfs::{Attr, FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Outcome, Stability, Written};
 
 use super::bounds::record_data_max_of;
 use super::follow::{self, Claim, Follower};
@@ -184,7 +184,7 @@ impl Filesystem {
             Ok(inode) => inode,
             Err(error) => return self.refused(&locked, smallvec![], error),
         };
-        if let Err(error) = may_write(&before, object, ctx) {
+        if let Err(error) = self.may_write(&before, object, ctx) {
             return self.refused(&locked, smallvec![unchanged(object.id, &before)], error);
         }
         let stability = if is_stable { Stability::FileSync } else { Stability::Unstable };
@@ -221,7 +221,7 @@ impl Filesystem {
 
     /// Whether a WRITE is refused however long it waits: a look without the lock, for those who would have to.
     fn is_sure_to_refuse(&self, ctx: OpCtx<'_>, object: ObjectRef, range: Range<u64>) -> bool {
-        let may_write = || self.see(object.id, |sight| may_write(&sight.live(object)?, object, ctx));
+        let may_write = || self.see(object.id, |sight| self.may_write(&sight.live(object)?, object, ctx));
         let may_grow = || self.check_quota(self.costs_of_write(object, &range)?.1).map_err(Refusal::into_error);
         self.dataset.effective().readonly
             || [may_write(), may_grow()].iter().any(|look| look.is_err_and(|error| error != FsError::Throttled))
@@ -362,20 +362,26 @@ fn chunks(data: &Bytes, most: usize) -> SmallVec<[Bytes; 1]> {
     ends.map(|at| data.slice(at..data.len().min(at + most))).collect()
 }
 
-/// WRITE and COMMIT ask the same.
-pub(super) fn may_write(inode: &Inode, object: ObjectRef, ctx: OpCtx<'_>) -> Result<(), FsError> {
+impl Filesystem {
+    fn may_write(&self, inode: &Inode, object: ObjectRef, ctx: OpCtx<'_>) -> Result<(), FsError> {
+        check_has_content(inode)?;
+        let attr = inode.attr(object.id);
+        self.check_may_write(ctx.right, &attr, writes_by_mode(&attr, ctx))
+    }
+}
+
+/// Whether it is a file.
+pub(super) fn check_has_content(inode: &Inode) -> Result<(), FsError> {
     match inode.kind {
-        FileKind::File => {}
-        FileKind::Directory => return Err(FsError::IsDirectory),
-        _ => return Err(FsError::BadType),
+        FileKind::File => Ok(()),
+        FileKind::Directory => Err(FsError::IsDirectory),
+        _ => Err(FsError::BadType),
     }
-    let attr = inode.attr(object.id);
-    // The owner may always write: an open file stays writable after a chmod.
-    if permission::may(&attr, ctx.cred, WRITE) || permission::owns(&attr, ctx.cred) {
-        Ok(())
-    } else {
-        Err(FsError::Access)
-    }
+}
+
+/// The owner may always write: an open file stays writable after a chmod.
+pub(super) fn writes_by_mode(attr: &Attr, ctx: OpCtx<'_>) -> bool {
+    permission::may(attr, ctx.cred, WRITE) || permission::owns(attr, ctx.cred)
 }
 
 fn write_records(

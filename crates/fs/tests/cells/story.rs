@@ -95,7 +95,7 @@ impl Story {
         bystander(&model);
         let before = world.cut();
         let without = Expected { picture: None, ..Expected::of(model.fork(), &*fs) };
-        let asked = OpCtx { cred: &Cred::root(), reply: Some(KEY) };
+        let asked = OpCtx { reply: Some(KEY), ..OpCtx::of(&Cred::root()) };
         (shape.op)(&*fs, asked);
         let after = world.cut();
         let kept = model.fork();

@@ -60,7 +60,7 @@ fn version_2_keeps_a_sound_account_of_names() {
     let (filer, _) = Image::golden().import();
     let tank = filer.by_name("tank").unwrap();
     let cred = Cred::root();
-    let ctx = OpCtx { cred: &cred, reply: None };
+    let ctx = OpCtx::of(&cred);
     let done = |outcome: Outcome<()>| {
         outcome.wait.block().unwrap();
         outcome.result.unwrap();

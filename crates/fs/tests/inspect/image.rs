@@ -155,10 +155,10 @@ pub(crate) fn large_content() -> Bytes {
 /// What is synced in the image: files of both layouts, a directory, links, special files, a child dataset.
 fn make_synced(fs: &dyn Vfs) {
     let cred = Cred::root();
-    let ctx = OpCtx { cred: &cred, reply: None };
+    let ctx = OpCtx::of(&cred);
     let guarded = |bits| CreateHow::Guarded(mode(bits));
     let dir = done(fs.mkdir(ctx, fs.root(), b"dir", &mode(0o755))).unwrap();
-    let asked = OpCtx { cred: &cred, reply: Some(ReplyKey([6; 40])) };
+    let asked = OpCtx { reply: Some(ReplyKey([6; 40])), ..OpCtx::of(&cred) };
     let small = done(fs.create(asked, dir.object, b"small", &guarded(0o640))).unwrap();
     done(fs.write(ctx, small.object, 0, Bytes::from_static(b"a tally, split\n"), Stability::FileSync)).unwrap();
     let large = done(fs.create(ctx, fs.root(), b"large", &guarded(0o600))).unwrap();
@@ -173,9 +173,9 @@ fn make_synced(fs: &dyn Vfs) {
 /// What only the log has: one record of most kinds.
 fn make_logged(fs: &dyn Vfs) {
     let cred = Cred::root();
-    let ctx = OpCtx { cred: &cred, reply: None };
+    let ctx = OpCtx::of(&cred);
     let (dir, _) = fs.lookup(&cred, fs.root(), b"dir").unwrap();
-    let asked = OpCtx { cred: &cred, reply: Some(ReplyKey([7; 40])) };
+    let asked = OpCtx { reply: Some(ReplyKey([7; 40])), ..OpCtx::of(&cred) };
     let late = done(fs.create(asked, dir.object, b"late", &CreateHow::Exclusive(0x1122))).unwrap();
     let times = SetAttr { mtime: Some(SetTime::Client(Time::new(1_000_000_000, 5))), ..mode(0o444) };
     done(fs.setattr(ctx, late.object, &times, None)).unwrap();
@@ -210,7 +210,7 @@ pub(crate) fn make_of(specs: &[VdevSpec], disks: &[(&str, u64)]) -> Image {
     let (tank, home) = (filer.by_name("tank").unwrap(), filer.by_name("tank/home").unwrap());
     make_synced(&*tank);
     let cred = Cred::root();
-    let ctx = OpCtx { cred: &cred, reply: None };
+    let ctx = OpCtx::of(&cred);
     let note = done(home.create(ctx, home.root(), b"note", &CreateHow::Guarded(mode(0o644)))).unwrap();
     done(home.write(ctx, note.object, 0, Bytes::from_static(b"of a child\n"), Stability::FileSync)).unwrap();
     filer.sync().unwrap();

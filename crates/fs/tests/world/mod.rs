@@ -529,7 +529,7 @@ pub(crate) fn patient_by_hand<T>(filer: &Filer, mut attempt: impl FnMut() -> Out
 }
 
 pub(crate) fn ctx(cred: &Cred) -> OpCtx<'_> {
-    OpCtx { cred, reply: None }
+    OpCtx::of(cred)
 }
 
 pub(crate) fn mode(mode: u32) -> SetAttr {

@@ -187,8 +187,8 @@ fn done<T>(outcome: Outcome<T>) -> T {
 
 fn one_of_each(fs: &dyn Vfs) {
     let cred = Cred::root();
-    let ctx = OpCtx { cred: &cred, reply: None };
-    let asked = OpCtx { cred: &cred, reply: Some(ReplyKey([8; 40])) };
+    let ctx = OpCtx::of(&cred);
+    let asked = OpCtx { reply: Some(ReplyKey([8; 40])), ..OpCtx::of(&cred) };
     let set = SetAttr { mode: Some(0o755), ..SetAttr::default() };
     let root = fs.root();
     let dir = done(fs.mkdir(asked, root, b"dir", &set)).object;

@@ -137,7 +137,7 @@ impl<'a> Request<'a> {
 
 impl Target {
     pub(super) fn ctx(&self, request: &Request<'_>) -> OpCtx<'_> {
-        OpCtx { cred: &self.cred, reply: request.repeats.key(None) }
+        OpCtx { reply: request.repeats.key(None), ..OpCtx::of(&self.cred) }
     }
 }
 

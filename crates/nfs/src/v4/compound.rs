@@ -349,7 +349,7 @@ impl<'a> Compound<'a> {
     /// For an operation whose answer the pool is to remember.
     pub(super) fn ctx<'b>(&self, target: &'b Target) -> OpCtx<'b> {
         let operation = self.mark.map(Mark::operation);
-        OpCtx { cred: &target.cred, reply: operation.and_then(|nth| self.scene.repeats.key(Some(nth))) }
+        OpCtx { reply: operation.and_then(|nth| self.scene.repeats.key(Some(nth))), ..OpCtx::of(&target.cred) }
     }
 
     /// What came of an operation that may have changed something. Failures wait as well (rules F9).

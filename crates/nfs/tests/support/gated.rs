@@ -237,13 +237,25 @@ impl Names for Gated {
     }
 }
 
+impl Opens for Gated {
+    fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening) -> Outcome<Opened> {
+        self.change(|| self.model.open(ctx, what, opening))
+    }
+    fn downgrade(&self, object: ObjectRef, left: Opening) -> Result<(), FsError> {
+        self.model.downgrade(object, left)
+    }
+    fn close(&self, object: ObjectRef, holder: Holder) {
+        self.model.close(object, holder);
+    }
+}
+
 impl Content for Gated {
     fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
         self.model.readlink(object)
     }
-    fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
+    fn read_by(&self, by: Right, cred: &Cred, object: ObjectRef, at: u64, count: u32) -> Result<ReadOut, FsError> {
         self.reads.pass();
-        self.model.read(cred, object, offset, count)
+        self.model.read_by(by, cred, object, at, count)
     }
     fn write(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, data: Bytes, how: Stability) -> Outcome<Written> {
         self.change(|| self.model.write(ctx, object, offset, data, how))

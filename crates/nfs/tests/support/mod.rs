@@ -58,7 +58,7 @@ impl TestExports {
             child_is: Mutex::new(Child::There),
         };
         let (root, set) = (Cred::root(), SetAttr { mode: Some(0o755), ..SetAttr::default() });
-        let ctx = OpCtx { cred: &root, reply: None };
+        let ctx = OpCtx::of(&root);
         exports.tank.mkdir(ctx, exports.tank.root(), b"child", &set).result.unwrap();
         Arc::new(exports)
     }

@@ -74,7 +74,7 @@ impl Scene {
     pub fn file(&self, name: &[u8]) -> ObjectRef {
         let (tank, cred) = (&self.exports.tank.model, Cred::root());
         let how = CreateHow::Guarded(SetAttr { mode: Some(0o644), ..SetAttr::default() });
-        tank.create(OpCtx { cred: &cred, reply: None }, tank.root(), name, &how).result.unwrap().object
+        tank.create(OpCtx::of(&cred), tank.root(), name, &how).result.unwrap().object
     }
 
     pub fn has(&self, name: &[u8]) -> bool {

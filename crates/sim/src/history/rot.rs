@@ -222,7 +222,7 @@ impl State {
             let (Ok(found), Ok(wanted)) = (fs.getattr(real.object), model.getattr(real.model)) else { continue };
             if found.kind == FileKind::File && found.size > wanted.size && found.size == *believed {
                 let (root, set) = (Cred::root(), SetAttr { size: Some(found.size), ..SetAttr::default() });
-                let grown = model.setattr(OpCtx { cred: &root, reply: None }, real.model, &set, None).result;
+                let grown = model.setattr(OpCtx::of(&root), real.model, &set, None).result;
                 grown.map_err(|error| error.to_string())?;
             }
         }

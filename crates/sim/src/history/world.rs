@@ -278,7 +278,7 @@ pub(super) fn fill(filer: &Filer, free_bytes: u64) -> Checked<()> {
     properties.set(parse(Property::RecordSize, "128K").expect("a size"));
     let fs = filer.create_dataset(&name, properties, (0, 0)).map_err(|error| error.to_string())?;
     let cred = Cred::root();
-    let ctx = OpCtx { cred: &cred, reply: None };
+    let ctx = OpCtx::of(&cred);
     let (root, mut chance) = (fs.root(), Chance::new(1, 1));
     let made = fs.create(ctx, root, b"ballast", &tally_vfs::CreateHow::Guarded(SetAttr::default()));
     let file = made.result.map_err(|error| error.to_string())?.object;

@@ -187,7 +187,7 @@ impl Line {
                 self.dirty(*object).remove(*size..u64::MAX);
                 let root = Cred::root();
                 let set = SetAttr { size: Some(*size), ..SetAttr::default() };
-                let ctx = OpCtx { cred: &root, reply: None };
+                let ctx = OpCtx::of(&root);
                 self.newest.model.setattr(ctx, *object, &set, None).result.expect("the file is there");
                 self.newest.believed.insert(object.id, *size);
             }
@@ -227,7 +227,7 @@ impl Line {
     fn write(&mut self, object: ObjectRef, offset: u64, data: Bytes) {
         let root = Cred::root();
         self.newest.reaches(object.id, offset + data.len() as u64);
-        let ctx = OpCtx { cred: &root, reply: None };
+        let ctx = OpCtx::of(&root);
         self.newest.model.write(ctx, object, offset, data, Stability::FileSync).result.expect("the file is there");
     }
 }

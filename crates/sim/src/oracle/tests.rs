@@ -20,7 +20,7 @@ fn oracle_of_a_file() -> (Oracle, Object) {
     let live = new_model();
     let cred = Cred::root();
     let how = CreateHow::Unchecked(SetAttr::default());
-    let made = live.create(OpCtx { cred: &cred, reply: None }, live.root(), b"a", &how).result.expect("a new name");
+    let made = live.create(OpCtx::of(&cred), live.root(), b"a", &how).result.expect("a new name");
     let (model, kind) = (made.object, FileKind::File);
     let file = Arc::new(Known { handle: Vec::new(), model, kind, dataset: 0, record_size: 128 * KIB });
     let mut oracle = Oracle::new(live, SyncMode::Standard);

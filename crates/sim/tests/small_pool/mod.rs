@@ -191,7 +191,7 @@ impl Files {
         let name = format!("file {}", self.0.len());
         let fs = machine.server().filer.by_name(POOL).expect("it is imported");
         let cred = Cred::root();
-        let ctx = OpCtx { cred: &cred, reply: None };
+        let ctx = OpCtx::of(&cred);
         let how = CreateHow::Guarded(SetAttr { mode: Some(0o600), ..SetAttr::default() });
         let made = fs.create(ctx, fs.root(), name.as_bytes(), &how);
         let mut is_stable = is_kept(made.wait);

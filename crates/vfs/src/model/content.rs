@@ -9,7 +9,7 @@ use tally_base::Time;
 
 use super::state::{Body, State};
 use crate::permission::{self, EXECUTE, READ, WRITE};
-use crate::{Attr, Cred, FILE_SIZE_MAX, FsError, ObjectRef, ReadOut, Stability, Written};
+use crate::{Access, Attr, Cred, FILE_SIZE_MAX, FsError, ObjectRef, OpCtx, ReadOut, Right, Stability, Written};
 
 const BLOCK: u64 = 4096;
 
@@ -73,7 +73,14 @@ fn parts(offset: u64, count: usize) -> impl Iterator<Item = (u64, usize, std::op
 }
 
 impl State {
-    pub(super) fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
+    pub(super) fn read(
+        &self,
+        right: Right,
+        cred: &Cred,
+        object: ObjectRef,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadOut, FsError> {
         let inode = self.inode(object)?;
         let content = match &inode.body {
             Body::Content(content) => content,
@@ -83,9 +90,8 @@ impl State {
         let attr = &inode.attr;
         // The owner reads whatever the mode says (it was open when the mode changed), and a program that may
         // be executed must be read for that: the server cannot tell one READ from the other.
-        if !permission::owns(attr, cred) && permission::granted(attr, cred) & (READ | EXECUTE) == 0 {
-            return Err(FsError::Access);
-        }
+        let may = permission::owns(attr, cred) || permission::granted(attr, cred) & (READ | EXECUTE) != 0;
+        self.check_right(object, right, Access::READ, may)?;
         let count = u64::from(count).min(attr.size.saturating_sub(offset));
         let bytes = content.read(offset, usize::try_from(count).expect("at most 4 GiB"));
         let mut data = SmallVec::new();
@@ -97,7 +103,7 @@ impl State {
 
     pub(super) fn write(
         &mut self,
-        cred: &Cred,
+        OpCtx { cred, right, .. }: OpCtx<'_>,
         object: ObjectRef,
         offset: u64,
         data: &[u8],
@@ -109,9 +115,8 @@ impl State {
             Body::Directory(_) => return Err(FsError::IsDirectory),
             _ => return Err(FsError::BadType),
         };
-        if !permission::owns(&inode.attr, cred) && !permission::may(&inode.attr, cred, WRITE) {
-            return Err(FsError::Access);
-        }
+        let may = permission::owns(&inode.attr, cred) || permission::may(&inode.attr, cred, WRITE);
+        self.check_right(object, right, Access::WRITE, may)?;
         let count = data.len() as u64;
         let end = offset.checked_add(count).filter(|end| *end <= FILE_SIZE_MAX).ok_or(FsError::TooBig)?;
         let growth = content.growth_bytes(offset, count);
@@ -136,9 +141,9 @@ impl State {
         self.touch_content(object.id, now);
     }
 
-    pub(super) fn commit(&mut self, cred: &Cred, object: ObjectRef) -> Result<u64, FsError> {
-        let inode = self.inode(object)?;
-        let may = permission::owns(&inode.attr, cred) || permission::may(&inode.attr, cred, WRITE);
+    pub(super) fn commit(&mut self, ctx: OpCtx<'_>, object: ObjectRef) -> Result<u64, FsError> {
+        let (inode, cred) = (self.inode(object)?, ctx.cred);
+        let may = ctx.right != Right::Mode || permission::owns(&inode.attr, cred) || permission::may(&inode.attr, cred, WRITE);
         match &inode.body {
             Body::Content(_) if !may => Err(FsError::Access),
             Body::Content(_) => Ok(self.verifier),

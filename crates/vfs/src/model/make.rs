@@ -7,7 +7,8 @@ use super::content::Content;
 use super::state::{Body, Directory, State, check_name};
 use crate::permission;
 use crate::{
-    Attr, CreateHow, Cred, FILE_SIZE_MAX, FileKind, FsError, LINK_MAX, NodeKind, ObjectRef, SYMLINK_MAX, SetAttr,
+    Attr, CreateHow, Cred, FILE_SIZE_MAX, FileKind, FsError, LINK_MAX, NodeKind, ObjectRef, Right, SYMLINK_MAX,
+    SetAttr,
     SetTime,
 };
 
@@ -30,6 +31,7 @@ impl State {
         let set = match how {
             CreateHow::Unchecked(set) | CreateHow::Guarded(set) => set.clone(),
             CreateHow::Exclusive(_) => SetAttr::default(),
+            CreateHow::ExclusiveWith(_, set) => set.clone(),
         };
         if set.size.is_some_and(|size| size > FILE_SIZE_MAX) {
             return Err(FsError::TooBig);
@@ -37,7 +39,7 @@ impl State {
         let attr = self.make(cred, dir, name, FileKind::File, (0, 0), &set, |_| Body::Content(Content::default()))?;
         let inode = self.named(attr.object.id);
         inode.attr.size = set.size.unwrap_or(0);
-        if let CreateHow::Exclusive(verifier) = how {
+        if let CreateHow::Exclusive(verifier) | CreateHow::ExclusiveWith(verifier, _) = how {
             inode.create_verifier = Some(*verifier);
         }
         Ok(inode.attr.clone())
@@ -47,8 +49,9 @@ impl State {
         let inode = self.named(id);
         match how {
             CreateHow::Guarded(_) => Err(FsError::Exists),
-            CreateHow::Exclusive(verifier) if inode.create_verifier == Some(*verifier) => Ok(inode.attr.clone()),
-            CreateHow::Exclusive(_) => Err(FsError::Exists),
+            CreateHow::Exclusive(verifier) | CreateHow::ExclusiveWith(verifier, _) => {
+                if inode.create_verifier == Some(*verifier) { Ok(inode.attr.clone()) } else { Err(FsError::Exists) }
+            }
             CreateHow::Unchecked(_) if inode.attr.kind != FileKind::File => Err(FsError::Exists),
             CreateHow::Unchecked(set) => {
                 let (object, old_size) = (inode.attr.object, inode.attr.size);
@@ -58,7 +61,7 @@ impl State {
                     if !permission::may(&inode.attr, cred, permission::WRITE) {
                         return Err(FsError::Access);
                     }
-                    self.setattr(cred, object, &SetAttr { size, ..SetAttr::default() }, None)?;
+                    self.setattr(Right::Mode, cred, object, &SetAttr { size, ..SetAttr::default() }, None)?;
                 }
                 self.attr(object)
             }

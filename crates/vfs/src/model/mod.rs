@@ -9,6 +9,7 @@
 mod content;
 mod make;
 mod names;
+mod opens;
 mod remove;
 mod setattr;
 mod state;
@@ -22,8 +23,9 @@ use smallvec::SmallVec;
 use tally_base::{Clock, DatasetId, PoolGuid, Rng, SystemClock, SystemRng, Time, Wait};
 
 use crate::{
-    Attr, Attributes, Change, Content, CreateHow, Cred, DirPage, FsError, FsStat, Identity, Names, NodeKind, ObjectRef,
-    OpCtx, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, SetAttr, Stability, Written,
+    Attr, Attributes, Change, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity, Names, NodeKind,
+    ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, Right, SetAttr,
+    Stability, ToOpen, Written,
 };
 use state::State;
 
@@ -163,7 +165,7 @@ impl Attributes for Model {
     }
 
     fn setattr(&self, ctx: OpCtx<'_>, object: ObjectRef, set: &SetAttr, guard: Option<Time>) -> Outcome<()> {
-        self.change(ctx, &[object], |()| Some(object), |state, cred| state.setattr(cred, object, set, guard))
+        self.change(ctx, &[object], |()| Some(object), |state, cred| state.setattr(ctx.right, cred, object, set, guard))
     }
 
     fn statfs(&self) -> Result<FsStat, FsError> {
@@ -226,13 +228,49 @@ impl Names for Model {
     }
 }
 
+impl Opens for Model {
+    fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening) -> Outcome<Opened> {
+        let told = |result, dir: Option<Attr>| {
+            let changes = dir.iter().map(|dir| Change { before: Some(dir.into()), after: Some(dir.clone()) }).collect();
+            Outcome { result, changes, wait: Wait::Ready }
+        };
+        match what {
+            ToOpen::Made(dir, name, how) => {
+                let made = |opened: &Opened| Some(opened.attr.object);
+                self.change(ctx, &[dir], made, |state, cred| state.make_open(cred, dir, name, how, opening))
+            }
+            ToOpen::Named(dir, name) => {
+                let mut state = self.state();
+                let (found, dir) = state.look(ctx.cred, dir, name);
+                told(found.and_then(|attr| state.open(ctx.cred, attr.object, opening)), dir)
+            }
+            ToOpen::Itself(object) => told(self.state().open(ctx.cred, object, opening), None),
+        }
+    }
+
+    fn downgrade(&self, object: ObjectRef, left: Opening) -> Result<(), FsError> {
+        self.state().downgrade(object, left)
+    }
+
+    fn close(&self, object: ObjectRef, holder: Holder) {
+        self.state().close(object, holder);
+    }
+}
+
 impl Content for Model {
     fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
         self.state().readlink(object)
     }
 
-    fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
-        self.state().read(cred, object, offset, count)
+    fn read_by(
+        &self,
+        right: Right,
+        cred: &Cred,
+        object: ObjectRef,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadOut, FsError> {
+        self.state().read(right, cred, object, offset, count)
     }
 
     fn write(
@@ -243,11 +281,11 @@ impl Content for Model {
         data: Bytes,
         stability: Stability,
     ) -> Outcome<Written> {
-        self.change(ctx, &[object], |_| Some(object), |state, cred| state.write(cred, object, offset, &data, stability))
+        self.change(ctx, &[object], |_| Some(object), |state, _| state.write(ctx, object, offset, &data, stability))
     }
 
     fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, _offset: u64, _count: u32) -> Outcome<u64> {
-        self.change(ctx, &[object], |_| Some(object), |state, cred| state.commit(cred, object))
+        self.change(ctx, &[object], |_| Some(object), |state, _| state.commit(ctx, object))
     }
 }
 

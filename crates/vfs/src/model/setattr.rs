@@ -3,12 +3,13 @@
 use super::content::drop_set_ids_on_write;
 use super::state::{Body, State};
 use crate::permission::{self, WRITE};
-use crate::{Attr, Cred, FILE_SIZE_MAX, FileKind, FsError, ObjectRef, SetAttr, SetTime};
+use crate::{Access, Attr, Cred, FILE_SIZE_MAX, FileKind, FsError, ObjectRef, Right, SetAttr, SetTime};
 use tally_base::Time;
 
 impl State {
     pub(super) fn setattr(
         &mut self,
+        right: Right,
         cred: &Cred,
         object: ObjectRef,
         set: &SetAttr,
@@ -19,7 +20,7 @@ impl State {
             return Err(FsError::NotSync);
         }
         permission::may_set(&attr, cred, set)?;
-        check_size(&attr, cred, set)?;
+        self.check_size(right, &attr, cred, set)?;
         if *set == SetAttr::default() {
             return Ok(());
         }
@@ -34,19 +35,18 @@ impl State {
         self.touch(object.id, now);
         Ok(())
     }
-}
 
-fn check_size(attr: &Attr, cred: &Cred, set: &SetAttr) -> Result<(), FsError> {
-    let Some(size) = set.size else { return Ok(()) };
-    match attr.kind {
-        FileKind::File => {}
-        FileKind::Directory => return Err(FsError::IsDirectory),
-        _ => return Err(FsError::Invalid),
+    fn check_size(&self, right: Right, attr: &Attr, cred: &Cred, set: &SetAttr) -> Result<(), FsError> {
+        let Some(size) = set.size else { return Ok(()) };
+        match attr.kind {
+            FileKind::File => {}
+            FileKind::Directory => return Err(FsError::IsDirectory),
+            _ => return Err(FsError::Invalid),
+        }
+        let may = permission::owns(attr, cred) || permission::may(attr, cred, WRITE);
+        self.check_right(attr.object, right, Access::WRITE, may)?;
+        if size > FILE_SIZE_MAX { Err(FsError::TooBig) } else { Ok(()) }
     }
-    if !permission::owns(attr, cred) && !permission::may(attr, cred, WRITE) {
-        return Err(FsError::Access);
-    }
-    if size > FILE_SIZE_MAX { Err(FsError::TooBig) } else { Ok(()) }
 }
 
 /// Sets a file's size, now.

@@ -22,6 +22,7 @@ pub(super) struct State {
     pub(super) verifier: u64,
     pub(super) quota_bytes: Option<u64>,
     pub(super) inodes: BTreeMap<ObjectId, Inode>,
+    pub(super) opens: Vec<Open>,
     next_id: u64,
     last_time: Time,
     clock: Arc<dyn Clock>,

@@ -10,7 +10,7 @@ fn the_model_keeps_every_rule_of_the_suite() {
 fn a_full_quota_refuses_writes_and_allows_removal() {
     let model = Model::new(&ModelOptions { quota_bytes: Some(8192), ..ModelOptions::default() });
     let root = Cred::root();
-    let ctx = OpCtx { cred: &root, reply: None };
+    let ctx = OpCtx::of(&root);
     let file = model.create(ctx, model.root(), b"f", &CreateHow::Guarded(SetAttr::default())).result.unwrap().object;
     let write =
         |offset| model.write(ctx, file, offset, Bytes::from_static(&[1; 4096]), Stability::FileSync).result.map(|_| ());
@@ -28,7 +28,7 @@ fn a_read_only_model_changes_nothing() {
     let model = Model::default();
     model.set_read_only(true);
     let root = Cred::root();
-    let ctx = OpCtx { cred: &root, reply: None };
+    let ctx = OpCtx::of(&root);
     assert_eq!(model.mkdir(ctx, model.root(), b"d", &SetAttr::default()).result, Err(FsError::ReadOnly));
     assert!(model.readdir(&root, model.root(), 0, 10, false).unwrap().eof);
 }

@@ -286,7 +286,7 @@ fn fresh_ids(world: &World) {
 fn remembered(world: &World) {
     let root = Cred::root();
     let key = |number: u8| ReplyKey([number; 40]);
-    let ctx = |number| OpCtx { cred: &root, reply: Some(key(number)) };
+    let ctx = |number| OpCtx { reply: Some(key(number)), ..OpCtx::of(&root) };
     assert_eq!(world.vfs.remembered(&key(1)), None);
     let made = world.vfs.mkdir(ctx(1), world.root, b"d", &mode(0o755));
     made.wait.block().unwrap();
@@ -306,7 +306,7 @@ fn remembered(world: &World) {
     let anyones = || world.vfs.remembered_of(&twin, &|_| true);
     assert_eq!(world.vfs.remembered(&twin), None, "the first one's answer is not the second's");
     assert_eq!(anyones(), Some(first));
-    let asked = OpCtx { cred: &root, reply: Some(twin) };
+    let asked = OpCtx { reply: Some(twin), ..OpCtx::of(&root) };
     let made = world.vfs.mkdir(asked, world.root, b"d", &mode(0o755));
     made.wait.block().unwrap();
     let second = Some(RememberedReply { object: Some(made.result.unwrap().object) });

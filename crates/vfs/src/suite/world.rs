@@ -43,7 +43,7 @@ impl World {
         op: impl Fn(OpCtx<'_>) -> Outcome<T>,
     ) -> (Result<T, FsError>, Vec<Change>) {
         for _ in 0..ADMISSION_TRIES {
-            let outcome = op(OpCtx { cred, reply: None });
+            let outcome = op(OpCtx::of(cred));
             outcome.wait.block().expect("the promise is kept");
             if !matches!(outcome.result, Err(FsError::Throttled)) {
                 return (outcome.result, outcome.changes.to_vec());

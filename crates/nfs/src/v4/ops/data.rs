@@ -81,5 +81,5 @@ pub(in super::super) fn commit(
 
 /// Nobody has to be told the first answer of these: what is written twice is there once, and what is stable stays so.
 fn without_memory(target: &Target) -> OpCtx<'_> {
-    OpCtx { cred: &target.cred, reply: None }
+    OpCtx::of(&target.cred)
 }

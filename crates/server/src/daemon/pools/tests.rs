@@ -81,7 +81,7 @@ fn a_pool_is_not_let_go_while_somebody_waits_for_a_disk_that_has_left() {
     let hung = m.held.lock();
     let fs = served.filer.by_name("tank").expect("its first dataset");
     let root = Cred::root();
-    let made = fs.mkdir(OpCtx { cred: &root, reply: None }, fs.root(), b"d", &SetAttr::default());
+    let made = fs.mkdir(OpCtx::of(&root), fs.root(), b"d", &SetAttr::default());
     assert!(made.result.is_ok());
     let given_up = Instant::now() + PATIENCE;
     while silence::silent(std::slice::from_ref(&served)).is_empty() {

@@ -140,7 +140,7 @@ impl Place {
     fn make(&self, name: &str) {
         let fs = self.tank().filer.by_name("tank").expect("its first dataset");
         let root = Cred::root();
-        let made = fs.mkdir(OpCtx { cred: &root, reply: None }, fs.root(), name.as_bytes(), &SetAttr::default());
+        let made = fs.mkdir(OpCtx::of(&root), fs.root(), name.as_bytes(), &SetAttr::default());
         assert!(made.result.is_ok());
         self.tank().filer.sync().expect("it is synced");
     }

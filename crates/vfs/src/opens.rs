@@ -1,0 +1,64 @@
+//! Opening files: who has which one open, for what, and what he lets others do meanwhile.
+//!
+//! An open is given under the file's lock, together with all that the request finds, makes and cuts (rules V29): what is opened is what is
+//! there, and nobody else's open that forbids it comes in between. It ends with [`Opens::close`], or with the mount; on disk there is nothing of it.
+
+pub use tally_claims::{Access, ClientNumber, Deny, Holder, OwnerNumber, Share};
+
+use crate::attributes::{Attr, ObjectRef};
+use crate::names::CreateHow;
+use crate::outcome::{FsError, Outcome};
+use crate::request::OpCtx;
+
+/// By what right a request reads and writes what is in a file (rules V30).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Right {
+    /// By the file's mode. What others have reserved binds nobody who opens nothing: NFSv3.
+    #[default]
+    Mode,
+    /// By the file's mode, where nobody has it open who forbids it: NFSv4's special stateids.
+    Unopened,
+    /// By an open of this holder, whatever the mode says by now.
+    Open(Holder),
+}
+
+/// What is to be opened.
+#[derive(Clone, Copy, Debug)]
+pub enum ToOpen<'a> {
+    /// The file that has this name in the directory.
+    Named(ObjectRef, &'a [u8]),
+    /// The same, and it is made if there is none: then it is opened whatever its mode says. Of what is there `Unchecked` sets the
+    /// size alone.
+    Made(ObjectRef, &'a [u8], &'a CreateHow),
+    /// The file itself.
+    Itself(ObjectRef),
+}
+
+/// An open that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// Who will have it. If he has it already his open grows by this.
+    pub holder: Holder,
+    /// For what, and what others may not do meanwhile.
+    pub share: Share,
+}
+
+/// What was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The file.
+    pub attr: Attr,
+    /// Whether it was made.
+    pub is_new: bool,
+}
+
+/// Who has which file open.
+pub trait Opens: Send + Sync {
+    /// Opens a file. Nothing is registered where it fails. Only regular files are opened: [`FsError::IsDirectory`], [`FsError::IsSymlink`] and
+    /// [`FsError::BadType`] say what else is there. Who asked that it be made waits, also for what he found (rules F9).
+    fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening) -> Outcome<Opened>;
+    /// Gives up a part of an open: what is left must be a union of what was opened (rules V32), else [`FsError::Invalid`].
+    fn downgrade(&self, object: ObjectRef, left: Opening) -> Result<(), FsError>;
+    /// Ends an open; there may be none.
+    fn close(&self, object: ObjectRef, holder: Holder);
+}
