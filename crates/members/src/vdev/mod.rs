@@ -16,7 +16,7 @@
 //! Data offsets count from the start of the data area, behind the first label.
 //!
 //! **Locks.** `legs` is held for copying the list only. `writers` is shared by writes and taken alone by repairs and by
-//! what a copy writes; the membership's own lock comes after it.
+//! what a copy writes; the membership's own lock comes after it. What a leg has refused, and was given, is noted last.
 
 mod given;
 mod leg;
@@ -545,7 +545,10 @@ impl VdevLeg {
     fn note_flush(&self, covered: u64, outcome: io::Result<()>) -> io::Result<()> {
         self.note_write(outcome)?;
         self.flushed.fetch_max(covered, Ordering::AcqRel);
-        self.given.flushed(covered, &self.writes);
+        // Of what it has refused no flush tells: if it is struck off, it lacks those groups.
+        if !self.refused.is_any() {
+            self.given.flushed(covered, &self.writes);
+        }
         Ok(())
     }
 
