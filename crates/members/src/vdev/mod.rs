@@ -287,10 +287,12 @@ impl Vdev {
         for leg in bad.iter().filter(|leg| leg.state() == LegState::Online) {
             match leg.write_data(offset, &content) {
                 Ok(()) => {
+                    leg.given.note_unknown();
                     leg.repaired.fetch_add(1, Ordering::Relaxed);
                     tracing::info!(vdev = %self.guid, leg = %leg.guid(), offset, length, "repaired from a mirror leg");
                 }
                 Err(error) => {
+                    leg.given.note_unknown();
                     // The caller has its data. That the leg is not struck off concerns the next write, which asks
                     // again.
                     if let Err(error) = self.strike_off(leg, &error) {

@@ -207,7 +207,7 @@ impl Vdev {
         let mut legs = self.legs();
         legs.retain(|leg| keepers.contains(&leg.guid()) && leg.takes_writes());
         let _alone = self.writers.alone(offset..offset + bytes.len() as u64);
-        aside(|| self.hand_out(&legs, offset, bytes))
+        aside(|| self.hand_out(&legs, None, offset, bytes))
     }
 
     /// Makes what was given to these legs durable. One that refuses is struck off, as where it refuses a write, and the others
@@ -252,16 +252,26 @@ impl Vdev {
             Ok(true) => {}
             other => return Ok(Given::Nothing { is_read: other.is_ok() }),
         }
-        let is_taken = self.hand_out(lacking, offset, buf)?;
+        let is_taken = self.hand_out(lacking, Some(good), offset, buf)?;
         Ok(if is_taken { Given::Taken } else { Given::Refused })
     }
 
-    /// Writes to these legs, with other writers kept out by the caller. Those that refuse it are struck off, but for the last
-    /// one: nothing rests on what it was to be given, and the pool would end with it. Whether all took it that are left.
-    fn hand_out(&self, legs: &[Arc<VdevLeg>], offset: u64, bytes: &AlignedBuf) -> Result<bool, BlockDevError> {
+    /// Writes to these legs, with other writers kept out by the caller; to the one that it was read from at the end. Those that refuse it are struck off, but for
+    /// the last one: nothing rests on what it was to be given, and the pool would end with it; nor is the one from which it was read, where nobody
+    /// else has taken it. Whether all took it that are left.
+    fn hand_out(
+        &self,
+        legs: &[Arc<VdevLeg>],
+        from: Option<&VdevLeg>,
+        offset: u64,
+        bytes: &AlignedBuf,
+    ) -> Result<bool, BlockDevError> {
         let (mut is_taken, mut is_refused) = (false, false);
-        for leg in legs {
-            let is_last = self.is_last(leg);
+        let (itself, others): (Vec<_>, Vec<_>) =
+            legs.iter().partition(|leg| from.is_some_and(|from| from.guid() == leg.guid()));
+        for leg in others.into_iter().chain(itself.iter().copied()) {
+            let is_itself = itself.iter().any(|other| Arc::ptr_eq(other, leg));
+            let is_last = self.is_last(leg) || is_itself && !is_taken && leg.state() == LegState::Online;
             if is_last {
                 // Before it can be read; a write that is taken takes it off again.
                 leg.refused.note(offset, bytes.len());
