@@ -1070,27 +1070,25 @@ fn what_is_refused_during_a_look_at_a_block_is_not_there() {
     look_while_another_walk_repairs(false);
 }
 
-/// The only leg that reads it right is struck off, as it refuses to be given what it reads, and the one that stays has rot.
+/// The only leg that reads it right was struck off, as it refused to be given what it reads, and the one that stayed had rot.
 #[test]
 fn who_alone_reads_it_right_stays_though_it_refuses_its_own_copy() {
-    let mirror = mirror(2);
-    let legs = mirror.vdev.legs();
-    mirror.vdev.write(0, &block(1)).unwrap();
-    legs[1].set_state(LegState::Faulted);
-    mirror.disks[0].rot(LABEL_BYTES);
-    FaultyDisk::set(&mirror.disks[0].writes_fail, true);
-    FaultyDisk::set(&mirror.disks[0].refused_is_read, true);
-    let both = [legs[0].guid(), legs[1].guid()];
-    mirror.vdev.secure(0, 8192, &is_block(1), &both[..1]).unwrap();
-    // The other one is back, and its sector has rotted, and is refused.
-    legs[1].set_state(LegState::Online);
-    mirror.disks[1].rot(LABEL_BYTES);
-    FaultyDisk::set(&mirror.disks[1].writes_fail, true);
-    let secured = mirror.vdev.secure(0, 8192, &is_block(1), &both);
-    assert!(
-        mirror.vdev.read(0, 8192, &is_block(1)).is_ok(),
-        "it could be read before the look: {secured:?} {:?} {:?}",
-        legs[0].state(),
-        legs[1].state()
-    );
+    for keepers in [1, 2] {
+        let mirror = mirror(2);
+        let legs = mirror.vdev.legs();
+        let secure = |keepers: &[VdevGuid]| mirror.vdev.secure(0, 8192, &is_block(1), keepers);
+        mirror.vdev.write(0, &block(1)).unwrap();
+        legs[1].set_state(LegState::Faulted);
+        mirror.disks[0].rot(LABEL_BYTES);
+        FaultyDisk::set(&mirror.disks[0].writes_fail, true);
+        FaultyDisk::set(&mirror.disks[0].refused_is_read, true);
+        secure(&[legs[0].guid()]).unwrap();
+        // The other one is back, and its sector has rotted, and is refused.
+        legs[1].set_state(LegState::Online);
+        mirror.disks[1].rot(LABEL_BYTES);
+        FaultyDisk::set(&mirror.disks[1].writes_fail, true);
+        let guids: Vec<_> = legs.iter().take(keepers).map(|leg| leg.guid()).collect();
+        assert_eq!(secure(&guids).unwrap(), Secured::Lost { unread: true });
+        assert!(mirror.vdev.read(0, 8192, &is_block(1)).is_ok(), "it could be read before the look");
+    }
 }
