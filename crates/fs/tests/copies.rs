@@ -610,6 +610,76 @@ fn the_last_disk_that_refuses_a_repair_stays() {
     check(&filer);
 }
 
+/// The same disk reads what it has refused, until the power goes. The next scrub called that sound, the other disk was taken back and left by command, and with
+/// the power the block was gone. Or the one that had refused failed itself and came back before: its list did not know of that block any more.
+#[test]
+fn what_the_last_disk_refused_it_is_given_before_another_one_leaves() {
+    for fails_meanwhile in [false, true] {
+        let (mut world, filer) = mirror();
+        let failed = || std::io::Error::other("it refused one write");
+        filer.pool().roster.drop_leg(leg(&filer, B), &failed()).unwrap();
+        let first = blocks(&filer, |class, _| class == Class::Extent)[0];
+        rot(&world, A, [first].into_iter());
+        let faults = world.faults(A);
+        faults.refused_is_read.store(true, SeqCst);
+        faults.writes.store(true, SeqCst);
+        let scrub = || {
+            let report = filer.pool().scrub(&mut |_| true, &mut |_| {}).unwrap();
+            (report.repaired_count, report.lost_count)
+        };
+        assert_eq!((scrub(), scrub()), ((0, 1), (0, 1)));
+        faults.writes.store(false, SeqCst);
+        (0..3).for_each(|_| _ = filer.pool().sync().unwrap());
+        if fails_meanwhile {
+            filer.pool().take_back(&member(&filer, B), &mut Patient).unwrap();
+            filer.pool().roster.drop_leg(leg(&filer, A), &failed()).unwrap();
+            filer.pool().take_back(&member(&filer, A), &mut Patient).unwrap();
+        }
+        filer.pool().make_sure(&member(&filer, B), &mut Patient).unwrap();
+        filer.pool().leave(&member(&filer, B), &mut Patient).unwrap();
+        filer.export().unwrap();
+        drop(filer);
+        world.lose_refused(A);
+        world.take(&[B]);
+        check(&world.import().0);
+    }
+}
+
+/// A disk refused what a client's read, or the look before another one was to leave, would have repaired, and was struck off for it; the group of that block
+/// was not on its list of what it has missed. Taken back it read it as if it had it, and the other disk left.
+#[test]
+fn what_a_disk_refused_of_any_repair_it_is_given_when_it_comes_back() {
+    for by_read in [true, false] {
+        let (mut world, filer) = mirror();
+        let first = blocks(&filer, |class, _| class == Class::Extent)[0];
+        // A disk that is struck off lacks the newest groups in any case.
+        for name in ["later", "latest"] {
+            make(&*vfs(&filer), name, 10_000, 1);
+            filer.pool().sync().unwrap();
+        }
+        rot(&world, A, [first].into_iter());
+        let faults = world.faults(A);
+        faults.refused_is_read.store(true, SeqCst);
+        faults.writes.store(true, SeqCst);
+        if by_read {
+            filer.pool().io.drop_cache();
+            check(&filer);
+        } else {
+            filer.pool().make_sure(&member(&filer, B), &mut Patient).unwrap_err();
+        }
+        assert_ne!(filer.pool().state_of(leg(&filer, A)), Some(LegState::Online));
+        faults.writes.store(false, SeqCst);
+        filer.pool().take_back(&member(&filer, A), &mut Patient).unwrap();
+        filer.pool().make_sure(&member(&filer, B), &mut Patient).unwrap();
+        filer.pool().leave(&member(&filer, B), &mut Patient).unwrap();
+        filer.export().unwrap();
+        drop(filer);
+        world.lose_refused(A);
+        world.take(&[B]);
+        check(&world.import().0);
+    }
+}
+
 /// A mirror of which one disk has failed, or another has only begun to join, has no second leg that has a leaf right: what was
 /// written meanwhile had one place, and one sector took a directory along.
 #[test]

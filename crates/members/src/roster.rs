@@ -281,12 +281,13 @@ impl Roster {
         Ok(state.config.open_gen)
     }
 
-    /// Gives the newest configuration to every leg that is written: one may be a change behind, because power was cut between two labels.
-    /// Without this a second cut at the same place would leave them two behind, and the next import would take them for
+    /// Gives the newest configuration to every leg that takes writes, but for one that is returning: one may be a change behind, because power was
+    /// cut between two labels. Without this a second cut at the same place would leave them two behind, and the next import would take them for
     /// older copies. A leg that refuses is none to go on with: if it is the last of its vdev nothing more is written, so that it
-    /// stays one change behind however often this is tried, and else the claim strikes it off.
+    /// stays at most one change behind however often this is tried, and else the claim strikes it off.
     ///
-    /// Nobody is asked whether he has it: what a disk has refused can be read until the power goes.
+    /// Nobody is asked whether he has it (rules S57), so where all have it it is written over itself: label 1 has it while label 0 is torn,
+    /// and the other way round.
     fn catch_up(&self, newest: &PoolConfig) -> Result<(), LabelError> {
         let legs = self.legs().filter(|leg| leg.takes_writes() && !is_returning(leg, newest)).collect();
         for leg in self.write_labels_of(legs, newest)? {

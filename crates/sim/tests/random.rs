@@ -256,3 +256,16 @@ fn an_errand_for_a_disk_that_has_left_is_dropped() {
 fn the_label_of_a_spare_that_had_failed_is_set_right_by_the_next_look() {
     kept(1350, Syncs::Between, Trouble::Disks);
 }
+
+/// Seed 6238, as it was drawn on 2026-11-28. The same disk fell silent again before that look, which cannot open it until it has answered.
+#[test]
+fn the_label_of_a_spare_that_owes_an_answer_is_set_right_when_it_has_answered() {
+    kept(6238, Syncs::Between, Trouble::Disks);
+}
+
+/// Seed 6055, as it was drawn on 2026-11-28. A client wrote zeroes into a hole of a file, and later the leaf rotted in which the file has no block there. That
+/// it was written before the rot, and as a whole, was taken for a reason why it had to be readable.
+#[test]
+fn a_hole_that_was_written_is_hidden_by_the_leaf_that_rots() {
+    kept(6055, Syncs::Between, Trouble::Rot);
+}

@@ -23,6 +23,7 @@ pub mod status {
     pub const NOENT: u32 = 2;
     pub const ACCES: u32 = 13;
     pub const NOTSUPP: u32 = 10_004;
+    pub const JUKEBOX: u32 = 10_008;
 }
 
 /// A status in words, with what may be done about it.
@@ -42,7 +43,7 @@ fn word(status: u32) -> String {
         10_001 => "NFS3ERR_BADHANDLE: the server does not know its own handle",
         status::NOTSUPP => "NFS3ERR_NOTSUPP: the server does not have this procedure",
         10_006 => "NFS3ERR_SERVERFAULT: the server does not say why",
-        10_008 => "NFS3ERR_JUKEBOX: the server asks to try again later",
+        status::JUKEBOX => "NFS3ERR_JUKEBOX: the server asks to try again later",
         other => return format!("status {other}"),
     };
     known.to_owned()

@@ -53,6 +53,10 @@ pub(crate) enum Event {
 pub(crate) struct Faults {
     pub(crate) reads: AtomicBool,
     pub(crate) writes: AtomicBool,
+    /// Writes that are refused are read all the same, until [`World::lose_refused`].
+    pub(crate) refused_is_read: AtomicBool,
+    /// What stood where those were to go, the oldest first.
+    refused: Mutex<Vec<(u64, Vec<u8>)>>,
     pub(crate) durable_writes: AtomicBool,
     /// So many durable writes are taken, and then no more.
     pub(crate) durable_writes_left: Mutex<Option<u64>>,
@@ -139,8 +143,18 @@ impl Disk for Gated {
                 Faults::check(&self.faults.durable_writes, "durable write")?;
                 self.faults.count_durable_write()?;
             }
-            Durability::Cached => Faults::check(&self.faults.writes, "write")?,
+            Durability::Cached => Faults::check(&self.faults.writes, "write").inspect_err(|_| {
+                if self.faults.refused_is_read.load(Ordering::SeqCst) {
+                    let mut before = vec![0; buf.len()];
+                    self.disk.read(offset, &mut before).unwrap();
+                    self.faults.refused.lock().unwrap().push((offset, before));
+                    self.disk.write(offset, buf, durability).unwrap();
+                }
+            })?,
         }
+        // What is taken is no longer what was refused.
+        let end = offset + buf.len() as u64;
+        self.faults.refused.lock().unwrap().retain(|(at, before)| *at < offset || at + before.len() as u64 > end);
         self.note(|disk| Event::Write { disk, offset, bytes: buf.to_vec(), durability });
         self.disk.write(offset, buf, durability)
     }
@@ -233,6 +247,13 @@ impl World {
     /// Takes disks away; what holds them open does not notice. Gives them to whoever may want to bring them back.
     pub(crate) fn take(&mut self, paths: &[&str]) -> Vec<(String, Arc<MemDisk>)> {
         self.disks.extract_if(.., |(path, _)| paths.contains(&path.as_str())).collect()
+    }
+
+    /// The power goes: what a disk has refused, and could be read, is not there.
+    pub(crate) fn lose_refused(&self, path: &str) {
+        for (offset, before) in self.faults(path).refused.lock().unwrap().drain(..).rev() {
+            self.poke(path, offset, &before);
+        }
     }
 
     /// What a disk of this world refuses; a cut world begins without faults.

@@ -103,7 +103,7 @@ impl Roster {
         let gone = |refusal: Refusal| SpareError::Gone { path: spare.path.clone(), why: refusal.to_string() };
         let disk = open(platform, &config, &spare).map_err(gone)?;
         // It was given back, and the power went: uberblocks of today under a label that calls it whole would be believed. That it says otherwise
-        // may be what it has refused before.
+        // may be what it has refused before (rules S57).
         let failed = |cause| SpareError::Write { path: spare.path.clone(), cause };
         label::write_spare(disk.as_ref(), guid, &config).map_err(failed)?;
         self.hand_spares_on(&[guid], stands_for)?;

@@ -897,3 +897,41 @@ fn a_leg_that_was_struck_off_leaves_the_set_when_another_has_joined() {
     let _l = roster.drop_lane_leg(line.lane, l, &io::Error::other("it refused a frame")).unwrap();
     assert_eq!(set.legs, [n]);
 }
+
+fn is_ones(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 1)
+}
+
+/// A client's read repairs `a`, which refuses it: it is struck off, and the group of the block is not among what it has missed.
+#[test]
+fn what_is_refused_of_the_repair_of_a_read_is_missed() {
+    let world = World::new(&[("a", LEG_BYTES), ("b", LEG_BYTES)]);
+    let pool = pool(&world, "mirror /d/a /d/b");
+    let (roster, vdev, platform) = (&pool.roster, &pool.vdevs[0], world.platform());
+    let (a, b) = (leg(roster, "a").guid(), leg(roster, "b").guid());
+    let at = 8 << 20;
+    vdev.write(at, &[1; 4096]).unwrap();
+    vdev.flush().unwrap();
+    commit(roster, 9).unwrap();
+    world.disk("a").rot(label::LABEL_BYTES + at);
+    FaultyDisk::set(&world.disk("a").writes_fail, true);
+    FaultyDisk::set(&world.disk("a").refused_is_read, true);
+    vdev.read(at, 4096, &is_ones).unwrap();
+    assert_eq!(leg(roster, "a").state(), LegState::Faulted);
+    FaultyDisk::set(&world.disk("a").writes_fail, false);
+    let again = roster.reopen(&platform, vdev, a).unwrap();
+    roster.add_leg(vdev, again).unwrap();
+    let missed = roster.close_missed(a, Txg(10)).unwrap();
+    if missed.has(Txg(3)) {
+        vdev.secure_missed(at, 4096, &is_ones, a).unwrap();
+    }
+    roster.finish_resilver(vdev, a, true).unwrap();
+    let scrub = vdev.secure(at, 4096, &is_ones, &[a, b]).unwrap();
+    let detach = vdev.secure(at, 4096, &is_ones, &[a]).unwrap();
+    // Now `b` may leave.
+    world.disk("a").lose_refused();
+    assert!(
+        is_ones(&world.disk("a").bytes(label::LABEL_BYTES + at, 4096)),
+        "scrub: {scrub:?}, detach: {detach:?}, and it is gone; {missed:?}"
+    );
+}

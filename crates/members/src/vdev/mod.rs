@@ -16,7 +16,7 @@
 //! Data offsets count from the start of the data area, behind the first label.
 //!
 //! **Locks.** `legs` is held for copying the list only. `writers` is shared by writes and taken alone by repairs and by
-//! what a copy writes; the membership's own lock comes after it.
+//! what a copy writes; the membership's own lock comes after it. What a leg has refused, and was given, is noted last.
 
 mod given;
 mod leg;
@@ -287,10 +287,12 @@ impl Vdev {
         for leg in bad.iter().filter(|leg| leg.state() == LegState::Online) {
             match leg.write_data(offset, &content) {
                 Ok(()) => {
+                    leg.given.note_unknown();
                     leg.repaired.fetch_add(1, Ordering::Relaxed);
                     tracing::info!(vdev = %self.guid, leg = %leg.guid(), offset, length, "repaired from a mirror leg");
                 }
                 Err(error) => {
+                    leg.given.note_unknown();
                     // The caller has its data. That the leg is not struck off concerns the next write, which asks
                     // again.
                     if let Err(error) = self.strike_off(leg, &error) {
@@ -545,7 +547,10 @@ impl VdevLeg {
     fn note_flush(&self, covered: u64, outcome: io::Result<()>) -> io::Result<()> {
         self.note_write(outcome)?;
         self.flushed.fetch_max(covered, Ordering::AcqRel);
-        self.given.flushed(covered, &self.writes);
+        // Of what it has refused no flush tells: if it is struck off, it lacks those groups.
+        if !self.refused.is_any() {
+            self.given.flushed(covered, &self.writes);
+        }
         Ok(())
     }
 

@@ -1,8 +1,9 @@
 //! What the last leg of a vdev refused of a repair: it stays, as the pool would end with it, and may read there what it refused, out of
-//! some cache, until the power goes. So it does not have such a place until it has taken a write there.
+//! some cache, until the power goes. So it does not have such a place until it has taken a write there (rules S57).
 //!
-//! Where it refused more than is remembered it has nothing for sure, and is given everything at the next look. In memory alone: a
-//! program that starts anew believes what it reads.
+//! Where it refused more than is remembered it has nothing for sure, and is given everything at each look until the pool is imported anew.
+//! In memory alone, and of this object: who imports the pool, be it by `clear`, or takes the leg back believes what is read. By which groups a leg
+//! that is struck off lacks it is told by [`super::given`].
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,17 +41,23 @@ impl Refused {
 
     /// These bytes were written.
     pub(super) fn taken(&self, offset: u64, length: usize) {
-        if self.any.load(Ordering::Acquire) {
+        if self.is_any() {
             let mut sectors = self.sectors.lock();
             of(offset, length).for_each(|sector| {
                 sectors.refused.remove(&sector);
             });
+            self.any.store(sectors.is_beyond || !sectors.refused.is_empty(), Ordering::Release);
         }
+    }
+
+    /// Whether anything was, and not written since.
+    pub(super) fn is_any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
     }
 
     /// Whether something of these bytes was refused, and not written since.
     pub(super) fn has(&self, offset: u64, length: usize) -> bool {
-        self.any.load(Ordering::Acquire) && {
+        self.is_any() && {
             let sectors = self.sectors.lock();
             sectors.is_beyond || of(offset, length).any(|sector| sectors.refused.contains(&sector))
         }
@@ -73,7 +80,7 @@ mod tests {
         refused.taken(8192, 8192);
         assert!(!refused.has(8192, 8192) && refused.has(16384, 4096));
         refused.taken(16384, 4096);
-        assert!(!refused.has(0, 1 << 20));
+        assert!(!refused.has(0, 1 << 20) && !refused.is_any());
     }
 
     #[test]

@@ -25,8 +25,8 @@ pub enum Secured {
     Repaired,
     /// No leg has it.
     Lost {
-        /// Whether some leg outside the keepers could not be read, so that what it has there is not known; or has it, and the
-        /// last keeper refuses it.
+        /// Whether some leg outside the keepers could not be read, so that what it has there is not known; or any leg has it, and
+        /// the last keeper refuses it.
         unread: bool,
     },
 }
@@ -54,8 +54,7 @@ impl Vdev {
         self.secure_those(offset, length, is_right, (keepers, true))
     }
 
-    /// The same of a leg that joins and has missed the range: it is given it whatever can be read there. What it was to be given when it failed it may have
-    /// refused, and that is read until the power goes.
+    /// The same of a leg that joins and has missed the range: it is given it whatever can be read there, as it may have refused it (rules S57).
     pub fn secure_missed(
         &self,
         offset: u64,
@@ -92,16 +91,18 @@ impl Vdev {
             }
             aside(|| leg.has(offset, &mut buf, is_right)).unwrap_or(false)
         };
+        // Behind the read: what was refused meanwhile was read, too.
         let is_believed = |leg: &Arc<VdevLeg>| are_believed && !leg.refused.has(offset, length);
-        let (good, lacking): (Vec<_>, Vec<_>) = keepers.into_iter().partition(|leg| is_believed(leg) && has(leg));
+        let (good, lacking): (Vec<_>, Vec<_>) =
+            keepers.into_iter().partition(|leg| are_believed && has(leg) && is_believed(leg));
         if lacking.is_empty() {
             return Ok(Secured::Sound);
         }
         let is_damage = lacking.iter().any(|leg| leg.state() == LegState::Online);
         let (mut unread, mut wrong) = (false, Vec::new());
-        // Who was not asked may be the only one that has it.
-        let unasked = lacking.iter().filter(|leg| !is_believed(leg));
-        for leg in good.iter().chain(&others).chain(unasked) {
+        // Who is not believed may be the only one that has it.
+        let doubtful: Vec<_> = lacking.iter().filter(|leg| !is_believed(leg)).cloned().collect();
+        for leg in good.iter().chain(&others).chain(&doubtful) {
             // Its own writes are nobody's for whom a walk would wait.
             match aside(|| self.give(leg, &lacking, offset, &mut buf, is_right))? {
                 Given::Taken => {
@@ -133,9 +134,6 @@ impl Vdev {
     pub fn leg_has(&self, leg: VdevGuid, offset: u64, length: usize, is_right: &dyn Fn(&[u8]) -> bool) -> bool {
         let Some(leg) = self.leg(leg).filter(|leg| leg.takes_writes()) else { return false };
         let (Some(disk), Ok(())) = (leg.disk(), self.check(offset, length as u64)) else { return false };
-        if leg.refused.has(offset, length) {
-            return false;
-        }
         let (mut buf, mut done) = (AlignedBuf::zeroed(length), 0);
         while done < length {
             let until = done + self.take_turn(disk.turns(), leg.share()).of((length - done) as u64) as usize;
@@ -144,7 +142,7 @@ impl Vdev {
             }
             done = until;
         }
-        is_right(&buf)
+        is_right(&buf) && !leg.refused.has(offset, length)
     }
 
     /// Gives a leg that joins a range as the first leg that counts has it, read once and verified on the way: beside others piece by
@@ -209,7 +207,7 @@ impl Vdev {
         let mut legs = self.legs();
         legs.retain(|leg| keepers.contains(&leg.guid()) && leg.takes_writes());
         let _alone = self.writers.alone(offset..offset + bytes.len() as u64);
-        aside(|| self.hand_out(&legs, offset, bytes))
+        aside(|| self.hand_out(&legs, None, offset, bytes))
     }
 
     /// Makes what was given to these legs durable. One that refuses is struck off, as where it refuses a write, and the others
@@ -254,22 +252,37 @@ impl Vdev {
             Ok(true) => {}
             other => return Ok(Given::Nothing { is_read: other.is_ok() }),
         }
-        let is_taken = self.hand_out(lacking, offset, buf)?;
+        let is_taken = self.hand_out(lacking, Some(good), offset, buf)?;
         Ok(if is_taken { Given::Taken } else { Given::Refused })
     }
 
-    /// Writes to these legs, with other writers kept out by the caller. Those that refuse it are struck off, but for the last
-    /// one: nothing rests on what it was to be given, and the pool would end with it. Whether all took it that are left.
-    fn hand_out(&self, legs: &[Arc<VdevLeg>], offset: u64, bytes: &AlignedBuf) -> Result<bool, BlockDevError> {
+    /// Writes to these legs, with other writers kept out by the caller; to the one that it was read from at the end. Those that refuse it are struck off, but for
+    /// the last one: nothing rests on what it was to be given, and the pool would end with it; nor is the one from which it was read, where nobody
+    /// else has taken it. Whether all took it that are left.
+    fn hand_out(
+        &self,
+        legs: &[Arc<VdevLeg>],
+        from: Option<&VdevLeg>,
+        offset: u64,
+        bytes: &AlignedBuf,
+    ) -> Result<bool, BlockDevError> {
         let (mut is_taken, mut is_refused) = (false, false);
-        for leg in legs {
+        let (itself, others): (Vec<_>, Vec<_>) =
+            legs.iter().partition(|leg| from.is_some_and(|from| from.guid() == leg.guid()));
+        for leg in others.into_iter().chain(itself.iter().copied()) {
+            let is_itself = itself.iter().any(|other| Arc::ptr_eq(other, leg));
+            let is_last = self.is_last(leg) || is_itself && !is_taken && leg.state() == LegState::Online;
+            if is_last {
+                // Before it can be read; a write that is taken takes it off again.
+                leg.refused.note(offset, bytes.len());
+            }
             match leg.write_data(offset, bytes) {
                 Ok(()) => {
                     // A joining leg had it never, and is no disk that went wrong.
                     leg.repaired.fetch_add(u64::from(leg.state() == LegState::Online), Ordering::Relaxed);
                     is_taken = true;
                 }
-                Err(error) if self.is_last(leg) => {
+                Err(error) if is_last || self.is_last(leg) => {
                     is_refused = true;
                     leg.refused.note(offset, bytes.len());
                     tracing::error!(vdev = %self.guid, leg = %leg.guid(), offset, %error, "the only disk cannot be repaired");

@@ -994,3 +994,101 @@ fn a_copy_goes_by_pieces_while_clients_are_at_any_leg() {
         assert_eq!(steps.last(), Some(&end));
     }
 }
+
+/// Calls a hook once before a read is carried out.
+struct Hooked {
+    inner: Arc<FaultyDisk>,
+    hook: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Disk for Hooked {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let hook = self.hook.lock().take();
+        if let Some(hook) = hook {
+            hook();
+        }
+        self.inner.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
+        self.inner.write(offset, buf, durability)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.inner.discard(offset, length)
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+}
+
+/// A scrub repairs what a detach looks at: the detach has asked whether it was refused before, and reads what was refused then.
+fn look_while_another_walk_repairs(by_stretch: bool) {
+    let (journal, members) = (Journal::default(), Arc::new(Members::default()));
+    let disks = ["a", "b"].map(|name| FaultyDisk::new(name, LEG_BYTES, &journal));
+    let hooked = Arc::new(Hooked { inner: Arc::clone(&disks[0]), hook: Mutex::new(None) });
+    let legs: Vec<Arc<VdevLeg>> = vec![
+        Arc::new(VdevLeg::new(VdevGuid(0), "a".into(), Some(Arc::clone(&hooked) as Arc<dyn Disk>), LegState::Online)),
+        Arc::new(VdevLeg::new(VdevGuid(1), "b".into(), Some(Arc::clone(&disks[1]) as Arc<dyn Disk>), LegState::Online)),
+    ];
+    let config = VdevConfig { data_bytes: LEG_BYTES - 2 * LABEL_BYTES, ..sample().vdevs[0].clone() };
+    let vdev = Arc::new(Vdev::new(&config, legs.clone()));
+    vdev.set_membership(Arc::downgrade(&members) as std::sync::Weak<dyn Membership>);
+    vdev.write(0, &block(1)).unwrap();
+    legs[1].set_state(LegState::Faulted);
+    disks[0].rot(LABEL_BYTES);
+    FaultyDisk::set(&disks[0].writes_fail, true);
+    FaultyDisk::set(&disks[0].refused_is_read, true);
+    let scrub = {
+        let vdev = Arc::clone(&vdev);
+        move || {
+            let secured = vdev.secure(0, 8192, &is_block(1), &[VdevGuid(0)]).unwrap();
+            assert_eq!(secured, Secured::Lost { unread: true });
+        }
+    };
+    *hooked.hook.lock() = Some(Box::new(scrub));
+    if by_stretch {
+        assert!(!vdev.leg_has(VdevGuid(0), 0, 8192, &is_block(1)), "it had refused it");
+    } else {
+        let secured = vdev.secure(0, 8192, &is_block(1), &[VdevGuid(0)]).unwrap();
+        assert_eq!(secured, Secured::Lost { unread: true }, "it had refused it");
+    }
+}
+
+#[test]
+fn what_is_refused_during_a_look_at_a_stretch_is_not_there() {
+    look_while_another_walk_repairs(true);
+}
+
+#[test]
+fn what_is_refused_during_a_look_at_a_block_is_not_there() {
+    look_while_another_walk_repairs(false);
+}
+
+/// The only leg that reads it right was struck off, as it refused to be given what it reads, and the one that stayed had rot.
+#[test]
+fn who_alone_reads_it_right_stays_though_it_refuses_its_own_copy() {
+    for keepers in [1, 2] {
+        let mirror = mirror(2);
+        let legs = mirror.vdev.legs();
+        let secure = |keepers: &[VdevGuid]| mirror.vdev.secure(0, 8192, &is_block(1), keepers);
+        mirror.vdev.write(0, &block(1)).unwrap();
+        legs[1].set_state(LegState::Faulted);
+        mirror.disks[0].rot(LABEL_BYTES);
+        FaultyDisk::set(&mirror.disks[0].writes_fail, true);
+        FaultyDisk::set(&mirror.disks[0].refused_is_read, true);
+        secure(&[legs[0].guid()]).unwrap();
+        // The other one is back, and its sector has rotted, and is refused.
+        legs[1].set_state(LegState::Online);
+        mirror.disks[1].rot(LABEL_BYTES);
+        FaultyDisk::set(&mirror.disks[1].writes_fail, true);
+        let guids: Vec<_> = legs.iter().take(keepers).map(|leg| leg.guid()).collect();
+        assert_eq!(secure(&guids).unwrap(), Secured::Lost { unread: true });
+        assert!(mirror.vdev.read(0, 8192, &is_block(1)).is_ok(), "it could be read before the look");
+    }
+}

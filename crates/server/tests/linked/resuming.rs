@@ -4,13 +4,13 @@ use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::channel;
 
-use tally_bench::wire::Refused;
+use tally_bench::wire::{Refused, status};
 use tally_nfs::xdr::Encoder;
 
 use super::*;
 
 fn is_told_to_come_again(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<Refused>().is_some_and(|refused| refused.status == 10008)
+    error.downcast_ref::<Refused>().is_some_and(|refused| refused.status == status::JUKEBOX)
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn who_is_in_doubt_beside_another_connection_is_not_told_of_that_ones_success() 
     thread::spawn(move || {
         // Where the pool was found suspended before it came, it is told to come again.
         let mut status = second.mkdir(7, &folder.0, "d");
-        while status == 10008 {
+        while status == status::JUKEBOX {
             thread::sleep(Duration::from_millis(20));
             status = second.mkdir(7, &folder.0, "d");
         }

@@ -435,9 +435,14 @@ impl History {
                     let names = state.names_of_parts();
                     let rotten = state.rotten.as_mut().expect("it was just put there");
                     rotten.is_met = true;
+                    let damaged_files = rotten.damaged_files();
                     if scout.machine.import(&ImportOptions::default()).is_ok() {
                         for (part, id) in rotten.is_met_by(scout.machine.server(), &names) {
                             state.parts[part].oracle.forget_rewritten(id);
+                        }
+                        // Of those that were damaged before, what was written meanwhile is elsewhere, if it is anywhere.
+                        for (part, file) in damaged_files {
+                            state.parts[part].oracle.forget_holes(file);
                         }
                     }
                 }

@@ -149,7 +149,7 @@ impl History {
         let is_whole = |whole: bool| if whole { Ok(()) } else { Err(format!("{old} could not be read everywhere")) };
         let done = match deed {
             Deed::Attach => pool.join(place, new, false, &mut asker).map(|_| Ok(())),
-            Deed::Detach => self.detach(&pool, place, &mut asker).map(Ok),
+            Deed::Detach => self.detach(&pool, place, &mut asker),
             Deed::Replace => pool.replace(place, new, false, &mut asker).map(|(_, copied)| is_whole(copied.is_whole())),
             Deed::Offline(for_good) => pool.take_offline(place, for_good, &mut asker).map(Ok),
             Deed::Online => pool.take_back(place, &mut asker).map(|copied| {
@@ -219,17 +219,30 @@ impl History {
     /// A leg that counts again has every block by itself, and on its medium: what it had refused, or lost when a flush failed, can be read as if
     /// it were there.
     pub(super) fn check_taken_back(&self, pool: &Pool, place: &Member, is_partial: bool) -> Result<(), String> {
-        let disk =
-            self.0.lock().disk(&shown(place)).cloned().ok_or_else(|| format!("{} is not there", shown(place)))?;
+        self.0.lock().totals.legs_taken_back += u64::from(is_partial);
+        self.check_medium(pool, place).map_err(|why| format!("{} was taken back, and {why}", shown(place)))
+    }
+
+    /// Another leg is about to leave: this one has every block without it, in the same way.
+    fn check_stays(&self, pool: &Pool, leaving: &Member) -> Result<(), String> {
+        let stays = |leg: &Arc<VdevLeg>| leg.guid() != leaving.leg && leg.state() == LegState::Online;
+        for leg in leaving.vdev.legs().iter().filter(|leg| stays(leg)) {
+            let place = Member { vdev: Arc::clone(&leaving.vdev), config: leaving.config.clone(), leg: leg.guid() };
+            self.check_medium(pool, &place).map_err(|why| format!("{} is to stay, and {why}", shown(&place)))?;
+        }
+        Ok(())
+    }
+
+    fn check_medium(&self, pool: &Pool, place: &Member) -> Result<(), String> {
+        let disk = self.0.lock().disk(&shown(place)).cloned().ok_or("it is not there")?;
         let secured = disk.with_medium(|| pool.secure(&place.vdev, &[place.leg], &mut |_| true));
         let report = secured.map_err(|error| error.to_string())?;
-        let mut state = self.0.lock();
-        state.totals.legs_taken_back += u64::from(is_partial);
+        let state = self.0.lock();
         let is_sound = report.repaired_count == 0 && report.lost_count == 0;
         if is_sound || state.troubles.struck || state.is_off() {
             return Ok(());
         }
-        Err(format!("{} was taken back, and {} blocks were not right on it", shown(place), report.repaired_count))
+        Err(format!("{} blocks were not right on it, {} are lost", report.repaired_count, report.lost_count))
     }
 
     /// Now and then a disk that hangs answers again, and what was left lands: on no block of a leg that counts.
@@ -256,9 +269,18 @@ impl History {
     }
 
     /// What stood for it stays for good.
-    fn detach(&self, pool: &Pool, place: &Member, asker: &mut Asker<'_>) -> Result<(), MembershipError> {
+    fn detach(
+        &self,
+        pool: &Pool,
+        place: &Member,
+        asker: &mut Asker<'_>,
+    ) -> Result<Result<(), String>, MembershipError> {
         let stood_for = pool.roster.config().spare(place.leg).and_then(|spare| spare.stands_for);
         pool.make_sure(place, asker)?;
+        let checked = self.check_stays(pool, place);
+        if checked.is_err() {
+            return Ok(checked);
+        }
         pool.leave(place, asker)?;
         let kept = pool.roster.keep_orphaned_spares(place.config.guid)?;
         let mut state = self.0.lock();
@@ -266,7 +288,7 @@ impl History {
             state.spares.watch.decline(leg);
         }
         state.totals.spares_kept += kept.len() as u64;
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// While one disk joins a vdev another one joins another vdev, or the same one, from its first label to its last.

@@ -75,6 +75,12 @@ impl Rotten {
         self.damaged.iter()
     }
 
+    /// The damaged files, as their datasets' models know them.
+    pub(super) fn damaged_files(&self) -> Vec<(usize, ObjectRef)> {
+        let is_damaged = |(of, real): &(&Of, &Real)| real.kind == FileKind::File && self.is_damaged(**of);
+        self.there.iter().filter(is_damaged).map(|(of, real)| (of.0, real.model)).collect()
+    }
+
     /// Whether the server's object may be among the damaged, or is not known here.
     pub(super) fn may_be_named(&self, part: usize, real: ObjectId) -> bool {
         !self.there.iter().any(|(of, it)| of.0 == part && it.object.id == real && !self.is_damaged(*of))

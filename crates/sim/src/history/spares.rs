@@ -307,13 +307,21 @@ impl History {
             SpareErrand::GiveBack { spare } => {
                 let line = config.spares_available().find(|line| line.guid == spare);
                 let path = line.ok_or("a spare was given back, and is in use, or none any more")?.path.clone();
-                // Its disk refused the label: the daemon's next look sets that right, with the disk opened anew.
-                let keeps_label = self.0.lock().spares.unreleased.remove(&spare);
-                if keeps_label {
+                // Its disk refused the label: the daemon's next look sets that right, with the disk opened anew, which can be when it owes no
+                // answer any more. Until then the label is as it was, and the next import looks.
+                let (keeps_label, is_held) = {
+                    let state = self.0.lock();
+                    let is_held = state.disk(&path.to_string_lossy()).is_some_and(|disk| disk.owes());
+                    (state.spares.unreleased.contains(&spare), is_held)
+                };
+                if keeps_label && !is_held {
                     pool.roster.look_at_spare(&pool.platform, spare)?;
+                    self.0.lock().spares.unreleased.remove(&spare);
                 }
                 let mut state = self.0.lock();
-                state.waits(&path)?;
+                if !(keeps_label && is_held) {
+                    state.waits(&path)?;
+                }
                 state.totals.spares_given_back += 1;
             }
             SpareErrand::Keep { .. } => {}

@@ -128,6 +128,12 @@ impl Line {
         states.chain([&mut self.newest]).for_each(|left| left.rewritten.forget(file));
     }
 
+    /// See [`super::Oracle::forget_holes`].
+    pub(super) fn forget_holes(&mut self, file: ObjectRef) {
+        let states = self.states.iter_mut().map(|(_, left)| left);
+        states.chain([&mut self.newest]).for_each(|left| left.rewritten.forget_holes(file, &left.model));
+    }
+
     /// Nobody will ask for a state from before operation `op`.
     pub(super) fn forget_before(&mut self, op: usize) {
         let keep_from = self.first_at(op);

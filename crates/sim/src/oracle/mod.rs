@@ -369,6 +369,12 @@ impl Oracle {
         self.lines.iter_mut().for_each(|line| line.forget_rewritten(file));
     }
 
+    /// The same of what was written as zeroes alone.
+    pub fn forget_holes(&mut self, file: ObjectRef) {
+        self.rewritten.forget_holes(file, &self.live);
+        self.lines.iter_mut().for_each(|line| line.forget_holes(file));
+    }
+
     /// A group is closed behind operation `op`, and its sync begins.
     pub fn begin_group(&mut self, op: usize) {
         let line = Line::new(&self.live, &self.rewritten, op).behind(self.lines.last());

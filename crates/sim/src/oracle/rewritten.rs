@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tally_base::ObjectId;
-use tally_vfs::Attributes;
 use tally_vfs::model::Model;
+use tally_vfs::{Attributes, Content, Cred, ObjectRef};
 
 use crate::op::Op;
 
@@ -35,6 +35,20 @@ impl Rewritten {
     pub(super) fn forget(&mut self, file: ObjectId) {
         if self.0.contains_key(&file) {
             Arc::make_mut(&mut self.0).remove(&file);
+        }
+    }
+
+    /// Of a file those blocks are forgotten of which `model` has zeroes alone. Such a block may have no place of its own: that it is not there
+    /// its leaf says, and what rots there hides it.
+    pub(super) fn forget_holes(&mut self, file: ObjectRef, model: &Model) {
+        let Some((record_size, _)) = self.0.get(&file.id) else { return };
+        let length = u32::try_from(*record_size).expect("blocks are short");
+        let is_hole = |start: &u64| {
+            let read = model.read(&Cred::root(), file, *start, length);
+            read.is_ok_and(|read| read.data.iter().all(|piece| piece.iter().all(|byte| *byte == 0)))
+        };
+        if let Some((_, starts)) = Arc::make_mut(&mut self.0).get_mut(&file.id) {
+            starts.retain(|start| !is_hole(start));
         }
     }
 

@@ -87,6 +87,18 @@ fn a_block_counts_as_written_anew_once_it_is_so_on_disk() {
     // Up to the end of the file is as good as the whole block.
     oracle.run(5, &write(&file, 2 * BLOCK, Stability::FileSync));
     assert_eq!(rewritten(&oracle), [true; 3]);
+    // All of that is zeroes, which may be in no block; this is in one.
+    let ones = Op::Write {
+        object: Arc::clone(&file),
+        offset: BLOCK,
+        length: BLOCK,
+        fill: 0x103,
+        stability: Stability::FileSync,
+    };
+    assert!(ones.data().iter().all(|byte| *byte == 1));
+    oracle.run(6, &ones);
+    oracle.forget_holes(file.model);
+    assert_eq!(rewritten(&oracle), [false, true, false]);
 }
 
 /// A file of 100 KiB is cut to nothing, and that is acknowledged. It was taken for right once that it had its old size

@@ -137,8 +137,8 @@ pub enum MembershipError {
     },
     /// It may have what nobody else has, or what nobody can find for now.
     #[error(
-        "{count} blocks are right on no disk that stays, and could not be read everywhere, so {} stays too: they may be \
-         read again some day.\nThe first of them: {first}.\n`tally pool detach -f` takes it out all the same",
+        "{count} blocks are right on no disk that stays, and could not be read everywhere, or a disk that stays refuses \
+         them (see the log), so {} stays too: they may be read again some day.\nThe first of them: {first}.\n`tally pool detach -f` takes it out all the same",
         path.display()
     )]
     MayHaveMore {

@@ -67,11 +67,11 @@ impl Pool {
         let secured = match subject.keepers {
             Keepers::Joining(leg) => vdev.secure_missed(offset, length, &is_right, leg),
             Keepers::These(_) | Keepers::Online => vdev.secure(offset, length, &is_right, &subject.keepers()),
-        }?;
-        // Where legs that join alone lacked it the others were given nothing.
-        let is_given = !matches!(secured, Secured::Sound | Secured::Given);
+        };
+        // Where legs that join alone lacked it the others were given nothing. Where it failed, all that were given it have refused it.
+        let is_given = !matches!(secured, Ok(Secured::Sound | Secured::Given));
         self.roster.note_given(vdev, &counted, written, is_given)?;
-        Ok(secured)
+        Ok(secured?)
     }
 }
 
