@@ -8,14 +8,14 @@ use parking_lot::Mutex;
 use crate::holder::ClientNumber;
 use crate::refused::{Counted, Refused, Within};
 
-/// Most opens in all: some 30 MB.
+/// Most opens in all: at most some 80 MB, if each is of another object.
 pub const OPENS_MAX: usize = 262_144;
 /// Most of a client, so that it takes four to keep others from opening anything.
 pub const OPENS_OF_CLIENT_MAX: usize = 65_536;
 /// Most of an object: each question about it looks at all of them.
 pub const OPENS_OF_OBJECT_MAX: usize = 16_384;
 
-/// Most locked ranges in all: some 30 MB.
+/// Most locked ranges in all: at most some 200 MB, if each is of another object, and some 20 if not.
 pub const RANGES_MAX: usize = 262_144;
 /// Most of a client.
 pub const RANGES_OF_CLIENT_MAX: usize = 65_536;

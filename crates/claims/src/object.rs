@@ -18,6 +18,9 @@ pub(crate) struct Claimed {
     is_removed: bool,
 }
 
+/// What the bounds in all are reckoned with.
+const _: () = assert!(size_of::<Claimed>() <= 136);
+
 struct Open {
     holder: Holder,
     opened: Opened,
@@ -138,9 +141,7 @@ impl Claimed {
     }
 
     fn free_ranges(&mut self, goes: impl Fn(Holder, Option<Holder>) -> bool) -> AllFreed {
-        let owners: SmallVec<[Holder; 2]> =
-            self.ranges.owners().filter(|&(owner, below)| goes(owner, below)).map(|(owner, _)| owner).collect();
-        let free = |holder| Freed { holder, opens: 0, ranges: self.ranges.free(holder) };
-        owners.into_iter().map(free).collect()
+        let freed = self.ranges.free(goes).into_iter();
+        freed.map(|(holder, ranges)| Freed { holder, opens: 0, ranges }).collect()
     }
 }

@@ -120,8 +120,8 @@ pub struct Lock {
 pub(crate) struct Ranges {
     /// By owner and first byte: the last one, and what for. Those of one owner share no byte, so they are in the order of their last ones as well.
     held: BTreeMap<(Holder, u64), (u64, Kind)>,
-    /// Who holds something, and the open below which it began to.
-    owners: BTreeMap<Holder, Option<Holder>>,
+    /// Who holds something, and the open below which he began to. Mostly there is one, for whom a map would be dear.
+    owners: SmallVec<[(Holder, Option<Holder>); 1]>,
 }
 
 /// What locking or unlocking would do to what an owner holds.
@@ -147,18 +147,13 @@ impl Ranges {
     }
 
     pub(crate) fn has_any_of(&self, holder: Holder) -> bool {
-        self.owners.contains_key(&holder)
-    }
-
-    /// Owners, each with the open below which it began.
-    pub(crate) fn owners(&self) -> impl Iterator<Item = (Holder, Option<Holder>)> {
-        self.owners.iter().map(|(&holder, &below)| (holder, below))
+        self.owners.iter().any(|owner| owner.0 == holder)
     }
 
     /// One of another holder that is in the way (rows g to i).
     pub(crate) fn conflict(&self, wanted: Lock) -> Option<Lock> {
-        let others = self.owners.keys().filter(|&&other| other != wanted.holder);
-        let mut shared = others.flat_map(|&other| self.overlapping(other, wanted.range));
+        let others = self.owners.iter().map(|owner| owner.0).filter(|&other| other != wanted.holder);
+        let mut shared = others.flat_map(|other| self.overlapping(other, wanted.range));
         shared.find(|held| held.kind.conflicts_with(wanted.kind))
     }
 
@@ -191,17 +186,24 @@ impl Ranges {
             let other = self.held.insert((holder, range.first), (range.last, kind));
             assert!(other.is_none(), "two ranges of one owner begin with one byte");
         }
-        if self.of(holder).next().is_some() {
-            self.owners.entry(holder).or_insert(below);
-        } else {
-            self.owners.remove(&holder);
+        let has_any = self.of(holder).next().is_some();
+        match (self.has_any_of(holder), has_any) {
+            (false, true) => self.owners.push((holder, below)),
+            (true, false) => self.owners.retain(|owner| owner.0 != holder),
+            _ => {}
         }
     }
 
-    /// Frees all that an owner holds, and says how many that were.
-    pub(crate) fn free(&mut self, holder: Holder) -> usize {
-        self.owners.remove(&holder);
-        self.held.extract_if((holder, 0)..=(holder, u64::MAX), |_, _| true).count()
+    /// Frees all that such owners hold, by who they are and the open below which they began, and says how many that were of each.
+    pub(crate) fn free(&mut self, goes: impl Fn(Holder, Option<Holder>) -> bool) -> SmallVec<[(Holder, usize); 2]> {
+        let mut freed = SmallVec::new();
+        self.owners.retain(|&mut (holder, below)| {
+            if goes(holder, below) {
+                freed.push((holder, self.held.extract_if((holder, 0)..=(holder, u64::MAX), |_, _| true).count()));
+            }
+            !goes(holder, below)
+        });
+        freed
     }
 
     fn of(&self, holder: Holder) -> impl Iterator<Item = Lock> {

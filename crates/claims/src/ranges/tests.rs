@@ -169,12 +169,13 @@ fn who_holds_nothing_any_more_is_forgotten_with_his_open() {
     let mut set = |first, last, kind, below: Option<u64>| {
         let change = ranges.plan(holder(1), range(first, last), kind);
         ranges.apply(change, below.map(holder));
-        ranges.owners().collect::<Vec<_>>()
+        ranges.owners.to_vec()
     };
     assert_eq!(set(0, 9, W, Some(5)), [(holder(1), Some(holder(5)))]);
     assert_eq!(set(20, 29, R, Some(6)), [(holder(1), Some(holder(5)))], "he began below the first");
     assert_eq!(set(0, 29, None, None), []);
     assert_eq!(set(0, 9, W, Some(6)), [(holder(1), Some(holder(6)))]);
-    assert_eq!(ranges.free(holder(1)), 1);
-    assert_eq!((ranges.len(), ranges.owners().count()), (0, 0));
+    assert!(ranges.free(|owner, below| (owner, below) == (holder(1), None)).is_empty());
+    assert_eq!(ranges.free(|owner, below| (owner, below) == (holder(1), Some(holder(6))))[..], [(holder(1), 1)]);
+    assert_eq!((ranges.len(), ranges.owners.len()), (0, 0));
 }
