@@ -10,6 +10,7 @@ struct Known {
     client: ClientId,
     owner: u64,
     file: u64,
+    number: OpenNumber,
     stateid: Stateid,
     access: u32,
     deny: u32,
@@ -27,8 +28,8 @@ struct Model<'a> {
     opens: &'a Opens,
     rng: &'a Draws,
     known: Vec<Known>,
-    /// OPENs under way: of the open at that place in the list, or of none yet.
-    opening: Vec<(ClientId, u64, u64, Option<usize>, Reserved<'a>)>,
+    /// OPENs under way, and whether what they were of was taken away before anything was granted.
+    opening: Vec<(ClientId, u64, u64, bool, Reserved<'a>)>,
     changing: Vec<(usize, Changing<'a>)>,
 }
 
@@ -75,38 +76,43 @@ impl<'a> Model<'a> {
         }
         let reserved = told.unwrap();
         assert_eq!(reserved.is_upgrade(), open.is_some());
-        self.opening.push((client, owner, id, open, reserved));
+        self.opening.push((client, owner, id, false, reserved));
     }
 
     fn grant(&mut self) {
         let Some(at) = (self.below(8) as usize).checked_rem(self.opening.len()) else { return };
-        let (client, owner, id, before, reserved) = self.opening.swap_remove(at);
+        let (client, owner, id, is_dead, reserved) = self.opening.swap_remove(at);
         if self.below(4) == 0 {
             return;
         }
         let (number, owner_number) = (reserved.number(), reserved.owner_number());
         let (access, deny) = (self.below(3) as u32 + 1, self.below(4) as u32);
         let told = reserved.granted(access, deny);
-        // One that was begun beside it may have been granted first.
-        let open = before.or_else(|| self.open_of(client, owner, id));
-        match (told, open.map(|open| self.known[open].is)) {
-            (Err(status), Some(Is::Revoked(why))) => assert_eq!(status, why.status()),
-            (Err(status), Some(Is::Gone)) => assert!(status == Status::Expired || before.is_some()),
-            // It was about to be when its client went, or was revoked from.
-            (Err(status), _) => assert_eq!((status, before), (Status::Expired, None)),
-            (Ok(stateid), Some(Is::Open)) => {
-                let known = &mut self.known[open.unwrap()];
-                assert_eq!(stateid, Stateid { seqid: known.stateid.seqid + 1, ..known.stateid });
-                (known.stateid, known.access, known.deny) = (stateid, known.access | access, known.deny | deny);
+        match self.known.iter_mut().find(|known| known.number == number) {
+            Some(Known { is: Is::Revoked(why), .. }) => return assert_eq!(told, Err(why.status())),
+            Some(Known { is: Is::Gone, .. }) => return assert_eq!(told, Err(Status::Expired)),
+            None if is_dead => return assert_eq!(told, Err(Status::Expired)),
+            Some(known) => {
+                assert_eq!(told, Ok(Stateid { seqid: known.stateid.seqid + 1, ..known.stateid }));
+                (known.access, known.deny) = (known.access | access, known.deny | deny);
+                known.stateid.seqid += 1;
             }
-            (Ok(stateid), _) => {
-                assert_eq!((stateid.seqid, before), (1, None));
-                assert!(self.known.iter().all(|known| known.stateid.other != stateid.other), "never one's of another");
-                self.known.push(Known { client, owner, file: id, stateid, access, deny, is: Is::Open });
+            None => {
+                let stateid = told.unwrap();
+                assert_eq!((stateid.seqid, self.open_of(client, owner, id)), (1, None));
+                assert!(self.known.iter().all(|known| known.stateid.other != stateid.other), "never that of another");
+                self.known.push(Known { client, owner, file: id, number, stateid, access, deny, is: Is::Open });
             }
         }
-        let found = self.opens.by_number(number).filter(|found| found.revoked.is_none());
-        assert!(told.is_err() || found.is_some_and(|found| found.owner == owner_number));
+        assert_eq!(self.opens.by_number(number).map(|found| found.owner), Some(owner_number));
+    }
+
+    /// What of the OPENs under way is of nothing that was granted, and is `of` those that go.
+    fn give_up(&mut self, of: impl Fn(ClientId, u64) -> bool) {
+        for (client, _, file, is_dead, reserved) in &mut self.opening {
+            let is_granted = self.known.iter().any(|known| known.number == reserved.number());
+            *is_dead |= !is_granted && of(*client, *file);
+        }
     }
 
     /// A stateid that is or was, asked for as it should be, or by somebody else.
@@ -149,9 +155,7 @@ impl<'a> Model<'a> {
         let Some((at, asked, minor, client, id, expected)) = self.asked() else { return };
         let told = self.opens.change(&asked, minor, client, id.as_ref());
         let known = &self.known[at];
-        let of = (known.client, known.owner, known.file);
-        let is_opening =
-            self.opening.iter().any(|it| (it.0, it.1, it.2) == of && it.4.number().0 as u32 == asked.index());
+        let is_opening = self.opening.iter().any(|(.., reserved)| reserved.number() == known.number);
         let is_busy = is_opening || self.changing.iter().any(|(other, _)| *other == at);
         match expected {
             Ok(()) if is_busy => assert_eq!(told.unwrap_err(), Status::Delay),
@@ -191,6 +195,7 @@ impl<'a> Model<'a> {
                 (known.is, count) = (Is::Revoked(why), count + 1);
             }
         }
+        self.give_up(|client, file| of.is_none_or(|of| of == client) && file == id);
         assert_eq!(told.len(), count);
         assert!(told.iter().all(|closing| closing.file == file(id)));
     }
@@ -218,6 +223,7 @@ impl<'a> Model<'a> {
         let of_client = |known: &&mut Known| known.client == client;
         let count = self.known.iter().filter(|known| known.client == client && known.is == Is::Open).count();
         self.known.iter_mut().filter(of_client).for_each(|known| known.is = Is::Gone);
+        self.give_up(|of, _| of == client);
         assert_eq!((told, self.opens.holds(client)), (count, false));
     }
 
