@@ -43,7 +43,7 @@ use crate::v4::status::Status;
 
 mod shard;
 
-use shard::{Open, Shard, Totals};
+use shard::{Asked, Open, Shard, Totals};
 
 const SHARD_BITS: u32 = 4;
 const SHARD_COUNT: usize = 1 << SHARD_BITS;
@@ -112,11 +112,10 @@ impl Opens {
             return Err(Status::BadXdr);
         }
         let name = *blake3::keyed_hash(&self.key, owner).as_bytes().first_chunk().expect("half of a hash");
+        let asked = Asked { is_of_minor_0: minor == 0, client, name, file };
         let mut shard = self.shard_of(client).write();
-        let position = match shard.of_file(client, &name, file) {
-            Some(position) => position,
-            None => shard.begin(&self.seal, minor == 0, client, name, file).ok_or(no_room(minor))?,
-        };
+        let known = shard.of_file(&asked);
+        let position = known.or_else(|| shard.begin(&self.seal, asked)).ok_or(no_room(minor))?;
         let number = shard.number_of(position);
         let open = shard.at_mut(number).expect("it was found, or made");
         if open.is_changing {
@@ -240,7 +239,7 @@ impl Opens {
 
     fn found(&self, shard: &Shard, number: OpenNumber) -> Found {
         let open = shard.at(number).expect("it was looked at under this lock");
-        let Open { owner, client, file, access, deny, revoked, .. } = *open;
+        let Open { owner, asked: Asked { client, file, .. }, access, deny, revoked, .. } = *open;
         let stateid = self.seal.stateid(number.0 as u32, open.tag, open.seqid);
         Found { open: number, owner, client, file, access, deny, stateid, revoked }
     }

@@ -40,15 +40,21 @@ fn give(count: &AtomicUsize) {
     count.fetch_sub(1, Relaxed);
 }
 
+/// Who opens what.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) is_of_minor_0: bool,
+    pub(super) client: ClientId,
+    pub(super) name: OwnerName,
+    pub(super) file: FileId,
+}
+
 /// An open, or what will be one.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) tag: u32,
-    pub(super) client: ClientId,
+    pub(super) asked: Asked,
     pub(super) owner: OwnerNumber,
-    name: OwnerName,
-    is_of_minor_0: bool,
-    pub(super) file: FileId,
     /// 0 before it was granted.
     pub(super) seqid: u32,
     pub(super) access: u32,
@@ -62,6 +68,11 @@ pub(super) struct Open {
 }
 
 impl Open {
+    fn new(tag: u32, asked: Asked, owner: OwnerNumber, listed: usize) -> Self {
+        let (seqid, access, deny, revoked, opening, is_changing) = Default::default();
+        Self { tag, asked, owner, seqid, access, deny, revoked, opening, is_changing, listed }
+    }
+
     pub(super) fn is_granted(&self) -> bool {
         self.seqid > 0
     }
@@ -123,9 +134,9 @@ impl Shard {
         let open = position.and_then(|position| self.slots[position].open.as_ref()).filter(|open| open.is_granted());
         let place = open.map(|open| Place {
             tag: open.tag,
-            client: open.client,
-            is_of_minor_0: open.is_of_minor_0,
-            file: &open.file,
+            client: open.asked.client,
+            is_of_minor_0: open.asked.is_of_minor_0,
+            file: &open.asked.file,
             revoked: open.revoked,
             seqid: open.seqid,
         });
@@ -134,22 +145,15 @@ impl Shard {
     }
 
     /// Where an owner has a file open, or is about to.
-    pub(super) fn of_file(&self, client: ClientId, name: &OwnerName, file: FileId) -> Option<u32> {
-        let owner = self.clients.get(&client)?.owners.get(name)?.number;
-        self.by_file.get(&(owner, file)).copied()
+    pub(super) fn of_file(&self, asked: &Asked) -> Option<u32> {
+        let owner = self.clients.get(&asked.client)?.owners.get(&asked.name)?.number;
+        self.by_file.get(&(owner, asked.file)).copied()
     }
 
     /// A place for what an owner will have open; none where there is no room, and then nothing has changed.
-    pub(super) fn begin(
-        &mut self,
-        seal: &Seal,
-        is_of_minor_0: bool,
-        client: ClientId,
-        name: OwnerName,
-        file: FileId,
-    ) -> Option<u32> {
-        let owner = self.enter(client, name)?;
-        let known = self.clients.get_mut(&client).expect("it was entered");
+    pub(super) fn begin(&mut self, seal: &Seal, asked: Asked) -> Option<u32> {
+        let owner = self.enter(asked.client, asked.name)?;
+        let known = self.clients.get_mut(&asked.client).expect("it was entered");
         let listed = known.opens.len();
         let position = self.free.pop().unwrap_or(self.slots.len() as u32);
         known.opens.push(position);
@@ -159,24 +163,8 @@ impl Shard {
         let index = self.index(position);
         let slot = &mut self.slots[position as usize];
         slot.generation = slot.generation.wrapping_add(1);
-        let tag = seal.tag(index, slot.generation);
-        let (seqid, access, deny, revoked, opening, is_changing) = Default::default();
-        slot.open = Some(Open {
-            tag,
-            client,
-            owner,
-            name,
-            is_of_minor_0,
-            file,
-            seqid,
-            access,
-            deny,
-            revoked,
-            opening,
-            is_changing,
-            listed,
-        });
-        self.by_file.insert((owner, file), position);
+        slot.open = Some(Open::new(seal.tag(index, slot.generation), asked, owner, listed));
+        self.by_file.insert((owner, asked.file), position);
         Some(position)
     }
 
@@ -230,7 +218,7 @@ impl Shard {
     /// It is its owner's no more: a later OPEN makes another one.
     fn leave(&mut self, number: OpenNumber) {
         let Some(open) = self.at(number) else { return };
-        let (client, owner, name, file) = (open.client, open.owner, open.name, open.file);
+        let (owner, Asked { client, name, file, .. }) = (open.owner, open.asked);
         self.by_file.remove(&(owner, file));
         let owners = &mut self.clients.get_mut(&client).expect("O3").owners;
         let owner = owners.get_mut(&name).expect("O3");
@@ -250,14 +238,14 @@ impl Shard {
         let open = self.slots[position].open.take().expect("it is there");
         self.free.push(position as u32);
         give(&self.totals.opens);
-        let known = self.clients.get_mut(&open.client).expect("O3");
+        let known = self.clients.get_mut(&open.asked.client).expect("O3");
         known.revoked -= usize::from(open.revoked.is_some());
         known.opens.swap_remove(open.listed);
         if let Some(moved) = known.opens.get(open.listed) {
             self.slots[*moved as usize].open.as_mut().expect("O3").listed = open.listed;
         }
         if known.opens.is_empty() {
-            self.clients.remove(&open.client);
+            self.clients.remove(&open.asked.client);
         }
     }
 
@@ -281,12 +269,12 @@ impl Shard {
     /// What was not granted yet goes, and its OPEN will be told.
     fn revoke_one(&mut self, number: OpenNumber, why: Revoked) -> Option<Closing> {
         let open = self.at(number)?;
-        let closing = Closing { file: open.file, open: number, owner: open.owner };
+        let closing = Closing { file: open.asked.file, open: number, owner: open.owner };
         if !open.is_granted() {
             self.remove(number);
             return None;
         }
-        let client = open.client;
+        let client = open.asked.client;
         self.leave(number);
         self.at_mut(number)?.revoked = Some(why);
         self.clients.get_mut(&client).expect("O3").revoked += 1;
@@ -298,7 +286,7 @@ impl Shard {
         let numbers: Vec<_> = self.numbers(client).collect();
         let open = |number: &OpenNumber| {
             let open = self.at(*number).filter(|open| open.is_granted() && open.revoked.is_none())?;
-            Some(Closing { file: open.file, open: *number, owner: open.owner })
+            Some(Closing { file: open.asked.file, open: *number, owner: open.owner })
         };
         let closing = numbers.iter().filter_map(open).collect();
         numbers.into_iter().for_each(|number| self.remove(number));

@@ -11,12 +11,14 @@ impl Shard {
         assert!(self.free.iter().all(|at| self.slots[*at as usize].open.is_none()), "O2");
         for position in &used {
             let open = self.slots[*position as usize].open.as_ref().unwrap();
-            let known = &self.clients[&open.client];
+            let known = &self.clients[&open.asked.client];
             assert_eq!(known.opens[open.listed], *position, "O3");
-            let by_file = self.by_file.get(&(open.owner, open.file));
+            let by_file = self.by_file.get(&(open.owner, open.asked.file));
             match open.revoked {
                 Some(_) => assert_ne!(by_file, Some(position), "O1"),
-                None => assert_eq!((by_file, known.owners[&open.name].number), (Some(position), open.owner), "O1"),
+                None => {
+                    assert_eq!((by_file, known.owners[&open.asked.name].number), (Some(position), open.owner), "O1")
+                }
             }
         }
         let living =
@@ -29,13 +31,13 @@ impl Shard {
     fn check_clients(&self) {
         for (client, known) in &self.clients {
             let opens: Vec<_> = known.opens.iter().map(|at| self.slots[*at as usize].open.as_ref().unwrap()).collect();
-            assert!(opens.iter().all(|open| open.client == *client), "O3");
+            assert!(opens.iter().all(|open| open.asked.client == *client), "O3");
             assert_eq!(opens.iter().filter(|open| open.revoked.is_some()).count(), known.revoked, "O2");
             assert!(!opens.is_empty() && known.opens.len() <= OPENS_OF_CLIENT_MAX, "O3");
             assert!(known.owners.len() <= OWNERS_OF_CLIENT_MAX, "O2");
             let mut of_owners: HashMap<OwnerName, usize> = HashMap::new();
             let living = opens.iter().filter(|open| open.revoked.is_none());
-            living.for_each(|open| *of_owners.entry(open.name).or_default() += 1);
+            living.for_each(|open| *of_owners.entry(open.asked.name).or_default() += 1);
             let counted = known.owners.iter().map(|(name, owner)| (*name, owner.opens));
             assert_eq!(of_owners, counted.collect(), "O2, O3");
         }
