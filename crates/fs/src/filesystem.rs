@@ -19,7 +19,7 @@
 //! No lock is held over the wait, so that thousands of creators in one directory share a few device writes.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
@@ -81,8 +81,8 @@ pub struct Filesystem {
     pub(crate) groups: Groups,
     /// What it counts for with those above it, and what they may take together.
     pub(crate) standing: Standing,
-    /// What clients have open of it.
-    pub(crate) claims: Claims,
+    /// What clients have open of it, once anything is: a pool may have ten thousand datasets.
+    pub(crate) claims: OnceLock<Box<Claims>>,
     /// Ids from this one on are not in the newest tree: of an object, or of a directory entry. Known to the fold alone.
     pub(crate) first_new: AtomicU64,
     /// What could not be read, and was not seen whole since.
@@ -115,7 +115,7 @@ impl Filesystem {
             mountpoints: RwLock::default(),
             groups: Groups::default(),
             standing: Standing::new(&root, dataset.effective().quota),
-            claims: Claims::default(),
+            claims: OnceLock::new(),
             first_new: AtomicU64::new(root.next_object.0),
             damage: Damage::new(pool.damage_of(dataset.birth.id)),
             ahead: Arc::clone(ahead),

@@ -84,5 +84,11 @@ fn status_of(error: FsError) -> nfsstat3 {
         FsError::NotSync => S::NFS3ERR_NOT_SYNC,
         FsError::BadType => S::NFS3ERR_BADTYPE,
         FsError::Unavailable | FsError::Throttled => S::NFS3ERR_JUKEBOX,
+        FsError::IsSymlink
+        | FsError::ShareDenied
+        | FsError::Locked
+        | FsError::NotOpened
+        | FsError::OpenMode
+        | FsError::TooManyClaims => S::NFS3ERR_SERVERFAULT,
     }
 }

@@ -23,7 +23,7 @@ pub use names::{
     entry_charge,
 };
 pub use opens::{
-    Access, ClientNumber, Deny, Holder, Opened, Opening, Opens, OwnerNumber, Right, Share, ToOpen,
+    Access, ClientNumber, Deny, Holder, Named, Opened, Opening, Opens, OwnerNumber, Right, Share, ToOpen,
 };
 pub use outcome::{FsError, Outcome};
 pub use request::{Cred, OpCtx, RememberedReply, ReplyKey};

@@ -5,6 +5,8 @@
 
 pub use tally_claims::{Access, ClientNumber, Deny, Holder, OwnerNumber, Share};
 
+use tally_base::ObjectId;
+
 use crate::attributes::{Attr, ObjectRef};
 use crate::names::CreateHow;
 use crate::outcome::{FsError, Outcome};
@@ -25,13 +27,25 @@ pub enum Right {
 /// What is to be opened.
 #[derive(Clone, Copy, Debug)]
 pub enum ToOpen<'a> {
-    /// The file that has this name in the directory.
-    Named(ObjectRef, &'a [u8]),
-    /// The same, and it is made if there is none: then it is opened whatever its mode says. Of what is there `Unchecked` sets the
-    /// size alone.
-    Made(ObjectRef, &'a [u8], &'a CreateHow),
-    /// The file itself.
+    /// This file.
     Itself(ObjectRef),
+    /// The one that has a name, or is made by it.
+    Named(Named<'a>),
+}
+
+/// A name under which a file is made if there is none. Then it is opened whatever its mode says. One that is there `Unchecked` cuts to nothing, where it gives
+/// that size, and sets nothing else of.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'a> {
+    /// The directory.
+    pub dir: ObjectRef,
+    /// The name.
+    pub name: &'a [u8],
+    /// How it is made.
+    pub how: &'a CreateHow,
+    /// What whoever asks has seen there: he has to know whose open it becomes. Where it is something else by now nothing is done, and he is told
+    /// [`FsError::NotSync`].
+    pub seen: Option<ObjectId>,
 }
 
 /// An open that is asked for.
@@ -54,7 +68,7 @@ pub struct Opened {
 
 /// Who has which file open.
 pub trait Opens: Send + Sync {
-    /// Opens a file. Nothing is registered where it fails. Only regular files are opened: [`FsError::IsDirectory`], [`FsError::IsSymlink`] and
+    /// Opens a file. Nothing is registered, and nothing changed, where it fails. Only regular files are opened: [`FsError::IsDirectory`], [`FsError::IsSymlink`] and
     /// [`FsError::BadType`] say what else is there. Who asked that it be made waits, also for what he found (rules F9).
     fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening) -> Outcome<Opened>;
     /// Gives up a part of an open: what is left must be a union of what was opened (rules V32), else [`FsError::Invalid`].

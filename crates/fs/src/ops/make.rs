@@ -7,7 +7,7 @@ use tally_store::dataset::OBJECT_CHARGE;
 use tally_store::pool::SpaceClass;
 use tally_vfs::permission::{self, EXECUTE, WRITE};
 use tally_vfs::{
-    Attr, CreateHow, FileKind, FsError, LINK_MAX, NodeKind, ObjectRef, OpCtx, Opened, Opening, Outcome, SYMLINK_MAX,
+    Attr, CreateHow, FileKind, FsError, LINK_MAX, Named, NodeKind, ObjectRef, OpCtx, Opened, Opening, Outcome, SYMLINK_MAX,
     SetAttr, entry_charge,
 };
 
@@ -36,8 +36,8 @@ struct Plan<'a> {
     mode: u32,
     /// Whether a dataset will be mounted on it: from the moment it is there nobody else takes it away.
     covered: bool,
-    /// Who has it open when it is there.
-    opening: Option<Opening>,
+    /// Who has it open when it is there, and what he has seen there.
+    opening: Option<(Opening, Option<ObjectId>)>,
 }
 
 impl<'a> Plan<'a> {
@@ -48,28 +48,20 @@ impl<'a> Plan<'a> {
 
 impl Filesystem {
     pub(crate) fn create(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr> {
-        self.make_file(ctx, dir, name, how, None).map(|made| made.attr)
+        let named = Named { dir, name, how, seen: None };
+        self.make_file(ctx, &named, None).map(|made| made.attr)
     }
 
     /// A file that is made, or there already, and opened.
-    pub(super) fn make_open(
-        &self,
-        ctx: OpCtx<'_>,
-        dir: ObjectRef,
-        name: &[u8],
-        how: &CreateHow,
-        opening: Opening,
-    ) -> Outcome<Opened> {
-        self.make_file(ctx, dir, name, how, Some(opening))
+    pub(super) fn make_open(&self, ctx: OpCtx<'_>, named: &Named<'_>, opening: Opening) -> Outcome<Opened> {
+        self.make_file(ctx, named, Some((opening, named.seen)))
     }
 
     fn make_file(
         &self,
         ctx: OpCtx<'_>,
-        dir: ObjectRef,
-        name: &[u8],
-        how: &CreateHow,
-        opening: Option<Opening>,
+        &Named { dir, name, how, .. }: &Named<'_>,
+        opening: Option<(Opening, Option<ObjectId>)>,
     ) -> Outcome<Opened> {
         let none = SetAttr::default();
         let (set, verifier) = match how {
@@ -168,6 +160,9 @@ impl Filesystem {
                 Err(error) => return self.failed_after_look(&[dir.id], error),
             };
             let existing = seen.map(|found| found.object);
+            if plan.opening.is_some_and(|(_, seen)| seen != existing) {
+                return failed(FsError::NotSync);
+            }
             let mut locked = match self.lock(&[dir.id, existing.unwrap_or(dir.id)]) {
                 Ok(locked) => locked,
                 Err(error) => return failed(error),
@@ -189,7 +184,7 @@ impl Filesystem {
                 Err(error) => return self.refused_in(&locked, dir, Some(&parent), error),
             }
             if let Some(existing) = existing {
-                return self.make_over(ctx, admitted, locked, (dir, &parent), existing, (how, plan.opening));
+                return self.make_over(ctx, admitted, locked, (dir, &parent), existing, (how, plan.opening.map(|(opening, _)| opening)));
             }
             if growth_bytes == 0 {
                 // The name went behind the look, so something would be made that no quota has been asked for.
@@ -208,7 +203,7 @@ impl Filesystem {
             };
             let (id, entry) = (self.draw_id(), self.draw_id());
             // Nobody knows of it yet, so only a bound can be in the way.
-            if let Some(Err(error)) = plan.opening.map(|opening| self.claim(id, opening)) {
+            if let Some(Err(error)) = plan.opening.map(|(opening, _)| self.claim(id, opening)) {
                 return self.refused_in(&locked, dir, Some(&parent), error);
             }
             inode.gain_name(dir.id, entry);
@@ -274,6 +269,7 @@ impl Filesystem {
             return self.refused_in(&locked, dir, Some(parent), error);
         }
         let new_size = match how {
+            Some(CreateHow::Unchecked(set)) if opening.is_some() => set.size.filter(|size| *size == 0 && inode.size > 0),
             Some(CreateHow::Unchecked(set)) => set.size.filter(|size| *size != inode.size),
             _ => None,
         };

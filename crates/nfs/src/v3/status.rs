@@ -58,6 +58,13 @@ impl From<FsError> for Status {
             FsError::Stale => Self::Stale,
             FsError::NotSync => Self::NotSync,
             FsError::Unavailable | FsError::Throttled => Self::JukeBox,
+            // Of opens, of which there are none here.
+            FsError::IsSymlink
+            | FsError::ShareDenied
+            | FsError::Locked
+            | FsError::NotOpened
+            | FsError::OpenMode
+            | FsError::TooManyClaims => Self::ServerFault,
         }
     }
 }

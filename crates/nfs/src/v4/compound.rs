@@ -8,10 +8,12 @@
 //! An operation decodes its arguments when its turn comes and appends its results: there is no tree of all arguments, and one that cannot be decoded
 //! fails alone. What follows an operation that failed is not looked at.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tally_base::{Promise, Wait};
-use tally_vfs::{Change, FsError, OpCtx, Outcome, RememberedReply};
+use tally_vfs::{Change, FsError, OpCtx, Opened, Outcome, RememberedReply, Right};
 
 use super::house::House;
 use super::op::{self, Asked, Op};
@@ -19,7 +21,7 @@ use super::ops;
 use super::progress::{Held, number_of};
 use super::pseudo::{Node, Tree};
 use super::results::{Mark, Owed, Results};
-use super::state::Guard;
+use super::state::{FileId, Guard, Presence, Special, Stateid};
 use super::status::Status;
 use crate::entry::{Entry, Target};
 use crate::exports::Exports;
@@ -249,6 +251,9 @@ impl<'a> Compound<'a> {
 
     /// What it did is told with the status that this gives; of what failed the status alone ([`Results::cut`]).
     fn perform(&mut self, op: Op, words: &mut Decoder<'_>, out: &mut Encoder) -> Result<Status, Stop> {
+        if op.leads_elsewhere() {
+            self.owed.stateids[0] = None;
+        }
         match op {
             Op::PutFh => ops::handle::put(self, words),
             Op::PutRootFh | Op::PutPubFh => ops::handle::put_root(self),
@@ -276,6 +281,11 @@ impl<'a> Compound<'a> {
             Op::DestroyClientId => ops::sessions::destroy_client(self, words),
             Op::ReclaimComplete => ops::sessions::reclaim_complete(self, words),
             Op::Sequence => return ops::sessions::sequence(self, words, out),
+            Op::Close => ops::close::close(self, words, out),
+            Op::OpenDowngrade => ops::close::downgrade(self, words, out),
+            Op::TestStateid => ops::close::test(self, words, out),
+            Op::FreeStateid => ops::close::free(self, words),
+            Op::Open => return ops::open::open(self, words, out),
             Op::SetAttr => return ops::attrs::set(self, words, out),
             Op::Create => return ops::make::create(self, words, out),
             Op::Link => return ops::make::link(self, words, out),
@@ -331,6 +341,11 @@ impl<'a> Compound<'a> {
         Ok(())
     }
 
+    /// It was not asked for after all: something else is there by now.
+    pub(super) fn begin_again(&mut self) {
+        self.owed.changes -= 1;
+    }
+
     /// A WRITE was carried out.
     pub(super) fn note_written(&mut self) {
         self.owed.has_written = true;
@@ -350,6 +365,65 @@ impl<'a> Compound<'a> {
     pub(super) fn ctx<'b>(&self, target: &'b Target) -> OpCtx<'b> {
         let operation = self.mark.map(Mark::operation);
         OpCtx { reply: operation.and_then(|nth| self.scene.repeats.key(Some(nth))), ..OpCtx::of(&target.cred) }
+    }
+
+    /// Whose session it is carried out in.
+    pub(super) fn presence(&self) -> Result<&Arc<Presence>, Status> {
+        self.guard().map(|guard| guard.session().presence()).ok_or(Status::OpNotInSession)
+    }
+
+    /// The stateid of what an operation opened, or closed: those behind it may ask for it as the present one.
+    pub(super) fn note_stateid(&mut self, stateid: Stateid) {
+        self.owed.stateids[0] = Some(stateid);
+    }
+
+    /// SAVEFH keeps it, too (RFC 8881 §16.2.3.1.2).
+    pub(super) fn save_stateid(&mut self) {
+        self.owed.stateids[1] = self.owed.stateids[0];
+    }
+
+    /// RESTOREFH gives it back.
+    pub(super) fn restore_stateid(&mut self) {
+        self.owed.stateids[0] = self.owed.stateids[1];
+    }
+
+    /// What a stateid stands for that may be the present one (RFC 8881 §16.2.3.1.2).
+    pub(super) fn present(&self, asked: Stateid) -> Result<Stateid, Status> {
+        match asked.special(self.minor())? {
+            Some(Special::Current) => self.owed.stateids[0].ok_or(Status::BadStateid),
+            _ => Ok(asked),
+        }
+    }
+
+    /// By what right an operation with this stateid writes the file, or sets its size.
+    pub(super) fn right(&self, asked: Stateid, file: &Target) -> Result<Right, Status> {
+        let asked = self.present(asked)?;
+        if asked.special(self.minor())?.is_some() {
+            return Ok(Right::Unopened);
+        }
+        let client = self.guard().map(|guard| guard.session().presence().client());
+        let of = FileId::of(&*file.vfs, file.object);
+        let found = self.scene.house.opens().find(&asked, self.minor(), client, Some(&of))?;
+        Ok(Right::Open(ops::open::holder(found.client, found.open)))
+    }
+
+    /// The same for reading, where one stateid stands for who would read whatever others deny (RFC 8881 §8.2.3).
+    pub(super) fn right_to_read(&self, asked: Stateid, file: &Target) -> Result<Right, Status> {
+        match asked.special(self.minor())? {
+            Some(Special::ReadBypass) => Ok(Right::Mode),
+            _ => self.right(asked, file),
+        }
+    }
+
+    /// What came of an OPEN that may have made or cut a file.
+    pub(super) fn opened(&mut self, outcome: Outcome<Opened>) -> Result<(Opened, Changes), Stop> {
+        let told = match &outcome.result {
+            Err(error @ (FsError::BadType | FsError::IsSymlink | FsError::TooManyClaims)) => {
+                Some(ops::open::not_opened(*error, self.minor()))
+            }
+            _ => None,
+        };
+        self.changed(outcome).map_err(|stop| told.map_or(stop, Stop::Failed))
     }
 
     /// What came of an operation that may have changed something. Failures wait as well (rules F9).

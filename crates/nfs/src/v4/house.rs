@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use tally_base::{Rng, SystemRng};
 
-use super::state::{BootId, ClientId, Clients, Sessions};
+use super::state::{BootId, ClientId, Clients, Closing, Opens, Sessions};
 
 /// Nothing can be opened or locked yet.
 pub(super) const NOBODY_HOLDS: fn(ClientId) -> bool = |_| false;
@@ -15,6 +15,7 @@ pub(super) const NOBODY_HOLDS: fn(ClientId) -> bool = |_| false;
 pub struct House {
     clients: Mutex<Clients>,
     sessions: Arc<Sessions>,
+    opens: Opens,
     start: Instant,
     identity: [u8; 16],
 }
@@ -22,10 +23,11 @@ pub struct House {
 impl Default for House {
     fn default() -> Self {
         // An id of another start is told from one of this by a draw: a clock may go back.
-        let clients = Clients::new(BootId((SystemRng.next_u64() >> 32) as u32));
+        let boot = BootId((SystemRng.next_u64() >> 32) as u32);
+        let (clients, opens) = (Clients::new(boot), Opens::new(boot, &SystemRng));
         let mut identity = [0; 16];
         SystemRng.fill(&mut identity);
-        Self { sessions: clients.sessions(), clients: Mutex::new(clients), start: Instant::now(), identity }
+        Self { sessions: clients.sessions(), clients: Mutex::new(clients), opens, start: Instant::now(), identity }
     }
 }
 
@@ -38,6 +40,11 @@ impl House {
     /// Their sessions, without its lock.
     pub(super) fn sessions(&self) -> &Sessions {
         &self.sessions
+    }
+
+    /// What they have open.
+    pub(super) fn opens(&self) -> &Opens {
+        &self.opens
     }
 
     /// Since the start.

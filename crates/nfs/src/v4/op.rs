@@ -12,18 +12,22 @@ pub(super) const MINOR_MAX: u32 = LAST.len() as u32 - 1;
 pub(super) enum Op {
     Access,
     BindConnToSession,
+    Close,
     Commit,
     Create,
     CreateSession,
     DestroyClientId,
     DestroySession,
     ExchangeId,
+    FreeStateid,
     GetAttr,
     GetFh,
     Link,
     Lookup,
     LookupP,
     NVerify,
+    Open,
+    OpenDowngrade,
     PutFh,
     PutPubFh,
     PutRootFh,
@@ -42,6 +46,7 @@ pub(super) enum Op {
     SetAttr,
     SetClientId,
     SetClientIdConfirm,
+    TestStateid,
     Verify,
     Write,
 }
@@ -59,11 +64,23 @@ impl Op {
         )
     }
 
+    /// Whether the current handle becomes another one, of which the compound has no stateid.
+    pub(super) fn leads_elsewhere(self) -> bool {
+        matches!(self, Self::Create | Self::Lookup | Self::LookupP | Self::PutFh | Self::PutPubFh | Self::PutRootFh)
+    }
+
     /// Whether it may change something that is kept.
     pub(super) fn changes(self) -> bool {
         matches!(
             self,
-            Self::Commit | Self::Create | Self::Link | Self::Remove | Self::Rename | Self::SetAttr | Self::Write
+            Self::Commit
+                | Self::Create
+                | Self::Link
+                | Self::Open
+                | Self::Remove
+                | Self::Rename
+                | Self::SetAttr
+                | Self::Write
         )
     }
 }
@@ -88,7 +105,10 @@ pub(super) fn asked(minor: u32, number: u32) -> Asked {
     Asked::For(match number {
         // By sessions these have become needless (RFC 8881 §8.8 and §18).
         30 | 35 | 36 if minor > 0 => return Asked::NotSupported,
+        // Of minor version 0 the order of owners is not there yet.
+        4 | 18 | 21 if minor == 0 => return Asked::NotSupported,
         3 => Op::Access,
+        4 => Op::Close,
         5 => Op::Commit,
         6 => Op::Create,
         9 => Op::GetAttr,
@@ -97,6 +117,8 @@ pub(super) fn asked(minor: u32, number: u32) -> Asked {
         15 => Op::Lookup,
         16 => Op::LookupP,
         17 => Op::NVerify,
+        18 => Op::Open,
+        21 => Op::OpenDowngrade,
         22 => Op::PutFh,
         23 => Op::PutPubFh,
         24 => Op::PutRootFh,
@@ -118,8 +140,10 @@ pub(super) fn asked(minor: u32, number: u32) -> Asked {
         42 => Op::ExchangeId,
         43 => Op::CreateSession,
         44 => Op::DestroySession,
+        45 => Op::FreeStateid,
         52 => Op::SecInfoNoName,
         53 => Op::Sequence,
+        55 => Op::TestStateid,
         57 => Op::DestroyClientId,
         58 => Op::ReclaimComplete,
         _ => return Asked::NotSupported,

@@ -8,7 +8,7 @@
 use smallvec::SmallVec;
 use tally_base::{DatasetId, FirstBroken, PoolGuid, Promise, all_of};
 
-use super::state::Guard;
+use super::state::{Guard, Stateid};
 use super::state::bounds::KEPT_BYTES_MAX;
 use super::status::Status;
 use crate::xdr::Encoder;
@@ -129,6 +129,8 @@ pub(super) struct Owed {
     pub(super) dataset: Option<(PoolGuid, DatasetId)>,
     /// How many were.
     pub(super) changes: usize,
+    /// The stateid that belongs to the current handle, and that of the saved one, where an operation of this compound has given one.
+    pub(super) stateids: [Option<Stateid>; 2],
 }
 
 impl Owed {

@@ -37,6 +37,9 @@ pub enum Status {
     Delay = 10008,
     Same = 10009,
     Expired = 10011,
+    Locked = 10012,
+    Grace = 10013,
+    ShareDenied = 10015,
     ClidInUse = 10017,
     Resource = 10018,
     NoFileHandle = 10020,
@@ -50,8 +53,10 @@ pub enum Status {
     Symlink = 10029,
     RestoreFh = 10030,
     AttrNotSupp = 10032,
+    NoGrace = 10033,
     BadXdr = 10036,
     LocksHeld = 10037,
+    OpenMode = 10038,
     BadOwner = 10039,
     BadName = 10041,
     OpIllegal = 10044,
@@ -73,6 +78,7 @@ pub enum Status {
     BadHighSlot = 10077,
     EncrAlgUnsupp = 10079,
     NotOnlyOp = 10081,
+    WrongType = 10083,
     DelegRevoked = 10087,
 }
 
@@ -95,8 +101,13 @@ impl From<FsError> for Status {
             FsError::NameTooLong => Self::NameTooLong,
             FsError::NotEmpty => Self::NotEmpty,
             FsError::Quota => Self::DQuot,
+            FsError::IsSymlink => Self::Symlink,
+            FsError::ShareDenied => Self::ShareDenied,
+            FsError::Locked => Self::Locked,
+            FsError::NotOpened => Self::BadStateid,
+            FsError::OpenMode => Self::OpenMode,
             FsError::Stale => Self::Stale,
-            FsError::Unavailable | FsError::Throttled => Self::Delay,
+            FsError::Unavailable | FsError::Throttled | FsError::TooManyClaims => Self::Delay,
         }
     }
 }

@@ -230,21 +230,15 @@ impl Names for Model {
 
 impl Opens for Model {
     fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening) -> Outcome<Opened> {
-        let told = |result, dir: Option<Attr>| {
-            let changes = dir.iter().map(|dir| Change { before: Some(dir.into()), after: Some(dir.clone()) }).collect();
-            Outcome { result, changes, wait: Wait::Ready }
-        };
         match what {
-            ToOpen::Made(dir, name, how) => {
+            ToOpen::Named(named) => {
                 let made = |opened: &Opened| Some(opened.attr.object);
-                self.change(ctx, &[dir], made, |state, cred| state.make_open(cred, dir, name, how, opening))
+                self.change(ctx, &[named.dir], made, |state, cred| state.make_open(cred, &named, opening))
             }
-            ToOpen::Named(dir, name) => {
-                let mut state = self.state();
-                let (found, dir) = state.look(ctx.cred, dir, name);
-                told(found.and_then(|attr| state.open(ctx.cred, attr.object, opening)), dir)
+            ToOpen::Itself(object) => {
+                let result = self.state().open(ctx.cred, object, opening);
+                Outcome { result, changes: SmallVec::new(), wait: Wait::Ready }
             }
-            ToOpen::Itself(object) => told(self.state().open(ctx.cred, object, opening), None),
         }
     }
 

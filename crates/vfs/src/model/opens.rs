@@ -1,10 +1,10 @@
 //! Opens, as a list that is walked: the real table is held against it, and shares nothing with it.
 
-use tally_claims::{Access, Deny, Holder, Share};
+use tally_claims::{Access, Holder, Share};
 
 use super::state::State;
 use crate::permission::{self, EXECUTE, READ, WRITE};
-use crate::{Attr, CreateHow, Cred, FileKind, FsError, ObjectRef, Opened, Opening, Right};
+use crate::{Attr, CreateHow, Cred, FileKind, FsError, Named, ObjectRef, Opened, Opening, Right, SetAttr};
 
 /// One OPEN that was answered, and not closed.
 #[derive(Clone)]
@@ -18,7 +18,7 @@ impl State {
     /// Opens what is there.
     pub(super) fn open(&mut self, cred: &Cred, object: ObjectRef, opening: Opening) -> Result<Opened, FsError> {
         let attr = self.attr(object)?;
-        if opening.share.access.writes() && self.read_only {
+        if bits(opening.share)[1] && self.read_only {
             return Err(FsError::ReadOnly);
         }
         check_may_open(&attr, cred, opening.share.access)?;
@@ -28,55 +28,45 @@ impl State {
     }
 
     /// Opens what is made, or there.
-    pub(super) fn make_open(
-        &mut self,
-        cred: &Cred,
-        dir: ObjectRef,
-        name: &[u8],
-        how: &CreateHow,
-        opening: Opening,
-    ) -> Result<Opened, FsError> {
-        let there = match self.directory(dir) {
-            Ok((_, directory)) => directory.find(name).map(|id| self.named(id).attr.clone()),
-            Err(error) => return Err(error),
-        };
+    pub(super) fn make_open(&mut self, cred: &Cred, named: &Named<'_>, opening: Opening) -> Result<Opened, FsError> {
+        let &Named { dir, name, how, seen } = named;
+        let there = self.directory(dir)?.1.find(name).map(|id| self.named(id).attr.clone());
         let may_search = permission::may(&self.attr(dir)?, cred, EXECUTE);
-        if let Some(attr) = there.clone().filter(|_| may_search) {
-            match how {
-                CreateHow::Unchecked(set) => {
-                    check_may_open(&attr, cred, opening.share.access)?;
-                    let is_cut = set.size.is_some_and(|size| size != attr.size);
-                    if is_cut && !permission::may(&attr, cred, WRITE) {
-                        return Err(FsError::Access);
-                    }
-                    let cuts = Share { access: Access::WRITE, deny: Deny::NONE };
-                    self.check_opening(attr.object, opening)?;
-                    if is_cut {
-                        self.check_opening(attr.object, Opening { share: cuts, ..opening })?;
-                    }
-                }
-                // What is there is not changed by these.
-                CreateHow::Guarded(_) | CreateHow::Exclusive(_) | CreateHow::ExclusiveWith(..) => {}
-            }
+        if may_search && there.as_ref().map(|attr| attr.object.id) != seen {
+            return Err(FsError::NotSync);
         }
-        let attr = self.create(cred, dir, name, how)?;
+        let (Some(attr), CreateHow::Unchecked(set)) = (there.as_ref().filter(|_| may_search), how) else {
+            // What is there is not changed by the others.
+            let attr = self.create(cred, dir, name, how)?;
+            self.check_opening(attr.object, opening)?;
+            self.note_open(attr.object, opening);
+            return Ok(Opened { attr, is_new: there.is_none() });
+        };
+        check_may_open(attr, cred, opening.share.access)?;
+        let is_cut = set.size == Some(0) && attr.size > 0;
+        if is_cut && !permission::may(attr, cred, WRITE) {
+            return Err(FsError::Access);
+        }
         self.check_opening(attr.object, opening)?;
+        if is_cut {
+            self.check_opening(attr.object, Opening { share: Share::only(Access::WRITE), ..opening })?;
+            let cut = SetAttr { size: Some(0), ..SetAttr::default() };
+            self.setattr(Right::Mode, cred, attr.object, &cut, None)?;
+        }
         self.note_open(attr.object, opening);
-        Ok(Opened { attr, is_new: there.is_none() })
+        Ok(Opened { attr: self.attr(attr.object)?, is_new: false })
     }
 
     /// Whether somebody else is in the way.
     fn check_opening(&self, object: ObjectRef, Opening { holder, share }: Opening) -> Result<(), FsError> {
-        let is_in_the_way = |open: &&Open| {
-            let (access, deny) = (open.share.access, open.share.deny);
+        let is_in_the_way = |open: &Open| {
+            let [reads, writes, no_reads, no_writes] = bits(open.share);
+            let [may_read, may_write, denies_reads, denies_writes] = bits(share);
             open.object == object
                 && open.holder != holder
-                && (deny.reads() && share.access.reads()
-                    || deny.writes() && share.access.writes()
-                    || share.deny.reads() && access.reads()
-                    || share.deny.writes() && access.writes())
+                && (no_reads && may_read || no_writes && may_write || denies_reads && reads || denies_writes && writes)
         };
-        if self.opens.iter().any(|open| is_in_the_way(&open)) { Err(FsError::ShareDenied) } else { Ok(()) }
+        if self.opens.iter().any(is_in_the_way) { Err(FsError::ShareDenied) } else { Ok(()) }
     }
 
     fn note_open(&mut self, object: ObjectRef, Opening { holder, share }: Opening) {
@@ -86,10 +76,6 @@ impl State {
     /// Keeps those of a holder's opens that are part of what is left, if they come to it together.
     pub(super) fn downgrade(&mut self, object: ObjectRef, left: Opening) -> Result<(), FsError> {
         let is_his = |open: &Open| open.object == object && open.holder == left.holder;
-        let bits = |share: Share| {
-            let (access, deny) = (share.access, share.deny);
-            [access.reads(), access.writes(), deny.reads(), deny.writes()]
-        };
         let wanted = bits(left.share);
         let is_part = |open: &Open| bits(open.share).iter().zip(wanted).all(|(has, wanted)| wanted || !has);
         if !self.opens.iter().any(is_his) {
@@ -114,21 +100,19 @@ impl State {
     /// Whether content may be read or written by this right, where its mode says `may`.
     pub(super) fn check_right(&self, object: ObjectRef, right: Right, wanted: Access, may: bool) -> Result<(), FsError> {
         let all = || self.opens.iter().filter(|open| open.object == object);
-        let covers = |access: Access| access.reads() && wanted.reads() || access.writes() && wanted.writes();
+        let wanted = bits(Share::only(wanted));
         match right {
             Right::Open(holder) => {
                 let mut his = all().filter(|open| open.holder == holder).peekable();
                 if his.peek().is_none() {
                     return Err(FsError::NotOpened);
                 }
-                if his.any(|open| covers(open.share.access)) { Ok(()) } else { Err(FsError::OpenMode) }
+                if his.any(|open| (0..2).any(|bit| wanted[bit] && bits(open.share)[bit])) { Ok(()) } else { Err(FsError::OpenMode) }
             }
             _ if !may => Err(FsError::Access),
             Right::Mode => Ok(()),
             Right::Unopened => {
-                let is_denied = |open: &Open| {
-                    open.share.deny.reads() && wanted.reads() || open.share.deny.writes() && wanted.writes()
-                };
+                let is_denied = |open: &Open| (0..2).any(|bit| wanted[bit] && bits(open.share)[bit + 2]);
                 if all().any(is_denied) { Err(FsError::Locked) } else { Ok(()) }
             }
         }
@@ -142,7 +126,13 @@ fn check_may_open(attr: &Attr, cred: &Cred, access: Access) -> Result<(), FsErro
         FileKind::Symlink => return Err(FsError::IsSymlink),
         _ => return Err(FsError::BadType),
     }
-    let granted = permission::granted(attr, cred);
-    let is_refused = access.reads() && granted & (READ | EXECUTE) == 0 || access.writes() && granted & WRITE == 0;
+    let (granted, [reads, writes, ..]) = (permission::granted(attr, cred), bits(Share::only(access)));
+    let is_refused = reads && granted & (READ | EXECUTE) == 0 || writes && granted & WRITE == 0;
     if is_refused { Err(FsError::Access) } else { Ok(()) }
+}
+
+/// To read, to write, that nobody reads, that nobody writes.
+fn bits(share: Share) -> [bool; 4] {
+    let (access, deny) = (share.access.bits(), share.deny.bits());
+    [access & 1 != 0, access & 2 != 0, deny & 1 != 0, deny & 2 != 0]
 }

@@ -8,6 +8,7 @@ use tally_base::{Clock, Generation, ObjectId, Rng, Time};
 
 use super::ModelOptions;
 use super::content::Content;
+use super::opens::Open;
 use crate::names::{FIRST_ID, entry_charge};
 use crate::permission::{self, EXECUTE, WRITE};
 use crate::{Attr, Cred, FileKind, FsError, FsStat, NAME_MAX, ObjectRef};
@@ -80,6 +81,7 @@ impl State {
             verifier: options.rng.next_u64(),
             quota_bytes: options.quota_bytes,
             inodes: BTreeMap::new(),
+            opens: Vec::new(),
             next_id: FIRST_ID,
             last_time: Time(0),
             clock: options.clock.clone(),

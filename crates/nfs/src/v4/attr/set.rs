@@ -18,6 +18,7 @@ pub(in super::super) struct AttrSet {
 }
 
 pub(in super::super) const RDATTR_ERROR: u32 = 11;
+pub(super) const SIZE: u32 = 4;
 pub(super) const TIME_ACCESS_SET: u32 = 48;
 pub(super) const TIME_MODIFY_SET: u32 = 54;
 
@@ -67,6 +68,11 @@ impl AttrSet {
         for word in &self.words[..count] {
             out.u32(*word);
         }
+    }
+
+    /// Of it the size alone, if it has that.
+    pub(in super::super) fn size_alone(&self) -> Self {
+        self.and(&Self::of(&[SIZE]))
     }
 
     /// Whether an attribute is in it.

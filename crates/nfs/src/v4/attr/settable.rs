@@ -5,13 +5,12 @@ use tally_base::Time;
 use tally_vfs::{SetAttr, SetTime};
 
 use super::super::status::Status;
-use super::set::{AttrSet, READABLE, TIME_ACCESS_SET, TIME_MODIFY_SET, WRITE_ONLY};
+use super::set::{AttrSet, READABLE, SIZE, TIME_ACCESS_SET, TIME_MODIFY_SET, WRITE_ONLY};
 use crate::xdr::Decoder;
 
 /// Longest values of attributes that a client may send.
 pub(in super::super) const VALUES_BYTES_MAX: usize = 64 << 10;
 
-const SIZE: u32 = 4;
 const MODE: u32 = 33;
 const OWNER: u32 = 36;
 const OWNER_GROUP: u32 = 37;

@@ -1,9 +1,11 @@
 //! ACCESS, GETATTR, SETATTR, VERIFY, NVERIFY.
 
+use tally_vfs::{OpCtx, Right};
+
 use super::super::attr::{self, AttrSet, Subject};
 use super::super::compound::{Compound, Stop};
 use super::super::status::Status;
-use super::Stateid;
+use super::stateid;
 use crate::numbers::{ACCESS_LOOKUP, ACCESS_READ, meaningful_access};
 use crate::xdr::{Decoder, Encoder};
 
@@ -55,17 +57,17 @@ pub(in super::super) fn set(
     words: &mut Decoder<'_>,
     out: &mut Encoder,
 ) -> Result<Status, Stop> {
-    let stateid = Stateid::decode(words)?;
+    let stateid = stateid(words)?;
     let (settable, set) = attr::settable(words)?;
     let target = compound.to_change(compound.current())?;
+    // For anything but a size the stateid says nothing (RFC 7530 §16.32.4).
+    let right = if set.size.is_some() { compound.right(stateid, &target)? } else { Right::Unopened };
     if set.size.is_some() {
-        // For anything else it says nothing (RFC 7530 §16.32.4).
-        stateid.check()?;
         super::data::check_file(&target)?;
     }
     compound.begin(&target)?;
     if compound.has_written() || compound.remembered(&target).is_none() {
-        compound.changed(target.vfs.setattr(compound.ctx(&target), target.object, &set, None))?;
+        compound.changed(target.vfs.setattr(OpCtx { right, ..compound.ctx(&target) }, target.object, &set, None))?;
     }
     settable.encode(out);
     Ok(Status::Ok)

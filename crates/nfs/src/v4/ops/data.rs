@@ -1,10 +1,10 @@
 //! READ, WRITE, COMMIT (RFC 7530 §16.23, §16.36, §16.3).
 
-use tally_vfs::{FileKind, OpCtx, Stability};
+use tally_vfs::{FileKind, OpCtx, Right, Stability};
 
 use super::super::compound::{Compound, Stop};
 use super::super::status::Status;
-use super::Stateid;
+use super::stateid;
 use crate::entry::Target;
 use crate::v3::READ_BYTES_MAX;
 use crate::xdr::{Decoder, Encoder};
@@ -14,18 +14,18 @@ pub(in super::super) fn read(
     words: &mut Decoder<'_>,
     out: &mut Encoder,
 ) -> Result<(), Status> {
-    let stateid = Stateid::decode(words)?;
+    let stateid = stateid(words)?;
     let (offset, count) = (words.u64()?, words.u32()?);
     let node = compound.current()?;
-    stateid.check()?;
     let target = node.target().ok_or(Status::IsDir)?;
+    let right = compound.right_to_read(stateid, target)?;
     check_file(target)?;
     // Of several in one compound a later one gets what is left; one for which nothing is left may come by itself.
     let room = compound.room(out).min(READ_BYTES_MAX);
     if room == 0 && count > 0 {
         return Err(compound.too_big());
     }
-    let found = target.vfs.read(&target.cred, target.object, offset, count.min(room))?;
+    let found = target.vfs.read_by(right, &target.cred, target.object, offset, count.min(room))?;
     out.bool(found.eof).opaque_shared(found.data);
     Ok(())
 }
@@ -44,7 +44,7 @@ pub(in super::super) fn write(
     words: &mut Decoder<'_>,
     out: &mut Encoder,
 ) -> Result<Status, Stop> {
-    let stateid = Stateid::decode(words)?;
+    let stateid = stateid(words)?;
     let (offset, stability) = (words.u64()?, words.u32()?);
     let stability = match stability {
         0 => Stability::Unstable,
@@ -54,11 +54,11 @@ pub(in super::super) fn write(
     };
     let data = words.opaque_shared(usize::MAX)?;
     let target = compound.to_change(compound.current())?;
-    stateid.check()?;
+    let right = compound.right(stateid, &target)?;
     check_file(&target)?;
     compound.begin(&target)?;
     let data = words.own(data);
-    let outcome = target.vfs.write(without_memory(&target), target.object, offset, data, stability);
+    let outcome = target.vfs.write(without_memory(&target, right), target.object, offset, data, stability);
     let (written, _) = compound.changed(outcome)?;
     compound.note_written();
     out.u32(written.count).u32(written.stability as u32).u64(written.verifier);
@@ -74,12 +74,12 @@ pub(in super::super) fn commit(
     let target = compound.to_change(compound.current())?;
     check_file(&target)?;
     compound.begin(&target)?;
-    let (verifier, _) = compound.changed(target.vfs.commit(without_memory(&target), target.object, offset, count))?;
+    let (verifier, _) = compound.changed(target.vfs.commit(without_memory(&target, Right::Unopened), target.object, offset, count))?;
     out.u64(verifier);
     Ok(Status::Ok)
 }
 
 /// Nobody has to be told the first answer of these: what is written twice is there once, and what is stable stays so.
-fn without_memory(target: &Target) -> OpCtx<'_> {
-    OpCtx::of(&target.cred)
+fn without_memory(target: &Target, right: Right) -> OpCtx<'_> {
+    OpCtx { right, ..OpCtx::of(&target.cred) }
 }

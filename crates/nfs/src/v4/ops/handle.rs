@@ -28,10 +28,12 @@ pub(in super::super) fn get(compound: &Compound<'_>, out: &mut Encoder) -> Resul
 
 pub(in super::super) fn save(compound: &mut Compound<'_>) -> Result<(), Status> {
     compound.saved = Ok(compound.current()?.clone());
+    compound.save_stateid();
     Ok(())
 }
 
 pub(in super::super) fn restore(compound: &mut Compound<'_>) -> Result<(), Status> {
     compound.current = Ok(compound.saved.clone()?);
+    compound.restore_stateid();
     Ok(())
 }

@@ -2,31 +2,24 @@
 
 pub(super) mod attrs;
 pub(super) mod clients;
+pub(super) mod close;
 pub(super) mod data;
 pub(super) mod handle;
 pub(super) mod listing;
 pub(super) mod make;
 pub(super) mod names;
+pub(super) mod open;
 pub(super) mod remove;
 pub(super) mod sessions;
 
 use tally_vfs::Change;
 
-use super::status::Status;
+use super::state::Stateid;
 use crate::xdr::{Decoder, Encoder, Garbage};
 
-/// `stateid4`: a sequence number, and whose it is.
-struct Stateid([u8; 16]);
-
-impl Stateid {
-    fn decode(words: &mut Decoder<'_>) -> Result<Self, Garbage> {
-        words.array().map(Self)
-    }
-
-    /// Nobody has opened anything: only those are known that stand for no state (RFC 7530 §9.1.4.3).
-    fn check(&self) -> Result<(), Status> {
-        if self.0 == [0; 16] || self.0 == [0xff; 16] { Ok(()) } else { Err(Status::BadStateid) }
-    }
+/// `stateid4`.
+fn stateid(words: &mut Decoder<'_>) -> Result<Stateid, Garbage> {
+    words.array().map(Stateid::from_wire)
 }
 
 /// Appends a `change_info4`: what the change attribute of a directory was and is, and whether nobody else can have changed it between (rules V10).

@@ -4,14 +4,14 @@
 //! stands for what it has decided. No delegation is given yet, and nothing is reclaimed: no open outlives a start of the server.
 
 use tally_vfs::{
-    Access, Change, CreateHow, Deny, FsError, ObjectRef, Opened, Opening, Outcome, SetAttr, Share, ToOpen,
+    Access, Change, ClientNumber, CreateHow, Deny, FsError, Holder, Named, ObjectRef, Opening, OwnerNumber, Share, ToOpen,
 };
 
 use super::super::attr::{self, AttrSet};
 use super::super::compound::{Compound, Stop};
 use super::super::pseudo::Node;
 use super::super::state::bounds::OWNER_BYTES_MAX;
-use super::super::state::{FileId, Granted, Opener, Stateid};
+use super::super::state::{ClientId, FileId, OpenNumber, Stateid};
 use super::super::status::Status;
 use super::names::check_name;
 use super::put_change;
@@ -36,7 +36,7 @@ const NOT_WANTED: u32 = 0;
 const NO_RESOURCE: u32 = 2;
 const CANCELLED: u32 = 7;
 
-/// How often an open is registered anew since its owner has closed files meanwhile, before the client is told to come again.
+/// How often a name is looked up anew as something else has it by then, before the client is told to come again.
 const LOOKS_MAX: u32 = 8;
 
 /// `OPEN4args`.
@@ -140,25 +140,19 @@ pub(in super::super) fn open(
     out: &mut Encoder,
 ) -> Result<Status, Stop> {
     let asked = Asked::decode(words, compound.minor())?;
-    let presence = compound.presence()?;
     if let What::Nothing(status) = asked.what {
         return Err(status.into());
     }
     // Who has not said that he reclaims nothing more asks for nothing new (RFC 8881 §18.51.3).
-    if !presence.has_reclaimed() {
+    if !compound.presence()?.has_reclaimed() {
         return Err(Status::Grace.into());
     }
     let place = place_of(compound, &asked)?;
-    let opens = compound.scene.house.opens();
-    let mut opener = opens.opener(presence.client(), asked.owner)?;
-    let opening = Opening { holder: opener.holder(), share: asked.share };
-    let (opened, change) = carry_out(compound, &place, &asked, opening)?;
-    let file = Target { object: opened.attr.object, ..place };
-    let stateid = register(&file, &mut opener, opening)?;
-    out.u32(stateid.seqid).raw(&stateid.other);
-    put_change(out, change.as_ref());
+    let Done { file, stateid, is_new, dir } = carry_out(compound, &place, &asked)?;
+    out.raw(&stateid.to_wire());
+    put_change(out, dir.as_ref());
     out.u32(LOCKS_AS_POSIX);
-    attributes_set(&asked, &opened).encode(out);
+    asked.attributes_set(is_new).encode(out);
     put_no_delegation(asked.wants, out);
     compound.current = Ok(Node::Object(file));
     compound.note_stateid(stateid);
@@ -180,12 +174,12 @@ fn place_of(compound: &Compound<'_>, asked: &Asked<'_>) -> Result<Target, Stop> 
     let changes = matches!(asked.how, How::Make(..)) || asked.share.access.has(Access::WRITE);
     let Some(target) = node.target() else {
         // Above the exports there are directories alone.
-        return Err(match name {
-            Some(name) if !changes => compound.tree().below(node, name).map_or_else(|status| status, |_| Status::IsDir),
-            Some(_) => Status::RoFs,
+        let told = match name {
+            Some(_) if changes => Status::RoFs,
+            Some(name) => compound.tree().below(node, name).err().unwrap_or(Status::IsDir),
             None => Status::IsDir,
-        }
-        .into());
+        };
+        return Err(told.into());
     };
     if changes && target.rule.read_only {
         return Err(Status::RoFs.into());
@@ -197,25 +191,121 @@ fn place_of(compound: &Compound<'_>, asked: &Asked<'_>) -> Result<Target, Stop> 
     Ok(target.clone())
 }
 
-/// Asks the file system. With what it changed, or saw, of the directory.
-fn carry_out(
+/// What an OPEN came to.
+struct Done {
+    file: Target,
+    stateid: Stateid,
+    is_new: bool,
+    dir: Option<Change>,
+}
+
+/// Looks whose open it would become, lets the file system decide, and looks again where something else is there by then.
+fn carry_out(compound: &mut Compound<'_>, place: &Target, asked: &Asked<'_>) -> Result<Done, Stop> {
+    for _ in 0..LOOKS_MAX {
+        let (seen, dir) = match asked.what {
+            What::Name(name) => look(place, name, &asked.how)?,
+            _ => (Some(place.object), None),
+        };
+        match open_seen(compound, place, asked, (seen, dir)) {
+            Err(Stop::Failed(Status::Stale)) if matches!(asked.what, What::Name(_)) => {}
+            Ok(None) => {}
+            Ok(Some(done)) => return Ok(done),
+            Err(stop) => return Err(stop),
+        }
+    }
+    Err(Status::Delay.into())
+}
+
+/// What has the name, if anything may be made by it where there is nothing; and the directory, as it was then.
+fn look(place: &Target, name: &[u8], how: &How) -> Result<(Option<ObjectRef>, Option<Change>), Status> {
+    let (found, dir) = place.vfs.look(&place.cred, place.object, name);
+    let dir = dir.map(|attr| Change { before: Some((&attr).into()), after: Some(attr) });
+    match found {
+        Ok(attr) => Ok((Some(attr.object), dir)),
+        Err(FsError::NotFound) if matches!(how, How::Make(..)) => Ok((None, dir)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens what was seen, or makes what was not there. Nothing, where that is otherwise by now.
+fn open_seen(
     compound: &mut Compound<'_>,
     place: &Target,
     asked: &Asked<'_>,
-    opening: Opening,
-) -> Result<(Opened, Option<Change>), Stop> {
-    let ctx = compound.ctx(place);
-    let what = match (&asked.what, &asked.how) {
+    (seen, dir): (Option<ObjectRef>, Option<Change>),
+) -> Result<Option<Done>, Stop> {
+    let (minor, client) = (compound.minor(), compound.presence()?.client());
+    let opens = compound.scene.house.opens();
+    let reserved = match seen {
+        Some(object) => opens.reserve(minor, client, asked.owner, FileId::of(&*place.vfs, object))?,
+        None => opens.reserve_new(minor, client, asked.owner)?,
+    };
+    let opening = Opening { holder: holder(client, reserved.number()), share: asked.share };
+    let (opened, dir) = match (&asked.what, &asked.how) {
         (What::Name(name), How::Make(how, _)) => {
             compound.begin(place)?;
-            let outcome = place.vfs.open(ctx, ToOpen::Made(place.object, name, how), opening);
-            let (opened, changes) = compound.changed(as_told(compound, outcome))?;
-            return Ok((opened, changes.into_iter().next()));
+            let named = Named { dir: place.object, name, how, seen: seen.map(|object| object.id) };
+            let outcome = place.vfs.open(compound.ctx(place), ToOpen::Named(named), opening);
+            if matches!(outcome.result, Err(FsError::NotSync)) {
+                compound.begin_again();
+                return Ok(None);
+            }
+            let (opened, changes) = compound.opened(outcome)?;
+            (opened, changes.into_iter().next())
         }
-        (What::Name(name), How::Find) => ToOpen::Named(place.object, name),
-        _ => ToOpen::Itself(place.object),
+        _ => {
+            let object = seen.ok_or(Status::NoEnt)?;
+            let outcome = place.vfs.open(compound.ctx(place), ToOpen::Itself(object), opening);
+            (outcome.result.map_err(|error| not_opened(error, minor))?, dir)
+        }
     };
-    // Nothing is changed, and nobody waits.
-    let Outcome { result, changes, .. } = place.vfs.open(ctx, what, opening);
-    Ok((result.map_err(|error| not_opened(error, compound.minor()))?, changes.into_iter().next()))
+    let file = Target { object: opened.attr.object, ..place.clone() };
+    let Share { access, deny } = asked.share;
+    let stateid = match seen {
+        Some(_) => reserved.granted(access.bits(), deny.bits()),
+        None => reserved.made(FileId::of(&*file.vfs, file.object), access.bits(), deny.bits()),
+    };
+    // The client has gone, or lost the open, while it was opened.
+    let stateid = stateid.inspect_err(|_| file.vfs.close(file.object, opening.holder))?;
+    Ok(Some(Done { file, stateid, is_new: opened.is_new, dir }))
+}
+
+/// By whom an open is known below.
+pub(super) fn holder(client: ClientId, open: OpenNumber) -> Holder {
+    Holder { client: ClientNumber(client.0), owner: OwnerNumber(open.0) }
+}
+
+/// What is said of a file that cannot be opened.
+pub(in super::super) fn not_opened(error: FsError, minor: u32) -> Status {
+    match error {
+        // RFC 7530 §16.16.4 knows no other word for what is no file.
+        FsError::BadType if minor > 0 => Status::WrongType,
+        FsError::BadType | FsError::IsSymlink => Status::Symlink,
+        FsError::TooManyClaims if minor == 0 => Status::Resource,
+        error => error.into(),
+    }
+}
+
+impl Asked<'_> {
+    /// Which attributes were set: those that the client gave, where the file was made; where it was there, its size if that was to be nothing.
+    fn attributes_set(&self, is_new: bool) -> AttrSet {
+        match &self.how {
+            How::Find => AttrSet::default(),
+            How::Make(CreateHow::Unchecked(set), names) if !is_new => {
+                if set.size == Some(0) { names.size_alone() } else { AttrSet::default() }
+            }
+            How::Make(_, names) => *names,
+        }
+    }
+}
+
+/// `open_delegation4`: none, and why, if the client would have had one or said that it would not (RFC 8881 §18.16.3).
+fn put_no_delegation(wants: u32, out: &mut Encoder) {
+    match wants {
+        0 => out.u32(NO_DELEGATION),
+        WANTS_NONE => out.u32(NO_DELEGATION_AND_WHY).u32(NOT_WANTED),
+        WANTS_CANCELLED => out.u32(NO_DELEGATION_AND_WHY).u32(CANCELLED),
+        // And the client will not be told when there is one.
+        _ => out.u32(NO_DELEGATION_AND_WHY).u32(NO_RESOURCE).bool(false),
+    };
 }

@@ -108,6 +108,21 @@ impl Opens {
 
     /// OPEN, before it is carried out: there will be room for it.
     pub fn reserve(&self, minor: u32, client: ClientId, owner: &[u8], file: FileId) -> Result<Reserved<'_>, Status> {
+        self.reserve_for(minor, client, owner, Some(file))
+    }
+
+    /// The same of a file that is to be made: which it will be [`Reserved::made`] says.
+    pub fn reserve_new(&self, minor: u32, client: ClientId, owner: &[u8]) -> Result<Reserved<'_>, Status> {
+        self.reserve_for(minor, client, owner, None)
+    }
+
+    fn reserve_for(
+        &self,
+        minor: u32,
+        client: ClientId,
+        owner: &[u8],
+        file: Option<FileId>,
+    ) -> Result<Reserved<'_>, Status> {
         if owner.len() > OWNER_BYTES_MAX {
             return Err(Status::BadXdr);
         }
@@ -240,6 +255,7 @@ impl Opens {
     fn found(&self, shard: &Shard, number: OpenNumber) -> Found {
         let open = shard.at(number).expect("it was looked at under this lock");
         let Open { owner, asked: Asked { client, file, .. }, access, deny, revoked, .. } = *open;
+        let file = file.expect("what is granted is of a file");
         let stateid = self.seal.stateid(number.0 as u32, open.tag, open.seqid);
         Found { open: number, owner, client, file, access, deny, stateid, revoked }
     }
@@ -285,6 +301,12 @@ impl Reserved<'_> {
     #[must_use]
     pub fn is_upgrade(&self) -> bool {
         self.is_upgrade
+    }
+
+    /// The file was made, and is open: see [`Self::granted`].
+    pub fn made(self, file: FileId, access: u32, deny: u32) -> Result<Stateid, Status> {
+        self.opens.shard(self.number.0 as u32).write().name(self.number, file);
+        self.granted(access, deny)
     }
 
     /// It was carried out: this is open now, besides what was. Where it is an error, the client has gone or the open was revoked meanwhile: it has to be

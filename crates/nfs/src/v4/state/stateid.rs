@@ -30,7 +30,7 @@
 //! ```
 
 use tally_base::{DatasetId, PoolGuid, Rng};
-use tally_vfs::ObjectRef;
+use tally_vfs::{ObjectRef, Vfs};
 
 use super::{BootId, ClientId};
 use crate::v4::status::Status;
@@ -125,6 +125,14 @@ pub struct FileId {
     pub object: ObjectRef,
 }
 
+impl FileId {
+    /// An object of this dataset.
+    #[must_use]
+    pub fn of(vfs: &dyn Vfs, object: ObjectRef) -> Self {
+        Self { pool: vfs.pool(), dataset: vfs.dataset(), object }
+    }
+}
+
 /// Why state was taken from a client that had it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revoked {
@@ -191,7 +199,8 @@ pub(super) struct Place<'a> {
     pub(super) tag: u32,
     pub(super) client: ClientId,
     pub(super) is_of_minor_0: bool,
-    pub(super) file: &'a FileId,
+    /// None before it is known.
+    pub(super) file: Option<&'a FileId>,
     pub(super) revoked: Option<Revoked>,
     pub(super) seqid: u32,
 }
@@ -208,7 +217,7 @@ impl Seal {
         }
         let place = place.filter(|place| place.tag == asked.tag()).ok_or(Status::BadStateid)?;
         let is_others = asker.client.is_some_and(|client| client != place.client);
-        let is_elsewhere = asker.file.is_some_and(|file| file != place.file);
+        let is_elsewhere = asker.file.is_some_and(|file| place.file != Some(file));
         if is_minor_0 != place.is_of_minor_0 || is_others || is_elsewhere {
             return Err(Status::BadStateid);
         }
