@@ -1,6 +1,6 @@
 //! Random operations of a few clients, against a model that knows the rules in its own words: a list of opens, walked from its beginning.
 
-use super::tests::{BOTH, READ, file, opens};
+use super::tests::{BOTH, READ, client, file, opens};
 use super::*;
 use crate::v4::state::clients::desk::Draws;
 
@@ -45,7 +45,7 @@ impl<'a> Model<'a> {
 
     fn client(&self) -> ClientId {
         // Two of them are of one shard.
-        ClientId(7 << 32 | [1, 2, 17, 18][self.below(4) as usize])
+        client([1, 2, 17, 18][self.below(4) as usize])
     }
 
     fn step(&mut self) {
@@ -229,7 +229,7 @@ impl<'a> Model<'a> {
 
     fn compare(&self) {
         self.opens.check();
-        for client in [1, 2, 17, 18].map(|n| ClientId(7 << 32 | n)) {
+        for client in [1, 2, 17, 18].map(client) {
             let mut told: Vec<_> = self.opens.of_client(client).iter().map(|found| found.stateid.to_wire()).collect();
             let of_client = self.known.iter().filter(|known| known.client == client && known.is != Is::Gone);
             let mut known: Vec<_> = of_client.map(|known| known.stateid.to_wire()).collect();
