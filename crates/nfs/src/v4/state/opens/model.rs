@@ -24,6 +24,16 @@ enum Is {
     Gone,
 }
 
+/// A stateid that is or was, asked for as it should be or by somebody else, and what is told.
+struct Question {
+    at: usize,
+    asked: Stateid,
+    minor: u32,
+    client: Option<ClientId>,
+    file: Option<FileId>,
+    told: Result<(), Status>,
+}
+
 struct Model<'a> {
     opens: &'a Opens,
     rng: &'a Draws,
@@ -115,8 +125,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// A stateid that is or was, asked for as it should be, or by somebody else.
-    fn asked(&self) -> Option<(usize, Stateid, u32, Option<ClientId>, Option<FileId>, Result<(), Status>)> {
+    fn question(&self) -> Option<Question> {
         // Mostly of the last.
         let count = self.known.len();
         let back = (self.below(24) as usize).checked_rem(count)?;
@@ -138,11 +147,12 @@ impl<'a> Model<'a> {
             Is::Open if seqid == present || seqid == 0 && minor == 1 => Ok(()),
             Is::Open => Err(if seqid > present { Status::BadStateid } else { Status::OldStateid }),
         };
-        Some((at, Stateid { seqid, ..known.stateid }, minor, client, asked_file.map(file), told))
+        let asked = Stateid { seqid, ..known.stateid };
+        Some(Question { at, asked, minor, client, file: asked_file.map(file), told })
     }
 
     fn find(&mut self) {
-        let Some((at, asked, minor, client, id, expected)) = self.asked() else { return };
+        let Some(Question { at, asked, minor, client, file: id, told: expected }) = self.question() else { return };
         let told = self.opens.find(&asked, minor, client, id.as_ref());
         assert_eq!(told.map(|_| ()), expected, "{:?} {asked:?}", self.known[at]);
         let known = &self.known[at];
@@ -152,7 +162,7 @@ impl<'a> Model<'a> {
     }
 
     fn begin_change(&mut self) {
-        let Some((at, asked, minor, client, id, expected)) = self.asked() else { return };
+        let Some(Question { at, asked, minor, client, file: id, told: expected }) = self.question() else { return };
         let told = self.opens.change(&asked, minor, client, id.as_ref());
         let known = &self.known[at];
         let is_opening = self.opening.iter().any(|(.., reserved)| reserved.number() == known.number);
@@ -201,10 +211,9 @@ impl<'a> Model<'a> {
     }
 
     fn free(&mut self) {
-        let Some((at, asked, minor, Some(client), None, expected)) = self.asked() else { return };
-        if minor == 0 {
+        let Some(Question { at, asked, client: Some(client), file: None, told: expected, .. }) = self.question() else {
             return;
-        }
+        };
         assert_eq!(self.opens.test(&asked, client), expected.err().unwrap_or(Status::Ok));
         let known = &mut self.known[at];
         let is_told_why = matches!(expected, Err(Status::Expired | Status::AdminRevoked));
