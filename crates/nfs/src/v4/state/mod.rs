@@ -7,8 +7,8 @@
 //!  sessions   what requests come in, found without the register
 //!  slots      a request is carried out once                     (table D2)
 //!  opens      which owner of which client has what open
-//!  stateid    by which name it asks for that, and whether it may (table D6)
-//!  owners     what an owner of minor version 0 asks for is carried out once (table D1)
+//!  stateid    by which name that is asked for, and by whom      (table D6)
+//!  owners     the order of an owner of minor version 0          (table D1)
 //!  bounds     how much of all that there may be
 //! ```
 

@@ -1,6 +1,6 @@
 //! Random operations of a few clients, against a model that knows the rules in its own words: a list of opens, walked from its beginning.
 
-use super::tests::{BOTH, READ, file, opens};
+use super::tests::{BOTH, READ, client, file, opens};
 use super::*;
 use crate::v4::state::clients::desk::Draws;
 
@@ -24,6 +24,16 @@ enum Is {
     Gone,
 }
 
+/// A stateid that is or was, asked for as it should be or by somebody else, and what is told.
+struct Question {
+    at: usize,
+    asked: Stateid,
+    minor: u32,
+    client: Option<ClientId>,
+    file: Option<FileId>,
+    told: Result<(), Status>,
+}
+
 struct Model<'a> {
     opens: &'a Opens,
     rng: &'a Draws,
@@ -45,7 +55,7 @@ impl<'a> Model<'a> {
 
     fn client(&self) -> ClientId {
         // Two of them are of one shard.
-        ClientId(7 << 32 | [1, 2, 17, 18][self.below(4) as usize])
+        client([1, 2, 17, 18][self.below(4) as usize])
     }
 
     fn step(&mut self) {
@@ -115,8 +125,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// A stateid that is or was, asked for as it should be, or by somebody else.
-    fn asked(&self) -> Option<(usize, Stateid, u32, Option<ClientId>, Option<FileId>, Result<(), Status>)> {
+    fn question(&self) -> Option<Question> {
         // Mostly of the last.
         let count = self.known.len();
         let back = (self.below(24) as usize).checked_rem(count)?;
@@ -138,11 +147,12 @@ impl<'a> Model<'a> {
             Is::Open if seqid == present || seqid == 0 && minor == 1 => Ok(()),
             Is::Open => Err(if seqid > present { Status::BadStateid } else { Status::OldStateid }),
         };
-        Some((at, Stateid { seqid, ..known.stateid }, minor, client, asked_file.map(file), told))
+        let asked = Stateid { seqid, ..known.stateid };
+        Some(Question { at, asked, minor, client, file: asked_file.map(file), told })
     }
 
     fn find(&mut self) {
-        let Some((at, asked, minor, client, id, expected)) = self.asked() else { return };
+        let Some(Question { at, asked, minor, client, file: id, told: expected }) = self.question() else { return };
         let told = self.opens.find(&asked, minor, client, id.as_ref());
         assert_eq!(told.map(|_| ()), expected, "{:?} {asked:?}", self.known[at]);
         let known = &self.known[at];
@@ -152,7 +162,7 @@ impl<'a> Model<'a> {
     }
 
     fn begin_change(&mut self) {
-        let Some((at, asked, minor, client, id, expected)) = self.asked() else { return };
+        let Some(Question { at, asked, minor, client, file: id, told: expected }) = self.question() else { return };
         let told = self.opens.change(&asked, minor, client, id.as_ref());
         let known = &self.known[at];
         let is_opening = self.opening.iter().any(|(.., reserved)| reserved.number() == known.number);
@@ -201,10 +211,9 @@ impl<'a> Model<'a> {
     }
 
     fn free(&mut self) {
-        let Some((at, asked, minor, Some(client), None, expected)) = self.asked() else { return };
-        if minor == 0 {
+        let Some(Question { at, asked, client: Some(client), file: None, told: expected, .. }) = self.question() else {
             return;
-        }
+        };
         assert_eq!(self.opens.test(&asked, client), expected.err().unwrap_or(Status::Ok));
         let known = &mut self.known[at];
         let is_told_why = matches!(expected, Err(Status::Expired | Status::AdminRevoked));
@@ -229,7 +238,7 @@ impl<'a> Model<'a> {
 
     fn compare(&self) {
         self.opens.check();
-        for client in [1, 2, 17, 18].map(|n| ClientId(7 << 32 | n)) {
+        for client in [1, 2, 17, 18].map(client) {
             let mut told: Vec<_> = self.opens.of_client(client).iter().map(|found| found.stateid.to_wire()).collect();
             let of_client = self.known.iter().filter(|known| known.client == client && known.is != Is::Gone);
             let mut known: Vec<_> = of_client.map(|known| known.stateid.to_wire()).collect();

@@ -163,7 +163,7 @@ impl Shard {
         }
         let index = self.index(position);
         let slot = &mut self.slots[position as usize];
-        slot.generation = slot.generation.wrapping_add(1);
+        slot.generation += 1;
         slot.open = Some(Open::new(seal.tag(index, slot.generation), asked, owner, listed));
         if let Some(file) = asked.file {
             self.by_file.insert((owner, file), position);
@@ -249,8 +249,12 @@ impl Shard {
             return;
         }
         let position = self.position(number.0 as u32).expect("it is there");
-        let open = self.slots[position].open.take().expect("it is there");
-        self.free.push(position as u32);
+        let slot = &mut self.slots[position];
+        let open = slot.open.take().expect("it is there");
+        // A place whose numbers are all used stays empty, so that none of them comes twice.
+        if slot.generation < u32::MAX {
+            self.free.push(position as u32);
+        }
         give(&self.totals.opens);
         let known = self.clients.get_mut(&open.asked.client).expect("O3");
         known.revoked -= usize::from(open.revoked.is_some());

@@ -20,6 +20,10 @@ pub(super) fn opens(seed: u64) -> Opens {
     Opens::new(BootId(7), &Draws(AtomicU64::new(seed)))
 }
 
+pub(super) fn client(id: u64) -> ClientId {
+    ClientId(7 << 32 | id)
+}
+
 pub(super) fn file(id: u64) -> FileId {
     let object = ObjectRef { id: ObjectId(id), generation: Generation(1) };
     FileId { pool: PoolGuid(1), dataset: DatasetId(2), object }
@@ -36,6 +40,20 @@ impl Opens {
         let sum = of_shards.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
         assert_eq!(self.counts(), sum, "O2");
         assert!(sum.0 <= OWNERS_MAX && sum.1 <= OPENS_MAX, "O2");
+    }
+}
+
+#[test]
+fn row_a_what_names_nothing_is_not_found() {
+    let opens = opens(1);
+    opens.open(1, A, b"a", 3);
+    for (seqid, other) in [(0, [0; 12]), (1, [0; 12]), (u32::MAX, [0; 12]), (0, [0xff; 12]), (u32::MAX, [0xff; 12])] {
+        let asked = Stateid { seqid, other };
+        for (minor, client) in [(0, None), (1, Some(A))] {
+            assert_eq!(opens.find(&asked, minor, client, None), Err(Status::BadStateid), "of no start either");
+            assert_eq!(opens.change(&asked, minor, client, None).unwrap_err(), Status::BadStateid);
+        }
+        assert_eq!((opens.test(&asked, A), opens.free(&asked, A)), (Status::BadStateid, Err(Status::BadStateid)));
     }
 }
 
@@ -210,6 +228,23 @@ fn a_change_and_an_open_of_one_owner_and_file_are_one_behind_the_other() {
 }
 
 #[test]
+fn no_number_comes_twice() {
+    let opens = opens(1);
+    let close = |stateid| opens.change(&stateid, 1, Some(A), None).unwrap().closed();
+    let _ = close(opens.open(1, A, b"a", 3));
+    opens.shard_of(A).write().wear();
+    let places = [(); 3].map(|()| {
+        let reserved = opens.reserve(1, A, b"a", file(3)).unwrap();
+        let number = reserved.number();
+        let _ = close(reserved.granted(READ, 0).unwrap());
+        opens.check();
+        (number.0 as u32, number.0 >> 32)
+    });
+    let [(first, last_turn), (second, 1), (third, 2)] = places else { panic!("{places:?}") };
+    assert!(last_turn == u64::from(u32::MAX) && second == third && first != second);
+}
+
+#[test]
 fn close_gives_the_next_stateid_in_minor_version_0_and_none_in_sessions() {
     let opens = opens(1);
     let in_0 = opens.open(0, A, b"a", 3);
@@ -311,7 +346,7 @@ fn a_million_opens_without_a_close_meet_the_bounds() {
     let opens = opens(1);
     let (mut granted, mut refused) = (0, 0);
     for round in 0..1_000_000_u64 {
-        let (client, owner) = (ClientId(7 << 32 | round % 64), round / 128 % 4096);
+        let (client, owner) = (client(round % 64), round / 128 % 4096);
         match opens.reserve(1, client, &[owner.to_be_bytes(); 128].concat(), file(round / 64)) {
             Ok(reserved) => {
                 reserved.granted(READ, 0).unwrap();
@@ -327,18 +362,18 @@ fn a_million_opens_without_a_close_meet_the_bounds() {
     opens.check();
     let bytes: usize = opens.shards.iter().map(|shard| shard.read().bytes()).sum();
     assert!(bytes < 96 << 20, "{bytes}");
-    for client in 0..64 {
-        let _ = opens.forget_client(ClientId(7 << 32 | client));
+    for id in 0..64 {
+        let _ = opens.forget_client(client(id));
     }
     assert_eq!(opens.counts(), (0, 0));
     // As many owners as there may be, and a client that comes then.
     let all = (OWNERS_MAX / OWNERS_OF_CLIENT_MAX) as u64;
-    for client in 0..all {
+    for id in 0..all {
         for owner in 0..OWNERS_OF_CLIENT_MAX as u32 {
-            opens.open(1, ClientId(7 << 32 | client), &owner.to_be_bytes(), 3);
+            opens.open(1, client(id), &owner.to_be_bytes(), 3);
         }
     }
-    assert_eq!(opens.reserve(1, ClientId(7 << 32 | all), b"o", file(3)).unwrap_err(), Status::Delay);
+    assert_eq!(opens.reserve(1, client(all), b"o", file(3)).unwrap_err(), Status::Delay);
     assert_eq!(opens.counts(), (OWNERS_MAX, OWNERS_MAX), "what was refused is not counted");
     opens.check();
 }
@@ -347,7 +382,7 @@ fn a_million_opens_without_a_close_meet_the_bounds() {
 #[test]
 fn who_looks_finds_its_own_while_others_come_and_go() {
     let (opens, is_over) = (opens(1), AtomicBool::new(false));
-    let clients: Vec<_> = (0..4).map(|n| ClientId(7 << 32 | n % 2 * 16 | n / 2)).collect();
+    let clients: Vec<_> = (0..4).map(|n| client(n % 2 * 16 + n / 2)).collect();
     std::thread::scope(|scope| {
         let (opens, is_over) = (&opens, &is_over);
         for client in clients.clone() {
