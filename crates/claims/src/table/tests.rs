@@ -312,6 +312,8 @@ fn ranges_have_bounds_of_a_client_and_of_all() {
     let own = too_many(Counted::Ranges, Within::Client);
     assert_eq!(claims.lock(A, None, write(holder(1, 0), 500, 500)), own);
     assert_eq!(claims.unlock(ObjectId(0), holder(1, 0), bytes(2, 2)), own);
+    let held = Err(Refused::Conflict { with: Claim::Lock(write(holder(1, 0), 0, 4)) });
+    assert_eq!(claims.test(ObjectId(0), write(holder(2, 0), 2, 2)), held, "what is refused unlocks nothing");
     let clients = (RANGES_MAX / RANGES_OF_CLIENT_MAX) as u64;
     (2..=clients).for_each(|client| fill(client, client * of_client..(client + 1) * of_client));
     let new = ObjectId(u64::MAX);
