@@ -1,0 +1,113 @@
+//! How much clients may claim (rules V35), of all datasets together: a client that is refused here would only go on in the next one otherwise.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use foldhash::HashMap;
+use parking_lot::Mutex;
+
+use crate::holder::ClientNumber;
+use crate::refused::{Counted, Refused, Within};
+
+/// Most opens in all: at most some 80 MB, if each is of another object.
+pub const OPENS_MAX: usize = 262_144;
+/// Most of a client, so that it takes four to keep others from opening anything.
+pub const OPENS_OF_CLIENT_MAX: usize = 65_536;
+/// Most of an object: each question about it looks at all of them.
+pub const OPENS_OF_OBJECT_MAX: usize = 16_384;
+
+/// Most locked ranges in all: at most some 200 MB, if each is of another object, and some 20 if not.
+pub const RANGES_MAX: usize = 262_144;
+/// Most of a client.
+pub const RANGES_OF_CLIENT_MAX: usize = 65_536;
+/// Most of an object.
+pub const RANGES_OF_OBJECT_MAX: usize = 16_384;
+
+const _: () = assert!(OPENS_OF_OBJECT_MAX <= OPENS_OF_CLIENT_MAX && OPENS_OF_CLIENT_MAX < OPENS_MAX);
+const _: () = assert!(RANGES_OF_OBJECT_MAX <= RANGES_OF_CLIENT_MAX && RANGES_OF_CLIENT_MAX < RANGES_MAX);
+
+const SHARD_COUNT: usize = 16;
+
+/// How many claims there are. One is shared by the tables of all datasets.
+#[derive(Default)]
+pub struct Account {
+    opens: AtomicUsize,
+    ranges: AtomicUsize,
+    /// Clients that have claims, in shards by their number.
+    clients: [Mutex<HashMap<ClientNumber, Count>>; SHARD_COUNT],
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Count {
+    opens: usize,
+    ranges: usize,
+}
+
+impl Account {
+    /// Opens and ranges in all.
+    #[must_use]
+    pub fn totals(&self) -> (usize, usize) {
+        (self.opens.load(Ordering::Relaxed), self.ranges.load(Ordering::Relaxed))
+    }
+
+    /// Opens and ranges of a client.
+    #[must_use]
+    pub fn of_client(&self, client: ClientNumber) -> (usize, usize) {
+        self.shard(client).lock().get(&client).map_or((0, 0), |count| (count.opens, count.ranges))
+    }
+
+    /// Takes room for so many more, or says whose bound is reached: the client's own is asked first.
+    pub(crate) fn take(&self, client: ClientNumber, what: Counted, more: usize) -> Result<(), Refused> {
+        if more == 0 {
+            return Ok(());
+        }
+        let (total, max, of_client_max) = match what {
+            Counted::Opens => (&self.opens, OPENS_MAX, OPENS_OF_CLIENT_MAX),
+            Counted::Ranges => (&self.ranges, RANGES_MAX, RANGES_OF_CLIENT_MAX),
+        };
+        let mut clients = self.shard(client).lock();
+        let mut count = clients.get(&client).copied().unwrap_or_default();
+        let own = count.of(what);
+        *own += more;
+        if *own > of_client_max {
+            return Err(Refused::TooMany { what, within: Within::Client });
+        }
+        let taken = |total: usize| Some(total + more).filter(|&total| total <= max);
+        total
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken)
+            .map_err(|_| Refused::TooMany { what, within: Within::All })?;
+        clients.insert(client, count);
+        Ok(())
+    }
+
+    /// Gives back what was taken.
+    pub(crate) fn give(&self, client: ClientNumber, what: Counted, fewer: usize) {
+        if fewer == 0 {
+            return;
+        }
+        let mut clients = self.shard(client).lock();
+        let count = clients.get_mut(&client).expect("what is given back was taken");
+        let own = count.of(what);
+        *own = own.checked_sub(fewer).expect("no more is given back than was taken");
+        if *count == Count::default() {
+            clients.remove(&client);
+        }
+        let total = if what == Counted::Opens { &self.opens } else { &self.ranges };
+        total.fetch_sub(fewer, Ordering::Relaxed);
+    }
+
+    fn shard(&self, client: ClientNumber) -> &Mutex<HashMap<ClientNumber, Count>> {
+        &self.clients[client.0 as usize % SHARD_COUNT]
+    }
+}
+
+impl Count {
+    fn of(&mut self, what: Counted) -> &mut usize {
+        match what {
+            Counted::Opens => &mut self.opens,
+            Counted::Ranges => &mut self.ranges,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
