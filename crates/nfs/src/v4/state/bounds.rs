@@ -37,4 +37,18 @@ pub const REQUEST_BYTES_MAX: u32 = RECORD_BYTES_MAX as u32;
 /// Longest replies: a READ of as much as may be asked for, and what stands around it.
 pub const REPLY_BYTES_MAX: u32 = READ_BYTES_MAX + (64 << 10);
 
+/// Most open-owners of a client, and of all: past either, and past those below, DELAY in sessions and RESOURCE in minor version 0.
+pub const OWNERS_OF_CLIENT_MAX: usize = 16_384;
+/// Of all clients.
+pub const OWNERS_MAX: usize = 131_072;
+/// Longest name of an owner; a longer one is BADXDR.
+pub const OWNER_BYTES_MAX: usize = 1024;
+/// Most opens of a client, with those that were revoked and that it has not freed.
+pub const OPENS_OF_CLIENT_MAX: usize = 65_536;
+/// Of all clients.
+pub const OPENS_MAX: usize = 262_144;
+/// Most revoked opens of a client; at one more all that it has is revoked.
+pub const REVOKED_OF_CLIENT_MAX: usize = 4096;
+
+const _: () = assert!(OWNERS_OF_CLIENT_MAX < OWNERS_MAX && OPENS_OF_CLIENT_MAX < OPENS_MAX);
 const _: () = assert!(KEPT_BYTES_SHORT <= KEPT_BYTES_MAX && SESSIONS_BYTES_SHORT < SESSIONS_BYTES_MAX);

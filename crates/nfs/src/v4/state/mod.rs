@@ -6,22 +6,31 @@
 //!  presence   what each request asks of its client, lock-free
 //!  sessions   what requests come in, found without the register
 //!  slots      a request is carried out once                     (table D2)
+//!  opens      which owner of which client has what open
+//!  stateid    by which name that is asked for, and by whom      (table D6)
+//!  owners     the order of an owner of minor version 0          (table D1)
 //!  bounds     how much of all that there may be
 //! ```
 
 pub mod bounds;
 mod clients;
+mod opens;
+mod owners;
 mod presence;
 mod sessions;
 mod slots;
+mod stateid;
 
 pub use clients::{
     BootId, ClientId, Clients, Created, Exchanged, Introduced, Introduction, LEASE, Principal, Protection, Unknown,
     Wanted,
 };
+pub use opens::{Changing, Closing, Found, OpenNumber, Opens, OwnerNumber, Reserved};
+pub use owners::{Brought, Ended, OwnerOrder, Turn, moves};
 pub use presence::Presence;
 pub use sessions::{
     Asked, BACK, BOTH, Begun, CB_PATH_DOWN, CB_PATH_DOWN_SESSION, Channel, FORE, Sequence, Session, SessionId,
     Sessions, Shown,
 };
 pub use slots::Guard;
+pub use stateid::{FileId, Revoked, Special, Stateid};

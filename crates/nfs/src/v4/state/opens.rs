@@ -1,0 +1,364 @@
+//! Opens, as the protocol names them: which owner of which client has which file open, and by which stateid. What an open allows and denies to others
+//! is decided below the file system; here stands what it came to.
+//!
+//! ```text
+//!  OPEN ─▶ reserve ─▶ Reserved ─▶ the file system ─▶ granted: seqid 1, or one more of the open that there was (rules V29)
+//!             │           └─ dropped: as it was before
+//!  READ … ─▶ find: table D6 of [`super::stateid`]
+//!  CLOSE, ─▶ change ─▶ Changing ─▶ the file system ─▶ closed, downgraded
+//!  OPEN_DOWNGRADE         └─ dropped: as it was before
+//!  conflict, forced ─▶ revoke ─▶ what has to be closed below; the stateid is still told why, up to `free`
+//!  the client is gone ─▶ forget_client ─▶ what has to be closed below
+//!
+//!  none ─reserve▶ opening ─granted▶ open ⇄ changing ─closed▶ none
+//!                   └──dropped──▶ none └─revoke▶ revoked ─free▶ none
+//! ```
+//!
+//! OPENs of one owner and file go on beside each other, as they commute: each adds to what is open. A change waits for none of them and none for it:
+//! who comes second is told DELAY, since whichever of the two ended last below would be wrong here, or the other way round.
+//!
+//! *Numbers.* An [`OpenNumber`] is of one open alone, and never of another one, not even of the same owner and file: what is below goes by it, so that a
+//! close that comes late closes nothing that was opened since. An [`OwnerNumber`] is of an owner for as long as it has something open.
+//! Of an owner's name a keyed hash is kept, as no answer has the name: an owner is as long as any other.
+//!
+//! *Who is gone.* Nothing here knows which clients there are. Whoever reserves asks afterwards whether there still is the client (RENEW's answer, or that the
+//! session can be found): if it went before, `forget_client` may have been here already; if it goes later, `granted` will say so.
+//!
+//! *Locks.* A client's state is in one shard, which its stateids tell. `find` takes that shard's lock to read. None is held over a call to anything else,
+//! but [`Clients`](super::Clients) may ask `holds` under the register's.
+//!
+//! *Invariants.* O1: of an owner and file there is at most one open that is not revoked. O2: places in use, free ones and all that is counted agree, and
+//! are within bounds. O3: what has an open is listed with its client; who has neither open nor owner is not known.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use tally_base::Rng;
+
+use super::bounds::OWNER_BYTES_MAX;
+use super::stateid::{Asker, FileId, Revoked, Seal, Stateid, next_seqid};
+use super::{BootId, ClientId};
+use crate::v4::status::Status;
+
+mod shard;
+
+use shard::{Asked, Open, Shard, Totals};
+
+const SHARD_BITS: u32 = 4;
+const SHARD_COUNT: usize = 1 << SHARD_BITS;
+
+/// An open: the place below, how often that was used above. Never that of another one, in one start of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OpenNumber(pub u64);
+
+/// An owner of a client. Never that of another one, in one start of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OwnerNumber(pub u64);
+
+/// What a stateid names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// By which it is known below.
+    pub open: OpenNumber,
+    /// Whose it is.
+    pub owner: OwnerNumber,
+    /// And whose that is.
+    pub client: ClientId,
+    /// What is open.
+    pub file: FileId,
+    /// `OPEN4_SHARE_ACCESS_*`.
+    pub access: u32,
+    /// `OPEN4_SHARE_DENY_*`.
+    pub deny: u32,
+    /// The present one.
+    pub stateid: Stateid,
+    /// If it was taken from its client.
+    pub revoked: Option<Revoked>,
+}
+
+/// What has to be closed below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Closing {
+    pub file: FileId,
+    pub open: OpenNumber,
+    pub owner: OwnerNumber,
+}
+
+/// All opens.
+pub struct Opens {
+    seal: Seal,
+    /// Of the hashes of owners' names.
+    key: [u8; 32],
+    shards: [RwLock<Shard>; SHARD_COUNT],
+    totals: Arc<Totals>,
+}
+
+impl Opens {
+    /// None, since this start.
+    #[must_use]
+    pub fn new(boot: BootId, rng: &dyn Rng) -> Self {
+        let totals = Arc::new(Totals::default());
+        let mut key = [0; 32];
+        rng.fill(&mut key);
+        let shards = std::array::from_fn(|number| RwLock::new(Shard::new(number as u32, totals.clone())));
+        Self { seal: Seal::new(boot, rng), key, shards, totals }
+    }
+
+    /// OPEN, before it is carried out: there will be room for it.
+    pub fn reserve(&self, minor: u32, client: ClientId, owner: &[u8], file: FileId) -> Result<Reserved<'_>, Status> {
+        if owner.len() > OWNER_BYTES_MAX {
+            return Err(Status::BadXdr);
+        }
+        let name = *blake3::keyed_hash(&self.key, owner).as_bytes().first_chunk().expect("half of a hash");
+        let asked = Asked { is_of_minor_0: minor == 0, client, name, file };
+        let mut shard = self.shard_of(client).write();
+        let known = shard.of_file(&asked);
+        let position = known.or_else(|| shard.begin(&self.seal, asked)).ok_or(no_room(minor))?;
+        let number = shard.number_of(position);
+        let open = shard.at_mut(number).expect("it was found, or made");
+        if open.is_changing {
+            return Err(Status::Delay);
+        }
+        open.opening += 1;
+        let (owner, is_upgrade) = (open.owner, open.is_granted());
+        Ok(Reserved { opens: self, number, owner, is_upgrade, is_done: false })
+    }
+
+    /// What a stateid names, for an operation of `client`'s session, or of minor version 0, on `file`: table D6.
+    pub fn find(
+        &self,
+        asked: &Stateid,
+        minor: u32,
+        client: Option<ClientId>,
+        file: Option<&FileId>,
+    ) -> Result<Found, Status> {
+        let shard = self.shard(asked.index()).read();
+        shard.look(&self.seal, *asked, &Asker { minor, client, file }).map(|number| self.found(&shard, number))
+    }
+
+    /// The same for an operation that changes it: CLOSE, OPEN_DOWNGRADE.
+    pub fn change(
+        &self,
+        asked: &Stateid,
+        minor: u32,
+        client: Option<ClientId>,
+        file: Option<&FileId>,
+    ) -> Result<Changing<'_>, Status> {
+        let mut shard = self.shard(asked.index()).write();
+        let number = shard.look(&self.seal, *asked, &Asker { minor, client, file })?;
+        let found = self.found(&shard, number);
+        let open = shard.at_mut(number).expect("it was looked at");
+        if open.is_changing || open.opening > 0 {
+            return Err(Status::Delay);
+        }
+        open.is_changing = true;
+        Ok(Changing { opens: self, found, minor })
+    }
+
+    /// An open by its number, revoked or not.
+    #[must_use]
+    pub fn by_number(&self, number: OpenNumber) -> Option<Found> {
+        let shard = self.shard(number.0 as u32).read();
+        shard.at(number).filter(|open| open.is_granted())?;
+        Some(self.found(&shard, number))
+    }
+
+    /// Takes what `which` says from a client, or from all: it stays to be told of. Gives what has to be closed below.
+    pub fn revoke(&self, of: Option<ClientId>, which: &dyn Fn(&Found) -> bool, why: Revoked) -> Vec<Closing> {
+        let mut closing = Vec::new();
+        let revoke = |shard: &RwLock<Shard>| {
+            let mut shard = shard.write();
+            let clients = of.map_or_else(|| shard.clients(), |client| vec![client]);
+            for client in clients {
+                let which = |shard: &Shard, number| which(&self.found(shard, number));
+                closing.extend(shard.revoke(client, &which, why));
+            }
+        };
+        match of {
+            Some(client) => std::iter::once(self.shard_of(client)).for_each(revoke),
+            None => self.shards.iter().for_each(revoke),
+        }
+        closing
+    }
+
+    /// TEST_STATEID.
+    #[must_use]
+    pub fn test(&self, asked: &Stateid, client: ClientId) -> Status {
+        self.find(asked, 1, Some(client), None).map_or_else(|status| status, |_| Status::Ok)
+    }
+
+    /// FREE_STATEID: the client knows that it was revoked. What is open is LOCKS_HELD.
+    pub fn free(&self, asked: &Stateid, client: ClientId) -> Result<(), Status> {
+        let mut shard = self.shard(asked.index()).write();
+        match shard.look(&self.seal, *asked, &Asker { minor: 1, client: Some(client), file: None }) {
+            Ok(_) => Err(Status::LocksHeld),
+            Err(Status::Expired | Status::AdminRevoked | Status::DelegRevoked) => {
+                shard.remove_at(asked.index());
+                Ok(())
+            }
+            Err(refused) => Err(refused),
+        }
+    }
+
+    /// All that a client has open, and what was revoked.
+    #[must_use]
+    pub fn of_client(&self, client: ClientId) -> Vec<Found> {
+        let shard = self.shard_of(client).read();
+        let numbers = shard.numbers(client);
+        let granted = numbers.filter(|number| shard.at(*number).is_some_and(Open::is_granted));
+        granted.map(|number| self.found(&shard, number)).collect()
+    }
+
+    /// A client is gone: it has nothing any more. Gives what has to be closed below.
+    pub fn forget_client(&self, client: ClientId) -> Vec<Closing> {
+        self.shard_of(client).write().forget(client)
+    }
+
+    /// Whether a client has something that it would lose.
+    #[must_use]
+    pub fn holds(&self, client: ClientId) -> bool {
+        self.shard_of(client).read().holds(client)
+    }
+
+    /// How many owners there are, and how many opens.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        self.totals.counts()
+    }
+
+    fn shard_of(&self, client: ClientId) -> &RwLock<Shard> {
+        // The ids of one start count up.
+        self.shard(client.0 as u32)
+    }
+
+    fn shard(&self, index: u32) -> &RwLock<Shard> {
+        &self.shards[index as usize % SHARD_COUNT]
+    }
+
+    fn found(&self, shard: &Shard, number: OpenNumber) -> Found {
+        let open = shard.at(number).expect("it was looked at under this lock");
+        let Open { owner, asked: Asked { client, file, .. }, access, deny, revoked, .. } = *open;
+        let stateid = self.seal.stateid(number.0 as u32, open.tag, open.seqid);
+        Found { open: number, owner, client, file, access, deny, stateid, revoked }
+    }
+}
+
+impl fmt::Debug for Opens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the keys.
+        f.debug_struct("Opens").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+/// What a client is told who meets a bound.
+fn no_room(minor: u32) -> Status {
+    if minor == 0 { Status::Resource } else { Status::Delay }
+}
+
+/// An OPEN that is being carried out. Dropped, it was none.
+#[derive(Debug)]
+#[must_use = "what is reserved and dropped was not opened"]
+pub struct Reserved<'a> {
+    opens: &'a Opens,
+    number: OpenNumber,
+    owner: OwnerNumber,
+    is_upgrade: bool,
+    is_done: bool,
+}
+
+impl Reserved<'_> {
+    /// By which it will be known below.
+    #[must_use]
+    pub fn number(&self) -> OpenNumber {
+        self.number
+    }
+
+    /// Whose it will be.
+    #[must_use]
+    pub fn owner_number(&self) -> OwnerNumber {
+        self.owner
+    }
+
+    /// Whether its owner had the file open.
+    #[must_use]
+    pub fn is_upgrade(&self) -> bool {
+        self.is_upgrade
+    }
+
+    /// It was carried out: this is open now, besides what was. Where it is an error, the client has gone or the open was revoked meanwhile: it has to be
+    /// closed below.
+    pub fn granted(mut self, access: u32, deny: u32) -> Result<Stateid, Status> {
+        self.is_done = true;
+        let mut shard = self.opens.shard(self.number.0 as u32).write();
+        let open = shard.at_mut(self.number).ok_or(Status::Expired)?;
+        open.opening -= 1;
+        if let Some(revoked) = open.revoked {
+            return Err(revoked.status());
+        }
+        open.seqid = next_seqid(open.seqid);
+        open.access |= access;
+        open.deny |= deny;
+        Ok(self.opens.found(&shard, self.number).stateid)
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.opens.shard(self.number.0 as u32).write().withdraw(self.number);
+        }
+    }
+}
+
+/// An open that is being changed. Dropped, it stays as it was.
+#[derive(Debug)]
+#[must_use = "what is not changed stays as it was"]
+pub struct Changing<'a> {
+    opens: &'a Opens,
+    found: Found,
+    minor: u32,
+}
+
+impl Changing<'_> {
+    /// What it was.
+    #[must_use]
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// OPEN_DOWNGRADE was carried out: this is open now.
+    #[must_use]
+    pub fn downgraded(self, access: u32, deny: u32) -> Stateid {
+        let mut shard = self.opens.shard(self.found.open.0 as u32).write();
+        if let Some(open) = shard.at_mut(self.found.open) {
+            (open.access, open.deny, open.seqid) = (access, deny, next_seqid(open.seqid));
+        }
+        self.next()
+    }
+
+    /// CLOSE was carried out. Gives what it answers.
+    #[must_use]
+    pub fn closed(self) -> Stateid {
+        self.opens.shard(self.found.open.0 as u32).write().remove(self.found.open);
+        if self.minor == 0 { self.next() } else { Stateid::INVALID }
+    }
+
+    fn next(&self) -> Stateid {
+        Stateid { seqid: next_seqid(self.found.stateid.seqid), ..self.found.stateid }
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        if let Some(open) = self.opens.shard(self.found.open.0 as u32).write().at_mut(self.found.open) {
+            open.is_changing = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
