@@ -8,8 +8,6 @@
 //! An operation decodes its arguments when its turn comes and appends its results: there is no tree of all arguments, and one that cannot be decoded
 //! fails alone. What follows an operation that failed is not looked at.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tally_base::{Promise, Wait};
@@ -270,15 +268,15 @@ impl<'a> Compound<'a> {
             Op::NVerify => ops::attrs::verify(self, words, false),
             Op::ReadDir => ops::listing::read(self, words, out),
             Op::SetClientId => return Ok(ops::clients::introduce(self, words, out)?),
-            Op::SetClientIdConfirm => ops::clients::confirm(self, words),
+            Op::SetClientIdConfirm => self.and_close_for_the_gone(|compound| ops::clients::confirm(compound, words)),
             Op::Renew => ops::clients::renew(self, words),
             Op::Read => ops::data::read(self, words, out),
             Op::SecInfoNoName => ops::names::security_without_name(self, words, out),
-            Op::ExchangeId => ops::sessions::exchange_id(self, words, out),
-            Op::CreateSession => ops::sessions::create(self, words, out),
+            Op::ExchangeId => self.and_close_for_the_gone(|compound| ops::sessions::exchange_id(compound, words, out)),
+            Op::CreateSession => self.and_close_for_the_gone(|compound| ops::sessions::create(compound, words, out)),
             Op::BindConnToSession => ops::sessions::bind(self, words, out),
             Op::DestroySession => ops::sessions::destroy(self, words),
-            Op::DestroyClientId => ops::sessions::destroy_client(self, words),
+            Op::DestroyClientId => self.and_close_for_the_gone(|compound| ops::sessions::destroy_client(compound, words)),
             Op::ReclaimComplete => ops::sessions::reclaim_complete(self, words),
             Op::Sequence => return ops::sessions::sequence(self, words, out),
             Op::Close => ops::close::close(self, words, out),
@@ -295,6 +293,13 @@ impl<'a> Compound<'a> {
             Op::Commit => return ops::data::commit(self, words, out),
         }?;
         Ok(Status::Ok)
+    }
+
+    /// Behind an operation in which clients may have gone: what they had open is closed.
+    fn and_close_for_the_gone(&self, perform: impl FnOnce(&Self) -> Result<(), Status>) -> Result<(), Status> {
+        let told = perform(self);
+        self.scene.house.close_for_the_gone(self.scene.exports);
+        told
     }
 
     /// How much an operation may answer with, bytes, if it is one that takes what it gets.
@@ -368,7 +373,7 @@ impl<'a> Compound<'a> {
     }
 
     /// Whose session it is carried out in.
-    pub(super) fn presence(&self) -> Result<&Arc<Presence>, Status> {
+    pub(super) fn presence(&self) -> Result<&Presence, Status> {
         self.guard().map(|guard| guard.session().presence()).ok_or(Status::OpNotInSession)
     }
 

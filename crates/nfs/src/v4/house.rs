@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use tally_base::{Rng, SystemRng};
 
+use super::ops::open::holder;
 use super::state::{BootId, ClientId, Clients, Closing, Opens, Sessions};
-
-/// Nothing can be opened or locked yet.
-pub(super) const NOBODY_HOLDS: fn(ClientId) -> bool = |_| false;
+use crate::exports::{Exports, Place};
 
 /// The clients, their sessions, and the time of this start of the server.
 pub struct House {
@@ -45,6 +44,25 @@ impl House {
     /// What they have open.
     pub(super) fn opens(&self) -> &Opens {
         &self.opens
+    }
+
+    /// Whether a client has something open.
+    pub(super) fn holds(&self, client: ClientId) -> bool {
+        self.opens.holds(client)
+    }
+
+    /// Closes what clients had open who are gone since this was asked last.
+    pub(super) fn close_for_the_gone(&self, exports: &dyn Exports) {
+        let gone = self.clients().take_gone();
+        for client in gone {
+            for Closing { file, open, .. } in self.opens.forget_client(client) {
+                let pool = exports.pool(file.pool);
+                // With its dataset or pool it was closed before.
+                if let Some(Place::Here(vfs)) = pool.map(|pool| pool.place(file.dataset)) {
+                    vfs.close(file.object, holder(client, open));
+                }
+            }
+        }
     }
 
     /// Since the start.

@@ -3,7 +3,6 @@
 use tally_base::SystemRng;
 
 use super::super::compound::Compound;
-use super::super::house::NOBODY_HOLDS;
 use super::super::state::{ClientId, Introduced, Introduction, Principal, Unknown};
 use super::super::status::Status;
 use crate::rpc::Identity;
@@ -26,7 +25,8 @@ pub(in super::super) fn introduce(
     let _ident = words.u32()?;
     let (principal, address) = (principal(compound), compound.scene.link.peer().ip());
     let (introduction, now) = (Introduction { name, verifier, principal, address }, compound.scene.house.now());
-    match compound.scene.house.clients().introduce(introduction, &NOBODY_HOLDS, &SystemRng, now) {
+    let house = compound.scene.house;
+    match house.clients().introduce(introduction, &|id| house.holds(id), &SystemRng, now) {
         Ok(Introduced { id, confirmation }) => {
             out.u64(id.0).raw(&confirmation);
             Ok(Status::Ok)
@@ -44,7 +44,7 @@ pub(in super::super) fn confirm(compound: &Compound<'_>, words: &mut Decoder<'_>
     let said = Introduced { id: ClientId(words.u64()?), confirmation: words.array()? };
     let house = compound.scene.house;
     // What a client holds that started anew goes; nobody holds anything yet.
-    house.clients().confirm(said, principal(compound), &NOBODY_HOLDS, house.now())?;
+    house.clients().confirm(said, principal(compound), &|id| house.holds(id), house.now())?;
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use super::super::attr::{self, AttrSet};
 use super::super::compound::{Compound, Stop};
 use super::super::pseudo::Node;
 use super::super::state::bounds::OWNER_BYTES_MAX;
-use super::super::state::{ClientId, FileId, OpenNumber, Stateid};
+use super::super::state::{ClientId, FileId, Guard, OpenNumber, Stateid};
 use super::super::status::Status;
 use super::names::check_name;
 use super::put_change;
@@ -240,6 +240,10 @@ fn open_seen(
         Some(object) => opens.reserve(minor, client, asked.owner, FileId::of(&*place.vfs, object))?,
         None => opens.reserve_new(minor, client, asked.owner)?,
     };
+    // Whoever goes from here on is told by what was reserved; who has gone before would have it kept for nobody.
+    if compound.guard().is_none_or(|guard| opens_for_nobody(compound, guard)) {
+        return Err(Status::BadSession.into());
+    }
     let opening = Opening { holder: holder(client, reserved.number()), share: asked.share };
     let (opened, dir) = match (&asked.what, &asked.how) {
         (What::Name(name), How::Make(how, _)) => {
@@ -270,8 +274,13 @@ fn open_seen(
     Ok(Some(Done { file, stateid, is_new: opened.is_new, dir }))
 }
 
+/// Whether the session is closed that an OPEN came in.
+fn opens_for_nobody(compound: &Compound<'_>, guard: &Guard) -> bool {
+    compound.scene.house.sessions().find(guard.session().id()).is_none()
+}
+
 /// By whom an open is known below.
-pub(super) fn holder(client: ClientId, open: OpenNumber) -> Holder {
+pub(in super::super) fn holder(client: ClientId, open: OpenNumber) -> Holder {
     Holder { client: ClientNumber(client.0), owner: OwnerNumber(open.0) }
 }
 

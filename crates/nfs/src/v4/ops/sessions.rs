@@ -4,7 +4,6 @@
 use tally_base::SystemRng;
 
 use super::super::compound::{Compound, Halt, Stop};
-use super::super::house::NOBODY_HOLDS;
 use super::super::state::{
     Asked, Begun, Channel, ClientId, Introduction, Protection, Sequence, SessionId, Shown, Wanted,
 };
@@ -50,7 +49,7 @@ pub(in super::super) fn exchange_id(
     let (principal, address) = (principal(compound), compound.scene.link.peer().ip());
     let introduction = Introduction { name, verifier, principal, address };
     let house = compound.scene.house;
-    let known = house.clients().exchange_id(introduction, flags & UPDATES != 0, &NOBODY_HOLDS, house.now())?;
+    let known = house.clients().exchange_id(introduction, flags & UPDATES != 0, &|id| house.holds(id), house.now())?;
     let confirmed = if known.is_confirmed { IS_CONFIRMED } else { 0 };
     out.u64(known.id.0).u32(known.sequence).u32(NO_PNFS | confirmed);
     // SP4_NONE; then whose sessions these are, as which all addresses of the server are one; and nothing of the program.
@@ -122,7 +121,7 @@ pub(in super::super) fn create(
     let wanted = Wanted { client, sequence, fore, back, calls_back: false, principal, connection };
     let house = compound.scene.house;
     // What the one held whose place it takes goes; nobody holds anything yet.
-    let (created, _gone) = house.clients().create_session(&wanted, &NOBODY_HOLDS, &SystemRng, house.now())?;
+    let (created, _gone) = house.clients().create_session(&wanted, &|id| house.holds(id), &SystemRng, house.now())?;
     out.raw(&created.session.0).u32(created.sequence).u32(0);
     put_channel(out, &created.fore);
     put_channel(out, &created.back);
@@ -197,7 +196,8 @@ pub(in super::super) fn destroy(compound: &Compound<'_>, words: &mut Decoder<'_>
 
 pub(in super::super) fn destroy_client(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
     let client = ClientId(words.u64()?);
-    compound.scene.house.clients().destroy_client(client, &NOBODY_HOLDS)
+    let house = compound.scene.house;
+    house.clients().destroy_client(client, &|id| house.holds(id))
 }
 
 /// Of one file system, or of all: only the latter is once. Nothing is reclaimed yet.

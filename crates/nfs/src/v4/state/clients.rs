@@ -164,6 +164,8 @@ pub struct Clients {
     /// Confirmed ones and waiting ones by name; either may be missing.
     by_name: HashMap<Name, [Option<ClientId>; 2]>,
     sessions: Arc<Sessions>,
+    /// Confirmed ones that are none any more: what they hold has to go.
+    gone: Vec<ClientId>,
 }
 
 const CONFIRMED: usize = 0;
@@ -173,8 +175,8 @@ impl Clients {
     /// Nobody, since this start.
     #[must_use]
     pub fn new(boot: BootId) -> Self {
-        let (confirmed, waiting, by_name, sessions) = Default::default();
-        Self { boot, next: 1, confirmed, waiting, by_name, sessions }
+        let (confirmed, waiting, by_name, sessions, gone) = Default::default();
+        Self { boot, next: 1, confirmed, waiting, by_name, sessions, gone }
     }
 
     /// The sessions, which are asked without the register's lock.
@@ -239,6 +241,15 @@ impl Clients {
         Ok(())
     }
 
+    /// Who has gone since this was asked last: what such a client had is nobody's any more.
+    #[must_use]
+    pub fn take_gone(&mut self) -> Vec<ClientId> {
+        let mut gone = std::mem::take(&mut self.gone);
+        // A record that another one of the same id has replaced: it has only said something new of itself.
+        gone.retain(|id| !self.confirmed.contains_key(id));
+        gone
+    }
+
     /// How many are confirmed, and how many wait to be.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
@@ -301,6 +312,9 @@ impl Clients {
     fn forget(&mut self, id: ClientId, which: usize) {
         let records = if which == WAITING { &mut self.waiting } else { &mut self.confirmed };
         let Some(record) = records.remove(&id) else { return };
+        if which == CONFIRMED {
+            self.gone.push(id);
+        }
         record.sessions().iter().for_each(|session| self.sessions.close(*session));
         let name = record.name();
         let Some(ids) = self.by_name.get_mut(&name) else { return };
