@@ -16,10 +16,13 @@ const CRATES: [(&str, &[&str]); 21] = [
     ("tally-fakes", &["tally-base", "tally-disk", "tally-members"]),
     ("tally-store", &["tally-base", "tally-disk", "tally-intent", "tally-members"]),
     // What a file system can be asked, for whoever asks and whoever answers.
-    ("tally-vfs", &["tally-base"]),
+    ("tally-vfs", &["tally-base", "tally-claims"]),
     // What clients have claimed of objects, whichever protocol they came by: no protocol, and no file.
     ("tally-claims", &["tally-base"]),
-    ("tally-fs", &["tally-base", "tally-disk", "tally-intent", "tally-members", "tally-store", "tally-vfs"]),
+    (
+        "tally-fs",
+        &["tally-base", "tally-claims", "tally-disk", "tally-intent", "tally-members", "tally-store", "tally-vfs"],
+    ),
     // Only `nfs` knows the protocol, and it sees no engine: only `fs` and below know a transaction group.
     ("tally-nfs", &["tally-base", "tally-vfs"]),
     // Measures any server from outside, and must not know ours.

@@ -19,15 +19,15 @@
 //! No lock is held over the wait, so that thousands of creators in one directory share a few device writes.
 
 use std::collections::HashSet;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use parking_lot::RwLock;
 use smallvec::SmallVec;
 use tally_base::codec::{DecodeError, Reader};
-use tally_claims::Claims;
 use tally_base::{Dseq, Generation, Lsn, ObjectId, Time, Txg, Wait, round_to_sector};
+use tally_claims::Claims;
 use tally_intent::{Appended, Lane, Reservation};
 use tally_store::dataset::{Dataset, DatasetIo, DatasetRoot, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};

@@ -48,7 +48,12 @@ impl Filesystem {
     }
 
     /// The object that a directory has under a name, or why none, and the directory's attributes.
-    pub(crate) fn name_in(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(Result<ObjectId, FsError>, Attr), FsError> {
+    pub(crate) fn name_in(
+        &self,
+        cred: &Cred,
+        dir: ObjectRef,
+        name: &[u8],
+    ) -> Result<(Result<ObjectId, FsError>, Attr), FsError> {
         self.see(dir.id, |sight| {
             let inode = sight.live_directory(dir)?;
             let attr = inode.attr(dir.id);

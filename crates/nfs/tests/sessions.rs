@@ -6,106 +6,21 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use support::compound::{Op, get_attr, make, op, put_root, read, remove, status_of, write};
 use support::desk::bytes_of;
-use support::scene::{Scene, fate, read_reply};
+use support::scene::{fate, read_reply};
+use support::session::{Session, create_session, exchange_id};
 use tally_base::Broken;
 use tally_nfs::service::Step;
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
-    ChannelAttrs4, ClientOwner4, Compound4Res, CreateSession4Args, CreateSession4Res, DestroyClientid4Args,
-    DestroySession4Args, ExchangeId4Args, ExchangeId4Res, FATTR4_TYPE, NfsArgop4, NfsResop4, Nfsstat4,
-    ReclaimComplete4Args, SecinfoStyle4, Sequence4Args, Sequence4Res, Sessionid4, StateProtect4A,
+    DestroyClientid4Args, DestroySession4Args, FATTR4_TYPE, NfsArgop4, NfsResop4, Nfsstat4, ReclaimComplete4Args,
+    SecinfoStyle4, Sequence4Res,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
 
-/// A client with a session.
-struct Desk {
-    scene: Scene,
-    client: u64,
-    session: Sessionid4,
-    xid: u32,
-}
-
-fn channel() -> ChannelAttrs4 {
-    ChannelAttrs4 {
-        ca_headerpadsize: 0,
-        ca_maxrequestsize: 8192,
-        ca_maxresponsesize: 8192,
-        ca_maxresponsesize_cached: 1024,
-        ca_maxoperations: 8,
-        ca_maxrequests: 4,
-        ca_rdma_ird: Vec::new().into(),
-    }
-}
-
-fn exchange_id(name: &[u8]) -> Op {
-    op(&NfsArgop4::OpExchangeId(ExchangeId4Args {
-        eia_clientowner: ClientOwner4 { co_verifier: [1; 8], co_ownerid: name.into() },
-        eia_flags: 0,
-        eia_state_protect: StateProtect4A::Sp4None,
-        eia_client_impl_id: Vec::new().into(),
-    }))
-}
-
-fn create_session(client: u64, sequence: u32) -> Op {
-    op(&NfsArgop4::OpCreateSession(CreateSession4Args {
-        csa_clientid: client,
-        csa_sequence: sequence,
-        csa_flags: 0,
-        csa_fore_chan_attrs: channel(),
-        csa_back_chan_attrs: channel(),
-        csa_cb_program: 0x4000_0000,
-        csa_sec_parms: Vec::new().into(),
-    }))
-}
-
-impl Desk {
-    fn new() -> Self {
-        let scene = Scene { minor: 1, ..Scene::new() };
-        let mut reply = scene.run(1, &[exchange_id(b"a client")]);
-        let Some(NfsResop4::OpExchangeId(ExchangeId4Res::Nfs4Ok(known))) = reply.resarray.0.pop() else { panic!() };
-        let (client, sequence) = (known.eir_clientid, known.eir_sequenceid);
-        let mut reply = scene.run(2, &[create_session(client, sequence)]);
-        let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(created))) = reply.resarray.0.pop() else {
-            panic!()
-        };
-        assert_eq!((created.csr_fore_chan_attrs.ca_maxrequests, created.csr_fore_chan_attrs.ca_maxoperations), (4, 8));
-        Self { scene, client, session: created.csr_sessionid, xid: 100 }
-    }
-
-    /// SEQUENCE on the first slot.
-    fn sequence(&self, sequence: u32, cache_this: bool) -> Op {
-        self.sequence_on(0, sequence, cache_this)
-    }
-
-    fn sequence_on(&self, slot: u32, sequence: u32, cache_this: bool) -> Op {
-        op(&NfsArgop4::OpSequence(Sequence4Args {
-            sa_sessionid: self.session,
-            sa_sequenceid: sequence,
-            sa_slotid: slot,
-            sa_highest_slotid: slot,
-            sa_cachethis: cache_this,
-        }))
-    }
-
-    /// A compound under another xid, which waits for nothing.
-    fn run(&mut self, ops: &[Op]) -> Compound4Res {
-        self.xid += 1;
-        self.scene.run(self.xid, ops)
-    }
-
-    fn status(&mut self, ops: &[Op]) -> Nfsstat4 {
-        self.run(ops).status
-    }
-
-    fn tank(&self) -> Op {
-        self.scene.put_tank()
-    }
-}
-
 #[test]
 fn a_request_of_a_session_is_carried_out_once_whatever_its_xid() {
-    let mut desk = Desk::new();
+    let mut desk = Session::new();
     let ops = [desk.sequence(1, true), desk.tank(), make(b"a"), remove(b"none")];
     let first = desk.run(&ops);
     assert_eq!(first.status, Nfs4ErrNoent);
@@ -127,7 +42,7 @@ fn a_request_of_a_session_is_carried_out_once_whatever_its_xid() {
 /// Rules V3 and V8: what was told is told again, cut where a promise broke.
 #[test]
 fn a_slot_keeps_what_was_told_and_is_held_until_then() {
-    let mut desk = Desk::new();
+    let mut desk = Session::new();
     desk.scene.hold();
     let ops = [desk.sequence(1, true), desk.tank(), make(b"a"), desk.tank(), make(b"b")];
     let (mut job, step) = desk.scene.begin(10, &ops);
@@ -147,7 +62,7 @@ fn a_slot_keeps_what_was_told_and_is_held_until_then() {
 /// Rules V4: a slot stayed in use for ever.
 #[test]
 fn a_slot_is_free_again_whatever_becomes_of_its_request() {
-    let mut desk = Desk::new();
+    let mut desk = Session::new();
     let file = desk.scene.file(b"file");
     let panics = [desk.sequence(1, true), desk.scene.put(file), write(0, b"x")];
     desk.scene.exports.tank.panic_at_getattr.store(true, SeqCst);
@@ -168,7 +83,7 @@ fn a_slot_is_free_again_whatever_becomes_of_its_request() {
 /// Its pool was suspended, and serves again: nobody knows what of the compound was carried out, and it is not carried out again.
 #[test]
 fn a_compound_in_doubt_is_not_carried_out_again() {
-    let desk = Desk::new();
+    let desk = Session::new();
     desk.scene.hold();
     let ops = [desk.sequence(1, true), desk.tank(), make(b"a")];
     let (mut job, step) = desk.scene.begin(10, &ops);
@@ -185,7 +100,7 @@ fn a_compound_in_doubt_is_not_carried_out_again() {
 /// Rules V2 in a session: the slot is held over the wait.
 #[test]
 fn a_compound_goes_on_in_its_slot() {
-    let mut desk = Desk::new();
+    let mut desk = Session::new();
     desk.scene.exports.tank.throttle_behind(1);
     let ops = [desk.sequence(1, true), desk.tank(), make(b"a"), desk.tank(), make(b"b")];
     let (mut job, step) = desk.scene.begin(10, &ops);
@@ -201,7 +116,7 @@ fn a_compound_goes_on_in_its_slot() {
 /// Rules V16: the directory was made, and its answer could not be kept.
 #[test]
 fn what_cannot_be_kept_is_not_done() {
-    let mut desk = Desk::new();
+    let mut desk = Session::new();
     let file = desk.scene.file(b"file");
     let fill = [desk.scene.put(file), write(0, &[7; 4096])];
     assert_eq!(desk.status(&[vec![desk.sequence(1, false)], fill.to_vec()].concat()), OK);
@@ -220,7 +135,7 @@ fn what_cannot_be_kept_is_not_done() {
 
 #[test]
 fn wrong_places_are_told_apart() {
-    let mut desk = Desk::new();
+    let mut desk = Session::new();
     let (client, session) = (desk.client, desk.session);
     let destroy = || op(&NfsArgop4::OpDestroySession(DestroySession4Args { dsa_sessionid: session }));
     let destroy_client = || op(&NfsArgop4::OpDestroyClientid(DestroyClientid4Args { dca_clientid: client }));
@@ -257,7 +172,7 @@ fn wrong_places_are_told_apart() {
 /// A promise that breaks in a compound of one operation.
 #[test]
 fn a_lone_operation_that_is_not_durable_is_an_error() {
-    let desk = Desk::new();
+    let desk = Session::new();
     desk.scene.hold();
     let ops = [desk.sequence(1, true), desk.tank(), make(b"a")];
     let (mut job, step) = desk.scene.begin(10, &ops);

@@ -8,6 +8,7 @@ mod content;
 mod listing;
 mod making;
 mod moving;
+mod opening;
 mod permissions;
 mod world;
 
@@ -24,7 +25,8 @@ type Case = (&'static str, fn(&world::World));
 ///
 /// Where the file system under test breaks a rule.
 pub fn run_all(make: &dyn Fn() -> Arc<dyn Vfs>) {
-    let families: [&[Case]; 5] = [making::CASES, content::CASES, listing::CASES, moving::CASES, permissions::CASES];
+    let families: [&[Case]; 6] =
+        [making::CASES, content::CASES, listing::CASES, moving::CASES, opening::CASES, permissions::CASES];
     for (name, case) in families.into_iter().flatten() {
         println!("vfs suite: {name}");
         case(&world::World::new(make()));

@@ -225,4 +225,3 @@ fn may_commit(inode: &Inode, object: ObjectRef, ctx: OpCtx<'_>) -> Result<(), Fs
     let may = ctx.right != Right::Mode || writes_by_mode(&inode.attr(object.id), ctx);
     if may { Ok(()) } else { Err(FsError::Access) }
 }
-

@@ -7,8 +7,8 @@ use tally_store::dataset::OBJECT_CHARGE;
 use tally_store::pool::SpaceClass;
 use tally_vfs::permission::{self, EXECUTE, WRITE};
 use tally_vfs::{
-    Attr, CreateHow, FileKind, FsError, LINK_MAX, Named, NodeKind, ObjectRef, OpCtx, Opened, Opening, Outcome, SYMLINK_MAX,
-    SetAttr, entry_charge,
+    Attr, CreateHow, FileKind, FsError, LINK_MAX, Named, NodeKind, ObjectRef, OpCtx, Opened, Opening, Outcome,
+    SYMLINK_MAX, SetAttr, entry_charge,
 };
 
 use super::open::check_may_open;
@@ -42,7 +42,17 @@ struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     fn new(record_kind: RecordKind, kind: FileKind, set: &'a SetAttr) -> Self {
-        Self { record_kind, kind, set, target: &[], rdev: (0, 0), verifier: None, mode: 0, covered: false, opening: None }
+        Self {
+            record_kind,
+            kind,
+            set,
+            target: &[],
+            rdev: (0, 0),
+            verifier: None,
+            mode: 0,
+            covered: false,
+            opening: None,
+        }
     }
 }
 
@@ -184,7 +194,14 @@ impl Filesystem {
                 Err(error) => return self.refused_in(&locked, dir, Some(&parent), error),
             }
             if let Some(existing) = existing {
-                return self.make_over(ctx, admitted, locked, (dir, &parent), existing, (how, plan.opening.map(|(opening, _)| opening)));
+                return self.make_over(
+                    ctx,
+                    admitted,
+                    locked,
+                    (dir, &parent),
+                    existing,
+                    (how, plan.opening.map(|(opening, _)| opening)),
+                );
             }
             if growth_bytes == 0 {
                 // The name went behind the look, so something would be made that no quota has been asked for.
@@ -269,7 +286,9 @@ impl Filesystem {
             return self.refused_in(&locked, dir, Some(parent), error);
         }
         let new_size = match how {
-            Some(CreateHow::Unchecked(set)) if opening.is_some() => set.size.filter(|size| *size == 0 && inode.size > 0),
+            Some(CreateHow::Unchecked(set)) if opening.is_some() => {
+                set.size.filter(|size| *size == 0 && inode.size > 0)
+            }
             Some(CreateHow::Unchecked(set)) => set.size.filter(|size| *size != inode.size),
             _ => None,
         };
@@ -283,11 +302,13 @@ impl Filesystem {
         };
         let (mut resized, now) = (inode, self.now());
         let may = permission::may(&attr, ctx.cred, WRITE).then_some(()).ok_or(FsError::Access);
-        let planned = resize(&mut resized, size, may, now).and_then(|()| opening.map_or(Ok(()), |opening| {
-            // It is written, whatever it is opened for.
-            self.check_may_cut(existing, opening)?;
-            self.claim(existing, opening)
-        }));
+        let planned = resize(&mut resized, size, may, now).and_then(|()| {
+            opening.map_or(Ok(()), |opening| {
+                // It is written, whatever it is opened for.
+                self.check_may_cut(existing, opening)?;
+                self.claim(existing, opening)
+            })
+        });
         if let Err(error) = planned {
             return self.refused_in(&locked, dir, Some(parent), error);
         }

@@ -40,9 +40,11 @@ impl Filesystem {
 
     /// Registers an open. The caller has the object's lock, and does nothing more that could be refused.
     pub(super) fn claim(&self, id: ObjectId, Opening { holder, share }: Opening) -> Result<(), FsError> {
-        self.claims.get_or_init(|| Box::new(Claims::new(Arc::default()))).open(id, holder, share).map_err(|refused| match refused {
-            Refused::TooMany { .. } => FsError::TooManyClaims,
-            _ => FsError::ShareDenied,
+        self.claims.get_or_init(|| Box::new(Claims::new(Arc::default()))).open(id, holder, share).map_err(|refused| {
+            match refused {
+                Refused::TooMany { .. } => FsError::TooManyClaims,
+                _ => FsError::ShareDenied,
+            }
         })
     }
 

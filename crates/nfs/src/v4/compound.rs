@@ -276,7 +276,9 @@ impl<'a> Compound<'a> {
             Op::CreateSession => self.and_close_for_the_gone(|compound| ops::sessions::create(compound, words, out)),
             Op::BindConnToSession => ops::sessions::bind(self, words, out),
             Op::DestroySession => ops::sessions::destroy(self, words),
-            Op::DestroyClientId => self.and_close_for_the_gone(|compound| ops::sessions::destroy_client(compound, words)),
+            Op::DestroyClientId => {
+                self.and_close_for_the_gone(|compound| ops::sessions::destroy_client(compound, words))
+            }
             Op::ReclaimComplete => ops::sessions::reclaim_complete(self, words),
             Op::Sequence => return ops::sessions::sequence(self, words, out),
             Op::Close => ops::close::close(self, words, out),

@@ -8,8 +8,8 @@
 use smallvec::SmallVec;
 use tally_base::{DatasetId, FirstBroken, PoolGuid, Promise, all_of};
 
-use super::state::{Guard, Stateid};
 use super::state::bounds::KEPT_BYTES_MAX;
+use super::state::{Guard, Stateid};
 use super::status::Status;
 use crate::xdr::Encoder;
 

@@ -7,6 +7,7 @@ pub mod compound;
 pub mod desk;
 pub mod gated;
 pub mod scene;
+pub mod session;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

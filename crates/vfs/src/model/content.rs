@@ -143,7 +143,9 @@ impl State {
 
     pub(super) fn commit(&mut self, ctx: OpCtx<'_>, object: ObjectRef) -> Result<u64, FsError> {
         let (inode, cred) = (self.inode(object)?, ctx.cred);
-        let may = ctx.right != Right::Mode || permission::owns(&inode.attr, cred) || permission::may(&inode.attr, cred, WRITE);
+        let may = ctx.right != Right::Mode
+            || permission::owns(&inode.attr, cred)
+            || permission::may(&inode.attr, cred, WRITE);
         match &inode.body {
             Body::Content(_) if !may => Err(FsError::Access),
             Body::Content(_) => Ok(self.verifier),

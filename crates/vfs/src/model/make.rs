@@ -8,8 +8,7 @@ use super::state::{Body, Directory, State, check_name};
 use crate::permission;
 use crate::{
     Attr, CreateHow, Cred, FILE_SIZE_MAX, FileKind, FsError, LINK_MAX, NodeKind, ObjectRef, Right, SYMLINK_MAX,
-    SetAttr,
-    SetTime,
+    SetAttr, SetTime,
 };
 
 impl State {

@@ -98,7 +98,13 @@ impl State {
     }
 
     /// Whether content may be read or written by this right, where its mode says `may`.
-    pub(super) fn check_right(&self, object: ObjectRef, right: Right, wanted: Access, may: bool) -> Result<(), FsError> {
+    pub(super) fn check_right(
+        &self,
+        object: ObjectRef,
+        right: Right,
+        wanted: Access,
+        may: bool,
+    ) -> Result<(), FsError> {
         let all = || self.opens.iter().filter(|open| open.object == object);
         let wanted = bits(Share::only(wanted));
         match right {
@@ -107,7 +113,11 @@ impl State {
                 if his.peek().is_none() {
                     return Err(FsError::NotOpened);
                 }
-                if his.any(|open| (0..2).any(|bit| wanted[bit] && bits(open.share)[bit])) { Ok(()) } else { Err(FsError::OpenMode) }
+                if his.any(|open| (0..2).any(|bit| wanted[bit] && bits(open.share)[bit])) {
+                    Ok(())
+                } else {
+                    Err(FsError::OpenMode)
+                }
             }
             _ if !may => Err(FsError::Access),
             Right::Mode => Ok(()),

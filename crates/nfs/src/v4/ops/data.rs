@@ -74,7 +74,8 @@ pub(in super::super) fn commit(
     let target = compound.to_change(compound.current())?;
     check_file(&target)?;
     compound.begin(&target)?;
-    let (verifier, _) = compound.changed(target.vfs.commit(without_memory(&target, Right::Unopened), target.object, offset, count))?;
+    let (verifier, _) =
+        compound.changed(target.vfs.commit(without_memory(&target, Right::Unopened), target.object, offset, count))?;
     out.u64(verifier);
     Ok(Status::Ok)
 }

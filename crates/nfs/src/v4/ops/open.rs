@@ -4,7 +4,8 @@
 //! stands for what it has decided. No delegation is given yet, and nothing is reclaimed: no open outlives a start of the server.
 
 use tally_vfs::{
-    Access, Change, ClientNumber, CreateHow, Deny, FsError, Holder, Named, ObjectRef, Opening, OwnerNumber, Share, ToOpen,
+    Access, Change, ClientNumber, CreateHow, Deny, FsError, Holder, Named, ObjectRef, Opening, OwnerNumber, Share,
+    ToOpen,
 };
 
 use super::super::attr::{self, AttrSet};
@@ -301,7 +302,11 @@ impl Asked<'_> {
         match &self.how {
             How::Find => AttrSet::default(),
             How::Make(CreateHow::Unchecked(set), names) if !is_new => {
-                if set.size == Some(0) { names.size_alone() } else { AttrSet::default() }
+                if set.size == Some(0) {
+                    names.size_alone()
+                } else {
+                    AttrSet::default()
+                }
             }
             How::Make(_, names) => *names,
         }

@@ -1,0 +1,226 @@
+//! Who has what open, and what that allows and denies.
+
+use bytes::Bytes;
+use tally_base::ObjectId;
+
+use super::Case;
+use super::world::{ALICE, BOB, World, guarded, mode, user};
+use crate::{
+    Access, ClientNumber, CreateHow, Cred, Deny, FsError, Holder, Named, ObjectRef, OpCtx, Opened, Opening,
+    OwnerNumber, Right, SetAttr, Share, Stability, ToOpen,
+};
+
+pub(super) const CASES: &[Case] = &[
+    ("open: what is made", makes),
+    ("open: what is there", finds),
+    ("open: what was seen is not there any more", seen),
+    ("open: modes", modes),
+    ("open: shares", shares),
+    ("open: downgrades", downgrades),
+    ("open: who has it open goes by that", rights),
+    ("open: random shares", random),
+];
+
+fn holder(owner: u64) -> Holder {
+    Holder { client: ClientNumber(1), owner: OwnerNumber(owner) }
+}
+
+fn opening(owner: u64, access: u32, deny: u32) -> Opening {
+    let share = Share { access: Access::from_bits(access).unwrap(), deny: Deny::from_bits(deny).unwrap() };
+    Opening { holder: holder(owner), share }
+}
+
+impl World {
+    fn open_itself(&self, cred: &Cred, file: ObjectRef, opening: Opening) -> Result<Opened, FsError> {
+        self.run(cred, |ctx| self.vfs.open(ctx, ToOpen::Itself(file), opening)).0
+    }
+
+    fn open_named(&self, cred: &Cred, name: &str, how: &CreateHow, opening: Opening) -> Result<Opened, FsError> {
+        let seen = self.vfs.lookup(&Cred::root(), self.root, name.as_bytes()).ok().map(|(attr, _)| attr.object.id);
+        self.open_as_seen(cred, (name, seen), how, opening)
+    }
+
+    fn open_as_seen(
+        &self,
+        cred: &Cred,
+        (name, seen): (&str, Option<ObjectId>),
+        how: &CreateHow,
+        opening: Opening,
+    ) -> Result<Opened, FsError> {
+        let named = Named { dir: self.root, name: name.as_bytes(), how, seen };
+        self.run(cred, |ctx| self.vfs.open(ctx, ToOpen::Named(named), opening)).0
+    }
+
+    fn write_by(&self, right: Right, cred: &Cred, file: ObjectRef) -> Result<(), FsError> {
+        let write = |ctx: OpCtx<'_>| {
+            let ctx = OpCtx { reply: ctx.reply, right, cred };
+            self.vfs.write(ctx, file, 0, Bytes::from_static(b"content"), Stability::FileSync)
+        };
+        self.run(cred, write).0.map(drop)
+    }
+
+    fn read_by(&self, right: Right, cred: &Cred, file: ObjectRef) -> Result<(), FsError> {
+        self.vfs.read_by(right, cred, file, 0, 100).map(drop)
+    }
+
+    fn cut_by(&self, right: Right, cred: &Cred, file: ObjectRef) -> Result<(), FsError> {
+        let set = SetAttr { size: Some(1), ..SetAttr::default() };
+        self.run(cred, |ctx| self.vfs.setattr(OpCtx { right, ..ctx }, file, &set, None)).0
+    }
+}
+
+fn makes(world: &World) {
+    let root = Cred::root();
+    let made = world.open_named(&root, "f", &guarded(0o000), opening(1, 3, 3)).unwrap();
+    assert!(made.is_new && made.attr.mode == 0);
+    assert_eq!(world.open_named(&root, "f", &guarded(0), opening(1, 1, 0)), Err(FsError::Exists));
+    assert_eq!(world.open_itself(&root, made.attr.object, opening(2, 1, 0)).unwrap_err(), FsError::ShareDenied);
+    world.vfs.close(made.attr.object, holder(1));
+    assert!(world.open_itself(&root, made.attr.object, opening(2, 1, 0)).is_ok());
+    // It is opened whatever its mode says, and once more by who made it.
+    let tmp = mode(0o777);
+    world.setattr_as(&root, world.root, &tmp).unwrap();
+    let exclusive = CreateHow::ExclusiveWith(7, mode(0o444));
+    let first = world.open_named(&user(ALICE, &[]), "x", &exclusive, opening(3, 3, 0)).unwrap();
+    assert_eq!((first.is_new, first.attr.mode), (true, 0o444));
+    let again = world.open_named(&user(ALICE, &[]), "x", &exclusive, opening(3, 3, 0)).unwrap();
+    assert_eq!((again.is_new, again.attr.object), (false, first.attr.object));
+    let other = CreateHow::ExclusiveWith(8, SetAttr::default());
+    assert_eq!(world.open_named(&user(ALICE, &[]), "x", &other, opening(3, 3, 0)), Err(FsError::Exists));
+}
+
+fn finds(world: &World) {
+    let root = Cred::root();
+    let file = world.create_as(&root, world.root, "f", &guarded(0o644)).unwrap().object;
+    world.write_as(&root, file, 0, b"content").unwrap();
+    let sized = |size| CreateHow::Unchecked(SetAttr { size: Some(size), mode: Some(0), ..SetAttr::default() });
+    let size = |how: &CreateHow| world.open_named(&root, "f", how, opening(1, 1, 0)).map(|opened| opened.attr.size);
+    assert_eq!(size(&CreateHow::Unchecked(SetAttr::default())), Ok(7));
+    assert_eq!(size(&sized(3)), Ok(7), "only nothing is a size to cut it to");
+    assert_eq!(world.vfs.getattr(file).unwrap().mode, 0o644);
+    // Who denies writing denies that, too.
+    world.open_itself(&root, file, opening(2, 1, 2)).unwrap();
+    assert_eq!(size(&sized(0)), Err(FsError::ShareDenied));
+    assert_eq!(world.vfs.getattr(file).unwrap().size, 7);
+    world.vfs.close(file, holder(2));
+    assert_eq!(size(&sized(0)), Ok(0));
+    let dir = world.mkdir_as(&root, world.root, "d", 0o755).unwrap().object;
+    assert_eq!(world.open_itself(&root, dir, opening(1, 1, 0)), Err(FsError::IsDirectory));
+    assert_eq!(world.open_named(&root, "d", &sized(0), opening(1, 1, 0)), Err(FsError::IsDirectory));
+    let link = world.run(&root, |ctx| world.vfs.symlink(ctx, world.root, b"l", b"f", &SetAttr::default())).0.unwrap();
+    assert_eq!(world.open_itself(&root, link.object, opening(1, 1, 0)), Err(FsError::IsSymlink));
+}
+
+fn seen(world: &World) {
+    let root = Cred::root();
+    let file = world.create_as(&root, world.root, "f", &guarded(0o644)).unwrap().object;
+    let how = CreateHow::Unchecked(SetAttr { size: Some(0), ..SetAttr::default() });
+    world.write_as(&root, file, 0, b"content").unwrap();
+    let open = |name, seen| world.open_as_seen(&root, (name, seen), &how, opening(1, 3, 3));
+    assert_eq!(open("f", None), Err(FsError::NotSync));
+    assert_eq!(open("g", Some(file.id)), Err(FsError::NotSync));
+    assert_eq!(world.vfs.getattr(file).unwrap().size, 7, "nothing is done");
+    assert!(world.vfs.lookup(&root, world.root, b"g").is_err());
+    assert!(world.open_itself(&root, file, opening(2, 3, 3)).is_ok(), "and nothing is open");
+    assert_eq!(open("f", Some(file.id)), Err(FsError::ShareDenied));
+    // What is gone is opened by nobody.
+    world.vfs.close(file, holder(2));
+    world.run(&root, |ctx| world.vfs.remove(ctx, world.root, b"f")).0.unwrap();
+    assert_eq!(world.open_itself(&root, file, opening(1, 1, 0)), Err(FsError::Stale));
+}
+
+fn modes(world: &World) {
+    let (root, alice, bob) = (Cred::root(), user(ALICE, &[]), user(BOB, &[]));
+    let tmp = mode(0o777);
+    world.setattr_as(&root, world.root, &tmp).unwrap();
+    let file = world.create_as(&alice, world.root, "f", &guarded(0o640)).unwrap().object;
+    assert!(world.open_itself(&alice, file, opening(1, 3, 0)).is_ok());
+    assert_eq!(world.open_itself(&bob, file, opening(2, 1, 0)), Err(FsError::Access));
+    world.setattr_as(&alice, file, &mode(0o001)).unwrap();
+    assert!(world.open_itself(&bob, file, opening(2, 1, 0)).is_ok(), "what may be executed may be read for that");
+    assert_eq!(world.open_itself(&bob, file, opening(2, 2, 0)), Err(FsError::Access));
+    assert_eq!(world.open_itself(&alice, file, opening(1, 1, 0)), Err(FsError::Access), "the owner, too");
+    assert!(world.open_itself(&root, file, opening(3, 3, 0)).is_ok());
+    let cut = CreateHow::Unchecked(SetAttr { size: Some(0), ..SetAttr::default() });
+    world.write_as(&root, file, 0, b"content").unwrap();
+    assert_eq!(world.open_named(&bob, "f", &cut, opening(2, 1, 0)), Err(FsError::Access), "it would be written");
+}
+
+fn shares(world: &World) {
+    let root = Cred::root();
+    let file = world.create_as(&root, world.root, "f", &guarded(0o644)).unwrap().object;
+    let other = world.create_as(&root, world.root, "g", &guarded(0o644)).unwrap().object;
+    world.open_itself(&root, file, opening(1, 1, 2)).unwrap();
+    assert_eq!(world.open_itself(&root, file, opening(2, 2, 0)), Err(FsError::ShareDenied));
+    assert_eq!(world.open_itself(&root, file, opening(2, 1, 1)), Err(FsError::ShareDenied));
+    assert!(world.open_itself(&root, other, opening(2, 3, 3)).is_ok());
+    assert!(world.open_itself(&root, file, opening(2, 1, 0)).is_ok());
+    assert!(world.open_itself(&root, file, opening(1, 2, 0)).is_ok(), "his own is not in his way");
+    // Those who open nothing.
+    assert_eq!(world.read_by(Right::Unopened, &root, file), Ok(()));
+    assert_eq!(world.write_by(Right::Unopened, &root, file), Err(FsError::Locked));
+    assert_eq!(world.cut_by(Right::Unopened, &root, file), Err(FsError::Locked));
+    assert_eq!(world.write_by(Right::Mode, &root, file), Ok(()), "who knows of no opens is bound by none");
+    world.vfs.close(file, holder(1));
+    assert_eq!(world.write_by(Right::Unopened, &root, file), Ok(()));
+}
+
+fn downgrades(world: &World) {
+    let root = Cred::root();
+    let file = world.create_as(&root, world.root, "f", &guarded(0o644)).unwrap().object;
+    assert_eq!(world.vfs.downgrade(file, opening(1, 1, 0)), Err(FsError::NotOpened));
+    world.open_itself(&root, file, opening(1, 1, 0)).unwrap();
+    world.open_itself(&root, file, opening(1, 3, 2)).unwrap();
+    assert_eq!(world.vfs.downgrade(file, opening(1, 2, 0)), Err(FsError::Invalid));
+    assert_eq!(world.open_itself(&root, file, opening(2, 2, 0)), Err(FsError::ShareDenied));
+    assert_eq!(world.vfs.downgrade(file, opening(1, 1, 0)), Ok(()));
+    assert!(world.open_itself(&root, file, opening(2, 2, 0)).is_ok());
+    assert_eq!(world.write_by(Right::Open(holder(1)), &root, file), Err(FsError::OpenMode));
+}
+
+/// Rules V30.
+fn rights(world: &World) {
+    let (root, alice, bob) = (Cred::root(), user(ALICE, &[]), user(BOB, &[]));
+    let tmp = mode(0o777);
+    world.setattr_as(&root, world.root, &tmp).unwrap();
+    let file = world.create_as(&alice, world.root, "f", &guarded(0o666)).unwrap().object;
+    world.open_itself(&bob, file, opening(1, 3, 0)).unwrap();
+    world.open_itself(&bob, file, opening(2, 1, 0)).unwrap();
+    world.setattr_as(&alice, file, &mode(0o600)).unwrap();
+    let [both, reads, none] = [1, 2, 3].map(|owner| Right::Open(holder(owner)));
+    assert_eq!(world.write_by(Right::Mode, &bob, file), Err(FsError::Access));
+    assert_eq!(world.write_by(both, &bob, file), Ok(()));
+    assert_eq!(world.cut_by(both, &bob, file), Ok(()));
+    assert_eq!((world.read_by(both, &bob, file), world.read_by(reads, &bob, file)), (Ok(()), Ok(())));
+    assert_eq!(world.write_by(reads, &bob, file), Err(FsError::OpenMode));
+    assert_eq!(world.read_by(none, &root, file), Err(FsError::NotOpened));
+    assert_eq!(world.write_by(none, &root, file), Err(FsError::NotOpened));
+    let commit = |right| world.run(&bob, |ctx| world.vfs.commit(OpCtx { right, ..ctx }, file, 0, 0)).0.map(drop);
+    assert_eq!((commit(Right::Mode), commit(Right::Unopened)), (Err(FsError::Access), Ok(())));
+}
+
+/// Every step is one that the shares of all others allow, as they are written down here.
+fn random(world: &World) {
+    let root = Cred::root();
+    let file = world.create_as(&root, world.root, "f", &guarded(0o644)).unwrap().object;
+    let mut held = [(0, 0); 4];
+    let mut draw = 0x9e37_79b9_u64;
+    for step in 0..500 {
+        draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let [owner, access, deny, what] = [33, 40, 48, 56].map(|shift| draw >> shift);
+        let (owner, access, deny) = ((owner % 4) as usize, 1 + (access % 3) as u32, (deny % 4) as u32);
+        if what.is_multiple_of(4) {
+            world.vfs.close(file, holder(owner as u64));
+            held[owner] = (0, 0);
+            continue;
+        }
+        let others = held.iter().enumerate().filter(|(other, _)| *other != owner);
+        let is_in_the_way = |(_, (has, denies)): (usize, &(u32, u32))| has & deny != 0 || denies & access != 0;
+        let expected = if others.into_iter().any(is_in_the_way) { Err(FsError::ShareDenied) } else { Ok(()) };
+        let told = world.open_itself(&root, file, opening(owner as u64, access, deny)).map(drop);
+        assert_eq!(told, expected, "step {step}: {owner} opens {access} {deny} beside {held:?}");
+        if told.is_ok() {
+            held[owner] = (held[owner].0 | access, held[owner].1 | deny);
+        }
+    }
+}
