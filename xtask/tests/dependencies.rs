@@ -15,10 +15,10 @@ const CRATES: [(&str, &[&str]); 21] = [
     // What stands in for disks and vdevs, for tests alone.
     ("tally-fakes", &["tally-base", "tally-disk", "tally-members"]),
     ("tally-store", &["tally-base", "tally-disk", "tally-intent", "tally-members"]),
-    // What a file system can be asked, for whoever asks and whoever answers.
-    ("tally-vfs", &["tally-base", "tally-claims"]),
     // What clients have claimed of objects, whichever protocol they came by: no protocol, and no file.
     ("tally-claims", &["tally-base"]),
+    // What a file system can be asked, for whoever asks and whoever answers.
+    ("tally-vfs", &["tally-base", "tally-claims"]),
     (
         "tally-fs",
         &["tally-base", "tally-claims", "tally-disk", "tally-intent", "tally-members", "tally-store", "tally-vfs"],
@@ -97,7 +97,14 @@ const FLOORS: [(&str, &[&[&str]]); 20] = [
     ("store", &STORE),
     (
         "vfs",
-        &[&["model", "suite"], &["door", "permission"], &["content", "names", "outcome", "request"], &["attributes"]],
+        &[
+            &["model", "suite"],
+            &["door", "permission"],
+            &["content", "outcome", "request"],
+            &["opens"],
+            &["names"],
+            &["attributes"],
+        ],
     ),
     ("claims", &[&["table"], &["account", "holdings", "object"], &["refused"], &["ranges", "share"], &["holder"]]),
     ("fs", &FS),

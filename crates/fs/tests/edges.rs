@@ -409,7 +409,7 @@ fn a_change_that_panicked_half_way_is_all_there_or_not_at_all() {
         let filer = world.create_without_threads(&CreateOptions::default());
         filer.sync().unwrap();
         let (fs, cred) = (vfs(&filer), Cred::root());
-        let context = tally_vfs::OpCtx { reply: Some(tally_vfs::ReplyKey([7; 40])), ..OpCtx::of(&cred) };
+        let context = tally_vfs::OpCtx { reply: Some(tally_vfs::ReplyKey([7; 40])), ..tally_vfs::OpCtx::of(&cred) };
         clock.0.store(number, std::sync::atomic::Ordering::SeqCst);
         let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             drop(fs.mkdir(context, fs.root(), b"dir", &mode(0o755)));

@@ -149,7 +149,10 @@ impl Op {
                 let how = match how {
                     CreateHow::Unchecked(set) => createhow3::UNCHECKED(attributes_of(set)),
                     CreateHow::Guarded(set) => createhow3::GUARDED(attributes_of(set)),
-                    CreateHow::Exclusive(verifier) => createhow3::EXCLUSIVE(createverf3(verifier.to_be_bytes())),
+                    // Version 3 has nothing beside the verifier.
+                    CreateHow::Exclusive(verifier) | CreateHow::ExclusiveWith(verifier, _) => {
+                        createhow3::EXCLUSIVE(createverf3(verifier.to_be_bytes()))
+                    }
                 };
                 Call::new(P::NFSPROC3_CREATE, &CREATE3args { where_: name_in(&dir.handle, name), how })
             }

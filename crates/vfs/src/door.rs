@@ -7,11 +7,12 @@
 
 use bytes::Bytes;
 use tally_base::{DatasetId, PoolGuid, Time};
+use tally_claims::Holder;
 
 use crate::attributes::{Attr, FsStat, ObjectRef, SetAttr};
 use crate::content::{ReadOut, Stability, Written};
 use crate::names::{CreateHow, DirPage, NodeKind};
-use crate::opens::{Opens, Right};
+use crate::opens::{Opened, Opening, Right, ToOpen};
 use crate::outcome::{FsError, Outcome};
 use crate::request::{Cred, OpCtx, RememberedReply, ReplyKey};
 
@@ -85,6 +86,17 @@ pub trait Names: Send + Sync {
     fn rename(&self, ctx: OpCtx<'_>, from_dir: ObjectRef, from: &[u8], to_dir: ObjectRef, to: &[u8]) -> Outcome<()>;
     /// Makes another name for a file. On success: the file's attributes.
     fn link(&self, ctx: OpCtx<'_>, object: ObjectRef, dir: ObjectRef, name: &[u8]) -> Outcome<Attr>;
+}
+
+/// Who has which file open.
+pub trait Opens: Send + Sync {
+    /// Opens a file. Nothing is registered, and nothing changed, where it fails. Only regular files are opened: [`FsError::IsDirectory`], [`FsError::IsSymlink`] and
+    /// [`FsError::BadType`] say what else is there. Who asked that it be made waits, also for what he found (rules F9).
+    fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening) -> Outcome<Opened>;
+    /// Gives up a part of an open: what is left must be a union of what was opened (rules V32), else [`FsError::Invalid`].
+    fn downgrade(&self, object: ObjectRef, left: Opening) -> Result<(), FsError>;
+    /// Ends an open; there may be none.
+    fn close(&self, object: ObjectRef, holder: Holder);
 }
 
 /// What stands in a file or a symbolic link.

@@ -1,7 +1,7 @@
 //! Opening files: who has which one open, for what, and what he lets others do meanwhile.
 //!
 //! An open is given under the file's lock, together with all that the request finds, makes and cuts (rules V29): what is opened is what is
-//! there, and nobody else's open that forbids it comes in between. It ends with [`Opens::close`], or with the mount; on disk there is nothing of it.
+//! there, and nobody else's open that forbids it comes in between. It ends with [`Opens::close`](crate::Opens::close), or with the mount; on disk there is nothing of it.
 
 pub use tally_claims::{Access, ClientNumber, Deny, Holder, OwnerNumber, Share};
 
@@ -9,8 +9,6 @@ use tally_base::ObjectId;
 
 use crate::attributes::{Attr, ObjectRef};
 use crate::names::CreateHow;
-use crate::outcome::{FsError, Outcome};
-use crate::request::OpCtx;
 
 /// By what right a request reads and writes what is in a file (rules V30).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +42,7 @@ pub struct Named<'a> {
     /// How it is made.
     pub how: &'a CreateHow,
     /// What whoever asks has seen there: he has to know whose open it becomes. Where it is something else by now nothing is done, and he is told
-    /// [`FsError::NotSync`].
+    /// [`NotSync`](crate::FsError::NotSync).
     pub seen: Option<ObjectId>,
 }
 
@@ -64,15 +62,4 @@ pub struct Opened {
     pub attr: Attr,
     /// Whether it was made.
     pub is_new: bool,
-}
-
-/// Who has which file open.
-pub trait Opens: Send + Sync {
-    /// Opens a file. Nothing is registered, and nothing changed, where it fails. Only regular files are opened: [`FsError::IsDirectory`], [`FsError::IsSymlink`] and
-    /// [`FsError::BadType`] say what else is there. Who asked that it be made waits, also for what he found (rules F9).
-    fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening) -> Outcome<Opened>;
-    /// Gives up a part of an open: what is left must be a union of what was opened (rules V32), else [`FsError::Invalid`].
-    fn downgrade(&self, object: ObjectRef, left: Opening) -> Result<(), FsError>;
-    /// Ends an open; there may be none.
-    fn close(&self, object: ObjectRef, holder: Holder);
 }

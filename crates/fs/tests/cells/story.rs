@@ -95,7 +95,8 @@ impl Story {
         bystander(&model);
         let before = world.cut();
         let without = Expected { picture: None, ..Expected::of(model.fork(), &*fs) };
-        let asked = OpCtx { reply: Some(KEY), ..OpCtx::of(&Cred::root()) };
+        let cred = Cred::root();
+        let asked = OpCtx { reply: Some(KEY), ..OpCtx::of(&cred) };
         (shape.op)(&*fs, asked);
         let after = world.cut();
         let kept = model.fork();
