@@ -278,8 +278,8 @@ impl Filesystem {
             return self.refused_in(&locked, dir, Some(parent), FsError::Exists);
         }
         let attr = inode.attr(existing);
-        // Who made it exclusively had it open whatever its mode said, and is told so again.
-        let is_his = inode.create_verifier.is_some() && !matches!(how, Some(CreateHow::Unchecked(_)));
+        // Who made it exclusively had it open whatever its mode said, and is told so again. A verifier is a number that others may guess.
+        let is_his = !matches!(how, Some(CreateHow::Unchecked(_))) && permission::owns(&attr, ctx.cred);
         if let Some(opening) = opening.filter(|_| !is_his)
             && let Err(error) = check_may_open(&attr, ctx.cred, opening.share.access)
         {

@@ -100,6 +100,7 @@ impl Pools {
         progress: OnProgress<'_>,
         before: &dyn Fn(PoolGuid),
     ) -> Result<(Arc<ServedPool>, ImportReport), PoolsError> {
+        self.wait_for_the_closing();
         let source = ImportSource { paths: order.paths.clone(), dirs: order.dirs.clone() };
         let select = select(&order.pool);
         self.name_is_free(&select, &source)?;

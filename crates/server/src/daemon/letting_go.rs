@@ -1,6 +1,8 @@
 //! The end of a pool in this process: exported, destroyed, or forgotten by those who wait for it.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tally_base::{PoolGuid, Size};
 use tally_fs::filer::{Filer, FilerError};
@@ -10,6 +12,12 @@ use super::error::{DiskError, End, PoolsError};
 use super::pools::Pools;
 use super::served::ServedPool;
 use super::{manager, silence};
+
+/// How long a request that is still at a disk may keep it open, and how often that is looked at. A disk that hangs for longer
+/// was refused before.
+const HELD_MAX: Duration = Duration::from_secs(5);
+/// See [`HELD_MAX`].
+const HELD_PAUSE: Duration = Duration::from_millis(10);
 
 impl Pools {
     /// What a start after the sudden end of this process will have to do.
@@ -148,10 +156,27 @@ impl Pools {
         self.let_go(pool);
         let result = how(&pool.filer);
         pool.join();
+        self.closing.lock().push(Arc::downgrade(pool.filer.pool()));
         // Whoever finds that no pool is going any more must find this, too.
         self.comes_on();
         self.going.lock().retain(|going| !Arc::ptr_eq(going, pool));
         result
+    }
+
+    /// Waits until the disks are closed of pools that were let go of, so that `export` and `import` can follow each other. Not for long: a request may hang
+    /// in a disk, and then the import says who has it.
+    pub(super) fn wait_for_the_closing(&self) {
+        let began = Instant::now();
+        let mut closing = std::mem::take(&mut *self.closing.lock());
+        loop {
+            closing.retain(|pool| pool.strong_count() > 0);
+            if closing.is_empty() || began.elapsed() >= HELD_MAX {
+                break;
+            }
+            self.comes_on();
+            thread::sleep(HELD_PAUSE);
+        }
+        self.closing.lock().append(&mut closing);
     }
 
     /// No new request reaches the pool from here on; those that run keep it alive.

@@ -19,13 +19,14 @@
 //! `listing` keeps the list for the next start, `disks` and `datasets` have the commands on what is in them, and
 //! `rules_above` the rules of the configuration.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 use tally_disk::Platform;
 use tally_fs::Filesystem;
 use tally_fs::filer::{Filer, Named};
+use tally_store::pool::Pool;
 use tally_store::tuning::Tuning;
 use tally_vfs::Identity;
 
@@ -48,6 +49,8 @@ pub struct Pools {
     pub(super) served: RwLock<Vec<Arc<ServedPool>>>,
     /// Being let go: they are not served any more, and their disks are still open.
     pub(super) going: Mutex<Vec<Arc<ServedPool>>>,
+    /// Let go of: requests that were under way keep their disks open until they have heard that their pool is gone.
+    pub(super) closing: Mutex<Vec<Weak<Pool>>>,
     /// When the daemon's own thread last began something, ended it, or said how far it was.
     pub(super) came_on: Mutex<Instant>,
     /// Those whose clients wait.
@@ -74,6 +77,7 @@ impl Pools {
             live: Arc::default(),
             served: RwLock::default(),
             going: Mutex::default(),
+            closing: Mutex::default(),
             came_on: Mutex::new(Instant::now()),
             absent: Absent::new(state.pools()),
             events: Events::default(),

@@ -11,8 +11,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use tally_base::{PoolGuid, Size};
 use tally_fs::filer::Filer;
@@ -27,12 +25,6 @@ use super::pool_report::vdev_name;
 use super::pools::Pools;
 use super::served::ServedPool;
 use crate::control::message::{OnProgress, Progress};
-
-/// How long a request that is still at a disk may keep it open, and how often that is looked at. A disk that hangs for longer
-/// was refused before.
-const HELD_MAX: Duration = Duration::from_secs(5);
-/// See [`HELD_MAX`].
-const HELD_PAUSE: Duration = Duration::from_millis(10);
 
 impl Pools {
     /// Counts errors of a disk, or of all, anew; goes on with a suspended pool, whose disks are also looked for in `dirs`. Gives
@@ -80,7 +72,7 @@ impl Pools {
         // Nothing can be written any more, which is what it says; its threads end all the same.
         let _suspended = self.put_away(&served, Filer::export);
         drop(served);
-        let mut remarks = self.import_when_closed(&order, (progress, before)).map_err(|source| {
+        let mut remarks = self.import_again(&order, (progress, before)).map_err(|source| {
             self.absent.because(guid, format!("It was suspended, and could not be resumed: {source}"));
             PoolsError::NotResumed { name: name.clone(), source: Box::new(source) }
         })?;
@@ -94,30 +86,20 @@ impl Pools {
         Ok(remarks)
     }
 
-    /// Requests that were under way keep the disks open until they have heard that their pool is gone.
-    fn import_when_closed(
+    fn import_again(
         &self,
         order: &ImportOrder,
         (progress, before): (OnProgress<'_>, &dyn Fn(PoolGuid)),
     ) -> Result<Vec<String>, PoolsError> {
-        let began = Instant::now();
         let mut tell = |state: Progress| {
             self.absent.progress(&order.pool, &state);
             progress(state);
         };
-        loop {
-            match self.import_after(order, &mut tell, before) {
-                Ok((_, report)) => {
-                    let losses = report.losses.iter().map(|loss| format!("given up: {loss}"));
-                    let remarks = report.remarks.iter().map(|remark| format!("note: {remark}"));
-                    let replayed =
-                        format!("replayed {} acknowledged changes from the intent log", report.records_replayed);
-                    return Ok([replayed].into_iter().chain(losses).chain(remarks).collect());
-                }
-                Err(error) if error.is_in_use() && began.elapsed() < HELD_MAX => thread::sleep(HELD_PAUSE),
-                Err(error) => return Err(error),
-            }
-        }
+        let (_, report) = self.import_after(order, &mut tell, before)?;
+        let losses = report.losses.iter().map(|loss| format!("given up: {loss}"));
+        let remarks = report.remarks.iter().map(|remark| format!("note: {remark}"));
+        let replayed = format!("replayed {} acknowledged changes from the intent log", report.records_replayed);
+        Ok([replayed].into_iter().chain(losses).chain(remarks).collect())
     }
 
     /// Whether each part of a pool has a disk that says what it is, so that an import is worth the try.

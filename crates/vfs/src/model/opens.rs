@@ -38,6 +38,9 @@ impl State {
         let (Some(attr), CreateHow::Unchecked(set)) = (there.as_ref().filter(|_| may_search), how) else {
             // What is there is not changed by the others.
             let attr = self.create(cred, dir, name, how)?;
+            if there.is_some() && !permission::owns(&attr, cred) {
+                check_may_open(&attr, cred, opening.share.access)?;
+            }
             self.check_opening(attr.object, opening)?;
             self.note_open(attr.object, opening);
             return Ok(Opened { attr, is_new: there.is_none() });

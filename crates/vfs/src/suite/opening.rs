@@ -85,6 +85,9 @@ fn makes(world: &World) {
     assert_eq!((first.is_new, first.attr.mode), (true, 0o444));
     let again = world.open_named(&user(ALICE, &[]), "x", &exclusive, opening(3, 3, 0)).unwrap();
     assert_eq!((again.is_new, again.attr.object), (false, first.attr.object));
+    // Somebody else knows the number.
+    let bob = world.open_named(&user(BOB, &[]), "x", &exclusive, opening(4, 2, 0));
+    assert_eq!(bob, Err(FsError::Access));
     let other = CreateHow::ExclusiveWith(8, SetAttr::default());
     assert_eq!(world.open_named(&user(ALICE, &[]), "x", &other, opening(3, 3, 0)), Err(FsError::Exists));
 }

@@ -43,7 +43,7 @@ pub(in super::super) fn introduce(
 pub(in super::super) fn confirm(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
     let said = Introduced { id: ClientId(words.u64()?), confirmation: words.array()? };
     let house = compound.scene.house;
-    // What a client holds that started anew goes; nobody holds anything yet.
+    // What a client held that started anew is closed behind this.
     house.clients().confirm(said, principal(compound), &|id| house.holds(id), house.now())?;
     Ok(())
 }

@@ -120,7 +120,7 @@ pub(in super::super) fn create(
     // Nobody is called back yet.
     let wanted = Wanted { client, sequence, fore, back, calls_back: false, principal, connection };
     let house = compound.scene.house;
-    // What the one held whose place it takes goes; nobody holds anything yet.
+    // What the one held whose place it takes is closed behind this.
     let (created, _gone) = house.clients().create_session(&wanted, &|id| house.holds(id), &SystemRng, house.now())?;
     out.raw(&created.session.0).u32(created.sequence).u32(0);
     put_channel(out, &created.fore);

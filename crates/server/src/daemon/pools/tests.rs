@@ -15,6 +15,7 @@ use tally_vfs::{Cred, Identity, Names, OpCtx, SetAttr};
 
 use super::*;
 use crate::control::message::Assignment;
+use crate::daemon::importing::ImportOrder;
 use crate::daemon::silence;
 
 /// So long the test waits for what should come in an instant, on whatever machine.
@@ -111,6 +112,32 @@ fn a_pool_is_not_let_go_while_somebody_waits_for_a_disk_that_has_left() {
         assert!(Instant::now() < given_up, "the pool is never let go");
         thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// A request was under way when its pool was exported, and kept the disks open for some milliseconds more: the import behind that found them in use, by another
+/// process as it said.
+#[test]
+fn a_pool_can_be_imported_right_behind_its_export() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let opener = Arc::new(MemOpener::default());
+    for name in ["/a", "/l"] {
+        opener.put(name, Arc::new(MemDisk::new(32 << 20)));
+    }
+    let pools = pools(dir.path(), &opener);
+    let words = ["/a", "log", "/l"].map(String::from);
+    let served = pools.create("tank", &words, &CreateOptions::default(), Vec::new()).expect("a pool");
+    let under_way = served.filer.by_name("tank").expect("its first dataset");
+    drop(served);
+    pools.export("tank", None).expect("it is let go");
+    let answers = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(200));
+        drop(under_way);
+    });
+    let paths = ["/a", "/l"].map(Into::into).to_vec();
+    let order = ImportOrder { pool: "tank".into(), paths, ..ImportOrder::default() };
+    let imported = pools.import(&order, &mut |_| {});
+    answers.join().expect("no panic");
+    assert!(imported.is_ok(), "{:?}", imported.err());
 }
 
 /// A dataset that the configuration closes gets another name, and another one is made under the old name. The first one stays
