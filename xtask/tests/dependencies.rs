@@ -100,9 +100,9 @@ const FLOORS: [(&str, &[&[&str]]); 20] = [
         &[
             &["model", "suite"],
             &["door", "permission"],
-            &["content", "outcome", "request"],
+            &["content", "request"],
             &["opens"],
-            &["names"],
+            &["names", "outcome"],
             &["attributes"],
         ],
     ),

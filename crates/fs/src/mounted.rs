@@ -11,8 +11,8 @@ use tally_base::{DatasetId, PoolGuid, Time};
 use tally_store::pool::NotServing;
 use tally_vfs::{
     Attr, Attributes, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity, Names, NodeKind, ObjectRef,
-    OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, Right, SetAttr, Stability,
-    ToOpen, Written,
+    OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, Right, SetAttr, Share,
+    Stability, ToOpen, Written,
 };
 
 use crate::filesystem::Filesystem;
@@ -105,12 +105,12 @@ impl Names for Filesystem {
 }
 
 impl Opens for Filesystem {
-    fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening) -> Outcome<Opened> {
+    fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening<'_>) -> Outcome<Opened> {
         self.outcome(self.open(ctx, what, opening))
     }
 
-    fn downgrade(&self, object: ObjectRef, left: Opening) -> Result<(), FsError> {
-        self.downgrade(object, left)
+    fn downgrade(&self, object: ObjectRef, holder: Holder, left: Share) -> Result<(), FsError> {
+        self.downgrade(object, holder, left)
     }
 
     fn close(&self, object: ObjectRef, holder: Holder) {

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use tally_base::{SECTOR, VdevIndex};
+use tally_base::{SECTOR, Txg, VdevIndex};
 use tally_disk::{AlignedBuf, Fanout, Work};
 
 /// A vdev could not do what it was asked.
@@ -37,6 +37,17 @@ pub trait BlockDev: Send + Sync {
 
     /// Reads `length` bytes for which `verify` is true, from whichever copy has them; repairs copies that do not.
     fn read(&self, offset: u64, length: usize, verify: &dyn Fn(&[u8]) -> bool) -> Result<AlignedBuf, BlockDevError>;
+
+    /// The same of a block that was written in this group: a copy that loses what it was given by the repair lacks that group, and else nobody knows which.
+    fn read_written(
+        &self,
+        offset: u64,
+        length: usize,
+        verify: &dyn Fn(&[u8]) -> bool,
+        _written: Txg,
+    ) -> Result<AlignedBuf, BlockDevError> {
+        self.read(offset, length, verify)
+    }
 
     /// Writes to every copy. Durable after the next flush.
     fn write(&self, offset: u64, buf: &[u8]) -> Result<(), BlockDevError>;

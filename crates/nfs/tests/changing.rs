@@ -372,7 +372,7 @@ fn wrong_uses_change_nothing_and_are_told_apart() {
         ("values that end", on_file(of_mode(&[0; 3])), Nfs4ErrBadxdr),
         ("values that nobody told of", on_file(of_mode(&[0; 8])), Nfs4ErrBadxdr),
         ("the size of a directory", on_tank(set(size())), Nfs4ErrIsdir),
-        ("somebody's state", on_file(write(7, b"x")), Nfs4ErrBadStateid),
+        ("state of another start", on_file(write(7, b"x")), Nfs4ErrStaleStateid),
         ("a directory is written", on_tank(write(0, b"x")), Nfs4ErrIsdir),
         ("a directory is committed", on_tank(commit()), Nfs4ErrIsdir),
         ("no stability", on_file(unstable(write(0, b""))), Nfs4ErrBadxdr),

@@ -249,7 +249,7 @@ fn wrong_uses_are_told_apart() {
         ("the root of all is read", at(&[], read(0, 0, 1)), Nfsstat4::Nfs4ErrIsdir),
         ("a link is read", at(link, read(0, 0, 1)), Nfsstat4::Nfs4ErrInval),
         ("a file is no link", at(file, op(&NfsArgop4::OpReadlink)), Nfsstat4::Nfs4ErrInval),
-        ("somebody's state", at(file, read(3, 0, 1)), Nfsstat4::Nfs4ErrBadStateid),
+        ("state of another start", at(file, read(3, 0, 1)), Nfsstat4::Nfs4ErrStaleStateid),
         ("what is only set", at(file, get_attr(&[FATTR4_TIME_ACCESS_SET])), Nfsstat4::Nfs4ErrInval),
         ("a comparison with what there is not", at(file, verify(&[FATTR4_ACL], &[0; 4])), Nfsstat4::Nfs4ErrAttrnotsupp),
         ("a comparison with an error", at(file, verify(&[FATTR4_RDATTR_ERROR], &[0; 4])), Nfsstat4::Nfs4ErrInval),

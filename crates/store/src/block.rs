@@ -216,7 +216,7 @@ fn open_copy(devs: &BlockDevs, bp: &BlockPtr, dva: Dva) -> Result<Bytes, BlockEr
     let psize = bp.psize as usize;
     let asize = round_to_sector(u64::from(bp.psize)) as usize;
     let verify = |bytes: &[u8]| bytes.get(..psize).is_some_and(|bytes| block_checksum(bytes) == bp.checksum);
-    let read = blocking(|| dev.read(dva.offset, asize, &verify));
+    let read = blocking(|| dev.read_written(dva.offset, asize, &verify, bp.written));
     let buf = read.map_err(|source| BlockError::Unreadable { bp: *bp, source })?;
     if buf.len() < psize {
         return Err(BlockError::Unreadable { bp: *bp, source: BlockDevError::NoGoodCopy });

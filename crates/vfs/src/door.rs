@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 use tally_base::{DatasetId, PoolGuid, Time};
-use tally_claims::Holder;
+use tally_claims::{Holder, Share};
 
 use crate::attributes::{Attr, FsStat, ObjectRef, SetAttr};
 use crate::content::{ReadOut, Stability, Written};
@@ -92,9 +92,9 @@ pub trait Names: Send + Sync {
 pub trait Opens: Send + Sync {
     /// Opens a file. Nothing is registered, and nothing changed, where it fails. Only regular files are opened: [`FsError::IsDirectory`], [`FsError::IsSymlink`] and
     /// [`FsError::BadType`] say what else is there. Who asked that it be made waits, also for what he found (rules F9).
-    fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening) -> Outcome<Opened>;
+    fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening<'_>) -> Outcome<Opened>;
     /// Gives up a part of an open: what is left must be a union of what was opened (rules V32), else [`FsError::Invalid`].
-    fn downgrade(&self, object: ObjectRef, left: Opening) -> Result<(), FsError>;
+    fn downgrade(&self, object: ObjectRef, holder: Holder, left: Share) -> Result<(), FsError>;
     /// Ends an open; there may be none.
     fn close(&self, object: ObjectRef, holder: Holder);
 }

@@ -22,6 +22,6 @@ pub use names::{
     CreateHow, DirEntry, DirPage, ENTRY_BYTES, FIRST_ID, LINK_MAX, NAME_MAX, NodeKind, RENAME_PARENTS_MAX, SYMLINK_MAX,
     entry_charge,
 };
-pub use opens::{Access, ClientNumber, Deny, Holder, Named, Opened, Opening, OwnerNumber, Right, Share, ToOpen};
+pub use opens::{Access, ClientNumber, Deny, Holder, Opened, Opening, OwnerNumber, Right, Share, ToOpen};
 pub use outcome::{FsError, Outcome};
 pub use request::{Cred, OpCtx, RememberedReply, ReplyKey};

@@ -5,10 +5,9 @@
 
 pub use tally_claims::{Access, ClientNumber, Deny, Holder, OwnerNumber, Share};
 
-use tally_base::ObjectId;
-
 use crate::attributes::{Attr, ObjectRef};
 use crate::names::CreateHow;
+use crate::outcome::FsError;
 
 /// By what right a request reads and writes what is in a file (rules V30).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,32 +26,19 @@ pub enum Right {
 pub enum ToOpen<'a> {
     /// This file.
     Itself(ObjectRef),
-    /// The one that has a name, or is made by it.
-    Named(Named<'a>),
-}
-
-/// A name under which a file is made if there is none. Then it is opened whatever its mode says. One that is there `Unchecked` cuts to nothing, where it gives
-/// that size, and sets nothing else of.
-#[derive(Clone, Copy, Debug)]
-pub struct Named<'a> {
-    /// The directory.
-    pub dir: ObjectRef,
-    /// The name.
-    pub name: &'a [u8],
-    /// How it is made.
-    pub how: &'a CreateHow,
-    /// What whoever asks has seen there: he has to know whose open it becomes. Where it is something else by now nothing is done, and he is told
-    /// [`NotSync`](crate::FsError::NotSync).
-    pub seen: Option<ObjectId>,
+    /// The one that has a name in a directory, or is made by it so. Then it is opened whatever its mode says. One that is there `Unchecked` cuts to nothing,
+    /// where it gives that size, and sets nothing else of.
+    Made(ObjectRef, &'a [u8], &'a CreateHow),
 }
 
 /// An open that is asked for.
-#[derive(Clone, Copy, Debug)]
-pub struct Opening {
-    /// Who will have it. If he has it already his open grows by this.
-    pub holder: Holder,
+#[derive(Clone, Copy)]
+pub struct Opening<'a> {
     /// For what, and what others may not do meanwhile.
     pub share: Share,
+    /// Who will have it; if he has the file open already that grows by this. It is asked which file it is, under its lock: before anybody else sees one that is
+    /// made. An error is the answer.
+    pub by: &'a dyn Fn(ObjectRef) -> Result<Holder, FsError>,
 }
 
 /// What was opened.

@@ -7,8 +7,8 @@ use tally_store::dataset::OBJECT_CHARGE;
 use tally_store::pool::SpaceClass;
 use tally_vfs::permission::{self, EXECUTE, WRITE};
 use tally_vfs::{
-    Attr, CreateHow, FileKind, FsError, LINK_MAX, Named, NodeKind, ObjectRef, OpCtx, Opened, Opening, Outcome,
-    SYMLINK_MAX, SetAttr, entry_charge,
+    Attr, CreateHow, FileKind, FsError, LINK_MAX, NodeKind, ObjectRef, OpCtx, Opened, Opening, Outcome, SYMLINK_MAX,
+    SetAttr, entry_charge,
 };
 
 use super::open::check_may_open;
@@ -36,8 +36,8 @@ struct Plan<'a> {
     mode: u32,
     /// Whether a dataset will be mounted on it: from the moment it is there nobody else takes it away.
     covered: bool,
-    /// Who has it open when it is there, and what he has seen there.
-    opening: Option<(Opening, Option<ObjectId>)>,
+    /// Who has it open when it is there.
+    opening: Option<Opening<'a>>,
 }
 
 impl<'a> Plan<'a> {
@@ -58,20 +58,28 @@ impl<'a> Plan<'a> {
 
 impl Filesystem {
     pub(crate) fn create(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr> {
-        let named = Named { dir, name, how, seen: None };
-        self.make_file(ctx, &named, None).map(|made| made.attr)
+        self.make_file(ctx, dir, name, how, None).map(|made| made.attr)
     }
 
     /// A file that is made, or there already, and opened.
-    pub(super) fn make_open(&self, ctx: OpCtx<'_>, named: &Named<'_>, opening: Opening) -> Outcome<Opened> {
-        self.make_file(ctx, named, Some((opening, named.seen)))
+    pub(super) fn make_open(
+        &self,
+        ctx: OpCtx<'_>,
+        dir: ObjectRef,
+        name: &[u8],
+        how: &CreateHow,
+        opening: Opening<'_>,
+    ) -> Outcome<Opened> {
+        self.make_file(ctx, dir, name, how, Some(opening))
     }
 
     fn make_file(
         &self,
         ctx: OpCtx<'_>,
-        &Named { dir, name, how, .. }: &Named<'_>,
-        opening: Option<(Opening, Option<ObjectId>)>,
+        dir: ObjectRef,
+        name: &[u8],
+        how: &CreateHow,
+        opening: Option<Opening<'_>>,
     ) -> Outcome<Opened> {
         let none = SetAttr::default();
         let (set, verifier) = match how {
@@ -170,9 +178,6 @@ impl Filesystem {
                 Err(error) => return self.failed_after_look(&[dir.id], error),
             };
             let existing = seen.map(|found| found.object);
-            if plan.opening.is_some_and(|(_, seen)| seen != existing) {
-                return failed(FsError::NotSync);
-            }
             let mut locked = match self.lock(&[dir.id, existing.unwrap_or(dir.id)]) {
                 Ok(locked) => locked,
                 Err(error) => return failed(error),
@@ -194,14 +199,7 @@ impl Filesystem {
                 Err(error) => return self.refused_in(&locked, dir, Some(&parent), error),
             }
             if let Some(existing) = existing {
-                return self.make_over(
-                    ctx,
-                    admitted,
-                    locked,
-                    (dir, &parent),
-                    existing,
-                    (how, plan.opening.map(|(opening, _)| opening)),
-                );
+                return self.make_over(ctx, admitted, locked, (dir, &parent), existing, (how, plan.opening));
             }
             if growth_bytes == 0 {
                 // The name went behind the look, so something would be made that no quota has been asked for.
@@ -220,7 +218,8 @@ impl Filesystem {
             };
             let (id, entry) = (self.draw_id(), self.draw_id());
             // Nobody knows of it yet, so only a bound can be in the way.
-            if let Some(Err(error)) = plan.opening.map(|(opening, _)| self.claim(id, opening)) {
+            let object = ObjectRef { id, generation: inode.generation };
+            if let Some(Err(error)) = plan.opening.map(|opening| self.claim(object, opening)) {
                 return self.refused_in(&locked, dir, Some(&parent), error);
             }
             inode.gain_name(dir.id, entry);
@@ -261,7 +260,7 @@ impl Filesystem {
         mut locked: Locked,
         (dir, parent): (ObjectRef, &Inode),
         existing: ObjectId,
-        (how, opening): (Option<&CreateHow>, Option<Opening>),
+        (how, opening): (Option<&CreateHow>, Option<Opening<'_>>),
     ) -> Outcome<Opened> {
         let Some(inode) = locked.state(existing).inode.clone() else {
             return self.refused_in(&locked, dir, Some(parent), FsError::Io);
@@ -293,7 +292,7 @@ impl Filesystem {
             _ => None,
         };
         let Some(size) = new_size else {
-            if let Some(Err(error)) = opening.map(|opening| self.claim(existing, opening)) {
+            if let Some(Err(error)) = opening.map(|opening| self.claim(attr.object, opening)) {
                 return self.refused_in(&locked, dir, Some(parent), error);
             }
             let wait = self.wait_for_seen(&locked);
@@ -302,13 +301,8 @@ impl Filesystem {
         };
         let (mut resized, now) = (inode, self.now());
         let may = permission::may(&attr, ctx.cred, WRITE).then_some(()).ok_or(FsError::Access);
-        let planned = resize(&mut resized, size, may, now).and_then(|()| {
-            opening.map_or(Ok(()), |opening| {
-                // It is written, whatever it is opened for.
-                self.check_may_cut(existing, opening)?;
-                self.claim(existing, opening)
-            })
-        });
+        let planned = resize(&mut resized, size, may, now)
+            .and_then(|()| opening.map_or(Ok(()), |opening| self.claim_to_cut(attr.object, opening)));
         if let Err(error) = planned {
             return self.refused_in(&locked, dir, Some(parent), error);
         }

@@ -6,19 +6,20 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tally_base::{ObjectId, Wait};
+use tally_base::Wait;
 use tally_claims::{Claims, Refused};
 use tally_vfs::permission::{self, EXECUTE, READ, WRITE};
 use tally_vfs::{
-    Access, Attr, Cred, FileKind, FsError, Holder, Identity, ObjectRef, OpCtx, Opened, Opening, Outcome, Right, ToOpen,
+    Access, Attr, Cred, FileKind, FsError, Holder, Identity, ObjectRef, OpCtx, Opened, Opening, Outcome, Right, Share,
+    ToOpen,
 };
 
 use crate::filesystem::Filesystem;
 
 impl Filesystem {
-    pub(crate) fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening) -> Outcome<Opened> {
+    pub(crate) fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening<'_>) -> Outcome<Opened> {
         match what {
-            ToOpen::Named(named) => self.make_open(ctx, &named, opening),
+            ToOpen::Made(dir, name, how) => self.make_open(ctx, dir, name, how, opening),
             // Nothing is changed, so nothing is waited for.
             ToOpen::Itself(object) => {
                 let result = self.open_itself(ctx.cred, object, opening);
@@ -27,36 +28,42 @@ impl Filesystem {
         }
     }
 
-    fn open_itself(&self, cred: &Cred, object: ObjectRef, opening: Opening) -> Result<Opened, FsError> {
+    fn open_itself(&self, cred: &Cred, object: ObjectRef, opening: Opening<'_>) -> Result<Opened, FsError> {
         if opening.share.access.has(Access::WRITE) && Identity::is_read_only(self) {
             return Err(FsError::ReadOnly);
         }
         let locked = self.lock(&[object.id])?;
         let attr = self.sight(object.id, locked.state(object.id)).live(object)?.attr(object.id);
         check_may_open(&attr, cred, opening.share.access)?;
-        self.claim(object.id, opening)?;
+        self.claim(object, opening)?;
         Ok(Opened { attr, is_new: false })
     }
 
     /// Registers an open. The caller has the object's lock, and does nothing more that could be refused.
-    pub(super) fn claim(&self, id: ObjectId, Opening { holder, share }: Opening) -> Result<(), FsError> {
-        self.claims.get_or_init(|| Box::new(Claims::new(Arc::default()))).open(id, holder, share).map_err(|refused| {
-            match refused {
-                Refused::TooMany { .. } => FsError::TooManyClaims,
-                _ => FsError::ShareDenied,
-            }
+    pub(super) fn claim(&self, object: ObjectRef, Opening { share, by }: Opening<'_>) -> Result<(), FsError> {
+        self.claim_for(object, by(object)?, share)
+    }
+
+    fn claim_for(&self, object: ObjectRef, holder: Holder, share: Share) -> Result<(), FsError> {
+        let claims = self.claims.get_or_init(|| Box::new(Claims::new(Arc::default())));
+        claims.open(object.id, holder, share).map_err(|refused| match refused {
+            Refused::TooMany { .. } => FsError::TooManyClaims,
+            _ => FsError::ShareDenied,
         })
     }
 
-    /// Whether whoever opens a file may cut it: others may have it open and forbid that.
-    pub(super) fn check_may_cut(&self, id: ObjectId, opening: Opening) -> Result<(), FsError> {
-        let Some(claims) = self.claims.get() else { return Ok(()) };
-        claims.may_write(id, Some(opening.holder)).map_err(|_| FsError::ShareDenied)
+    /// The same of a file that is cut by it, whatever it is opened for: others may have it open and forbid that.
+    pub(super) fn claim_to_cut(&self, object: ObjectRef, Opening { share, by }: Opening<'_>) -> Result<(), FsError> {
+        let holder = by(object)?;
+        if let Some(claims) = self.claims.get() {
+            claims.may_write(object.id, Some(holder)).map_err(|_| FsError::ShareDenied)?;
+        }
+        self.claim_for(object, holder, share)
     }
 
-    pub(crate) fn downgrade(&self, object: ObjectRef, left: Opening) -> Result<(), FsError> {
+    pub(crate) fn downgrade(&self, object: ObjectRef, holder: Holder, left: Share) -> Result<(), FsError> {
         let claims = self.claims.get().ok_or(FsError::NotOpened)?;
-        claims.downgrade(object.id, left.holder, left.share).map_err(|refused| match refused {
+        claims.downgrade(object.id, holder, left).map_err(|refused| match refused {
             Refused::NotOpened => FsError::NotOpened,
             _ => FsError::Invalid,
         })

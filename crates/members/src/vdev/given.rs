@@ -2,7 +2,7 @@
 //!
 //! Nobody waits for a leg that fails, and what was in its cache may be gone. Of what a group writes its list of missed groups knows, as that
 //! begins behind the newest durable one (rules S7); a repair is of a block of long ago. So whoever repairs says which group has written
-//! the block, and a leg that is struck off before a flush has covered that lacks that group, too. Who reads does not know it: then it lacks all.
+//! the block, and a leg that is struck off before a flush has covered that lacks that group, too. Who reads says it where he knows it: else it lacks all.
 //!
 //! Two lists, of which a flush drops the older one: what is noted while it is under way must outlive it. They may say too much.
 
@@ -31,9 +31,12 @@ impl Given {
         self.0.lock().newer.note(TxgRange { from: written, to: written });
     }
 
-    /// The same of a block of which nobody here knows the group.
-    pub(super) fn note_unknown(&self) {
-        self.0.lock().newer = MissedGroups::all();
+    /// The same; where nobody knows the group it may be any.
+    pub(super) fn note_if_known(&self, written: Option<Txg>) {
+        match written {
+            Some(written) => self.note(written),
+            None => self.0.lock().newer = MissedGroups::all(),
+        }
     }
 
     /// So many writes are durable, of those that the leg has counted.

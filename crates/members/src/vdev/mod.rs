@@ -33,7 +33,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
-use tally_base::{Clock, SECTOR, VdevGuid, VdevIndex};
+use tally_base::{Clock, SECTOR, Txg, VdevGuid, VdevIndex};
 use tally_disk::{AlignedBuf, Disk, Durability, Fanout, IoKind, Share, Turn, Turns, Work};
 
 pub(crate) use leg::write_out_ring;
@@ -274,7 +274,14 @@ impl Vdev {
 
     /// Writes what `good` has to the legs that did not have it, after a second look at all of them with writers kept
     /// out.
-    fn repair(&self, offset: u64, good: &VdevLeg, bad: &[Arc<VdevLeg>], verify: &dyn Fn(&[u8]) -> bool, length: usize) {
+    fn repair(
+        &self,
+        offset: u64,
+        good: &VdevLeg,
+        bad: &[Arc<VdevLeg>],
+        verify: &dyn Fn(&[u8]) -> bool,
+        (length, written): (usize, Option<Txg>),
+    ) {
         if self.may_write().is_err() {
             return;
         }
@@ -287,12 +294,12 @@ impl Vdev {
         for leg in bad.iter().filter(|leg| leg.state() == LegState::Online) {
             match leg.write_data(offset, &content) {
                 Ok(()) => {
-                    leg.given.note_unknown();
+                    leg.given.note_if_known(written);
                     leg.repaired.fetch_add(1, Ordering::Relaxed);
                     tracing::info!(vdev = %self.guid, leg = %leg.guid(), offset, length, "repaired from a mirror leg");
                 }
                 Err(error) => {
-                    leg.given.note_unknown();
+                    leg.given.note_if_known(written);
                     // The caller has its data. That the leg is not struck off concerns the next write, which asks
                     // again.
                     if let Err(error) = self.strike_off(leg, &error) {
@@ -300,6 +307,39 @@ impl Vdev {
                     }
                 }
             }
+        }
+    }
+
+    fn read_and_repair(
+        &self,
+        offset: u64,
+        length: usize,
+        verify: &dyn Fn(&[u8]) -> bool,
+        written: Option<Txg>,
+    ) -> Result<AlignedBuf, BlockDevError> {
+        self.check(offset, length as u64)?;
+        let (mut bad, mut last) = (Vec::new(), None);
+        let mut reads = self.reads(offset, length);
+        while let Some((leg, outcome)) = reads.next() {
+            match leg.note_read(outcome) {
+                Ok(buf) if verify(&buf) => {
+                    if !bad.is_empty() {
+                        self.repair(offset, &leg, &bad, verify, (length, written));
+                    }
+                    return Ok(buf);
+                }
+                Ok(_) => {
+                    leg.checksum_errors.fetch_add(1, Ordering::Relaxed);
+                    tracing::warn!(vdev = %self.guid, leg = %leg.guid(), offset, length, "a block is damaged");
+                }
+                Err(error) => last = Some(error),
+            }
+            bad.push(leg);
+        }
+        match (bad.is_empty(), last) {
+            (true, _) => Err(VdevError::NoLeg { vdev: self.guid, last: None }.into()),
+            (false, Some(error)) => Err(error.into()),
+            (false, None) => Err(BlockDevError::NoGoodCopy),
         }
     }
 
@@ -339,30 +379,17 @@ impl BlockDev for Vdev {
     }
 
     fn read(&self, offset: u64, length: usize, verify: &dyn Fn(&[u8]) -> bool) -> Result<AlignedBuf, BlockDevError> {
-        self.check(offset, length as u64)?;
-        let (mut bad, mut last) = (Vec::new(), None);
-        let mut reads = self.reads(offset, length);
-        while let Some((leg, outcome)) = reads.next() {
-            match leg.note_read(outcome) {
-                Ok(buf) if verify(&buf) => {
-                    if !bad.is_empty() {
-                        self.repair(offset, &leg, &bad, verify, length);
-                    }
-                    return Ok(buf);
-                }
-                Ok(_) => {
-                    leg.checksum_errors.fetch_add(1, Ordering::Relaxed);
-                    tracing::warn!(vdev = %self.guid, leg = %leg.guid(), offset, length, "a block is damaged");
-                }
-                Err(error) => last = Some(error),
-            }
-            bad.push(leg);
-        }
-        match (bad.is_empty(), last) {
-            (true, _) => Err(VdevError::NoLeg { vdev: self.guid, last: None }.into()),
-            (false, Some(error)) => Err(error.into()),
-            (false, None) => Err(BlockDevError::NoGoodCopy),
-        }
+        self.read_and_repair(offset, length, verify, None)
+    }
+
+    fn read_written(
+        &self,
+        offset: u64,
+        length: usize,
+        verify: &dyn Fn(&[u8]) -> bool,
+        written: Txg,
+    ) -> Result<AlignedBuf, BlockDevError> {
+        self.read_and_repair(offset, length, verify, Some(written))
     }
 
     fn write(&self, offset: u64, buf: &[u8]) -> Result<(), BlockDevError> {

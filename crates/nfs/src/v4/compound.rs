@@ -174,7 +174,7 @@ impl<'a> Compound<'a> {
         if let Some(status) = self.head.next {
             return Err(status);
         }
-        if !op.changes() {
+        if !op.changes() && !op.ends_state() {
             return Ok(());
         }
         let most = if self.head.minor == 0 { REMEMBERED_BYTES_MAX } else { self.reply_bytes_max() };
@@ -182,7 +182,11 @@ impl<'a> Compound<'a> {
             return Err(self.too_big());
         }
         // In a session the pool remembers nothing yet, and it is the slot that does.
-        if self.head.minor == 0 && self.owed.changes >= CHANGES_MAX { Err(Status::Resource) } else { Ok(()) }
+        if op.changes() && self.head.minor == 0 && self.owed.changes >= CHANGES_MAX {
+            Err(Status::Resource)
+        } else {
+            Ok(())
+        }
     }
 
     /// Once the client has entered an export: whether its compound was here before is asked ahead of all that looks, as that may be otherwise by now.
@@ -348,11 +352,6 @@ impl<'a> Compound<'a> {
         Ok(())
     }
 
-    /// It was not asked for after all: something else is there by now.
-    pub(super) fn begin_again(&mut self) {
-        self.owed.changes -= 1;
-    }
-
     /// A WRITE was carried out.
     pub(super) fn note_written(&mut self) {
         self.owed.has_written = true;
@@ -404,14 +403,17 @@ impl<'a> Compound<'a> {
 
     /// By what right an operation with this stateid writes the file, or sets its size.
     pub(super) fn right(&self, asked: Stateid, file: &Target) -> Result<Right, Status> {
-        let asked = self.present(asked)?;
-        if asked.special(self.minor())?.is_some() {
-            return Ok(Right::Unopened);
-        }
+        let asked = match asked.special(self.minor())? {
+            // Of a handle that was only looked up the present one is the anonymous one.
+            Some(Special::Current) if self.owed.stateids[0].is_none() => return Ok(Right::Unopened),
+            Some(Special::Current) => self.present(asked)?,
+            Some(Special::Anonymous | Special::ReadBypass) => return Ok(Right::Unopened),
+            None => asked,
+        };
         let client = self.guard().map(|guard| guard.session().presence().client());
         let of = FileId::of(&*file.vfs, file.object);
         let found = self.scene.house.opens().find(&asked, self.minor(), client, Some(&of))?;
-        Ok(Right::Open(ops::open::holder(found.client, found.open)))
+        Ok(Right::Open(found.holder()))
     }
 
     /// The same for reading, where one stateid stands for who would read whatever others deny (RFC 8881 §8.2.3).
@@ -422,15 +424,12 @@ impl<'a> Compound<'a> {
         }
     }
 
-    /// What came of an OPEN that may have made or cut a file.
-    pub(super) fn opened(&mut self, outcome: Outcome<Opened>) -> Result<(Opened, Changes), Stop> {
-        let told = match &outcome.result {
-            Err(error @ (FsError::BadType | FsError::IsSymlink | FsError::TooManyClaims)) => {
-                Some(ops::open::not_opened(*error, self.minor()))
-            }
-            _ => None,
-        };
-        self.changed(outcome).map_err(|stop| told.map_or(stop, Stop::Failed))
+    /// What came of an OPEN that may have made or cut a file, and what is told of it if it failed.
+    pub(super) fn opened(&mut self, outcome: Outcome<Opened>, told: Option<Status>) -> Result<(Opened, Changes), Stop> {
+        self.changed(outcome).map_err(|stop| match (stop, told) {
+            (Stop::Failed(_), Some(told)) => Stop::Failed(told),
+            (stop, _) => stop,
+        })
     }
 
     /// What came of an operation that may have changed something. Failures wait as well (rules F9).

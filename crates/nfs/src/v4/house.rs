@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use tally_base::{Rng, SystemRng};
 
-use super::ops::open::holder;
-use super::state::{BootId, ClientId, Clients, Closing, Opens, Sessions};
+use super::state::{BootId, ClientId, Clients, Opens, Sessions};
 use crate::exports::{Exports, Place};
 
 /// The clients, their sessions, and the time of this start of the server.
@@ -15,6 +14,7 @@ pub struct House {
     clients: Mutex<Clients>,
     sessions: Arc<Sessions>,
     opens: Opens,
+    closing: Mutex<()>,
     start: Instant,
     identity: [u8; 16],
 }
@@ -26,7 +26,14 @@ impl Default for House {
         let (clients, opens) = (Clients::new(boot), Opens::new(boot, &SystemRng));
         let mut identity = [0; 16];
         SystemRng.fill(&mut identity);
-        Self { sessions: clients.sessions(), clients: Mutex::new(clients), opens, start: Instant::now(), identity }
+        Self {
+            sessions: clients.sessions(),
+            clients: Mutex::new(clients),
+            opens,
+            closing: Mutex::default(),
+            start: Instant::now(),
+            identity,
+        }
     }
 }
 
@@ -53,13 +60,15 @@ impl House {
 
     /// Closes what clients had open who are gone since this was asked last.
     pub(super) fn close_for_the_gone(&self, exports: &dyn Exports) {
+        // Whoever answers behind this finds all of it closed, also what another one is at.
+        let _one_at_a_time = self.closing.lock();
         let gone = self.clients().take_gone();
         for client in gone {
-            for Closing { file, open, .. } in self.opens.forget_client(client) {
-                let pool = exports.pool(file.pool);
+            for closing in self.opens.forget_client(client) {
+                let file = closing.file;
                 // With its dataset or pool it was closed before.
-                if let Some(Place::Here(vfs)) = pool.map(|pool| pool.place(file.dataset)) {
-                    vfs.close(file.object, holder(client, open));
+                if let Some(Place::Here(vfs)) = exports.pool(file.pool).map(|pool| pool.place(file.dataset)) {
+                    vfs.close(file.object, closing.holder());
                 }
             }
         }

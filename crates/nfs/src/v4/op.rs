@@ -69,6 +69,11 @@ impl Op {
         matches!(self, Self::Create | Self::Lookup | Self::LookupP | Self::PutFh | Self::PutPubFh | Self::PutRootFh)
     }
 
+    /// Whether it ends or changes what the server knows of a client, so that it must not be told that it failed where it did not.
+    pub(super) fn ends_state(self) -> bool {
+        matches!(self, Self::Close | Self::FreeStateid | Self::OpenDowngrade | Self::ReclaimComplete)
+    }
+
     /// Whether it may change something that is kept.
     pub(super) fn changes(self) -> bool {
         matches!(

@@ -238,11 +238,11 @@ impl Names for Gated {
 }
 
 impl Opens for Gated {
-    fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening) -> Outcome<Opened> {
+    fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening<'_>) -> Outcome<Opened> {
         self.change(|| self.model.open(ctx, what, opening))
     }
-    fn downgrade(&self, object: ObjectRef, left: Opening) -> Result<(), FsError> {
-        self.model.downgrade(object, left)
+    fn downgrade(&self, object: ObjectRef, holder: Holder, left: Share) -> Result<(), FsError> {
+        self.model.downgrade(object, holder, left)
     }
     fn close(&self, object: ObjectRef, holder: Holder) {
         self.model.close(object, holder);

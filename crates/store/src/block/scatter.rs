@@ -158,7 +158,7 @@ fn read(devs: &BlockDevs, bp: &BlockPtr, dva: &Dva, verify: &dyn Fn(&[u8]) -> bo
     let Some(dev) = devs.get(&dva.vdev).filter(|dev| dva.sectors > 0 && dva.end() <= dev.data_bytes()) else {
         return Err(beyond);
     };
-    blocking(|| dev.read(dva.offset, dva.bytes() as usize, verify))
+    blocking(|| dev.read_written(dva.offset, dva.bytes() as usize, verify, bp.written))
         .map_err(|source| BlockError::Unreadable { bp: *bp, source })
 }
 

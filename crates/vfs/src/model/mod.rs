@@ -25,7 +25,7 @@ use tally_base::{Clock, DatasetId, PoolGuid, Rng, SystemClock, SystemRng, Time, 
 use crate::{
     Attr, Attributes, Change, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity, Names, NodeKind,
     ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, Right, SetAttr,
-    Stability, ToOpen, Written,
+    Share, Stability, ToOpen, Written,
 };
 use state::State;
 
@@ -229,11 +229,11 @@ impl Names for Model {
 }
 
 impl Opens for Model {
-    fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening) -> Outcome<Opened> {
+    fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening<'_>) -> Outcome<Opened> {
         match what {
-            ToOpen::Named(named) => {
+            ToOpen::Made(dir, name, how) => {
                 let made = |opened: &Opened| Some(opened.attr.object);
-                self.change(ctx, &[named.dir], made, |state, cred| state.make_open(cred, &named, opening))
+                self.change(ctx, &[dir], made, |state, cred| state.make_open(cred, (dir, name, how), opening))
             }
             ToOpen::Itself(object) => {
                 let result = self.state().open(ctx.cred, object, opening);
@@ -242,8 +242,8 @@ impl Opens for Model {
         }
     }
 
-    fn downgrade(&self, object: ObjectRef, left: Opening) -> Result<(), FsError> {
-        self.state().downgrade(object, left)
+    fn downgrade(&self, object: ObjectRef, holder: Holder, left: Share) -> Result<(), FsError> {
+        self.state().downgrade(object, holder, left)
     }
 
     fn close(&self, object: ObjectRef, holder: Holder) {

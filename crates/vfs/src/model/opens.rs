@@ -4,7 +4,7 @@ use tally_claims::{Access, Holder, Share};
 
 use super::state::State;
 use crate::permission::{self, EXECUTE, READ, WRITE};
-use crate::{Attr, CreateHow, Cred, FileKind, FsError, Named, ObjectRef, Opened, Opening, Right, SetAttr};
+use crate::{Attr, CreateHow, Cred, FileKind, FsError, ObjectRef, Opened, Opening, Right, SetAttr};
 
 /// One OPEN that was answered, and not closed.
 #[derive(Clone)]
@@ -16,33 +16,32 @@ pub(super) struct Open {
 
 impl State {
     /// Opens what is there.
-    pub(super) fn open(&mut self, cred: &Cred, object: ObjectRef, opening: Opening) -> Result<Opened, FsError> {
+    pub(super) fn open(&mut self, cred: &Cred, object: ObjectRef, opening: Opening<'_>) -> Result<Opened, FsError> {
         let attr = self.attr(object)?;
         if bits(opening.share)[1] && self.read_only {
             return Err(FsError::ReadOnly);
         }
         check_may_open(&attr, cred, opening.share.access)?;
-        self.check_opening(object, opening)?;
-        self.note_open(object, opening);
+        self.give(object, opening)?;
         Ok(Opened { attr, is_new: false })
     }
 
     /// Opens what is made, or there.
-    pub(super) fn make_open(&mut self, cred: &Cred, named: &Named<'_>, opening: Opening) -> Result<Opened, FsError> {
-        let &Named { dir, name, how, seen } = named;
+    pub(super) fn make_open(
+        &mut self,
+        cred: &Cred,
+        (dir, name, how): (ObjectRef, &[u8], &CreateHow),
+        opening: Opening<'_>,
+    ) -> Result<Opened, FsError> {
         let there = self.directory(dir)?.1.find(name).map(|id| self.named(id).attr.clone());
         let may_search = permission::may(&self.attr(dir)?, cred, EXECUTE);
-        if may_search && there.as_ref().map(|attr| attr.object.id) != seen {
-            return Err(FsError::NotSync);
-        }
         let (Some(attr), CreateHow::Unchecked(set)) = (there.as_ref().filter(|_| may_search), how) else {
             // What is there is not changed by the others.
             let attr = self.create(cred, dir, name, how)?;
             if there.is_some() && !permission::owns(&attr, cred) {
                 check_may_open(&attr, cred, opening.share.access)?;
             }
-            self.check_opening(attr.object, opening)?;
-            self.note_open(attr.object, opening);
+            self.give(attr.object, opening)?;
             return Ok(Opened { attr, is_new: there.is_none() });
         };
         check_may_open(attr, cred, opening.share.access)?;
@@ -50,18 +49,26 @@ impl State {
         if is_cut && !permission::may(attr, cred, WRITE) {
             return Err(FsError::Access);
         }
-        self.check_opening(attr.object, opening)?;
+        let holder = (opening.by)(attr.object)?;
+        self.check_opening(attr.object, holder, opening.share)?;
         if is_cut {
-            self.check_opening(attr.object, Opening { share: Share::only(Access::WRITE), ..opening })?;
+            self.check_opening(attr.object, holder, Share::only(Access::WRITE))?;
             let cut = SetAttr { size: Some(0), ..SetAttr::default() };
             self.setattr(Right::Mode, cred, attr.object, &cut, None)?;
         }
-        self.note_open(attr.object, opening);
+        self.note_open(attr.object, holder, opening.share);
         Ok(Opened { attr: self.attr(attr.object)?, is_new: false })
     }
 
+    fn give(&mut self, object: ObjectRef, Opening { share, by }: Opening<'_>) -> Result<(), FsError> {
+        let holder = by(object)?;
+        self.check_opening(object, holder, share)?;
+        self.note_open(object, holder, share);
+        Ok(())
+    }
+
     /// Whether somebody else is in the way.
-    fn check_opening(&self, object: ObjectRef, Opening { holder, share }: Opening) -> Result<(), FsError> {
+    fn check_opening(&self, object: ObjectRef, holder: Holder, share: Share) -> Result<(), FsError> {
         let is_in_the_way = |open: &Open| {
             let [reads, writes, no_reads, no_writes] = bits(open.share);
             let [may_read, may_write, denies_reads, denies_writes] = bits(share);
@@ -72,14 +79,14 @@ impl State {
         if self.opens.iter().any(is_in_the_way) { Err(FsError::ShareDenied) } else { Ok(()) }
     }
 
-    fn note_open(&mut self, object: ObjectRef, Opening { holder, share }: Opening) {
+    fn note_open(&mut self, object: ObjectRef, holder: Holder, share: Share) {
         self.opens.push(Open { object, holder, share });
     }
 
     /// Keeps those of a holder's opens that are part of what is left, if they come to it together.
-    pub(super) fn downgrade(&mut self, object: ObjectRef, left: Opening) -> Result<(), FsError> {
-        let is_his = |open: &Open| open.object == object && open.holder == left.holder;
-        let wanted = bits(left.share);
+    pub(super) fn downgrade(&mut self, object: ObjectRef, holder: Holder, left: Share) -> Result<(), FsError> {
+        let is_his = |open: &Open| open.object == object && open.holder == holder;
+        let wanted = bits(left);
         let is_part = |open: &Open| bits(open.share).iter().zip(wanted).all(|(has, wanted)| wanted || !has);
         if !self.opens.iter().any(is_his) {
             return Err(FsError::NotOpened);

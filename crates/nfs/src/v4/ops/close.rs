@@ -1,11 +1,11 @@
 //! CLOSE, OPEN_DOWNGRADE, TEST_STATEID, FREE_STATEID (RFC 8881 §18.2, §18.18, §18.48 and §18.38).
 
-use tally_vfs::{FsError, Opening};
+use tally_vfs::FsError;
 
 use super::super::compound::Compound;
 use super::super::state::FileId;
 use super::super::status::Status;
-use super::open::{holder, share};
+use super::open::share;
 use super::stateid;
 use crate::entry::Target;
 use crate::xdr::{Decoder, Encoder};
@@ -33,7 +33,7 @@ pub(in super::super) fn close(
         Some(client),
         Some(&FileId::of(&*target.vfs, target.object)),
     )?;
-    target.vfs.close(target.object, holder(client, changing.found().open));
+    target.vfs.close(target.object, changing.found().holder());
     let closed = changing.closed();
     out.raw(&closed.to_wire());
     compound.note_stateid(closed);
@@ -52,8 +52,7 @@ pub(in super::super) fn downgrade(
     let asked = compound.present(asked)?;
     let of = FileId::of(&*target.vfs, target.object);
     let changing = compound.scene.house.opens().change(&asked, compound.minor(), Some(client), Some(&of))?;
-    let left = Opening { holder: holder(client, changing.found().open), share };
-    target.vfs.downgrade(target.object, left).map_err(|error| match error {
+    target.vfs.downgrade(target.object, changing.found().holder(), share).map_err(|error| match error {
         FsError::NotOpened => Status::BadStateid,
         error => error.into(),
     })?;

@@ -3,16 +3,16 @@
 //! The order: what can be wrong with the request; the bounds of what is kept of it; the file system, which decides (rules V29); then the stateid, that
 //! stands for what it has decided. No delegation is given yet, and nothing is reclaimed: no open outlives a start of the server.
 
-use tally_vfs::{
-    Access, Change, ClientNumber, CreateHow, Deny, FsError, Holder, Named, ObjectRef, Opening, OwnerNumber, Share,
-    ToOpen,
-};
+use std::cell::RefCell;
+
+use tally_vfs::{Access, Change, CreateHow, Deny, FsError, Holder, ObjectRef, OpCtx, Opened, Opening, Share, ToOpen};
 
 use super::super::attr::{self, AttrSet};
 use super::super::compound::{Compound, Stop};
+use super::super::house::House;
 use super::super::pseudo::Node;
 use super::super::state::bounds::OWNER_BYTES_MAX;
-use super::super::state::{ClientId, FileId, Guard, OpenNumber, Stateid};
+use super::super::state::{ClientId, FileId, Reserved, SessionId, Stateid};
 use super::super::status::Status;
 use super::names::check_name;
 use super::put_change;
@@ -200,93 +200,100 @@ struct Done {
     dir: Option<Change>,
 }
 
-/// Looks whose open it would become, lets the file system decide, and looks again where something else is there by then.
+/// Lets the file system decide, which asks under the file's lock whose open of it that would be.
 fn carry_out(compound: &mut Compound<'_>, place: &Target, asked: &Asked<'_>) -> Result<Done, Stop> {
-    for _ in 0..LOOKS_MAX {
-        let (seen, dir) = match asked.what {
-            What::Name(name) => look(place, name, &asked.how)?,
-            _ => (Some(place.object), None),
-        };
-        match open_seen(compound, place, asked, (seen, dir)) {
-            Err(Stop::Failed(Status::Stale)) if matches!(asked.what, What::Name(_)) => {}
-            Ok(None) => {}
-            Ok(Some(done)) => return Ok(done),
-            Err(stop) => return Err(stop),
-        }
-    }
-    Err(Status::Delay.into())
-}
-
-/// What has the name, if anything may be made by it where there is nothing; and the directory, as it was then.
-fn look(place: &Target, name: &[u8], how: &How) -> Result<(Option<ObjectRef>, Option<Change>), Status> {
-    let (found, dir) = place.vfs.look(&place.cred, place.object, name);
-    let dir = dir.map(|attr| Change { before: Some((&attr).into()), after: Some(attr) });
-    match found {
-        Ok(attr) => Ok((Some(attr.object), dir)),
-        Err(FsError::NotFound) if matches!(how, How::Make(..)) => Ok((None, dir)),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Opens what was seen, or makes what was not there. Nothing, where that is otherwise by now.
-fn open_seen(
-    compound: &mut Compound<'_>,
-    place: &Target,
-    asked: &Asked<'_>,
-    (seen, dir): (Option<ObjectRef>, Option<Change>),
-) -> Result<Option<Done>, Stop> {
-    let (minor, client) = (compound.minor(), compound.presence()?.client());
-    let opens = compound.scene.house.opens();
-    let reserved = match seen {
-        Some(object) => opens.reserve(minor, client, asked.owner, FileId::of(&*place.vfs, object))?,
-        None => opens.reserve_new(minor, client, asked.owner)?,
-    };
-    // Whoever goes from here on is told by what was reserved; who has gone before would have it kept for nobody.
-    if compound.guard().is_none_or(|guard| opens_for_nobody(compound, guard)) {
-        return Err(Status::BadSession.into());
-    }
-    let opening = Opening { holder: holder(client, reserved.number()), share: asked.share };
+    let ledger = Ledger::of(compound, place, asked)?;
+    let by = |object| ledger.enter(object);
+    let opening = Opening { share: asked.share, by: &by };
     let (opened, dir) = match (&asked.what, &asked.how) {
         (What::Name(name), How::Make(how, _)) => {
             compound.begin(place)?;
-            let named = Named { dir: place.object, name, how, seen: seen.map(|object| object.id) };
-            let outcome = place.vfs.open(compound.ctx(place), ToOpen::Named(named), opening);
-            if matches!(outcome.result, Err(FsError::NotSync)) {
-                compound.begin_again();
-                return Ok(None);
-            }
-            let (opened, changes) = compound.opened(outcome)?;
+            let outcome = place.vfs.open(compound.ctx(place), ToOpen::Made(place.object, name, how), opening);
+            let told = outcome.result.as_ref().err().map(|error| ledger.told(*error));
+            let (opened, changes) = compound.opened(outcome, told)?;
             (opened, changes.into_iter().next())
         }
+        (What::Name(name), How::Find) => find(place, name, opening).map_err(|error| ledger.told(error))?,
         _ => {
-            let object = seen.ok_or(Status::NoEnt)?;
-            let outcome = place.vfs.open(compound.ctx(place), ToOpen::Itself(object), opening);
-            (outcome.result.map_err(|error| not_opened(error, minor))?, dir)
+            let outcome = place.vfs.open(OpCtx::of(&place.cred), ToOpen::Itself(place.object), opening);
+            (outcome.result.map_err(|error| ledger.told(error))?, None)
         }
     };
     let file = Target { object: opened.attr.object, ..place.clone() };
-    let Share { access, deny } = asked.share;
-    let stateid = match seen {
-        Some(_) => reserved.granted(access.bits(), deny.bits()),
-        None => reserved.made(FileId::of(&*file.vfs, file.object), access.bits(), deny.bits()),
-    };
-    // The client has gone, or lost the open, while it was opened.
-    let stateid = stateid.inspect_err(|_| file.vfs.close(file.object, opening.holder))?;
-    Ok(Some(Done { file, stateid, is_new: opened.is_new, dir }))
+    let stateid = ledger.granted(asked.share).inspect_err(|(_, holder)| {
+        // The client has gone, or lost the open, while it was opened.
+        file.vfs.close(file.object, *holder);
+    });
+    let stateid = stateid.map_err(|(status, _)| status)?;
+    Ok(Done { file, stateid, is_new: opened.is_new, dir })
 }
 
-/// Whether the session is closed that an OPEN came in.
-fn opens_for_nobody(compound: &Compound<'_>, guard: &Guard) -> bool {
-    compound.scene.house.sessions().find(guard.session().id()).is_none()
+/// Opens what has the name. That it may be gone by then is seen, and looked for again; that it has another name is not: it is what had the name a moment ago.
+fn find(place: &Target, name: &[u8], opening: Opening<'_>) -> Result<(Opened, Option<Change>), FsError> {
+    for _ in 0..LOOKS_MAX {
+        let (found, dir) = place.vfs.look(&place.cred, place.object, name);
+        let dir = dir.map(|attr| Change { before: Some((&attr).into()), after: Some(attr) });
+        let outcome = place.vfs.open(OpCtx::of(&place.cred), ToOpen::Itself(found?.object), opening);
+        match outcome.result {
+            Err(FsError::Stale) => {}
+            result => return result.map(|opened| (opened, dir)),
+        }
+    }
+    Err(FsError::Unavailable)
 }
 
-/// By whom an open is known below.
-pub(in super::super) fn holder(client: ClientId, open: OpenNumber) -> Holder {
-    Holder { client: ClientNumber(client.0), owner: OwnerNumber(open.0) }
+/// Where an OPEN is written down while the file system carries it out.
+struct Ledger<'a> {
+    place: &'a Target,
+    owner: &'a [u8],
+    house: &'a House,
+    minor: u32,
+    client: ClientId,
+    session: SessionId,
+    entry: RefCell<Option<Result<Reserved<'a>, Status>>>,
+}
+
+impl<'a> Ledger<'a> {
+    fn of(compound: &Compound<'a>, place: &'a Target, asked: &Asked<'a>) -> Result<Self, Status> {
+        let guard = compound.guard().ok_or(Status::OpNotInSession)?;
+        let (client, session) = (guard.session().presence().client(), guard.session().id());
+        let (minor, house, owner) = (compound.minor(), compound.scene.house, asked.owner);
+        Ok(Self { place, owner, house, minor, client, session, entry: RefCell::default() })
+    }
+
+    /// Whose open of that file it becomes.
+    fn enter(&self, object: ObjectRef) -> Result<Holder, FsError> {
+        // What an attempt before this one has entered is let go of first: it may be the same.
+        self.entry.take();
+        let file = FileId::of(&*self.place.vfs, object);
+        let reserved = self.house.opens().reserve(self.minor, self.client, self.owner, file).and_then(|reserved| {
+            // Whoever goes from here on is told by what was reserved; who has gone before would have it kept for nobody.
+            let is_there = self.house.sessions().find(self.session).is_some();
+            if is_there { Ok(reserved) } else { Err(Status::BadSession) }
+        });
+        let holder = reserved.as_ref().map(Reserved::holder).map_err(|_| FsError::Unavailable);
+        *self.entry.borrow_mut() = Some(reserved);
+        holder
+    }
+
+    /// What is said of an open that the file system refused, for a reason of its own or because of this.
+    fn told(&self, error: FsError) -> Status {
+        match self.entry.take() {
+            Some(Err(status)) => status,
+            _ => not_opened(error, self.minor),
+        }
+    }
+
+    /// It is open. An error names who has to be closed below.
+    fn granted(self, share: Share) -> Result<Stateid, (Status, Holder)> {
+        let reserved = self.entry.into_inner().and_then(Result::ok).expect("the file system asked whose it becomes");
+        let holder = reserved.holder();
+        reserved.granted(share.access.bits(), share.deny.bits()).map_err(|status| (status, holder))
+    }
 }
 
 /// What is said of a file that cannot be opened.
-pub(in super::super) fn not_opened(error: FsError, minor: u32) -> Status {
+fn not_opened(error: FsError, minor: u32) -> Status {
     match error {
         // RFC 7530 §16.16.4 knows no other word for what is no file.
         FsError::BadType if minor > 0 => Status::WrongType,

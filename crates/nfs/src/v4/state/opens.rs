@@ -35,6 +35,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use tally_base::Rng;
+use tally_vfs::{ClientNumber, Holder};
 
 use super::bounds::OWNER_BYTES_MAX;
 use super::stateid::{Asker, FileId, Revoked, Seal, Stateid, next_seqid};
@@ -55,6 +56,11 @@ pub struct OpenNumber(pub u64);
 /// An owner of a client. Never that of another one, in one start of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OwnerNumber(pub u64);
+
+/// By whom an open is known below.
+fn holder(client: ClientId, open: OpenNumber) -> Holder {
+    Holder { client: ClientNumber(client.0), owner: tally_vfs::OwnerNumber(open.0) }
+}
 
 /// What a stateid names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,13 +83,30 @@ pub struct Found {
     pub revoked: Option<Revoked>,
 }
 
+impl Found {
+    /// By whom it is known below.
+    #[must_use]
+    pub fn holder(&self) -> Holder {
+        holder(self.client, self.open)
+    }
+}
+
 /// What has to be closed below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Closing {
     pub file: FileId,
+    pub client: ClientId,
     pub open: OpenNumber,
     pub owner: OwnerNumber,
+}
+
+impl Closing {
+    /// By whom it is known there.
+    #[must_use]
+    pub fn holder(&self) -> Holder {
+        holder(self.client, self.open)
+    }
 }
 
 /// All opens.
@@ -108,21 +131,6 @@ impl Opens {
 
     /// OPEN, before it is carried out: there will be room for it.
     pub fn reserve(&self, minor: u32, client: ClientId, owner: &[u8], file: FileId) -> Result<Reserved<'_>, Status> {
-        self.reserve_for(minor, client, owner, Some(file))
-    }
-
-    /// The same of a file that is to be made: which it will be [`Reserved::made`] says.
-    pub fn reserve_new(&self, minor: u32, client: ClientId, owner: &[u8]) -> Result<Reserved<'_>, Status> {
-        self.reserve_for(minor, client, owner, None)
-    }
-
-    fn reserve_for(
-        &self,
-        minor: u32,
-        client: ClientId,
-        owner: &[u8],
-        file: Option<FileId>,
-    ) -> Result<Reserved<'_>, Status> {
         if owner.len() > OWNER_BYTES_MAX {
             return Err(Status::BadXdr);
         }
@@ -138,7 +146,7 @@ impl Opens {
         }
         open.opening += 1;
         let (owner, is_upgrade) = (open.owner, open.is_granted());
-        Ok(Reserved { opens: self, number, owner, is_upgrade, is_done: false })
+        Ok(Reserved { opens: self, client, number, owner, is_upgrade, is_done: false })
     }
 
     /// What a stateid names, for an operation of `client`'s session, or of minor version 0, on `file`: table D6.
@@ -255,7 +263,6 @@ impl Opens {
     fn found(&self, shard: &Shard, number: OpenNumber) -> Found {
         let open = shard.at(number).expect("it was looked at under this lock");
         let Open { owner, asked: Asked { client, file, .. }, access, deny, revoked, .. } = *open;
-        let file = file.expect("what is granted is of a file");
         let stateid = self.seal.stateid(number.0 as u32, open.tag, open.seqid);
         Found { open: number, owner, client, file, access, deny, stateid, revoked }
     }
@@ -278,6 +285,7 @@ fn no_room(minor: u32) -> Status {
 #[must_use = "what is reserved and dropped was not opened"]
 pub struct Reserved<'a> {
     opens: &'a Opens,
+    client: ClientId,
     number: OpenNumber,
     owner: OwnerNumber,
     is_upgrade: bool,
@@ -291,6 +299,12 @@ impl Reserved<'_> {
         self.number
     }
 
+    /// And by whom.
+    #[must_use]
+    pub fn holder(&self) -> Holder {
+        holder(self.client, self.number)
+    }
+
     /// Whose it will be.
     #[must_use]
     pub fn owner_number(&self) -> OwnerNumber {
@@ -301,12 +315,6 @@ impl Reserved<'_> {
     #[must_use]
     pub fn is_upgrade(&self) -> bool {
         self.is_upgrade
-    }
-
-    /// The file was made, and is open: see [`Self::granted`].
-    pub fn made(self, file: FileId, access: u32, deny: u32) -> Result<Stateid, Status> {
-        self.opens.shard(self.number.0 as u32).write().name(self.number, file);
-        self.granted(access, deny)
     }
 
     /// It was carried out: this is open now, besides what was. Where it is an error, the client has gone or the open was revoked meanwhile: it has to be

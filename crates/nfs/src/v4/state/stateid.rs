@@ -199,8 +199,7 @@ pub(super) struct Place<'a> {
     pub(super) tag: u32,
     pub(super) client: ClientId,
     pub(super) is_of_minor_0: bool,
-    /// None before it is known.
-    pub(super) file: Option<&'a FileId>,
+    pub(super) file: &'a FileId,
     pub(super) revoked: Option<Revoked>,
     pub(super) seqid: u32,
 }
@@ -217,7 +216,7 @@ impl Seal {
         }
         let place = place.filter(|place| place.tag == asked.tag()).ok_or(Status::BadStateid)?;
         let is_others = asker.client.is_some_and(|client| client != place.client);
-        let is_elsewhere = asker.file.is_some_and(|file| place.file != Some(file));
+        let is_elsewhere = asker.file.is_some_and(|file| file != place.file);
         if is_minor_0 != place.is_of_minor_0 || is_others || is_elsewhere {
             return Err(Status::BadStateid);
         }

@@ -46,8 +46,7 @@ pub(super) struct Asked {
     pub(super) is_of_minor_0: bool,
     pub(super) client: ClientId,
     pub(super) name: OwnerName,
-    /// None where it is to be made, and nobody knows it yet.
-    pub(super) file: Option<FileId>,
+    pub(super) file: FileId,
 }
 
 /// An open, or what will be one.
@@ -137,7 +136,7 @@ impl Shard {
             tag: open.tag,
             client: open.asked.client,
             is_of_minor_0: open.asked.is_of_minor_0,
-            file: open.asked.file.as_ref(),
+            file: &open.asked.file,
             revoked: open.revoked,
             seqid: open.seqid,
         });
@@ -148,7 +147,7 @@ impl Shard {
     /// Where an owner has a file open, or is about to.
     pub(super) fn of_file(&self, asked: &Asked) -> Option<u32> {
         let owner = self.clients.get(&asked.client)?.owners.get(&asked.name)?.number;
-        self.by_file.get(&(owner, asked.file?)).copied()
+        self.by_file.get(&(owner, asked.file)).copied()
     }
 
     /// A place for what an owner will have open; none where there is no room, and then nothing has changed.
@@ -165,19 +164,8 @@ impl Shard {
         let slot = &mut self.slots[position as usize];
         slot.generation += 1;
         slot.open = Some(Open::new(seal.tag(index, slot.generation), asked, owner, listed));
-        if let Some(file) = asked.file {
-            self.by_file.insert((owner, file), position);
-        }
+        self.by_file.insert((owner, asked.file), position);
         Some(position)
-    }
-
-    /// What an OPEN was to make is there, so that nobody has it open yet.
-    pub(super) fn name(&mut self, number: OpenNumber, file: FileId) {
-        let Some(open) = self.at_mut(number) else { return };
-        open.asked.file = Some(file);
-        let owner = open.owner;
-        let before = self.by_file.insert((owner, file), self.position(number.0 as u32).expect("it is there") as u32);
-        debug_assert_eq!(before, None, "O1");
     }
 
     /// Counts one more open of an owner, who may be new: the client's bounds before those of all.
@@ -231,9 +219,7 @@ impl Shard {
     fn leave(&mut self, number: OpenNumber) {
         let Some(open) = self.at(number) else { return };
         let (owner, Asked { client, name, file, .. }) = (open.owner, open.asked);
-        if let Some(file) = file {
-            self.by_file.remove(&(owner, file));
-        }
+        self.by_file.remove(&(owner, file));
         let owners = &mut self.clients.get_mut(&client).expect("O3").owners;
         let owner = owners.get_mut(&name).expect("O3");
         owner.opens -= 1;
@@ -275,9 +261,7 @@ impl Shard {
         why: Revoked,
     ) -> Vec<Closing> {
         let Some(known) = self.clients.get(&client) else { return Vec::new() };
-        // What is only being made nobody can judge yet.
-        let may_be = |open: &Open| open.revoked.is_none() && open.asked.file.is_some();
-        let lives = |number: &OpenNumber| self.at(*number).is_some_and(may_be);
+        let lives = |number: &OpenNumber| self.at(*number).is_some_and(|open| open.revoked.is_none());
         let living: Vec<_> = self.numbers(client).filter(lives).collect();
         let mut picked: Vec<_> = living.iter().copied().filter(|number| which(self, *number)).collect();
         if !picked.is_empty() && known.revoked + picked.len() > REVOKED_OF_CLIENT_MAX {
@@ -289,11 +273,11 @@ impl Shard {
     /// What was not granted yet goes, and its OPEN will be told.
     fn revoke_one(&mut self, number: OpenNumber, why: Revoked) -> Option<Closing> {
         let open = self.at(number)?;
-        let Some(file) = open.asked.file.filter(|_| open.is_granted()) else {
+        let closing = Closing { file: open.asked.file, client: open.asked.client, open: number, owner: open.owner };
+        if !open.is_granted() {
             self.remove(number);
             return None;
-        };
-        let closing = Closing { file, open: number, owner: open.owner };
+        }
         let client = open.asked.client;
         self.leave(number);
         self.at_mut(number)?.revoked = Some(why);
@@ -306,7 +290,7 @@ impl Shard {
         let numbers: Vec<_> = self.numbers(client).collect();
         let open = |number: &OpenNumber| {
             let open = self.at(*number).filter(|open| open.is_granted() && open.revoked.is_none())?;
-            Some(Closing { file: open.asked.file?, open: *number, owner: open.owner })
+            Some(Closing { file: open.asked.file, client: open.asked.client, open: *number, owner: open.owner })
         };
         let closing = numbers.iter().filter_map(open).collect();
         numbers.into_iter().for_each(|number| self.remove(number));

@@ -121,7 +121,7 @@ fn row_h_what_is_revoked_is_told_why_until_it_is_freed() {
         assert_eq!(opens.free(&stateid, A), Err(Status::LocksHeld), "it is open");
         let number = opens.find(&stateid, 1, Some(A), None).unwrap();
         let closing = opens.revoke(Some(A), &|found| found.file == file(3), why);
-        assert_eq!(closing, [Closing { file: file(3), open: number.open, owner: number.owner }]);
+        assert_eq!(closing, [Closing { file: file(3), client: number.client, open: number.open, owner: number.owner }]);
         assert_eq!(opens.revoke(None, &|found| found.file == file(3), why), [], "once");
         opens.check();
         let later = Stateid { seqid: 9, ..stateid };
@@ -265,7 +265,7 @@ fn who_is_gone_has_nothing_and_gets_nothing() {
     let number = opens.by_number(upgrade.number()).unwrap();
     assert_eq!(
         opens.forget_client(A),
-        [Closing { file: file(3), open: number.open, owner: number.owner }],
+        [Closing { file: file(3), client: number.client, open: number.open, owner: number.owner }],
         "what was revoked is closed already, what was not granted says so itself"
     );
     opens.check();

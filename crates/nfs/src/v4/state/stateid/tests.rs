@@ -60,7 +60,7 @@ fn rows_h_to_l_what_was_revoked_goes_before_its_seqid() {
         tag: 5,
         client: ClientId(1),
         is_of_minor_0: minor == 0,
-        file: Some(&FILE),
+        file: &FILE,
         revoked,
         seqid,
     };
