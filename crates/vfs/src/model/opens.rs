@@ -36,12 +36,17 @@ impl State {
         let there = self.directory(dir)?.1.find(name).map(|id| self.named(id).attr.clone());
         let may_search = permission::may(&self.attr(dir)?, cred, EXECUTE);
         let (Some(attr), CreateHow::Unchecked(set)) = (there.as_ref().filter(|_| may_search), how) else {
-            // What is there is not changed by the others.
+            // What is there is not changed by the others. What is made, and may not be opened, was not made.
+            let before = there.is_none().then(|| self.clone());
             let attr = self.create(cred, dir, name, how)?;
             if there.is_some() && !permission::owns(&attr, cred) {
                 check_may_open(&attr, cred, opening.share.access)?;
             }
-            self.give(attr.object, opening)?;
+            self.give(attr.object, opening).inspect_err(|_| {
+                if let Some(before) = before {
+                    *self = before;
+                }
+            })?;
             return Ok(Opened { attr, is_new: there.is_none() });
         };
         check_may_open(attr, cred, opening.share.access)?;
