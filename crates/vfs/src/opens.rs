@@ -1,6 +1,6 @@
 //! Opening files: who has which one open, for what, and what he lets others do meanwhile.
 //!
-//! An open is given under the file's lock, together with all that the request finds, makes and cuts (rules V29): what is opened is what is
+//! An open is given under the file's lock, together with all that the request makes and cuts (rules V29): what is opened is what is
 //! there, and nobody else's open that forbids it comes in between. It ends with [`Opens::close`](crate::Opens::close), or with the mount; on disk there is nothing of it.
 
 pub use tally_claims::{Access, ClientNumber, Deny, Holder, OwnerNumber, Share};

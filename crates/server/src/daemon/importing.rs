@@ -100,7 +100,6 @@ impl Pools {
         progress: OnProgress<'_>,
         before: &dyn Fn(PoolGuid),
     ) -> Result<(Arc<ServedPool>, ImportReport), PoolsError> {
-        self.wait_for_the_closing();
         let source = ImportSource { paths: order.paths.clone(), dirs: order.dirs.clone() };
         let select = select(&order.pool);
         self.name_is_free(&select, &source)?;
@@ -108,8 +107,13 @@ impl Pools {
             self.comes_on();
             progress(words(state));
         };
-        let read_in = self.read_in(&source, &select, &order.options(), order, &mut tell);
-        let (filer, report) = read_in.map_err(|error| order.not_imported(error))?;
+        let (filer, report) = loop {
+            let read_in = self.read_in(&source, &select, &order.options(), order, &mut tell);
+            match read_in.map_err(|error| order.not_imported(error)) {
+                Err(error) if error.is_in_use() && self.may_be_closing() => {}
+                read_in => break read_in?,
+            }
+        };
         let lost = if order.read_only { "missing" } else { "given up at the import" };
         let losses = report.losses.iter().map(|loss| format!("{lost}: {loss}"));
         let remarks = report.remarks.iter().cloned().chain(losses).collect();

@@ -156,27 +156,22 @@ impl Pools {
         self.let_go(pool);
         let result = how(&pool.filer);
         pool.join();
-        self.closing.lock().push(Arc::downgrade(pool.filer.pool()));
+        *self.let_go_at.lock() = Some(Instant::now());
         // Whoever finds that no pool is going any more must find this, too.
         self.comes_on();
         self.going.lock().retain(|going| !Arc::ptr_eq(going, pool));
         result
     }
 
-    /// Waits until the disks are closed of pools that were let go of, so that `export` and `import` can follow each other. Not for long: a request may hang
-    /// in a disk, and then the import says who has it.
-    pub(super) fn wait_for_the_closing(&self) {
-        let began = Instant::now();
-        let mut closing = std::mem::take(&mut *self.closing.lock());
-        loop {
-            closing.retain(|pool| pool.strong_count() > 0);
-            if closing.is_empty() || began.elapsed() >= HELD_MAX {
-                break;
-            }
+    /// Waits a moment, if a pool was let go of so lately that a request which was under way may have its disks open still: then what found them in use is to be
+    /// tried again.
+    pub(super) fn may_be_closing(&self) -> bool {
+        let may_be = self.let_go_at.lock().is_some_and(|at| at.elapsed() < HELD_MAX);
+        if may_be {
             self.comes_on();
             thread::sleep(HELD_PAUSE);
         }
-        self.closing.lock().append(&mut closing);
+        may_be
     }
 
     /// No new request reaches the pool from here on; those that run keep it alive.

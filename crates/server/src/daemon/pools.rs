@@ -19,14 +19,13 @@
 //! `listing` keeps the list for the next start, `disks` and `datasets` have the commands on what is in them, and
 //! `rules_above` the rules of the configuration.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 use tally_disk::Platform;
 use tally_fs::Filesystem;
 use tally_fs::filer::{Filer, Named};
-use tally_store::pool::Pool;
 use tally_store::tuning::Tuning;
 use tally_vfs::Identity;
 
@@ -49,8 +48,8 @@ pub struct Pools {
     pub(super) served: RwLock<Vec<Arc<ServedPool>>>,
     /// Being let go: they are not served any more, and their disks are still open.
     pub(super) going: Mutex<Vec<Arc<ServedPool>>>,
-    /// Let go of: requests that were under way keep their disks open until they have heard that their pool is gone.
-    pub(super) closing: Mutex<Vec<Weak<Pool>>>,
+    /// When the last one was let go of: requests that were under way keep its disks open until they have heard that it is gone.
+    pub(super) let_go_at: Mutex<Option<Instant>>,
     /// When the daemon's own thread last began something, ended it, or said how far it was.
     pub(super) came_on: Mutex<Instant>,
     /// Those whose clients wait.
@@ -77,7 +76,7 @@ impl Pools {
             live: Arc::default(),
             served: RwLock::default(),
             going: Mutex::default(),
-            closing: Mutex::default(),
+            let_go_at: Mutex::default(),
             came_on: Mutex::new(Instant::now()),
             absent: Absent::new(state.pools()),
             events: Events::default(),
