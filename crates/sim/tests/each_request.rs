@@ -269,10 +269,10 @@ impl Run {
 
     fn files_that_stay(&self) -> Files {
         let mut files = self.files.clone();
-        files.0.pop_last();
+        files.forget_last();
         let mishaps = [self.way].into_iter().chain(self.beside.map(|beside| Way::Disk(beside.other.1)));
         if mishaps.filter(|way| spoils(*way)).count() > 1 || self.goes_astray() {
-            files.0.pop_last();
+            files.forget_last();
         }
         files
     }

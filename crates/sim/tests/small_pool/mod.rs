@@ -209,6 +209,11 @@ impl Files {
         format!("file {}", self.0.len() - 1)
     }
 
+    /// The names are in another order, in which `file 9` comes behind `file 34`.
+    pub(crate) fn forget_last(&mut self) {
+        self.0.remove(&self.last());
+    }
+
     /// What was answered is there.
     pub(crate) fn check(&self, machine: &Machine) -> Result<(), String> {
         let told = self.look(machine)?;
