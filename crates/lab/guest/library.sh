@@ -5,7 +5,11 @@ set -u
 passed=0 failed=0
 PORT=${PORT:-2049} MOUNTD_PORT=20048
 TALLY=/tmp/tally
-MOUNT_OPTIONS=vers=3,proto=tcp,nolock,hard
+NFS_VERSION=${NFS_VERSION:-3}
+case $NFS_VERSION in
+    3) MOUNT_OPTIONS=vers=3,proto=tcp,nolock,hard NFS_FLAG= ;;
+    *) MOUNT_OPTIONS=vers=$NFS_VERSION,proto=tcp,hard NFS_FLAG=--nfs4 ;;
+esac
 MNT=/mnt/tank
 # Where a server keeps its data, and where this one keeps its log; without a log device the log lies in the pool.
 POOL_DISK=/dev/ubda
@@ -61,7 +65,12 @@ finish() {
 disk_counts() { awk '{print $5, $16, $7}' "/sys/block/$1/stat"; }
 rpc_count() { awk '/^rpc/ {print $2}' /proc/net/rpc/nfs; }
 # Requests whose reply promises something: SETATTR, WRITE (small files go FILE_SYNC), CREATE to LINK, COMMIT.
-durable_count() { awk '/^proc3/ {print $5 + $10 + $11 + $12 + $13 + $14 + $15 + $16 + $17 + $18 + $24}' /proc/net/rpc/nfs; }
+# Of version 4: WRITE, COMMIT, OPEN by name (of a suite that makes files), SETATTR, and REMOVE to CREATE.
+durable_count() {
+    awk -v version="$NFS_VERSION" '
+        /^proc3/ && version == 3 {print $5 + $10 + $11 + $12 + $13 + $14 + $15 + $16 + $17 + $18 + $24}
+        /^proc4/ && version != 3 {print $5 + $6 + $7 + $12 + $24 + $25 + $26 + $27 + $28}' /proc/net/rpc/nfs
+}
 counts_before() {
     sync; rpcs_before=$(rpc_count) durable_before=$(durable_count)
     for disk in $DISKS; do eval "before_$disk='$(disk_counts "$disk")'"; done
@@ -164,7 +173,7 @@ tally_create() { "$TALLY" pool create tank "$POOL_DISK" ${LOG_DISK:+log "$LOG_DI
 tally_start() {
     mkdir -p /tmp/state; cd /tmp/state || return
     echo 'first_pool = false' > config.toml
-    "$TALLY" serve --config config.toml --port "$PORT" "$@" >> /tmp/tally.log 2>&1 &
+    "$TALLY" serve --config config.toml --port "$PORT" $NFS_FLAG "$@" >> /tmp/tally.log 2>&1 &
     TALLY_PID=$!
     cd /tmp || return
     local tries
@@ -173,7 +182,8 @@ tally_start() {
         kill -0 "$TALLY_PID" 2>/dev/null || { echo "the server went away:"; tail -n 20 /tmp/tally.log; return 1; }
         sleep 0.1
     done
-    EXPORT=/tank MOUNT_EXTRA=,port=$PORT,mountport=$PORT,mountproto=tcp
+    EXPORT=/tank MOUNT_EXTRA=,port=$PORT
+    [ "$NFS_VERSION" != 3 ] || MOUNT_EXTRA=$MOUNT_EXTRA,mountport=$PORT,mountproto=tcp
 }
 tally_first_start() {
     tally_start || return

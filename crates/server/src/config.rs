@@ -56,6 +56,7 @@ pub struct Config {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     pub rpcbind: bool,
+    pub nfs4: bool,
     pub cache: Memory,
     pub dirty_data_max: Memory,
     pub txg_interval_seconds: u32,
@@ -77,6 +78,7 @@ impl Default for Config {
             listen: vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)],
             port: None,
             rpcbind: false,
+            nfs4: false,
             cache: Memory::Percent(25),
             dirty_data_max: Memory::Percent(10),
             txg_interval_seconds: 5,
@@ -249,6 +251,7 @@ impl Config {
             config.listen.clone_from(&args.listen);
         }
         config.port = args.port.or(config.port);
+        config.nfs4 |= args.nfs4;
         config.host_id = args.host_id.clone().or(config.host_id);
         config.http.listen = args.http.or(config.http.listen);
         Ok(config)

@@ -48,6 +48,35 @@ impl Server {
     }
 }
 
+/// Which protocol is spoken with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Version {
+    /// NFSv3.
+    #[default]
+    #[value(name = "3")]
+    Three,
+    /// NFSv4.0.
+    #[value(name = "4.0")]
+    FourZero,
+    /// NFSv4.1.
+    #[value(name = "4.1")]
+    FourOne,
+    /// NFSv4.2.
+    #[value(name = "4.2")]
+    FourTwo,
+}
+
+impl Version {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Three => "3",
+            Self::FourZero => "4.0",
+            Self::FourOne => "4.1",
+            Self::FourTwo => "4.2",
+        }
+    }
+}
+
 /// Which suites are run, and on what.
 #[derive(Args, Default)]
 pub struct Options {
@@ -60,6 +89,9 @@ pub struct Options {
     /// Another server in our place, to compare with or to prove the suites themselves.
     #[arg(long, value_enum, default_value_t)]
     peer: Server,
+    /// Version of NFS that the guest mounts: 3, 4.0, 4.1 or 4.2.
+    #[arg(long, value_enum, default_value_t)]
+    nfs: Version,
     /// Keep disks and logs of each guest, and say where.
     #[arg(long)]
     keep: bool,
@@ -79,7 +111,9 @@ pub fn run(options: &Options) -> Result<Tally> {
     for suite in chosen {
         println!("== lab: {} over {}", suite.name, options.peer.name());
         let (server, keep, share) = (options.peer, options.keep, options.share());
-        let guest = Guest { kernel: &kernel, root: &root, suite, server, keep, share, luggage: &Luggage::default() };
+        let version = ("NFS_VERSION", options.nfs.name().to_owned());
+        let luggage = &Luggage { variables: vec![version], ..Luggage::default() };
+        let guest = Guest { kernel: &kernel, root: &root, suite, server, keep, share, luggage };
         let tally = guest.run()?;
         println!("== lab: {}: {tally}", suite.name);
         total += tally;

@@ -27,6 +27,10 @@ pub struct ServeArgs {
     #[arg(long)]
     pub port: Option<u16>,
 
+    /// Speak NFS version 4 as well, which is under construction: what `tally config` says of `nfs4`
+    #[arg(long)]
+    pub nfs4: bool,
+
     /// Address and port of the dashboard and of Prometheus' metrics, or 'off' [default: 127.0.0.1:12050 if it is free]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub http: Option<HttpListen>,

@@ -155,7 +155,8 @@ impl Daemon {
 
         let pools =
             Arc::new(Pools::begin(platform(launch.opener, &config), tuning(&config), state, config.exports.clone()));
-        let nfs = Arc::new(Service::new(pools.exports()));
+        let nfs = Service::new(pools.exports());
+        let nfs = Arc::new(if config.nfs4 { nfs.speaking_4() } else { nfs });
         let desk = Arc::new(Desk { pools, addresses, dirs: places(data_dir), nfs });
         let watching = Watching::start(&config, &desk)?;
         let pools = Arc::clone(&desk.pools);
