@@ -138,8 +138,12 @@ pub enum ImportError {
         legs: Vec<String>,
     },
     /// No uberblock can be taken.
-    #[error(transparent)]
-    Choose(#[from] ChooseError),
+    #[error("pool {pool}: {why}")]
+    Choose {
+        /// Name of the pool.
+        pool: String,
+        why: ChooseError,
+    },
 }
 
 fn numbers(sections: &[u16]) -> String {
@@ -337,7 +341,8 @@ fn assemble(
         if vdev.class() == VdevClass::Data { &mut vdevs } else { &mut logs }.push(vdev);
     }
     let choose = if options.goes_back { choose_unheard } else { choose };
-    let chosen = choose(config.pool, &candidates, label_txg, &config.rewinds)?;
+    let chosen = choose(config.pool, &candidates, label_txg, &config.rewinds);
+    let chosen = chosen.map_err(|why| ImportError::Choose { pool: config.name.clone(), why })?;
     let all = vdevs.iter().chain(&logs).map(Arc::clone).collect();
     let roster = Roster::new(config.clone(), all, platform);
     roster.note_durable(chosen.uberblock.txg);

@@ -57,7 +57,10 @@ pub struct Chosen {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)] // Their messages say it.
 pub enum ChooseError {
-    #[error("no leg has a valid uberblock: the pool's creation never finished, or every copy is damaged")]
+    #[error(
+        "no leg has a valid uberblock: the pool's creation never finished, or every copy is damaged or could not be read; see to its \
+         disks and import it again"
+    )]
     Nothing,
     /// Two writers.
     #[error(

@@ -136,7 +136,7 @@ fn a_leg_whose_uberblocks_are_gone_is_not_overruled_by_an_older_one() {
     }
     world.present(&["a", "b"]);
     let outcome = reopen(&world).map(|(assembled, chosen)| (states(&assembled), chosen.uberblock.txg));
-    assert!(matches!(outcome, Err(ImportError::Choose(_))), "{outcome:?}");
+    assert!(matches!(outcome, Err(ImportError::Choose { .. })), "{outcome:?}");
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn a_torn_newest_uberblock_falls_back_unless_it_is_witnessed() {
             Ok((_, chosen)) => assert_eq!((witnessed, chosen.uberblock.txg), (false, Txg(2))),
             Err(error) => {
                 assert!(witnessed, "{error}");
-                assert!(matches!(error, ImportError::Choose(ChooseError::Witnessed { .. })), "{error}");
+                assert!(matches!(error, ImportError::Choose { why: ChooseError::Witnessed { .. }, .. }), "{error}");
             }
         }
     }

@@ -125,7 +125,8 @@ fn other_leg(path: &str) -> String {
 
 /// Whether an import was refused because a disk is missing, or what only that has: an uberblock, or a part of the log.
 fn says_that_something_is_missing(error: &FilerError) -> bool {
-    let is_disk = |error: &ImportError| matches!(error, ImportError::VdevUnavailable { .. } | ImportError::Choose(_));
+    let is_disk =
+        |error: &ImportError| matches!(error, ImportError::VdevUnavailable { .. } | ImportError::Choose { .. });
     match error {
         FilerError::Import(error) => is_disk(error),
         FilerError::Open(error) => matches!(error, OpenError::Choose(_) | OpenError::LogLost { .. }),

@@ -55,12 +55,14 @@ pub enum SectorError {
 #[allow(missing_docs)] // Their messages say it.
 pub enum LoadError {
     /// The index, or a list, cannot be used.
-    #[error("what of the pool is in use is not known: {0}; nothing can be written, but --readonly imports the pool")]
+    #[error(
+        "what of the pool is in use is not known: {0}; nothing can be written, but `tally pool import --readonly` imports the pool"
+    )]
     Sector(#[from] SectorError),
     /// They would give the log's own sectors away.
     #[error(
         "the space maps say that the log's ring on vdev {vdev} is free: they are damaged, and files would be written over \
-         the log; --readonly imports the pool"
+         the log; `tally pool import --readonly` imports the pool"
     )]
     RingFree {
         /// Index of the vdev.
