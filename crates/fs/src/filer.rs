@@ -4,6 +4,7 @@
 //! decides how. Commands ([`datasets`]) are serialised by one lock and are durable when they return (rules F18).
 
 mod belongings;
+mod clients;
 mod datasets;
 mod decode;
 mod loss;
@@ -15,7 +16,7 @@ mod room;
 mod scrub;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -51,6 +52,8 @@ pub struct Filer {
     mounted: RwLock<BTreeMap<DatasetId, Arc<Filesystem>>>,
     /// The same by name, behind `mounted` by a moment.
     names: RwLock<Arc<Names>>,
+    /// What is kept of clients, which has no name for people.
+    hidden: OnceLock<Arc<Filesystem>>,
     /// Those that are being destroyed: not mounted any more, and not gone before that is durable. Locked before `mounted`.
     going: RwLock<HashSet<DatasetId>>,
     /// Child datasets by parent and the name under which they stand in its root directory.
@@ -323,10 +326,10 @@ impl Filer {
     }
 
     fn new(pool: Arc<Pool>) -> Self {
-        let (mounted, names, going, children) = Default::default();
+        let (mounted, names, hidden, going, children) = Default::default();
         let ahead = Ahead::new(&pool);
         let space_alarms = Mutex::default();
-        Self { pool, mounted, names, going, children, command: Mutex::new(()), ahead, space_alarms }
+        Self { pool, mounted, names, hidden, going, children, command: Mutex::new(()), ahead, space_alarms }
     }
 
     fn mount_all(&self) {
@@ -335,6 +338,9 @@ impl Filer {
             mounted.insert(dataset.birth.id, Filesystem::mount(&self.pool, &self.ahead, &dataset));
         }
         *self.names.write() = Arc::new(Names::new(mounted.values().cloned()));
+        for filesystem in mounted.values() {
+            self.keep_if_hidden(filesystem);
+        }
         self.names().iter().for_each(|named| self.find_standing(&named.filesystem));
     }
 

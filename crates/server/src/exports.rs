@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tally_base::{Clock, DatasetId, PoolGuid, SystemClock, Time};
-use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, ShareRules, parse_sharenfs};
+use tally_nfs::exports::{ClientsFolder, Exports, Place, PoolExports, Resolved, Rule, ShareRules, parse_sharenfs};
 use tally_vfs::{ObjectRef, Vfs};
 
 use crate::config::{ExportRule, Moved};
@@ -28,6 +28,10 @@ pub trait Mounted: Send + Sync {
     fn is_going(&self, dataset: DatasetId) -> bool;
     /// The dataset mounted on entry `name` of directory `dir`.
     fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId>;
+    /// Where the pool keeps what has to be known of clients.
+    fn clients(&self) -> Option<ClientsFolder> {
+        None
+    }
 }
 
 /// What the table is made of: a pool that is known.
@@ -314,6 +318,10 @@ impl PoolExports for PoolEntry {
 
     fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId> {
         self.mounted.as_ref()?.child(dataset, dir, name)
+    }
+
+    fn clients(&self) -> Option<ClientsFolder> {
+        self.mounted.as_ref()?.clients()
     }
 
     fn handle_key(&self) -> &[u8; 32] {

@@ -203,7 +203,12 @@ impl Filer {
         (parent.map_or(DatasetId(0), |parent| parent.dataset.birth.id), component.to_owned())
     }
 
-    fn add_dataset(&self, name: &str, local: PropertySet, owner: (u32, u32)) -> Result<Arc<Filesystem>, DatasetError> {
+    pub(super) fn add_dataset(
+        &self,
+        name: &str,
+        local: PropertySet,
+        owner: (u32, u32),
+    ) -> Result<Arc<Filesystem>, DatasetError> {
         let pool = &self.pool;
         let id = pool.draw_dataset_id();
         let rng = &pool.platform.rng;
@@ -241,8 +246,10 @@ impl Filer {
             filesystem
         })?;
         self.mounted.write().insert(id, Arc::clone(&filesystem));
-        Arc::make_mut(&mut self.names.write()).insert(&filesystem);
-        self.find_standing(&filesystem);
+        if !self.keep_if_hidden(&filesystem) {
+            Arc::make_mut(&mut self.names.write()).insert(&filesystem);
+            self.find_standing(&filesystem);
+        }
         Ok(filesystem)
     }
 

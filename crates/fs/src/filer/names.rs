@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::clients::is_hidden;
 use crate::filesystem::Filesystem;
 
 /// A mounted dataset under its name.
@@ -24,9 +25,10 @@ pub struct Named {
 pub struct Names(Vec<Named>);
 
 impl Names {
+    /// All but those that nobody is shown.
     pub(super) fn new(filesystems: impl Iterator<Item = Arc<Filesystem>>) -> Self {
-        let mut all: Vec<Named> =
-            filesystems.map(|filesystem| Named { name: filesystem.name().into(), filesystem }).collect();
+        let named = filesystems.map(|filesystem| Named { name: filesystem.name().into(), filesystem });
+        let mut all: Vec<Named> = named.filter(|named| !is_hidden(&named.name)).collect();
         all.sort_unstable_by(|a, b| path_order(&a.name, &b.name));
         Self(all)
     }

@@ -21,20 +21,25 @@ impl Filesystem {
         match what {
             ToOpen::Made(dir, name, how) => self.make_open(ctx, dir, name, how, opening),
             // Nothing is changed, so nothing is waited for.
-            ToOpen::Itself(object) => {
-                let result = self.open_itself(ctx.cred, object, opening);
+            ToOpen::Itself(object) | ToOpen::Again(object) => {
+                let cred = matches!(what, ToOpen::Itself(_)).then_some(ctx.cred);
+                let result = self.open_itself(cred, object, opening);
                 Outcome { result, changes: SmallVec::new(), wait: Wait::Ready }
             }
         }
     }
 
-    fn open_itself(&self, cred: &Cred, object: ObjectRef, opening: Opening<'_>) -> Result<Opened, FsError> {
+    /// Without a `cred`, whatever its mode says.
+    fn open_itself(&self, cred: Option<&Cred>, object: ObjectRef, opening: Opening<'_>) -> Result<Opened, FsError> {
         if opening.share.access.has(Access::WRITE) && Identity::is_read_only(self) {
             return Err(FsError::ReadOnly);
         }
         let locked = self.lock(&[object.id])?;
         let attr = self.sight(object.id, locked.state(object.id)).live(object)?.attr(object.id);
-        check_may_open(&attr, cred, opening.share.access)?;
+        check_is_file(&attr)?;
+        if let Some(cred) = cred {
+            check_may_open(&attr, cred, opening.share.access)?;
+        }
         self.claim(object, opening)?;
         Ok(Opened { attr, is_new: false })
     }
@@ -113,14 +118,19 @@ impl Filesystem {
     }
 }
 
+/// Whether an object can be opened at all.
+fn check_is_file(attr: &Attr) -> Result<(), FsError> {
+    match attr.kind {
+        FileKind::File => Ok(()),
+        FileKind::Directory => Err(FsError::IsDirectory),
+        FileKind::Symlink => Err(FsError::IsSymlink),
+        _ => Err(FsError::BadType),
+    }
+}
+
 /// Whether an object may be opened for this, by its kind and its mode.
 pub(super) fn check_may_open(attr: &Attr, cred: &Cred, access: Access) -> Result<(), FsError> {
-    match attr.kind {
-        FileKind::File => {}
-        FileKind::Directory => return Err(FsError::IsDirectory),
-        FileKind::Symlink => return Err(FsError::IsSymlink),
-        _ => return Err(FsError::BadType),
-    }
+    check_is_file(attr)?;
     let granted = permission::granted(attr, cred);
     let may_read = granted & (READ | EXECUTE) != 0 || !access.has(Access::READ);
     let may_write = granted & WRITE != 0 || !access.has(Access::WRITE);

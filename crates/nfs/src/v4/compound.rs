@@ -405,9 +405,9 @@ impl<'a> Compound<'a> {
     pub(super) fn right(&self, asked: Stateid, file: &Target) -> Result<Right, Status> {
         let asked = match asked.special(self.minor())? {
             // Of a handle that was only looked up the present one is the anonymous one.
-            Some(Special::Current) if self.owed.stateids[0].is_none() => return Ok(Right::Unopened),
+            Some(Special::Current) if self.owed.stateids[0].is_none() => return self.unopened(file),
             Some(Special::Current) => self.present(asked)?,
-            Some(Special::Anonymous | Special::ReadBypass) => return Ok(Right::Unopened),
+            Some(Special::Anonymous | Special::ReadBypass) => return self.unopened(file),
             None => asked,
         };
         let client = self.guard().map(|guard| guard.session().presence().client());
@@ -416,12 +416,31 @@ impl<'a> Compound<'a> {
         Ok(Right::Open(found.holder()))
     }
 
+    /// By none, as long as nobody may claim an open again that forbids it.
+    fn unopened(&self, file: &Target) -> Result<Right, Status> {
+        if self.scene.house.is_in_grace(&*file.pool) { Err(Status::Grace) } else { Ok(Right::Unopened) }
+    }
+
     /// The same for reading, where one stateid stands for who would read whatever others deny (RFC 8881 §8.2.3).
     pub(super) fn right_to_read(&self, asked: Stateid, file: &Target) -> Result<Right, Status> {
         match asked.special(self.minor())? {
             Some(Special::ReadBypass) => Ok(Right::Mode),
             _ => self.right(asked, file),
         }
+    }
+
+    /// A client is about to be given something that it could claim again: its answer waits until that is written down (rules V23).
+    pub(super) fn grant(&mut self, target: &Target) -> Result<(), Stop> {
+        let promise = self.scene.house.grant(&*target.pool, self.presence()?)?;
+        if let (Some(promise), Some(mark)) = (promise, self.mark) {
+            self.owed.add(mark, promise);
+        }
+        Ok(())
+    }
+
+    /// A client claims again what it had before a restart of the server.
+    pub(super) fn reclaim(&self, target: &Target) -> Result<(), Status> {
+        self.scene.house.reclaim(&*target.pool, self.presence()?)
     }
 
     /// What came of an OPEN that may have made or cut a file, and what is told of it if it failed.

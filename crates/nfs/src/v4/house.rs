@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use tally_base::{Rng, SystemRng};
+use tally_base::{Promise, Rng, SystemRng};
 
-use super::state::{BootId, ClientId, Clients, Opens, Sessions};
-use crate::exports::{Exports, Place};
+use super::compound::Stop;
+use super::state::{BootId, ClientId, Clients, Opens, Presence, Sessions};
+use super::status::Status;
+use super::tracking::{Asker, Tracking};
+use crate::exports::{Exports, Place, PoolExports};
 
 /// The clients, their sessions, and the time of this start of the server.
 pub struct House {
@@ -15,6 +18,7 @@ pub struct House {
     sessions: Arc<Sessions>,
     opens: Opens,
     closing: Mutex<()>,
+    tracking: Tracking,
     start: Instant,
     identity: [u8; 16],
 }
@@ -31,6 +35,7 @@ impl Default for House {
             clients: Mutex::new(clients),
             opens,
             closing: Mutex::default(),
+            tracking: Tracking::default(),
             start: Instant::now(),
             identity,
         }
@@ -63,7 +68,7 @@ impl House {
         // Whoever answers behind this finds all of it closed, also what another one is at.
         let _one_at_a_time = self.closing.lock();
         let gone = self.clients().take_gone();
-        for client in gone {
+        for (client, key) in gone {
             for closing in self.opens.forget_client(client) {
                 let file = closing.file;
                 // With its dataset or pool it was closed before.
@@ -71,7 +76,36 @@ impl House {
                     vfs.close(file.object, closing.holder());
                 }
             }
+            if let Some(key) = key {
+                self.tracking.forget(key);
+            }
         }
+    }
+
+    /// A client is about to be given something that it could claim again: what its answer waits for, besides.
+    pub(super) fn grant(&self, pool: &dyn PoolExports, presence: &Presence) -> Result<Option<Box<dyn Promise>>, Stop> {
+        self.tracking.grant(pool, self.asker(presence))
+    }
+
+    /// A client claims something again.
+    pub(super) fn reclaim(&self, pool: &dyn PoolExports, presence: &Presence) -> Result<(), Status> {
+        self.tracking.reclaim(pool, self.asker(presence))
+    }
+
+    /// Whether something in this pool may still be claimed again.
+    pub(super) fn is_in_grace(&self, pool: &dyn PoolExports) -> bool {
+        self.tracking.is_in_grace(pool, self.now(), self.start)
+    }
+
+    /// A client claims nothing more.
+    pub(super) fn reclaim_complete(&self, presence: &Presence) -> Result<(), Status> {
+        presence.reclaim_complete()?;
+        self.tracking.complete(presence);
+        Ok(())
+    }
+
+    fn asker<'a>(&self, presence: &'a Presence) -> Asker<'a> {
+        Asker { presence, now: self.now(), start: self.start }
     }
 
     /// Since the start.

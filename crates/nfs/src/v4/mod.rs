@@ -22,6 +22,7 @@ mod pseudo;
 mod results;
 pub mod state;
 mod status;
+mod tracking;
 
 pub use compound::{Halt, Scene};
 pub use house::House;

@@ -54,6 +54,7 @@ pub enum Status {
     RestoreFh = 10030,
     AttrNotSupp = 10032,
     NoGrace = 10033,
+    ReclaimConflict = 10035,
     BadXdr = 10036,
     LocksHeld = 10037,
     OpenMode = 10038,

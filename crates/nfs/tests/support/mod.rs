@@ -11,10 +11,11 @@ pub mod session;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use tally_base::{DatasetId, PoolGuid, Time};
-use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, ShareRules, parse_sharenfs};
+use tally_nfs::exports::{ClientsFolder, Exports, Place, PoolExports, Resolved, Rule, ShareRules, parse_sharenfs};
 use tally_nfs::serve::{ServeOptions, Server};
 use tally_nfs::service::Service;
 use tally_vfs::model::{Model, ModelOptions};
@@ -38,6 +39,8 @@ pub struct TestExports {
     /// It goes away behind so many looks.
     pub looks: Mutex<usize>,
     pub child_is: Mutex<Child>,
+    /// Where the pool keeps what has to be known of clients.
+    pub clients: Mutex<Option<Arc<Gated>>>,
 }
 
 fn dataset(number: u64) -> Arc<Gated> {
@@ -57,11 +60,17 @@ impl TestExports {
             changed: Mutex::new(Time(7)),
             looks: Mutex::new(usize::MAX),
             child_is: Mutex::new(Child::There),
+            clients: Mutex::default(),
         };
         let (root, set) = (Cred::root(), SetAttr { mode: Some(0o755), ..SetAttr::default() });
         let ctx = OpCtx::of(&root);
         exports.tank.mkdir(ctx, exports.tank.root(), b"child", &set).result.unwrap();
         Arc::new(exports)
+    }
+
+    /// The pool has a place for what has to be known of clients.
+    pub fn keep_clients(&self) -> Arc<Gated> {
+        self.clients.lock().get_or_insert_with(|| dataset(99)).clone()
     }
 
     pub fn start(self: &Arc<Self>) -> Server {
@@ -126,6 +135,7 @@ struct Moment {
     guid: PoolGuid,
     away: bool,
     child: Child,
+    clients: Option<Arc<Gated>>,
     served: [Arc<Gated>; 2],
     rules: [ShareRules; 2],
 }
@@ -138,6 +148,7 @@ impl TestExports {
             guid: pool,
             away,
             child: *self.child_is.lock(),
+            clients: self.clients.lock().clone(),
             served: [self.tank.clone(), self.child.clone()],
             rules,
         }
@@ -193,6 +204,11 @@ impl PoolExports for Moment {
 
     fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId> {
         ((dataset.0, dir) == (1, self.served[0].root()) && name == b"child").then_some(DatasetId(2))
+    }
+
+    fn clients(&self) -> Option<ClientsFolder> {
+        let vfs = self.clients.clone()?;
+        Some(ClientsFolder { vfs, since: Instant::now() })
     }
 
     fn handle_key(&self) -> &[u8; 32] {

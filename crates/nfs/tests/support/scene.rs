@@ -36,6 +36,13 @@ impl Scene {
         Self { minor: 0, service: Service::new(exports.clone()).speaking_4(), exports, link }
     }
 
+    /// The server starts anew: nothing is left but what is in the pool.
+    pub fn restart(self) -> Self {
+        [&self.exports.tank, &self.exports.child].into_iter().for_each(|vfs| vfs.model.forget_opens());
+        let link = Arc::new(Link::new(1, "127.0.0.1:700".parse().unwrap()));
+        Self { service: Service::new(self.exports.clone()).speaking_4(), link, ..self }
+    }
+
     pub fn put(&self, object: ObjectRef) -> Op {
         put(&Handle { pool: POOL, dataset: self.exports.tank.dataset(), object }.seal(&KEY))
     }
@@ -75,6 +82,10 @@ impl Scene {
         let (tank, cred) = (&self.exports.tank.model, Cred::root());
         let how = CreateHow::Guarded(SetAttr { mode: Some(0o644), ..SetAttr::default() });
         tank.create(OpCtx::of(&cred), tank.root(), name, &how).result.unwrap().object
+    }
+
+    pub fn file_named(&self, name: &[u8]) -> ObjectRef {
+        self.exports.tank.lookup(&Cred::root(), self.exports.tank.root(), name).unwrap().0.object
     }
 
     pub fn has(&self, name: &[u8]) -> bool {

@@ -165,6 +165,13 @@ impl Pools {
     /// Starts a pool's threads, serves it, and writes it down for the next start.
     fn take_up(&self, filer: Arc<Filer>, remarks: Vec<String>, read_only: bool) -> Result<Arc<ServedPool>, PoolsError> {
         let pool = ServedPool::start(filer, remarks, read_only).map_err(PoolsError::Thread)?;
+        if self.keeps_clients
+            && !read_only
+            && let Err(error) = pool.filer.make_clients()
+        {
+            let name = pool.filer.name();
+            tracing::warn!(pool = name, %error, "what clients have open cannot be claimed again behind a restart");
+        }
         self.served.write().push(Arc::clone(&pool));
         self.absent.forget(pool.guid());
         self.refresh_exports();

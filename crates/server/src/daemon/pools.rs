@@ -61,9 +61,16 @@ pub struct Pools {
     pub(super) above: Mutex<Vec<ExportRule>>,
     /// Those of them that the configuration file has.
     pub(super) file_rules: Mutex<Vec<ExportRule>>,
+    /// Whether a pool that comes is to have a place for what has to be known of clients.
+    pub(super) keeps_clients: bool,
 }
 
 impl Pools {
+    /// The same, each of which keeps what is to be known of clients of version 4 behind a restart.
+    pub(super) fn keeping_clients(self, keeps_clients: bool) -> Self {
+        Self { keeps_clients, ..self }
+    }
+
     /// None is imported; those of the list are away. Which rules hold is worked out by `rules_hold`.
     #[must_use]
     pub(super) fn new(platform: Platform, tuning: Tuning, state: State, above: Vec<ExportRule>) -> Self {
@@ -83,6 +90,7 @@ impl Pools {
             above: Mutex::new(above.clone()),
             state: Mutex::new(state),
             file_rules: Mutex::new(above),
+            keeps_clients: false,
         };
         pools.refresh_exports();
         pools

@@ -153,8 +153,8 @@ impl Daemon {
         let port =
             listeners.first().and_then(|listener| listener.local_addr().ok()).map_or(0, |address| address.port());
 
-        let pools =
-            Arc::new(Pools::begin(platform(launch.opener, &config), tuning(&config), state, config.exports.clone()));
+        let pools = Pools::begin(platform(launch.opener, &config), tuning(&config), state, config.exports.clone());
+        let pools = Arc::new(pools.keeping_clients(config.nfs4));
         let nfs = Service::new(pools.exports());
         let nfs = Arc::new(if config.nfs4 { nfs.speaking_4() } else { nfs });
         let desk = Arc::new(Desk { pools, addresses, dirs: places(data_dir), nfs });

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tally_base::{DatasetId, PoolGuid};
 use tally_fs::filer::{Body, Filer};
 use tally_intent::Lane;
+use tally_nfs::exports::ClientsFolder;
 use tally_vfs::{ObjectRef, Vfs};
 
 use self::left::Left;
@@ -136,5 +137,9 @@ impl Mounted for ServedPool {
 
     fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId> {
         self.filer.child(dataset, dir, name)
+    }
+
+    fn clients(&self) -> Option<ClientsFolder> {
+        Some(ClientsFolder { vfs: self.filer.clients()?, since: self.since })
     }
 }

@@ -228,6 +228,13 @@ impl Names for Model {
     }
 }
 
+impl Model {
+    /// The server starts anew: nobody has anything open.
+    pub fn forget_opens(&self) {
+        self.state().forget_opens();
+    }
+}
+
 impl Opens for Model {
     fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening<'_>) -> Outcome<Opened> {
         match what {
@@ -235,8 +242,9 @@ impl Opens for Model {
                 let made = |opened: &Opened| Some(opened.attr.object);
                 self.change(ctx, &[dir], made, |state, cred| state.make_open(cred, (dir, name, how), opening))
             }
-            ToOpen::Itself(object) => {
-                let result = self.state().open(ctx.cred, object, opening);
+            ToOpen::Itself(object) | ToOpen::Again(object) => {
+                let cred = matches!(what, ToOpen::Itself(_)).then_some(ctx.cred);
+                let result = self.state().open(cred, object, opening);
                 Outcome { result, changes: SmallVec::new(), wait: Wait::Ready }
             }
         }

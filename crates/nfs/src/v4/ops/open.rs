@@ -61,6 +61,8 @@ enum What<'a> {
     Name(&'a [u8]),
     /// The current handle's file.
     Handle,
+    /// The same, which this owner had open before a restart of the server.
+    Again,
     /// None of what there can be: it is told so.
     Nothing(Status),
 }
@@ -111,10 +113,10 @@ impl<'a> What<'a> {
     fn decode(words: &mut Decoder<'a>) -> Result<Self, Status> {
         Ok(match words.u32()? {
             0 => Self::Name(words.opaque(usize::MAX)?),
-            // Nothing was there before this start that could be claimed again.
+            // Of what kind its delegation was: there was none.
             1 => {
                 let _delegation = words.u32()?;
-                Self::Nothing(Status::NoGrace)
+                Self::Again
             }
             2 => {
                 let (_stateid, _name) = (words.array::<16>()?, words.opaque(usize::MAX)?);
@@ -144,11 +146,17 @@ pub(in super::super) fn open(
     if let What::Nothing(status) = asked.what {
         return Err(status.into());
     }
-    // Who has not said that he reclaims nothing more asks for nothing new (RFC 8881 §18.51.3).
-    if !compound.presence()?.has_reclaimed() {
+    let is_claimed = matches!(asked.what, What::Again);
+    // Who has not said that he claims nothing more again asks for nothing new (RFC 8881 §18.51.3).
+    if !is_claimed && !compound.presence()?.has_reclaimed() {
         return Err(Status::Grace.into());
     }
     let place = place_of(compound, &asked)?;
+    if is_claimed {
+        compound.reclaim(&place)?;
+    } else {
+        compound.grant(&place)?;
+    }
     let Done { file, stateid, is_new, dir } = carry_out(compound, &place, &asked)?;
     out.raw(&stateid.to_wire());
     put_change(out, dir.as_ref());
@@ -214,9 +222,17 @@ fn carry_out(compound: &mut Compound<'_>, place: &Target, asked: &Asked<'_>) -> 
             (opened, changes.into_iter().next())
         }
         (What::Name(name), How::Find) => find(place, name, opening).map_err(|error| ledger.told(error))?,
-        _ => {
-            let outcome = place.vfs.open(OpCtx::of(&place.cred), ToOpen::Itself(place.object), opening);
-            (outcome.result.map_err(|error| ledger.told(error))?, None)
+        (what, _) => {
+            let to_open = match what {
+                What::Again => ToOpen::Again(place.object),
+                _ => ToOpen::Itself(place.object),
+            };
+            let outcome = place.vfs.open(OpCtx::of(&place.cred), to_open, opening);
+            let told = |error| match (what, ledger.told(error)) {
+                (What::Again, Status::ShareDenied) => Status::ReclaimConflict,
+                (_, status) => status,
+            };
+            (outcome.result.map_err(told)?, None)
         }
     };
     let file = Target { object: opened.attr.object, ..place.clone() };

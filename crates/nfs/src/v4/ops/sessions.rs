@@ -200,12 +200,12 @@ pub(in super::super) fn destroy_client(compound: &Compound<'_>, words: &mut Deco
     house.clients().destroy_client(client, &|id| house.holds(id))
 }
 
-/// Of one file system, or of all: only the latter is once. Nothing is reclaimed yet.
+/// Of one file system, or of all: only the latter is once, and ends what the client may claim again.
 pub(in super::super) fn reclaim_complete(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
     if words.bool()? {
         return compound.current().map(drop);
     }
-    compound.guard().ok_or(Status::OpNotInSession)?.session().presence().reclaim_complete()
+    compound.scene.house.reclaim_complete(compound.presence()?)
 }
 
 /// Takes the slot in which the compound is carried out.

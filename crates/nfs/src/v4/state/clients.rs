@@ -37,6 +37,7 @@ use std::time::Duration;
 
 use tally_base::Rng;
 
+use super::ClientKey;
 use super::bounds::{CLIENTS_MAX, OF_ADDRESS_MAX, SESSIONS_MAX, WAITING_MAX};
 use super::presence::Presence;
 use super::sessions::{SessionId, Sessions};
@@ -165,7 +166,7 @@ pub struct Clients {
     by_name: HashMap<Name, [Option<ClientId>; 2]>,
     sessions: Arc<Sessions>,
     /// Confirmed ones that are none any more: what they hold has to go.
-    gone: Vec<ClientId>,
+    gone: Vec<(ClientId, ClientKey)>,
 }
 
 const CONFIRMED: usize = 0;
@@ -241,13 +242,15 @@ impl Clients {
         Ok(())
     }
 
-    /// Who has gone since this was asked last: what such a client had is nobody's any more.
+    /// Who has gone since this was asked last: what such a client had is nobody's any more. With its key, unless it has come again under
+    /// another id.
     #[must_use]
-    pub fn take_gone(&mut self) -> Vec<ClientId> {
+    pub fn take_gone(&mut self) -> Vec<(ClientId, Option<ClientKey>)> {
         let mut gone = std::mem::take(&mut self.gone);
         // A record that another one of the same id has replaced: it has only said something new of itself.
-        gone.retain(|id| !self.confirmed.contains_key(id));
-        gone
+        gone.retain(|(id, _)| !self.confirmed.contains_key(id));
+        let is_there = |key: &ClientKey| self.confirmed.values().any(|record| record.presence.key() == *key);
+        gone.into_iter().map(|(id, key)| (id, Some(key).filter(|key| !is_there(key)))).collect()
     }
 
     /// How many are confirmed, and how many wait to be.
@@ -292,7 +295,9 @@ impl Clients {
 
     /// Lets a record wait to be confirmed, in the place of the one that waits by that name.
     fn let_wait(&mut self, id: ClientId, introduction: Introduction, of: Of, now: Duration) {
-        let presence = Arc::new(Presence::new(id, now));
+        let is_of_sessions = matches!(of, Of::Minor1(_));
+        let key = ClientKey::new(is_of_sessions, &introduction.name, introduction.principal);
+        let presence = Arc::new(Presence::new(id, key, now));
         let record = Record { id, introduction, presence, of };
         let [_, before] = self.ids(&record.name());
         let in_the_way = || to_give_way(&self.waiting, record.introduction.address, WAITING_MAX, &|_| false);
@@ -313,7 +318,7 @@ impl Clients {
         let records = if which == WAITING { &mut self.waiting } else { &mut self.confirmed };
         let Some(record) = records.remove(&id) else { return };
         if which == CONFIRMED {
-            self.gone.push(id);
+            self.gone.push((id, record.presence.key()));
         }
         record.sessions().iter().for_each(|session| self.sessions.close(*session));
         let name = record.name();

@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::{ClientId, LEASE};
+use super::{ClientId, ClientKey, LEASE};
 use crate::v4::status::Status;
 
 /// When a client was last heard, and where it is in its life.
 #[derive(Debug)]
 pub struct Presence {
     client: ClientId,
+    key: ClientKey,
     heard_ns: AtomicU64,
     has_reclaimed: AtomicBool,
     /// Of its sessions, those with a connection for callbacks.
@@ -17,15 +18,21 @@ pub struct Presence {
 }
 
 impl Presence {
-    pub(super) fn new(client: ClientId, now: Duration) -> Self {
+    pub(super) fn new(client: ClientId, key: ClientKey, now: Duration) -> Self {
         let (has_reclaimed, reachable) = Default::default();
-        Self { client, heard_ns: AtomicU64::new(now.as_nanos() as u64), has_reclaimed, reachable }
+        Self { client, key, heard_ns: AtomicU64::new(now.as_nanos() as u64), has_reclaimed, reachable }
     }
 
     /// Whose it is.
     #[must_use]
     pub fn client(&self) -> ClientId {
         self.client
+    }
+
+    /// Who it is, behind a restart of it or of the server.
+    #[must_use]
+    pub fn key(&self) -> ClientKey {
+        self.key
     }
 
     /// It said a word: its lease begins anew.

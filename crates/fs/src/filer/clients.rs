@@ -1,0 +1,51 @@
+//! The dataset in which a pool keeps what a server has to know of its clients behind a restart: in the pool, so that it moves with it.
+//!
+//! It is a dataset as any other, but nobody is shown it: its name has a character that no name of a command may have, so it stands in no list, has no
+//! directory to be mounted on, and no handle of it is given out. What is in it is waited for whatever others are set to, and counts against nobody's quota.
+
+use std::sync::Arc;
+
+use tally_store::properties::{PropertySet, SyncMode, Value};
+
+use super::Filer;
+use super::datasets::DatasetError;
+use crate::filesystem::Filesystem;
+
+/// Its name below the pool's.
+const COMPONENT: &str = "$v4";
+
+/// Whether a dataset of this name is one that nobody is shown.
+pub(super) fn is_hidden(name: &str) -> bool {
+    name.rsplit('/').next().is_some_and(|component| component.starts_with('$'))
+}
+
+impl Filer {
+    /// What is kept of clients, if anything ever was.
+    #[must_use]
+    pub fn clients(&self) -> Option<Arc<Filesystem>> {
+        self.hidden.get().cloned()
+    }
+
+    /// The same, made if it is not there: one transaction group. A pool that was imported for reading has none that is made.
+    pub fn make_clients(&self) -> Result<Arc<Filesystem>, DatasetError> {
+        let _one = self.command.lock();
+        if let Some(clients) = self.clients() {
+            return Ok(clients);
+        }
+        self.pool.check_administrable()?;
+        let mut local = PropertySet::new();
+        local.set(Value::Sync(SyncMode::Standard));
+        local.set(Value::ReadOnly(false));
+        self.add_dataset(&format!("{}/{COMPONENT}", self.name()), local, (0, 0))
+    }
+
+    /// A dataset was mounted: whether it is this one.
+    pub(super) fn keep_if_hidden(&self, filesystem: &Arc<Filesystem>) -> bool {
+        let is_hidden = is_hidden(&filesystem.name());
+        if is_hidden {
+            // There is one, as its name is always the same.
+            let _first = self.hidden.set(Arc::clone(filesystem));
+        }
+        is_hidden
+    }
+}

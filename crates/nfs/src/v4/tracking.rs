@@ -1,0 +1,248 @@
+//! Who may claim again what was open before this start of the server, and from when on others get something new.
+//!
+//! A client that had something open is in the list of that pool before it is answered (rules V23). Behind a restart those in the list, and no others, may
+//! claim it again; until they have, or have had the time to, nobody is given anything that could be theirs (the *grace* of the pool; RFC 8881 §8.4.2). The list is kept
+//! in the pool, so it moves with it: in a folder that nobody else sees ([`PoolExports::clients`]), a symbolic link for each client, which is one
+//! change that is there or is not.
+//!
+//! ```text
+//!  the pool comes ─▶ its list is read ─▶ nobody in it? ─▶ over
+//!                          │
+//!                          ▼
+//!                        grace: claims of those in the list, who have not said that they claim nothing more
+//!                          │ its time is over, or all have said so
+//!                          ▼
+//!     who has claimed nothing goes out of the list, durably, before the first new grant (rules V25) ─▶ over
+//! ```
+//!
+//! *What a grant waits for.* What goes into the list, or out of it, is in the folder's order: one promise for the newest change is one for all before it. So a
+//! grant asks for that promise as long as any change may not be durable, and once none is left asks for nothing.
+//!
+//! *Who is gone* goes out of the list, and the next grant waits for that: what was taken from a client that did not answer is somebody else's by then, and
+//! may not be claimed again behind a crash (rules V24).
+//!
+//! *Locks.* `work`, which is held while the folder is looked at or changed, by one at a time; then the list's, held over nothing. A grant where nothing is to be done
+//! takes the list's alone.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tally_base::{PoolGuid, Promise, Wait};
+use tally_vfs::{Cred, FsError, OpCtx, SetAttr, Vfs};
+
+use self::list::List;
+use super::compound::{Halt, Stop};
+use super::state::{ClientKey, Presence};
+use super::status::Status;
+use crate::exports::{ClientsFolder, PoolExports};
+
+mod list;
+
+/// A name that nobody has: to remove it changes nothing, and waits for what was changed before.
+const NOBODY: &[u8] = b"nobody";
+/// What stands in a client's link. Its name says who it is.
+const CONTENT: &[u8] = b"had something open";
+/// Entries that are read at once.
+const ENTRIES_MAX: usize = 256;
+
+/// The lists of all pools.
+#[derive(Default)]
+pub(super) struct Tracking {
+    pools: Mutex<HashMap<PoolGuid, Arc<Tracked>>>,
+    /// Who has said, since this start, that he claims nothing more.
+    completed: Mutex<HashSet<ClientKey>>,
+}
+
+/// That of one pool, as long as it is mounted.
+struct Tracked {
+    /// Which mount it is; another one has another list.
+    folder: Weak<dyn Vfs>,
+    work: Mutex<()>,
+    list: Mutex<Option<List>>,
+}
+
+/// Who asks, and when.
+#[derive(Clone, Copy)]
+pub(super) struct Asker<'a> {
+    pub(super) presence: &'a Presence,
+    /// Since the start.
+    pub(super) now: Duration,
+    pub(super) start: Instant,
+}
+
+impl Tracking {
+    /// Somebody is about to be given something new in this pool: what his answer waits for, besides.
+    pub(super) fn grant(&self, pool: &dyn PoolExports, asker: Asker<'_>) -> Result<Option<Box<dyn Promise>>, Stop> {
+        let Some(ClientsFolder { vfs, since }) = pool.clients() else { return Ok(None) };
+        let (tracked, key) = (self.tracked(pool.guid(), &vfs), asker.presence.key());
+        if tracked.list.lock().as_ref().is_some_and(|list| list.is_at_rest(key)) {
+            return Ok(None);
+        }
+        let _one_at_a_time = tracked.work.lock();
+        tracked.read_in(&*vfs, since.saturating_duration_since(asker.start));
+        let (doomed, is_new) = tracked.with(|list| {
+            list.advance(asker.now, &|key| self.completed.lock().contains(key));
+            if list.is_in_grace() { Err(Status::Grace) } else { Ok((list.take_doomed(), !list.has(key))) }
+        })?;
+        tracked.let_go(&*vfs, doomed)?;
+        if is_new {
+            tracked.note(&*vfs, key)?;
+        }
+        tracked.settle(&*vfs)
+    }
+
+    /// Whether a client may claim something again in this pool (table D12).
+    pub(super) fn reclaim(&self, pool: &dyn PoolExports, asker: Asker<'_>) -> Result<(), Status> {
+        let Some(ClientsFolder { vfs, since }) = pool.clients() else { return Err(Status::NoGrace) };
+        let tracked = self.tracked(pool.guid(), &vfs);
+        let _one_at_a_time = tracked.work.lock();
+        tracked.read_in(&*vfs, since.saturating_duration_since(asker.start));
+        let may = tracked.with(|list| {
+            list.advance(asker.now, &|key| self.completed.lock().contains(key));
+            list.reclaim(asker.presence.key(), asker.now)
+        });
+        if may && !asker.presence.has_reclaimed() { Ok(()) } else { Err(Status::NoGrace) }
+    }
+
+    /// Whether something in this pool may still be claimed again.
+    pub(super) fn is_in_grace(&self, pool: &dyn PoolExports, now: Duration, start: Instant) -> bool {
+        let Some(ClientsFolder { vfs, since }) = pool.clients() else { return false };
+        let tracked = self.tracked(pool.guid(), &vfs);
+        if tracked.list.lock().as_ref().is_some_and(List::is_over) {
+            return false;
+        }
+        let _one_at_a_time = tracked.work.lock();
+        tracked.read_in(&*vfs, since.saturating_duration_since(start));
+        tracked.with(|list| {
+            list.advance(now, &|key| self.completed.lock().contains(key));
+            list.is_in_grace()
+        })
+    }
+
+    /// A client has said that it claims nothing more.
+    pub(super) fn complete(&self, presence: &Presence) {
+        self.completed.lock().insert(presence.key());
+    }
+
+    /// A client is gone, and all that it had. Nobody waits for that here.
+    pub(super) fn forget(&self, key: ClientKey) {
+        self.completed.lock().remove(&key);
+        let all: Vec<_> = self.pools.lock().values().cloned().collect();
+        for tracked in all {
+            let _one_at_a_time = tracked.work.lock();
+            let is_listed = tracked.list.lock().as_mut().is_some_and(|list| list.forget(key));
+            if let (true, Some(vfs)) = (is_listed, tracked.folder.upgrade()) {
+                let doomed = tracked.with(List::take_doomed);
+                // What fails is tried again before the next grant.
+                let _later = tracked.let_go(&*vfs, doomed);
+            }
+        }
+    }
+
+    fn tracked(&self, pool: PoolGuid, folder: &Arc<dyn Vfs>) -> Arc<Tracked> {
+        let mut pools = self.pools.lock();
+        let known = pools.get(&pool).filter(|tracked| std::ptr::addr_eq(tracked.folder.as_ptr(), Arc::as_ptr(folder)));
+        if let Some(tracked) = known {
+            return tracked.clone();
+        }
+        let folder = Arc::downgrade(folder);
+        let tracked = Arc::new(Tracked { folder, work: Mutex::default(), list: Mutex::default() });
+        pools.insert(pool, tracked.clone());
+        tracked
+    }
+}
+
+impl Tracked {
+    fn with<T>(&self, act: impl FnOnce(&mut List) -> T) -> T {
+        act(self.list.lock().as_mut().expect("it was read in"))
+    }
+
+    /// Reads the list, the first time. One that cannot be read is said to be empty: then nobody in it may claim anything, and is told so.
+    fn read_in(&self, folder: &dyn Vfs, since: Duration) {
+        if self.list.lock().is_some() {
+            return;
+        }
+        let keys = keys(folder).unwrap_or_else(|error| {
+            tracing::error!(pool = %folder.pool(), %error, "who had what open cannot be read: nobody can claim it again");
+            Vec::new()
+        });
+        *self.list.lock() = Some(List::new(keys, since));
+    }
+
+    /// These go out of the list.
+    fn let_go(&self, folder: &dyn Vfs, doomed: Vec<ClientKey>) -> Result<(), Stop> {
+        let cred = Cred::root();
+        let mut left = doomed.into_iter();
+        while let Some(key) = left.next() {
+            let outcome = folder.remove(OpCtx::of(&cred), folder.root(), key.to_string().as_bytes());
+            match outcome.result {
+                Ok(()) | Err(FsError::NotFound) => self.with(List::unsettle),
+                Err(error) => {
+                    self.with(|list| list.doom([key].into_iter().chain(left)));
+                    return Err(not_now(error, outcome.wait));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A client goes into the list. Where there is no room it is given what it asks for, and will not be able to claim it again.
+    fn note(&self, folder: &dyn Vfs, key: ClientKey) -> Result<(), Stop> {
+        let (cred, name) = (Cred::root(), key.to_string());
+        let set = SetAttr { mode: Some(0o777), ..SetAttr::default() };
+        let outcome = folder.symlink(OpCtx::of(&cred), folder.root(), name.as_bytes(), CONTENT, &set);
+        match outcome.result {
+            Ok(_) | Err(FsError::Exists) => {}
+            Err(FsError::NoSpace | FsError::Quota | FsError::ReadOnly) => {
+                tracing::warn!(pool = %folder.pool(), client = name, "its opens cannot be claimed again behind a restart: there is no room to write it down");
+            }
+            Err(error) => return Err(not_now(error, outcome.wait)),
+        }
+        self.with(|list| {
+            list.note(key);
+            list.unsettle();
+        });
+        Ok(())
+    }
+
+    /// The promise of all that was changed, as long as it may not be durable.
+    fn settle(&self, folder: &dyn Vfs) -> Result<Option<Box<dyn Promise>>, Stop> {
+        if self.with(|list| list.is_settled()) {
+            return Ok(None);
+        }
+        let cred = Cred::root();
+        let outcome = folder.remove(OpCtx::of(&cred), folder.root(), NOBODY);
+        match (outcome.result, outcome.wait) {
+            (Err(FsError::NotFound), Wait::On(promise)) => Ok(Some(promise)),
+            (Err(FsError::NotFound), Wait::Ready) => {
+                self.with(List::settle);
+                Ok(None)
+            }
+            (Ok(()), _) => Err(Status::Delay.into()),
+            (Err(error), wait) => Err(not_now(error, wait)),
+        }
+    }
+}
+
+/// The folder cannot be changed: when it can, where that is known.
+fn not_now(error: FsError, wait: Wait) -> Stop {
+    match (error, wait) {
+        (FsError::Throttled, Wait::On(promise)) => Halt::Waits(promise).into(),
+        _ => Status::Delay.into(),
+    }
+}
+
+/// Who is in the list.
+fn keys(folder: &dyn Vfs) -> Result<Vec<ClientKey>, FsError> {
+    let (cred, mut cookie, mut keys) = (Cred::root(), 0, Vec::new());
+    loop {
+        let page = folder.readdir(&cred, folder.root(), cookie, ENTRIES_MAX, false)?;
+        keys.extend(page.entries.iter().filter_map(|entry| ClientKey::parse(&entry.name)));
+        match page.entries.last() {
+            Some(last) if !page.eof => cookie = last.cookie,
+            _ => return Ok(keys),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The list of one pool in memory, and whether the time of claims is over (tables D5 and D12).
+//!
+//! ```text
+//!                              │ in the grace                       │ over
+//!  ────────────────────────────┼────────────────────────────────────┼──────────
+//!  something new               │ GRACE                              │ granted
+//!  claimed again, by a client  │                                    │
+//!    in the list               │ granted, until RECLAIM_COMPLETE    │ NO_GRACE
+//!    that is not               │ NO_GRACE                           │ NO_GRACE
+//! ```
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use super::super::state::{ClientKey, LEASE};
+
+/// A claim keeps the grace open for so long, for the next one of that client; but no grace is longer than two leases.
+const BETWEEN_CLAIMS: Duration = Duration::from_secs(15);
+
+#[derive(Debug)]
+pub(super) struct List {
+    /// Who was in it when it was read, and whether he has claimed something since. Empty once the grace is over.
+    listed: BTreeMap<ClientKey, bool>,
+    is_in_grace: bool,
+    /// When it is over, and when at the latest.
+    until: Duration,
+    latest: Duration,
+    /// Who is in the folder, or will be by what was changed.
+    noted: HashSet<ClientKey>,
+    /// Who has to go out of it.
+    doomed: Vec<ClientKey>,
+    /// Whether all that was changed is durable.
+    is_settled: bool,
+}
+
+impl List {
+    /// As it was read, of a pool that is there since then.
+    pub(super) fn new(keys: Vec<ClientKey>, since: Duration) -> Self {
+        let listed: BTreeMap<_, _> = keys.into_iter().map(|key| (key, false)).collect();
+        Self {
+            is_in_grace: !listed.is_empty(),
+            listed,
+            until: since + LEASE,
+            latest: since + 2 * LEASE,
+            noted: HashSet::new(),
+            doomed: Vec::new(),
+            is_settled: true,
+        }
+    }
+
+    /// The grace ends with its time, or with the last who has completed. Those of minor version 0 never say so.
+    pub(super) fn advance(&mut self, now: Duration, has_completed: &dyn Fn(&ClientKey) -> bool) {
+        let is_done = |key: &ClientKey| key.is_of_sessions() && has_completed(key);
+        if !self.is_in_grace || now < self.until && !self.listed.keys().all(is_done) {
+            return;
+        }
+        self.is_in_grace = false;
+        for (key, has_claimed) in std::mem::take(&mut self.listed) {
+            if has_claimed || has_completed(&key) {
+                self.noted.insert(key);
+            } else {
+                self.doomed.push(key);
+            }
+        }
+    }
+
+    /// Whether this client, that has not completed, may claim something again.
+    pub(super) fn reclaim(&mut self, key: ClientKey, now: Duration) -> bool {
+        let Some(has_claimed) = self.listed.get_mut(&key).filter(|_| self.is_in_grace) else { return false };
+        *has_claimed = true;
+        self.until = self.until.max(now + BETWEEN_CLAIMS).min(self.latest);
+        true
+    }
+
+    pub(super) fn is_in_grace(&self) -> bool {
+        self.is_in_grace
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        !self.is_in_grace
+    }
+
+    /// Whether this client may be given something new, and nothing has to be done before.
+    pub(super) fn is_at_rest(&self, key: ClientKey) -> bool {
+        self.is_over() && self.is_settled && self.doomed.is_empty() && self.has(key)
+    }
+
+    pub(super) fn has(&self, key: ClientKey) -> bool {
+        self.noted.contains(&key)
+    }
+
+    pub(super) fn note(&mut self, key: ClientKey) {
+        // Whoever was to go out is in again.
+        self.doomed.retain(|doomed| *doomed != key);
+        self.noted.insert(key);
+    }
+
+    /// A client is gone. Whether it was in the list.
+    pub(super) fn forget(&mut self, key: ClientKey) -> bool {
+        let was_listed = self.noted.remove(&key) | self.listed.remove(&key).is_some();
+        if was_listed {
+            self.doomed.push(key);
+        }
+        was_listed
+    }
+
+    pub(super) fn take_doomed(&mut self) -> Vec<ClientKey> {
+        std::mem::take(&mut self.doomed)
+    }
+
+    pub(super) fn doom(&mut self, keys: impl Iterator<Item = ClientKey>) {
+        self.doomed.extend(keys);
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_settled
+    }
+
+    pub(super) fn settle(&mut self) {
+        self.is_settled = true;
+    }
+
+    pub(super) fn unsettle(&mut self) {
+        self.is_settled = false;
+    }
+}
+
+#[cfg(test)]
+mod tests;

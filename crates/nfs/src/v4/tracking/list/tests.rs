@@ -1,0 +1,63 @@
+use super::*;
+
+const A: ClientKey = ClientKey::of_sessions_for_tests(1);
+const B: ClientKey = ClientKey::of_sessions_for_tests(2);
+const OLD: ClientKey = ClientKey::of_minor_0_for_tests(3);
+
+fn second(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn without_anybody_in_it_there_is_no_grace() {
+    let mut list = List::new(Vec::new(), second(5));
+    list.advance(second(5), &|_| false);
+    assert!(list.is_over() && !list.reclaim(A, second(6)));
+}
+
+/// The rows of D5 and D12.
+#[test]
+fn who_is_in_it_may_claim_until_the_grace_is_over() {
+    let mut list = List::new(vec![A, B], second(5));
+    assert!(list.is_in_grace() && list.reclaim(A, second(6)) && !list.reclaim(OLD, second(6)));
+    list.advance(second(94), &|_| false);
+    assert!(list.is_in_grace());
+    list.advance(second(95), &|_| false);
+    assert!(list.is_over() && !list.reclaim(A, second(95)) && !list.reclaim(B, second(95)));
+    assert_eq!(list.take_doomed(), [B], "who has claimed nothing has nothing");
+    assert!(list.has(A) && list.is_at_rest(A));
+}
+
+#[test]
+fn it_is_over_once_all_have_completed_who_say_so() {
+    let mut list = List::new(vec![A, B], second(0));
+    list.advance(second(1), &|key| *key == A);
+    assert!(list.is_in_grace());
+    list.advance(second(1), &|_| true);
+    assert!(list.is_over() && list.take_doomed().is_empty());
+    let mut list = List::new(vec![A, OLD], second(0));
+    list.advance(second(1), &|_| true);
+    assert!(list.is_in_grace(), "those of minor version 0 have no word for it");
+    list.advance(LEASE, &|key| *key == A);
+    assert_eq!((list.is_over(), list.take_doomed()), (true, vec![OLD]));
+}
+
+#[test]
+fn claims_keep_it_open_for_those_that_follow_and_not_for_ever() {
+    let mut list = List::new(vec![A], second(0));
+    for at in (0..400).step_by(10) {
+        list.advance(second(at), &|_| false);
+        assert_eq!(list.reclaim(A, second(at)), second(at) < 2 * LEASE, "at {at} s");
+    }
+}
+
+/// Whoever is gone takes part in nothing, and who comes again is not taken out by what was left to do.
+#[test]
+fn who_is_gone_goes_out() {
+    let mut list = List::new(vec![A, B], second(0));
+    assert!(list.forget(B) && !list.forget(OLD));
+    list.advance(second(1), &|key| *key == A);
+    assert!(list.is_over(), "nobody waits for who is gone");
+    list.note(B);
+    assert!(list.take_doomed().is_empty() && list.has(B));
+}

@@ -1,0 +1,278 @@
+//! What clients had open before the server started anew: who may claim it again, and what others are told meanwhile.
+
+mod support;
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering::SeqCst;
+
+use support::compound::{Op, op, put, stateid};
+use support::gated::Promises;
+use support::scene::{Scene, fate, read_reply};
+use support::session::{create_session, exchange_id};
+use tally_vfs::{Attributes, Cred, Identity, Names, OpCtx, SetAttr};
+use tally_wire::nfs4::Nfsstat4::*;
+use tally_wire::nfs4::{
+    CreateSession4Res, Createhow4, DestroyClientid4Args, DestroySession4Args, ExchangeId4Res, Fattr4, NfsArgop4,
+    NfsResop4, Nfsstat4, Open4Args, Open4Res, OpenClaim4, OpenDelegationType4, OpenOwner4, Openflag4, Opentype4,
+    Read4Args, ReclaimComplete4Args, Sequence4Args, Sessionid4, Stateid4,
+};
+
+const OK: Nfsstat4 = Nfs4Ok;
+const READ: u32 = 1;
+const BOTH: u32 = 3;
+
+/// A client with a session of one slot.
+struct Client {
+    client: u64,
+    session: Sessionid4,
+    next: Cell<u32>,
+}
+
+impl Client {
+    fn new(scene: &Scene, name: &[u8]) -> Self {
+        let mut reply = scene.run(1, &[exchange_id(name)]);
+        let Some(NfsResop4::OpExchangeId(ExchangeId4Res::Nfs4Ok(known))) = reply.resarray.0.pop() else { panic!() };
+        let mut reply = scene.run(2, &[create_session(known.eir_clientid, known.eir_sequenceid)]);
+        let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(made))) = reply.resarray.0.pop() else {
+            panic!()
+        };
+        Self { client: known.eir_clientid, session: made.csr_sessionid, next: Cell::new(1) }
+    }
+
+    /// One that has nothing to claim.
+    fn complete(scene: &Scene, name: &[u8]) -> Self {
+        let client = Self::new(scene, name);
+        assert_eq!(client.status(scene, &[done()]), OK);
+        client
+    }
+
+    fn behind_sequence(&self, ops: &[Op]) -> Vec<Op> {
+        let number = self.next.replace(self.next.get() + 1);
+        let sequence = op(&NfsArgop4::OpSequence(Sequence4Args {
+            sa_sessionid: self.session,
+            sa_sequenceid: number,
+            sa_slotid: 0,
+            sa_highest_slotid: 0,
+            sa_cachethis: false,
+        }));
+        [&[sequence], ops].concat()
+    }
+
+    fn run(&self, scene: &Scene, ops: &[Op]) -> (Nfsstat4, Option<NfsResop4>) {
+        let mut reply = scene.run(100 + self.next.get(), &self.behind_sequence(ops));
+        (reply.status, reply.resarray.0.pop())
+    }
+
+    fn status(&self, scene: &Scene, ops: &[Op]) -> Nfsstat4 {
+        self.run(scene, ops).0
+    }
+
+    /// Opens a file of the tank, which has to work.
+    fn opens(&self, scene: &Scene, name: &[u8]) -> Stateid4 {
+        match self.run(scene, &[scene.put_tank(), open(name, (BOTH, 0))]) {
+            (_, Some(NfsResop4::OpOpen(Open4Res::Nfs4Ok(opened)))) => opened.stateid,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Claims a file again.
+    fn claims(&self, scene: &Scene, file: &Op, share: (u32, u32)) -> Result<Stateid4, Nfsstat4> {
+        match self.run(scene, &[file.clone(), again(share)]) {
+            (_, Some(NfsResop4::OpOpen(Open4Res::Nfs4Ok(opened)))) => Ok(opened.stateid),
+            (status, _) => Err(status),
+        }
+    }
+}
+
+fn done() -> Op {
+    op(&NfsArgop4::OpReclaimComplete(ReclaimComplete4Args { rca_one_fs: false }))
+}
+
+fn opening((access, deny): (u32, u32), how: Openflag4, claim: OpenClaim4) -> Op {
+    let owner = OpenOwner4 { clientid: 0, owner: b"o"[..].into() };
+    op(&NfsArgop4::OpOpen(Open4Args { seqid: 0, share_access: access, share_deny: deny, owner, openhow: how, claim }))
+}
+
+fn find() -> Openflag4 {
+    Openflag4::Default(Opentype4::Open4Nocreate)
+}
+
+fn open(name: &[u8], share: (u32, u32)) -> Op {
+    opening(share, find(), OpenClaim4::ClaimNull(name.into()))
+}
+
+fn made(name: &[u8]) -> Op {
+    let how = Openflag4::Open4Create(Createhow4::Unchecked4(Fattr4::of(&[])));
+    opening((BOTH, 0), how, OpenClaim4::ClaimNull(name.into()))
+}
+
+fn again(share: (u32, u32)) -> Op {
+    opening(share, find(), OpenClaim4::ClaimPrevious(OpenDelegationType4::OpenDelegateNone))
+}
+
+fn read_by(stateid: Stateid4) -> Op {
+    op(&NfsArgop4::OpRead(Read4Args { stateid, offset: 0, count: 100 }))
+}
+
+/// Who is in the pool's list.
+fn listed(scene: &Scene) -> usize {
+    let clients = scene.exports.keep_clients();
+    let page = clients.readdir(&Cred::root(), clients.root(), 0, 100, false).unwrap();
+    page.entries.len() - 2
+}
+
+fn scene() -> Scene {
+    let scene = Scene { minor: 1, ..Scene::new() };
+    scene.exports.keep_clients();
+    scene
+}
+
+/// Behind a restart who had it open has it again, whatever its mode says by then; and everybody else waits for him, and no longer (rules V25 and V26).
+#[test]
+fn what_was_open_is_claimed_again_before_others_open_anything() {
+    let scene = scene();
+    let (file, cred) = (scene.file(b"f"), Cred::root());
+    let put_file = scene.put(file);
+    let client = Client::complete(&scene, b"a client");
+    assert_eq!(listed(&scene), 0, "who has nothing open is in no list");
+    client.opens(&scene, b"f");
+    client.opens(&scene, b"f");
+    assert_eq!(listed(&scene), 1);
+    let nobody = SetAttr { mode: Some(0), ..SetAttr::default() };
+    scene.exports.tank.model.setattr(OpCtx::of(&cred), file, &nobody, None).result.unwrap();
+
+    let scene = scene.restart();
+    let other = Client::complete(&scene, b"another client");
+    let in_tank = |op: Op| [scene.put_tank(), op];
+    assert_eq!(other.status(&scene, &in_tank(open(b"f", (READ, 0)))), Nfs4ErrGrace);
+    assert_eq!(other.status(&scene, &in_tank(made(b"new"))), Nfs4ErrGrace);
+    assert!(!scene.has(b"new"), "and nothing is made");
+    assert_eq!(other.status(&scene, &[put_file.clone(), read_by(stateid(0))]), Nfs4ErrGrace);
+    assert_eq!(other.claims(&scene, &put_file, (READ, 0)), Err(Nfs4ErrNoGrace), "it is in no list");
+
+    let client = Client::new(&scene, b"a client");
+    assert_eq!(client.status(&scene, &in_tank(open(b"f", (READ, 0)))), Nfs4ErrGrace, "before it has completed");
+    let claimed = client.claims(&scene, &put_file, (READ, 2)).unwrap();
+    assert_eq!(client.status(&scene, &[put_file.clone(), read_by(claimed)]), OK);
+    assert_eq!(other.status(&scene, &in_tank(open(b"f", (READ, 0)))), Nfs4ErrGrace, "there may be more");
+    assert_eq!(client.status(&scene, &[done()]), OK);
+    assert_eq!(client.claims(&scene, &put_file, (READ, 0)), Err(Nfs4ErrNoGrace), "it has completed");
+    assert_eq!(other.status(&scene, &in_tank(made(b"new"))), OK);
+    assert_eq!(other.status(&scene, &in_tank(open(b"f", (BOTH, 0)))), Nfs4ErrShareDenied, "what was claimed counts");
+    assert_eq!(listed(&scene), 2);
+}
+
+#[test]
+fn claims_that_are_in_each_others_way_are_told_so() {
+    let scene = scene();
+    let put_file = scene.put(scene.file(b"f"));
+    let names: [&[u8]; 2] = [b"one", b"two"];
+    for name in names {
+        Client::complete(&scene, name).opens(&scene, b"f");
+    }
+    let scene = scene.restart();
+    let [one, two] = names.map(|name| Client::new(&scene, name));
+    assert!(one.claims(&scene, &put_file, (BOTH, 3)).is_ok());
+    assert_eq!(two.claims(&scene, &put_file, (READ, 0)), Err(Nfs4ErrReclaimConflict));
+    // A directory, and nothing at all, are no files that were open.
+    assert_eq!(two.claims(&scene, &scene.put_tank(), (READ, 0)), Err(Nfs4ErrIsdir));
+    assert_eq!(two.claims(&scene, &put(b"no handle"), (READ, 0)), Err(Nfs4ErrBadhandle));
+}
+
+/// Whoever was told that a file is open can claim it: his answer waits for the list, also where another one of his has put him in (rules V23).
+#[test]
+fn nobody_is_answered_before_he_is_in_the_list() {
+    let scene = scene();
+    scene.file(b"f");
+    let client = Client::complete(&scene, b"a client");
+    let clients = scene.exports.keep_clients();
+    *clients.promises.lock() = Promises::ByHand;
+    let in_tank = [scene.put_tank(), open(b"f", (READ, 0))];
+    let both = [client.behind_sequence(&in_tank), client_on(&client, 1, &in_tank)];
+    let waiting = both.map(|ops| {
+        let (job, step) = scene.begin(200, &ops);
+        (ops, job, fate(step))
+    });
+    for (_, _, told) in &waiting {
+        assert!(told.try_recv().is_err());
+    }
+    let held: Vec<_> = clients.held.lock().drain(..).collect();
+    held.into_iter().for_each(|then| then(Ok(tally_base::Kept::default())));
+    for (ops, mut job, told) in waiting {
+        let outcome = told.try_recv().expect("it is answered once that is durable");
+        let reply = scene.service.reply_after_wait(&mut job, outcome);
+        assert_eq!(read_reply(&reply, &ops).status, OK);
+        scene.service.finish(&mut job, &reply);
+    }
+
+    *clients.promises.lock() = Promises::Ready;
+    assert_eq!(client.status(&scene, &[scene.put_tank(), open(b"f", (READ, 0))]), OK);
+    let before = clients.changes.load(SeqCst);
+    assert_eq!(client.status(&scene, &[scene.put_tank(), open(b"f", (READ, 0))]), OK);
+    assert_eq!(clients.changes.load(SeqCst), before, "once that is durable the list is not asked any more");
+}
+
+fn client_on(client: &Client, slot: u32, ops: &[Op]) -> Vec<Op> {
+    let sequence = op(&NfsArgop4::OpSequence(Sequence4Args {
+        sa_sessionid: client.session,
+        sa_sequenceid: 1,
+        sa_slotid: slot,
+        sa_highest_slotid: slot,
+        sa_cachethis: false,
+    }));
+    [&[sequence], ops].concat()
+}
+
+/// And where that cannot be written nobody is told that he has it open; where there is no room for it he is.
+#[test]
+fn an_open_whose_client_cannot_be_listed_is_told_by_why_it_cannot() {
+    let scene = scene();
+    scene.file(b"f");
+    let client = Client::complete(&scene, b"a client");
+    let ops = [scene.put_tank(), open(b"f", (READ, 0))];
+    let clients = scene.exports.keep_clients();
+    clients.suspended.store(true, SeqCst);
+    assert_eq!(client.status(&scene, &ops), Nfs4ErrDelay);
+    clients.suspended.store(false, SeqCst);
+    *clients.promises.lock() = Promises::Broken;
+    let sent = client.behind_sequence(&ops);
+    let (mut job, step) = scene.begin(300, &sent);
+    let outcome = fate(step).recv().unwrap();
+    let reply = scene.service.reply_after_wait(&mut job, outcome);
+    assert_eq!(read_reply(&reply, &sent).status, Nfs4ErrIo);
+    scene.service.finish(&mut job, &reply);
+    *clients.promises.lock() = Promises::Ready;
+    assert_eq!(client.status(&scene, &ops), OK);
+}
+
+/// Who has gone goes out of the list, and nobody waits for him behind a restart.
+#[test]
+fn who_is_gone_keeps_nobody_waiting() {
+    let scene = scene();
+    scene.file(b"f");
+    let client = Client::complete(&scene, b"a client");
+    let opened = client.opens(&scene, b"f");
+    assert_eq!(listed(&scene), 1);
+    let close = op(&NfsArgop4::OpClose(tally_wire::nfs4::Close4Args { seqid: 0, open_stateid: opened }));
+    assert_eq!(client.status(&scene, &[scene.put(scene.file_named(b"f")), close]), OK);
+    assert_eq!(listed(&scene), 1, "who has nothing open any more may have soon");
+    let session = DestroySession4Args { dsa_sessionid: client.session };
+    assert_eq!(scene.run(400, &[op(&NfsArgop4::OpDestroySession(session))]).status, OK);
+    let client = DestroyClientid4Args { dca_clientid: client.client };
+    assert_eq!(scene.run(401, &[op(&NfsArgop4::OpDestroyClientid(client))]).status, OK);
+    assert_eq!(listed(&scene), 0);
+    let scene = scene.restart();
+    Client::complete(&scene, b"another client").opens(&scene, b"f");
+}
+
+/// Who comes back and claims nothing goes out of it as well, with the end of the grace; and is in again once he opens something.
+#[test]
+fn a_client_that_starts_anew_has_nothing_to_claim() {
+    let scene = scene();
+    scene.file(b"f");
+    Client::complete(&scene, b"a client").opens(&scene, b"f");
+    let scene = scene.restart();
+    let client = Client::complete(&scene, b"a client");
+    client.opens(&scene, b"f");
+    assert_eq!(listed(&scene), 1);
+}
