@@ -12,9 +12,9 @@ use support::session::{create_session, exchange_id};
 use tally_vfs::{Attributes, Cred, Identity, Names, OpCtx, SetAttr};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
-    CreateSession4Res, Createhow4, DestroyClientid4Args, DestroySession4Args, ExchangeId4Res, Fattr4, NfsArgop4,
-    NfsResop4, Nfsstat4, Open4Args, Open4Res, OpenClaim4, OpenDelegationType4, OpenOwner4, Openflag4, Opentype4,
-    Read4Args, ReclaimComplete4Args, Sequence4Args, Sessionid4, Stateid4,
+    Close4Args, CreateSession4Res, Createhow4, DestroyClientid4Args, DestroySession4Args, ExchangeId4Res, Fattr4,
+    NfsArgop4, NfsResop4, Nfsstat4, Open4Args, Open4Res, OpenClaim4, OpenDelegationType4, OpenOwner4, Openflag4,
+    Opentype4, Read4Args, ReclaimComplete4Args, Sequence4Args, Sessionid4, Stateid4,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
@@ -73,6 +73,19 @@ impl Client {
             (_, Some(NfsResop4::OpOpen(Open4Res::Nfs4Ok(opened)))) => opened.stateid,
             other => panic!("{other:?}"),
         }
+    }
+
+    fn closes(&self, scene: &Scene, name: &[u8], open_stateid: Stateid4) {
+        let close = op(&NfsArgop4::OpClose(Close4Args { seqid: 0, open_stateid }));
+        assert_eq!(self.status(scene, &[scene.put(scene.file_named(name)), close]), OK);
+    }
+
+    /// It says that it has gone.
+    fn goes(&self, scene: &Scene) {
+        let session = DestroySession4Args { dsa_sessionid: self.session };
+        assert_eq!(scene.run(400, &[op(&NfsArgop4::OpDestroySession(session))]).status, OK);
+        let client = DestroyClientid4Args { dca_clientid: self.client };
+        assert_eq!(scene.run(401, &[op(&NfsArgop4::OpDestroyClientid(client))]).status, OK);
     }
 
     /// Claims a file again.
@@ -253,16 +266,35 @@ fn who_is_gone_keeps_nobody_waiting() {
     let client = Client::complete(&scene, b"a client");
     let opened = client.opens(&scene, b"f");
     assert_eq!(listed(&scene), 1);
-    let close = op(&NfsArgop4::OpClose(tally_wire::nfs4::Close4Args { seqid: 0, open_stateid: opened }));
-    assert_eq!(client.status(&scene, &[scene.put(scene.file_named(b"f")), close]), OK);
+    client.closes(&scene, b"f", opened);
     assert_eq!(listed(&scene), 1, "who has nothing open any more may have soon");
-    let session = DestroySession4Args { dsa_sessionid: client.session };
-    assert_eq!(scene.run(400, &[op(&NfsArgop4::OpDestroySession(session))]).status, OK);
-    let client = DestroyClientid4Args { dca_clientid: client.client };
-    assert_eq!(scene.run(401, &[op(&NfsArgop4::OpDestroyClientid(client))]).status, OK);
+    client.goes(&scene);
     assert_eq!(listed(&scene), 0);
     let scene = scene.restart();
     Client::complete(&scene, b"another client").opens(&scene, b"f");
+}
+
+/// What somebody had who is gone is another one's by then (rules V24).
+#[test]
+fn a_grant_waits_until_who_is_gone_is_out_of_the_list() {
+    let scene = scene();
+    scene.file(b"f");
+    let [gone, other] = [&b"a client"[..], b"another client"].map(|name| Client::complete(&scene, name));
+    let opened = gone.opens(&scene, b"f");
+    (0..2).for_each(|_| _ = other.opens(&scene, b"f"));
+    let clients = scene.exports.keep_clients();
+    *clients.promises.lock() = Promises::ByHand;
+    gone.closes(&scene, b"f", opened);
+    gone.goes(&scene);
+    assert_eq!(listed(&scene), 1);
+    let ops = other.behind_sequence(&[scene.put_tank(), open(b"f", (READ, 0))]);
+    let (_job, step) = scene.begin(500, &ops);
+    let told = fate(step);
+    assert!(told.try_recv().is_err());
+    // The one that left the list, and the one that was waited for: nobody drives the first.
+    let held: Vec<_> = clients.held.lock().drain(..).collect();
+    held.into_iter().for_each(|then| then(Ok(tally_base::Kept::default())));
+    told.try_recv().unwrap().unwrap();
 }
 
 /// Who comes back and claims nothing goes out of it as well, with the end of the grace; and is in again once he opens something.

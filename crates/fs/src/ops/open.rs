@@ -29,7 +29,7 @@ impl Filesystem {
         }
     }
 
-    /// Without a `cred`, whatever its mode says.
+    /// Without a `cred`, whatever its mode says (rules V26).
     fn open_itself(&self, cred: Option<&Cred>, object: ObjectRef, opening: Opening<'_>) -> Result<Opened, FsError> {
         if opening.share.access.has(Access::WRITE) && Identity::is_read_only(self) {
             return Err(FsError::ReadOnly);

@@ -1,7 +1,7 @@
 //! Who may claim again what was open before this start of the server, and from when on others get something new.
 //!
 //! A client that had something open is in the list of that pool before it is answered (rules V23). Behind a restart those in the list, and no others, may
-//! claim it again; until they have, or have had the time to, nobody is given anything that could be theirs (the *grace* of the pool; RFC 8881 §8.4.2). The list is kept
+//! claim it again; until they have, or have had the time to, nobody is given anything that could be theirs (the *grace* of the pool, rules V26; RFC 8881 §8.4.2). The list is kept
 //! in the pool, so it moves with it: in a folder that nobody else sees ([`PoolExports::clients`]), a symbolic link for each client, which is one
 //! change that is there or is not.
 //!

@@ -1,4 +1,4 @@
-//! The list of one pool in memory, and whether the time of claims is over (tables D5 and D12).
+//! The list of one pool in memory, and whether the time of claims is over (rules V26; tables D5 and D12).
 //!
 //! ```text
 //!                              │ in the grace                       │ over
