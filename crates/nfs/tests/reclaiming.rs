@@ -297,6 +297,21 @@ fn a_grant_waits_until_who_is_gone_is_out_of_the_list() {
     told.try_recv().unwrap().unwrap();
 }
 
+/// A client claims what it had of the server that it knows, and of no other one (rules V40): a moved pool is another server's.
+#[test]
+fn a_server_is_known_again_by_its_machine_and_its_place() {
+    let owner = |host, place: &[u8]| {
+        let scene = scene();
+        let scene = Scene { service: scene.service.known_as(host, place), ..scene };
+        let mut reply = scene.run(1, &[exchange_id(b"a client")]);
+        let Some(NfsResop4::OpExchangeId(ExchangeId4Res::Nfs4Ok(known))) = reply.resarray.0.pop() else { panic!() };
+        (known.eir_server_owner, known.eir_server_scope)
+    };
+    assert_eq!(owner(1, b"/var/lib/tally"), owner(1, b"/var/lib/tally"));
+    assert_ne!(owner(1, b"/var/lib/tally"), owner(2, b"/var/lib/tally"));
+    assert_ne!(owner(1, b"/var/lib/tally"), owner(1, b"/home/me/tally-data"));
+}
+
 /// Who comes back and claims nothing goes out of it as well, with the end of the grace; and is in again once he opens something.
 #[test]
 fn a_client_that_starts_anew_has_nothing_to_claim() {

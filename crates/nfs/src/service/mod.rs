@@ -112,6 +112,12 @@ impl Service {
         Self { house: Some(v4::House::default()), ..self }
     }
 
+    /// The same, of a server that clients know again behind a restart: the one of this machine that has its state in this place.
+    #[must_use]
+    pub fn known_as(self, host: u64, place: &[u8]) -> Self {
+        Self { house: self.house.map(|house| house.known_as(host, place)), ..self }
+    }
+
     /// What it counts.
     #[must_use]
     pub fn stats(&self) -> &Arc<Stats> {

@@ -43,6 +43,16 @@ impl Default for House {
 }
 
 impl House {
+    /// The same, of a server that is the same one behind a restart: on this machine, with its state in this place. A client that finds another server
+    /// claims nothing again.
+    #[must_use]
+    pub fn known_as(self, host: u64, place: &[u8]) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&host.to_be_bytes()).update(place);
+        let identity = *hasher.finalize().as_bytes().first_chunk().expect("half of a hash");
+        Self { identity, ..self }
+    }
+
     /// The register of clients.
     pub(super) fn clients(&self) -> MutexGuard<'_, Clients> {
         self.clients.lock()
@@ -113,7 +123,7 @@ impl House {
         self.start.elapsed()
     }
 
-    /// Whose sessions these are (`server_owner4`): another one at each start, as nothing of a client outlives one yet.
+    /// Whose sessions these are (`server_owner4`, and its scope): of the host, not of a pool, which may move (rules V40).
     pub(super) fn identity(&self) -> &[u8] {
         &self.identity
     }

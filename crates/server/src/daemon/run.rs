@@ -156,7 +156,13 @@ impl Daemon {
         let pools = Pools::begin(platform(launch.opener, &config), tuning(&config), state, config.exports.clone());
         let pools = Arc::new(pools.keeping_clients(config.nfs4));
         let nfs = Service::new(pools.exports());
-        let nfs = Arc::new(if config.nfs4 { nfs.speaking_4() } else { nfs });
+        let nfs = Arc::new(if config.nfs4 {
+            // The same directory by another path is the same one.
+            let place = std::fs::canonicalize(&data_dir).unwrap_or_else(|_| data_dir.clone());
+            nfs.speaking_4().known_as(pools.platform.host.id, place.as_os_str().as_encoded_bytes())
+        } else {
+            nfs
+        });
         let desk = Arc::new(Desk { pools, addresses, dirs: places(data_dir), nfs });
         let watching = Watching::start(&config, &desk)?;
         let pools = Arc::clone(&desk.pools);
