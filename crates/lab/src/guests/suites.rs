@@ -32,7 +32,7 @@ impl Suite {
 pub(super) const LIBRARY: &str = include_str!("../../guest/library.sh");
 
 /// All of them, the shortest first.
-pub(super) const SUITES: [Suite; 12] = [
+pub(super) const SUITES: [Suite; 13] = [
     Suite {
         name: "untar",
         script: include_str!("../../guest/suites/untar.sh"),
@@ -112,6 +112,16 @@ pub(super) const SUITES: [Suite; 12] = [
         disks_mib: &[4096, 1024],
         records: false,
         minutes_max: 6,
+    },
+    Suite {
+        name: "holding",
+        script: include_str!("../../guest/suites/holding.sh"),
+        files: &[],
+        in_ci: false,
+        memory_mib: 2048,
+        disks_mib: &[1024, 256],
+        records: false,
+        minutes_max: 12,
     },
     Suite {
         name: "mirrors",

@@ -1,0 +1,89 @@
+# What clients have open and locked, across a restart of the server: of version 4, which alone has either.
+. /tmp/library
+[ "$NFS_VERSION" != 3 ] || NFS_VERSION=4.2 MOUNT_OPTIONS=vers=4.2,proto=tcp,hard NFS_FLAG=--nfs4
+need "server starts" serve_start
+need "mount" nfs_mount
+cat > /tmp/hold.py <<'PY'
+"""Holds a file open, as the user that it is told, and does what it is told with it."""
+import os, sys, fcntl
+name, uid = sys.argv[1], int(sys.argv[2])
+os.setresgid(uid, uid, uid); os.setresuid(uid, uid, uid)
+fd = os.open(name, os.O_RDWR)
+print("open", flush=True)
+for line in sys.stdin:
+    word, *rest = line.split()
+    if word == "end": break
+    try:
+        if word == "write": os.lseek(fd, 0, 0); os.ftruncate(fd, 0); os.write(fd, " ".join(rest).encode()); os.fsync(fd); print("ok", flush=True)
+        elif word == "read":
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED); print(os.pread(fd, 1000, 0).decode() or "nothing", flush=True)
+        elif word == "lock":
+            kind = {"x": fcntl.LOCK_EX, "s": fcntl.LOCK_SH}[rest[0]]
+            fcntl.lockf(fd, kind | fcntl.LOCK_NB, int(rest[2]), int(rest[1])); print("ok", flush=True)
+        elif word == "wait":
+            fcntl.lockf(fd, fcntl.LOCK_EX); print("ok", flush=True)
+        elif word == "unlock": fcntl.lockf(fd, fcntl.LOCK_UN); print("ok", flush=True)
+    except OSError as error: print(error.strerror, flush=True)
+PY
+# hold NAME FILE UID starts one whose words go to it by `tell NAME WORDS…`, which prints its answer.
+hold() {
+    rm -f "/tmp/to.$1" "/tmp/from.$1"; mkfifo "/tmp/to.$1" "/tmp/from.$1"
+    python3 /tmp/hold.py "$2" "$3" < "/tmp/to.$1" > "/tmp/from.$1" 2>&1 &
+    eval "PID_$1=$!"; eval "exec {TO_$1}> /tmp/to.$1 {FROM_$1}< /tmp/from.$1"
+    local fd=FROM_$1 word; read -r -t 60 -u "${!fd}" word; [ "$word" = open ] || { echo "$word"; return 1; }
+}
+tell() {
+    local to=TO_$1 from=FROM_$1 answer; shift
+    echo "$*" >&"${!to}"; read -r -t 200 -u "${!from}" answer; echo "$answer"
+}
+says() { local wanted=$1 answer; shift; answer=$(tell "$@"); echo "$answer"; [ "$answer" = "$wanted" ]; }
+# It is told, as a server that was started meanwhile may have its ears, too.
+let_go() { local to=TO_$1 pid=PID_$1; echo end >&"${!to}"; wait "${!pid}"; }
+
+echo before > "$MNT/mine"; chown 1000:1000 "$MNT/mine"; chmod 600 "$MNT/mine"
+need "a user opens a file" hold one "$MNT/mine" 1000
+SPOIL="exec 3<&-; tell() { echo no; }" check "and writes it" says ok one write first
+chmod 000 "$MNT/mine"
+SPOIL="tell() { echo no; }" check "also when its mode says otherwise" says ok one write second
+# Whoever opened it anew would be refused.
+cannot_open() { ! setpriv --reuid 1000 --regid 1000 --clear-groups cat "$MNT/mine" && [ -e "$MNT/mine" ]; }
+check "and could not open it any more" cannot_open
+need "kill and start" crash
+SPOIL="tell() { echo no; }" check "it is open still behind the restart" says ok one write third
+echo 3 > /proc/sys/vm/drop_caches
+SPOIL="tell() { echo no; }" check "and can be read" says third one read
+make_new() { timeout 30 sh -c "echo new > '$MNT/new.$RANDOM'"; }
+check "others open files at once" make_new
+need "stop" tally_stop
+need "and start" tally_start
+SPOIL="tell() { echo no; }" check "it is open still behind an export" says ok one write fourth
+
+# Two mounts that know nothing of each other's locks, so that the server has to.
+need "second mount" nfs_mount /mnt/second nosharecache
+echo locked > "$MNT/locked"; chmod 666 "$MNT/locked"
+need "one opens a file" hold a "$MNT/locked" 1000
+need "and another one" hold b /mnt/second/locked 1001
+no_locks='tell() { echo no; }'
+taken="Resource temporarily unavailable"
+SPOIL=$no_locks check "a range is locked" says ok a lock x 0 100
+SPOIL=$no_locks check "and another one cannot have it" says "$taken" b lock x 50 100
+SPOIL=$no_locks check "nor read it under a lock" says "$taken" b lock s 99 1
+SPOIL=$no_locks check "what is beside it he can" says ok b lock x 100 50
+SPOIL=$no_locks check "both read what is shared" says ok a lock s 1000 10
+SPOIL=$no_locks check "by both" says ok b lock s 1005 10
+need "kill and start with locks" crash
+SPOIL=$no_locks check "behind a restart what was locked is locked" says "$taken" b lock x 50 100
+SPOIL=$no_locks check "and what the other one has" says "$taken" a lock x 120 1
+SPOIL=$no_locks check "what is shared is shared" says "$taken" a lock x 1000 10
+# Who waits has it soon after it is free: a client asks again by itself.
+waited() { tell b wait > /tmp/waited & local asking=$!; sleep 2; [ ! -s /tmp/waited ] && says ok a unlock && wait "$asking" && [ "$(cat /tmp/waited)" = ok ]; }
+SPOIL=$no_locks check "who waits for all of it has it once it is free" waited
+SPOIL=$no_locks check "and gives it back" says ok b unlock
+let_go a; let_go b
+need "unmount the second" umount /mnt/second
+let_go one
+need "unmount" umount "$MNT"
+need "kill and start once more" crash
+need "mount again" nfs_mount
+check "nobody waits for a client that is gone" make_new
+finish
