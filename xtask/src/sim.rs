@@ -217,6 +217,8 @@ impl Caught {
                 (sim, 1)
             }
             Control::Test(arguments) => {
+                // A tree that does not compile says nothing of the test.
+                cargo::run(&["test", "--workspace", "--no-run", "--quiet"])?;
                 let mut test = cargo::command(&["test"]);
                 test.args(as_in_the_workspace(arguments));
                 (test, TEST_RUNS)
