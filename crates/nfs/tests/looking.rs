@@ -259,7 +259,7 @@ fn wrong_uses_are_told_apart() {
             Nfsstat4::Nfs4ErrAttrnotsupp,
         ),
         ("no room for a listing", at(&[b"tank", b"dir"], read_dir(3 << 40, 15, &[])), Nfsstat4::Nfs4ErrToosmall),
-        ("an operation to come", at(file, bare(18)), Nfsstat4::Nfs4ErrNotsupp),
+        ("an operation to come", at(file, bare(8)), Nfsstat4::Nfs4ErrNotsupp),
         ("an operation of a later version", at(file, bare(53)), Nfsstat4::Nfs4ErrOpIllegal),
         ("no operation", at(file, bare(2)), Nfsstat4::Nfs4ErrOpIllegal),
         ("arguments that end", at(file, bare(9)), Nfsstat4::Nfs4ErrBadxdr),

@@ -67,8 +67,12 @@ impl Service {
         }
     }
 
-    fn ended(&self, job: &mut Job, progress: Progress) -> Step {
+    fn ended(&self, job: &mut Job, mut progress: Progress) -> Step {
         job.told = Some(progress.told(job.in_doubt.is_some()));
+        if job.in_doubt.is_some() && job.is_told_to_come_again() {
+            // It stays in doubt.
+            progress.leave_last();
+        }
         let (ended, wait) = progress.end();
         job.has_waited = wait.is_some();
         match wait {

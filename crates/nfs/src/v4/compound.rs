@@ -8,6 +8,8 @@
 //! An operation decodes its arguments when its turn comes and appends its results: there is no tree of all arguments, and one that cannot be decoded
 //! fails alone. What follows an operation that failed is not looked at.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tally_base::{Promise, Wait};
@@ -28,6 +30,8 @@ use crate::repeats::{Repeated, Repeats};
 use crate::rpc::Call;
 use crate::v3::READ_BYTES_MAX;
 use crate::xdr::{Decoder, Encoder, Garbage};
+
+mod speaking;
 
 /// Longest results: a READ of as much as may be asked for, and what stands around it.
 const REPLY_BYTES_MAX: usize = READ_BYTES_MAX as usize + (64 << 10);
@@ -67,6 +71,7 @@ pub(super) struct Compound<'a> {
     head: Head,
     /// The operation that is carried out.
     mark: Option<Mark>,
+    speaker: Option<Arc<Presence>>,
 }
 
 /// What stands before the operations, and what the first of them has found.
@@ -120,7 +125,7 @@ impl<'a> Compound<'a> {
         let entry = Entry::new(scene.exports, scene.link, &scene.call.identity);
         let tree = Tree { exports: scene.exports, entry: &entry, client: scene.link.peer().ip() };
         let [current, saved] = [current, saved].map(|held| tree.node(held.as_ref().map_err(|status| *status)?));
-        Self { entry, scene, current, saved, owed, head, mark: None }
+        Self { entry, scene, current, saved, owed, head, mark: None, speaker: None }
     }
 
     /// Its handles.
@@ -155,6 +160,7 @@ impl<'a> Compound<'a> {
                 return Err(halt);
             }
         }
+        self.note_told(mark, results);
         Ok(())
     }
 
@@ -177,7 +183,7 @@ impl<'a> Compound<'a> {
         if !op.changes() && !op.ends_state() {
             return Ok(());
         }
-        let most = if self.head.minor == 0 { REMEMBERED_BYTES_MAX } else { self.reply_bytes_max() };
+        let most = if self.head.minor == 0 && op.changes() { REMEMBERED_BYTES_MAX } else { self.reply_bytes_max() };
         if out.len() + CHANGE_BYTES > most {
             return Err(self.too_big());
         }
@@ -285,8 +291,9 @@ impl<'a> Compound<'a> {
             }
             Op::ReclaimComplete => ops::sessions::reclaim_complete(self, words),
             Op::Sequence => return ops::sessions::sequence(self, words, out),
-            Op::Close => ops::close::close(self, words, out),
-            Op::OpenDowngrade => ops::close::downgrade(self, words, out),
+            Op::Close => return Ok(ops::close::close(self, words, out)?),
+            Op::OpenDowngrade => return Ok(ops::close::downgrade(self, words, out)?),
+            Op::OpenConfirm => return Ok(ops::close::confirm(self, words, out)?),
             Op::TestStateid => ops::close::test(self, words, out),
             Op::FreeStateid => ops::close::free(self, words),
             Op::Open => return ops::open::open(self, words, out),
@@ -373,9 +380,10 @@ impl<'a> Compound<'a> {
         OpCtx { reply: operation.and_then(|nth| self.scene.repeats.key(Some(nth))), ..OpCtx::of(&target.cred) }
     }
 
-    /// Whose session it is carried out in.
+    /// Whose session it is carried out in, or which client of minor version 0 spoke last.
     pub(super) fn presence(&self) -> Result<&Presence, Status> {
-        self.guard().map(|guard| guard.session().presence()).ok_or(Status::OpNotInSession)
+        let of_session = self.guard().map(|guard| guard.session().presence());
+        of_session.or(self.speaker.as_deref()).ok_or(Status::OpNotInSession)
     }
 
     /// The stateid of what an operation opened, or closed: those behind it may ask for it as the present one.
@@ -413,6 +421,10 @@ impl<'a> Compound<'a> {
         let client = self.guard().map(|guard| guard.session().presence().client());
         let of = FileId::of(&*file.vfs, file.object);
         let found = self.scene.house.opens().find(&asked, self.minor(), client, Some(&of))?;
+        if self.minor() == 0 {
+            let house = self.scene.house;
+            house.clients().renew(found.client, house.now()).map_err(|_| Status::BadStateid)?;
+        }
         Ok(Right::Open(found.holder()))
     }
 

@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tally_base::{Promise, Rng, SystemRng};
 
 use super::compound::Stop;
-use super::state::{BootId, ClientId, Clients, Opens, Presence, Sessions};
+use super::state::{BootId, ClientId, Clients, Closing, Opens, Orders, Presence, Sessions};
 use super::status::Status;
 use super::tracking::{Asker, Tracking};
 use crate::exports::{Exports, Place, PoolExports};
@@ -17,6 +17,7 @@ pub struct House {
     clients: Mutex<Clients>,
     sessions: Arc<Sessions>,
     opens: Opens,
+    orders: Arc<Orders>,
     closing: Mutex<()>,
     tracking: Tracking,
     start: Instant,
@@ -34,6 +35,7 @@ impl Default for House {
             sessions: clients.sessions(),
             clients: Mutex::new(clients),
             opens,
+            orders: Arc::default(),
             closing: Mutex::default(),
             tracking: Tracking::default(),
             start: Instant::now(),
@@ -68,6 +70,11 @@ impl House {
         &self.opens
     }
 
+    /// In which order its owners of minor version 0 do that.
+    pub(super) fn orders(&self) -> &Arc<Orders> {
+        &self.orders
+    }
+
     /// Whether a client has something open.
     pub(super) fn holds(&self, client: ClientId) -> bool {
         self.opens.holds(client)
@@ -79,13 +86,8 @@ impl House {
         let _one_at_a_time = self.closing.lock();
         let gone = self.clients().take_gone();
         for (client, key) in gone {
-            for closing in self.opens.forget_client(client) {
-                let file = closing.file;
-                // With its dataset or pool it was closed before.
-                if let Some(Place::Here(vfs)) = exports.pool(file.pool).map(|pool| pool.place(file.dataset)) {
-                    vfs.close(file.object, closing.holder());
-                }
-            }
+            self.orders.forget_client(client);
+            close_below(exports, self.opens.forget_client(client));
             if let Some(key) = key {
                 self.tracking.forget(key);
             }
@@ -131,5 +133,16 @@ impl House {
     /// A connection is closed.
     pub(crate) fn disconnected(&self, connection: u64) {
         self.sessions.disconnect(connection);
+    }
+}
+
+/// Closes what is open no more.
+pub(super) fn close_below(exports: &dyn Exports, closing: Vec<Closing>) {
+    for closing in closing {
+        let file = closing.file;
+        // With its dataset or pool it was closed before.
+        if let Some(Place::Here(vfs)) = exports.pool(file.pool).map(|pool| pool.place(file.dataset)) {
+            vfs.close(file.object, closing.holder());
+        }
     }
 }

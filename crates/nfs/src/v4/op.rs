@@ -27,6 +27,7 @@ pub(super) enum Op {
     LookupP,
     NVerify,
     Open,
+    OpenConfirm,
     OpenDowngrade,
     PutFh,
     PutPubFh,
@@ -71,7 +72,10 @@ impl Op {
 
     /// Whether it ends or changes what the server knows of a client, so that it must not be told that it failed where it did not.
     pub(super) fn ends_state(self) -> bool {
-        matches!(self, Self::Close | Self::FreeStateid | Self::OpenDowngrade | Self::ReclaimComplete)
+        matches!(
+            self,
+            Self::Close | Self::FreeStateid | Self::OpenConfirm | Self::OpenDowngrade | Self::ReclaimComplete
+        )
     }
 
     /// Whether it may change something that is kept.
@@ -109,9 +113,7 @@ pub(super) fn asked(minor: u32, number: u32) -> Asked {
     }
     Asked::For(match number {
         // By sessions these have become needless (RFC 8881 §8.8 and §18).
-        30 | 35 | 36 if minor > 0 => return Asked::NotSupported,
-        // Of minor version 0 the order of owners is not there yet.
-        4 | 18 | 21 if minor == 0 => return Asked::NotSupported,
+        20 | 30 | 35 | 36 if minor > 0 => return Asked::NotSupported,
         3 => Op::Access,
         4 => Op::Close,
         5 => Op::Commit,
@@ -123,6 +125,7 @@ pub(super) fn asked(minor: u32, number: u32) -> Asked {
         16 => Op::LookupP,
         17 => Op::NVerify,
         18 => Op::Open,
+        20 => Op::OpenConfirm,
         21 => Op::OpenDowngrade,
         22 => Op::PutFh,
         23 => Op::PutPubFh,

@@ -80,6 +80,7 @@ impl Progress {
 
     /// What was being carried out broke: what was done before it is told. Gives the dataset that it is about.
     pub fn abort(&mut self, call: &Call) -> Option<(PoolGuid, DatasetId)> {
+        self.owed.turns.end(self.results.count(), Status::ServerFault, &[], None);
         self.results.end_with(self.next(call), Status::ServerFault);
         self.owed.dataset
     }
@@ -87,9 +88,17 @@ impl Progress {
     /// Nobody will carry out what is left. What was done is told, as far as it is durable by now; the next operation is to come again.
     #[must_use]
     pub fn give_up(mut self, call: &Call) -> Encoder {
+        let mut turns = std::mem::take(&mut self.owed.turns);
         match self.owed.first_open() {
-            Some(mark) => self.results.cut(mark, Status::Io),
-            None => self.results.end_with(self.next(call), Status::Delay),
+            Some(mark) => {
+                self.results.cut(mark, Status::Io);
+                turns.settle_broken(mark.operation());
+            }
+            None => {
+                turns.end(self.results.count(), Status::Delay, &[], None);
+                self.results.end_with(self.next(call), Status::Delay);
+                turns.settle();
+            }
         }
         Ended::new(self.results, Owed::default()).0.kept()
     }
@@ -114,6 +123,11 @@ impl Progress {
             Status::ServerFault => Told::Fault,
             _ => Told::Failed,
         }
+    }
+
+    /// Its last operation is to come again, and nobody is told.
+    pub fn leave_last(&mut self) {
+        self.owed.turns.leave(self.results.count().saturating_sub(1));
     }
 
     /// Its results, and what they wait for.

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use tally_base::{DatasetId, FirstBroken, PoolGuid, Promise, all_of};
 
 use super::state::bounds::KEPT_BYTES_MAX;
-use super::state::{Guard, Stateid};
+use super::state::{Guard, Stateid, Turns};
 use super::status::Status;
 use crate::xdr::Encoder;
 
@@ -97,6 +97,11 @@ impl Results {
         (self.open, self.status, self.count) = (None, status, mark.nth + 1);
     }
 
+    /// What was written of that operation behind its status. Nothing of it is shared.
+    pub(super) fn behind(&self, mark: Mark) -> &[u8] {
+        self.out.since(mark.status_at + 4)
+    }
+
     /// That operation is to be carried out later: its number goes, too.
     pub(super) fn take_back(&mut self, mark: Mark) {
         self.out.truncate(mark.status_at - 4);
@@ -131,11 +136,14 @@ pub(super) struct Owed {
     pub(super) changes: usize,
     /// The stateid that belongs to the current handle, and that of the saved one, where an operation of this compound has given one.
     pub(super) stateids: [Option<Stateid>; 2],
+    /// Of minor version 0: whose operations it carries out.
+    pub(super) turns: Turns,
 }
 
 impl Owed {
     /// The results of that operation may not leave before this is kept.
     pub(super) fn add(&mut self, mark: Mark, promise: Box<dyn Promise>) {
+        self.turns.wait(mark.operation());
         self.waits.push((mark, promise));
     }
 
@@ -158,6 +166,7 @@ pub struct Ended {
     guard: Option<Guard>,
     /// They are remembered, so that no bytes of files may be among them.
     are_remembered: bool,
+    turns: Turns,
 }
 
 impl Ended {
@@ -172,13 +181,14 @@ impl Ended {
                 (Some(promise), broken)
             }
         };
-        (Self { results, marks, broken, guard: owed.guard, are_remembered }, wait)
+        (Self { results, marks, broken, guard: owed.guard, are_remembered, turns: owed.turns }, wait)
     }
 
     /// All of it is durable.
     #[must_use]
     pub fn kept(self) -> Encoder {
         let results = self.results.finish();
+        self.turns.settle();
         if let Some(guard) = self.guard {
             match results.len() {
                 ..=KEPT_BYTES_MAX => guard.finish(&results.to_vec()),
@@ -193,6 +203,7 @@ impl Ended {
     pub fn broken(mut self) -> Encoder {
         if let Some(mark) = self.marks.get(self.broken.place()).copied() {
             self.results.cut(mark, Status::Io);
+            std::mem::take(&mut self.turns).settle_broken(mark.operation());
         }
         self.kept()
     }

@@ -27,6 +27,12 @@ impl<'a> Decoder<'a> {
         self.at
     }
 
+    /// What was read since [`Self::position`] was `at`.
+    #[must_use]
+    pub fn since(&self, at: usize) -> &'a [u8] {
+        self.record.get(at..self.at).unwrap_or_default()
+    }
+
     /// Whether nothing is left.
     #[must_use]
     pub fn is_at_end(&self) -> bool {

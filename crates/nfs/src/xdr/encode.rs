@@ -99,6 +99,12 @@ impl Encoder {
         self.bytes.truncate(length.saturating_sub(self.shared_bytes()));
     }
 
+    /// What was written since [`Self::len`] was `at`, behind all that is shared.
+    #[must_use]
+    pub fn since(&self, at: usize) -> &[u8] {
+        &self.bytes[at - self.shared_bytes()..]
+    }
+
     fn shared_bytes(&self) -> usize {
         self.shared.iter().map(|(_, piece)| piece.len()).sum()
     }

@@ -70,6 +70,7 @@ pub struct Gated {
     /// Refuse it once behind so many changes.
     throttle_behind: AtomicUsize,
     pub panic_at_getattr: AtomicBool,
+    pub panic_at_open: AtomicBool,
     /// Its pool is suspended: what changes something waits.
     pub suspended: AtomicBool,
     /// Somebody else comes right behind the next look for a name.
@@ -114,6 +115,7 @@ impl Gated {
             throttle: AtomicUsize::new(0),
             throttle_behind: AtomicUsize::new(usize::MAX),
             panic_at_getattr: AtomicBool::new(false),
+            panic_at_open: AtomicBool::new(false),
             suspended: AtomicBool::new(false),
             behind_a_look: Mutex::default(),
         }
@@ -239,6 +241,7 @@ impl Names for Gated {
 
 impl Opens for Gated {
     fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening<'_>) -> Outcome<Opened> {
+        assert!(!self.panic_at_open.swap(false, SeqCst), "a bug, planted by the test");
         self.change(|| self.model.open(ctx, what, opening))
     }
     fn downgrade(&self, object: ObjectRef, holder: Holder, left: Share) -> Result<(), FsError> {

@@ -6,6 +6,7 @@ pub mod client;
 pub mod compound;
 pub mod desk;
 pub mod gated;
+pub mod owner;
 pub mod scene;
 pub mod session;
 

@@ -1,11 +1,12 @@
-//! CLOSE, OPEN_DOWNGRADE, TEST_STATEID, FREE_STATEID (RFC 8881 §18.2, §18.18, §18.48 and §18.38).
+//! CLOSE, OPEN_DOWNGRADE, TEST_STATEID, FREE_STATEID (RFC 8881 §18.2, §18.18, §18.48 and §18.38), OPEN_CONFIRM (RFC 7530 §16.18).
 
 use tally_vfs::FsError;
 
 use super::super::compound::Compound;
-use super::super::state::FileId;
+use super::super::state::{Brought, ClientId, FileId, OwnerKey, Stateid, Told};
 use super::super::status::Status;
 use super::open::share;
+use super::order::{self, Asked, Turn};
 use super::stateid;
 use crate::entry::Target;
 use crate::xdr::{Decoder, Encoder};
@@ -18,40 +19,76 @@ fn file<'a>(compound: &'a Compound<'_>) -> Result<&'a Target, Status> {
     compound.current()?.target().ok_or(Status::BadStateid)
 }
 
+/// Who asks: a session's client, or in minor version 0 an owner in its order.
+enum Asker {
+    Client(ClientId),
+    Owner(OwnerKey),
+}
+
+impl Asker {
+    fn client(&self) -> Option<ClientId> {
+        match self {
+            Self::Client(client) => Some(*client),
+            Self::Owner(_) => None,
+        }
+    }
+}
+
+/// Who asks for that, or what he was told before.
+fn asker(compound: &mut Compound<'_>, by: &Stateid, asked: Asked<'_>) -> Result<Result<Asker, Told>, Status> {
+    if compound.minor() > 0 {
+        return Ok(Ok(Asker::Client(compound.presence()?.client())));
+    }
+    Ok(match order::take_by(compound, by, asked)? {
+        Turn::Of(owner, _) => Ok(Asker::Owner(owner)),
+        Turn::Told(told) => Err(told),
+    })
+}
+
 pub(in super::super) fn close(
     compound: &mut Compound<'_>,
     words: &mut Decoder<'_>,
     out: &mut Encoder,
-) -> Result<(), Status> {
-    let (_seqid, asked) = (words.u32()?, stateid(words)?);
-    let client = compound.presence()?.client();
+) -> Result<Status, Status> {
+    let at = words.position();
+    let (seqid, asked) = (words.u32()?, stateid(words)?);
+    let brought = Asked { brought: Brought::Other, seqid, arguments: words.since(at) };
+    let asker = match asker(compound, &asked, brought)? {
+        Ok(asker) => asker,
+        Err(told) => return order::tell(compound, &told, out),
+    };
     let target = file(compound)?;
     let asked = compound.present(asked)?;
-    let changing = compound.scene.house.opens().change(
-        &asked,
-        compound.minor(),
-        Some(client),
-        Some(&FileId::of(&*target.vfs, target.object)),
-    )?;
+    let (house, of) = (compound.scene.house, FileId::of(&*target.vfs, target.object));
+    let changing = house.opens().change(&asked, compound.minor(), asker.client(), Some(&of))?;
     target.vfs.close(target.object, changing.found().holder());
+    if let Asker::Owner(owner) = asker {
+        house.orders().note_closed(&owner, seqid, asked.other);
+    }
     let closed = changing.closed();
     out.raw(&closed.to_wire());
     compound.note_stateid(closed);
-    Ok(())
+    Ok(Status::Ok)
 }
 
 pub(in super::super) fn downgrade(
     compound: &mut Compound<'_>,
     words: &mut Decoder<'_>,
     out: &mut Encoder,
-) -> Result<(), Status> {
-    let (asked, _seqid) = (stateid(words)?, words.u32()?);
-    let share = share(words.u32()?, words.u32()?)?;
-    let client = compound.presence()?.client();
+) -> Result<Status, Status> {
+    let at = words.position();
+    let (asked, seqid) = (stateid(words)?, words.u32()?);
+    let (access, deny) = (words.u32()?, words.u32()?);
+    let brought = Asked { brought: Brought::Other, seqid, arguments: words.since(at) };
+    let asker = match asker(compound, &asked, brought)? {
+        Ok(asker) => asker,
+        Err(told) => return order::tell(compound, &told, out),
+    };
+    let share = share(access, deny)?;
     let target = file(compound)?;
     let asked = compound.present(asked)?;
     let of = FileId::of(&*target.vfs, target.object);
-    let changing = compound.scene.house.opens().change(&asked, compound.minor(), Some(client), Some(&of))?;
+    let changing = compound.scene.house.opens().change(&asked, compound.minor(), asker.client(), Some(&of))?;
     target.vfs.downgrade(target.object, changing.found().holder(), share).map_err(|error| match error {
         FsError::NotOpened => Status::BadStateid,
         error => error.into(),
@@ -59,7 +96,27 @@ pub(in super::super) fn downgrade(
     let downgraded = changing.downgraded(share.access.bits(), share.deny.bits());
     out.raw(&downgraded.to_wire());
     compound.note_stateid(downgraded);
-    Ok(())
+    Ok(Status::Ok)
+}
+
+/// OPEN_CONFIRM (RFC 7530 §16.18): of minor version 0 alone.
+pub(in super::super) fn confirm(
+    compound: &mut Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<Status, Status> {
+    let at = words.position();
+    let (asked, seqid) = (stateid(words)?, words.u32()?);
+    let brought = Asked { brought: Brought::Confirm, seqid, arguments: words.since(at) };
+    let owner = match order::take_by(compound, &asked, brought)? {
+        Turn::Of(owner, _) => owner,
+        Turn::Told(told) => return order::tell(compound, &told, out),
+    };
+    let (house, target) = (compound.scene.house, file(compound)?);
+    let confirmed = house.opens().confirm(&asked, &FileId::of(&*target.vfs, target.object))?;
+    house.orders().confirm(&owner);
+    out.raw(&confirmed.to_wire());
+    Ok(Status::Ok)
 }
 
 pub(in super::super) fn test(

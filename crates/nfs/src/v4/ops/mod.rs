@@ -9,6 +9,7 @@ pub(super) mod listing;
 pub(super) mod make;
 pub(super) mod names;
 pub(super) mod open;
+mod order;
 pub(super) mod remove;
 pub(super) mod sessions;
 

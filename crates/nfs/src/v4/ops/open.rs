@@ -1,9 +1,9 @@
-//! OPEN (RFC 8881 §18.16): a file by its name, or by its handle, is found or made, and somebody has it open from then on.
+//! OPEN (RFC 8881 §18.16, RFC 7530 §16.16): a file by its name, or by its handle, is found or made, and somebody has it open from then on.
 //!
 //! The order: what can be wrong with the request; the bounds of what is kept of it; the file system, which decides (rules V29); then the stateid, that
 //! stands for what it has decided. No delegation is given yet, and nothing is reclaimed: no open outlives a start of the server.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use tally_vfs::{Access, Change, CreateHow, Deny, FsError, Holder, ObjectRef, OpCtx, Opened, Opening, Share, ToOpen};
 
@@ -12,15 +12,18 @@ use super::super::compound::{Compound, Stop};
 use super::super::house::House;
 use super::super::pseudo::Node;
 use super::super::state::bounds::OWNER_BYTES_MAX;
-use super::super::state::{ClientId, FileId, Reserved, SessionId, Stateid};
+use super::super::state::{Brought, ClientId, FileId, OwnerKey, Reserved, SessionId, Stateid};
 use super::super::status::Status;
 use super::names::check_name;
+use super::order::{self, Turn};
 use super::put_change;
 use crate::entry::Target;
 use crate::xdr::{Decoder, Encoder};
 
 /// `OPEN4_RESULT_LOCKTYPE_POSIX`.
 const LOCKS_AS_POSIX: u32 = 4;
+/// `OPEN4_RESULT_CONFIRM`.
+const TO_BE_CONFIRMED: u32 = 2;
 
 /// Bits of `share_access` that say what the client would have of a delegation, and when (RFC 8881 §18.16.1, RFC 9754).
 const WANTS: u32 = 0xFF00;
@@ -42,6 +45,20 @@ const LOOKS_MAX: u32 = 8;
 
 /// `OPEN4args`.
 struct Asked<'a> {
+    /// Of minor version 0: in its owner's order.
+    seqid: u32,
+    access: u32,
+    deny: u32,
+    /// Who it is in minor version 0; else his session says.
+    client: ClientId,
+    owner: &'a [u8],
+    /// An error is no matter of how it is encoded.
+    how: Result<How, Status>,
+    what: What<'a>,
+}
+
+/// The same, of which nothing is wrong by itself.
+struct Wanted<'a> {
     share: Share,
     wants: u32,
     owner: &'a [u8],
@@ -69,15 +86,27 @@ enum What<'a> {
 
 impl<'a> Asked<'a> {
     fn decode(words: &mut Decoder<'a>, minor: u32) -> Result<Self, Status> {
-        let _seqid = words.u32()?;
-        let (access, deny) = (words.u32()?, words.u32()?);
-        // Whose it is its session says.
-        let (_client, owner) = (words.u64()?, words.opaque(OWNER_BYTES_MAX)?);
-        let how = How::decode(words)?;
-        let what = What::decode(words)?;
-        let known = WANTS | SIGNALS | if minor > 1 { WANTS_OF_MINOR_2 } else { 0 };
-        let share = share(access & !known, deny)?;
-        Ok(Self { share, wants: access & WANTS, owner, how, what })
+        let (seqid, access, deny) = (words.u32()?, words.u32()?, words.u32()?);
+        let (client, owner) = (ClientId(words.u64()?), words.opaque(OWNER_BYTES_MAX)?);
+        let how = match How::decode(words, minor) {
+            Err(Status::BadXdr) => return Err(Status::BadXdr),
+            how => how,
+        };
+        Ok(Self { seqid, access, deny, client, owner, how, what: What::decode(words, minor)? })
+    }
+
+    /// What is asked for, if it can be.
+    fn check(self, minor: u32) -> Result<Wanted<'a>, Status> {
+        let Self { access, deny, owner, how, what, .. } = self;
+        if let What::Nothing(status) = what {
+            return Err(status);
+        }
+        let known = match minor {
+            0 => 0,
+            1 => WANTS | SIGNALS,
+            _ => WANTS | SIGNALS | WANTS_OF_MINOR_2,
+        };
+        Ok(Wanted { share: share(access & !known, deny)?, wants: access & known & WANTS, owner, how: how?, what })
     }
 }
 
@@ -88,7 +117,7 @@ pub(super) fn share(access: u32, deny: u32) -> Result<Share, Status> {
 }
 
 impl How {
-    fn decode(words: &mut Decoder<'_>) -> Result<Self, Status> {
+    fn decode(words: &mut Decoder<'_>, minor: u32) -> Result<Self, Status> {
         match words.u32()? {
             0 => return Ok(Self::Find),
             1 => {}
@@ -99,7 +128,7 @@ impl How {
             0 => attr::settable(words).map(|(names, set)| Self::Make(CreateHow::Unchecked(set), names))?,
             1 => attr::settable(words).map(|(names, set)| Self::Make(CreateHow::Guarded(set), names))?,
             2 => Self::Make(CreateHow::Exclusive(words.u64()?), none),
-            3 => {
+            3 if minor > 0 => {
                 let verifier = words.u64()?;
                 let (names, set) = attr::settable(words)?;
                 Self::Make(CreateHow::ExclusiveWith(verifier, set), names)
@@ -110,7 +139,7 @@ impl How {
 }
 
 impl<'a> What<'a> {
-    fn decode(words: &mut Decoder<'a>) -> Result<Self, Status> {
+    fn decode(words: &mut Decoder<'a>, minor: u32) -> Result<Self, Status> {
         Ok(match words.u32()? {
             0 => Self::Name(words.opaque(usize::MAX)?),
             // Of what kind its delegation was: there was none.
@@ -126,6 +155,7 @@ impl<'a> What<'a> {
                 let _name = words.opaque(usize::MAX)?;
                 Self::Nothing(Status::NotSupp)
             }
+            4.. if minor == 0 => return Err(Status::BadXdr),
             4 => Self::Handle,
             5 => {
                 let _stateid = words.array::<16>()?;
@@ -142,25 +172,38 @@ pub(in super::super) fn open(
     words: &mut Decoder<'_>,
     out: &mut Encoder,
 ) -> Result<Status, Stop> {
+    let at = words.position();
     let asked = Asked::decode(words, compound.minor())?;
-    if let What::Nothing(status) = asked.what {
-        return Err(status.into());
-    }
+    let mut whose = match compound.minor() {
+        0 => match turn(compound, &asked, words.since(at))? {
+            Turn::Of(owner, is_confirmed) => {
+                Whose { client: owner.client, session: None, owner: Some(owner), is_confirmed }
+            }
+            Turn::Told(told) => return Ok(order::tell(compound, &told, out)?),
+        },
+        _ => of_session(compound)?,
+    };
+    let asked = asked.check(compound.minor())?;
     let is_claimed = matches!(asked.what, What::Again);
     // Who has not said that he claims nothing more again asks for nothing new (RFC 8881 §18.51.3).
-    if !is_claimed && !compound.presence()?.has_reclaimed() {
+    if !is_claimed && compound.minor() > 0 && !compound.presence()?.has_reclaimed() {
         return Err(Status::Grace.into());
     }
     let place = place_of(compound, &asked)?;
     if is_claimed {
         compound.reclaim(&place)?;
+        // Nobody has to confirm that (RFC 7530 §9.1.11).
+        whose.is_confirmed = true;
     } else {
         compound.grant(&place)?;
     }
-    let Done { file, stateid, is_new, dir } = carry_out(compound, &place, &asked)?;
+    let Done { file, stateid, is_new, dir } = carry_out(compound, &place, &asked, whose)?;
+    if let (true, Some(owner)) = (is_claimed, whose.owner) {
+        compound.scene.house.orders().confirm(&owner);
+    }
     out.raw(&stateid.to_wire());
     put_change(out, dir.as_ref());
-    out.u32(LOCKS_AS_POSIX);
+    out.u32(if whose.is_confirmed { LOCKS_AS_POSIX } else { LOCKS_AS_POSIX | TO_BE_CONFIRMED });
     asked.attributes_set(is_new).encode(out);
     put_no_delegation(asked.wants, out);
     compound.current = Ok(Node::Object(file));
@@ -168,8 +211,31 @@ pub(in super::super) fn open(
     Ok(Status::Ok)
 }
 
+/// Whose an open becomes.
+#[derive(Clone, Copy)]
+struct Whose {
+    client: ClientId,
+    session: Option<SessionId>,
+    owner: Option<OwnerKey>,
+    /// Of an owner who is not what it opens is provisional.
+    is_confirmed: bool,
+}
+
+/// Whose turn it is, in minor version 0.
+fn turn(compound: &mut Compound<'_>, asked: &Asked<'_>, arguments: &[u8]) -> Result<Turn, Status> {
+    compound.current()?;
+    compound.hear(asked.client)?;
+    let owner = OwnerKey { client: asked.client, name: compound.scene.house.opens().name(asked.owner) };
+    order::take(compound, owner, order::Asked { brought: Brought::Open, seqid: asked.seqid, arguments })
+}
+
+fn of_session(compound: &Compound<'_>) -> Result<Whose, Status> {
+    let session = compound.guard().ok_or(Status::OpNotInSession)?.session();
+    Ok(Whose { client: session.presence().client(), session: Some(session.id()), owner: None, is_confirmed: true })
+}
+
 /// The directory, or the file itself.
-fn place_of(compound: &Compound<'_>, asked: &Asked<'_>) -> Result<Target, Stop> {
+fn place_of(compound: &Compound<'_>, asked: &Wanted<'_>) -> Result<Target, Stop> {
     let node = compound.current()?;
     let name = match (&asked.what, &asked.how) {
         (What::Name(name), _) => {
@@ -209,14 +275,21 @@ struct Done {
 }
 
 /// Lets the file system decide, which asks under the file's lock whose open of it that would be.
-fn carry_out(compound: &mut Compound<'_>, place: &Target, asked: &Asked<'_>) -> Result<Done, Stop> {
-    let ledger = Ledger::of(compound, place, asked)?;
+fn carry_out(compound: &mut Compound<'_>, place: &Target, asked: &Wanted<'_>, whose: Whose) -> Result<Done, Stop> {
+    let ledger = Ledger::of(compound, place, asked, whose);
     let by = |object| ledger.enter(object);
     let opening = Opening { share: asked.share, by: &by };
     let (opened, dir) = match (&asked.what, &asked.how) {
         (What::Name(name), How::Make(how, _)) => {
             compound.begin(place)?;
-            let outcome = place.vfs.open(compound.ctx(place), ToOpen::Made(place.object, name, how), opening);
+            let outcome = match compound.remembered(place).and_then(|first| first.object) {
+                // It was made, or cut, behind which nobody was told: whoever asked then might open it, and may have.
+                Some(object) => {
+                    ledger.is_again.set(true);
+                    place.vfs.open(OpCtx::of(&place.cred), ToOpen::Again(object), opening)
+                }
+                None => place.vfs.open(compound.ctx(place), ToOpen::Made(place.object, name, how), opening),
+            };
             let told = outcome.result.as_ref().err().map(|error| ledger.told(*error));
             let (opened, changes) = compound.opened(outcome, told)?;
             (opened, changes.into_iter().next())
@@ -264,17 +337,18 @@ struct Ledger<'a> {
     owner: &'a [u8],
     house: &'a House,
     minor: u32,
-    client: ClientId,
-    session: SessionId,
+    share: Share,
+    whose: Whose,
+    /// It was opened before, by this very OPEN.
+    is_again: Cell<bool>,
     entry: RefCell<Option<Result<Reserved<'a>, Status>>>,
 }
 
 impl<'a> Ledger<'a> {
-    fn of(compound: &Compound<'a>, place: &'a Target, asked: &Asked<'a>) -> Result<Self, Status> {
-        let guard = compound.guard().ok_or(Status::OpNotInSession)?;
-        let (client, session) = (guard.session().presence().client(), guard.session().id());
+    fn of(compound: &Compound<'a>, place: &'a Target, asked: &Wanted<'a>, whose: Whose) -> Self {
         let (minor, house, owner) = (compound.minor(), compound.scene.house, asked.owner);
-        Ok(Self { place, owner, house, minor, client, session, entry: RefCell::default() })
+        let (is_again, entry) = Default::default();
+        Self { place, owner, house, minor, share: asked.share, whose, is_again, entry }
     }
 
     /// Whose open of that file it becomes.
@@ -282,14 +356,33 @@ impl<'a> Ledger<'a> {
         // What an attempt before this one has entered is let go of first: it may be the same.
         self.entry.take();
         let file = FileId::of(&*self.place.vfs, object);
-        let reserved = self.house.opens().reserve(self.minor, self.client, self.owner, file).and_then(|reserved| {
+        let reserved = self.house.opens().reserve(self.minor, self.whose.client, self.owner, file);
+        let reserved = reserved.and_then(|reserved| {
             // Whoever goes from here on is told by what was reserved; who has gone before would have it kept for nobody.
-            let is_there = self.house.sessions().find(self.session).is_some();
-            if is_there { Ok(reserved) } else { Err(Status::BadSession) }
+            self.check_there()?;
+            self.check_own(&reserved)?;
+            Ok(if self.whose.is_confirmed { reserved } else { reserved.is_provisional() })
         });
         let holder = reserved.as_ref().map(Reserved::holder).map_err(|_| FsError::Unavailable);
         *self.entry.borrow_mut() = Some(reserved);
         holder
+    }
+
+    /// In sessions an owner's own open is not in his way: the answer to the first OPEN may have been lost (rules V29). In minor version 0 he would be told that
+    /// answer again, and what is denied is denied to him as well (RFC 7530 §9.9).
+    fn check_own(&self, reserved: &Reserved<'_>) -> Result<(), Status> {
+        let own = self.house.opens().by_number(reserved.number()).filter(|_| self.minor == 0 && !self.is_again.get());
+        let (access, deny) = own.map_or((0, 0), |own| (own.access, own.deny));
+        let is_denied = self.share.access.bits() & deny | self.share.deny.bits() & access != 0;
+        if is_denied { Err(Status::ShareDenied) } else { Ok(()) }
+    }
+
+    /// Whether there is who asks.
+    fn check_there(&self) -> Result<(), Status> {
+        match self.whose.session {
+            Some(session) => self.house.sessions().find(session).map(drop).ok_or(Status::BadSession),
+            None => Ok(self.house.clients().renew(self.whose.client, self.house.now())?),
+        }
     }
 
     /// What is said of an open that the file system refused, for a reason of its own or because of this.
@@ -319,7 +412,7 @@ fn not_opened(error: FsError, minor: u32) -> Status {
     }
 }
 
-impl Asked<'_> {
+impl Wanted<'_> {
     /// Which attributes were set: those that the client gave, where the file was made; where it was there, its size if that was to be nothing.
     fn attributes_set(&self, is_new: bool) -> AttrSet {
         match &self.how {

@@ -43,6 +43,10 @@ pub const OWNERS_OF_CLIENT_MAX: usize = 16_384;
 pub const OWNERS_MAX: usize = 131_072;
 /// Longest name of an owner; a longer one is BADXDR.
 pub const OWNER_BYTES_MAX: usize = 1024;
+/// All results that owners of minor version 0 may be told again, with room for those that are under way, bytes.
+pub const OWNERS_KEPT_BYTES_MAX: usize = 64 << 20;
+/// How many owners are looked at for one that has nothing open and may be forgotten, where there are too many.
+pub const OWNERS_LOOKED_AT: usize = 8;
 /// Most opens of a client, with those that were revoked and that it has not freed.
 pub const OPENS_OF_CLIENT_MAX: usize = 65_536;
 /// Of all clients.

@@ -237,9 +237,14 @@ impl Clients {
 
     /// RENEW at `now`, or any other word of a client of minor version 0: those with sessions renew by SEQUENCE alone.
     pub fn renew(&mut self, id: ClientId, now: Duration) -> Result<(), Unknown> {
+        self.hear(id, now).map(drop)
+    }
+
+    /// The same, and who it is.
+    pub fn hear(&self, id: ClientId, now: Duration) -> Result<Arc<Presence>, Unknown> {
         let record = self.confirmed.get(&id).filter(|record| record.minor() == Minor::Zero).ok_or(Unknown::Stale)?;
         record.presence.hear(now);
-        Ok(())
+        Ok(record.presence.clone())
     }
 
     /// Who has gone since this was asked last: what such a client had is nobody's any more. With its key, unless it has come again under

@@ -10,6 +10,7 @@
 //!  opens      which owner of which client has what open
 //!  stateid    by which name that is asked for, and by whom      (table D6)
 //!  owners     the order of an owner of minor version 0          (table D1)
+//!  orders     all such owners, and what compounds have of them under way
 //!  bounds     how much of all that there may be
 //! ```
 
@@ -17,6 +18,7 @@ pub mod bounds;
 mod clients;
 mod key;
 mod opens;
+mod orders;
 mod owners;
 mod presence;
 mod sessions;
@@ -28,8 +30,9 @@ pub use clients::{
     Wanted,
 };
 pub use key::ClientKey;
-pub use opens::{Changing, Closing, Found, OpenNumber, Opens, OwnerNumber, Reserved};
-pub use owners::{Brought, Ended, OwnerOrder, Turn, moves};
+pub use opens::{Changing, Closing, Found, OpenNumber, Opens, OwnerKey, OwnerName, OwnerNumber, Reserved};
+pub use orders::{Asking, Came, Orders, Turns};
+pub use owners::{Brought, OwnerOrder, Told, Turn, moves};
 pub use presence::Presence;
 pub use sessions::{
     Asked, BACK, BOTH, Begun, CB_PATH_DOWN, CB_PATH_DOWN_SESSION, Channel, FORE, Sequence, Session, SessionId,

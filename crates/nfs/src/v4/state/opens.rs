@@ -42,8 +42,10 @@ use super::stateid::{Asker, FileId, Revoked, Seal, Stateid, next_seqid};
 use super::{BootId, ClientId};
 use crate::v4::status::Status;
 
+mod confirming;
 mod shard;
 
+pub use confirming::{OwnerKey, OwnerName};
 use shard::{Asked, Open, Shard, Totals};
 
 const SHARD_BITS: u32 = 4;
@@ -134,7 +136,7 @@ impl Opens {
         if owner.len() > OWNER_BYTES_MAX {
             return Err(Status::BadXdr);
         }
-        let name = *blake3::keyed_hash(&self.key, owner).as_bytes().first_chunk().expect("half of a hash");
+        let name = self.name(owner);
         let asked = Asked { is_of_minor_0: minor == 0, client, name, file };
         let mut shard = self.shard_of(client).write();
         let known = shard.of_file(&asked);
@@ -146,7 +148,7 @@ impl Opens {
         }
         open.opening += 1;
         let (owner, is_upgrade) = (open.owner, open.is_granted());
-        Ok(Reserved { opens: self, client, number, owner, is_upgrade, is_done: false })
+        Ok(Reserved { opens: self, client, number, owner, is_upgrade, is_provisional: false, is_done: false })
     }
 
     /// What a stateid names, for an operation of `client`'s session, or of minor version 0, on `file`: table D6.
@@ -158,7 +160,9 @@ impl Opens {
         file: Option<&FileId>,
     ) -> Result<Found, Status> {
         let shard = self.shard(asked.index()).read();
-        shard.look(&self.seal, *asked, &Asker { minor, client, file }).map(|number| self.found(&shard, number))
+        let number = shard.look(&self.seal, *asked, &Asker { minor, client, file })?;
+        shard.at(number).filter(|open| !open.is_provisional).ok_or(Status::BadStateid)?;
+        Ok(self.found(&shard, number))
     }
 
     /// The same for an operation that changes it: CLOSE, OPEN_DOWNGRADE.
@@ -173,6 +177,9 @@ impl Opens {
         let number = shard.look(&self.seal, *asked, &Asker { minor, client, file })?;
         let found = self.found(&shard, number);
         let open = shard.at_mut(number).expect("it was looked at");
+        if open.is_provisional {
+            return Err(Status::BadStateid);
+        }
         if open.is_changing || open.opening > 0 {
             return Err(Status::Delay);
         }
@@ -289,6 +296,7 @@ pub struct Reserved<'a> {
     number: OpenNumber,
     owner: OwnerNumber,
     is_upgrade: bool,
+    is_provisional: bool,
     is_done: bool,
 }
 
@@ -328,6 +336,7 @@ impl Reserved<'_> {
             return Err(revoked.status());
         }
         open.seqid = next_seqid(open.seqid);
+        open.is_provisional |= self.is_provisional;
         open.access |= access;
         open.deny |= deny;
         Ok(self.opens.found(&shard, self.number).stateid)

@@ -6,7 +6,7 @@
 //! ```text
 //!  D1: the owner; the operation       │ the next  │ the last, the same │ the last, another │ any other
 //!  ───────────────────────────────────┼───────────┼────────────────────┼───────────────────┼───────────
-//!  a  one of its is under way; any    │ BAD_SEQID │ DELAY (*)          │ BAD_SEQID         │ BAD_SEQID
+//!  a  some of its are under way; any  │ BAD_SEQID │ DELAY (*)          │ BAD_SEQID         │ BAD_SEQID
 //!  b  not known; OPEN                 │ New       │ New                │ New               │ New
 //!  c  not known; another              │ BAD_SEQID │ BAD_SEQID          │ BAD_SEQID         │ BAD_SEQID
 //!  d  not confirmed; OPEN             │ Anew      │ Replay             │ Anew              │ Anew
@@ -14,16 +14,20 @@
 //!  f  not confirmed; another          │ BAD_STATEID, whatever the seqid
 //!  g  confirmed; any                  │ New       │ Replay             │ BAD_SEQID         │ BAD_SEQID
 //!
-//!  (*) of what is under way: for this row that is the last.
+//!  (*) of what is under way: for this row each of those is the last.
 //! ```
 //!
-//! *Replay* gives the bytes of the first results, which are kept up to [`KEPT_BYTES_MAX`] (rules V17); if there are none, as the request was broken off, it is
+//! *Replay* gives the bytes of the first results, which are kept up to [`KEPT_BYTES_MAX`] (rules V17); if they were longer, it is
 //! SERVERFAULT. *Anew*: a client that does not confirm has forgotten what it opened, and that goes. The same and another are told apart by a
 //! fingerprint of what was asked.
+//!
+//! Under way is what one compound carries out, up to its reply: operations of one owner behind each other, which wait together. To that compound the rows from d
+//! on apply, the one before being the last, and nothing is replayed.
 //!
 //! An error that says that the operation was not looked at moves nothing on ([`moves`]): its seqid is the next one's, and the last results stay.
 
 use super::bounds::KEPT_BYTES_MAX;
+use super::stateid::FileId;
 use crate::v4::status::Status;
 
 /// Which operation brings a seqid.
@@ -44,19 +48,28 @@ pub enum Turn<'a> {
     New,
     /// The same, and what the owner has open goes before.
     Anew,
-    /// It was carried out, with these results.
-    Replay(&'a [u8]),
-    /// It was broken off: SERVERFAULT.
+    /// It was carried out, and told this.
+    Replay(&'a Told),
+    /// It was told more than is kept: SERVERFAULT.
     Faulted,
 }
 
-/// How an operation ended.
-#[derive(Clone, Copy, Debug)]
-pub enum Ended<'a> {
-    /// With a status, and with results as they were sent.
-    Done(Status, &'a [u8]),
-    /// Nobody knows.
-    BrokenOff,
+/// What an operation was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// How it ended.
+    pub status: Status,
+    /// What followed that, as it was sent.
+    pub results: Box<[u8]>,
+    /// The file that it left the compound at, if it was an OPEN: a replay leads there as well.
+    pub file: Option<FileId>,
+}
+
+impl From<Status> for Told {
+    /// Of what failed nothing follows.
+    fn from(status: Status) -> Self {
+        Self { status, results: Box::default(), file: None }
+    }
 }
 
 /// What of D1 is decided without the results.
@@ -76,53 +89,66 @@ struct Asked {
 /// Where an owner is in its order.
 #[derive(Debug, Default)]
 pub struct OwnerOrder {
-    last: Option<(Asked, Option<Box<[u8]>>)>,
-    under_way: Option<Asked>,
+    last: Option<(Asked, Option<Told>)>,
+    /// What one compound carries out, in its order.
+    under_way: Vec<Asked>,
     is_confirmed: bool,
 }
 
 impl OwnerOrder {
-    /// An operation comes. What is new has to be ended.
-    pub fn begin(&mut self, brought: Brought, seqid: u32, fingerprint: u64) -> Result<Turn<'_>, Status> {
+    /// An operation comes. What is new has to be ended, or withdrawn. `is_behind` the last one that is under way, if it is of the same compound.
+    pub fn begin(
+        &mut self,
+        brought: Brought,
+        seqid: u32,
+        fingerprint: u64,
+        is_behind: bool,
+    ) -> Result<Turn<'_>, Status> {
         let asked = Asked { seqid, fingerprint };
-        let turn = match self.look(brought, asked)? {
+        let turn = match self.look(brought, asked, is_behind)? {
             Row::New => Turn::New,
             Row::Anew => Turn::Anew,
             Row::Replay => {
-                let results = self.last.as_ref().and_then(|(_, results)| results.as_deref());
-                return Ok(results.map_or(Turn::Faulted, Turn::Replay));
+                let told = self.last.as_ref().and_then(|(_, told)| told.as_ref());
+                return Ok(told.map_or(Turn::Faulted, Turn::Replay));
             }
         };
-        self.under_way = Some(asked);
+        self.under_way.push(asked);
         Ok(turn)
     }
 
     /// Table D1.
-    fn look(&self, brought: Brought, asked: Asked) -> Result<Row, Status> {
-        if let Some(under_way) = self.under_way {
-            return Err(if asked == under_way { Status::Delay } else { Status::BadSeqid });
-        }
-        let Some((last, _)) = &self.last else {
-            return if brought == Brought::Open { Ok(Row::New) } else { Err(Status::BadSeqid) };
+    fn look(&self, brought: Brought, asked: Asked, is_behind: bool) -> Result<Row, Status> {
+        let (last, is_told) = match (self.under_way.last(), &self.last) {
+            (Some(_), _) if !is_behind => {
+                let is_same = self.under_way.contains(&asked);
+                return Err(if is_same { Status::Delay } else { Status::BadSeqid });
+            }
+            (Some(newest), _) => (newest, false),
+            (None, Some((last, _))) => (last, true),
+            (None, None) => return if brought == Brought::Open { Ok(Row::New) } else { Err(Status::BadSeqid) },
         };
         match (self.is_confirmed, brought) {
             (false, Brought::Other) => Err(Status::BadStateid),
-            _ if asked == *last => Ok(Row::Replay),
+            _ if is_told && asked == *last => Ok(Row::Replay),
             (false, Brought::Open) => Ok(Row::Anew),
             _ if asked.seqid == last.seqid.wrapping_add(1) => Ok(Row::New),
             _ => Err(Status::BadSeqid),
         }
     }
 
-    /// What is under way has ended.
-    pub fn end(&mut self, ended: Ended<'_>) {
-        let asked = self.under_way.take().expect("what is ended was begun");
-        let results = match ended {
-            Ended::Done(status, _) if !moves(status) => return,
-            Ended::Done(_, results) if results.len() <= KEPT_BYTES_MAX => Some(results.into()),
-            Ended::Done(..) | Ended::BrokenOff => None,
-        };
-        self.last = Some((asked, results));
+    /// The first of what is under way has ended, and was told this.
+    pub fn end(&mut self, told: Told) {
+        assert!(!self.under_way.is_empty(), "what is ended was begun");
+        let asked = self.under_way.remove(0);
+        if moves(told.status) {
+            self.last = Some((asked, (told.results.len() <= KEPT_BYTES_MAX).then_some(told)));
+        }
+    }
+
+    /// Nobody knows whether what is under way was carried out, and it comes again: it is as if it had not come.
+    pub fn withdraw(&mut self) {
+        self.under_way.clear();
     }
 
     /// OPEN_CONFIRM was carried out.
@@ -139,13 +165,19 @@ impl OwnerOrder {
     /// Whether nothing of it was ever carried out: who keeps it needs not.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
-        self.last.is_none() && self.under_way.is_none()
+        self.last.is_none() && self.under_way.is_empty()
     }
 
     /// What is kept of it, bytes.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
-        self.last.as_ref().and_then(|(_, results)| results.as_deref()).map_or(0, <[u8]>::len)
+        self.last.as_ref().and_then(|(_, told)| told.as_ref()).map_or(0, |told| told.results.len())
+    }
+
+    /// How many are under way.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.under_way.len()
     }
 }
 

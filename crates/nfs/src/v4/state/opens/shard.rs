@@ -5,16 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::{Closing, OpenNumber, OwnerNumber, SHARD_BITS};
+use super::{Closing, OpenNumber, OwnerName, OwnerNumber, SHARD_BITS};
 use crate::v4::state::ClientId;
 use crate::v4::state::bounds::{
     OPENS_MAX, OPENS_OF_CLIENT_MAX, OWNERS_MAX, OWNERS_OF_CLIENT_MAX, REVOKED_OF_CLIENT_MAX,
 };
 use crate::v4::state::stateid::{Asker, FileId, Place, Revoked, Seal, Stateid};
 use crate::v4::status::Status;
-
-/// A hash of an owner's name.
-pub(super) type OwnerName = [u8; 16];
 
 /// What all shards have together.
 #[derive(Debug, Default)]
@@ -63,14 +60,16 @@ pub(super) struct Open {
     /// OPENs that are being carried out.
     pub(super) opening: u32,
     pub(super) is_changing: bool,
+    /// Its owner has to confirm it before it can be used.
+    pub(super) is_provisional: bool,
     /// Where it is in its client's list.
     listed: usize,
 }
 
 impl Open {
     fn new(tag: u32, asked: Asked, owner: OwnerNumber, listed: usize) -> Self {
-        let (seqid, access, deny, revoked, opening, is_changing) = Default::default();
-        Self { tag, asked, owner, seqid, access, deny, revoked, opening, is_changing, listed }
+        let (seqid, access, deny, revoked, opening, is_changing, is_provisional) = Default::default();
+        Self { tag, asked, owner, seqid, access, deny, revoked, opening, is_changing, is_provisional, listed }
     }
 
     pub(super) fn is_granted(&self) -> bool {
@@ -126,6 +125,11 @@ impl Shard {
         let position = self.position(number.0 as u32)?;
         let slot = self.slots.get_mut(position)?;
         slot.open.as_mut().filter(|_| u64::from(slot.generation) == number.0 >> 32)
+    }
+
+    /// What is at the place of a stateid.
+    pub(super) fn at_place(&self, index: u32) -> Option<&Open> {
+        self.slots.get(self.position(index)?)?.open.as_ref()
     }
 
     /// Table D6.
@@ -287,7 +291,11 @@ impl Shard {
 
     /// All that a client has goes. Gives what has to be closed below.
     pub(super) fn forget(&mut self, client: ClientId) -> Vec<Closing> {
-        let numbers: Vec<_> = self.numbers(client).collect();
+        let numbers = self.numbers(client).collect();
+        self.forget_all(numbers)
+    }
+
+    fn forget_all(&mut self, numbers: Vec<OpenNumber>) -> Vec<Closing> {
         let open = |number: &OpenNumber| {
             let open = self.at(*number).filter(|open| open.is_granted() && open.revoked.is_none())?;
             Some(Closing { file: open.asked.file, client: open.asked.client, open: *number, owner: open.owner })
@@ -295,6 +303,23 @@ impl Shard {
         let closing = numbers.iter().filter_map(open).collect();
         numbers.into_iter().for_each(|number| self.remove(number));
         closing
+    }
+
+    /// Whether an owner has anything that is not revoked, or will have.
+    pub(super) fn has_owner(&self, client: ClientId, name: &OwnerName) -> bool {
+        self.clients.get(&client).is_some_and(|known| known.owners.contains_key(name))
+    }
+
+    /// All that an owner has goes. Gives what has to be closed below.
+    pub(super) fn forget_owner(&mut self, client: ClientId, name: &OwnerName) -> Vec<Closing> {
+        if !self.has_owner(client, name) {
+            return Vec::new();
+        }
+        let is_his = |number: &OpenNumber| {
+            self.at(*number).is_some_and(|open| open.asked.name == *name && open.revoked.is_none())
+        };
+        let numbers = self.numbers(client).filter(is_his).collect();
+        self.forget_all(numbers)
     }
 
     /// Whether a client has anything that is not revoked, or will have.
