@@ -9,10 +9,11 @@
 use bytes::Bytes;
 use tally_base::{DatasetId, PoolGuid, Time};
 use tally_store::pool::NotServing;
+use tally_vfs::locks::{Lock, NotLocked, Range};
 use tally_vfs::{
-    Attr, Attributes, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity, Names, NodeKind, ObjectRef,
-    OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, Right, SetAttr, Share,
-    Stability, ToOpen, Written,
+    Attr, Attributes, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity, Locks, Names, NodeKind,
+    ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, Right, SetAttr,
+    Share, Stability, ToOpen, Written,
 };
 
 use crate::filesystem::Filesystem;
@@ -115,6 +116,24 @@ impl Opens for Filesystem {
 
     fn close(&self, object: ObjectRef, holder: Holder) {
         self.close(object, holder);
+    }
+}
+
+impl Locks for Filesystem {
+    fn lock_range(&self, object: ObjectRef, below: Holder, wanted: Lock) -> Result<(), NotLocked> {
+        self.lock_range(object, below, wanted)
+    }
+
+    fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> Result<(), FsError> {
+        self.unlock_range(object, holder, range)
+    }
+
+    fn test_range(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {
+        self.test_range(object, wanted)
+    }
+
+    fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {
+        self.has_ranges(object, holder)
     }
 }
 

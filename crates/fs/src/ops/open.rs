@@ -136,3 +136,13 @@ pub(super) fn check_may_open(attr: &Attr, cred: &Cred, access: Access) -> Result
     let may_write = granted & WRITE != 0 || !access.has(Access::WRITE);
     if may_read && may_write { Ok(()) } else { Err(FsError::Access) }
 }
+
+/// Whether an object is one that can be opened, or locked.
+pub(super) fn check_is_file(attr: &Attr) -> Result<(), FsError> {
+    match attr.kind {
+        FileKind::File => Ok(()),
+        FileKind::Directory => Err(FsError::IsDirectory),
+        FileKind::Symlink => Err(FsError::IsSymlink),
+        _ => Err(FsError::BadType),
+    }
+}

@@ -285,6 +285,9 @@ impl<'a> Compound<'a> {
             }
             Op::ReclaimComplete => ops::sessions::reclaim_complete(self, words),
             Op::Sequence => return ops::sessions::sequence(self, words, out),
+            Op::Lock => return ops::lock::lock(self, words, out),
+            Op::LockT => return Ok(ops::lock::test(self, words, out)?),
+            Op::LockU => ops::lock::unlock(self, words, out),
             Op::Close => ops::close::close(self, words, out),
             Op::OpenDowngrade => ops::close::downgrade(self, words, out),
             Op::TestStateid => ops::close::test(self, words, out),
@@ -412,8 +415,7 @@ impl<'a> Compound<'a> {
         };
         let client = self.guard().map(|guard| guard.session().presence().client());
         let of = FileId::of(&*file.vfs, file.object);
-        let found = self.scene.house.opens().find(&asked, self.minor(), client, Some(&of))?;
-        Ok(Right::Open(found.holder()))
+        self.scene.house.open_of(&asked, self.minor(), client, &of).map(Right::Open)
     }
 
     /// By none, as long as nobody may claim an open again that forbids it.

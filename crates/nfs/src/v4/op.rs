@@ -23,6 +23,9 @@ pub(super) enum Op {
     GetAttr,
     GetFh,
     Link,
+    Lock,
+    LockT,
+    LockU,
     Lookup,
     LookupP,
     NVerify,
@@ -71,7 +74,10 @@ impl Op {
 
     /// Whether it ends or changes what the server knows of a client, so that it must not be told that it failed where it did not.
     pub(super) fn ends_state(self) -> bool {
-        matches!(self, Self::Close | Self::FreeStateid | Self::OpenDowngrade | Self::ReclaimComplete)
+        matches!(
+            self,
+            Self::Close | Self::FreeStateid | Self::Lock | Self::LockU | Self::OpenDowngrade | Self::ReclaimComplete
+        )
     }
 
     /// Whether it may change something that is kept.
@@ -111,7 +117,7 @@ pub(super) fn asked(minor: u32, number: u32) -> Asked {
         // By sessions these have become needless (RFC 8881 §8.8 and §18).
         30 | 35 | 36 if minor > 0 => return Asked::NotSupported,
         // Of minor version 0 the order of owners is not there yet.
-        4 | 18 | 21 if minor == 0 => return Asked::NotSupported,
+        4 | 12..=14 | 18 | 21 if minor == 0 => return Asked::NotSupported,
         3 => Op::Access,
         4 => Op::Close,
         5 => Op::Commit,
@@ -119,6 +125,9 @@ pub(super) fn asked(minor: u32, number: u32) -> Asked {
         9 => Op::GetAttr,
         10 => Op::GetFh,
         11 => Op::Link,
+        12 => Op::Lock,
+        13 => Op::LockT,
+        14 => Op::LockU,
         15 => Op::Lookup,
         16 => Op::LookupP,
         17 => Op::NVerify,

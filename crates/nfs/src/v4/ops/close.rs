@@ -34,6 +34,8 @@ pub(in super::super) fn close(
         Some(&FileId::of(&*target.vfs, target.object)),
     )?;
     target.vfs.close(target.object, changing.found().holder());
+    // Below that is nothing locked any more.
+    compound.scene.house.locks().closed(changing.found().holder());
     let closed = changing.closed();
     out.raw(&closed.to_wire());
     compound.note_stateid(closed);
@@ -75,7 +77,7 @@ pub(in super::super) fn test(
     out.u32(count);
     for _ in 0..count {
         let asked = stateid(words)?;
-        out.u32(compound.scene.house.opens().test(&asked, client) as u32);
+        out.u32(compound.scene.house.test_stateid(&asked, client) as u32);
     }
     Ok(())
 }
@@ -83,5 +85,5 @@ pub(in super::super) fn test(
 pub(in super::super) fn free(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
     let asked = stateid(words)?;
     let client = compound.presence()?.client();
-    compound.scene.house.opens().free(&compound.present(asked)?, client)
+    compound.scene.house.free_stateid(compound.scene.exports, &compound.present(asked)?, client)
 }

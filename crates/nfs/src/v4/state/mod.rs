@@ -8,6 +8,8 @@
 //!  sessions   what requests come in, found without the register
 //!  slots      a request is carried out once                     (table D2)
 //!  opens      which owner of which client has what open
+//!  locks      and what it has locked below that
+//!  places     where either stands, so that a stateid tells it
 //!  stateid    by which name that is asked for, and by whom      (table D6)
 //!  owners     the order of an owner of minor version 0          (table D1)
 //!  bounds     how much of all that there may be
@@ -16,8 +18,10 @@
 pub mod bounds;
 mod clients;
 mod key;
+mod locks;
 mod opens;
 mod owners;
+mod places;
 mod presence;
 mod sessions;
 mod slots;
@@ -28,6 +32,7 @@ pub use clients::{
     Wanted,
 };
 pub use key::ClientKey;
+pub use locks::{Freeing, Locked, Locking, Locks};
 pub use opens::{Changing, Closing, Found, OpenNumber, Opens, OwnerNumber, Reserved};
 pub use owners::{Brought, Ended, OwnerOrder, Turn, moves};
 pub use presence::Presence;
