@@ -120,8 +120,8 @@ impl<'a> Model<'a> {
         let (known, told) = (&self.known[at], self.locks.find(&asked, 1, Some(client), None));
         assert_eq!(told.map(|_| ()), expected);
         let Ok(found) = told else { return };
-        let of = (found.client, found.below.owner.0, found.holder, found.stateid);
-        assert_eq!(of, (known.client, known.open, known.holder, known.stateid));
+        let of = (found.client, found.below, found.holder, found.stateid);
+        assert_eq!(of, (known.client, open(known.client, known.open).holder(), known.holder, known.stateid));
         assert_eq!(self.locks.named(found.holder), Some((known.client, known.owner.to_be_bytes()[..].into())));
         assert_eq!(self.locks.holder(known.client, &known.owner.to_be_bytes()), known.holder);
     }

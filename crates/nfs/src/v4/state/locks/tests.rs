@@ -24,10 +24,10 @@ pub(super) fn file(id: u64) -> FileId {
     FileId { pool: PoolGuid(1), dataset: DatasetId(2), object }
 }
 
-/// An open with that number, of file 3.
+/// An open of a client's, of file 3. No two clients' have one number.
 pub(super) fn open(client: ClientId, number: u64) -> FoundOpen {
     let stateid = Stateid { seqid: 1, other: [1; 12] };
-    let (open, owner) = (OpenNumber(number), OpenOwner(1));
+    let (open, owner) = (OpenNumber(client.0 << 32 | number), OpenOwner(1));
     FoundOpen { open, owner, client, file: file(3), access: 3, deny: 0, stateid, revoked: None }
 }
 
@@ -255,8 +255,7 @@ fn all_clients_together_meet_the_bounds_of_all() {
     let of_client = (LOCK_NAMES_BYTES_OF_CLIENT_MAX / OWNER_BYTES_MAX) as u64;
     let all = (LOCK_NAMES_BYTES_MAX / LOCK_NAMES_BYTES_OF_CLIENT_MAX) as u64;
     for id in 0..all {
-        (0..of_client)
-            .for_each(|owner| drop(locks.lock(1, &open(client(id), 32), &[owner.to_be_bytes(); 128].concat())));
+        (0..of_client).for_each(|owner| _ = locks.lock(1, &open(client(id), 32), &[owner.to_be_bytes(); 128].concat()));
     }
     assert_eq!(locks.begin(&open(client(all), 32), 1, b"o").unwrap_err(), Status::Delay);
     assert_eq!(locks.counts().1, LOCK_NAMES_BYTES_MAX, "what was refused is not counted");
