@@ -121,7 +121,7 @@ impl Opens for Filesystem {
 
 impl Locks for Filesystem {
     fn lock_range(&self, object: ObjectRef, below: Holder, wanted: Lock) -> Result<(), NotLocked> {
-        self.lock_range(object, below, wanted)
+        self.lock_range(object, below, wanted).map_err(|error| self.awaited_by_lock(error))
     }
 
     fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> Result<(), FsError> {
@@ -129,7 +129,7 @@ impl Locks for Filesystem {
     }
 
     fn test_range(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {
-        self.test_range(object, wanted)
+        self.test_range(object, wanted).map_err(|error| self.awaited_by_lock(error))
     }
 
     fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {
@@ -177,6 +177,13 @@ impl Filesystem {
     /// What is told of an error.
     fn awaited(&self, error: FsError) -> FsError {
         if error == FsError::Io && self.is_waited_for() { FsError::Unavailable } else { error }
+    }
+
+    fn awaited_by_lock(&self, refused: NotLocked) -> NotLocked {
+        match refused {
+            NotLocked::Failed(error) => self.awaited(error).into(),
+            held => held,
+        }
     }
 }
 

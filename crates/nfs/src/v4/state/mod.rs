@@ -9,7 +9,7 @@
 //!  slots      a request is carried out once                     (table D2)
 //!  opens      which owner of which client has what open
 //!  locks      and what it has locked below that
-//!  places     where either stands, so that a stateid tells it
+//!  places     where either stands, as a stateid tells it
 //!  stateid    by which name that is asked for, and by whom      (table D6)
 //!  owners     the order of an owner of minor version 0          (table D1)
 //!  bounds     how much of all that there may be
