@@ -286,7 +286,7 @@ impl<'a> Compound<'a> {
             Op::ReclaimComplete => ops::sessions::reclaim_complete(self, words),
             Op::Sequence => return ops::sessions::sequence(self, words, out),
             Op::Lock => return ops::lock::lock(self, words, out),
-            Op::LockT => return Ok(ops::lock::test(self, words, out)?),
+            Op::LockT => return ops::lock::test(self, words, out),
             Op::LockU => ops::lock::unlock(self, words, out),
             Op::Close => ops::close::close(self, words, out),
             Op::OpenDowngrade => ops::close::downgrade(self, words, out),

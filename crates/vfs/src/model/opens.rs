@@ -116,6 +116,7 @@ impl State {
 
     pub(super) fn forget_opens(&mut self) {
         self.opens.clear();
+        self.locked.clear();
     }
 
     pub(super) fn close(&mut self, object: ObjectRef, holder: Holder) {

@@ -101,12 +101,13 @@ pub(in super::super) fn lock(
     let (asked, locker) = (offset_and_length(words)?, Locker::decode(words)?);
     let range = range(asked)?;
     let target = file(compound)?;
-    // Nothing was there before this start that could be claimed again; and who has not said that he reclaims nothing more asks for nothing new.
+    // Who has not said that he claims nothing more again asks for nothing new (RFC 8881 §18.51.3).
     if is_reclaim {
-        return Err(Status::NoGrace.into());
-    }
-    if !compound.presence()?.has_reclaimed() {
+        compound.reclaim(&target)?;
+    } else if !compound.presence()?.has_reclaimed() {
         return Err(Status::Grace.into());
+    } else {
+        compound.grant(&target)?;
     }
     let locking = locker.begin(compound, &FileId::of(&*target.vfs, target.object))?;
     let (holder, below) = (locking.locked().holder, locking.locked().below);
@@ -114,9 +115,13 @@ pub(in super::super) fn lock(
     let attempt = Attempt { target: &target, wanted, locking: Some(locking) };
     let answer = ask(compound, || target.vfs.lock_range(target.object, below, wanted));
     let locking = attempt.ended();
-    if let Answer::Denied(denied) = answer? {
-        denied.encode(out);
-        return Ok(Status::Denied);
+    match answer? {
+        Answer::Given => {}
+        Answer::Denied(_) if is_reclaim => return Err(Status::ReclaimConflict.into()),
+        Answer::Denied(denied) => {
+            denied.encode(out);
+            return Ok(Status::Denied);
+        }
     }
     let stateid = locking.granted()?;
     out.raw(&stateid.to_wire());
@@ -133,6 +138,10 @@ pub(in super::super) fn test(
     let (_client, owner) = (words.u64()?, words.opaque(OWNER_BYTES_MAX)?);
     let range = range(asked)?;
     let target = file(compound)?;
+    // What nobody has locked may be what somebody claims again.
+    if compound.scene.house.is_in_grace(&*target.pool) {
+        return Err(Status::Grace.into());
+    }
     let holder = compound.scene.house.locks().holder(compound.presence()?.client(), owner);
     match ask(compound, || target.vfs.test_range(target.object, Lock { holder, range, kind }))? {
         Answer::Given => Ok(Status::Ok),
