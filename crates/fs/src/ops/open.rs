@@ -119,7 +119,7 @@ impl Filesystem {
 }
 
 /// Whether an object can be opened at all.
-fn check_is_file(attr: &Attr) -> Result<(), FsError> {
+pub(super) fn check_is_file(attr: &Attr) -> Result<(), FsError> {
     match attr.kind {
         FileKind::File => Ok(()),
         FileKind::Directory => Err(FsError::IsDirectory),
@@ -135,14 +135,4 @@ pub(super) fn check_may_open(attr: &Attr, cred: &Cred, access: Access) -> Result
     let may_read = granted & (READ | EXECUTE) != 0 || !access.has(Access::READ);
     let may_write = granted & WRITE != 0 || !access.has(Access::WRITE);
     if may_read && may_write { Ok(()) } else { Err(FsError::Access) }
-}
-
-/// Whether an object is one that can be opened, or locked.
-pub(super) fn check_is_file(attr: &Attr) -> Result<(), FsError> {
-    match attr.kind {
-        FileKind::File => Ok(()),
-        FileKind::Directory => Err(FsError::IsDirectory),
-        FileKind::Symlink => Err(FsError::IsSymlink),
-        _ => Err(FsError::BadType),
-    }
 }
