@@ -1,7 +1,7 @@
 //! Locked ranges of bytes. Who has locked what stands in [`tally_claims`]; here is asked whether there is such a file, under its lock as OPEN does, and whether
 //! the open below which it is locked may do that. Nothing is changed that is kept, so nothing is waited for.
 
-use tally_claims::{Claim, Claims, Kind, Lock, Range, Refused};
+use tally_claims::{Claim, Kind, Lock, Range, Refused};
 use tally_vfs::locks::NotLocked;
 use tally_vfs::{Access, FsError, Holder, ObjectRef};
 
@@ -32,7 +32,7 @@ impl Filesystem {
     }
 
     pub(crate) fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {
-        self.claims.get().is_some_and(|claims: &Box<Claims>| claims.has_ranges(object.id, holder))
+        self.claims.get().is_some_and(|claims| claims.has_ranges(object.id, holder))
     }
 }
 

@@ -34,7 +34,7 @@ impl Totals {
 
     /// One that no owner had before, and no open has: theirs are indices of opens.
     fn next_number(&self) -> u64 {
-        (self.numbers.fetch_add(1, Relaxed) as u64 + 1) * u64::from(OF_LOCKS * 2) | u64::from(OF_LOCKS)
+        (self.numbers.fetch_add(1, Relaxed) as u64 + 1) * u64::from(OF_LOCKS * 2) + u64::from(OF_LOCKS)
     }
 }
 
