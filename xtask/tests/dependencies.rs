@@ -101,7 +101,7 @@ const FLOORS: [(&str, &[&[&str]]); 20] = [
             &["model", "suite"],
             &["door", "permission"],
             &["content", "request"],
-            &["opens"],
+            &["locks", "opens"],
             &["names", "outcome"],
             &["attributes"],
         ],

@@ -23,7 +23,7 @@
 //!
 //! *What a close does to ranges.* RFC 8881 §18.2 leaves it to the server whether it refuses a CLOSE while ranges are locked (LOCKS_HELD) or frees them. They are freed: a
 //! client that has gone wrong could not get rid of its open otherwise. Freed is what those owners hold who locked below that open first; they keep
-//! that place for as long as they hold anything, so no range outlives it. Who locks without an open (NLM, FUSE) holds until it unlocks.
+//! that place for as long as they hold anything, so no range outlives it. A downgrade frees nothing: what is locked may always be unlocked. Who locks without an open (NLM, FUSE) holds until it unlocks.
 //!
 //! *Bounds* are asked before anything changes, of an object and a client before those of all ([`Account`]).
 //!

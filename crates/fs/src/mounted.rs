@@ -9,10 +9,11 @@
 use bytes::Bytes;
 use tally_base::{DatasetId, PoolGuid, Time};
 use tally_store::pool::NotServing;
+use tally_vfs::locks::{Lock, NotLocked, Range};
 use tally_vfs::{
-    Attr, Attributes, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity, Names, NodeKind, ObjectRef,
-    OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, Right, SetAttr, Share,
-    Stability, ToOpen, Written,
+    Attr, Attributes, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity, Locks, Names, NodeKind,
+    ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, Right, SetAttr,
+    Share, Stability, ToOpen, Written,
 };
 
 use crate::filesystem::Filesystem;
@@ -118,6 +119,24 @@ impl Opens for Filesystem {
     }
 }
 
+impl Locks for Filesystem {
+    fn lock_range(&self, object: ObjectRef, below: Holder, wanted: Lock) -> Result<(), NotLocked> {
+        self.lock_range(object, below, wanted).map_err(|error| self.awaited_by_lock(error))
+    }
+
+    fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> Result<(), FsError> {
+        self.unlock_range(object, holder, range)
+    }
+
+    fn test_range(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {
+        self.test_range(object, wanted).map_err(|error| self.awaited_by_lock(error))
+    }
+
+    fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {
+        self.has_ranges(object, holder)
+    }
+}
+
 impl Content for Filesystem {
     fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
         self.readlink(object).map_err(|error| self.awaited(error))
@@ -158,6 +177,13 @@ impl Filesystem {
     /// What is told of an error.
     fn awaited(&self, error: FsError) -> FsError {
         if error == FsError::Io && self.is_waited_for() { FsError::Unavailable } else { error }
+    }
+
+    fn awaited_by_lock(&self, refused: NotLocked) -> NotLocked {
+        match refused {
+            NotLocked::Failed(error) => self.awaited(error).into(),
+            held => held,
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod bounds;
 mod commit;
 mod follow;
 mod link;
+mod lock;
 mod make;
 mod open;
 mod remove;

@@ -13,8 +13,9 @@ use tally_vfs::{Attributes, Cred, Identity, Names, OpCtx, SetAttr};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
     Close4Args, CreateSession4Res, Createhow4, DestroyClientid4Args, DestroySession4Args, ExchangeId4Res, Fattr4,
-    NfsArgop4, NfsResop4, Nfsstat4, Open4Args, Open4Res, OpenClaim4, OpenDelegationType4, OpenOwner4, Openflag4,
-    Opentype4, Read4Args, ReclaimComplete4Args, Sequence4Args, Sessionid4, Stateid4,
+    Lock4Args, Locker4, Lockt4Args, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4, Open4Args, Open4Res, OpenClaim4,
+    OpenDelegationType4, OpenOwner4, OpenToLockOwner4, Openflag4, Opentype4, Read4Args, ReclaimComplete4Args,
+    Sequence4Args, Sessionid4, Stateid4,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
@@ -322,4 +323,39 @@ fn a_client_that_starts_anew_has_nothing_to_claim() {
     let client = Client::complete(&scene, b"a client");
     client.opens(&scene, b"f");
     assert_eq!(listed(&scene), 1);
+}
+
+fn lock(open: &Stateid4, owner: &[u8], reclaim: bool) -> Op {
+    let lock_owner = OpenOwner4 { clientid: 0, owner: owner.into() };
+    let below = OpenToLockOwner4 { open_seqid: 0, open_stateid: open.clone(), lock_seqid: 0, lock_owner };
+    let (locktype, offset, length) = (NfsLockType4::WriteLt, 5, 10);
+    op(&NfsArgop4::OpLock(Lock4Args { locktype, reclaim, offset, length, locker: Locker4::True(below) }))
+}
+
+/// Below an open that was claimed; and nobody is told meanwhile that what is not locked yet is free.
+#[test]
+fn what_was_locked_is_claimed_again() {
+    let scene = scene();
+    let put_file = scene.put(scene.file(b"f"));
+    let names: [&[u8]; 2] = [b"one", b"two"];
+    for name in names {
+        Client::complete(&scene, name).opens(&scene, b"f");
+    }
+    let scene = scene.restart();
+    let [one, two] = names.map(|name| Client::new(&scene, name));
+    let [open_one, open_two] = [&one, &two].map(|client| client.claims(&scene, &put_file, (BOTH, 0)).unwrap());
+    let status = |client: &Client, ask: Op| client.status(&scene, &[put_file.clone(), ask]);
+    let owner = OpenOwner4 { clientid: 0, owner: b"o".into() };
+    let test = Lockt4Args { locktype: NfsLockType4::WriteLt, offset: 0, length: 1, owner };
+    let test = op(&NfsArgop4::OpLockt(test));
+    assert_eq!(status(&one, lock(&open_one, b"o", false)), Nfs4ErrGrace, "before it has completed");
+    assert_eq!(status(&two, test.clone()), Nfs4ErrGrace);
+    assert_eq!(status(&one, lock(&open_one, b"o", true)), OK);
+    assert_eq!(status(&two, lock(&open_two, b"o", true)), Nfs4ErrReclaimConflict);
+    assert_eq!(one.status(&scene, &[done()]), OK);
+    assert_eq!(status(&one, lock(&open_one, b"o", true)), Nfs4ErrNoGrace, "it has completed");
+    assert_eq!(status(&one, lock(&open_one, b"o", false)), Nfs4ErrGrace, "another one may claim it");
+    assert_eq!(two.status(&scene, &[done()]), OK);
+    assert_eq!(status(&two, lock(&open_two, b"o", false)), Nfs4ErrDenied, "what was claimed counts");
+    assert_eq!((status(&two, test), status(&one, lock(&open_one, b"p", false))), (OK, Nfs4ErrDenied));
 }

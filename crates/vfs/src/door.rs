@@ -1,8 +1,8 @@
 //! The door itself, by noun: whoever asks for one thing alone names that one.
 //!
-//! The six stand apart because their askers do. A door for local programs has no replies to remember, a look at names
+//! The seven stand apart because their askers do. A door for local programs has no replies to remember, a look at names
 //! needs no content, and a test that stands in for one noun has to write that noun alone. [`Vfs`] is their sum, and nothing is
-//! to be written for it: who has the six has it. A sum as a trait object is called as one trait would be, and whoever has
+//! to be written for it: who has the seven has it. A sum as a trait object is called as one trait would be, and whoever has
 //! it can hand on one noun of it.
 
 use bytes::Bytes;
@@ -11,15 +11,16 @@ use tally_claims::{Holder, Share};
 
 use crate::attributes::{Attr, FsStat, ObjectRef, SetAttr};
 use crate::content::{ReadOut, Stability, Written};
+use crate::locks::{Lock, NotLocked, Range};
 use crate::names::{CreateHow, DirPage, NodeKind};
 use crate::opens::{Opened, Opening, Right, ToOpen};
 use crate::outcome::{FsError, Outcome};
 use crate::request::{Cred, OpCtx, RememberedReply, ReplyKey};
 
 /// A mounted dataset: all that can be asked of one. Permissions are checked behind this door, by `cred`.
-pub trait Vfs: Identity + Attributes + Names + Opens + Content + Replies {}
+pub trait Vfs: Identity + Attributes + Names + Opens + Locks + Content + Replies {}
 
-impl<T: Identity + Attributes + Names + Opens + Content + Replies + ?Sized> Vfs for T {}
+impl<T: Identity + Attributes + Names + Opens + Locks + Content + Replies + ?Sized> Vfs for T {}
 
 /// Which dataset it is, and whether it takes changes.
 pub trait Identity: Send + Sync {
@@ -97,6 +98,19 @@ pub trait Opens: Send + Sync {
     fn downgrade(&self, object: ObjectRef, holder: Holder, left: Share) -> Result<(), FsError>;
     /// Ends an open; there may be none.
     fn close(&self, object: ObjectRef, holder: Holder);
+}
+
+/// Who has locked which bytes of a file.
+pub trait Locks: Send + Sync {
+    /// Locks a range of a file, or changes what for, below an open that may do that to it: else [`FsError::OpenMode`], and [`FsError::NotOpened`] where it is none.
+    /// The owner keeps it until it unlocks, or until the open is closed below which it began to lock in this file.
+    fn lock_range(&self, object: ObjectRef, below: Holder, wanted: Lock) -> Result<(), NotLocked>;
+    /// Unlocks a range, what of it is locked. A range may become two by that, for which there has to be room.
+    fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> Result<(), FsError>;
+    /// Whether a range of a file could be locked, as far as others are concerned.
+    fn test_range(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked>;
+    /// Whether an owner has locked anything of an object.
+    fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool;
 }
 
 /// What stands in a file or a symbolic link.

@@ -6,6 +6,7 @@
 
 mod content;
 mod listing;
+mod locking;
 mod making;
 mod moving;
 mod opening;
@@ -25,8 +26,15 @@ type Case = (&'static str, fn(&world::World));
 ///
 /// Where the file system under test breaks a rule.
 pub fn run_all(make: &dyn Fn() -> Arc<dyn Vfs>) {
-    let families: [&[Case]; 6] =
-        [making::CASES, content::CASES, listing::CASES, moving::CASES, opening::CASES, permissions::CASES];
+    let families: [&[Case]; 7] = [
+        making::CASES,
+        content::CASES,
+        listing::CASES,
+        moving::CASES,
+        opening::CASES,
+        locking::CASES,
+        permissions::CASES,
+    ];
     for (name, case) in families.into_iter().flatten() {
         println!("vfs suite: {name}");
         case(&world::World::new(make()));

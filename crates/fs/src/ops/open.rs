@@ -119,7 +119,7 @@ impl Filesystem {
 }
 
 /// Whether an object can be opened at all.
-fn check_is_file(attr: &Attr) -> Result<(), FsError> {
+pub(super) fn check_is_file(attr: &Attr) -> Result<(), FsError> {
     match attr.kind {
         FileKind::File => Ok(()),
         FileKind::Directory => Err(FsError::IsDirectory),

@@ -21,7 +21,7 @@ use super::ops;
 use super::progress::{Held, number_of};
 use super::pseudo::{Node, Tree};
 use super::results::{Mark, Owed, Results};
-use super::state::{FileId, Guard, Presence, Special, Stateid};
+use super::state::{ClientId, FileId, Guard, Presence, Special, Stateid};
 use super::status::Status;
 use crate::entry::{Entry, Target};
 use crate::exports::Exports;
@@ -291,6 +291,9 @@ impl<'a> Compound<'a> {
             }
             Op::ReclaimComplete => ops::sessions::reclaim_complete(self, words),
             Op::Sequence => return ops::sessions::sequence(self, words, out),
+            Op::Lock => return ops::lock::lock(self, words, out),
+            Op::LockT => return ops::lock::test(self, words, out),
+            Op::LockU => ops::lock::unlock(self, words, out),
             Op::Close => return Ok(ops::close::close(self, words, out)?),
             Op::OpenDowngrade => return Ok(ops::close::downgrade(self, words, out)?),
             Op::OpenConfirm => return Ok(ops::close::confirm(self, words, out)?),
@@ -420,12 +423,12 @@ impl<'a> Compound<'a> {
         };
         let client = self.guard().map(|guard| guard.session().presence().client());
         let of = FileId::of(&*file.vfs, file.object);
-        let found = self.scene.house.opens().find(&asked, self.minor(), client, Some(&of))?;
+        let holder = self.scene.house.open_of(&asked, self.minor(), client, &of)?;
         if self.minor() == 0 {
             let house = self.scene.house;
-            house.clients().renew(found.client, house.now()).map_err(|_| Status::BadStateid)?;
+            house.clients().renew(ClientId(holder.client.0), house.now()).map_err(|_| Status::BadStateid)?;
         }
-        Ok(Right::Open(found.holder()))
+        Ok(Right::Open(holder))
     }
 
     /// By none, as long as nobody may claim an open again that forbids it.

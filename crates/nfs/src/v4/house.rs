@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use tally_base::{Promise, Rng, SystemRng};
+use tally_vfs::{Holder, Vfs};
 
 use super::compound::Stop;
-use super::state::{BootId, ClientId, Clients, Closing, Opens, Orders, Presence, Sessions};
+use super::state::{BootId, ClientId, Clients, Closing, FileId, Locks, Opens, Orders, Presence, Sessions, Stateid};
 use super::status::Status;
 use super::tracking::{Asker, Tracking};
 use crate::exports::{Exports, Place, PoolExports};
@@ -18,6 +19,7 @@ pub struct House {
     sessions: Arc<Sessions>,
     opens: Opens,
     orders: Arc<Orders>,
+    locks: Locks,
     closing: Mutex<()>,
     tracking: Tracking,
     start: Instant,
@@ -29,6 +31,7 @@ impl Default for House {
         // An id of another start is told from one of this by a draw: a clock may go back.
         let boot = BootId((SystemRng.next_u64() >> 32) as u32);
         let (clients, opens) = (Clients::new(boot), Opens::new(boot, &SystemRng));
+        let locks = Locks::new(boot, &SystemRng);
         let mut identity = [0; 16];
         SystemRng.fill(&mut identity);
         Self {
@@ -36,6 +39,7 @@ impl Default for House {
             clients: Mutex::new(clients),
             opens,
             orders: Arc::default(),
+            locks,
             closing: Mutex::default(),
             tracking: Tracking::default(),
             start: Instant::now(),
@@ -75,6 +79,47 @@ impl House {
         &self.orders
     }
 
+    /// And what they have locked below that.
+    pub(super) fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
+    /// The open that an operation with this stateid goes by, which may be a lock's below it.
+    pub(super) fn open_of(
+        &self,
+        asked: &Stateid,
+        minor: u32,
+        client: Option<ClientId>,
+        file: &FileId,
+    ) -> Result<Holder, Status> {
+        match asked.is_of_lock() {
+            true => self.locks.find(asked, minor, client, Some(file)).map(|locked| locked.below),
+            false => self.opens.find(asked, minor, client, Some(file)).map(|found| found.holder()),
+        }
+    }
+
+    /// TEST_STATEID.
+    pub(super) fn test_stateid(&self, asked: &Stateid, client: ClientId) -> Status {
+        match asked.is_of_lock() {
+            true => self.locks.find(asked, 1, Some(client), None).map_or_else(|status| status, |_| Status::Ok),
+            false => self.opens.test(asked, client),
+        }
+    }
+
+    /// FREE_STATEID: of what is open, or locked, LOCKS_HELD.
+    pub(super) fn free_stateid(&self, exports: &dyn Exports, asked: &Stateid, client: ClientId) -> Result<(), Status> {
+        if !asked.is_of_lock() {
+            return self.opens.free(asked, client);
+        }
+        let Some(freeing) = self.locks.free(asked, client)? else { return Ok(()) };
+        let (file, holder) = (freeing.locked().file, freeing.locked().holder);
+        if file_system(exports, &file).is_some_and(|vfs| vfs.has_ranges(file.object, holder)) {
+            return Err(Status::LocksHeld);
+        }
+        freeing.freed();
+        Ok(())
+    }
+
     /// Whether a client has something open.
     pub(super) fn holds(&self, client: ClientId) -> bool {
         self.opens.holds(client)
@@ -88,6 +133,7 @@ impl House {
         for (client, key) in gone {
             self.orders.forget_client(client);
             close_below(exports, self.opens.forget_client(client));
+            self.locks.forget_client(client);
             if let Some(key) = key {
                 self.tracking.forget(key);
             }
@@ -141,8 +187,16 @@ pub(super) fn close_below(exports: &dyn Exports, closing: Vec<Closing>) {
     for closing in closing {
         let file = closing.file;
         // With its dataset or pool it was closed before.
-        if let Some(Place::Here(vfs)) = exports.pool(file.pool).map(|pool| pool.place(file.dataset)) {
+        if let Some(vfs) = file_system(exports, &file) {
             vfs.close(file.object, closing.holder());
         }
+    }
+}
+
+/// Where a file is, if that is served.
+fn file_system(exports: &dyn Exports, file: &FileId) -> Option<Arc<dyn Vfs>> {
+    match exports.pool(file.pool)?.place(file.dataset) {
+        Place::Here(vfs) => Some(vfs),
+        _ => None,
     }
 }

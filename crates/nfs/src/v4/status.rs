@@ -36,6 +36,7 @@ pub enum Status {
     BadType = 10007,
     Delay = 10008,
     Same = 10009,
+    Denied = 10010,
     Expired = 10011,
     Locked = 10012,
     Grace = 10013,

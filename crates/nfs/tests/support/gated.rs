@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tally_base::{Broken, DatasetId, Fate, Kept, PoolGuid, Promise, Time, Wait, blocking};
+use tally_vfs::locks::{Lock, NotLocked, Range};
 use tally_vfs::model::Model;
 use tally_vfs::*;
 
@@ -71,6 +72,8 @@ pub struct Gated {
     throttle_behind: AtomicUsize,
     pub panic_at_getattr: AtomicBool,
     pub panic_at_open: AtomicBool,
+    /// A bug behind a lock that was given.
+    pub panic_behind_lock: AtomicBool,
     /// Its pool is suspended: what changes something waits.
     pub suspended: AtomicBool,
     /// Somebody else comes right behind the next look for a name.
@@ -116,6 +119,7 @@ impl Gated {
             throttle_behind: AtomicUsize::new(usize::MAX),
             panic_at_getattr: AtomicBool::new(false),
             panic_at_open: AtomicBool::new(false),
+            panic_behind_lock: AtomicBool::new(false),
             suspended: AtomicBool::new(false),
             behind_a_look: Mutex::default(),
         }
@@ -249,6 +253,23 @@ impl Opens for Gated {
     }
     fn close(&self, object: ObjectRef, holder: Holder) {
         self.model.close(object, holder);
+    }
+}
+
+impl Locks for Gated {
+    fn lock_range(&self, object: ObjectRef, below: Holder, wanted: Lock) -> Result<(), NotLocked> {
+        let told = self.model.lock_range(object, below, wanted);
+        assert!(!self.panic_behind_lock.load(SeqCst), "a bug, planted by the test");
+        told
+    }
+    fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> Result<(), FsError> {
+        self.model.unlock_range(object, holder, range)
+    }
+    fn test_range(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {
+        self.model.test_range(object, wanted)
+    }
+    fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {
+        self.model.has_ranges(object, holder)
     }
 }
 

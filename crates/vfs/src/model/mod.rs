@@ -7,6 +7,7 @@
 //! Promises are kept at once, since there is nothing that could lose the data but the end of the process.
 
 mod content;
+mod locks;
 mod make;
 mod names;
 mod opens;
@@ -22,10 +23,11 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use tally_base::{Clock, DatasetId, PoolGuid, Rng, SystemClock, SystemRng, Time, Wait};
 
+use crate::locks::{Lock, NotLocked, Range};
 use crate::{
-    Attr, Attributes, Change, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity, Names, NodeKind,
-    ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, Right, SetAttr,
-    Share, Stability, ToOpen, Written,
+    Attr, Attributes, Change, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity, Locks, Names,
+    NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, Right,
+    SetAttr, Share, Stability, ToOpen, Written,
 };
 use state::State;
 
@@ -256,6 +258,25 @@ impl Opens for Model {
 
     fn close(&self, object: ObjectRef, holder: Holder) {
         self.state().close(object, holder);
+    }
+}
+
+impl Locks for Model {
+    fn lock_range(&self, object: ObjectRef, below: Holder, wanted: Lock) -> Result<(), NotLocked> {
+        self.state().lock_range(object, below, wanted)
+    }
+
+    fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> Result<(), FsError> {
+        self.state().unlock_range(object, holder, range);
+        Ok(())
+    }
+
+    fn test_range(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {
+        self.state().test_range(object, wanted)
+    }
+
+    fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {
+        self.state().has_ranges(object, holder)
     }
 }
 

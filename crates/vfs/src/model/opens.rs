@@ -116,10 +116,12 @@ impl State {
 
     pub(super) fn forget_opens(&mut self) {
         self.opens.clear();
+        self.locked.clear();
     }
 
     pub(super) fn close(&mut self, object: ObjectRef, holder: Holder) {
         self.opens.retain(|open| (open.object, open.holder) != (object, holder));
+        self.locked.retain(|held| (held.object, held.below) != (object, holder));
     }
 
     /// Whether content may be read or written by this right, where its mode says `may`.
@@ -154,13 +156,17 @@ impl State {
     }
 }
 
-fn check_may_open(attr: &Attr, cred: &Cred, access: Access) -> Result<(), FsError> {
+pub(super) fn check_is_file(attr: &Attr) -> Result<(), FsError> {
     match attr.kind {
-        FileKind::File => {}
-        FileKind::Directory => return Err(FsError::IsDirectory),
-        FileKind::Symlink => return Err(FsError::IsSymlink),
-        _ => return Err(FsError::BadType),
+        FileKind::File => Ok(()),
+        FileKind::Directory => Err(FsError::IsDirectory),
+        FileKind::Symlink => Err(FsError::IsSymlink),
+        _ => Err(FsError::BadType),
     }
+}
+
+fn check_may_open(attr: &Attr, cred: &Cred, access: Access) -> Result<(), FsError> {
+    check_is_file(attr)?;
     let (granted, [reads, writes, ..]) = (permission::granted(attr, cred), bits(Share::only(access)));
     let is_refused = reads && granted & (READ | EXECUTE) == 0 || writes && granted & WRITE == 0;
     if is_refused { Err(FsError::Access) } else { Ok(()) }

@@ -8,6 +8,7 @@ use tally_base::{Clock, Generation, ObjectId, Rng, Time};
 
 use super::ModelOptions;
 use super::content::Content;
+use super::locks::Held;
 use super::opens::Open;
 use crate::names::{FIRST_ID, entry_charge};
 use crate::permission::{self, EXECUTE, WRITE};
@@ -24,6 +25,7 @@ pub(super) struct State {
     pub(super) quota_bytes: Option<u64>,
     pub(super) inodes: BTreeMap<ObjectId, Inode>,
     pub(super) opens: Vec<Open>,
+    pub(super) locked: Vec<Held>,
     next_id: u64,
     last_time: Time,
     clock: Arc<dyn Clock>,
@@ -82,6 +84,7 @@ impl State {
             quota_bytes: options.quota_bytes,
             inodes: BTreeMap::new(),
             opens: Vec::new(),
+            locked: Vec::new(),
             next_id: FIRST_ID,
             last_time: Time(0),
             clock: options.clock.clone(),

@@ -62,6 +62,8 @@ pub(in super::super) fn close(
     let (house, of) = (compound.scene.house, FileId::of(&*target.vfs, target.object));
     let changing = house.opens().change(&asked, compound.minor(), asker.client(), Some(&of))?;
     target.vfs.close(target.object, changing.found().holder());
+    // Below that is nothing locked any more.
+    compound.scene.house.locks().closed(changing.found().holder());
     if let Asker::Owner(owner) = asker {
         house.orders().note_closed(&owner, seqid, asked.other);
     }
@@ -132,7 +134,7 @@ pub(in super::super) fn test(
     out.u32(count);
     for _ in 0..count {
         let asked = stateid(words)?;
-        out.u32(compound.scene.house.opens().test(&asked, client) as u32);
+        out.u32(compound.scene.house.test_stateid(&asked, client) as u32);
     }
     Ok(())
 }
@@ -140,5 +142,5 @@ pub(in super::super) fn test(
 pub(in super::super) fn free(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
     let asked = stateid(words)?;
     let client = compound.presence()?.client();
-    compound.scene.house.opens().free(&compound.present(asked)?, client)
+    compound.scene.house.free_stateid(compound.scene.exports, &compound.present(asked)?, client)
 }

@@ -6,6 +6,7 @@ pub(super) mod close;
 pub(super) mod data;
 pub(super) mod handle;
 pub(super) mod listing;
+pub(super) mod lock;
 pub(super) mod make;
 pub(super) mod names;
 pub(super) mod open;

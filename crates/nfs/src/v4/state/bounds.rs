@@ -51,8 +51,17 @@ pub const OWNERS_LOOKED_AT: usize = 8;
 pub const OPENS_OF_CLIENT_MAX: usize = 65_536;
 /// Of all clients.
 pub const OPENS_MAX: usize = 262_144;
+/// Most stateids of locks of a client; of lock-owners there may be as many as of open-owners.
+pub const LOCKS_OF_CLIENT_MAX: usize = 65_536;
+/// Of all clients.
+pub const LOCKS_MAX: usize = 262_144;
+/// Longest names of a client's lock-owners together: of those there can be, 256 bytes each, where some twenty are usual. They are kept, as others are told them.
+pub const LOCK_NAMES_BYTES_OF_CLIENT_MAX: usize = OWNERS_OF_CLIENT_MAX * 256;
+/// Of all clients.
+pub const LOCK_NAMES_BYTES_MAX: usize = OWNERS_MAX * 256;
 /// Most revoked opens of a client; at one more all that it has is revoked.
 pub const REVOKED_OF_CLIENT_MAX: usize = 4096;
 
 const _: () = assert!(OWNERS_OF_CLIENT_MAX < OWNERS_MAX && OPENS_OF_CLIENT_MAX < OPENS_MAX);
+const _: () = assert!(LOCKS_OF_CLIENT_MAX < LOCKS_MAX && LOCK_NAMES_BYTES_OF_CLIENT_MAX < LOCK_NAMES_BYTES_MAX);
 const _: () = assert!(KEPT_BYTES_SHORT <= KEPT_BYTES_MAX && SESSIONS_BYTES_SHORT < SESSIONS_BYTES_MAX);

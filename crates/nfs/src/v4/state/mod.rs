@@ -8,6 +8,8 @@
 //!  sessions   what requests come in, found without the register
 //!  slots      a request is carried out once                     (table D2)
 //!  opens      which owner of which client has what open
+//!  locks      and what it has locked below that
+//!  places     where either stands, as a stateid tells it
 //!  stateid    by which name that is asked for, and by whom      (table D6)
 //!  owners     the order of an owner of minor version 0          (table D1)
 //!  orders     all such owners, and what compounds have of them under way
@@ -17,9 +19,11 @@
 pub mod bounds;
 mod clients;
 mod key;
+mod locks;
 mod opens;
 mod orders;
 mod owners;
+mod places;
 mod presence;
 mod sessions;
 mod slots;
@@ -30,6 +34,7 @@ pub use clients::{
     Wanted,
 };
 pub use key::ClientKey;
+pub use locks::{Freeing, Locked, Locking, Locks};
 pub use opens::{Changing, Closing, Found, OpenNumber, Opens, OwnerKey, OwnerName, OwnerNumber, Reserved};
 pub use orders::{Asking, Came, Orders, Turns};
 pub use owners::{Brought, OwnerOrder, Told, Turn, moves};

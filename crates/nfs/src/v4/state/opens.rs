@@ -38,6 +38,7 @@ use tally_base::Rng;
 use tally_vfs::{ClientNumber, Holder};
 
 use super::bounds::OWNER_BYTES_MAX;
+use super::places::SHARD_COUNT;
 use super::stateid::{Asker, FileId, Revoked, Seal, Stateid, next_seqid};
 use super::{BootId, ClientId};
 use crate::v4::status::Status;
@@ -47,9 +48,6 @@ mod shard;
 
 pub use confirming::{OwnerKey, OwnerName};
 use shard::{Asked, Open, Shard, Totals};
-
-const SHARD_BITS: u32 = 4;
-const SHARD_COUNT: usize = 1 << SHARD_BITS;
 
 /// An open: the place below, how often that was used above. Never that of another one, in one start of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -283,7 +281,7 @@ impl fmt::Debug for Opens {
 }
 
 /// What a client is told who meets a bound.
-fn no_room(minor: u32) -> Status {
+pub(super) fn no_room(minor: u32) -> Status {
     if minor == 0 { Status::Resource } else { Status::Delay }
 }
 

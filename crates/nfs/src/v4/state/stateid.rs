@@ -21,7 +21,7 @@
 //!  d  of the other minor versions                     │ BAD_STATEID                  │ BAD_STATEID
 //!  e  of another client than the session's            │ no session: not asked        │ BAD_STATEID
 //!  f  of another file than the current handle's       │ BAD_STATEID                  │ BAD_STATEID
-//!  g  of another type than the operation's            │ (opens are all that there is so far)
+//!  g  of another type than the operation's            │ BAD_STATEID                  │ BAD_STATEID
 //!  h  revoked                                         │ EXPIRED, ADMIN_REVOKED, DELEG_REVOKED
 //!  i  with seqid 0                                    │ OLD_STATEID                  │ what it names, as it is
 //!  j  with an older seqid                             │ OLD_STATEID                  │ OLD_STATEID

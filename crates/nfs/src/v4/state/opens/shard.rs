@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::{Closing, OpenNumber, OwnerName, OwnerNumber, SHARD_BITS};
+use super::{Closing, OpenNumber, OwnerName, OwnerNumber};
 use crate::v4::state::ClientId;
 use crate::v4::state::bounds::{
     OPENS_MAX, OPENS_OF_CLIENT_MAX, OWNERS_MAX, OWNERS_OF_CLIENT_MAX, REVOKED_OF_CLIENT_MAX,
 };
+use crate::v4::state::places::{OF_LOCKS, PLACES_MAX, SHARD_BITS};
 use crate::v4::state::stateid::{Asker, FileId, Place, Revoked, Seal, Stateid};
 use crate::v4::status::Status;
 
@@ -342,17 +343,17 @@ impl Shard {
         OpenNumber(u64::from(generation) << 32 | u64::from(self.index(position)))
     }
 
-    /// As stateids tell it: never 0, so that none of them is one of those that name nothing.
+    /// As stateids tell it, in the form of [`super::super::places`].
     fn index(&self, position: u32) -> u32 {
-        (position + 1) << SHARD_BITS | self.number
+        (position + 1) << (SHARD_BITS + 1) | self.number
     }
 
     fn position(&self, index: u32) -> Option<usize> {
-        (index >> SHARD_BITS).checked_sub(1).map(|position| position as usize)
+        (index >> (SHARD_BITS + 1)).checked_sub(1).filter(|_| index & OF_LOCKS == 0).map(|position| position as usize)
     }
 }
 
-const _: () = assert!(OPENS_MAX < 1 << (32 - SHARD_BITS - 1));
+const _: () = assert!(OPENS_MAX < PLACES_MAX);
 
 #[cfg(test)]
 mod check;

@@ -1,0 +1,237 @@
+//! LOCK, LOCKT, LOCKU (RFC 8881 §18.10 to §18.12): ranges of bytes of a file, which an owner locks below an open of it.
+//!
+//! The order: what can be wrong with the request, and with the file; the stateid; the bounds of what is kept of it; the file system, which decides. Whoever
+//! finds something in his way is told what, and whose it is. Nobody waits yet: READW and WRITEW are answered as READ and WRITE are, and the client asks again.
+
+use std::sync::Arc;
+
+use tally_vfs::locks::{Kind, Lock, NotLocked, Range};
+use tally_vfs::{FileKind, FsError};
+
+use super::super::compound::{Compound, Stop};
+use super::super::state::bounds::OWNER_BYTES_MAX;
+use super::super::state::{ClientId, FileId, Locking, Stateid};
+use super::super::status::Status;
+use super::stateid;
+use crate::entry::Target;
+use crate::xdr::{Decoder, Encoder};
+
+/// How often a range is asked for anew as who held it has gone by then, before the client is told to come again.
+const ASKS_MAX: u32 = 8;
+
+/// `locker4`.
+enum Locker<'a> {
+    /// `open_to_lock_owner4`: the open, and the owner's name.
+    Below(Stateid, &'a [u8]),
+    /// `exist_lock_owner4`.
+    Again(Stateid),
+}
+
+impl<'a> Locker<'a> {
+    fn decode(words: &mut Decoder<'a>) -> Result<Self, Status> {
+        match words.u32()? {
+            1 => {
+                let _open_seqid = words.u32()?;
+                let open = stateid(words)?;
+                // Whose it is its session says.
+                let (_lock_seqid, _client) = (words.u32()?, words.u64()?);
+                Ok(Self::Below(open, words.opaque(OWNER_BYTES_MAX)?))
+            }
+            0 => {
+                let asked = stateid(words)?;
+                let _lock_seqid = words.u32()?;
+                Ok(Self::Again(asked))
+            }
+            _ => Err(Status::BadXdr),
+        }
+    }
+
+    /// What is kept of it will have room, and its client is there.
+    fn begin<'b>(&self, compound: &Compound<'b>, file: &FileId) -> Result<Locking<'b>, Status> {
+        let session = compound.guard().ok_or(Status::OpNotInSession)?.session();
+        let (house, minor, client) = (compound.scene.house, compound.minor(), Some(session.presence().client()));
+        let locking = match self {
+            Self::Below(open, owner) => {
+                let open = house.opens().find(&compound.present(*open)?, minor, client, Some(file))?;
+                house.locks().begin(&open, minor, owner)
+            }
+            Self::Again(asked) => house.locks().again(&compound.present(*asked)?, minor, client, Some(file)),
+        }?;
+        // Whoever goes from here on is told by what was begun; who has gone before would have it kept for nobody.
+        let is_there = house.sessions().find(session.id()).is_some();
+        if is_there { Ok(locking) } else { Err(Status::BadSession) }
+    }
+}
+
+/// `nfs_lock_type4`.
+fn kind(words: &mut Decoder<'_>) -> Result<Kind, Status> {
+    match words.u32()? {
+        1 | 3 => Ok(Kind::Read),
+        2 | 4 => Ok(Kind::Write),
+        _ => Err(Status::BadXdr),
+    }
+}
+
+/// Offset and length (rules V31).
+fn range((offset, length): (u64, u64)) -> Result<Range, Status> {
+    Range::new(offset, length).ok_or(Status::Inval)
+}
+
+fn offset_and_length(words: &mut Decoder<'_>) -> Result<(u64, u64), Status> {
+    Ok((words.u64()?, words.u64()?))
+}
+
+/// The file of the current handle.
+fn file(compound: &Compound<'_>) -> Result<Target, Status> {
+    let target = compound.current()?.target().ok_or(Status::IsDir)?;
+    match target.vfs.getattr(target.object)?.kind {
+        FileKind::File => Ok(target.clone()),
+        FileKind::Directory => Err(Status::IsDir),
+        FileKind::Symlink => Err(Status::Symlink),
+        _ => Err(Status::WrongType),
+    }
+}
+
+pub(in super::super) fn lock(
+    compound: &mut Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<Status, Stop> {
+    let (kind, is_reclaim) = (kind(words)?, words.bool()?);
+    let (asked, locker) = (offset_and_length(words)?, Locker::decode(words)?);
+    let range = range(asked)?;
+    let target = file(compound)?;
+    // Who has not said that he claims nothing more again asks for nothing new (RFC 8881 §18.51.3).
+    if is_reclaim {
+        compound.reclaim(&target)?;
+    } else if !compound.presence()?.has_reclaimed() {
+        return Err(Status::Grace.into());
+    } else {
+        compound.grant(&target)?;
+    }
+    let locking = locker.begin(compound, &FileId::of(&*target.vfs, target.object))?;
+    let (holder, below) = (locking.locked().holder, locking.locked().below);
+    let wanted = Lock { holder, range, kind };
+    let attempt = Attempt { target: &target, wanted, locking: Some(locking) };
+    let answer = ask(compound, || target.vfs.lock_range(target.object, below, wanted));
+    let locking = attempt.ended();
+    match answer? {
+        Answer::Given => {}
+        Answer::Denied(_) if is_reclaim => return Err(Status::ReclaimConflict.into()),
+        Answer::Denied(denied) => {
+            denied.encode(out);
+            return Ok(Status::Denied);
+        }
+    }
+    let stateid = locking.granted()?;
+    out.raw(&stateid.to_wire());
+    compound.note_stateid(stateid);
+    Ok(Status::Ok)
+}
+
+pub(in super::super) fn test(
+    compound: &Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<Status, Stop> {
+    let (kind, asked) = (kind(words)?, offset_and_length(words)?);
+    let (_client, owner) = (words.u64()?, words.opaque(OWNER_BYTES_MAX)?);
+    let range = range(asked)?;
+    let target = file(compound)?;
+    // What nobody has locked may be what somebody claims again.
+    if compound.scene.house.is_in_grace(&*target.pool) {
+        return Err(Status::Grace.into());
+    }
+    let holder = compound.scene.house.locks().holder(compound.presence()?.client(), owner);
+    match ask(compound, || target.vfs.test_range(target.object, Lock { holder, range, kind }))? {
+        Answer::Given => Ok(Status::Ok),
+        Answer::Denied(denied) => {
+            denied.encode(out);
+            Ok(Status::Denied)
+        }
+    }
+}
+
+pub(in super::super) fn unlock(
+    compound: &mut Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<(), Status> {
+    let (_kind, _seqid) = (kind(words)?, words.u32()?);
+    let (asked, range) = (stateid(words)?, range(offset_and_length(words)?)?);
+    let target = compound.current()?.target().ok_or(Status::BadStateid)?.clone();
+    let locking = Locker::Again(asked).begin(compound, &FileId::of(&*target.vfs, target.object))?;
+    target.vfs.unlock_range(target.object, locking.locked().holder, range)?;
+    let stateid = locking.granted()?;
+    out.raw(&stateid.to_wire());
+    compound.note_stateid(stateid);
+    Ok(())
+}
+
+/// A LOCK on its way. Where nobody tells what came of it, as it panicked, nobody may have a stateid for what it has locked: that is free then.
+struct Attempt<'a> {
+    target: &'a Target,
+    wanted: Lock,
+    locking: Option<Locking<'a>>,
+}
+
+impl<'a> Attempt<'a> {
+    fn ended(mut self) -> Locking<'a> {
+        self.locking.take().expect("it ends once")
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if self.locking.take().is_some_and(|locking| !locking.is_known()) {
+            let told = self.target.vfs.unlock_range(self.target.object, self.wanted.holder, self.wanted.range);
+            // Of one range nothing is split.
+            debug_assert!(told.is_ok(), "{told:?}");
+        }
+    }
+}
+
+/// What came of asking for a range.
+enum Answer {
+    Given,
+    Denied(Denied),
+}
+
+/// `LOCK4denied`.
+struct Denied {
+    held: Lock,
+    client: ClientId,
+    owner: Arc<[u8]>,
+}
+
+impl Denied {
+    fn encode(&self, out: &mut Encoder) {
+        let (Lock { range, kind, .. }, kinds) = (self.held, (1, 2));
+        out.u64(range.first()).u64(range.length()).u32(if kind == Kind::Read { kinds.0 } else { kinds.1 });
+        out.u64(self.client.0).opaque(&self.owner);
+    }
+}
+
+/// Asks the file system, until the range is given or somebody is in the way who is there to be named.
+///
+/// A holder whose lease is over is in the way like any other: here is where it is to lose what it has, before the range is asked for anew (rules V20).
+fn ask(compound: &Compound<'_>, ask: impl Fn() -> Result<(), NotLocked>) -> Result<Answer, Status> {
+    for _ in 0..ASKS_MAX {
+        let held = match ask() {
+            Ok(()) => return Ok(Answer::Given),
+            Err(NotLocked::Failed(error)) => return Err(not_locked(error)),
+            Err(NotLocked::Held(held)) => held,
+        };
+        if let Some((client, owner)) = compound.scene.house.locks().named(held.holder) {
+            return Ok(Answer::Denied(Denied { held, client, owner }));
+        }
+    }
+    Err(Status::Delay)
+}
+
+fn not_locked(error: FsError) -> Status {
+    match error {
+        FsError::BadType => Status::WrongType,
+        error => error.into(),
+    }
+}

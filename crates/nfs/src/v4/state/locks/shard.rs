@@ -1,0 +1,271 @@
+//! The locks of some of the clients: places, found by number, and what leads to them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use foldhash::HashMap;
+
+use crate::v4::state::ClientId;
+use crate::v4::state::bounds::{
+    LOCK_NAMES_BYTES_MAX, LOCK_NAMES_BYTES_OF_CLIENT_MAX, LOCKS_MAX, LOCKS_OF_CLIENT_MAX, OWNERS_MAX,
+    OWNERS_OF_CLIENT_MAX,
+};
+use crate::v4::state::places::{OF_LOCKS, PLACES_MAX, Places};
+use crate::v4::state::stateid::{Asker, FileId, Place, Revoked, Seal, Stateid};
+use crate::v4::status::Status;
+
+const _: () = assert!(LOCKS_MAX < PLACES_MAX);
+
+/// What all shards have together.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    owners: AtomicUsize,
+    names_bytes: AtomicUsize,
+    locks: AtomicUsize,
+    /// Of owners, since the start.
+    numbers: AtomicUsize,
+}
+
+impl Totals {
+    pub(super) fn counts(&self) -> (usize, usize, usize) {
+        (self.owners.load(Relaxed), self.names_bytes.load(Relaxed), self.locks.load(Relaxed))
+    }
+
+    /// One that no owner had before, and no open has: theirs are indices of opens.
+    fn next_number(&self) -> u64 {
+        (self.numbers.fetch_add(1, Relaxed) as u64 + 1) * u64::from(OF_LOCKS * 2) + u64::from(OF_LOCKS)
+    }
+}
+
+/// So many more, if that is within bounds.
+fn take(count: &AtomicUsize, more: usize, most: usize) -> bool {
+    let taken = |count: usize| Some(count + more).filter(|count| *count <= most);
+    count.fetch_update(Relaxed, Relaxed, taken).is_ok()
+}
+
+/// What is locked, below which open.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) is_of_minor_0: bool,
+    pub(super) client: ClientId,
+    pub(super) file: FileId,
+    /// An open's number.
+    pub(super) below: u64,
+}
+
+/// What a stateid names, or will.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) tag: u32,
+    pub(super) asked: Asked,
+    /// An owner's number.
+    pub(super) owner: u64,
+    /// 0 before something was locked.
+    pub(super) seqid: u32,
+    pub(super) revoked: Option<Revoked>,
+    /// LOCKs and LOCKUs that are being carried out.
+    pub(super) locking: u32,
+    pub(super) is_freeing: bool,
+}
+
+#[derive(Debug)]
+struct Owner {
+    client: ClientId,
+    name: Arc<[u8]>,
+    /// How many stateids it has.
+    locks: usize,
+}
+
+/// What a client has.
+#[derive(Debug, Default)]
+struct Client {
+    owners: HashMap<Arc<[u8]>, u64>,
+    names_bytes: usize,
+    locks: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Shard {
+    places: Places<State>,
+    clients: HashMap<ClientId, Client>,
+    /// By number.
+    owners: HashMap<u64, Owner>,
+    /// By open and owner, what is not revoked.
+    below: BTreeMap<(u64, u64), u64>,
+    /// All of each client.
+    of_client: BTreeSet<(ClientId, u64)>,
+    totals: Arc<Totals>,
+}
+
+impl Shard {
+    pub(super) fn new(number: u32, totals: Arc<Totals>) -> Self {
+        let (clients, owners, below, of_client) = Default::default();
+        Self { places: Places::new(number | OF_LOCKS), clients, owners, below, of_client, totals }
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<&State> {
+        self.places.get(number)
+    }
+
+    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut State> {
+        self.places.get_mut(number)
+    }
+
+    /// Table D6.
+    pub(super) fn look(&self, seal: &Seal, asked: Stateid, asker: &Asker<'_>) -> Result<u64, Status> {
+        let found = self.places.at(asked.index()).filter(|(_, state)| state.seqid > 0);
+        let place = found.map(|(_, state)| Place {
+            tag: state.tag,
+            client: state.asked.client,
+            is_of_minor_0: state.asked.is_of_minor_0,
+            file: &state.asked.file,
+            revoked: state.revoked,
+            seqid: state.seqid,
+        });
+        seal.look(asked, asker, place.as_ref())?;
+        Ok(found.expect("there is one").0)
+    }
+
+    /// An owner's number, while it has a stateid.
+    pub(super) fn owner(&self, client: ClientId, name: &[u8]) -> Option<u64> {
+        self.clients.get(&client)?.owners.get(name).copied()
+    }
+
+    pub(super) fn name(&self, owner: u64) -> Option<Arc<[u8]>> {
+        Some(self.owners.get(&owner)?.name.clone())
+    }
+
+    /// What an owner has below an open, or is about to have.
+    pub(super) fn below(&self, asked: &Asked, name: &[u8]) -> Option<u64> {
+        let owner = self.owner(asked.client, name)?;
+        self.below.get(&(asked.below, owner)).copied()
+    }
+
+    /// A place for what an owner will have; none where there is no room, and then nothing has changed.
+    pub(super) fn begin(&mut self, seal: &Seal, asked: Asked, name: &[u8]) -> Option<u64> {
+        let owner = self.enter(asked.client, name)?;
+        let (revoked, locking, is_freeing) = Default::default();
+        let number = self.places.add(|number| {
+            let tag = seal.tag(number as u32, (number >> 32) as u32);
+            State { tag, asked, owner, seqid: 0, revoked, locking, is_freeing }
+        });
+        self.below.insert((asked.below, owner), number);
+        self.of_client.insert((asked.client, number));
+        Some(number)
+    }
+
+    /// Counts one more stateid of an owner, who may be new: the client's bounds before those of all.
+    fn enter(&mut self, client: ClientId, name: &[u8]) -> Option<u64> {
+        let nothing = Client::default();
+        let known = self.clients.get(&client).unwrap_or(&nothing);
+        let owner = known.owners.get(name).copied();
+        let is_full = known.owners.len() >= OWNERS_OF_CLIENT_MAX
+            || known.names_bytes + name.len() > LOCK_NAMES_BYTES_OF_CLIENT_MAX;
+        if known.locks >= LOCKS_OF_CLIENT_MAX || owner.is_none() && is_full {
+            return None;
+        }
+        if !take(&self.totals.locks, 1, LOCKS_MAX) {
+            return None;
+        }
+        let Some(owner) = owner.or_else(|| self.enter_owner(client, name)) else {
+            self.totals.locks.fetch_sub(1, Relaxed);
+            return None;
+        };
+        self.clients.entry(client).or_default().locks += 1;
+        self.owners.get_mut(&owner).expect("L3").locks += 1;
+        Some(owner)
+    }
+
+    fn enter_owner(&mut self, client: ClientId, name: &[u8]) -> Option<u64> {
+        if !take(&self.totals.owners, 1, OWNERS_MAX) {
+            return None;
+        }
+        if !take(&self.totals.names_bytes, name.len(), LOCK_NAMES_BYTES_MAX) {
+            self.totals.owners.fetch_sub(1, Relaxed);
+            return None;
+        }
+        let (name, number): (Arc<[u8]>, _) = (name.into(), self.totals.next_number());
+        let known = self.clients.entry(client).or_default();
+        known.names_bytes += name.len();
+        known.owners.insert(name.clone(), number);
+        self.owners.insert(number, Owner { client, name, locks: 0 });
+        Some(number)
+    }
+
+    /// A LOCK was not carried out.
+    pub(super) fn withdraw(&mut self, number: u64) {
+        let Some(state) = self.get_mut(number) else { return };
+        state.locking -= 1;
+        if state.locking == 0 && state.seqid == 0 {
+            self.remove(number);
+        }
+    }
+
+    /// What is at the place of a stateid goes.
+    pub(super) fn remove_at(&mut self, index: u32) {
+        let (number, _) = self.places.at(index).expect("it was looked at");
+        self.remove(number);
+    }
+
+    /// One goes, if it still is that one.
+    pub(super) fn remove(&mut self, number: u64) {
+        self.leave(number);
+        let Some(state) = self.places.remove(number) else { return };
+        let client = state.asked.client;
+        self.of_client.remove(&(client, number));
+        self.totals.locks.fetch_sub(1, Relaxed);
+        let known = self.clients.get_mut(&client).expect("it has this");
+        known.locks -= 1;
+        if known.locks == 0 {
+            self.clients.remove(&client);
+        }
+    }
+
+    /// It is its owner's no more.
+    fn leave(&mut self, number: u64) {
+        let Some(state) = self.places.get(number).filter(|state| state.revoked.is_none()) else { return };
+        self.below.remove(&(state.asked.below, state.owner));
+        let owner = self.owners.get_mut(&state.owner).expect("L3");
+        owner.locks -= 1;
+        if owner.locks > 0 {
+            return;
+        }
+        let owner = self.owners.remove(&state.owner).expect("it was there");
+        let known = self.clients.get_mut(&owner.client).expect("it has this");
+        known.owners.remove(&owner.name);
+        known.names_bytes -= owner.name.len();
+        self.totals.owners.fetch_sub(1, Relaxed);
+        self.totals.names_bytes.fetch_sub(owner.name.len(), Relaxed);
+    }
+
+    fn all_below(&self, open: u64) -> Vec<u64> {
+        self.below.range((open, 0)..=(open, u64::MAX)).map(|(_, number)| *number).collect()
+    }
+
+    /// All below an open go.
+    pub(super) fn close(&mut self, open: u64) {
+        self.all_below(open).into_iter().for_each(|number| self.remove(number));
+    }
+
+    /// All below an open are told why. What was not granted yet goes, and its LOCK will be told.
+    pub(super) fn revoke(&mut self, open: u64, why: Revoked) {
+        for number in self.all_below(open) {
+            if self.get(number).is_some_and(|state| state.seqid == 0) {
+                self.remove(number);
+                continue;
+            }
+            self.leave(number);
+            self.get_mut(number).expect("it is below").revoked = Some(why);
+        }
+    }
+
+    /// All that a client has goes.
+    pub(super) fn forget(&mut self, client: ClientId) {
+        let all: Vec<_> = self.of_client.range((client, 0)..=(client, u64::MAX)).map(|(_, number)| *number).collect();
+        all.into_iter().for_each(|number| self.remove(number));
+    }
+}
+
+#[cfg(test)]
+mod check;

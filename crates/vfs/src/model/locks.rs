@@ -1,0 +1,64 @@
+//! Locked ranges, as pieces that are walked and never joined: what is told of one is a part of what there is.
+
+use super::opens::check_is_file;
+use super::state::State;
+use crate::locks::{Kind, Lock, NotLocked, Range};
+use crate::{Access, Holder, ObjectRef, Right};
+
+/// A piece that an owner has locked, and the open below which he began to lock in that file.
+#[derive(Clone)]
+pub(super) struct Held {
+    pub(super) object: ObjectRef,
+    pub(super) below: Holder,
+    lock: Lock,
+}
+
+impl State {
+    pub(super) fn lock_range(&mut self, object: ObjectRef, below: Holder, wanted: Lock) -> Result<(), NotLocked> {
+        check_is_file(&self.attr(object)?)?;
+        let needed = if wanted.kind == Kind::Read { Access::READ } else { Access::WRITE };
+        self.check_right(object, Right::Open(below), needed, false)?;
+        self.conflict(object, wanted)?;
+        let is_his = |held: &&Held| held.object == object && held.lock.holder == wanted.holder;
+        let below = self.locked.iter().find(is_his).map_or(below, |first| first.below);
+        self.unlock_range(object, wanted.holder, wanted.range);
+        self.locked.push(Held { object, below, lock: wanted });
+        Ok(())
+    }
+
+    pub(super) fn unlock_range(&mut self, object: ObjectRef, holder: Holder, range: Range) {
+        let cut = |held: Held| {
+            let (first, last) = (held.lock.range.first(), held.lock.range.last());
+            if held.object != object || held.lock.holder != holder || !overlap(held.lock.range, range) {
+                return vec![held];
+            }
+            let before = (first < range.first()).then(|| Range::between(first, range.first() - 1).expect("a part"));
+            let behind = (last > range.last()).then(|| Range::between(range.last() + 1, last).expect("a part"));
+            let left = before.into_iter().chain(behind);
+            left.map(|range| Held { lock: Lock { range, ..held.lock }, ..held.clone() }).collect()
+        };
+        self.locked = std::mem::take(&mut self.locked).into_iter().flat_map(cut).collect();
+    }
+
+    pub(super) fn test_range(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {
+        check_is_file(&self.attr(object)?)?;
+        self.conflict(object, wanted)
+    }
+
+    pub(super) fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {
+        self.locked.iter().any(|held| held.object == object && held.lock.holder == holder)
+    }
+
+    fn conflict(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {
+        let is_in_the_way = |held: &&Held| {
+            let are_both_read = held.lock.kind == Kind::Read && wanted.kind == Kind::Read;
+            let is_others = held.object == object && held.lock.holder != wanted.holder;
+            is_others && !are_both_read && overlap(held.lock.range, wanted.range)
+        };
+        self.locked.iter().find(is_in_the_way).map_or(Ok(()), |held| Err(NotLocked::Held(held.lock)))
+    }
+}
+
+fn overlap(one: Range, other: Range) -> bool {
+    one.first() <= other.last() && other.first() <= one.last()
+}
