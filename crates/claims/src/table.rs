@@ -93,6 +93,12 @@ impl Claims {
         self.look(object, |claimed| claimed.share_of(holder)).flatten()
     }
 
+    /// Whether anybody has it open.
+    #[must_use]
+    pub fn is_open(&self, object: ObjectId) -> bool {
+        self.look(object, Claimed::is_open).unwrap_or(false)
+    }
+
     /// Whether no open but the holder's own denies to read. Nobody's open, as of a stateid that stands for no state, has no own: every deny counts.
     pub fn may_read(&self, object: ObjectId, who: Option<Holder>) -> Result<(), Refused> {
         self.look(object, |claimed| claimed.admits(who, Share::only(Access::READ))).unwrap_or(Ok(()))

@@ -498,6 +498,13 @@ impl Filer {
         self.names.read().at(0).is_some_and(|own| own.filesystem.standing.pool_has_orphans())
     }
 
+    /// Frees files without a name that nobody has open, once nobody may claim any of them again. Gives how many stay, as somebody has them open, or
+    /// as they cannot be freed for now.
+    pub fn let_go_of_held(&self) -> usize {
+        let all: Vec<_> = self.mounted.read().values().cloned().collect();
+        all.iter().map(|filesystem| filesystem.let_go_of_held()).sum()
+    }
+
     /// Puts the pool away: everything is synced, and the next import has nothing to replay. Also where that fails, it is the
     /// end of this import, and so of what is fetched ahead.
     pub fn export(&self) -> Result<(), FilerError> {

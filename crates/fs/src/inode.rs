@@ -195,7 +195,7 @@ impl Inode {
             object: ObjectRef { id, generation: self.generation },
             kind: self.kind,
             mode: self.mode,
-            nlink: self.nlink,
+            nlink: if self.is_held() { 0 } else { self.nlink },
             uid: self.uid,
             gid: self.gid,
             size: self.size,

@@ -10,6 +10,7 @@ pub mod filer;
 mod filesystem;
 mod fold;
 mod group;
+mod held;
 pub mod inode;
 pub mod inspect;
 pub mod layer;

@@ -136,7 +136,8 @@ pub struct Record {
 }
 
 /// Room for everything in a record that is not data. Most of it takes a RENAME from one directory to another that replaces
-/// something: four inodes with their sections, two of them of symbolic links, and eight keys with names.
+/// something: four inodes with their sections, two of them of symbolic links, and eight keys with names; or, where somebody has that
+/// open, five, one of them of a link.
 pub const RECORD_OVERHEAD_MAX: usize = 16 * 1024;
 
 /// Most pieces of data in one record. Their places stand in the overhead, beside the one inode of the file.
@@ -148,7 +149,7 @@ const PARTS_BYTES_MAX: usize = 1 + (40 + 17) + 2 + 16;
 const INODE_AFTER_BYTES_MAX: usize = 8 + 1 + 9 + INODE_BYTES_MAX;
 /// A key, and an entry.
 const KEY_AFTER_BYTES_MAX: usize = KEY_BYTES + 1 + 4 + 9 + NAME_MAX;
-const NAMES_BYTES_MAX: usize = 4 * INODE_AFTER_BYTES_MAX + 2 * SYMLINK_MAX + 8 * KEY_AFTER_BYTES_MAX;
+const NAMES_BYTES_MAX: usize = 5 * INODE_AFTER_BYTES_MAX + 2 * SYMLINK_MAX + 8 * KEY_AFTER_BYTES_MAX;
 /// Bytes of a piece's place.
 const PLACE_BYTES: usize = 12;
 const PLACES_BYTES_MAX: usize = INODE_AFTER_BYTES_MAX + 10 + RECORD_PIECES_MAX * PLACE_BYTES;
@@ -170,7 +171,7 @@ impl Record {
             out.put(&key.0);
             out.put(&encode_reply(*reply));
         }
-        out.put_u8(u8::try_from(self.inodes.len()).expect("an operation touches at most four objects"));
+        out.put_u8(u8::try_from(self.inodes.len()).expect("an operation touches at most five objects"));
         for after in &self.inodes {
             encode_inode_after(after, &mut out);
         }

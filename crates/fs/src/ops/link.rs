@@ -35,6 +35,8 @@ impl Filesystem {
             Ok(Some(_)) => Some(FsError::Exists),
             Ok(None) if is_dots(name) => Some(FsError::Exists),
             Ok(None) if before.kind == FileKind::Directory => Some(FsError::IsDirectory),
+            // It has none any more, and gets none.
+            Ok(None) if before.is_held() => Some(FsError::NotFound),
             Ok(None) if before.nlink >= LINK_MAX => Some(FsError::TooManyLinks),
             Ok(None) => None,
         };

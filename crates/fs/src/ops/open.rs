@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tally_base::Wait;
-use tally_claims::{Claims, Refused};
+use tally_claims::{Claims, Closed, Refused};
 use tally_vfs::permission::{self, EXECUTE, READ, WRITE};
 use tally_vfs::{
     Access, Attr, Cred, FileKind, FsError, Holder, Identity, ObjectRef, OpCtx, Opened, Opening, Outcome, Right, Share,
@@ -35,12 +35,17 @@ impl Filesystem {
             return Err(FsError::ReadOnly);
         }
         let locked = self.lock(&[object.id])?;
-        let attr = self.sight(object.id, locked.state(object.id)).live(object)?.attr(object.id);
+        let inode = self.sight(object.id, locked.state(object.id)).live(object)?;
+        let attr = inode.attr(object.id);
         check_is_file(&attr)?;
         if let Some(cred) = cred {
             check_may_open(&attr, cred, opening.share.access)?;
         }
         self.claim(object, opening)?;
+        // Behind a restart nobody has noted that its last close frees it.
+        if inode.is_held() {
+            let _is_open = self.claims.get().is_some_and(|claims| claims.note_removed(object.id));
+        }
         Ok(Opened { attr, is_new: false })
     }
 
@@ -75,8 +80,9 @@ impl Filesystem {
     }
 
     pub(crate) fn close(&self, object: ObjectRef, holder: Holder) {
-        if let Some(claims) = self.claims.get() {
-            claims.close(object.id, holder);
+        let closed = self.claims.get().map(|claims| claims.close(object.id, holder));
+        if closed == Some(Closed::LastOfRemoved) {
+            self.let_go(object.id);
         }
     }
 

@@ -1,4 +1,4 @@
-//! REMOVE and RMDIR: a name goes, and with the last name the object.
+//! REMOVE and RMDIR: a name goes, and with the last name the object, unless somebody has it open (rules V28).
 
 use smallvec::smallvec;
 use tally_base::ObjectId;
@@ -8,6 +8,7 @@ use tally_vfs::{FileKind, FsError, ObjectRef, OpCtx, Outcome, permission};
 use super::{after, change, check_name, failed, is_dots, remember};
 use crate::admission::Ask;
 use crate::filesystem::Filesystem;
+use crate::held::HELD;
 use crate::inode::Inode;
 use crate::object::Locked;
 use crate::record::{InodeAfter, Record, RecordKind, SizeRule};
@@ -50,7 +51,12 @@ impl Filesystem {
                 Ok(seen) => seen,
                 Err(error) => return self.failed_after_look(&[dir.id], error),
             };
-            let mut locked = match self.lock(&[dir.id, seen.map_or(dir.id, |found| found.object)]) {
+            let object = seen.map_or(dir.id, |found| found.object);
+            let is_open = self.is_open(object);
+            if is_open && let Err(refusal) = self.make_room_to_hold() {
+                return refusal.outcome();
+            }
+            let mut locked = match self.lock(&[dir.id, object, if is_open { HELD } else { dir.id }]) {
                 Ok(locked) => locked,
                 Err(error) => return failed(error),
             };
@@ -70,14 +76,23 @@ impl Filesystem {
                 Ok(inode) => inode,
                 Err(error) => return self.refused_in(&locked, dir, Some(&parent), error),
             };
+            if self.is_open(found.object) && !is_open {
+                continue;
+            }
             let now = self.now();
             let mut parent_after = parent.clone();
             parent_after.modify(now);
             parent_after.lose_entry(name, removal == Removal::Directory);
             let mut record = Record::default();
             self.drop_entry(&mut record, dir.id, found.entry, name);
-            record.inodes =
-                smallvec![after(dir.id, &parent_after, SizeRule::Exact), unlinked(dir.id, found, &inode, now)];
+            record.inodes = smallvec![after(dir.id, &parent_after, SizeRule::Exact)];
+            if is_open && self.is_to_be_held(found.object, &inode) {
+                if let Err(error) = self.hold(&locked, &mut record, found.object, &inode) {
+                    return self.refused_in(&locked, dir, Some(&parent), error);
+                }
+            } else {
+                record.inodes.push(unlinked(dir.id, found, &inode, now));
+            }
             remember(&mut record, ctx, None);
             let kind = if removal == Removal::Directory { RecordKind::Rmdir } else { RecordKind::Remove };
             let wait = self.carry_out(admitted, &mut locked, kind, record);

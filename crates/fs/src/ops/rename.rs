@@ -1,4 +1,5 @@
-//! RENAME: a name moves, atomically, over whatever stood there. One record, whatever happens on the way (rules F5).
+//! RENAME: a name moves, atomically, over whatever stood there. One record, whatever happens on the way (rules F5). What is in its way and
+//! somebody has open is held (rules V28).
 
 use smallvec::{SmallVec, smallvec};
 use tally_base::{ObjectId, Time};
@@ -10,6 +11,7 @@ use super::remove::unlinked;
 use super::{after, change, check_name, failed, is_dots, remember, unchanged};
 use crate::admission::Ask;
 use crate::filesystem::Filesystem;
+use crate::held::HELD;
 use crate::inode::Inode;
 use crate::object::Locked;
 use crate::record::{Record, RecordKind, SizeRule};
@@ -28,6 +30,8 @@ struct Peeked {
     source: Option<Found>,
     target: Option<Found>,
     source_is_directory: bool,
+    /// Somebody has open what is in the way.
+    target_is_open: bool,
 }
 
 /// Whether a directory may get another parent.
@@ -51,6 +55,7 @@ impl Peeked {
     fn ids(self, from: End<'_>, to: End<'_>) -> SmallVec<[ObjectId; 4]> {
         let mut ids = smallvec![from.dir.id, to.dir.id];
         ids.extend([self.source, self.target].into_iter().flatten().map(|found| found.object));
+        ids.extend(self.target_is_open.then_some(HELD));
         ids
     }
 }
@@ -88,6 +93,11 @@ impl Filesystem {
                 Ok(peeked) => peeked,
                 Err(error) => return self.failed_after_look(&[from_dir.id, to_dir.id], error),
             };
+            if peeked.target_is_open
+                && let Err(refusal) = self.make_room_to_hold()
+            {
+                return refusal.outcome();
+            }
             let mut standing = match peeked.directory_that_moves(from, to) {
                 None => None,
                 Some(source) => match self.stand_for_rename(ctx, from, to, peeked, source) {
@@ -133,7 +143,8 @@ impl Filesystem {
         let source = self.peek(from.dir, from.name)?;
         let target = self.peek(to.dir, to.name)?;
         let kind = source.and_then(|found| self.attr_of(found.object).ok()).map(|attr| attr.kind);
-        Ok(Peeked { source, target, source_is_directory: kind == Some(FileKind::Directory) })
+        let target_is_open = target.is_some_and(|target| self.is_open(target.object));
+        Ok(Peeked { source, target, source_is_directory: kind == Some(FileKind::Directory), target_is_open })
     }
 
     /// The tree, standing still, for a directory's move to where it does not come to stand below itself. Who may not do this
@@ -201,7 +212,7 @@ impl Filesystem {
         };
         // Two names of one object: POSIX has nothing done.
         if let Some(Work { source, moved, replaced }) = judged.work {
-            self.rename_record(ctx, &mut planned, (from, source), (to, replaced), moved)?;
+            self.rename_record(ctx, locked, &mut planned, (from, source), (to, replaced), moved)?;
         }
         Ok(Some(planned))
     }
@@ -220,7 +231,10 @@ impl Filesystem {
         let source = self.sight(from.dir.id, locked.state(from.dir.id)).find(from.name)?;
         let target = self.sight(to.dir.id, locked.state(to.dir.id)).find(to.name)?;
         let source_is_directory = source == peeked.source && peeked.source_is_directory;
-        if (Peeked { source, target, source_is_directory }) != peeked {
+        // What has been closed meanwhile needs no more than was thought; what was opened needs the lock of where it is held.
+        let target_is_open = peeked.target_is_open;
+        let was_opened = !target_is_open && target.is_some_and(|target| self.is_open(target.object));
+        if was_opened || (Peeked { source, target, source_is_directory, target_is_open }) != peeked {
             return Ok(None);
         }
         let source = source.ok_or(FsError::NotFound)?;
@@ -285,6 +299,7 @@ impl Filesystem {
     fn rename_record(
         &self,
         ctx: OpCtx<'_>,
+        locked: &Locked,
         planned: &mut Planned,
         (from, source): (End<'_>, Found),
         (to, replaced): (End<'_>, Option<(Found, Inode)>),
@@ -303,12 +318,18 @@ impl Filesystem {
             None if same_dir => source.entry,
             None => self.draw_id(),
         };
-        if let Some((target, inode)) = &replaced {
+        if let Some((_, inode)) = &replaced {
             planned.lose_target(same_dir, to.name, inode.kind == FileKind::Directory);
-            record.inodes.push(unlinked(to.dir.id, *target, inode, now));
         }
         if planned.to_after.nlink > LINK_MAX {
             return Err(FsError::TooManyLinks);
+        }
+        if let Some((target, inode)) = &replaced {
+            if self.is_open(target.object) && self.is_to_be_held(target.object, inode) {
+                self.hold(locked, &mut record, target.object, inode)?;
+            } else {
+                record.inodes.push(unlinked(to.dir.id, *target, inode, now));
+            }
         }
         self.put_entry(&mut record, to.dir.id, entry, to.name, source.object, moved.kind);
         moved.touch(now);

@@ -30,5 +30,8 @@ pub use progress::{Attempt, Progress, refusal};
 pub use results::Ended;
 pub use status::Status;
 
+/// How long behind the import of a pool somebody may claim again what he had open: never longer.
+pub const CLAIMS_END: std::time::Duration = tracking::CLAIMS_END;
+
 /// The only version that is here, of the program of version 3.
 pub const VERSION: u32 = 4;

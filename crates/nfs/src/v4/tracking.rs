@@ -40,6 +40,8 @@ use crate::exports::{ClientsFolder, PoolExports};
 
 mod list;
 
+pub(super) use list::CLAIMS_END;
+
 /// A name that nobody has: to remove it changes nothing, and waits for what was changed before.
 const NOBODY: &[u8] = b"nobody";
 /// What stands in a client's link. Its name says who it is.

@@ -6,9 +6,11 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tally_base::Time;
+use tally_nfs::v4::CLAIMS_END;
 
 use super::pools::Pools;
 use super::served::ServedPool;
@@ -22,7 +24,22 @@ const AFTER_IMPORT: Duration = Duration::from_secs(600);
 /// Starts the thread that looks.
 pub(super) fn watch(pools: &Arc<Pools>) -> io::Result<Ticker> {
     let pools = Arc::clone(pools);
-    Ticker::start("schedule", LOOK, move || pools.all().iter().for_each(look))
+    Ticker::start("schedule", LOOK, move || {
+        for served in pools.all() {
+            let_go_of_held(&served, pools.keeps_clients);
+            look(&served);
+        }
+    })
+}
+
+/// Files that somebody had open, and that have no name, go when nobody may claim them again.
+fn let_go_of_held(served: &ServedPool, keeps_clients: bool) {
+    let claims_end = if keeps_clients { CLAIMS_END } else { Duration::ZERO };
+    let pool = served.filer.pool();
+    let may_run = !pool.read_only() && pool.fault().is_none();
+    if may_run && served.since.elapsed() >= claims_end && served.may_hold.load(Ordering::Relaxed) {
+        served.may_hold.store(served.filer.let_go_of_held() > 0 || keeps_clients, Ordering::Relaxed);
+    }
 }
 
 fn look(served: &Arc<ServedPool>) {

@@ -7,6 +7,7 @@ mod spares;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,8 @@ pub struct ServedPool {
     pub(super) looking: Mutex<()>,
     /// What is wrong with the list of pools, for `status`.
     pub(super) list_trouble: Mutex<Option<String>>,
+    /// There may be files without a name that nobody has open.
+    pub(super) may_hold: AtomicBool,
     read_only: bool,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Those that fetch ahead of readers.
@@ -72,6 +75,7 @@ impl ServedPool {
             spares: Spares::default(),
             looking,
             list_trouble,
+            may_hold: AtomicBool::new(true),
             read_only,
             threads,
             fetching_ahead,

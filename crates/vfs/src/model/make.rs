@@ -135,6 +135,9 @@ impl State {
             return Err(FsError::IsDirectory);
         }
         self.may_change_dir(cred, dir)?;
+        if attr.nlink == 0 {
+            return Err(FsError::NotFound);
+        }
         if attr.nlink >= LINK_MAX {
             return Err(FsError::TooManyLinks);
         }

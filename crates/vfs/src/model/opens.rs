@@ -119,9 +119,19 @@ impl State {
         self.locked.clear();
     }
 
+    /// Whether anybody has it open.
+    pub(super) fn is_open(&self, object: ObjectRef) -> bool {
+        self.opens.iter().any(|open| open.object == object)
+    }
+
     pub(super) fn close(&mut self, object: ObjectRef, holder: Holder) {
         self.opens.retain(|open| (open.object, open.holder) != (object, holder));
         self.locked.retain(|held| (held.object, held.below) != (object, holder));
+        // What has no name any more was there for those who had it open.
+        let is_nameless = self.inode(object).is_ok_and(|inode| inode.attr.nlink == 0);
+        if is_nameless && !self.is_open(object) {
+            self.inodes.remove(&object.id);
+        }
     }
 
     /// Whether content may be read or written by this right, where its mode says `may`.

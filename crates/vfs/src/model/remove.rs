@@ -154,7 +154,8 @@ impl State {
     fn unlink(&mut self, id: ObjectId, now: Time) {
         let attr = &mut self.named(id).attr;
         attr.nlink -= 1;
-        if attr.nlink == 0 {
+        let (object, is_gone) = (attr.object, attr.nlink == 0);
+        if is_gone && !self.is_open(object) {
             self.inodes.remove(&id);
         } else {
             self.touch(id, now);

@@ -19,6 +19,7 @@ pub(super) const CASES: &[Case] = &[
     ("open: shares", shares),
     ("open: downgrades", downgrades),
     ("open: who has it open goes by that", rights),
+    ("open: what has no name any more", removed),
     ("open: random shares", random),
 ];
 
@@ -145,6 +146,45 @@ fn refused(world: &World) {
     world.vfs.close(file, holder(2));
     world.run(&root, |ctx| world.vfs.remove(ctx, world.root, b"f")).0.unwrap();
     assert_eq!(world.open_itself(&root, file, opening(1, 1, 0)), Err(FsError::Stale));
+}
+
+/// Rules V28.
+fn removed(world: &World) {
+    let root = Cred::root();
+    let file = world.create_as(&root, world.root, "f", &guarded(0o644)).unwrap().object;
+    world.open_itself(&root, file, opening(1, 3, 0)).unwrap();
+    world.open_itself(&root, file, opening(2, 1, 0)).unwrap();
+    world.link_as(&root, file, world.root, "g").unwrap();
+    world.remove_as(&root, world.root, "f").unwrap();
+    assert_eq!(world.attr(file).nlink, 1);
+    world.remove_as(&root, world.root, "g").unwrap();
+    assert_eq!(world.attr(file).nlink, 0);
+    assert!(world.names(world.root).is_empty());
+    let by = Right::Open(holder(1));
+    assert_eq!((world.write_by(by, &root, file), world.cut_by(by, &root, file)), (Ok(()), Ok(())));
+    assert_eq!(world.attr(file).size, 1);
+    assert_eq!(world.link_as(&root, file, world.root, "h"), Err(FsError::NotFound), "it gets no name any more");
+    world.vfs.close(file, holder(1));
+    assert_eq!(world.read_by(Right::Open(holder(2)), &root, file), Ok(()));
+    // By its handle it can be opened for as long.
+    world.open_itself(&root, file, opening(3, 1, 0)).unwrap();
+    world.vfs.close(file, holder(2));
+    assert_eq!(world.read_by(Right::Open(holder(3)), &root, file), Ok(()));
+    world.vfs.close(file, holder(3));
+    assert_eq!(world.vfs.getattr(file), Err(FsError::Stale));
+    // The same where another file takes its name, in this directory or from another one; and what nobody has open goes.
+    let dir = world.dir(world.root, "d");
+    for (number, from) in [world.root, dir].into_iter().enumerate() {
+        let [kept, new] = [(world.root, "kept"), (from, "new")].map(|(dir, name)| world.file(dir, name));
+        world.open_itself(&root, kept, opening(1, 3, 0)).unwrap();
+        world.rename_as(&root, (from, "new"), (world.root, "kept")).unwrap();
+        assert_eq!((world.find(world.root, "kept"), world.attr(kept).nlink), (Ok(new), 0), "{number}");
+        world.remove_as(&root, world.root, "kept").unwrap();
+        assert_eq!(world.vfs.getattr(new), Err(FsError::Stale));
+        assert_eq!(world.write_by(by, &root, kept), Ok(()));
+        world.vfs.close(kept, holder(1));
+        assert_eq!(world.vfs.getattr(kept), Err(FsError::Stale));
+    }
 }
 
 fn modes(world: &World) {

@@ -14,8 +14,11 @@ use std::time::Duration;
 
 use super::super::state::{ClientKey, LEASE};
 
-/// A claim keeps the grace open for so long, for the next one of that client; but no grace is longer than two leases.
+/// A claim keeps the grace open for so long, for the next one of that client.
 const BETWEEN_CLAIMS: Duration = Duration::from_secs(15);
+
+/// No grace is longer: two leases.
+pub(in super::super) const CLAIMS_END: Duration = Duration::from_secs(2 * LEASE.as_secs());
 
 #[derive(Debug)]
 pub(super) struct List {
@@ -41,7 +44,7 @@ impl List {
             is_in_grace: !listed.is_empty(),
             listed,
             until: since + LEASE,
-            latest: since + 2 * LEASE,
+            latest: since + CLAIMS_END,
             noted: HashSet::new(),
             doomed: Vec::new(),
             is_settled: true,

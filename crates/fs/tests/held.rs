@@ -1,0 +1,129 @@
+//! Files that somebody has open and that have no name any more, across cuts.
+
+mod world;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tally_fs::filer::Filer;
+use tally_vfs::{
+    Access, ClientNumber, CreateHow, Cred, Deny, FsError, Holder, ObjectRef, OpCtx, Opening, OwnerNumber, Right, Share,
+    Stability, ToOpen, Vfs,
+};
+use world::{World, content, ctx, done, mode, noise, patient, vfs};
+
+const MIB: u64 = 1 << 20;
+
+fn holder(number: u64) -> Holder {
+    Holder { client: ClientNumber(1), owner: OwnerNumber(number) }
+}
+
+fn open(fs: &dyn Vfs, what: ToOpen<'_>, number: u64) -> Result<ObjectRef, FsError> {
+    let share = Share { access: Access::from_bits(3).unwrap(), deny: Deny::from_bits(0).unwrap() };
+    let (cred, by) = (Cred::root(), |_| Ok(holder(number)));
+    patient(|| fs.open(OpCtx::of(&cred), what, Opening { share, by: &by })).map(|opened| opened.attr.object)
+}
+
+/// A file of a mebibyte that is open.
+fn file(fs: &dyn Vfs, name: &str, seed: u64) -> ObjectRef {
+    let cred = Cred::root();
+    let made = done(fs.create(ctx(&cred), fs.root(), name.as_bytes(), &CreateHow::Guarded(mode(0o600)))).unwrap();
+    done(fs.write(ctx(&cred), made.object, 0, noise(1 << 20, seed), Stability::FileSync)).unwrap();
+    open(fs, ToOpen::Itself(made.object), 1).unwrap()
+}
+
+fn used(filer: &Filer) -> u64 {
+    (0..3).for_each(|_| _ = filer.sync().unwrap());
+    filer.by_name("tank").unwrap().info().used_bytes
+}
+
+/// In the log alone, in the tree, and half and half.
+#[test]
+fn what_is_open_without_a_name_is_there_behind_a_cut_until_nobody_claims_it() {
+    for syncs in 0..3 {
+        let world = World::new(64 * MIB, 16 * MIB);
+        let filer = world.create();
+        let (fs, cred) = (vfs(&filer), Cred::root());
+        let empty = used(&filer);
+        let [kept, left] = ["kept", "left"].map(|name| file(&*fs, name, 7));
+        let sync = |at: u64| (at < syncs).then(|| filer.sync().unwrap());
+        sync(0);
+        ["kept", "left"].into_iter().for_each(|name| done(fs.remove(ctx(&cred), fs.root(), name.as_bytes())).unwrap());
+        sync(1);
+        let by = OpCtx { right: Right::Open(holder(1)), ..OpCtx::of(&cred) };
+        let more = Bytes::from_static(b"written since");
+        done(fs.write(by, kept, 1 << 20, more.clone(), Stability::FileSync)).unwrap();
+
+        let (cut, report) = world.cut().import();
+        assert_eq!(report.losses, Vec::<String>::new());
+        let fs = vfs(&cut);
+        let tank = cut.by_name("tank").unwrap();
+        assert_eq!(tank.held().len(), 2);
+        let again = open(&*fs, ToOpen::Again(kept), 5).unwrap();
+        assert_eq!(again, kept);
+        let expected = [noise(1 << 20, 7), more].concat();
+        assert!(content(&*fs, kept) == expected, "{syncs} groups");
+        assert_eq!(fs.getattr(kept).unwrap().nlink, 0);
+        // Nobody claims the other one.
+        assert_eq!(tank.let_go_of_held(), 1);
+        assert_eq!(fs.getattr(left), Err(FsError::Stale));
+        assert!(content(&*fs, kept) == expected);
+        fs.close(kept, holder(5));
+        assert_eq!(fs.getattr(kept), Err(FsError::Stale));
+        assert_eq!(tank.held().len(), 0);
+        // What is left is the directory in which they were.
+        assert!(used(&cut) - empty < 4096, "{} bytes, and {empty} before", used(&cut));
+        cut.export().unwrap();
+        drop((fs, tank));
+        let (again, report) = world.cut().import();
+        assert_eq!(report.losses, Vec::<String>::new());
+        drop(again);
+    }
+}
+
+/// Threads open, remove, replace and close the same few names: nothing that is open goes, and nothing stays that nobody has.
+#[test]
+fn in_a_crowd_nothing_goes_that_is_open_and_nothing_stays_that_is_not() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let filer: &Arc<Filer> = &filer;
+            scope.spawn(move || {
+                let (fs, cred, mut dice) = (vfs(filer), Cred::root(), world::Dice(thread + 1));
+                for round in 0..300_u64 {
+                    let name = format!("{}", dice.below(3));
+                    let how = CreateHow::Unchecked(mode(0o600));
+                    let number = 1 + thread * 1000 + round;
+                    let Ok(object) = open(&*fs, ToOpen::Made(fs.root(), name.as_bytes(), &how), number) else {
+                        continue;
+                    };
+                    let by = OpCtx { right: Right::Open(holder(number)), ..OpCtx::of(&cred) };
+                    let data = Bytes::from(format!("{number:08}"));
+                    let at = 8 * number;
+                    patient(|| fs.write(by, object, at, data.clone(), Stability::Unstable)).unwrap();
+                    match dice.below(3) {
+                        0 => _ = patient(|| fs.remove(ctx(&cred), fs.root(), name.as_bytes())),
+                        1 => {
+                            let other = format!("{}", dice.below(3));
+                            _ = patient(|| {
+                                fs.rename(ctx(&cred), fs.root(), other.as_bytes(), fs.root(), name.as_bytes())
+                            });
+                        }
+                        _ => {}
+                    }
+                    let read = fs.read_by(by.right, &cred, object, at, 8).expect("it is open");
+                    assert!(read.data.concat() == data[..], "what was written is there");
+                    fs.close(object, holder(number));
+                }
+            });
+        }
+    });
+    let (fs, cred) = (vfs(&filer), Cred::root());
+    assert_eq!(filer.by_name("tank").unwrap().held().len(), 0);
+    (0..3).for_each(|name| _ = done(fs.remove(ctx(&cred), fs.root(), format!("{name}").as_bytes())));
+    (0..3).for_each(|_| _ = filer.sync().unwrap());
+    // The root, and where they were held.
+    assert_eq!(filer.by_name("tank").unwrap().info().object_count, 2);
+    filer.export().unwrap();
+}
