@@ -124,7 +124,7 @@ fn a_file_is_made_written_read_and_closed_in_one_compound() {
     assert!(opened.cinfo.atomic && opened.cinfo.before < opened.cinfo.after);
     assert_eq!(
         (opened.stateid.seqid, opened.rflags, opened.delegation.clone()),
-        (1, 4, OpenDelegation4::OpenDelegateNone)
+        (1, 4 | 8, OpenDelegation4::OpenDelegateNone)
     );
     assert_eq!(numbers(&opened.attrset), [33]);
     assert_eq!((closed.seqid, closed.other), (u32::MAX, [0; 12]));

@@ -127,10 +127,12 @@ fn no_files(world: &World) {
         assert_eq!(world.vfs.test_range(object, wanted), Err(NotLocked::Failed(error)));
         assert_eq!(world.vfs.lock_range(object, open_of(1), wanted), Err(NotLocked::Failed(error)));
     }
-    let file = world.opened();
-    world.remove_as(&Cred::root(), world.root, "f").unwrap();
-    assert_eq!(world.vfs.test_range(file, wanted), Err(NotLocked::Failed(FsError::Stale)));
-    assert_eq!(world.vfs.lock_range(file, open_of(1), wanted), Err(NotLocked::Failed(FsError::Stale)));
+    // What nobody has open is gone with its name, and what somebody has stays what it is (rules V28).
+    let [gone, file] = [world.file(world.root, "g"), world.opened()];
+    ["g", "f"].into_iter().for_each(|name| world.remove_as(&Cred::root(), world.root, name).unwrap());
+    assert_eq!(world.vfs.test_range(gone, wanted), Err(NotLocked::Failed(FsError::Stale)));
+    assert_eq!(world.vfs.lock_range(gone, open_of(1), wanted), Err(NotLocked::Failed(FsError::Stale)));
+    assert_eq!(world.vfs.lock_range(file, open_of(1), wanted), Ok(()));
 }
 
 /// Freed is what was begun below that open, and a downgrade frees nothing.

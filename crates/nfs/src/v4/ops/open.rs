@@ -22,6 +22,9 @@ use crate::xdr::{Decoder, Encoder};
 
 /// `OPEN4_RESULT_LOCKTYPE_POSIX`.
 const LOCKS_AS_POSIX: u32 = 4;
+/// `OPEN4_RESULT_PRESERVE_UNLINKED`, which minor version 0 does not know: what is open outlives its last name (rules V28), so that a client need not give
+/// it another one.
+const STAYS_WITHOUT_A_NAME: u32 = 8;
 /// `OPEN4_RESULT_CONFIRM`.
 const TO_BE_CONFIRMED: u32 = 2;
 
@@ -203,7 +206,9 @@ pub(in super::super) fn open(
     }
     out.raw(&stateid.to_wire());
     put_change(out, dir.as_ref());
-    out.u32(if whose.is_confirmed { LOCKS_AS_POSIX } else { LOCKS_AS_POSIX | TO_BE_CONFIRMED });
+    let to_be_confirmed = if whose.is_confirmed { 0 } else { TO_BE_CONFIRMED };
+    let stays = if compound.minor() == 0 { 0 } else { STAYS_WITHOUT_A_NAME };
+    out.u32(LOCKS_AS_POSIX | to_be_confirmed | stays);
     asked.attributes_set(is_new).encode(out);
     put_no_delegation(asked.wants, out);
     compound.current = Ok(Node::Object(file));
