@@ -8,7 +8,8 @@ fn parse(text: &str) -> Result<Config, String> {
 fn uncommented() -> String {
     let is_setting = |line: &str| {
         let key = line.split('=').next().unwrap_or("").trim();
-        line.starts_with('[') || (line.contains(" = ") && key.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'))
+        line.starts_with('[')
+            || (line.contains(" = ") && key.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'))
     };
     let line = |line: &str| match line.strip_prefix("# ") {
         Some(setting) if is_setting(setting) => format!("{setting}\n"),
