@@ -10,9 +10,9 @@ use bytes::Bytes;
 use tally_base::{DatasetId, PoolGuid, Time};
 use tally_store::pool::NotServing;
 use tally_vfs::{
-    Attr, Attributes, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity, Names, NodeKind, ObjectRef,
-    OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, Right, SetAttr, Share,
-    Stability, ToOpen, Written,
+    Attr, Attributes, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity, MountNumber, Names,
+    NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, Right,
+    SetAttr, Share, Stability, ToOpen, Written,
 };
 
 use crate::filesystem::Filesystem;
@@ -25,6 +25,10 @@ impl Identity for Filesystem {
 
     fn dataset(&self) -> DatasetId {
         self.dataset.birth.id
+    }
+
+    fn mount(&self) -> MountNumber {
+        self.mount
     }
 
     fn root(&self) -> ObjectRef {

@@ -11,6 +11,7 @@ use tally_claims::{Holder, Share};
 
 use crate::attributes::{Attr, FsStat, ObjectRef, SetAttr};
 use crate::content::{ReadOut, Stability, Written};
+use crate::mount::MountNumber;
 use crate::names::{CreateHow, DirPage, NodeKind};
 use crate::opens::{Opened, Opening, Right, ToOpen};
 use crate::outcome::{FsError, Outcome};
@@ -27,6 +28,8 @@ pub trait Identity: Send + Sync {
     fn pool(&self) -> PoolGuid;
     /// Which dataset of that pool.
     fn dataset(&self) -> DatasetId;
+    /// Which mount of it this is.
+    fn mount(&self) -> MountNumber;
     /// Its root directory.
     fn root(&self) -> ObjectRef;
     /// Whether it takes no change from anybody: a property, or a pool that is only read.

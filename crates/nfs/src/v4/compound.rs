@@ -303,6 +303,7 @@ impl<'a> Compound<'a> {
 
     /// Behind an operation in which clients may have gone: what they had open is closed.
     fn and_close_for_the_gone(&self, perform: impl FnOnce(&Self) -> Result<(), Status>) -> Result<(), Status> {
+        self.scene.house.end_with_mounts(self.scene.exports);
         let told = perform(self);
         self.scene.house.close_for_the_gone(self.scene.exports);
         told

@@ -7,18 +7,19 @@ use parking_lot::{Mutex, MutexGuard};
 use tally_base::{Promise, Rng, SystemRng};
 
 use super::compound::Stop;
+use super::endings::Endings;
 use super::state::{BootId, ClientId, Clients, Opens, Presence, Sessions};
 use super::status::Status;
 use super::tracking::{Asker, Tracking};
-use crate::exports::{Exports, Place, PoolExports};
+use crate::exports::PoolExports;
 
 /// The clients, their sessions, and the time of this start of the server.
 pub struct House {
     clients: Mutex<Clients>,
     sessions: Arc<Sessions>,
     opens: Opens,
-    closing: Mutex<()>,
-    tracking: Tracking,
+    pub(super) endings: Endings,
+    pub(super) tracking: Tracking,
     start: Instant,
     identity: [u8; 16],
 }
@@ -34,7 +35,7 @@ impl Default for House {
             sessions: clients.sessions(),
             clients: Mutex::new(clients),
             opens,
-            closing: Mutex::default(),
+            endings: Endings::default(),
             tracking: Tracking::default(),
             start: Instant::now(),
             identity,
@@ -71,25 +72,6 @@ impl House {
     /// Whether a client has something open.
     pub(super) fn holds(&self, client: ClientId) -> bool {
         self.opens.holds(client)
-    }
-
-    /// Closes what clients had open who are gone since this was asked last.
-    pub(super) fn close_for_the_gone(&self, exports: &dyn Exports) {
-        // Whoever answers behind this finds all of it closed, also what another one is at.
-        let _one_at_a_time = self.closing.lock();
-        let gone = self.clients().take_gone();
-        for (client, key) in gone {
-            for closing in self.opens.forget_client(client) {
-                let file = closing.file;
-                // With its dataset or pool it was closed before.
-                if let Some(Place::Here(vfs)) = exports.pool(file.pool).map(|pool| pool.place(file.dataset)) {
-                    vfs.close(file.object, closing.holder());
-                }
-            }
-            if let Some(key) = key {
-                self.tracking.forget(key);
-            }
-        }
     }
 
     /// A client is about to be given something that it could claim again: what its answer waits for, besides.

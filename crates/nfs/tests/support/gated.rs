@@ -176,6 +176,9 @@ impl Identity for Gated {
     fn dataset(&self) -> DatasetId {
         self.model.dataset()
     }
+    fn mount(&self) -> MountNumber {
+        self.model.mount()
+    }
     fn root(&self) -> ObjectRef {
         self.model.root()
     }

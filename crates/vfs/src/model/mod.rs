@@ -23,9 +23,9 @@ use smallvec::SmallVec;
 use tally_base::{Clock, DatasetId, PoolGuid, Rng, SystemClock, SystemRng, Time, Wait};
 
 use crate::{
-    Attr, Attributes, Change, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity, Names, NodeKind,
-    ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, Right, SetAttr,
-    Share, Stability, ToOpen, Written,
+    Attr, Attributes, Change, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity, MountNumber, Names,
+    NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, Right,
+    SetAttr, Share, Stability, ToOpen, Written,
 };
 use state::State;
 
@@ -71,6 +71,7 @@ type Remembered = BTreeMap<[u8; ReplyKey::COMMON_BYTES], Vec<(u64, RememberedRep
 pub struct Model {
     pool: PoolGuid,
     dataset: DatasetId,
+    mount: MountNumber,
     root: ObjectRef,
     state: Mutex<State>,
     remembered: Mutex<Remembered>,
@@ -90,6 +91,7 @@ impl Model {
         Self {
             pool: options.pool,
             dataset: options.dataset,
+            mount: MountNumber::draw(),
             root,
             state: Mutex::new(state),
             remembered: Mutex::default(),
@@ -102,10 +104,19 @@ impl Model {
         Self {
             pool: self.pool,
             dataset: self.dataset,
+            mount: MountNumber::draw(),
             root: self.root,
             state: Mutex::new(self.state().clone()),
             remembered: Mutex::new(self.remembered.lock().clone()),
         }
+    }
+
+    /// The same, of which nobody has anything open: it is mounted anew.
+    #[must_use]
+    pub fn mounted_anew(&self) -> Self {
+        let anew = self.fork();
+        anew.state().forget_opens();
+        anew
     }
 
     /// Takes away write access, or gives it back.
@@ -148,6 +159,10 @@ impl Identity for Model {
 
     fn dataset(&self) -> DatasetId {
         self.dataset
+    }
+
+    fn mount(&self) -> MountNumber {
+        self.mount
     }
 
     fn root(&self) -> ObjectRef {

@@ -74,14 +74,17 @@ pub(in super::super) fn test(
     let client = compound.presence()?.client();
     out.u32(count);
     for _ in 0..count {
-        let asked = stateid(words)?;
-        out.u32(compound.scene.house.opens().test(&asked, client) as u32);
+        let (asked, house) = (stateid(words)?, compound.scene.house);
+        house.end_if_over(compound.scene.exports, &asked, client);
+        out.u32(house.opens().test(&asked, client) as u32);
     }
     Ok(())
 }
 
 pub(in super::super) fn free(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
     let asked = stateid(words)?;
-    let client = compound.presence()?.client();
-    compound.scene.house.opens().free(&compound.present(asked)?, client)
+    let (client, house) = (compound.presence()?.client(), compound.scene.house);
+    let asked = compound.present(asked)?;
+    house.end_if_over(compound.scene.exports, &asked, client);
+    house.opens().free(&asked, client)
 }

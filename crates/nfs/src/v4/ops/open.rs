@@ -17,6 +17,7 @@ use super::super::status::Status;
 use super::names::check_name;
 use super::put_change;
 use crate::entry::Target;
+use crate::exports::Exports;
 use crate::xdr::{Decoder, Encoder};
 
 /// `OPEN4_RESULT_LOCKTYPE_POSIX`.
@@ -240,7 +241,13 @@ fn carry_out(compound: &mut Compound<'_>, place: &Target, asked: &Asked<'_>) -> 
         // The client has gone, or lost the open, while it was opened.
         file.vfs.close(file.object, *holder);
     });
-    let stateid = stateid.map_err(|(status, _)| status)?;
+    let stateid = stateid.map_err(|(status, _)| {
+        match compound.scene.house.is_of_today(compound.scene.exports, &FileId::of(&*file.vfs, file.object)) {
+            true => status,
+            // It was mounted anew meanwhile, where the client can open it.
+            false => Status::Delay,
+        }
+    })?;
     Ok(Done { file, stateid, is_new: opened.is_new, dir })
 }
 
@@ -263,6 +270,7 @@ struct Ledger<'a> {
     place: &'a Target,
     owner: &'a [u8],
     house: &'a House,
+    exports: &'a dyn Exports,
     minor: u32,
     client: ClientId,
     session: SessionId,
@@ -273,8 +281,9 @@ impl<'a> Ledger<'a> {
     fn of(compound: &Compound<'a>, place: &'a Target, asked: &Asked<'a>) -> Result<Self, Status> {
         let guard = compound.guard().ok_or(Status::OpNotInSession)?;
         let (client, session) = (guard.session().presence().client(), guard.session().id());
-        let (minor, house, owner) = (compound.minor(), compound.scene.house, asked.owner);
-        Ok(Self { place, owner, house, minor, client, session, entry: RefCell::default() })
+        let (minor, house, exports) = (compound.minor(), compound.scene.house, compound.scene.exports);
+        let owner = asked.owner;
+        Ok(Self { place, owner, house, exports, minor, client, session, entry: RefCell::default() })
     }
 
     /// Whose open of that file it becomes.
@@ -283,9 +292,13 @@ impl<'a> Ledger<'a> {
         self.entry.take();
         let file = FileId::of(&*self.place.vfs, object);
         let reserved = self.house.opens().reserve(self.minor, self.client, self.owner, file).and_then(|reserved| {
-            // Whoever goes from here on is told by what was reserved; who has gone before would have it kept for nobody.
+            // Whoever goes from here on is told by what was reserved; who has gone before would have it kept for nobody. So it is with a mount.
             let is_there = self.house.sessions().find(self.session).is_some();
-            if is_there { Ok(reserved) } else { Err(Status::BadSession) }
+            match (is_there, self.house.is_of_today(self.exports, &file)) {
+                (true, true) => Ok(reserved),
+                (true, false) => Err(Status::Delay),
+                (false, _) => Err(Status::BadSession),
+            }
         });
         let holder = reserved.as_ref().map(Reserved::holder).map_err(|_| FsError::Unavailable);
         *self.entry.borrow_mut() = Some(reserved);

@@ -36,4 +36,4 @@ pub use sessions::{
     Sessions, Shown,
 };
 pub use slots::Guard;
-pub use stateid::{FileId, Revoked, Special, Stateid};
+pub use stateid::{FileId, Mounted, Revoked, Special, Stateid};

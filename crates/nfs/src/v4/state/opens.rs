@@ -33,12 +33,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use foldhash::HashSet;
 use parking_lot::RwLock;
 use tally_base::Rng;
 use tally_vfs::{ClientNumber, Holder};
 
 use super::bounds::OWNER_BYTES_MAX;
-use super::stateid::{Asker, FileId, Revoked, Seal, Stateid, next_seqid};
+use super::stateid::{Asker, FileId, Mounted, Revoked, Seal, Stateid, next_seqid};
 use super::{BootId, ClientId};
 use crate::v4::status::Status;
 
@@ -204,6 +205,28 @@ impl Opens {
             None => self.shards.iter().for_each(revoke),
         }
         closing
+    }
+
+    /// What SEQUENCE says of what was revoked of a client's (`SEQ4_STATUS_*`): EXPIRED_SOME_STATE_REVOKED or EXPIRED_ALL_STATE_REVOKED,
+    /// ADMIN_STATE_REVOKED, RECALLABLE_STATE_REVOKED. FREE_STATEID of all that was clears it (RFC 8881 §18.46.3).
+    #[must_use]
+    pub fn flags(&self, client: ClientId) -> u32 {
+        // At nearly all times nothing is.
+        if self.totals.revoked() == 0 {
+            return 0;
+        }
+        let (revoked, has_more) = self.shard_of(client).read().revoked(client);
+        let flags = revoked.iter().zip(Revoked::FLAGS).filter(|(is_revoked, _)| **is_revoked);
+        flags.fold(0, |flags, (_, [of_some, of_all])| flags | if has_more { of_some } else { of_all })
+    }
+
+    /// Of which mounts anything is open, or about to be.
+    #[must_use]
+    pub fn mounts(&self) -> HashSet<Mounted> {
+        self.shards.iter().fold(HashSet::default(), |mut mounts, shard| {
+            mounts.extend(shard.read().mounts());
+            mounts
+        })
     }
 
     /// TEST_STATEID.

@@ -1,0 +1,115 @@
+//! What ends state that its client has not given up: the client is gone, or what it has open is.
+//!
+//! *A mount.* What is open is known below for as long as its dataset is mounted, and above by the mount ([`Mounted`]). Behind a `pool clear`, an export and import, a
+//! rollback or the end of a dataset nothing below knows of it, and whoever was kept out by it is not any more. So it is revoked, and its client told: by SEQUENCE, which looks
+//! whether what is exported was another thing at its last look, and by every use, which finds another mount than it was opened on (rules V37).
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+
+use super::house::House;
+use super::state::{ClientId, Closing, FileId, Mounted, Revoked, Stateid};
+use crate::exports::{Exports, Place};
+
+/// Who is at it.
+pub(super) struct Endings {
+    /// Closes what those had who are gone.
+    closing: Mutex<()>,
+    /// Looks which mounts are over.
+    looking: Mutex<()>,
+    /// As of which state of the exports nobody has anything of a mount that is over.
+    seen: AtomicU64,
+}
+
+impl Default for Endings {
+    fn default() -> Self {
+        let (closing, looking) = Default::default();
+        Self { closing, looking, seen: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl House {
+    /// Closes what clients had open who are gone since this was asked last.
+    pub(super) fn close_for_the_gone(&self, exports: &dyn Exports) {
+        // Whoever answers behind this finds all of it closed, also what another one is at.
+        let _one_at_a_time = self.endings.closing.lock();
+        let gone = self.clients().take_gone();
+        for (client, key) in gone {
+            close_below(exports, &self.opens().forget_client(client));
+            if let Some(key) = key {
+                self.tracking.forget(key);
+            }
+        }
+    }
+
+    /// Revokes what clients have open of mounts that are over, if there may be such since this was asked last.
+    pub(super) fn end_with_mounts(&self, exports: &dyn Exports) {
+        let changed = exports.changed().0;
+        if self.endings.seen.load(Relaxed) == changed {
+            return;
+        }
+        // Who comes meanwhile need not wait: what he uses tells him as well.
+        let Some(_alone) = self.endings.looking.try_lock() else { return };
+        let mut over = self.opens().mounts();
+        over.retain(|mounted| is_over(exports, mounted));
+        if !over.is_empty() {
+            self.revoke(&|mounted| over.contains(mounted));
+        }
+        self.endings.seen.store(changed, Relaxed);
+    }
+
+    /// The same, of what this stateid names, before it is tested or freed.
+    pub(super) fn end_if_over(&self, exports: &dyn Exports, asked: &Stateid, client: ClientId) {
+        let found = self.opens().find(asked, 1, Some(client), None);
+        if let Some(over) = found.ok().map(|found| found.file.of).filter(|mounted| is_over(exports, mounted)) {
+            self.revoke(&|mounted| *mounted == over);
+        }
+    }
+
+    /// Nothing is to be closed below, where nothing is known of it.
+    fn revoke(&self, is_over: &dyn Fn(&Mounted) -> bool) {
+        let revoked = self.opens().revoke(None, &|found| is_over(&found.file.of), Revoked::Admin);
+        tracing::info!(
+            opens = revoked.len(),
+            "revoked what clients had open of datasets that are not there any more, or anew"
+        );
+    }
+
+    /// Whether a file is of the mount that is there now: what is opened of another one would be kept for nobody.
+    pub(super) fn is_of_today(&self, exports: &dyn Exports, file: &FileId) -> bool {
+        mounted(exports, &file.of) == Some(file.of)
+    }
+}
+
+fn close_below(exports: &dyn Exports, closing: &[Closing]) {
+    for closing in closing {
+        let of = closing.file.of;
+        // With its mount it was closed before.
+        if let Some(Place::Here(vfs)) = exports.pool(of.pool).map(|pool| pool.place(of.dataset))
+            && Mounted::of(&*vfs) == of
+        {
+            vfs.close(closing.file.object, closing.holder());
+        }
+    }
+}
+
+/// How the dataset of a mount is mounted now.
+fn mounted(exports: &dyn Exports, of: &Mounted) -> Option<Mounted> {
+    match exports.pool(of.pool)?.place(of.dataset) {
+        Place::Here(vfs) => Some(Mounted::of(&*vfs)),
+        Place::Away | Place::Going | Place::Unknown => None,
+    }
+}
+
+/// Whether a mount is over. One of a dataset that is being destroyed may be there again, as it was.
+fn is_over(exports: &dyn Exports, of: &Mounted) -> bool {
+    let Some(pool) = exports.pool(of.pool) else { return true };
+    match pool.place(of.dataset) {
+        Place::Here(vfs) => Mounted::of(&*vfs) != *of,
+        Place::Unknown => true,
+        // The pool is not imported; else its dataset was made a moment ago.
+        Place::Away => pool.root().is_none(),
+        Place::Going => false,
+    }
+}
