@@ -103,7 +103,7 @@ const FLOORS: [(&str, &[&[&str]]); 20] = [
             &["content", "request"],
             &["opens"],
             &["names", "outcome"],
-            &["attributes"],
+            &["attributes", "mount"],
         ],
     ),
     ("claims", &[&["table"], &["account", "holdings", "object"], &["refused"], &["ranges", "share"], &["holder"]]),

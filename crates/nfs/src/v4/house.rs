@@ -8,12 +8,12 @@ use tally_base::{Promise, Rng, SystemRng};
 
 use super::compound::Stop;
 use super::endings::Endings;
-use super::state::{BootId, ClientId, Clients, Opens, Presence, Sessions};
+use super::state::{BootId, ClientId, Clients, LeaseClock, Opens, Presence, Sessions};
 use super::status::Status;
 use super::tracking::{Asker, Tracking};
 use crate::exports::PoolExports;
 
-/// The clients, their sessions, and the time of this start of the server.
+/// The clients, their sessions, what they have open, and the time of their leases.
 pub struct House {
     clients: Mutex<Clients>,
     sessions: Arc<Sessions>,
@@ -21,6 +21,7 @@ pub struct House {
     pub(super) endings: Endings,
     pub(super) tracking: Tracking,
     start: Instant,
+    leases: LeaseClock,
     identity: [u8; 16],
 }
 
@@ -38,6 +39,7 @@ impl Default for House {
             endings: Endings::default(),
             tracking: Tracking::default(),
             start: Instant::now(),
+            leases: LeaseClock::default(),
             identity,
         }
     }
@@ -86,7 +88,7 @@ impl House {
 
     /// Whether something in this pool may still be claimed again.
     pub(super) fn is_in_grace(&self, pool: &dyn PoolExports) -> bool {
-        self.tracking.is_in_grace(pool, self.now(), self.start)
+        self.tracking.is_in_grace(pool, self.start.elapsed(), self.start)
     }
 
     /// A client claims nothing more.
@@ -97,12 +99,22 @@ impl House {
     }
 
     fn asker<'a>(&self, presence: &'a Presence) -> Asker<'a> {
-        Asker { presence, now: self.now(), start: self.start }
+        Asker { presence, now: self.start.elapsed(), start: self.start }
     }
 
-    /// Since the start.
+    /// By the clock of leases.
     pub(super) fn now(&self) -> Duration {
-        self.start.elapsed()
+        self.leases.now()
+    }
+
+    /// When a word counts as said that a client says now.
+    pub(super) fn heard(&self) -> Duration {
+        self.leases.heard()
+    }
+
+    /// It is `at` by a clock that does not go back, and requests are carried out: leases go on. Where nobody says so they stand still.
+    pub(crate) fn look_at_clock(&self, at: Duration) {
+        self.leases.look(at);
     }
 
     /// Whose sessions these are (`server_owner4`, and its scope): of the host, not of a pool, which may move (rules V40).

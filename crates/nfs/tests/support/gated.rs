@@ -70,6 +70,7 @@ pub struct Gated {
     /// Refuse it once behind so many changes.
     throttle_behind: AtomicUsize,
     pub panic_at_getattr: AtomicBool,
+    pub panic_behind_open: AtomicBool,
     /// Its pool is suspended: what changes something waits.
     pub suspended: AtomicBool,
     /// Somebody else comes right behind the next look for a name.
@@ -114,6 +115,7 @@ impl Gated {
             throttle: AtomicUsize::new(0),
             throttle_behind: AtomicUsize::new(usize::MAX),
             panic_at_getattr: AtomicBool::new(false),
+            panic_behind_open: AtomicBool::new(false),
             suspended: AtomicBool::new(false),
             behind_a_look: Mutex::default(),
         }
@@ -242,10 +244,15 @@ impl Names for Gated {
 
 impl Opens for Gated {
     fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening<'_>) -> Outcome<Opened> {
-        self.change(|| self.model.open(ctx, what, opening))
+        let outcome = self.change(|| self.model.open(ctx, what, opening));
+        assert!(!self.panic_behind_open.load(SeqCst), "a bug, planted by the test");
+        outcome
     }
     fn downgrade(&self, object: ObjectRef, holder: Holder, left: Share) -> Result<(), FsError> {
         self.model.downgrade(object, holder, left)
+    }
+    fn in_the_way(&self, object: ObjectRef, who: Option<Holder>, share: Share) -> Vec<ClientNumber> {
+        self.model.in_the_way(object, who, share)
     }
     fn close(&self, object: ObjectRef, holder: Holder) {
         self.model.close(object, holder);

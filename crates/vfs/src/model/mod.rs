@@ -23,9 +23,9 @@ use smallvec::SmallVec;
 use tally_base::{Clock, DatasetId, PoolGuid, Rng, SystemClock, SystemRng, Time, Wait};
 
 use crate::{
-    Attr, Attributes, Change, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity, MountNumber, Names,
-    NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, Right,
-    SetAttr, Share, Stability, ToOpen, Written,
+    Attr, Attributes, Change, ClientNumber, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity,
+    MountNumber, Names, NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies,
+    ReplyKey, Right, SetAttr, Share, Stability, ToOpen, Written,
 };
 use state::State;
 
@@ -267,6 +267,10 @@ impl Opens for Model {
 
     fn downgrade(&self, object: ObjectRef, holder: Holder, left: Share) -> Result<(), FsError> {
         self.state().downgrade(object, holder, left)
+    }
+
+    fn in_the_way(&self, object: ObjectRef, who: Option<Holder>, share: Share) -> Vec<ClientNumber> {
+        self.state().in_the_way(object, who, share)
     }
 
     fn close(&self, object: ObjectRef, holder: Holder) {

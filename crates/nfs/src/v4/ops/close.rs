@@ -25,15 +25,11 @@ pub(in super::super) fn close(
 ) -> Result<(), Status> {
     let (_seqid, asked) = (words.u32()?, stateid(words)?);
     let client = compound.presence()?.client();
-    let target = file(compound)?;
+    let (vfs, object) = compound.to_give_up()?;
     let asked = compound.present(asked)?;
-    let changing = compound.scene.house.opens().change(
-        &asked,
-        compound.minor(),
-        Some(client),
-        Some(&FileId::of(&*target.vfs, target.object)),
-    )?;
-    target.vfs.close(target.object, changing.found().holder());
+    let of = FileId::of(&*vfs, object);
+    let changing = compound.scene.house.opens().change(&asked, compound.minor(), Some(client), Some(&of))?;
+    vfs.close(object, changing.found().holder());
     let closed = changing.closed();
     out.raw(&closed.to_wire());
     compound.note_stateid(closed);

@@ -5,7 +5,9 @@
 
 use std::cell::RefCell;
 
-use tally_vfs::{Access, Change, CreateHow, Deny, FsError, Holder, ObjectRef, OpCtx, Opened, Opening, Share, ToOpen};
+use tally_vfs::{
+    Access, Change, CreateHow, Deny, FsError, Holder, ObjectRef, OpCtx, Opened, Opening, Outcome, Share, ToOpen,
+};
 
 use super::super::attr::{self, AttrSet};
 use super::super::compound::{Compound, Stop};
@@ -217,38 +219,37 @@ fn carry_out(compound: &mut Compound<'_>, place: &Target, asked: &Asked<'_>) -> 
     let (opened, dir) = match (&asked.what, &asked.how) {
         (What::Name(name), How::Make(how, _)) => {
             compound.begin(place)?;
-            let outcome = place.vfs.open(compound.ctx(place), ToOpen::Made(place.object, name, how), opening);
-            let told = outcome.result.as_ref().err().map(|error| ledger.told(*error));
+            let made = |compound: &Compound<'_>| {
+                place.vfs.open(compound.ctx(place), ToOpen::Made(place.object, name, how), opening)
+            };
+            let outcome = ledger.past_the_late(compound, made, Outcome::error);
+            let outcome = outcome.inspect_err(|_| compound.has_not_begun())?;
+            let told = outcome.error().map(|error| ledger.told(error));
             let (opened, changes) = compound.opened(outcome, told)?;
             (opened, changes.into_iter().next())
         }
-        (What::Name(name), How::Find) => find(place, name, opening).map_err(|error| ledger.told(error))?,
-        (what, _) => {
-            let to_open = match what {
-                What::Again => ToOpen::Again(place.object),
-                _ => ToOpen::Itself(place.object),
-            };
-            let outcome = place.vfs.open(OpCtx::of(&place.cred), to_open, opening);
-            let told = |error| match (what, ledger.told(error)) {
-                (What::Again, Status::ShareDenied) => Status::ReclaimConflict,
-                (_, status) => status,
+        (What::Name(name), How::Find) => {
+            let find = |_: &Compound<'_>| find(place, name, opening);
+            let found = ledger.past_the_late(compound, find, |found| found.as_ref().err().copied())?;
+            found.map_err(|error| ledger.told(error))?
+        }
+        (What::Again, _) => {
+            let outcome = place.vfs.open(OpCtx::of(&place.cred), ToOpen::Again(place.object), opening);
+            let told = |error| match ledger.told(error) {
+                Status::ShareDenied => Status::ReclaimConflict,
+                status => status,
             };
             (outcome.result.map_err(told)?, None)
         }
+        _ => {
+            let open =
+                |_: &Compound<'_>| place.vfs.open(OpCtx::of(&place.cred), ToOpen::Itself(place.object), opening).result;
+            let opened = ledger.past_the_late(compound, open, |opened| opened.as_ref().err().copied())?;
+            (opened.map_err(|error| ledger.told(error))?, None)
+        }
     };
     let file = Target { object: opened.attr.object, ..place.clone() };
-    let stateid = ledger.granted(asked.share).inspect_err(|(_, holder)| {
-        // The client has gone, or lost the open, while it was opened.
-        file.vfs.close(file.object, *holder);
-    });
-    let stateid = stateid.map_err(|(status, _)| {
-        match compound.scene.house.is_of_today(compound.scene.exports, &FileId::of(&*file.vfs, file.object)) {
-            true => status,
-            // It was mounted anew meanwhile, where the client can open it.
-            false => Status::Delay,
-        }
-    })?;
-    Ok(Done { file, stateid, is_new: opened.is_new, dir })
+    Ok(Done { stateid: ledger.granted(&file, asked.share)?, file, is_new: opened.is_new, dir })
 }
 
 /// Opens what has the name. That it may be gone by then is seen, and looked for again; that it has another name is not: it is what had the name a moment ago.
@@ -265,16 +266,17 @@ fn find(place: &Target, name: &[u8], opening: Opening<'_>) -> Result<(Opened, Op
     Err(FsError::Unavailable)
 }
 
-/// Where an OPEN is written down while the file system carries it out.
+/// Where an OPEN is written down while the file system carries it out. Dropped before it is granted, as by a panic, it is open nowhere.
 struct Ledger<'a> {
     place: &'a Target,
     owner: &'a [u8],
+    share: Share,
     house: &'a House,
     exports: &'a dyn Exports,
     minor: u32,
     client: ClientId,
     session: SessionId,
-    entry: RefCell<Option<Result<Reserved<'a>, Status>>>,
+    entry: RefCell<Option<(ObjectRef, Result<Reserved<'a>, Status>)>>,
 }
 
 impl<'a> Ledger<'a> {
@@ -282,8 +284,8 @@ impl<'a> Ledger<'a> {
         let guard = compound.guard().ok_or(Status::OpNotInSession)?;
         let (client, session) = (guard.session().presence().client(), guard.session().id());
         let (minor, house, exports) = (compound.minor(), compound.scene.house, compound.scene.exports);
-        let owner = asked.owner;
-        Ok(Self { place, owner, house, exports, minor, client, session, entry: RefCell::default() })
+        let (owner, share) = (asked.owner, asked.share);
+        Ok(Self { place, owner, share, house, exports, minor, client, session, entry: RefCell::default() })
     }
 
     /// Whose open of that file it becomes.
@@ -293,31 +295,87 @@ impl<'a> Ledger<'a> {
         let file = FileId::of(&*self.place.vfs, object);
         let reserved = self.house.opens().reserve(self.minor, self.client, self.owner, file).and_then(|reserved| {
             // Whoever goes from here on is told by what was reserved; who has gone before would have it kept for nobody. So it is with a mount.
-            let is_there = self.house.sessions().find(self.session).is_some();
-            match (is_there, self.house.is_of_today(self.exports, &file)) {
-                (true, true) => Ok(reserved),
-                (true, false) => Err(Status::Delay),
-                (false, _) => Err(Status::BadSession),
+            if self.house.sessions().find(self.session).is_none() {
+                return Err(Status::BadSession);
             }
+            let has_room = reserved.is_upgrade() || self.house.has_less_than_half(self.client);
+            if has_room && self.house.is_of_today(self.exports, &file) { Ok(reserved) } else { Err(Status::Delay) }
         });
         let holder = reserved.as_ref().map(Reserved::holder).map_err(|_| FsError::Unavailable);
-        *self.entry.borrow_mut() = Some(reserved);
+        *self.entry.borrow_mut() = Some((object, reserved));
         holder
+    }
+
+    /// Tries it as often as those who were in the way are gone, as their leases were over. What is given then is given once it is written down that they may not claim
+    /// it again (rules V24).
+    fn past_the_late<T>(
+        &self,
+        compound: &mut Compound<'_>,
+        attempt: impl Fn(&Compound<'_>) -> T,
+        refused: impl Fn(&T) -> Option<FsError>,
+    ) -> Result<T, Stop> {
+        for _ in 0..LOOKS_MAX {
+            let outcome = attempt(compound);
+            if refused(&outcome).is_none_or(|error| !self.makes_way(error)) {
+                return Ok(outcome);
+            }
+            compound.grant(self.place)?;
+        }
+        Ok(attempt(compound))
+    }
+
+    fn makes_way(&self, error: FsError) -> bool {
+        let who = self
+            .entry
+            .borrow()
+            .as_ref()
+            .map(|(object, reserved)| (*object, reserved.as_ref().map(Reserved::holder).ok()));
+        match (error, who) {
+            (FsError::ShareDenied, Some((object, holder))) => {
+                let in_the_way = |share| self.place.vfs.in_the_way(object, holder, share);
+                let mut clients = in_the_way(self.share);
+                if clients.is_empty() {
+                    // It would be cut.
+                    clients = in_the_way(Share::only(Access::WRITE));
+                }
+                self.house.end_late(self.exports, &clients)
+            }
+            (FsError::Unavailable, Some((_, None))) => self.house.make_room_for(self.exports, self.client),
+            // Of that file.
+            (FsError::TooManyClaims, _) => self.house.end_silent(self.exports, None),
+            _ => false,
+        }
     }
 
     /// What is said of an open that the file system refused, for a reason of its own or because of this.
     fn told(&self, error: FsError) -> Status {
         match self.entry.take() {
-            Some(Err(status)) => status,
+            Some((_, Err(status))) => status,
             _ => not_opened(error, self.minor),
         }
     }
 
-    /// It is open. An error names who has to be closed below.
-    fn granted(self, share: Share) -> Result<Stateid, (Status, Holder)> {
-        let reserved = self.entry.into_inner().and_then(Result::ok).expect("the file system asked whose it becomes");
+    /// It is open.
+    fn granted(&self, file: &Target, share: Share) -> Result<Stateid, Status> {
+        let (object, reserved) = self.entry.take().expect("the file system asked whose it becomes");
+        let reserved = reserved?;
         let holder = reserved.holder();
-        reserved.granted(share.access.bits(), share.deny.bits()).map_err(|status| (status, holder))
+        reserved.granted(share.access.bits(), share.deny.bits()).map_err(|status| {
+            // The client has gone, or lost the open, while it was opened; or its dataset was mounted anew, where it can be opened.
+            file.vfs.close(object, holder);
+            if self.house.is_of_today(self.exports, &FileId::of(&*file.vfs, object)) { status } else { Status::Delay }
+        })
+    }
+}
+
+impl Drop for Ledger<'_> {
+    /// What nobody has a stateid of would be kept for nobody.
+    fn drop(&mut self) {
+        if let Some((object, Ok(reserved))) = self.entry.take()
+            && let Some(holder) = reserved.withdrawn()
+        {
+            self.place.vfs.close(object, holder);
+        }
     }
 }
 

@@ -228,7 +228,7 @@ pub(in super::super) fn sequence(
     let fingerprint = compound.scene.call.fingerprint_from(words.position(), None);
     let connection = compound.scene.link.id();
     let asked = Sequence { session, slot, sequence, highest, cache_this, fingerprint, connection };
-    let (shown, then) = match house.sessions().begin(&asked, house.now())? {
+    let (shown, then) = match house.sessions().begin(&asked, house.heard())? {
         Begun::New(guard, shown) => {
             compound.hold(guard);
             (shown, None)

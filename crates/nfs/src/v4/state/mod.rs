@@ -4,6 +4,7 @@
 //! ```text
 //!  clients    who there is: the register, under one lock        (tables D3, D4 and D14)
 //!  key        who a client is behind restarts
+//!  lease      the time by which leases run
 //!  presence   what each request asks of its client, lock-free
 //!  sessions   what requests come in, found without the register
 //!  slots      a request is carried out once                     (table D2)
@@ -16,6 +17,7 @@
 pub mod bounds;
 mod clients;
 mod key;
+mod lease;
 mod opens;
 mod owners;
 mod presence;
@@ -24,10 +26,11 @@ mod slots;
 mod stateid;
 
 pub use clients::{
-    BootId, ClientId, Clients, Created, Exchanged, Introduced, Introduction, LEASE, Principal, Protection, Unknown,
-    Wanted,
+    BootId, COURTESY, ClientId, Clients, Created, Exchanged, Introduced, Introduction, LEASE, Principal, Protection,
+    Unknown, Wanted,
 };
 pub use key::ClientKey;
+pub use lease::LeaseClock;
 pub use opens::{Changing, Closing, Found, OpenNumber, Opens, OwnerNumber, Reserved};
 pub use owners::{Brought, Ended, OwnerOrder, Turn, moves};
 pub use presence::Presence;

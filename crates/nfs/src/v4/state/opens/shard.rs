@@ -204,13 +204,15 @@ impl Shard {
         Some(owner.number)
     }
 
-    /// An OPEN was not carried out.
-    pub(super) fn withdraw(&mut self, number: OpenNumber) {
-        let Some(open) = self.at_mut(number) else { return };
+    /// An OPEN was not carried out. Whether nothing is left of it.
+    pub(super) fn withdraw(&mut self, number: OpenNumber) -> bool {
+        let Some(open) = self.at_mut(number) else { return true };
         open.opening -= 1;
-        if open.opening == 0 && !open.is_granted() {
+        let is_nothing = open.opening == 0 && !open.is_granted();
+        if is_nothing {
             self.remove(number);
         }
+        is_nothing
     }
 
     /// What is at the place of a stateid goes.
@@ -323,6 +325,11 @@ impl Shard {
     pub(super) fn revoked(&self, client: ClientId) -> ([bool; Revoked::COUNT], bool) {
         let Some(known) = self.clients.get(&client) else { return Default::default() };
         (known.revoked.map(|count| count > 0), known.opens.len() > known.revoked_count())
+    }
+
+    /// How many owners a client has, and how many opens, revoked ones too.
+    pub(super) fn counts(&self, client: ClientId) -> (usize, usize) {
+        self.clients.get(&client).map_or((0, 0), |known| (known.owners.len(), known.opens.len()))
     }
 
     /// Of which mounts there is something that is not revoked, or will be.

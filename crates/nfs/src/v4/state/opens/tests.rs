@@ -36,6 +36,21 @@ impl Opens {
         self.reserve(minor, client, owner, file(id)).unwrap().granted(READ, 0).unwrap()
     }
 
+    /// An open by its number, revoked or not.
+    pub(super) fn by_number(&self, number: OpenNumber) -> Option<Found> {
+        let shard = self.shard(number.0 as u32).read();
+        shard.at(number).filter(|open| open.is_granted())?;
+        Some(self.found(&shard, number))
+    }
+
+    /// All that a client has open, and what was revoked.
+    pub(super) fn of_client(&self, client: ClientId) -> Vec<Found> {
+        let shard = self.shard_of(client).read();
+        let numbers = shard.numbers(client);
+        let granted = numbers.filter(|number| shard.at(*number).is_some_and(Open::is_granted));
+        granted.map(|number| self.found(&shard, number)).collect()
+    }
+
     /// O1 to O3, and what is counted.
     pub(super) fn check(&self) {
         let of_shards = self.shards.iter().map(|shard| shard.read().check());
