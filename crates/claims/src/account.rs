@@ -12,8 +12,10 @@ use crate::refused::{Counted, Refused, Within};
 pub const OPENS_MAX: usize = 262_144;
 /// Most of a client, so that it takes four to keep others from opening anything.
 pub const OPENS_OF_CLIENT_MAX: usize = 65_536;
-/// Most of an object: each question about it looks at all of them.
+/// Most of an object: who is refused has all of them looked at.
 pub const OPENS_OF_OBJECT_MAX: usize = 16_384;
+/// Most of a client of one object, so that it takes four to keep others from opening it.
+pub const OPENS_OF_OBJECT_AND_CLIENT_MAX: usize = 4096;
 
 /// Most locked ranges in all: at most some 200 MB, if each is of another object, and some 20 if not.
 pub const RANGES_MAX: usize = 262_144;
@@ -22,6 +24,7 @@ pub const RANGES_OF_CLIENT_MAX: usize = 65_536;
 /// Most of an object.
 pub const RANGES_OF_OBJECT_MAX: usize = 16_384;
 
+const _: () = assert!(OPENS_OF_OBJECT_AND_CLIENT_MAX < OPENS_OF_OBJECT_MAX);
 const _: () = assert!(OPENS_OF_OBJECT_MAX <= OPENS_OF_CLIENT_MAX && OPENS_OF_CLIENT_MAX < OPENS_MAX);
 const _: () = assert!(RANGES_OF_OBJECT_MAX <= RANGES_OF_CLIENT_MAX && RANGES_OF_CLIENT_MAX < RANGES_MAX);
 

@@ -31,7 +31,8 @@
 //!
 //! *Invariants.* C1: no two holders' opens conflict. C2: the ranges of one owner share no byte, and those of one kind do not touch; of two owners only READ
 //! ranges share bytes. C3: who locked below an open has locked below one that is there. C4: a removed object in the table is open. C5: an object in the table has a claim,
-//! and its holders are in the holdings. C6: what the account counts is what its tables hold.
+//! and its holders are in the holdings. C6: what the account counts is what its tables hold. C7: an object's opens are in the order of their holders, and counted by what
+//! they allow and deny, so that who reads or writes looks at none of the others.
 //!
 //! **Deliberately absent:** clocks and leases (whoever ends them calls [`Claims::release_client`]), a queue of those who wait for a range and the walk that finds who waits for himself,
 //! delegations, and ranges that keep others from reading or writing: they are advice, as POSIX has them.
@@ -46,8 +47,8 @@ mod share;
 mod table;
 
 pub use account::{
-    Account, OPENS_MAX, OPENS_OF_CLIENT_MAX, OPENS_OF_OBJECT_MAX, RANGES_MAX, RANGES_OF_CLIENT_MAX,
-    RANGES_OF_OBJECT_MAX,
+    Account, OPENS_MAX, OPENS_OF_CLIENT_MAX, OPENS_OF_OBJECT_AND_CLIENT_MAX, OPENS_OF_OBJECT_MAX, RANGES_MAX,
+    RANGES_OF_CLIENT_MAX, RANGES_OF_OBJECT_MAX,
 };
 pub use holder::{ClientNumber, Holder, OwnerNumber};
 pub use ranges::{Kind, Lock, Range};

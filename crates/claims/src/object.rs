@@ -2,24 +2,29 @@
 
 use smallvec::SmallVec;
 
-use crate::account::{OPENS_OF_OBJECT_MAX, RANGES_OF_OBJECT_MAX};
-use crate::holder::Holder;
+use crate::account::{OPENS_OF_OBJECT_AND_CLIENT_MAX, OPENS_OF_OBJECT_MAX, RANGES_OF_OBJECT_MAX};
+use crate::holder::{ClientNumber, Holder};
 use crate::ranges::{Change, Kind, Lock, Range, Ranges};
 use crate::refused::{Claim, Counted, Refused, Within};
-use crate::share::{Opened, Share};
+use crate::share::{Counts, Opened, Share};
 
 /// The claims of one object.
 #[derive(Default)]
 pub(crate) struct Claimed {
-    /// One for each holder. Most objects that are open are so once.
+    /// One for each holder, in their order. Most objects that are open are so once.
     opens: SmallVec<[Open; 1]>,
+    /// How many of these have each bit of access, and of what they deny: a READ asks how many there are besides its own.
+    counts: Counts,
     ranges: Ranges,
     /// Its last name is gone: it goes with the last open.
     is_removed: bool,
 }
 
 /// What the bounds in all are reckoned with.
-const _: () = assert!(size_of::<Claimed>() <= 136);
+const _: () = assert!(size_of::<Claimed>() <= 144);
+
+/// What counts of opens are kept in.
+const _: () = assert!(OPENS_OF_OBJECT_MAX <= u16::MAX as usize);
 
 struct Open {
     holder: Holder,
@@ -53,7 +58,12 @@ impl Claimed {
     }
 
     pub(crate) fn has_open(&self, holder: Holder) -> bool {
-        self.opens.iter().any(|open| open.holder == holder)
+        self.at(holder).is_ok()
+    }
+
+    /// Where a holder's open is, or would be.
+    fn at(&self, holder: Holder) -> Result<usize, usize> {
+        self.opens.binary_search_by_key(&holder, |open| open.holder)
     }
 
     pub(crate) fn has_ranges(&self, holder: Holder) -> bool {
@@ -61,21 +71,38 @@ impl Claimed {
     }
 
     pub(crate) fn share_of(&self, holder: Holder) -> Option<Share> {
-        self.opens.iter().find(|open| open.holder == holder).map(|open| open.opened.share())
+        self.at(holder).ok().map(|at| self.opens[at].opened.share())
     }
 
     /// Whether nobody else's open is in the way of that (rows a to e and h to j).
     pub(crate) fn admits(&self, who: Option<Holder>, share: Share) -> Result<(), Refused> {
-        let mut others = self.opens.iter().filter(|open| Some(open.holder) != who);
-        match others.find(|open| open.opened.share().conflicts_with(share)) {
-            Some(open) => {
-                Err(Refused::Conflict { with: Claim::Open { holder: open.holder, share: open.opened.share() } })
-            }
-            None => Ok(()),
+        let own = who.and_then(|holder| self.share_of(holder));
+        if !self.counts.without(own).conflict_with(share) {
+            return Ok(());
         }
+        let open = self.others_in_the_way(who, share).next().expect("C7");
+        Err(Refused::Conflict { with: Claim::Open { holder: open.holder, share: open.opened.share() } })
     }
 
-    pub(crate) fn room_for_an_open(&self) -> Result<(), Refused> {
+    /// Whose opens are in the way of that, each client once.
+    pub(crate) fn in_the_way(&self, who: Option<Holder>, share: Share) -> Vec<ClientNumber> {
+        let mut clients: Vec<_> = self.others_in_the_way(who, share).map(|open| open.holder.client).collect();
+        clients.dedup();
+        clients
+    }
+
+    fn others_in_the_way(&self, who: Option<Holder>, share: Share) -> impl Iterator<Item = &Open> {
+        let others = self.opens.iter().filter(move |open| Some(open.holder) != who);
+        others.filter(move |open| open.opened.share().conflicts_with(share))
+    }
+
+    /// Whether a client may have one more: there is room for others' beside its own.
+    pub(crate) fn room_for_an_open(&self, client: ClientNumber) -> Result<(), Refused> {
+        let before = |bound: ClientNumber| self.opens.partition_point(|open| open.holder.client < bound);
+        let through = self.opens.partition_point(|open| open.holder.client <= client);
+        if through - before(client) >= OPENS_OF_OBJECT_AND_CLIENT_MAX {
+            return Err(Refused::TooMany { what: Counted::Opens, within: Within::Client });
+        }
         if self.opens.len() < OPENS_OF_OBJECT_MAX {
             Ok(())
         } else {
@@ -85,16 +112,27 @@ impl Claimed {
 
     /// Opens it, or adds that to the open that the holder has.
     pub(crate) fn open(&mut self, holder: Holder, share: Share) {
-        match self.opens.iter_mut().find(|open| open.holder == holder) {
-            Some(open) => open.opened = open.opened.and(share),
-            None => self.opens.push(Open { holder, opened: Opened::new(share) }),
+        match self.at(holder) {
+            Ok(at) => self.becomes(at, self.opens[at].opened.and(share)),
+            Err(at) => {
+                let opened = Opened::new(share);
+                self.counts.add(opened.share());
+                self.opens.insert(at, Open { holder, opened });
+            }
         }
     }
 
     pub(crate) fn downgrade(&mut self, holder: Holder, share: Share) -> Result<(), Refused> {
-        let open = self.opens.iter_mut().find(|open| open.holder == holder).ok_or(Refused::NotOpened)?;
-        open.opened = open.opened.downgraded(share).ok_or(Refused::Invalid)?;
+        let at = self.at(holder).map_err(|_| Refused::NotOpened)?;
+        let opened = self.opens[at].opened.downgraded(share).ok_or(Refused::Invalid)?;
+        self.becomes(at, opened);
         Ok(())
+    }
+
+    fn becomes(&mut self, at: usize, opened: Opened) {
+        self.counts.remove(self.opens[at].opened.share());
+        self.counts.add(opened.share());
+        self.opens[at].opened = opened;
     }
 
     /// Whether no other owner's range is in the way of that.
@@ -124,8 +162,8 @@ impl Claimed {
 
     /// Ends a holder's open, with what was locked below it.
     pub(crate) fn close(&mut self, holder: Holder) -> AllFreed {
-        let Some(at) = self.opens.iter().position(|open| open.holder == holder) else { return AllFreed::new() };
-        self.opens.swap_remove(at);
+        let Ok(at) = self.at(holder) else { return AllFreed::new() };
+        self.counts.remove(self.opens.remove(at).opened.share());
         let mut freed = self.free_ranges(|_, below| below == Some(holder));
         freed.push(Freed { holder, opens: 1, ranges: 0 });
         freed
@@ -134,14 +172,31 @@ impl Claimed {
     /// Ends all that these holders have, with what was locked below their opens.
     pub(crate) fn release(&mut self, goes: impl Fn(Holder) -> bool) -> AllFreed {
         let mut freed = self.free_ranges(|owner, below| goes(owner) || below.is_some_and(&goes));
-        let closed = self.opens.iter().filter(|open| goes(open.holder));
-        freed.extend(closed.map(|open| Freed { holder: open.holder, opens: 1, ranges: 0 }));
-        self.opens.retain(|open| !goes(open.holder));
+        let counts = &mut self.counts;
+        self.opens.retain(|open| {
+            let goes = goes(open.holder);
+            if goes {
+                counts.remove(open.opened.share());
+                freed.push(Freed { holder: open.holder, opens: 1, ranges: 0 });
+            }
+            !goes
+        });
         freed
     }
 
     fn free_ranges(&mut self, goes: impl Fn(Holder, Option<Holder>) -> bool) -> AllFreed {
         let freed = self.ranges.free(goes).into_iter();
         freed.map(|(holder, ranges)| Freed { holder, opens: 0, ranges }).collect()
+    }
+}
+
+#[cfg(test)]
+impl Claimed {
+    /// C7.
+    pub(crate) fn check(&self) {
+        assert!(self.opens.is_sorted_by(|one, next| one.holder < next.holder), "C7");
+        let mut counts = Counts::default();
+        self.opens.iter().for_each(|open| counts.add(open.opened.share()));
+        assert_eq!(self.counts, counts, "C7");
     }
 }

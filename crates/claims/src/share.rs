@@ -143,6 +143,37 @@ impl Opened {
     }
 }
 
+/// How many opens of an object have each bit: READ and WRITE of their access, then of what they deny.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts([u16; 4]);
+
+impl Counts {
+    pub(crate) fn add(&mut self, share: Share) {
+        self.0.iter_mut().zip(bits(share)).for_each(|(count, bit)| *count += bit);
+    }
+
+    pub(crate) fn remove(&mut self, share: Share) {
+        self.0.iter_mut().zip(bits(share)).for_each(|(count, bit)| *count -= bit);
+    }
+
+    /// Of all but that one.
+    pub(crate) fn without(mut self, own: Option<Share>) -> Self {
+        own.into_iter().for_each(|own| self.remove(own));
+        self
+    }
+
+    /// Whether one of them cannot be beside this (rows b, c and h).
+    pub(crate) fn conflict_with(self, share: Share) -> bool {
+        let [reads, writes, no_reads, no_writes] = self.0.map(|count| count > 0);
+        let [may_read, may_write, denies_reads, denies_writes] = bits(share).map(|bit| bit > 0);
+        no_reads && may_read || no_writes && may_write || reads && denies_reads || writes && denies_writes
+    }
+}
+
+fn bits(share: Share) -> [u16; 4] {
+    [share.access.0 & 1, share.access.0 >> 1, share.deny.0 & 1, share.deny.0 >> 1].map(u16::from)
+}
+
 /// Pairs with something in them that this share has not.
 fn beyond(share: Share) -> u16 {
     let unless = |has: u8, pairs: u16| if has == 0 { pairs } else { 0 };

@@ -66,7 +66,7 @@ impl Claims {
         known.admits(Some(holder), share)?;
         let (is_open, is_known) = (known.has_open(holder), known.holds(holder));
         if !is_open {
-            known.room_for_an_open()?;
+            known.room_for_an_open(holder.client)?;
             self.account.take(holder.client, Counted::Opens, 1)?;
         }
         self.claimed(&mut objects, object).open(holder, share);
@@ -107,6 +107,12 @@ impl Claims {
     /// The same for writing, and for setting the size.
     pub fn may_write(&self, object: ObjectId, who: Option<Holder>) -> Result<(), Refused> {
         self.look(object, |claimed| claimed.admits(who, Share::only(Access::WRITE))).unwrap_or(Ok(()))
+    }
+
+    /// Whose opens keep this holder, or nobody, from opening an object for that, or from doing it, each client once. All of its opens are looked at, so this is for who was refused.
+    #[must_use]
+    pub fn in_the_way(&self, object: ObjectId, who: Option<Holder>, share: Share) -> Vec<ClientNumber> {
+        self.look(object, |claimed| claimed.in_the_way(who, share)).unwrap_or_default()
     }
 
     /// Its last name goes. Whether somebody has it open, so that it has to stay until a close or release says that this was the last; if nobody has, it is

@@ -33,7 +33,7 @@ use tally_store::dataset::{Dataset, DatasetIo, DatasetRoot, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};
 use tally_store::pool::Pool;
 use tally_store::txg::Brought;
-use tally_vfs::{Change, FileKind, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
+use tally_vfs::{Change, FileKind, FsError, MountNumber, ObjectRef, Outcome, RememberedReply, ReplyKey};
 
 use crate::admission::{Admitted, Refusal};
 use crate::ahead::Ahead;
@@ -64,6 +64,7 @@ impl LogSwitch {
 pub struct Filesystem {
     pub(crate) pool: Arc<Pool>,
     pub(crate) dataset: Arc<Dataset>,
+    pub(crate) mount: MountNumber,
     pub(crate) objects: ObjectTable,
     /// Of which files a WRITE places more than its own bytes.
     pub(crate) following: Following,
@@ -105,6 +106,7 @@ impl Filesystem {
         let filesystem = Arc::new(Self {
             pool: Arc::clone(pool),
             dataset: Arc::clone(dataset),
+            mount: MountNumber::draw(),
             objects: ObjectTable::default(),
             following: Following::default(),
             log_switch: ArcSwap::from_pointee(LogSwitch { before: root.logged, at: root.log_from, after: root.logged }),

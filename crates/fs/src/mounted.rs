@@ -11,9 +11,9 @@ use tally_base::{DatasetId, PoolGuid, Time};
 use tally_store::pool::NotServing;
 use tally_vfs::locks::{Lock, NotLocked, Range};
 use tally_vfs::{
-    Attr, Attributes, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity, Locks, Names, NodeKind,
-    ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, Right, SetAttr,
-    Share, Stability, ToOpen, Written,
+    Attr, Attributes, ClientNumber, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity, Locks,
+    MountNumber, Names, NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies,
+    ReplyKey, Right, SetAttr, Share, Stability, ToOpen, Written,
 };
 
 use crate::filesystem::Filesystem;
@@ -26,6 +26,10 @@ impl Identity for Filesystem {
 
     fn dataset(&self) -> DatasetId {
         self.dataset.birth.id
+    }
+
+    fn mount(&self) -> MountNumber {
+        self.mount
     }
 
     fn root(&self) -> ObjectRef {
@@ -112,6 +116,10 @@ impl Opens for Filesystem {
 
     fn downgrade(&self, object: ObjectRef, holder: Holder, left: Share) -> Result<(), FsError> {
         self.downgrade(object, holder, left)
+    }
+
+    fn in_the_way(&self, object: ObjectRef, who: Option<Holder>, share: Share) -> Vec<ClientNumber> {
+        self.claims.get().map_or_else(Vec::new, |claims| claims.in_the_way(object.id, who, share))
     }
 
     fn close(&self, object: ObjectRef, holder: Holder) {

@@ -92,6 +92,17 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// The object of a handle that is ours and whose dataset is there, whether or not the client may see that: it may give up what it has of it (rules V36).
+    pub(crate) fn unseen(&self, handle: &[u8]) -> Option<(Arc<dyn Vfs>, ObjectRef)> {
+        let unchecked = Handle::parse(handle)?;
+        let pool = self.exports.pool(unchecked.pool())?;
+        let Handle { dataset, object, .. } = unchecked.verify(pool.handle_key())?;
+        match pool.place(dataset) {
+            Place::Here(vfs) => Some((vfs, object)),
+            Place::Unknown | Place::Away | Place::Going => None,
+        }
+    }
+
     /// The root of a dataset that was found by its path.
     pub(crate) fn root(&self, resolved: Resolved) -> Result<Target, Closed> {
         let Resolved { pool, vfs, .. } = resolved;

@@ -3,6 +3,7 @@
 mod support;
 
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 use support::House;
 use support::client::Client;
@@ -376,21 +377,29 @@ fn a_client_that_starts_anew_holds_nothing() {
     assert_eq!(told.rflags & CONFIRM, CONFIRM, "the owner is a new one");
 }
 
-/// Sixty-four of one address: one more takes the place of the one that was silent for longest.
+/// Sixty-four of one address that hold nothing: one more takes the place of the one that was silent for longest.
 #[test]
 fn whatever_names_a_client_renews_its_lease() {
-    let mut town = Town::new();
-    let mut owner = town.known(b"o");
-    let stateid = town.opened(&mut owner, b"f", READ, 0);
-    let others: Vec<u64> = (0..63u8).map(|nth| come(&mut town.client, &[b'c', nth], 1)).collect();
-    let renewed = [at(b"f", read_by(&stateid)), at(b"f", owner.close(stateid.clone()))];
-    for ops in renewed {
-        assert_eq!(town.status(&ops), OK);
+    for closes in [false, true] {
+        let (scene, owner) = scene();
+        let file = scene.put(scene.file(b"f"));
+        let come = |name: &[u8]| {
+            let (id, confirm) = introduced(&scene.run(1, &[introduce(name, 1)]));
+            assert_eq!(scene.run(2, &[confirm]).status, OK);
+            id
+        };
+        let stateid = opened(&scene.run(3, &[scene.put_tank(), owner.open(b"f", READ, 0)])).stateid;
+        let stateid = confirmed(&scene.run(4, &[file.clone(), owner.at(42).confirm(stateid)]));
+        let others: Vec<u64> = (0..63u8).map(|nth| come(&[b'c', nth])).collect();
+        (0..4).for_each(|half| scene.service.look_at_clock(Duration::from_millis(500 * half)));
+        let close = [file.clone(), owner.at(43).close(stateid.clone())];
+        let ops = if closes { close.to_vec() } else { vec![file.clone(), read_by(&stateid)] };
+        assert_eq!(scene.run(5, &ops).status, OK);
+        let renew = |clientid| scene.run(6, &[op(&NfsArgop4::OpRenew(Renew4Args { clientid }))]).status;
+        come(b"one more");
+        assert_eq!(renew(others[0]), Nfs4ErrStaleClientid);
+        assert_eq!(renew(owner.client), OK);
     }
-    come(&mut town.client, b"one more", 1);
-    let renew = |clientid| op(&NfsArgop4::OpRenew(Renew4Args { clientid }));
-    assert_eq!(town.status(&[renew(others[0])]), Nfs4ErrStaleClientid);
-    assert_eq!(town.status(&[renew(town.id)]), OK);
 }
 
 /// A scene whose client has introduced itself.

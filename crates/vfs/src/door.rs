@@ -7,11 +7,12 @@
 
 use bytes::Bytes;
 use tally_base::{DatasetId, PoolGuid, Time};
-use tally_claims::{Holder, Share};
+use tally_claims::{ClientNumber, Holder, Share};
 
 use crate::attributes::{Attr, FsStat, ObjectRef, SetAttr};
 use crate::content::{ReadOut, Stability, Written};
 use crate::locks::{Lock, NotLocked, Range};
+use crate::mount::MountNumber;
 use crate::names::{CreateHow, DirPage, NodeKind};
 use crate::opens::{Opened, Opening, Right, ToOpen};
 use crate::outcome::{FsError, Outcome};
@@ -28,6 +29,8 @@ pub trait Identity: Send + Sync {
     fn pool(&self) -> PoolGuid;
     /// Which dataset of that pool.
     fn dataset(&self) -> DatasetId;
+    /// Which mount of it this is.
+    fn mount(&self) -> MountNumber;
     /// Its root directory.
     fn root(&self) -> ObjectRef;
     /// Whether it takes no change from anybody: a property, or a pool that is only read.
@@ -96,6 +99,8 @@ pub trait Opens: Send + Sync {
     fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening<'_>) -> Outcome<Opened>;
     /// Gives up a part of an open: what is left must be a union of what was opened (rules V32), else [`FsError::Invalid`].
     fn downgrade(&self, object: ObjectRef, holder: Holder, left: Share) -> Result<(), FsError>;
+    /// Whose opens keep this one, or nobody's, from opening the file for that, or from doing it, each client once.
+    fn in_the_way(&self, object: ObjectRef, who: Option<Holder>, share: Share) -> Vec<ClientNumber>;
     /// Ends an open; there may be none.
     fn close(&self, object: ObjectRef, holder: Holder);
 }

@@ -9,6 +9,7 @@ mod content;
 mod door;
 pub mod locks;
 pub mod model;
+mod mount;
 mod names;
 mod opens;
 mod outcome;
@@ -19,6 +20,7 @@ pub mod suite;
 pub use attributes::{Attr, Change, FileKind, FsStat, ObjectRef, PreAttr, SetAttr, SetTime};
 pub use content::{FILE_SIZE_MAX, ReadOut, Stability, WRITE_BYTES_MAX, Written};
 pub use door::{Attributes, Content, Identity, Locks, Names, Opens, Replies, Vfs};
+pub use mount::MountNumber;
 pub use names::{
     CreateHow, DirEntry, DirPage, ENTRY_BYTES, FIRST_ID, LINK_MAX, NAME_MAX, NodeKind, RENAME_PARENTS_MAX, SYMLINK_MAX,
     entry_charge,

@@ -81,6 +81,12 @@ pub struct Outcome<T> {
 }
 
 impl<T> Outcome<T> {
+    /// Why it failed, if it did.
+    #[must_use]
+    pub fn error(&self) -> Option<FsError> {
+        self.result.as_ref().err().copied()
+    }
+
     /// The same of what is made of the result.
     pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Outcome<U> {
         Outcome { result: self.result.map(make), changes: self.changes, wait: self.wait }

@@ -239,6 +239,11 @@ impl Model {
         for who in [Some(who), None] {
             self.agrees(claims.may_read(id, who), object, who, (1, 0));
             self.agrees(claims.may_write(id, who), object, who, (2, 0));
+            let asked = (1 + dice.below(3) as u32, dice.below(4) as u32);
+            let others = self.opens.iter().filter(|open| open.0 == object && Some(open.1) != who);
+            let in_the_way = others.filter(|open| open.3 & asked.0 != 0 || open.2 & asked.1 != 0);
+            let clients: std::collections::BTreeSet<_> = in_the_way.map(|open| open.1.client).collect();
+            assert_eq!(claims.in_the_way(id, who, share_of(asked)), clients.into_iter().collect::<Vec<_>>());
         }
         let (range, bytes) = Self::range(dice);
         let kind = if dice.below(2) == 0 { Kind::Write } else { Kind::Read };

@@ -5,7 +5,10 @@ use crate::holder::OwnerNumber;
 use crate::ranges::Kind;
 use crate::refused::{Claim, Within};
 use crate::share::Deny;
-use crate::{OPENS_OF_CLIENT_MAX, OPENS_OF_OBJECT_MAX, RANGES_MAX, RANGES_OF_CLIENT_MAX, RANGES_OF_OBJECT_MAX};
+use crate::{
+    OPENS_OF_CLIENT_MAX, OPENS_OF_OBJECT_AND_CLIENT_MAX, OPENS_OF_OBJECT_MAX, RANGES_MAX, RANGES_OF_CLIENT_MAX,
+    RANGES_OF_OBJECT_MAX,
+};
 
 pub(super) fn holder(client: u64, owner: u64) -> Holder {
     Holder { client: ClientNumber(client), owner: OwnerNumber(owner) }
@@ -37,6 +40,7 @@ impl Claims {
         let mut objects = 0;
         for (object, claimed) in self.shards.iter().flat_map(|shard| {
             let shard = shard.read();
+            shard.values().for_each(Claimed::check);
             shard.iter().map(|(object, claimed)| (*object, claimed.is_empty())).collect::<Vec<_>>()
         }) {
             assert!(!claimed, "{object} stands in the table without a claim");
@@ -260,15 +264,25 @@ fn too_many(what: Counted, within: Within) -> Result<(), Refused> {
 #[test]
 fn opens_have_bounds_of_an_object_and_of_a_client() {
     let claims = claims();
-    let open = |object, owner| claims.open(ObjectId(object), holder(1, owner), Share::only(Access::READ));
-    for owner in 0..OPENS_OF_OBJECT_MAX as u64 {
-        open(1, owner).unwrap();
+    let open_as =
+        |object, client, owner| claims.open(ObjectId(object), holder(client, owner), Share::only(Access::READ));
+    let open = |object, owner| open_as(object, 1, owner);
+    // Not in their order.
+    let mut owners: Vec<u64> = (0..OPENS_OF_OBJECT_AND_CLIENT_MAX as u64).collect();
+    owners.rotate_left(1000);
+    for client in [2, 1, 4] {
+        owners.iter().for_each(|owner| open_as(1, client, *owner).unwrap());
+        assert_eq!(open_as(1, client, u64::MAX), too_many(Counted::Opens, Within::Client), "there is room for others");
     }
-    let refused = open(1, u64::MAX);
+    for owner in 0..OPENS_OF_OBJECT_MAX as u64 - 3 * OPENS_OF_OBJECT_AND_CLIENT_MAX as u64 {
+        open_as(1, 3, owner).unwrap();
+    }
+    claims.check();
+    let refused = open_as(1, 5, 0);
     assert_eq!(refused, too_many(Counted::Opens, Within::Object));
     assert_eq!(open(1, 0), Ok(()), "no new one");
-    for object in OPENS_OF_OBJECT_MAX..OPENS_OF_CLIENT_MAX {
-        open(object as u64, 0).unwrap();
+    for object in OPENS_OF_OBJECT_AND_CLIENT_MAX..OPENS_OF_CLIENT_MAX {
+        open(object as u64 + 1, 0).unwrap();
     }
     assert_eq!(open(0, 0), too_many(Counted::Opens, Within::Client));
     assert_eq!(claims.share_of(ObjectId(0), holder(1, 0)), None);

@@ -44,7 +44,7 @@ pub(super) struct Hub {
     pub(super) closing_debtors: Mutex<()>,
     listeners: Vec<TcpListener>,
     bodies: Bodies,
-    start: Instant,
+    pub(super) start: Instant,
     connections: RwLock<HashMap<u64, Arc<Connection>>>,
     next_connection: AtomicU64,
     /// Requests in the house.

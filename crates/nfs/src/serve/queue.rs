@@ -27,11 +27,13 @@ struct Lists<C, W> {
     /// Each with one request or more, in turn.
     run: VecDeque<C>,
     reply: VecDeque<(W, Fate)>,
+    /// How many tasks were taken.
+    taken: u64,
 }
 
 impl<C, W> Default for Lists<C, W> {
     fn default() -> Self {
-        Self { run: VecDeque::new(), reply: VecDeque::new() }
+        Self { run: VecDeque::new(), reply: VecDeque::new(), taken: 0 }
     }
 }
 
@@ -59,12 +61,19 @@ impl<C, W> Queue<C, W> {
             let count = lists.reply.len().min(REPLY_BATCH);
             Task::Reply(lists.reply.drain(..count).collect())
         };
+        lists.taken += 1;
         Some((task, !lists.run.is_empty() || !lists.reply.is_empty()))
     }
 
     pub(super) fn is_empty(&self) -> bool {
         let lists = self.lists.lock();
         lists.run.is_empty() && lists.reply.is_empty()
+    }
+
+    /// How many tasks were taken since it is there, if more wait.
+    pub(super) fn taken_while_more_wait(&self) -> Option<u64> {
+        let lists = self.lists.lock();
+        (!lists.run.is_empty() || !lists.reply.is_empty()).then_some(lists.taken)
     }
 
     /// Drops everything.

@@ -9,7 +9,7 @@
 //!
 //! [^1]: of all, where no address has an eighth of the bound.
 //!
-//! A thread of its own looks at the times every other second, and whether pools serve again for which requests wait; the bounds are looked at by whoever passes them.
+//! A thread of its own looks at the times every other second (twice a second for leases, where there are such), and whether pools serve again for which requests wait; the bounds are looked at by whoever passes them.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -28,6 +28,8 @@ const DOUBT_INTERVAL: Duration = Duration::from_millis(100);
 /// Bytes a second with which a record that is old is still waited for: whoever sends it over a bad link would begin it anew,
 /// and never come to its end.
 const RECORD_RATE_MIN: u64 = 1 << 10;
+/// Between two looks at the clock of leases.
+const LEASE_INTERVAL: Duration = Duration::from_millis(500);
 /// Of all places so many are made free at once: to find the longest idle one takes a look at all connections.
 const PLACES_PART: usize = 128;
 /// An address with more than such a part of all debts that there may be goes before others.
@@ -38,12 +40,14 @@ pub(super) fn keep(hub: &Arc<Hub>) {
     let limits = &hub.options;
     let shortest = limits.record_silence_max.min(limits.record_time_max).min(limits.unread_time_max);
     let interval = LOOK_INTERVAL.min(shortest / 4);
-    let mut waited = Duration::ZERO;
+    let (mut waited, mut leases) = (Duration::ZERO, Leases::default());
     loop {
         let step = if hub.doubtful.is_empty() { interval } else { DOUBT_INTERVAL.min(interval) };
+        let step = if hub.service.has_leases() { step.min(LEASE_INTERVAL) } else { step };
         if hub.sleep(step) {
             return;
         }
+        leases.look(hub);
         for work in hub.doubtful.take_ready(&hub.service, |id| hub.connection(id)) {
             hub.push_run(work);
         }
@@ -54,6 +58,25 @@ pub(super) fn keep(hub: &Arc<Hub>) {
         waited = Duration::ZERO;
         end_overdue(hub);
         hub.complaints.tell();
+    }
+}
+
+/// Leases run while requests are carried out: who could not be answered has missed nothing (rules V21).
+#[derive(Default)]
+struct Leases {
+    /// How many tasks were taken at the last look, if more waited.
+    taken: Option<u64>,
+}
+
+impl Leases {
+    fn look(&mut self, hub: &Hub) {
+        let taken = hub.queue.taken_while_more_wait();
+        // Something waits, and nothing was taken since: all workers hang.
+        let is_stuck = taken.is_some() && taken == self.taken;
+        self.taken = taken;
+        if !is_stuck {
+            hub.service.look_at_clock(hub.start.elapsed());
+        }
     }
 }
 

@@ -160,6 +160,19 @@ impl Service {
         }
     }
 
+    /// Whether clients have leases here, for which somebody has to look at a clock ([`Self::look_at_clock`]) several times in two seconds.
+    #[must_use]
+    pub fn has_leases(&self) -> bool {
+        self.house.is_some()
+    }
+
+    /// It is `at` by a clock that does not go back, and requests are carried out.
+    pub fn look_at_clock(&self, at: Duration) {
+        if let Some(house) = &self.house {
+            house.look_at_clock(at);
+        }
+    }
+
     /// Its mounts.
     #[must_use]
     pub fn mounts(&self) -> &MountTable {

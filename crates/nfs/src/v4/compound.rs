@@ -13,13 +13,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tally_base::{Promise, Wait};
-use tally_vfs::{Change, FsError, OpCtx, Opened, Outcome, RememberedReply, Right};
+use tally_vfs::{Change, FsError, ObjectRef, OpCtx, Opened, Outcome, RememberedReply, Right, Vfs};
 
 use super::house::House;
 use super::op::{self, Asked, Op};
 use super::ops;
 use super::progress::{Held, number_of};
-use super::pseudo::{Node, Tree};
+use super::pseudo::{Node, Shut, Tree};
 use super::results::{Mark, Owed, Results};
 use super::state::{ClientId, FileId, Guard, Presence, Special, Stateid};
 use super::status::Status;
@@ -65,8 +65,8 @@ pub(super) struct Compound<'a> {
     pub(super) entry: Entry<'a>,
     pub(super) scene: &'a Scene<'a>,
     /// What the current handle names, or what is said to who asks for it.
-    pub(super) current: Result<Node, Status>,
-    pub(super) saved: Result<Node, Status>,
+    pub(super) current: Result<Node, Shut>,
+    pub(super) saved: Result<Node, Shut>,
     owed: &'a mut Owed,
     head: Head,
     /// The operation that is carried out.
@@ -124,13 +124,18 @@ impl<'a> Compound<'a> {
     pub(super) fn new(scene: &'a Scene<'a>, head: Head, owed: &'a mut Owed, [current, saved]: [&Held; 2]) -> Self {
         let entry = Entry::new(scene.exports, scene.link, &scene.call.identity);
         let tree = Tree { exports: scene.exports, entry: &entry, client: scene.link.peer().ip() };
-        let [current, saved] = [current, saved].map(|held| tree.node(held.as_ref().map_err(|status| *status)?));
+        let [current, saved] =
+            [current, saved].map(|held| tree.of_handle(held.as_ref().map_err(|status| Shut::from(*status))?));
         Self { entry, scene, current, saved, owed, head, mark: None, speaker: None }
     }
 
     /// Its handles.
     pub(super) fn held(&self) -> [Held; 2] {
-        [&self.current, &self.saved].map(|node| node.as_ref().map(Node::handle).map_err(|status| *status))
+        [&self.current, &self.saved].map(|node| match node {
+            Ok(node) => Ok(node.handle()),
+            Err(Shut { unseen: Some((handle, ..)), .. }) => Ok(handle.clone()),
+            Err(shut) => Err(shut.told),
+        })
     }
 
     /// The next operation. What it wrote before it failed goes.
@@ -313,6 +318,7 @@ impl<'a> Compound<'a> {
 
     /// Behind an operation in which clients may have gone: what they had open is closed.
     fn and_close_for_the_gone(&self, perform: impl FnOnce(&Self) -> Result<(), Status>) -> Result<(), Status> {
+        self.scene.house.end_with_mounts(self.scene.exports);
         let told = perform(self);
         self.scene.house.close_for_the_gone(self.scene.exports);
         told
@@ -330,12 +336,23 @@ impl<'a> Compound<'a> {
 
     /// What the current handle names.
     pub(super) fn current(&self) -> Result<&Node, Status> {
-        self.current.as_ref().map_err(|status| *status)
+        self.current.as_ref().map_err(|shut| shut.told)
+    }
+
+    /// The object that the current handle names, also where the client may not see its dataset any more: to give up what it has of it (rules V36).
+    pub(super) fn to_give_up(&self) -> Result<(Arc<dyn Vfs>, ObjectRef), Status> {
+        match &self.current {
+            Ok(node) => node.target().map(|target| (target.vfs.clone(), target.object)).ok_or(Status::BadStateid),
+            Err(shut) => shut.unseen.as_ref().map(|(_, vfs, object)| (vfs.clone(), *object)).ok_or(shut.told),
+        }
     }
 
     /// What the saved handle names, to who needs both.
     pub(super) fn saved(&self) -> Result<&Node, Status> {
-        self.saved.as_ref().map_err(|status| if *status == Status::RestoreFh { Status::NoFileHandle } else { *status })
+        self.saved.as_ref().map_err(|shut| match shut.told {
+            Status::RestoreFh => Status::NoFileHandle,
+            told => told,
+        })
     }
 
     /// An object that is to be changed.
@@ -360,6 +377,11 @@ impl<'a> Compound<'a> {
         }
         self.owed.changes += 1;
         Ok(())
+    }
+
+    /// It was not: it will be asked for anew.
+    pub(super) fn has_not_begun(&mut self) {
+        self.owed.changes -= 1;
     }
 
     /// A WRITE was carried out.
@@ -426,7 +448,7 @@ impl<'a> Compound<'a> {
         let holder = self.scene.house.open_of(&asked, self.minor(), client, &of)?;
         if self.minor() == 0 {
             let house = self.scene.house;
-            house.clients().renew(ClientId(holder.client.0), house.now()).map_err(|_| Status::BadStateid)?;
+            house.clients().renew(ClientId(holder.client.0), house.heard()).map_err(|_| Status::BadStateid)?;
         }
         Ok(Right::Open(holder))
     }
@@ -472,8 +494,7 @@ impl<'a> Compound<'a> {
         let (is_throttled, promise) = (matches!(result, Err(FsError::Throttled)), promise_of(wait));
         match (is_throttled, promise, self.mark) {
             (true, Some(promise), _) => {
-                // It will be asked for anew.
-                self.owed.changes -= 1;
+                self.has_not_begun();
                 return Err(Halt::Waits(promise).into());
             }
             (false, Some(promise), Some(mark)) => self.owed.add(mark, promise),

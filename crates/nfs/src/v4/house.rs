@@ -5,24 +5,26 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use tally_base::{Promise, Rng, SystemRng};
-use tally_vfs::{Holder, Vfs};
+use tally_vfs::Holder;
 
 use super::compound::Stop;
-use super::state::{BootId, ClientId, Clients, Closing, FileId, Locks, Opens, Orders, Presence, Sessions, Stateid};
+use super::endings::{Endings, file_system};
+use super::state::{BootId, ClientId, Clients, FileId, LeaseClock, Locks, Opens, Orders, Presence, Sessions, Stateid};
 use super::status::Status;
 use super::tracking::{Asker, Tracking};
-use crate::exports::{Exports, Place, PoolExports};
+use crate::exports::{Exports, PoolExports};
 
-/// The clients, their sessions, and the time of this start of the server.
+/// The clients, their sessions, what they have open, and the time of their leases.
 pub struct House {
     clients: Mutex<Clients>,
     sessions: Arc<Sessions>,
     opens: Opens,
     orders: Arc<Orders>,
     locks: Locks,
-    closing: Mutex<()>,
-    tracking: Tracking,
+    pub(super) endings: Endings,
+    pub(super) tracking: Tracking,
     start: Instant,
+    leases: LeaseClock,
     identity: [u8; 16],
 }
 
@@ -40,9 +42,10 @@ impl Default for House {
             opens,
             orders: Arc::default(),
             locks,
-            closing: Mutex::default(),
+            endings: Endings::default(),
             tracking: Tracking::default(),
             start: Instant::now(),
+            leases: LeaseClock::default(),
             identity,
         }
     }
@@ -125,21 +128,6 @@ impl House {
         self.opens.holds(client)
     }
 
-    /// Closes what clients had open who are gone since this was asked last.
-    pub(super) fn close_for_the_gone(&self, exports: &dyn Exports) {
-        // Whoever answers behind this finds all of it closed, also what another one is at.
-        let _one_at_a_time = self.closing.lock();
-        let gone = self.clients().take_gone();
-        for (client, key) in gone {
-            self.orders.forget_client(client);
-            close_below(exports, self.opens.forget_client(client));
-            self.locks.forget_client(client);
-            if let Some(key) = key {
-                self.tracking.forget(key);
-            }
-        }
-    }
-
     /// A client is about to be given something that it could claim again: what its answer waits for, besides.
     pub(super) fn grant(&self, pool: &dyn PoolExports, presence: &Presence) -> Result<Option<Box<dyn Promise>>, Stop> {
         self.tracking.grant(pool, self.asker(presence))
@@ -152,7 +140,7 @@ impl House {
 
     /// Whether something in this pool may still be claimed again.
     pub(super) fn is_in_grace(&self, pool: &dyn PoolExports) -> bool {
-        self.tracking.is_in_grace(pool, self.now(), self.start)
+        self.tracking.is_in_grace(pool, self.start.elapsed(), self.start)
     }
 
     /// A client claims nothing more.
@@ -163,12 +151,22 @@ impl House {
     }
 
     fn asker<'a>(&self, presence: &'a Presence) -> Asker<'a> {
-        Asker { presence, now: self.now(), start: self.start }
+        Asker { presence, now: self.start.elapsed(), start: self.start }
     }
 
-    /// Since the start.
+    /// By the clock of leases.
     pub(super) fn now(&self) -> Duration {
-        self.start.elapsed()
+        self.leases.now()
+    }
+
+    /// When a word counts as said that a client says now.
+    pub(super) fn heard(&self) -> Duration {
+        self.leases.heard()
+    }
+
+    /// It is `at` by a clock that does not go back, and requests are carried out: leases go on. Where nobody says so they stand still.
+    pub(crate) fn look_at_clock(&self, at: Duration) {
+        self.leases.look(at);
     }
 
     /// Whose sessions these are (`server_owner4`, and its scope): of the host, not of a pool, which may move (rules V40).
@@ -179,24 +177,5 @@ impl House {
     /// A connection is closed.
     pub(crate) fn disconnected(&self, connection: u64) {
         self.sessions.disconnect(connection);
-    }
-}
-
-/// Closes what is open no more.
-pub(super) fn close_below(exports: &dyn Exports, closing: Vec<Closing>) {
-    for closing in closing {
-        let file = closing.file;
-        // With its dataset or pool it was closed before.
-        if let Some(vfs) = file_system(exports, &file) {
-            vfs.close(file.object, closing.holder());
-        }
-    }
-}
-
-/// Where a file is, if that is served.
-fn file_system(exports: &dyn Exports, file: &FileId) -> Option<Arc<dyn Vfs>> {
-    match exports.pool(file.pool)?.place(file.dataset) {
-        Place::Here(vfs) => Some(vfs),
-        _ => None,
     }
 }

@@ -14,6 +14,7 @@
 
 mod attr;
 mod compound;
+mod endings;
 mod house;
 mod op;
 mod ops;

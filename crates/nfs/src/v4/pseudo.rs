@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tally_base::{DatasetId, Generation, ObjectId};
-use tally_vfs::{Attr, FileKind, ObjectRef};
+use tally_vfs::{Attr, FileKind, ObjectRef, Vfs};
 
 use super::status::Status;
 use crate::entry::{Closed, Entry, Target, fsid};
@@ -35,6 +35,27 @@ pub(super) enum Node {
     Way(Arc<dyn PoolExports>, DatasetId),
     /// The root of all.
     Root,
+}
+
+/// What a handle names that names nothing for this client.
+#[derive(Clone)]
+pub(super) struct Shut {
+    /// What is said to who asks for it.
+    pub(super) told: Status,
+    /// An object whose dataset no rule lets the client into, with its handle: what the client has of it, it may give up.
+    pub(super) unseen: Option<(Handle, Arc<dyn Vfs>, ObjectRef)>,
+}
+
+impl From<Status> for Shut {
+    fn from(told: Status) -> Self {
+        Self { told, unseen: None }
+    }
+}
+
+impl From<Shut> for Status {
+    fn from(shut: Shut) -> Self {
+        shut.told
+    }
 }
 
 /// Asks as one client.
@@ -74,6 +95,17 @@ pub(super) fn way_id(pool: &dyn PoolExports, dataset: DatasetId) -> u64 {
 }
 
 impl Tree<'_> {
+    /// What a handle of a client's own names. One whose dataset it may not see any more is none that it may use: each operation that does so says that.
+    pub(super) fn of_handle(&self, handle: &[u8]) -> Result<Node, Shut> {
+        self.node(handle).map_err(|told| match told {
+            Status::Access => {
+                let unseen = self.entry.unseen(handle);
+                Shut { told, unseen: unseen.map(|(vfs, object)| (Handle::from_slice(handle), vfs, object)) }
+            }
+            _ => told.into(),
+        })
+    }
+
     /// What a handle names, for this client.
     pub(super) fn node(&self, handle: &[u8]) -> Result<Node, Status> {
         match Above::parse(handle) {

@@ -74,6 +74,7 @@ pub struct Gated {
     pub panic_at_open: AtomicBool,
     /// A bug behind a lock that was given.
     pub panic_behind_lock: AtomicBool,
+    pub panic_behind_open: AtomicBool,
     /// Its pool is suspended: what changes something waits.
     pub suspended: AtomicBool,
     /// Somebody else comes right behind the next look for a name.
@@ -120,6 +121,7 @@ impl Gated {
             panic_at_getattr: AtomicBool::new(false),
             panic_at_open: AtomicBool::new(false),
             panic_behind_lock: AtomicBool::new(false),
+            panic_behind_open: AtomicBool::new(false),
             suspended: AtomicBool::new(false),
             behind_a_look: Mutex::default(),
         }
@@ -181,6 +183,9 @@ impl Identity for Gated {
     }
     fn dataset(&self) -> DatasetId {
         self.model.dataset()
+    }
+    fn mount(&self) -> MountNumber {
+        self.model.mount()
     }
     fn root(&self) -> ObjectRef {
         self.model.root()
@@ -246,10 +251,15 @@ impl Names for Gated {
 impl Opens for Gated {
     fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening<'_>) -> Outcome<Opened> {
         assert!(!self.panic_at_open.swap(false, SeqCst), "a bug, planted by the test");
-        self.change(|| self.model.open(ctx, what, opening))
+        let outcome = self.change(|| self.model.open(ctx, what, opening));
+        assert!(!self.panic_behind_open.load(SeqCst), "a bug, planted by the test");
+        outcome
     }
     fn downgrade(&self, object: ObjectRef, holder: Holder, left: Share) -> Result<(), FsError> {
         self.model.downgrade(object, holder, left)
+    }
+    fn in_the_way(&self, object: ObjectRef, who: Option<Holder>, share: Share) -> Vec<ClientNumber> {
+        self.model.in_the_way(object, who, share)
     }
     fn close(&self, object: ObjectRef, holder: Holder) {
         self.model.close(object, holder);

@@ -6,6 +6,7 @@ pub mod client;
 pub mod compound;
 pub mod desk;
 pub mod gated;
+pub mod opener;
 pub mod owner;
 pub mod scene;
 pub mod session;
@@ -42,6 +43,8 @@ pub struct TestExports {
     pub child_is: Mutex<Child>,
     /// Where the pool keeps what has to be known of clients.
     pub clients: Mutex<Option<Arc<Gated>>>,
+    /// The tank, since it was mounted anew.
+    pub anew: Mutex<Option<Arc<Gated>>>,
 }
 
 fn dataset(number: u64) -> Arc<Gated> {
@@ -62,6 +65,7 @@ impl TestExports {
             looks: Mutex::new(usize::MAX),
             child_is: Mutex::new(Child::There),
             clients: Mutex::default(),
+            anew: Mutex::default(),
         };
         let (root, set) = (Cred::root(), SetAttr { mode: Some(0o755), ..SetAttr::default() });
         let ctx = OpCtx::of(&root);
@@ -72,6 +76,12 @@ impl TestExports {
     /// The pool has a place for what has to be known of clients.
     pub fn keep_clients(&self) -> Arc<Gated> {
         self.clients.lock().get_or_insert_with(|| dataset(99)).clone()
+    }
+
+    /// The tank's pool goes, and comes with all that was in it: of what was open it knows nothing.
+    pub fn mount_anew(&self) {
+        *self.anew.lock() = Some(Arc::new(Gated::new(Arc::new(self.tank.model.mounted_anew()))));
+        self.changed.lock().0 += 1;
     }
 
     pub fn start(self: &Arc<Self>) -> Server {
@@ -150,7 +160,7 @@ impl TestExports {
             away,
             child: *self.child_is.lock(),
             clients: self.clients.lock().clone(),
-            served: [self.tank.clone(), self.child.clone()],
+            served: [self.anew.lock().clone().unwrap_or_else(|| self.tank.clone()), self.child.clone()],
             rules,
         }
     }

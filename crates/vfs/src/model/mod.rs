@@ -25,9 +25,9 @@ use tally_base::{Clock, DatasetId, PoolGuid, Rng, SystemClock, SystemRng, Time, 
 
 use crate::locks::{Lock, NotLocked, Range};
 use crate::{
-    Attr, Attributes, Change, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity, Locks, Names,
-    NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, Right,
-    SetAttr, Share, Stability, ToOpen, Written,
+    Attr, Attributes, Change, ClientNumber, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity,
+    Locks, MountNumber, Names, NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply,
+    Replies, ReplyKey, Right, SetAttr, Share, Stability, ToOpen, Written,
 };
 use state::State;
 
@@ -73,6 +73,7 @@ type Remembered = BTreeMap<[u8; ReplyKey::COMMON_BYTES], Vec<(u64, RememberedRep
 pub struct Model {
     pool: PoolGuid,
     dataset: DatasetId,
+    mount: MountNumber,
     root: ObjectRef,
     state: Mutex<State>,
     remembered: Mutex<Remembered>,
@@ -92,6 +93,7 @@ impl Model {
         Self {
             pool: options.pool,
             dataset: options.dataset,
+            mount: MountNumber::draw(),
             root,
             state: Mutex::new(state),
             remembered: Mutex::default(),
@@ -104,10 +106,19 @@ impl Model {
         Self {
             pool: self.pool,
             dataset: self.dataset,
+            mount: MountNumber::draw(),
             root: self.root,
             state: Mutex::new(self.state().clone()),
             remembered: Mutex::new(self.remembered.lock().clone()),
         }
+    }
+
+    /// The same, of which nobody has anything open: it is mounted anew.
+    #[must_use]
+    pub fn mounted_anew(&self) -> Self {
+        let anew = self.fork();
+        anew.state().forget_opens();
+        anew
     }
 
     /// Takes away write access, or gives it back.
@@ -150,6 +161,10 @@ impl Identity for Model {
 
     fn dataset(&self) -> DatasetId {
         self.dataset
+    }
+
+    fn mount(&self) -> MountNumber {
+        self.mount
     }
 
     fn root(&self) -> ObjectRef {
@@ -254,6 +269,10 @@ impl Opens for Model {
 
     fn downgrade(&self, object: ObjectRef, holder: Holder, left: Share) -> Result<(), FsError> {
         self.state().downgrade(object, holder, left)
+    }
+
+    fn in_the_way(&self, object: ObjectRef, who: Option<Holder>, share: Share) -> Vec<ClientNumber> {
+        self.state().in_the_way(object, who, share)
     }
 
     fn close(&self, object: ObjectRef, holder: Holder) {

@@ -1,6 +1,8 @@
 //! Opens, as a list that is walked: the real table is held against it, and shares nothing with it.
 
-use tally_claims::{Access, Holder, Share};
+use std::collections::BTreeSet;
+
+use tally_claims::{Access, ClientNumber, Holder, Share};
 
 use super::state::State;
 use crate::permission::{self, EXECUTE, READ, WRITE};
@@ -80,14 +82,19 @@ impl State {
 
     /// Whether somebody else is in the way.
     fn check_opening(&self, object: ObjectRef, holder: Holder, share: Share) -> Result<(), FsError> {
-        let is_in_the_way = |open: &Open| {
+        if self.in_the_way(object, Some(holder), share).is_empty() { Ok(()) } else { Err(FsError::ShareDenied) }
+    }
+
+    pub(super) fn in_the_way(&self, object: ObjectRef, who: Option<Holder>, share: Share) -> Vec<ClientNumber> {
+        let is_in_the_way = |open: &&Open| {
             let [reads, writes, no_reads, no_writes] = bits(open.share);
             let [may_read, may_write, denies_reads, denies_writes] = bits(share);
             open.object == object
-                && open.holder != holder
+                && Some(open.holder) != who
                 && (no_reads && may_read || no_writes && may_write || denies_reads && reads || denies_writes && writes)
         };
-        if self.opens.iter().any(is_in_the_way) { Err(FsError::ShareDenied) } else { Ok(()) }
+        let clients = self.opens.iter().filter(is_in_the_way).map(|open| open.holder.client);
+        clients.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     fn note_open(&mut self, object: ObjectRef, holder: Holder, share: Share) {

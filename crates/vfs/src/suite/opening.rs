@@ -219,6 +219,11 @@ fn shares(world: &World) {
     assert_eq!(world.write_by(Right::Unopened, &root, file), Err(FsError::Locked));
     assert_eq!(world.cut_by(Right::Unopened, &root, file), Err(FsError::Locked));
     assert_eq!(world.write_by(Right::Mode, &root, file), Ok(()), "who knows of no opens is bound by none");
+    let other = Holder { client: ClientNumber(9), owner: OwnerNumber(1) };
+    let in_the_way = |who, access, deny| world.vfs.in_the_way(file, who, share(access, deny));
+    assert_eq!(in_the_way(Some(other), 3, 0), [ClientNumber(1)], "once, however many owners");
+    assert_eq!((in_the_way(None, 2, 0), in_the_way(None, 1, 0)), (vec![ClientNumber(1)], vec![]));
+    assert_eq!(in_the_way(Some(holder(1)), 2, 0), [], "his own is not in his way");
     world.vfs.close(file, holder(1));
     assert_eq!(world.write_by(Right::Unopened, &root, file), Ok(()));
 }

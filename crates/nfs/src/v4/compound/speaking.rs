@@ -8,7 +8,7 @@ impl Compound<'_> {
     /// A client of minor version 0 says a word by its id, or by a stateid: its lease begins anew (RFC 7530 §9.5).
     pub(in crate::v4) fn hear(&mut self, client: ClientId) -> Result<(), Status> {
         let house = self.scene.house;
-        self.speaker = Some(house.clients().hear(client, house.now())?);
+        self.speaker = Some(house.clients().hear(client, house.heard())?);
         Ok(())
     }
 

@@ -50,7 +50,7 @@ pub(in super::super) fn confirm(compound: &Compound<'_>, words: &mut Decoder<'_>
 
 pub(in super::super) fn renew(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
     let house = compound.scene.house;
-    Ok(house.clients().renew(ClientId(words.u64()?), house.now())?)
+    Ok(house.clients().renew(ClientId(words.u64()?), house.heard())?)
 }
 
 pub(super) fn principal(compound: &Compound<'_>) -> Principal {
@@ -65,6 +65,7 @@ impl From<Unknown> for Status {
         match unknown {
             Unknown::InUse => Self::ClidInUse,
             Unknown::Stale => Self::StaleClientId,
+            Unknown::TooMany => Self::Delay,
         }
     }
 }

@@ -57,13 +57,13 @@ pub(in super::super) fn close(
         Ok(asker) => asker,
         Err(told) => return order::tell(compound, &told, out),
     };
-    let target = file(compound)?;
+    let (vfs, object) = compound.to_give_up()?;
     let asked = compound.present(asked)?;
-    let (house, of) = (compound.scene.house, FileId::of(&*target.vfs, target.object));
+    let (house, of) = (compound.scene.house, FileId::of(&*vfs, object));
     let changing = house.opens().change(&asked, compound.minor(), asker.client(), Some(&of))?;
-    target.vfs.close(target.object, changing.found().holder());
+    vfs.close(object, changing.found().holder());
     // Below that is nothing locked any more.
-    compound.scene.house.locks().closed(changing.found().holder());
+    house.locks().closed(changing.found().holder());
     if let Asker::Owner(owner) = asker {
         house.orders().note_closed(&owner, seqid, asked.other);
     }
@@ -133,14 +133,17 @@ pub(in super::super) fn test(
     let client = compound.presence()?.client();
     out.u32(count);
     for _ in 0..count {
-        let asked = stateid(words)?;
-        out.u32(compound.scene.house.test_stateid(&asked, client) as u32);
+        let (asked, house) = (stateid(words)?, compound.scene.house);
+        house.end_if_over(compound.scene.exports, &asked, client);
+        out.u32(house.test_stateid(&asked, client) as u32);
     }
     Ok(())
 }
 
 pub(in super::super) fn free(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
     let asked = stateid(words)?;
-    let client = compound.presence()?.client();
-    compound.scene.house.free_stateid(compound.scene.exports, &compound.present(asked)?, client)
+    let (client, house) = (compound.presence()?.client(), compound.scene.house);
+    let asked = compound.present(asked)?;
+    house.end_if_over(compound.scene.exports, &asked, client);
+    house.free_stateid(compound.scene.exports, &asked, client)
 }

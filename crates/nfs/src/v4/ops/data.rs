@@ -1,6 +1,6 @@
 //! READ, WRITE, COMMIT (RFC 7530 §16.23, §16.36, §16.3).
 
-use tally_vfs::{FileKind, OpCtx, Right, Stability};
+use tally_vfs::{Access, FileKind, OpCtx, Outcome, Right, Stability};
 
 use super::super::compound::{Compound, Stop};
 use super::super::status::Status;
@@ -25,7 +25,10 @@ pub(in super::super) fn read(
     if room == 0 && count > 0 {
         return Err(compound.too_big());
     }
-    let found = target.vfs.read_by(right, &target.cred, target.object, offset, count.min(room))?;
+    let (house, count) = (compound.scene.house, count.min(room));
+    let read = || target.vfs.read_by(right, &target.cred, target.object, offset, count);
+    let found = house
+        .past_the_late(compound.scene.exports, (target, Access::READ), read, |found| found.as_ref().err().copied())?;
     out.bool(found.eof).opaque_shared(found.data);
     Ok(())
 }
@@ -58,7 +61,9 @@ pub(in super::super) fn write(
     check_file(&target)?;
     compound.begin(&target)?;
     let data = words.own(data);
-    let outcome = target.vfs.write(without_memory(&target, right), target.object, offset, data, stability);
+    let house = compound.scene.house;
+    let write = || target.vfs.write(without_memory(&target, right), target.object, offset, data.clone(), stability);
+    let outcome = house.past_the_late(compound.scene.exports, (&target, Access::WRITE), write, Outcome::error);
     let (written, _) = compound.changed(outcome)?;
     compound.note_written();
     out.u32(written.count).u32(written.stability as u32).u64(written.verifier);

@@ -1,7 +1,7 @@
 //! PUTFH, PUTROOTFH, PUTPUBFH, GETFH, SAVEFH, RESTOREFH: the current handle, and the saved one.
 
 use super::super::compound::Compound;
-use super::super::pseudo::Node;
+use super::super::pseudo::{Node, Shut};
 use super::super::status::Status;
 use crate::xdr::{Decoder, Encoder};
 
@@ -10,7 +10,12 @@ const HANDLE_BYTES_MAX: usize = 128;
 
 pub(in super::super) fn put(compound: &mut Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
     let handle = words.opaque(HANDLE_BYTES_MAX)?;
-    compound.current = Ok(compound.tree().node(handle)?);
+    let node = compound.tree().of_handle(handle);
+    // Of what the client may not see any more it may give up what it has (rules V36); whoever uses it otherwise is told so.
+    if let Err(Shut { told, unseen: None }) = node {
+        return Err(told);
+    }
+    compound.current = node;
     Ok(())
 }
 

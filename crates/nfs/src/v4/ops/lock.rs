@@ -114,6 +114,10 @@ pub(in super::super) fn lock(
     let wanted = Lock { holder, range, kind };
     let attempt = Attempt { target: &target, wanted, locking: Some(locking) };
     let answer = ask(compound, || target.vfs.lock_range(target.object, below, wanted));
+    if matches!(answer, Ok(Answer::Given)) && !is_reclaim {
+        // Somebody may have been in the way who may not claim again what this one has now (rules V24).
+        compound.grant(&target)?;
+    }
     let locking = attempt.ended();
     match answer? {
         Answer::Given => {}
@@ -159,9 +163,9 @@ pub(in super::super) fn unlock(
 ) -> Result<(), Status> {
     let (_kind, _seqid) = (kind(words)?, words.u32()?);
     let (asked, range) = (stateid(words)?, range(offset_and_length(words)?)?);
-    let target = compound.current()?.target().ok_or(Status::BadStateid)?.clone();
-    let locking = Locker::Again(asked).begin(compound, &FileId::of(&*target.vfs, target.object))?;
-    target.vfs.unlock_range(target.object, locking.locked().holder, range)?;
+    let (vfs, object) = compound.to_give_up()?;
+    let locking = Locker::Again(asked).begin(compound, &FileId::of(&*vfs, object))?;
+    vfs.unlock_range(object, locking.locked().holder, range)?;
     let stateid = locking.granted()?;
     out.raw(&stateid.to_wire());
     compound.note_stateid(stateid);
@@ -214,7 +218,7 @@ impl Denied {
 
 /// Asks the file system, until the range is given or somebody is in the way who is there to be named.
 ///
-/// A holder whose lease is over is in the way like any other: here is where it is to lose what it has, before the range is asked for anew (rules V20).
+/// A holder whose lease is over loses what it has, and the range is asked for anew (rules V20).
 fn ask(compound: &Compound<'_>, ask: impl Fn() -> Result<(), NotLocked>) -> Result<Answer, Status> {
     for _ in 0..ASKS_MAX {
         let held = match ask() {
@@ -222,6 +226,9 @@ fn ask(compound: &Compound<'_>, ask: impl Fn() -> Result<(), NotLocked>) -> Resu
             Err(NotLocked::Failed(error)) => return Err(not_locked(error)),
             Err(NotLocked::Held(held)) => held,
         };
+        if compound.scene.house.end_late(compound.scene.exports, &[held.holder.client]) {
+            continue;
+        }
         if let Some((client, owner)) = compound.scene.house.locks().named(held.holder) {
             return Ok(Answer::Denied(Denied { held, client, owner }));
         }

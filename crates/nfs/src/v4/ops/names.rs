@@ -46,7 +46,7 @@ pub(in super::super) fn security_without_name(
 fn tell_security(compound: &mut Compound<'_>, out: &mut Encoder) {
     out.u32(1).u32(AUTH_SYS);
     if compound.minor() > 0 {
-        compound.current = Err(Status::NoFileHandle);
+        compound.current = Err(Status::NoFileHandle.into());
     }
 }
 

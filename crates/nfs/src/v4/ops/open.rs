@@ -5,7 +5,9 @@
 
 use std::cell::{Cell, RefCell};
 
-use tally_vfs::{Access, Change, CreateHow, Deny, FsError, Holder, ObjectRef, OpCtx, Opened, Opening, Share, ToOpen};
+use tally_vfs::{
+    Access, Change, CreateHow, Deny, FsError, Holder, ObjectRef, OpCtx, Opened, Opening, Outcome, Share, ToOpen,
+};
 
 use super::super::attr::{self, AttrSet};
 use super::super::compound::{Compound, Stop};
@@ -18,6 +20,7 @@ use super::names::check_name;
 use super::order::{self, Turn};
 use super::put_change;
 use crate::entry::Target;
+use crate::exports::Exports;
 use crate::xdr::{Decoder, Encoder};
 
 /// `OPEN4_RESULT_LOCKTYPE_POSIX`.
@@ -287,7 +290,8 @@ fn carry_out(compound: &mut Compound<'_>, place: &Target, asked: &Wanted<'_>, wh
     let (opened, dir) = match (&asked.what, &asked.how) {
         (What::Name(name), How::Make(how, _)) => {
             compound.begin(place)?;
-            let outcome = match compound.remembered(place).and_then(|first| first.object) {
+            let remembered = compound.remembered(place).and_then(|first| first.object);
+            let made = |compound: &Compound<'_>| match remembered {
                 // It was made, or cut, behind which nobody was told: whoever asked then might open it, and may have.
                 Some(object) => {
                     ledger.is_again.set(true);
@@ -295,31 +299,34 @@ fn carry_out(compound: &mut Compound<'_>, place: &Target, asked: &Wanted<'_>, wh
                 }
                 None => place.vfs.open(compound.ctx(place), ToOpen::Made(place.object, name, how), opening),
             };
-            let told = outcome.result.as_ref().err().map(|error| ledger.told(*error));
+            let outcome = ledger.past_the_late(compound, made, Outcome::error);
+            let outcome = outcome.inspect_err(|_| compound.has_not_begun())?;
+            let told = outcome.error().map(|error| ledger.told(error));
             let (opened, changes) = compound.opened(outcome, told)?;
             (opened, changes.into_iter().next())
         }
-        (What::Name(name), How::Find) => find(place, name, opening).map_err(|error| ledger.told(error))?,
-        (what, _) => {
-            let to_open = match what {
-                What::Again => ToOpen::Again(place.object),
-                _ => ToOpen::Itself(place.object),
-            };
-            let outcome = place.vfs.open(OpCtx::of(&place.cred), to_open, opening);
-            let told = |error| match (what, ledger.told(error)) {
-                (What::Again, Status::ShareDenied) => Status::ReclaimConflict,
-                (_, status) => status,
+        (What::Name(name), How::Find) => {
+            let find = |_: &Compound<'_>| find(place, name, opening);
+            let found = ledger.past_the_late(compound, find, |found| found.as_ref().err().copied())?;
+            found.map_err(|error| ledger.told(error))?
+        }
+        (What::Again, _) => {
+            let outcome = place.vfs.open(OpCtx::of(&place.cred), ToOpen::Again(place.object), opening);
+            let told = |error| match ledger.told(error) {
+                Status::ShareDenied => Status::ReclaimConflict,
+                status => status,
             };
             (outcome.result.map_err(told)?, None)
         }
+        _ => {
+            let open =
+                |_: &Compound<'_>| place.vfs.open(OpCtx::of(&place.cred), ToOpen::Itself(place.object), opening).result;
+            let opened = ledger.past_the_late(compound, open, |opened| opened.as_ref().err().copied())?;
+            (opened.map_err(|error| ledger.told(error))?, None)
+        }
     };
     let file = Target { object: opened.attr.object, ..place.clone() };
-    let stateid = ledger.granted(asked.share).inspect_err(|(_, holder)| {
-        // The client has gone, or lost the open, while it was opened.
-        file.vfs.close(file.object, *holder);
-    });
-    let stateid = stateid.map_err(|(status, _)| status)?;
-    Ok(Done { file, stateid, is_new: opened.is_new, dir })
+    Ok(Done { stateid: ledger.granted(&file, asked.share)?, file, is_new: opened.is_new, dir })
 }
 
 /// Opens what has the name. That it may be gone by then is seen, and looked for again; that it has another name is not: it is what had the name a moment ago.
@@ -336,24 +343,26 @@ fn find(place: &Target, name: &[u8], opening: Opening<'_>) -> Result<(Opened, Op
     Err(FsError::Unavailable)
 }
 
-/// Where an OPEN is written down while the file system carries it out.
+/// Where an OPEN is written down while the file system carries it out. Dropped before it is granted, as by a panic, it is open nowhere.
 struct Ledger<'a> {
     place: &'a Target,
     owner: &'a [u8],
-    house: &'a House,
-    minor: u32,
     share: Share,
+    house: &'a House,
+    exports: &'a dyn Exports,
+    minor: u32,
     whose: Whose,
     /// It was opened before, by this very OPEN.
     is_again: Cell<bool>,
-    entry: RefCell<Option<Result<Reserved<'a>, Status>>>,
+    entry: RefCell<Option<(ObjectRef, Result<Reserved<'a>, Status>)>>,
 }
 
 impl<'a> Ledger<'a> {
     fn of(compound: &Compound<'a>, place: &'a Target, asked: &Wanted<'a>, whose: Whose) -> Self {
-        let (minor, house, owner) = (compound.minor(), compound.scene.house, asked.owner);
+        let (minor, house, exports) = (compound.minor(), compound.scene.house, compound.scene.exports);
+        let (owner, share) = (asked.owner, asked.share);
         let (is_again, entry) = Default::default();
-        Self { place, owner, house, minor, share: asked.share, whose, is_again, entry }
+        Self { place, owner, share, house, exports, minor, whose, is_again, entry }
     }
 
     /// Whose open of that file it becomes.
@@ -363,13 +372,17 @@ impl<'a> Ledger<'a> {
         let file = FileId::of(&*self.place.vfs, object);
         let reserved = self.house.opens().reserve(self.minor, self.whose.client, self.owner, file);
         let reserved = reserved.and_then(|reserved| {
-            // Whoever goes from here on is told by what was reserved; who has gone before would have it kept for nobody.
+            // Whoever goes from here on is told by what was reserved; who has gone before would have it kept for nobody. So it is with a mount.
             self.check_there()?;
             self.check_own(&reserved)?;
+            let has_room = reserved.is_upgrade() || self.house.has_less_than_half(self.whose.client);
+            if !has_room || !self.house.is_of_today(self.exports, &file) {
+                return Err(Status::Delay);
+            }
             Ok(if self.whose.is_confirmed { reserved } else { reserved.is_provisional() })
         });
         let holder = reserved.as_ref().map(Reserved::holder).map_err(|_| FsError::Unavailable);
-        *self.entry.borrow_mut() = Some(reserved);
+        *self.entry.borrow_mut() = Some((object, reserved));
         holder
     }
 
@@ -386,23 +399,80 @@ impl<'a> Ledger<'a> {
     fn check_there(&self) -> Result<(), Status> {
         match self.whose.session {
             Some(session) => self.house.sessions().find(session).map(drop).ok_or(Status::BadSession),
-            None => Ok(self.house.clients().renew(self.whose.client, self.house.now())?),
+            None => Ok(self.house.clients().renew(self.whose.client, self.house.heard())?),
+        }
+    }
+
+    /// Tries it as often as those who were in the way are gone, as their leases were over. What is given then is given once it is written down that they may not claim
+    /// it again (rules V24).
+    fn past_the_late<T>(
+        &self,
+        compound: &mut Compound<'_>,
+        attempt: impl Fn(&Compound<'_>) -> T,
+        refused: impl Fn(&T) -> Option<FsError>,
+    ) -> Result<T, Stop> {
+        for _ in 0..LOOKS_MAX {
+            let outcome = attempt(compound);
+            if refused(&outcome).is_none_or(|error| !self.makes_way(error)) {
+                return Ok(outcome);
+            }
+            compound.grant(self.place)?;
+        }
+        Ok(attempt(compound))
+    }
+
+    fn makes_way(&self, error: FsError) -> bool {
+        let who = self
+            .entry
+            .borrow()
+            .as_ref()
+            .map(|(object, reserved)| (*object, reserved.as_ref().map(Reserved::holder).ok()));
+        match (error, who) {
+            (FsError::ShareDenied, Some((object, holder))) => {
+                let in_the_way = |share| self.place.vfs.in_the_way(object, holder, share);
+                let mut clients = in_the_way(self.share);
+                if clients.is_empty() {
+                    // It would be cut.
+                    clients = in_the_way(Share::only(Access::WRITE));
+                }
+                self.house.end_late(self.exports, &clients)
+            }
+            (FsError::Unavailable, Some((_, None))) => self.house.make_room_for(self.exports, self.whose.client),
+            // Of that file.
+            (FsError::TooManyClaims, _) => self.house.end_silent(self.exports, None),
+            _ => false,
         }
     }
 
     /// What is said of an open that the file system refused, for a reason of its own or because of this.
     fn told(&self, error: FsError) -> Status {
         match self.entry.take() {
-            Some(Err(status)) => status,
+            Some((_, Err(status))) => status,
             _ => not_opened(error, self.minor),
         }
     }
 
-    /// It is open. An error names who has to be closed below.
-    fn granted(self, share: Share) -> Result<Stateid, (Status, Holder)> {
-        let reserved = self.entry.into_inner().and_then(Result::ok).expect("the file system asked whose it becomes");
+    /// It is open.
+    fn granted(&self, file: &Target, share: Share) -> Result<Stateid, Status> {
+        let (object, reserved) = self.entry.take().expect("the file system asked whose it becomes");
+        let reserved = reserved?;
         let holder = reserved.holder();
-        reserved.granted(share.access.bits(), share.deny.bits()).map_err(|status| (status, holder))
+        reserved.granted(share.access.bits(), share.deny.bits()).map_err(|status| {
+            // The client has gone, or lost the open, while it was opened; or its dataset was mounted anew, where it can be opened.
+            file.vfs.close(object, holder);
+            if self.house.is_of_today(self.exports, &FileId::of(&*file.vfs, object)) { status } else { Status::Delay }
+        })
+    }
+}
+
+impl Drop for Ledger<'_> {
+    /// What nobody has a stateid of would be kept for nobody.
+    fn drop(&mut self) {
+        if let Some((object, Ok(reserved))) = self.entry.take()
+            && let Some(holder) = reserved.withdrawn()
+        {
+            self.place.vfs.close(object, holder);
+        }
     }
 }
 

@@ -4,9 +4,9 @@
 //! then all the rest, and what that comes to is the owner's.
 
 use super::super::compound::Compound;
-use super::super::house::close_below;
-use super::super::pseudo::Node;
-use super::super::state::{Asking, Brought, Came, FileId, OwnerKey, Stateid, Told};
+use super::super::endings::close_below;
+use super::super::pseudo::{Node, Shut};
+use super::super::state::{Asking, Brought, Came, FileId, Mounted, OwnerKey, Stateid, Told};
 use super::super::status::Status;
 use crate::handle::Handle;
 use crate::rpc::Identity;
@@ -40,7 +40,7 @@ pub(super) fn take(compound: &mut Compound<'_>, owner: OwnerKey, asked: Asked<'_
             // Whoever goes from here on takes the owner with him; who has gone before would have it kept for nobody.
             compound.hear(owner.client)?;
             if is_anew {
-                close_below(exports, house.opens().forget_owner(&owner));
+                close_below(exports, &house.opens().forget_owner(&owner));
             }
             Ok(Turn::Of(owner, is_confirmed))
         }
@@ -66,13 +66,14 @@ pub(super) fn tell(compound: &mut Compound<'_>, told: &Told, out: &mut Encoder) 
     }
     out.raw(&told.results);
     if let Some(file) = told.file {
-        compound.current = node_of(compound, file);
+        compound.current = node_of(compound, file).map_err(Shut::from);
     }
     Ok(Status::Ok)
 }
 
 /// A file under the rules of now (rules V36).
-fn node_of(compound: &Compound<'_>, FileId { pool, dataset, object }: FileId) -> Result<Node, Status> {
+fn node_of(compound: &Compound<'_>, FileId { of, object }: FileId) -> Result<Node, Status> {
+    let Mounted { pool, dataset, .. } = of;
     let exports = compound.scene.exports.pool(pool).ok_or(Status::Stale)?;
     compound.tree().node(&Handle { pool, dataset, object }.seal(exports.handle_key()))
 }
@@ -85,6 +86,8 @@ fn fingerprint(compound: &Compound<'_>, asked: Asked<'_>) -> Result<u64, Status>
         Identity::Nobody => hasher.update(&[0]),
         Identity::Unix(cred) => hasher.update(&[1]).update(&cred.uid.to_be_bytes()),
     };
-    hasher.update(&compound.current()?.handle()).update(asked.arguments);
+    // Also of a dataset that the client may not see any more (rules V36).
+    let [current, _] = compound.held();
+    hasher.update(&current?).update(asked.arguments);
     Ok(u64::from_be_bytes(*hasher.finalize().as_bytes().first_chunk().expect("a hash is longer")))
 }

@@ -228,7 +228,7 @@ pub(in super::super) fn sequence(
     let fingerprint = compound.scene.call.fingerprint_from(words.position(), None);
     let connection = compound.scene.link.id();
     let asked = Sequence { session, slot, sequence, highest, cache_this, fingerprint, connection };
-    let (shown, then) = match house.sessions().begin(&asked, house.now())? {
+    let (shown, then) = match house.sessions().begin(&asked, house.heard())? {
         Begun::New(guard, shown) => {
             compound.hold(guard);
             (shown, None)
@@ -239,7 +239,9 @@ pub(in super::super) fn sequence(
         Begun::Uncached(shown) => (shown, Some(Status::RetryUncachedRep)),
         Begun::Faulted(shown) => (shown, Some(Status::ServerFault)),
     };
+    house.end_with_mounts(compound.scene.exports);
     let Shown { highest, target, flags } = shown;
+    let flags = flags | house.opens().flags(found.presence().client());
     out.raw(&session.0).u32(sequence).u32(slot).u32(highest).u32(target).u32(flags);
     compound.next_fails_with(then);
     Ok(Status::Ok)

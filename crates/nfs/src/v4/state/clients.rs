@@ -27,8 +27,8 @@
 //!
 //! *Invariants.* C1: an id has at most one confirmed and one waiting record, and both are of one string; of a client with sessions it has one or the
 //! other. C2: there are at most [`CLIENTS_MAX`] confirmed ones and [`WAITING_MAX`] that wait, of one address [`OF_ADDRESS_MAX`] of either. Who is too
-//! much takes the place of the one that was silent for longest, from his own address first: it holds nothing, so all that it loses is its id, and it
-//! introduces itself again (rules V35). C3: the sessions that clients list are those that can be found.
+//! much takes the place of another one, of his own address where that has so many: of one that holds nothing, or else of one whose lease is over, each time of the one that
+//! was silent for longest; where there is none, he comes again (rules V20 and V35; [`courtesy`]). Of those that wait one always goes. C3: the sessions that clients list are those that can be found.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -42,6 +42,7 @@ use super::bounds::{CLIENTS_MAX, OF_ADDRESS_MAX, SESSIONS_MAX, WAITING_MAX};
 use super::presence::Presence;
 use super::sessions::{SessionId, Sessions};
 
+mod courtesy;
 mod creation;
 mod exchange;
 
@@ -50,6 +51,9 @@ pub use exchange::{Exchanged, Protection};
 
 /// How long a client keeps what it holds without a word, and may take to confirm who it is.
 pub const LEASE: Duration = Duration::from_secs(90);
+
+/// How long one whose lease is over keeps it if it is in nobody's way.
+pub const COURTESY: Duration = Duration::from_secs(24 * 3600);
 
 /// Which start of the server an id is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +101,8 @@ pub enum Unknown {
     InUse,
     /// No such id, or of another start: STALE_CLIENTID.
     Stale,
+    /// It is, and there are as many as there may be: DELAY.
+    TooMany,
 }
 
 #[derive(Debug)]
@@ -227,8 +233,11 @@ impl Clients {
             return Err(Unknown::InUse);
         }
         if waiting.is_some_and(|record| record.is_of(said)) {
-            let may_be = self.may_take_in(said.id, holds, now);
-            return may_be.then(|| self.take_in(said.id, holds, now)).ok_or(Unknown::InUse);
+            if !self.may_take_in(said.id, holds, now) {
+                return Err(Unknown::InUse);
+            }
+            let way = self.way_for(said.id, holds, now).map_err(|Full| Unknown::TooMany)?;
+            return Ok(self.take_in(said.id, way, now));
         }
         let known = known.filter(|record| record.is_of(said)).ok_or(Unknown::Stale)?;
         known.presence.hear(now);
@@ -274,21 +283,15 @@ impl Clients {
         })
     }
 
-    /// Row e: confirms the waiting one with this id. Gives whose place it took.
-    fn take_in(&mut self, id: ClientId, holds: &dyn Fn(ClientId) -> bool, now: Duration) -> Option<ClientId> {
-        let waiting = self.waiting.get(&id).expect("it was looked at");
-        let (name, address) = (waiting.name(), waiting.introduction.address);
+    /// Row e: confirms the waiting one with this id, for which that one gives way. Gives whose place it took by its name.
+    fn take_in(&mut self, id: ClientId, way: Option<ClientId>, now: Duration) -> Option<ClientId> {
+        let name = self.waiting.get(&id).expect("it was looked at").name();
         let [before, _] = self.ids(&name);
-        let is_held = |record: &Record| record.is_held(holds, now);
-        match before {
-            Some(before) => self.forget(before, CONFIRMED),
-            None => {
-                if let Some(gone) = to_give_way(&self.confirmed, address, CLIENTS_MAX, &is_held) {
-                    self.forget(gone, CONFIRMED);
-                    // With what it was about to change.
-                    self.forget(gone, WAITING);
-                }
-            }
+        if let Some(before) = before {
+            self.forget(before, CONFIRMED);
+        }
+        if let Some(gone) = way {
+            self.end(gone);
         }
         let record = self.waiting.remove(&id).expect("it was looked at");
         record.presence.hear(now);
@@ -305,8 +308,9 @@ impl Clients {
         let presence = Arc::new(Presence::new(id, key, now));
         let record = Record { id, introduction, presence, of };
         let [_, before] = self.ids(&record.name());
-        let in_the_way = || to_give_way(&self.waiting, record.introduction.address, WAITING_MAX, &|_| false);
-        if let Some(gone) = before.or_else(in_the_way) {
+        // None of them holds anything.
+        let in_the_way = || to_give_way(&self.waiting, record.introduction.address, WAITING_MAX, &|_| Some(false));
+        if let Some(gone) = before.or_else(|| in_the_way().unwrap_or(None)) {
             self.forget(gone, WAITING);
         }
         self.by_name.entry(record.name()).or_default()[WAITING] = Some(id);
@@ -334,11 +338,14 @@ impl Clients {
         }
     }
 
-    /// Those who did not confirm in time.
+    /// Those who did not confirm in time, and those that were kept for as long as they may be.
     fn forget_late(&mut self, now: Duration) {
         let is_late = |record: &&Record| record.presence.is_late(now);
         let late: Vec<ClientId> = self.waiting.values().filter(is_late).map(|record| record.id).collect();
         late.into_iter().for_each(|id| self.forget(id, WAITING));
+        let is_past = |record: &&Record| record.presence.heard() + COURTESY < now;
+        let past: Vec<ClientId> = self.confirmed.values().filter(is_past).map(|record| record.id).collect();
+        past.into_iter().for_each(|id| self.end(id));
     }
 
     /// One that nobody has: the numbers begin again behind the last.
@@ -378,20 +385,24 @@ impl Clients {
     }
 }
 
-/// Who has to go before another one of this address can come: nobody who holds something, as long as there are others.
+/// There are as many as there may be.
+struct Full;
+
+/// Who has to go before another one of this address can come, if anybody has to. `costs` says of whom it may be, and whether it would lose something: rather not.
 fn to_give_way(
     records: &HashMap<ClientId, Record>,
     address: IpAddr,
     most: usize,
-    is_held: &dyn Fn(&Record) -> bool,
-) -> Option<ClientId> {
+    costs: &dyn Fn(&Record) -> Option<bool>,
+) -> Result<Option<ClientId>, Full> {
     let is_of_address = |record: &&Record| record.introduction.address == address;
     let is_enough = records.values().filter(is_of_address).count() >= OF_ADDRESS_MAX;
     if !is_enough && records.len() < most {
-        return None;
+        return Ok(None);
     }
-    let silent = records.values().filter(|record| !is_enough || is_of_address(record));
-    silent.min_by_key(|record| (is_held(record), record.presence.heard(), record.id)).map(|record| record.id)
+    let others = records.values().filter(|record| !is_enough || is_of_address(record));
+    let may_go = others.filter_map(|record| Some((costs(record)?, record.presence.heard(), record.id)));
+    may_go.min().map(|(.., id)| Some(id)).ok_or(Full)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! ```text
 //!  clients    who there is: the register, under one lock        (tables D3, D4 and D14)
 //!  key        who a client is behind restarts
+//!  lease      the time by which leases run
 //!  presence   what each request asks of its client, lock-free
 //!  sessions   what requests come in, found without the register
 //!  slots      a request is carried out once                     (table D2)
@@ -19,6 +20,7 @@
 pub mod bounds;
 mod clients;
 mod key;
+mod lease;
 mod locks;
 mod opens;
 mod orders;
@@ -30,10 +32,11 @@ mod slots;
 mod stateid;
 
 pub use clients::{
-    BootId, ClientId, Clients, Created, Exchanged, Introduced, Introduction, LEASE, Principal, Protection, Unknown,
-    Wanted,
+    BootId, COURTESY, ClientId, Clients, Created, Exchanged, Introduced, Introduction, LEASE, Principal, Protection,
+    Unknown, Wanted,
 };
 pub use key::ClientKey;
+pub use lease::LeaseClock;
 pub use locks::{Freeing, Locked, Locking, Locks};
 pub use opens::{Changing, Closing, Found, OpenNumber, Opens, OwnerKey, OwnerName, OwnerNumber, Reserved};
 pub use orders::{Asking, Came, Orders, Turns};
@@ -44,4 +47,4 @@ pub use sessions::{
     Sessions, Shown,
 };
 pub use slots::Guard;
-pub use stateid::{FileId, Revoked, Special, Stateid};
+pub use stateid::{FileId, Mounted, Revoked, Special, Stateid};

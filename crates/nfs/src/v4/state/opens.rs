@@ -33,13 +33,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use foldhash::HashSet;
 use parking_lot::RwLock;
 use tally_base::Rng;
 use tally_vfs::{ClientNumber, Holder};
 
-use super::bounds::OWNER_BYTES_MAX;
+use super::bounds::{OPENS_MAX, OWNER_BYTES_MAX, OWNERS_MAX};
 use super::places::SHARD_COUNT;
-use super::stateid::{Asker, FileId, Revoked, Seal, Stateid, next_seqid};
+use super::stateid::{Asker, FileId, Mounted, Revoked, Seal, Stateid, next_seqid};
 use super::{BootId, ClientId};
 use crate::v4::status::Status;
 
@@ -211,6 +212,28 @@ impl Opens {
         closing
     }
 
+    /// What SEQUENCE says of what was revoked of a client's (`SEQ4_STATUS_*`): EXPIRED_SOME_STATE_REVOKED or EXPIRED_ALL_STATE_REVOKED,
+    /// ADMIN_STATE_REVOKED, RECALLABLE_STATE_REVOKED. FREE_STATEID of all that was clears it (RFC 8881 §18.46.3).
+    #[must_use]
+    pub fn flags(&self, client: ClientId) -> u32 {
+        // At nearly all times nothing is.
+        if self.totals.revoked() == 0 {
+            return 0;
+        }
+        let (revoked, has_more) = self.shard_of(client).read().revoked(client);
+        let flags = revoked.iter().zip(Revoked::FLAGS).filter(|(is_revoked, _)| **is_revoked);
+        flags.fold(0, |flags, (_, [of_some, of_all])| flags | if has_more { of_some } else { of_all })
+    }
+
+    /// Of which mounts anything is open, or about to be.
+    #[must_use]
+    pub fn mounts(&self) -> HashSet<Mounted> {
+        self.shards.iter().fold(HashSet::default(), |mut mounts, shard| {
+            mounts.extend(shard.read().mounts());
+            mounts
+        })
+    }
+
     /// TEST_STATEID.
     #[must_use]
     pub fn test(&self, asked: &Stateid, client: ClientId) -> Status {
@@ -230,15 +253,6 @@ impl Opens {
         }
     }
 
-    /// All that a client has open, and what was revoked.
-    #[must_use]
-    pub fn of_client(&self, client: ClientId) -> Vec<Found> {
-        let shard = self.shard_of(client).read();
-        let numbers = shard.numbers(client);
-        let granted = numbers.filter(|number| shard.at(*number).is_some_and(Open::is_granted));
-        granted.map(|number| self.found(&shard, number)).collect()
-    }
-
     /// A client is gone: it has nothing any more. Gives what has to be closed below.
     pub fn forget_client(&self, client: ClientId) -> Vec<Closing> {
         self.shard_of(client).write().forget(client)
@@ -248,6 +262,23 @@ impl Opens {
     #[must_use]
     pub fn holds(&self, client: ClientId) -> bool {
         self.shard_of(client).read().holds(client)
+    }
+
+    /// Whether there is no room for another open or owner, whoever asks.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let (owners, opens) = self.counts();
+        owners >= OWNERS_MAX || opens >= OPENS_MAX
+    }
+
+    /// Whether so many have less than half of all that there may be. Where all clients together have less, nobody is looked for.
+    #[must_use]
+    pub fn is_less_than_half(&self, clients: impl FnOnce() -> Vec<ClientId>) -> bool {
+        let is_little = |(owners, opens): (usize, usize)| owners < OWNERS_MAX / 2 && opens < OPENS_MAX / 2;
+        is_little(self.counts()) || {
+            let of_clients = clients().into_iter().map(|client| self.shard_of(client).read().counts(client));
+            is_little(of_clients.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1)))
+        }
     }
 
     /// How many owners there are, and how many opens.
@@ -338,6 +369,17 @@ impl Reserved<'_> {
         open.access |= access;
         open.deny |= deny;
         Ok(self.opens.found(&shard, self.number).stateid)
+    }
+}
+
+impl Reserved<'_> {
+    /// It is dropped, and nobody knows whether it was carried out: if nothing is left of it, this has to be closed below. What is left tells of others', which ends
+    /// with those.
+    #[must_use]
+    pub fn withdrawn(mut self) -> Option<Holder> {
+        self.is_done = true;
+        let is_gone = self.opens.shard(self.number.0 as u32).write().withdraw(self.number);
+        is_gone.then(|| self.holder())
     }
 }
 

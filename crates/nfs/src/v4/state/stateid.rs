@@ -23,6 +23,7 @@
 //!  f  of another file than the current handle's       │ BAD_STATEID                  │ BAD_STATEID
 //!  g  of another type than the operation's            │ BAD_STATEID                  │ BAD_STATEID
 //!  h  revoked                                         │ EXPIRED, ADMIN_REVOKED, DELEG_REVOKED
+//!     of a mount that is over (rules V37)             │ ADMIN_REVOKED, as it is about to be
 //!  i  with seqid 0                                    │ OLD_STATEID                  │ what it names, as it is
 //!  j  with an older seqid                             │ OLD_STATEID                  │ OLD_STATEID
 //!  k  with a newer one                                │ BAD_STATEID                  │ BAD_STATEID
@@ -30,7 +31,7 @@
 //! ```
 
 use tally_base::{DatasetId, PoolGuid, Rng};
-use tally_vfs::{ObjectRef, Vfs};
+use tally_vfs::{MountNumber, ObjectRef, Vfs};
 
 use super::{BootId, ClientId};
 use crate::v4::status::Status;
@@ -116,12 +117,28 @@ pub(super) fn next_seqid(seqid: u32) -> u32 {
     seqid.checked_add(1).unwrap_or(1)
 }
 
+/// A dataset for as long as it is mounted: what clients have open of it ends with that, as the file system knows nothing of it behind that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub struct Mounted {
+    pub pool: PoolGuid,
+    pub dataset: DatasetId,
+    pub mount: MountNumber,
+}
+
+impl Mounted {
+    /// This one.
+    #[must_use]
+    pub fn of(vfs: &dyn Vfs) -> Self {
+        Self { pool: vfs.pool(), dataset: vfs.dataset(), mount: vfs.mount() }
+    }
+}
+
 /// A file, wherever it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub struct FileId {
-    pub pool: PoolGuid,
-    pub dataset: DatasetId,
+    pub of: Mounted,
     pub object: ObjectRef,
 }
 
@@ -129,7 +146,12 @@ impl FileId {
     /// An object of this dataset.
     #[must_use]
     pub fn of(vfs: &dyn Vfs, object: ObjectRef) -> Self {
-        Self { pool: vfs.pool(), dataset: vfs.dataset(), object }
+        Self { of: Mounted::of(vfs), object }
+    }
+
+    /// Whether both are one file, also where it was mounted anew between.
+    fn is_same(&self, other: &Self) -> bool {
+        (self.of.pool, self.of.dataset, self.object) == (other.of.pool, other.of.dataset, other.object)
     }
 }
 
@@ -145,6 +167,12 @@ pub enum Revoked {
 }
 
 impl Revoked {
+    /// How many reasons there are.
+    pub(super) const COUNT: usize = 3;
+
+    /// What SEQUENCE says for as long as a client has something left of that which it has not freed: of some of its state, and of all.
+    pub(super) const FLAGS: [[u32; 2]; Self::COUNT] = [[0x10, 0x08], [0x20; 2], [0x40; 2]];
+
     pub(super) fn status(self) -> Status {
         match self {
             Self::Expired => Status::Expired,
@@ -216,12 +244,15 @@ impl Seal {
         }
         let place = place.filter(|place| place.tag == asked.tag()).ok_or(Status::BadStateid)?;
         let is_others = asker.client.is_some_and(|client| client != place.client);
-        let is_elsewhere = asker.file.is_some_and(|file| file != place.file);
+        let is_elsewhere = asker.file.is_some_and(|file| !file.is_same(place.file));
         if is_minor_0 != place.is_of_minor_0 || is_others || is_elsewhere {
             return Err(Status::BadStateid);
         }
         if let Some(revoked) = place.revoked {
             return Err(revoked.status());
+        }
+        if asker.file.is_some_and(|file| file.of != place.file.of) {
+            return Err(Revoked::Admin.status());
         }
         // Seqids begin again behind the last, so that half of all are older than each.
         match asked.seqid.wrapping_sub(place.seqid) as i32 {

@@ -18,6 +18,8 @@ use crate::control::message::Assignment;
 use crate::daemon::importing::ImportOrder;
 use crate::daemon::silence;
 
+mod opened;
+
 /// So long the test waits for what should come in an instant, on whatever machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -14,7 +14,8 @@
 //!     the name confirmed holds something         │              │
 //!  f  either                                     │ the next one │ messages too short for anything: TOOSMALL; nothing changes
 //!  g  has as many sessions as it may             │ the next one │ NOSPC, kept as the answer
-//!  h  either                                     │ the next one │ no memory is left: DELAY; nothing changes
+//!  h  either                                     │ the next one │ no memory is left, or no place of a client whose lease is over
+//!                                                │              │ or that holds nothing: DELAY; nothing changes
 //!  i  waits                                      │ the next one │ confirmed, with a session; the one that has the name confirmed
 //!                                                │              │ goes, and all it holds
 //!  j  is confirmed                               │ the next one │ a session, whoever asks
@@ -28,7 +29,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tally_base::Rng;
 
-use super::{CONFIRMED, ClientId, Clients, Of, Principal, Record, WAITING};
+use super::{CONFIRMED, ClientId, Clients, Full, Of, Principal, Record, WAITING};
 use crate::v4::state::bounds::{MESSAGE_BYTES_MIN, OPS_MAX, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, SESSIONS_MAX};
 use crate::v4::state::sessions::{BOTH, Channel, FORE, SessionId};
 use crate::v4::status::Status;
@@ -112,6 +113,8 @@ impl Clients {
         if waits && !(is_own() && self.may_take_in(wanted.client, holds, now)) {
             return Err(Status::ClidInUse);
         }
+        // Row h.
+        let way = if waits { self.way_for(wanted.client, holds, now).map_err(|Full| Status::Delay)? } else { None };
         let answer = self.open_session(record, slot, wanted, rng);
         if let Err(Status::Delay | Status::TooSmall) = answer {
             return answer.map(|created| (created, None));
@@ -120,7 +123,7 @@ impl Clients {
         (slot.sequence, slot.answer) = (wanted.sequence, answer);
         let created = answer?;
         slot.sessions.push(created.session);
-        let gone = if waits { self.take_in(wanted.client, holds, now) } else { None };
+        let gone = if waits { self.take_in(wanted.client, way, now) } else { None };
         Ok((created, gone))
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::desk::{Desk, OTHER, ROOT, sequence_on, wants, word};
-use super::{ClientId, Created, LEASE, Wanted};
+use super::{COURTESY, ClientId, Created, LEASE, Wanted};
 use crate::v4::state::{Begun, Guard, Sequence};
 use crate::v4::status::Status;
 
@@ -52,7 +52,8 @@ impl Model {
     }
 
     fn forget_late(&mut self, desk: &Desk) {
-        self.clients.retain(|known| known.is_confirmed || known.heard + LEASE >= desk.now);
+        let kept = |known: &Known| if known.is_confirmed { COURTESY } else { LEASE };
+        self.clients.retain(|known| known.heard + kept(known) >= desk.now);
     }
 
     fn exchange(&mut self, desk: &mut Desk) {

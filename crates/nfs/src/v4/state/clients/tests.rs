@@ -167,7 +167,8 @@ fn who_introduces_himself_without_end_takes_nobodys_place() {
     assert_eq!(desk.clients.counts(), (1, 1 + OF_ADDRESS_MAX));
     assert_eq!(desk.clients.by_name.len(), 2 + OF_ADDRESS_MAX, "nothing is left of those who gave way");
     assert_eq!((desk.confirm(honest, ROOT), desk.clients.renew(known.id, desk.now)), (Ok(None), Ok(())));
-    // From many addresses those go first who were silent for longest.
+    // From many addresses those go first who were silent for longest, of those who hold nothing.
+    desk.all_hold = false;
     for host in 0..100 {
         for number in 0..60 {
             let address = IpAddr::from([10, 1, 0, host]);
@@ -178,5 +179,16 @@ fn who_introduces_himself_without_end_takes_nobodys_place() {
     }
     assert_eq!(desk.clients.counts().0, CLIENTS_MAX);
     assert_eq!(desk.clients.renew(honest.id, desk.now), Err(Unknown::Stale));
+    // Where all hold something nobody's place is taken before his lease is over.
+    desk.all_hold = true;
+    let comes = |desk: &mut Desk, name| {
+        let said = desk.introduce(Introduction { address: at(3), ..says(name, 1, ROOT) }).unwrap();
+        desk.confirm(said, ROOT).map(|_| said.id)
+    };
+    assert_eq!(comes(&mut desk, "one more"), Err(Unknown::TooMany));
+    desk.now += LEASE + Duration::from_secs(1);
+    desk.clients.renew(known.id, desk.now).unwrap();
+    assert!(comes(&mut desk, "one more").is_ok());
+    assert_eq!((desk.clients.counts().0, desk.clients.renew(known.id, desk.now)), (CLIENTS_MAX, Ok(())));
     desk.clients.check();
 }

@@ -2,7 +2,7 @@ use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 
 use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
-use tally_vfs::ObjectRef;
+use tally_vfs::{MountNumber, ObjectRef};
 
 use super::*;
 use crate::v4::state::bounds::{
@@ -11,6 +11,7 @@ use crate::v4::state::bounds::{
 };
 use crate::v4::state::clients::desk::Draws;
 use crate::v4::state::opens::{OpenNumber, Opens, OwnerNumber as OpenOwner};
+use crate::v4::state::stateid::Mounted;
 
 const A: ClientId = ClientId(7 << 32 | 1);
 const B: ClientId = ClientId(7 << 32 | 2);
@@ -21,7 +22,7 @@ pub(super) fn locks(seed: u64) -> Locks {
 
 pub(super) fn file(id: u64) -> FileId {
     let object = ObjectRef { id: ObjectId(id), generation: Generation(1) };
-    FileId { pool: PoolGuid(1), dataset: DatasetId(2), object }
+    FileId { of: Mounted { pool: PoolGuid(1), dataset: DatasetId(2), mount: MountNumber(1) }, object }
 }
 
 /// An open of a client's, of file 3. No two clients' have one number.

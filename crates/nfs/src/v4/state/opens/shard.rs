@@ -11,7 +11,7 @@ use crate::v4::state::bounds::{
     OPENS_MAX, OPENS_OF_CLIENT_MAX, OWNERS_MAX, OWNERS_OF_CLIENT_MAX, REVOKED_OF_CLIENT_MAX,
 };
 use crate::v4::state::places::{OF_LOCKS, PLACES_MAX, SHARD_BITS};
-use crate::v4::state::stateid::{Asker, FileId, Place, Revoked, Seal, Stateid};
+use crate::v4::state::stateid::{Asker, FileId, Mounted, Place, Revoked, Seal, Stateid};
 use crate::v4::status::Status;
 
 /// What all shards have together.
@@ -19,6 +19,8 @@ use crate::v4::status::Status;
 pub(super) struct Totals {
     owners: AtomicUsize,
     opens: AtomicUsize,
+    /// Of opens.
+    revoked: AtomicUsize,
     /// Of owners, since the start.
     numbers: AtomicUsize,
 }
@@ -26,6 +28,10 @@ pub(super) struct Totals {
 impl Totals {
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.owners.load(Relaxed), self.opens.load(Relaxed))
+    }
+
+    pub(super) fn revoked(&self) -> usize {
+        self.revoked.load(Relaxed)
     }
 }
 
@@ -96,7 +102,14 @@ struct Client {
     owners: HashMap<OwnerName, Owner>,
     /// Positions of all that it has open, and of what was revoked.
     opens: Vec<u32>,
-    revoked: usize,
+    /// How many of these were revoked, by why.
+    revoked: [usize; Revoked::COUNT],
+}
+
+impl Client {
+    fn revoked_count(&self) -> usize {
+        self.revoked.iter().sum()
+    }
 }
 
 #[derive(Debug)]
@@ -196,13 +209,15 @@ impl Shard {
         Some(owner.number)
     }
 
-    /// An OPEN was not carried out.
-    pub(super) fn withdraw(&mut self, number: OpenNumber) {
-        let Some(open) = self.at_mut(number) else { return };
+    /// An OPEN was not carried out. Whether nothing is left of it.
+    pub(super) fn withdraw(&mut self, number: OpenNumber) -> bool {
+        let Some(open) = self.at_mut(number) else { return true };
         open.opening -= 1;
-        if open.opening == 0 && !open.is_granted() {
+        let is_nothing = open.opening == 0 && !open.is_granted();
+        if is_nothing {
             self.remove(number);
         }
+        is_nothing
     }
 
     /// What is at the place of a stateid goes.
@@ -248,7 +263,10 @@ impl Shard {
         }
         give(&self.totals.opens);
         let known = self.clients.get_mut(&open.asked.client).expect("O3");
-        known.revoked -= usize::from(open.revoked.is_some());
+        if let Some(why) = open.revoked {
+            known.revoked[why as usize] -= 1;
+            give(&self.totals.revoked);
+        }
         known.opens.swap_remove(open.listed);
         if let Some(moved) = known.opens.get(open.listed) {
             self.slots[*moved as usize].open.as_mut().expect("O3").listed = open.listed;
@@ -269,7 +287,7 @@ impl Shard {
         let lives = |number: &OpenNumber| self.at(*number).is_some_and(|open| open.revoked.is_none());
         let living: Vec<_> = self.numbers(client).filter(lives).collect();
         let mut picked: Vec<_> = living.iter().copied().filter(|number| which(self, *number)).collect();
-        if !picked.is_empty() && known.revoked + picked.len() > REVOKED_OF_CLIENT_MAX {
+        if !picked.is_empty() && known.revoked_count() + picked.len() > REVOKED_OF_CLIENT_MAX {
             picked = living;
         }
         picked.into_iter().filter_map(|number| self.revoke_one(number, why)).collect()
@@ -286,7 +304,8 @@ impl Shard {
         let client = open.asked.client;
         self.leave(number);
         self.at_mut(number)?.revoked = Some(why);
-        self.clients.get_mut(&client).expect("O3").revoked += 1;
+        self.clients.get_mut(&client).expect("O3").revoked[why as usize] += 1;
+        self.totals.revoked.fetch_add(1, Relaxed);
         Some(closing)
     }
 
@@ -325,7 +344,23 @@ impl Shard {
 
     /// Whether a client has anything that is not revoked, or will have.
     pub(super) fn holds(&self, client: ClientId) -> bool {
-        self.clients.get(&client).is_some_and(|known| known.opens.len() > known.revoked)
+        self.clients.get(&client).is_some_and(|known| known.opens.len() > known.revoked_count())
+    }
+
+    /// What was revoked of a client's and not freed yet, by why; and whether it has anything else.
+    pub(super) fn revoked(&self, client: ClientId) -> ([bool; Revoked::COUNT], bool) {
+        let Some(known) = self.clients.get(&client) else { return Default::default() };
+        (known.revoked.map(|count| count > 0), known.opens.len() > known.revoked_count())
+    }
+
+    /// How many owners a client has, and how many opens, revoked ones too.
+    pub(super) fn counts(&self, client: ClientId) -> (usize, usize) {
+        self.clients.get(&client).map_or((0, 0), |known| (known.owners.len(), known.opens.len()))
+    }
+
+    /// Of which mounts there is something that is not revoked, or will be.
+    pub(super) fn mounts(&self) -> impl Iterator<Item = Mounted> {
+        self.by_file.keys().map(|(_, file)| file.of)
     }
 
     pub(super) fn clients(&self) -> Vec<ClientId> {

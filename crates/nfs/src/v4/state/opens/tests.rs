@@ -2,7 +2,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
-use tally_vfs::ObjectRef;
+use tally_vfs::{MountNumber, ObjectRef};
 
 use super::*;
 use crate::v4::state::bounds::{
@@ -26,12 +26,22 @@ pub(super) fn client(id: u64) -> ClientId {
 
 pub(super) fn file(id: u64) -> FileId {
     let object = ObjectRef { id: ObjectId(id), generation: Generation(1) };
-    FileId { pool: PoolGuid(1), dataset: DatasetId(2), object }
+    FileId { of: MOUNTED, object }
 }
+
+const MOUNTED: Mounted = Mounted { pool: PoolGuid(1), dataset: DatasetId(2), mount: MountNumber(1) };
 
 impl Opens {
     fn open(&self, minor: u32, client: ClientId, owner: &[u8], id: u64) -> Stateid {
         self.reserve(minor, client, owner, file(id)).unwrap().granted(READ, 0).unwrap()
+    }
+
+    /// All that a client has open, and what was revoked.
+    pub(super) fn of_client(&self, client: ClientId) -> Vec<Found> {
+        let shard = self.shard_of(client).read();
+        let numbers = shard.numbers(client);
+        let granted = numbers.filter(|number| shard.at(*number).is_some_and(Open::is_granted));
+        granted.map(|number| self.found(&shard, number)).collect()
     }
 
     /// O1 to O3, and what is counted.
@@ -141,6 +151,30 @@ fn row_h_what_is_revoked_is_told_why_until_it_is_freed() {
         assert_eq!([other, again].map(|asked| opens.test(&asked, A)), [Status::Ok; 2]);
         opens.check();
     }
+}
+
+/// What SEQUENCE says, up to the last FREE_STATEID (RFC 8881 §18.46.3).
+#[test]
+fn what_was_revoked_is_told_until_all_of_it_is_freed() {
+    let opens = opens(1);
+    let stateids = [3, 4, 5, 6].map(|id| opens.open(1, A, b"a", id));
+    assert_eq!((opens.flags(A), opens.flags(B)), (0, 0));
+    for (id, why, flags) in [
+        (3, Revoked::Expired, 0x10),
+        (4, Revoked::Admin, 0x30),
+        (5, Revoked::Recalled, 0x70),
+        (6, Revoked::Admin, 0x68),
+    ] {
+        opens.revoke(Some(A), &|found| found.file == file(id), why);
+        assert_eq!(opens.flags(A), flags);
+    }
+    assert_eq!(opens.flags(B), 0);
+    let told = stateids.map(|stateid| {
+        opens.free(&stateid, A).unwrap();
+        opens.check();
+        opens.flags(A)
+    });
+    assert_eq!(told, [0x60, 0x60, 0x20, 0]);
 }
 
 #[test]

@@ -6,8 +6,7 @@ use super::*;
 use crate::v4::state::clients::desk::Draws;
 
 const FILE: FileId = FileId {
-    pool: PoolGuid(1),
-    dataset: DatasetId(2),
+    of: Mounted { pool: PoolGuid(1), dataset: DatasetId(2), mount: MountNumber(1) },
     object: ObjectRef { id: ObjectId(3), generation: Generation(4) },
 };
 
@@ -50,6 +49,24 @@ fn a_tag_is_of_its_start_its_place_and_its_turn() {
     assert_ne!(seal.tag(16, 1), seal.tag(16, 2));
     assert_ne!(seal.tag(16, 1), seal.tag(32, 1));
     assert_ne!(seal.tag(16, 1), other.tag(16, 1));
+}
+
+/// Row h: of a mount that is over. What is of another file says nothing of that.
+#[test]
+fn row_h_what_was_opened_before_its_dataset_was_mounted_anew_is_revoked() {
+    let seal = Seal::new(BootId(7), &Draws(AtomicU64::new(1)));
+    let place = |revoked| Place { tag: 5, client: ClientId(1), is_of_minor_0: false, file: &FILE, revoked, seqid: 2 };
+    let look = |file: &FileId, revoked| {
+        let asker = Asker { minor: 1, client: None, file: Some(file) };
+        seal.look(seal.stateid(16, 5, 2), &asker, Some(&place(revoked)))
+    };
+    let anew = FileId { of: Mounted { mount: MountNumber(2), ..FILE.of }, ..FILE };
+    let other = FileId { object: ObjectRef { generation: Generation(5), ..FILE.object }, ..anew };
+    assert_eq!(
+        [&FILE, &anew, &other].map(|file| look(file, None)),
+        [Ok(()), Err(Status::AdminRevoked), Err(Status::BadStateid)]
+    );
+    assert_eq!(look(&anew, Some(Revoked::Expired)), Err(Status::Expired), "as it was told before");
 }
 
 /// Rows h to l, for a place of each minor version.

@@ -33,7 +33,7 @@ impl Shard {
         for (client, known) in &self.clients {
             let opens: Vec<_> = known.opens.iter().map(|at| self.slots[*at as usize].open.as_ref().unwrap()).collect();
             assert!(opens.iter().all(|open| open.asked.client == *client), "O3");
-            assert_eq!(opens.iter().filter(|open| open.revoked.is_some()).count(), known.revoked, "O2");
+            assert_eq!(opens.iter().filter(|open| open.revoked.is_some()).count(), known.revoked_count(), "O2");
             assert!(!opens.is_empty() && known.opens.len() <= OPENS_OF_CLIENT_MAX, "O3");
             assert!(known.owners.len() <= OWNERS_OF_CLIENT_MAX, "O2");
             let mut of_owners: HashMap<OwnerName, usize> = HashMap::new();

@@ -1,0 +1,199 @@
+//! What ends state that its client has not given up: the client is gone, or what it has open is.
+//!
+//! *A mount.* What is open is known below for as long as its dataset is mounted, and above by the mount ([`Mounted`]). Behind a `pool clear`, an export and import, a
+//! rollback or the end of a dataset nothing below knows of it, and whoever was kept out by it is not any more. So it is revoked, and its client told: by SEQUENCE, which looks
+//! whether what is exported was another thing at its last look, and by every use, which finds another mount than it was opened on (rules V37).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use tally_vfs::{Access, ClientNumber, FsError, Share, Vfs};
+
+use super::house::House;
+use super::state::{ClientId, Closing, FileId, Mounted, Revoked, Stateid};
+use crate::entry::Target;
+use crate::exports::{Exports, Place};
+
+/// How often something is tried again as somebody was in the way who is gone by then: others may have come.
+const ATTEMPTS_MAX: u32 = 8;
+
+/// Who is at it.
+pub(super) struct Endings {
+    /// Closes what those had who are gone.
+    closing: Mutex<()>,
+    /// Looks which mounts are over.
+    looking: Mutex<()>,
+    /// As of which state of the exports nobody has anything of a mount that is over.
+    seen: AtomicU64,
+}
+
+impl Default for Endings {
+    fn default() -> Self {
+        let (closing, looking) = Default::default();
+        Self { closing, looking, seen: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl House {
+    /// Closes what clients had open who are gone since this was asked last.
+    pub(super) fn close_for_the_gone(&self, exports: &dyn Exports) {
+        // Whoever answers behind this finds all of it closed, also what another one is at.
+        let _one_at_a_time = self.endings.closing.lock();
+        let gone = self.clients().take_gone();
+        for (client, key) in gone {
+            self.orders().forget_client(client);
+            close_below(exports, &self.opens().forget_client(client));
+            self.locks().forget_client(client);
+            if let Some(key) = key {
+                self.tracking.forget(key);
+            }
+        }
+    }
+
+    /// Revokes what clients have open of mounts that are over, if there may be such since this was asked last.
+    pub(super) fn end_with_mounts(&self, exports: &dyn Exports) {
+        let changed = exports.changed().0;
+        if self.endings.seen.load(Relaxed) == changed {
+            return;
+        }
+        // Who comes meanwhile need not wait: what he uses tells him as well.
+        let Some(_alone) = self.endings.looking.try_lock() else { return };
+        let mut over = self.opens().mounts();
+        over.retain(|mounted| is_over(exports, mounted));
+        if !over.is_empty() {
+            self.revoke(&|mounted| over.contains(mounted));
+        }
+        self.endings.seen.store(changed, Relaxed);
+    }
+
+    /// The same, of what this stateid names, before it is tested or freed.
+    pub(super) fn end_if_over(&self, exports: &dyn Exports, asked: &Stateid, client: ClientId) {
+        let file = match asked.is_of_lock() {
+            true => self.locks().find(asked, 1, Some(client), None).map(|locked| locked.file),
+            false => self.opens().find(asked, 1, Some(client), None).map(|found| found.file),
+        };
+        if let Some(over) = file.ok().map(|file| file.of).filter(|mounted| is_over(exports, mounted)) {
+            self.revoke(&|mounted| *mounted == over);
+        }
+    }
+
+    /// Nothing is to be closed below, where nothing is known of it.
+    fn revoke(&self, is_over: &dyn Fn(&Mounted) -> bool) {
+        let revoked = self.opens().revoke(None, &|found| is_over(&found.file.of), Revoked::Admin);
+        for closing in &revoked {
+            self.locks().revoke_below(closing.holder(), Revoked::Admin);
+        }
+        tracing::info!(
+            opens = revoked.len(),
+            "revoked what clients had open of datasets that are not there any more, or anew"
+        );
+    }
+
+    /// Whether a file is of the mount that is there now: what is opened of another one would be kept for nobody.
+    pub(super) fn is_of_today(&self, exports: &dyn Exports, file: &FileId) -> bool {
+        mounted(exports, &file.of) == Some(file.of)
+    }
+}
+
+/// Clients whose lease is over give way ([`courtesy`](super::state)). What they had is closed below when this says that it is worth another try.
+impl House {
+    /// Ends clients that are in somebody's way, if the lease of each is over.
+    pub(super) fn end_late(&self, exports: &dyn Exports, in_the_way: &[ClientNumber]) -> bool {
+        let clients: Vec<_> = in_the_way.iter().map(|number| ClientId(number.0)).collect();
+        let now = self.now();
+        if clients.is_empty() || !self.clients().end_late(&clients, now) {
+            return false;
+        }
+        tracing::info!(?clients, "ended, as their leases were over and what they had open was in somebody's way");
+        self.close_for_the_gone(exports);
+        true
+    }
+
+    /// Reads, writes or cuts a file without an open, past denies of clients whose lease is over.
+    pub(super) fn past_the_late<T>(
+        &self,
+        exports: &dyn Exports,
+        (file, access): (&Target, Access),
+        mut attempt: impl FnMut() -> T,
+        refused: impl Fn(&T) -> Option<FsError>,
+    ) -> T {
+        for _ in 0..ATTEMPTS_MAX {
+            let outcome = attempt();
+            let is_denied = refused(&outcome) == Some(FsError::Locked);
+            let in_the_way = || file.vfs.in_the_way(file.object, None, Share::only(access));
+            if !is_denied || !self.end_late(exports, &in_the_way()) {
+                return outcome;
+            }
+        }
+        attempt()
+    }
+
+    /// Makes room for an open of this client, where there is none for anybody, or its address has its half of all.
+    pub(super) fn make_room_for(&self, exports: &dyn Exports, client: ClientId) -> bool {
+        let of = match self.has_less_than_half(client) {
+            true if !self.opens().is_full() => return false,
+            true => None,
+            false => self.clients().neighbours(client).map(|(address, _)| address),
+        };
+        self.end_silent(exports, of)
+    }
+
+    /// Ends the client that was silent for longest, of all or from one address, if its lease is over and it holds something.
+    pub(super) fn end_silent(&self, exports: &dyn Exports, of: Option<IpAddr>) -> bool {
+        let now = self.now();
+        let is_ended = self.clients().end_silent(of, &|id| self.holds(id), now);
+        if is_ended {
+            self.close_for_the_gone(exports);
+        }
+        is_ended
+    }
+
+    /// Whether the clients from the address of this one have less than half of all that may be open (rules V35).
+    pub(super) fn has_less_than_half(&self, client: ClientId) -> bool {
+        self.opens()
+            .is_less_than_half(|| self.clients().neighbours(client).map_or_else(Vec::new, |(_, clients)| clients))
+    }
+}
+
+/// Closes what is open no more.
+pub(super) fn close_below(exports: &dyn Exports, closing: &[Closing]) {
+    for closing in closing {
+        // With its mount it was closed before.
+        if let Some(vfs) = file_system(exports, &closing.file) {
+            vfs.close(closing.file.object, closing.holder());
+        }
+    }
+}
+
+/// Where a file is, if that is served, and mounted as it was when it was opened.
+pub(super) fn file_system(exports: &dyn Exports, file: &FileId) -> Option<Arc<dyn Vfs>> {
+    match exports.pool(file.of.pool)?.place(file.of.dataset) {
+        Place::Here(vfs) => Some(vfs).filter(|vfs| Mounted::of(&**vfs) == file.of),
+        _ => None,
+    }
+}
+
+/// How the dataset of a mount is mounted now.
+fn mounted(exports: &dyn Exports, of: &Mounted) -> Option<Mounted> {
+    match exports.pool(of.pool)?.place(of.dataset) {
+        Place::Here(vfs) => Some(Mounted::of(&*vfs)),
+        Place::Away | Place::Going | Place::Unknown => None,
+    }
+}
+
+/// Whether a mount is over. One of a dataset that is being destroyed may be there again, as it was.
+fn is_over(exports: &dyn Exports, of: &Mounted) -> bool {
+    let Some(pool) = exports.pool(of.pool) else { return true };
+    match pool.place(of.dataset) {
+        Place::Here(vfs) => Mounted::of(&*vfs) != *of,
+        Place::Unknown => true,
+        // The pool is not imported; else its dataset was made a moment ago.
+        Place::Away => pool.root().is_none(),
+        Place::Going => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;
