@@ -27,14 +27,10 @@ use tally_vfs::{FIRST_ID, FsError};
 use crate::admission::{Ask, Refusal};
 use crate::entry::decode_entry;
 use crate::filesystem::Filesystem;
-use crate::inode::Inode;
+use crate::inode::{HELD, Inode};
 use crate::object::Locked;
 use crate::ops::after;
 use crate::record::{InodeAfter, Record, RecordKind, SizeRule};
-
-/// The directory of held files. Numbers of objects begin with [`FIRST_ID`].
-pub(crate) const HELD: ObjectId = ObjectId(1);
-const _: () = assert!(HELD.0 < FIRST_ID);
 
 /// Its own entry in itself.
 const SELF: ObjectId = ObjectId(FIRST_ID);
@@ -45,13 +41,6 @@ const ENTRIES_MAX: usize = 256;
 /// Under which name a file is held.
 fn name_of(id: ObjectId) -> String {
     format!("{:016x}", id.0)
-}
-
-impl Inode {
-    /// Whether it has no name that anybody is shown.
-    pub(crate) fn is_held(&self) -> bool {
-        self.parent == HELD
-    }
 }
 
 impl Filesystem {

@@ -102,6 +102,10 @@ pub const DOT_ENTRIES: u64 = 2;
 /// Links of a directory without subdirectories: its name and its own `.`.
 const DIRECTORY_LINKS_MIN: u32 = 2;
 
+/// The directory of files that have no name any more and that somebody has open (`held`). Numbers of objects begin with [`FIRST_ID`].
+pub(crate) const HELD: ObjectId = ObjectId(1);
+const _: () = assert!(HELD.0 < FIRST_ID);
+
 const VERSION: u8 = 2;
 
 /// The flag of a create verifier.
@@ -138,6 +142,11 @@ impl Inode {
     /// Whether it is a directory without names.
     pub(crate) fn is_empty_directory(&self) -> bool {
         self.kind == FileKind::Directory && self.size <= DOT_ENTRIES
+    }
+
+    /// Whether it is a file without a name that anybody is shown.
+    pub(crate) fn is_held(&self) -> bool {
+        self.parent == HELD
     }
 
     /// From this offset on a file that is stored so has no blocks.

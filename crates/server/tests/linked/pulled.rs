@@ -446,7 +446,8 @@ impl Place {
             // A copy may go on by itself, and may begin to behind the wait.
             self.say(&["pool", "wait", pool]);
             let (well, text) = self.ask(&["pool", "reopen", pool]);
-            if well || !text.contains("is still running") || Instant::now() > given_up {
+            let is_under_way = ["is still running", "is being brought up to date"].iter().any(|way| text.contains(way));
+            if well || !is_under_way || Instant::now() > given_up {
                 break (well, text);
             }
         };

@@ -1,4 +1,4 @@
-//! The owners of minor version 0, each in its order ([`super::owners`]), and what compounds carry out for them.
+//! The owners of minor version 0, each in its order ([`super::owners`]), and what compounds carry out for them (rules V17 and V18).
 //!
 //! An owner outlives what it has open: its CLOSE may come again. It is known until its client is gone, or until there are too many: then one that has nothing
 //! open goes, the longest unused first, of that client before all others. Of whom nobody knows any more nothing is lost but its order, and it
