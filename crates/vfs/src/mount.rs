@@ -1,4 +1,4 @@
-//! Which mount of a dataset is asked.
+//! Which mount of a dataset is asked (rules V37).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Locked ranges of bytes. Who has locked what stands in [`tally_claims`]; here is asked whether there is such a file, under its lock as OPEN does, and whether
+//! Locked ranges of bytes (rules V31). Who has locked what stands in [`tally_claims`]; here is asked whether there is such a file, under its lock as OPEN does, and whether
 //! the open below which it is locked may do that. Nothing is changed that is kept, so nothing is waited for.
 
 use tally_claims::{Claim, Kind, Lock, Range, Refused};

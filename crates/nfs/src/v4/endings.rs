@@ -97,7 +97,7 @@ impl House {
     }
 }
 
-/// Clients whose lease is over give way ([`courtesy`](super::state)). What they had is closed below when this says that it is worth another try.
+/// Clients whose lease is over give way ([`courtesy`](super::state); rules V20). What they had is closed below when this says that it is worth another try.
 impl House {
     /// Ends clients that are in somebody's way, if the lease of each is over.
     pub(super) fn end_late(&self, exports: &dyn Exports, in_the_way: &[ClientNumber]) -> bool {

@@ -42,7 +42,7 @@ pub(super) enum Node {
 pub(super) struct Shut {
     /// What is said to who asks for it.
     pub(super) told: Status,
-    /// An object whose dataset no rule lets the client into, with its handle: what the client has of it, it may give up.
+    /// An object whose dataset no rule lets the client into, with its handle: what the client has of it, it may give up (rules V36).
     pub(super) unseen: Option<(Handle, Arc<dyn Vfs>, ObjectRef)>,
 }
 

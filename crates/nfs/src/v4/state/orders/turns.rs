@@ -1,4 +1,4 @@
-//! What one compound has of owners under way.
+//! What one compound has of owners under way (rules V18).
 
 use std::sync::Arc;
 
