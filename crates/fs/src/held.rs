@@ -49,9 +49,9 @@ impl Filesystem {
         self.claims.get().is_some_and(|claims| claims.is_open(id))
     }
 
-    /// Whether the last name of a file is about to go which somebody has open, with that noted: its last close is told so. The caller has its lock, and
-    /// carries the removal out.
-    pub(crate) fn is_to_be_held(&self, id: ObjectId, inode: &Inode) -> bool {
+    /// Whether the last name of a file is about to go which somebody has open. That is noted, so that its last close is told; the caller has its lock, and
+    /// carries the removal out. Should it fail all the same, that close frees nothing: it looks whether the file is held.
+    pub(crate) fn note_to_be_held(&self, id: ObjectId, inode: &Inode) -> bool {
         inode.nlink == 1 && self.claims.get().is_some_and(|claims| claims.note_removed(id))
     }
 
@@ -126,28 +126,28 @@ impl Filesystem {
     /// Frees all held files that nobody has open: those of a life before, once nobody may claim them again, and what could not be freed when it was closed.
     /// Gives how many stay.
     pub fn let_go_of_held(&self) -> usize {
-        let held = self.held();
+        // What cannot be read may be some.
+        let Ok(held) = self.held() else { return 1 };
         for id in &held {
             if !self.is_open(*id) {
                 self.let_go(*id);
             }
         }
-        if held.is_empty() { 0 } else { self.held().len() }
+        if held.is_empty() { 0 } else { self.held().map_or(1, |left| left.len()) }
     }
 
     /// All files that are held.
-    #[must_use]
-    pub fn held(&self) -> Vec<ObjectId> {
+    pub fn held(&self) -> Result<Vec<ObjectId>, FsError> {
         let (mut from, mut held) = (SELF.0 + 1, Vec::new());
         loop {
             let to = Key::new(Class::DirEntry, HELD.0, u64::MAX, 0);
             let found =
                 self.see(HELD, |sight| sight.range(Key::new(Class::DirEntry, HELD.0, from, 0), to, ENTRIES_MAX));
-            let Ok(found) = found else { return held };
+            let found = found?;
             held.extend(found.iter().filter_map(|(_, value)| decode_entry(value)).map(|(object, _)| object));
             match found.last() {
                 Some((last, _)) if found.len() == ENTRIES_MAX => from = last.a + 1,
-                _ => return held,
+                _ => return Ok(held),
             }
         }
     }

@@ -58,7 +58,7 @@ fn what_is_open_without_a_name_is_there_behind_a_cut_until_nobody_claims_it() {
         assert_eq!(report.losses, Vec::<String>::new());
         let fs = vfs(&cut);
         let tank = cut.by_name("tank").unwrap();
-        assert_eq!(tank.held().len(), 2);
+        assert_eq!(tank.held().unwrap().len(), 2);
         let again = open(&*fs, ToOpen::Again(kept), 5).unwrap();
         assert_eq!(again, kept);
         let expected = [noise(1 << 20, 7), more].concat();
@@ -70,7 +70,7 @@ fn what_is_open_without_a_name_is_there_behind_a_cut_until_nobody_claims_it() {
         assert!(content(&*fs, kept) == expected);
         fs.close(kept, holder(5));
         assert_eq!(fs.getattr(kept), Err(FsError::Stale));
-        assert_eq!(tank.held().len(), 0);
+        assert_eq!(tank.held().unwrap().len(), 0);
         // What is left is the directory in which they were.
         assert!(used(&cut) - empty < 4096, "{} bytes, and {empty} before", used(&cut));
         cut.export().unwrap();

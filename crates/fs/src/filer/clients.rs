@@ -36,6 +36,8 @@ impl Filer {
         let mut local = PropertySet::new();
         local.set(Value::Sync(SyncMode::Standard));
         local.set(Value::ReadOnly(false));
+        // A program that does not know that it is nobody's to see.
+        local.set(Value::ShareNfs("off".into()));
         self.add_dataset(&format!("{}/{COMPONENT}", self.name()), local, (0, 0))
     }
 

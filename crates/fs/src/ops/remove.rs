@@ -85,7 +85,7 @@ impl Filesystem {
             let mut record = Record::default();
             self.drop_entry(&mut record, dir.id, found.entry, name);
             record.inodes = smallvec![after(dir.id, &parent_after, SizeRule::Exact)];
-            if is_open && self.is_to_be_held(found.object, &inode) {
+            if is_open && self.note_to_be_held(found.object, &inode) {
                 if let Err(error) = self.hold(&locked, &mut record, found.object, &inode) {
                     return self.refused_in(&locked, dir, Some(&parent), error);
                 }

@@ -324,7 +324,7 @@ impl Filesystem {
             return Err(FsError::TooManyLinks);
         }
         if let Some((target, inode)) = &replaced {
-            if self.is_open(target.object) && self.is_to_be_held(target.object, inode) {
+            if self.is_open(target.object) && self.note_to_be_held(target.object, inode) {
                 self.hold(locked, &mut record, target.object, inode)?;
             } else {
                 record.inodes.push(unlinked(to.dir.id, *target, inode, now));

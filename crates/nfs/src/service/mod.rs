@@ -118,6 +118,19 @@ impl Service {
         Self { house: self.house.map(|house| house.known_as(host, place)), ..self }
     }
 
+    /// Whether it speaks version 4.
+    #[must_use]
+    pub fn speaks_4(&self) -> bool {
+        self.house.is_some()
+    }
+
+    /// Whether somebody may still claim again what he had open in this pool before a restart.
+    #[must_use]
+    pub fn is_in_grace(&self, pool: PoolGuid) -> bool {
+        let Some((house, pool)) = self.house.as_ref().zip(self.exports.pool(pool)) else { return false };
+        house.is_in_grace(&*pool)
+    }
+
     /// What it counts.
     #[must_use]
     pub fn stats(&self) -> &Arc<Stats> {

@@ -282,7 +282,11 @@ impl<'a> Compound<'a> {
             Op::Verify => ops::attrs::verify(self, words, true),
             Op::NVerify => ops::attrs::verify(self, words, false),
             Op::ReadDir => ops::listing::read(self, words, out),
-            Op::SetClientId => return Ok(ops::clients::introduce(self, words, out)?),
+            Op::SetClientId => {
+                let told = ops::clients::introduce(self, words, out);
+                self.scene.house.close_for_the_gone(self.scene.exports);
+                return Ok(told?);
+            }
             Op::SetClientIdConfirm => self.and_close_for_the_gone(|compound| ops::clients::confirm(compound, words)),
             Op::Renew => ops::clients::renew(self, words),
             Op::Read => ops::data::read(self, words, out),

@@ -1,5 +1,8 @@
 //! What ends state that its client has not given up: the client is gone, or what it has open is.
 //!
+//! *A client* that is gone ([`Clients::take_gone`](super::state::Clients::take_gone)) loses all that it had, by whoever made it go. One whose lease is over goes when it is in
+//! somebody's way, or when there is no room for others (rules V20 and V35).
+//!
 //! *A mount.* What is open is known below for as long as its dataset is mounted, and above by the mount ([`Mounted`]). Behind a `pool clear`, an export and import, a
 //! rollback or the end of a dataset nothing below knows of it, and whoever was kept out by it is not any more. So it is revoked, and its client told: by SEQUENCE, which looks
 //! whether what is exported was another thing at its last look, and by every use, which finds another mount than it was opened on (rules V37).
@@ -81,6 +84,7 @@ impl House {
 
     /// Nothing is to be closed below, where nothing is known of it.
     fn revoke(&self, is_over: &dyn Fn(&Mounted) -> bool) {
+        // What was open of a mount that is over, and the locks below: nothing of it is known to the file system that is there now.
         let revoked = self.opens().revoke(None, &|found| is_over(&found.file.of), Revoked::Admin);
         for closing in &revoked {
             self.locks().revoke_below(closing.holder(), Revoked::Admin);
@@ -97,7 +101,7 @@ impl House {
     }
 }
 
-/// Clients whose lease is over give way ([`courtesy`](super::state); rules V20). What they had is closed below when this says that it is worth another try.
+/// Clients whose lease is over give way (`state/clients/courtesy.rs`; rules V20). What they had is closed below when this says that it is worth another try.
 impl House {
     /// Ends clients that are in somebody's way, if the lease of each is over.
     pub(super) fn end_late(&self, exports: &dyn Exports, in_the_way: &[ClientNumber]) -> bool {

@@ -1,7 +1,7 @@
 //! What all compounds share.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use tally_base::{Promise, Rng, SystemRng};
@@ -23,7 +23,6 @@ pub struct House {
     locks: Locks,
     pub(super) endings: Endings,
     pub(super) tracking: Tracking,
-    start: Instant,
     leases: LeaseClock,
     identity: [u8; 16],
 }
@@ -44,7 +43,6 @@ impl Default for House {
             locks,
             endings: Endings::default(),
             tracking: Tracking::default(),
-            start: Instant::now(),
             leases: LeaseClock::default(),
             identity,
         }
@@ -139,8 +137,8 @@ impl House {
     }
 
     /// Whether something in this pool may still be claimed again.
-    pub(super) fn is_in_grace(&self, pool: &dyn PoolExports) -> bool {
-        self.tracking.is_in_grace(pool, self.start.elapsed(), self.start)
+    pub(crate) fn is_in_grace(&self, pool: &dyn PoolExports) -> bool {
+        self.tracking.is_in_grace(pool, self.now())
     }
 
     /// A client claims nothing more.
@@ -151,7 +149,7 @@ impl House {
     }
 
     fn asker<'a>(&self, presence: &'a Presence) -> Asker<'a> {
-        Asker { presence, now: self.start.elapsed(), start: self.start }
+        Asker { presence, now: self.now() }
     }
 
     /// By the clock of leases.

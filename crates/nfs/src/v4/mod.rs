@@ -1,15 +1,15 @@
 //! NFS version 4 (RFC 7530, RFC 8881, RFC 7862): one procedure, COMPOUND, which carries out operations one after another on a current handle.
 //!
-//! So far a client can introduce itself, open sessions, look, and change what needs no OPEN, in the exports and in what stands above them
-//! ([`pseudo`]). Nothing can be opened or locked yet, so `tally serve` does not speak it; `cargo run -p tally-nfs --example
-//! model_server` does.
+//! What is there, and what is not yet, stands in docs/nfs4.md. `tally serve --nfs4` speaks it.
 //!
 //! ```text
 //!  call ──▶ compound: tag, minor version, count ──▶ op by op: handle ─ names ─ attrs ─ listing ─ data ─▶ results, up to the first
 //!                                                            │   make ─ remove ─ sessions               that is not OK, once
-//!                                                            │                                          they are durable
+//!                                                            │   open ─ close ─ order ─ lock            they are durable
 //!                                                            ├─ attr: a bitmap, and values in the order of their numbers
-//!                                                            └─ state: clients and their sessions, which all compounds share
+//!                                                            ├─ house: what all compounds share: state (clients, sessions, opens, locks)
+//!                                                            ├─ tracking: who may claim again what, behind a restart
+//!                                                            └─ endings: what ends state that its client has not given up
 //! ```
 
 mod attr;
@@ -31,8 +31,5 @@ pub use progress::{Attempt, Progress, refusal};
 pub use results::Ended;
 pub use status::Status;
 
-/// How long behind the import of a pool somebody may claim again what he had open: never longer.
-pub const CLAIMS_END: std::time::Duration = tracking::CLAIMS_END;
-
-/// The only version that is here, of the program of version 3.
+/// The version, of the program of version 3.
 pub const VERSION: u32 = 4;

@@ -40,8 +40,6 @@ use crate::exports::{ClientsFolder, PoolExports};
 
 mod list;
 
-pub(super) use list::CLAIMS_END;
-
 /// A name that nobody has: to remove it changes nothing, and waits for what was changed before.
 const NOBODY: &[u8] = b"nobody";
 /// What stands in a client's link. Its name says who it is.
@@ -65,13 +63,11 @@ struct Tracked {
     list: Mutex<Option<List>>,
 }
 
-/// Who asks, and when.
+/// Who asks, and when, by the clock of leases: a grace lasts for as long as those could be answered who may claim something (rules V21).
 #[derive(Clone, Copy)]
 pub(super) struct Asker<'a> {
     pub(super) presence: &'a Presence,
-    /// Since the start.
     pub(super) now: Duration,
-    pub(super) start: Instant,
 }
 
 impl Tracking {
@@ -83,7 +79,7 @@ impl Tracking {
             return Ok(None);
         }
         let _one_at_a_time = tracked.work.lock();
-        tracked.read_in(&*vfs, since.saturating_duration_since(asker.start));
+        tracked.read_in(&*vfs, since, asker.now);
         let (doomed, is_new) = tracked.with(|list| {
             list.advance(asker.now, &|key| self.completed.lock().contains(key));
             if list.is_in_grace() { Err(Status::Grace) } else { Ok((list.take_doomed(), !list.has(key))) }
@@ -100,7 +96,7 @@ impl Tracking {
         let Some(ClientsFolder { vfs, since }) = pool.clients() else { return Err(Status::NoGrace) };
         let tracked = self.tracked(pool.guid(), &vfs);
         let _one_at_a_time = tracked.work.lock();
-        tracked.read_in(&*vfs, since.saturating_duration_since(asker.start));
+        tracked.read_in(&*vfs, since, asker.now);
         let may = tracked.with(|list| {
             list.advance(asker.now, &|key| self.completed.lock().contains(key));
             list.reclaim(asker.presence.key(), asker.now)
@@ -109,14 +105,14 @@ impl Tracking {
     }
 
     /// Whether something in this pool may still be claimed again.
-    pub(super) fn is_in_grace(&self, pool: &dyn PoolExports, now: Duration, start: Instant) -> bool {
+    pub(super) fn is_in_grace(&self, pool: &dyn PoolExports, now: Duration) -> bool {
         let Some(ClientsFolder { vfs, since }) = pool.clients() else { return false };
         let tracked = self.tracked(pool.guid(), &vfs);
         if tracked.list.lock().as_ref().is_some_and(List::is_over) {
             return false;
         }
         let _one_at_a_time = tracked.work.lock();
-        tracked.read_in(&*vfs, since.saturating_duration_since(start));
+        tracked.read_in(&*vfs, since, now);
         tracked.with(|list| {
             list.advance(now, &|key| self.completed.lock().contains(key));
             list.is_in_grace()
@@ -162,7 +158,7 @@ impl Tracked {
     }
 
     /// Reads the list, the first time. One that cannot be read is said to be empty: then nobody in it may claim anything, and is told so.
-    fn read_in(&self, folder: &dyn Vfs, since: Duration) {
+    fn read_in(&self, folder: &dyn Vfs, since: Instant, now: Duration) {
         if self.list.lock().is_some() {
             return;
         }
@@ -170,7 +166,14 @@ impl Tracked {
             tracing::error!(pool = %folder.pool(), %error, "who had what open cannot be read: nobody can claim it again");
             Vec::new()
         });
-        *self.list.lock() = Some(List::new(keys, since));
+        if !keys.is_empty() {
+            tracing::info!(
+                pool = %folder.pool(), clients = keys.len(),
+                "clients of NFSv4 had something open here, and may claim it again: others that open or lock something wait for them, \
+                 90 seconds at least if one does not come"
+            );
+        }
+        *self.list.lock() = Some(List::new(keys, now.saturating_sub(since.elapsed())));
     }
 
     /// These go out of the list.
@@ -197,7 +200,7 @@ impl Tracked {
         let outcome = folder.symlink(OpCtx::of(&cred), folder.root(), name.as_bytes(), CONTENT, &set);
         match outcome.result {
             Ok(_) | Err(FsError::Exists) => {}
-            Err(FsError::NoSpace | FsError::Quota | FsError::ReadOnly) => {
+            Err(FsError::NoSpace | FsError::Quota) => {
                 tracing::warn!(pool = %folder.pool(), client = name, "its opens cannot be claimed again behind a restart: there is no room to write it down");
             }
             Err(error) => return Err(not_now(error, outcome.wait)),

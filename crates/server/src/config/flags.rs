@@ -27,7 +27,7 @@ pub struct ServeArgs {
     #[arg(long)]
     pub port: Option<u16>,
 
-    /// Speak NFS version 4 as well, which is under construction: what `tally config` says of `nfs4`
+    /// Speak NFS version 4 as well, to be tried: `tally config` says more of `nfs4`
     #[arg(long)]
     pub nfs4: bool,
 

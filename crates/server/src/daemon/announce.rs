@@ -22,6 +22,8 @@ pub struct Announcement<'a> {
     pub other_hosts: bool,
     /// What other machines call this one.
     pub host_name: &'a str,
+    /// Whether version 4 is spoken, too.
+    pub nfs4: bool,
 }
 
 impl Announcement<'_> {
@@ -29,7 +31,8 @@ impl Announcement<'_> {
     #[must_use]
     pub fn text(&self) -> String {
         let addresses = self.addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" and ");
-        let mut text = format!("Serving NFSv3 on {addresses}, port {}.\n", self.port);
+        let mut text =
+            format!("Serving NFSv3{} on {addresses}, port {}.\n", if self.nfs4 { " and NFSv4" } else { "" }, self.port);
         for pool in self.absent {
             let _ = writeln!(text, "Pool '{}' is not imported: `tally pool status {}` tells why.", pool, pool);
         }
@@ -55,6 +58,11 @@ impl Announcement<'_> {
         let mut text = format!("\n{path}\n");
         let options = format!("vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock,hard");
         let _ = writeln!(text, "  Linux   sudo mount -t nfs -o {options} {near}:{path} /mnt");
+        if self.nfs4 {
+            let _ = writeln!(text, "  with locks, to be tried");
+            let _ =
+                writeln!(text, "          sudo mount -t nfs -o vers=4.2,proto=tcp,port={port},hard {near}:{path} /mnt");
+        }
         let _ = writeln!(text, "  libnfs  nfs-ls 'nfs://{near}{path}?nfsport={port}&mountport={port}'");
         if self.other_hosts {
             let options = format!("vers=3,tcp,port={port},mountport={port},nolocks,hard,resvport");

@@ -184,7 +184,7 @@ impl Daemon {
         manager::serves();
         let pools = Arc::clone(&desk.pools);
         let happenings = events::watch(move || pools.look_for_events())?;
-        let schedule = schedule::watch(&desk.pools)?;
+        let schedule = schedule::watch(&desk)?;
         let spares = spares::watch(&desk.pools)?;
         let looks =
             [silence, happenings, schedule, spares, watch_pressure(&desk)?, listing::keep_writing(&desk.pools)?];
@@ -245,6 +245,7 @@ impl Daemon {
             http: self.watching.as_ref().and_then(|watching| watching.http.address()),
             other_hosts: reaching && !addresses.iter().all(IpAddr::is_loopback),
             host_name: &process::host_name(),
+            nfs4: self.desk.nfs.speaks_4(),
         }
         .text()
     }

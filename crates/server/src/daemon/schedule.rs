@@ -1,4 +1,4 @@
-//! Scrubs that nobody has asked for: a pool that is due gets one (`scrub=weekly|monthly`).
+//! What a pool needs that nobody has asked for: a scrub when it is due (`scrub=weekly|monthly`), and the end of files that have no name (rules V28).
 //!
 //! When one is due the pool itself knows, by the times of its last one ([`tally_store::pool::ScrubEvery`]); so a restart changes
 //! nothing. It is begun when nothing else runs over whole disks, and not in the first minutes of an import: whoever has started
@@ -10,10 +10,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tally_base::Time;
-use tally_nfs::v4::CLAIMS_END;
 
-use super::pools::Pools;
 use super::served::ServedPool;
+use super::service::Desk;
 use super::ticker::Ticker;
 
 /// How often it is looked.
@@ -22,23 +21,24 @@ const LOOK: Duration = Duration::from_secs(60);
 const AFTER_IMPORT: Duration = Duration::from_secs(600);
 
 /// Starts the thread that looks.
-pub(super) fn watch(pools: &Arc<Pools>) -> io::Result<Ticker> {
-    let pools = Arc::clone(pools);
+pub(super) fn watch(desk: &Arc<Desk>) -> io::Result<Ticker> {
+    let desk = Arc::clone(desk);
     Ticker::start("schedule", LOOK, move || {
-        for served in pools.all() {
-            let_go_of_held(&served, pools.keeps_clients);
+        for served in desk.pools.all() {
+            let_go_of_held(&served, &desk);
             look(&served);
         }
     })
 }
 
-/// Files that somebody had open, and that have no name, go when nobody may claim them again.
-fn let_go_of_held(served: &ServedPool, keeps_clients: bool) {
-    let claims_end = if keeps_clients { CLAIMS_END } else { Duration::ZERO };
+/// Files that somebody had open, and that have no name, go when nobody may claim them again. Where version 4 is spoken a close may leave others at any
+/// time, which it could not free.
+fn let_go_of_held(served: &ServedPool, desk: &Desk) {
     let pool = served.filer.pool();
-    let may_run = !pool.read_only() && pool.fault().is_none();
-    if may_run && served.since.elapsed() >= claims_end && served.may_hold.load(Ordering::Relaxed) {
-        served.may_hold.store(served.filer.let_go_of_held() > 0 || keeps_clients, Ordering::Relaxed);
+    let may_run = !pool.read_only() && pool.fault().is_none() && served.may_hold.load(Ordering::Relaxed);
+    if may_run && !desk.nfs.is_in_grace(served.guid()) {
+        let are_some_left = served.filer.let_go_of_held() > 0 || desk.pools.keeps_clients;
+        served.may_hold.store(are_some_left, Ordering::Relaxed);
     }
 }
 

@@ -144,6 +144,8 @@ impl Mounted for ServedPool {
     }
 
     fn clients(&self) -> Option<ClientsFolder> {
-        Some(ClientsFolder { vfs: self.filer.clients()?, since: self.since })
+        // What is imported for reading keeps nothing, and what is open of it is claimed again by nobody.
+        let vfs = if self.read_only { None } else { self.filer.clients() }?;
+        Some(ClientsFolder { vfs, since: self.since })
     }
 }

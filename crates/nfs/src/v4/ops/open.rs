@@ -1,7 +1,7 @@
 //! OPEN (RFC 8881 §18.16, RFC 7530 §16.16): a file by its name, or by its handle, is found or made, and somebody has it open from then on.
 //!
 //! The order: what can be wrong with the request; the bounds of what is kept of it; the file system, which decides (rules V29); then the stateid, that
-//! stands for what it has decided. No delegation is given yet, and nothing is reclaimed: no open outlives a start of the server.
+//! stands for what it has decided. No delegation is given yet. What was open before a restart is claimed again by its handle, without a look at its mode (rules V26).
 
 use std::cell::{Cell, RefCell};
 

@@ -18,7 +18,7 @@ use super::super::state::{ClientKey, LEASE};
 const BETWEEN_CLAIMS: Duration = Duration::from_secs(15);
 
 /// No grace is longer: two leases.
-pub(in super::super) const CLAIMS_END: Duration = Duration::from_secs(2 * LEASE.as_secs());
+const CLAIMS_END: Duration = Duration::from_secs(2 * LEASE.as_secs());
 
 #[derive(Debug)]
 pub(super) struct List {

@@ -12,6 +12,7 @@ fn at_home() {
         http: Some("127.0.0.1:12050".parse().unwrap()),
         other_hosts: false,
         host_name: "box",
+        nfs4: false,
     };
     let expected = "Serving NFSv3 on 127.0.0.1 and ::1, port 12049.
 
@@ -22,6 +23,9 @@ fn at_home() {
 Dashboard: http://127.0.0.1:12050/
 ";
     assert_eq!(announcement.text(), expected);
+    let text = Announcement { nfs4: true, ..announcement }.text();
+    assert!(text.starts_with("Serving NFSv3 and NFSv4 on"), "{text}");
+    assert!(text.contains("sudo mount -t nfs -o vers=4.2,proto=tcp,port=12049,hard 127.0.0.1:/tank /mnt\n"), "{text}");
 }
 
 #[test]
@@ -36,6 +40,7 @@ fn for_others() {
         http: None,
         other_hosts: true,
         host_name: "box",
+        nfs4: false,
     }
     .text();
     assert!(text.contains("hard,resvport box:/tank/3 ~/mnt") && !text.contains("/tank/4"), "{text}");

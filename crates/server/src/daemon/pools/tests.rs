@@ -53,6 +53,10 @@ impl Disk for Hanging {
 }
 
 fn pools(data_dir: &Path, opener: &Arc<MemOpener>) -> Arc<Pools> {
+    Arc::new(begin(data_dir, opener))
+}
+
+fn begin(data_dir: &Path, opener: &Arc<MemOpener>) -> Pools {
     let platform = Platform {
         clock: Arc::new(SystemClock::default()),
         rng: Arc::new(SystemRng),
@@ -62,7 +66,7 @@ fn pools(data_dir: &Path, opener: &Arc<MemOpener>) -> Arc<Pools> {
         host: Host { id: 1, name: "here".into() },
     };
     let tuning = Tuning { txg_interval: Duration::from_millis(100), ..Tuning::default() };
-    Arc::new(Pools::begin(platform, tuning, State::load(data_dir).expect("an empty directory"), Vec::new()))
+    Pools::begin(platform, tuning, State::load(data_dir).expect("an empty directory"), Vec::new())
 }
 
 /// A leg of a mirror hung in the middle of a sync. `export` was refused, and said that the disk could be detached; then

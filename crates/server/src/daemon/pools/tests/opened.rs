@@ -8,8 +8,8 @@ use tally_wire::nfs4::Nfsstat4::{Nfs4ErrAdminRevoked, Nfs4Ok};
 use tally_wire::nfs4::{
     ChannelAttrs4, ClientOwner4, Compound4Args, Compound4Res, CreateSession4Args, CreateSession4Res, Createhow4,
     ExchangeId4Args, ExchangeId4Res, Fattr4, FreeStateid4Args, Lookup4Args, NfsArgop4, NfsResop4, Nfsstat4, Open4Args,
-    Open4Res, OpenClaim4, OpenOwner4, Openflag4, Read4Args, ReclaimComplete4Args, Sequence4Args, Sequence4Res,
-    StateProtect4A, Stateid4, TestStateid4Args, TestStateid4Res,
+    Open4Res, OpenClaim4, OpenOwner4, Openflag4, Opentype4, Read4Args, ReclaimComplete4Args, Sequence4Args,
+    Sequence4Res, StateProtect4A, Stateid4, TestStateid4Args, TestStateid4Res,
 };
 use tally_wire::{decode, encode};
 
@@ -116,12 +116,16 @@ impl Client {
 
     /// A file in a dataset, made, and opened so that nobody else may.
     fn open(&mut self, path: &str) -> Stateid4 {
+        self.open_by(path, 3, Openflag4::Open4Create(Createhow4::Unchecked4(Fattr4::of(&[]))))
+    }
+
+    fn open_by(&mut self, path: &str, access: u32, how: Openflag4) -> Stateid4 {
         let open = NfsArgop4::OpOpen(Open4Args {
             seqid: 0,
-            share_access: 3,
-            share_deny: 3,
+            share_access: access,
+            share_deny: access,
             owner: OpenOwner4 { clientid: 0, owner: b"o".into() },
-            openhow: Openflag4::Open4Create(Createhow4::Unchecked4(Fattr4::of(&[]))),
+            openhow: how,
             claim: OpenClaim4::ClaimNull(b"f".into()),
         });
         let mut told = self.run(at(path, open));
@@ -162,6 +166,32 @@ fn at(path: &str, then: NfsArgop4) -> Vec<NfsArgop4> {
 
 /// `SEQ4_STATUS_ADMIN_STATE_REVOKED`.
 const ADMIN_REVOKED: u32 = 0x20;
+
+/// Where nothing can be written down of who has what open: its list asked for ever for a promise that nobody could keep.
+#[test]
+fn a_pool_that_is_imported_for_reading_is_read() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let opener = Arc::new(MemOpener::default());
+    opener.put("/a", Arc::new(MemDisk::new(32 << 20)));
+    let pools = begin(dir.path(), &opener).keeping_clients(true);
+    pools.create("tank", &["/a".into()], &CreateOptions::default(), Vec::new()).expect("a pool");
+    let everybody = Assignment { property: "sharenfs".into(), value: "rw,no_root_squash".into() };
+    pools.set_properties("tank", &[everybody]).expect("a property");
+    let mut client = Client::new(&pools);
+    client.open("tank");
+    assert_eq!(
+        pools.pool("tank").expect("it is there").filer.datasets().len(),
+        1,
+        "what is kept of clients is in no list"
+    );
+    pools.export("tank", None).expect("it is let go");
+    let order =
+        ImportOrder { pool: "tank".into(), paths: vec!["/a".into()], read_only: true, ..ImportOrder::default() };
+    pools.import(&order, &mut |_| {}).expect("it is there again");
+    let mut client = Client::new(&pools);
+    let stateid = client.open_by("tank", 1, Openflag4::Default(Opentype4::Open4Nocreate));
+    assert_eq!(client.read("tank", &stateid), Nfs4Ok);
+}
 
 #[test]
 fn what_was_open_of_a_pool_or_dataset_that_goes_is_revoked_and_told() {
