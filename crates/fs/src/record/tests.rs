@@ -134,7 +134,7 @@ fn the_longest_records_fit_into_what_is_asked_for() {
     };
     let names = (0..8).map(|at| (Key::new(Class::DirEntry, 1, at, 0), Some(vec![b'n'; 9 + NAME_MAX].into())));
     let rename = Record {
-        inodes: [SYMLINK_MAX, SYMLINK_MAX, 0, 0].into_iter().map(after).collect(),
+        inodes: [SYMLINK_MAX, SYMLINK_MAX, 0, 0, 0].into_iter().map(after).collect(),
         keys: names.collect(),
         data: None,
         ..full()

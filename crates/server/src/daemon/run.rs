@@ -184,7 +184,8 @@ impl Daemon {
         manager::serves();
         let pools = Arc::clone(&desk.pools);
         let happenings = events::watch(move || pools.look_for_events())?;
-        let schedule = schedule::watch(&desk)?;
+        let nfs = Arc::clone(&desk.nfs);
+        let schedule = schedule::watch(&desk.pools, move |pool| nfs.is_in_grace(pool))?;
         let spares = spares::watch(&desk.pools)?;
         let looks =
             [silence, happenings, schedule, spares, watch_pressure(&desk)?, listing::keep_writing(&desk.pools)?];

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tally_base::Time;
+use tally_base::{PoolGuid, Time};
 
+use super::pools::Pools;
 use super::served::ServedPool;
-use super::service::Desk;
 use super::ticker::Ticker;
 
 /// How often it is looked.
@@ -20,12 +20,14 @@ const LOOK: Duration = Duration::from_secs(60);
 /// How long a pool must have been imported.
 const AFTER_IMPORT: Duration = Duration::from_secs(600);
 
-/// Starts the thread that looks.
-pub(super) fn watch(desk: &Arc<Desk>) -> io::Result<Ticker> {
-    let desk = Arc::clone(desk);
+/// Starts the thread that looks. `is_in_grace`: whether somebody may claim again what he had open in a pool before a restart.
+pub(super) fn watch(pools: &Arc<Pools>, is_in_grace: impl Fn(PoolGuid) -> bool + Send + 'static) -> io::Result<Ticker> {
+    let pools = Arc::clone(pools);
     Ticker::start("schedule", LOOK, move || {
-        for served in desk.pools.all() {
-            let_go_of_held(&served, &desk);
+        for served in pools.all() {
+            if !is_in_grace(served.guid()) {
+                let_go_of_held(&served, pools.keeps_clients);
+            }
             look(&served);
         }
     })
@@ -33,12 +35,10 @@ pub(super) fn watch(desk: &Arc<Desk>) -> io::Result<Ticker> {
 
 /// Files that somebody had open, and that have no name, go when nobody may claim them again. Where version 4 is spoken a close may leave others at any
 /// time, which it could not free.
-fn let_go_of_held(served: &ServedPool, desk: &Desk) {
+fn let_go_of_held(served: &ServedPool, speaks_4: bool) {
     let pool = served.filer.pool();
-    let may_run = !pool.read_only() && pool.fault().is_none() && served.may_hold.load(Ordering::Relaxed);
-    if may_run && !desk.nfs.is_in_grace(served.guid()) {
-        let are_some_left = served.filer.let_go_of_held() > 0 || desk.pools.keeps_clients;
-        served.may_hold.store(are_some_left, Ordering::Relaxed);
+    if !pool.read_only() && pool.fault().is_none() && served.may_hold.load(Ordering::Relaxed) {
+        served.may_hold.store(served.filer.let_go_of_held() > 0 || speaks_4, Ordering::Relaxed);
     }
 }
 
