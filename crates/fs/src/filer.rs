@@ -341,6 +341,9 @@ impl Filer {
         for filesystem in mounted.values() {
             self.keep_if_hidden(filesystem);
         }
+        if self.hidden.get().is_some() {
+            mounted.values().for_each(|filesystem| filesystem.hold_all());
+        }
         self.names().iter().for_each(|named| self.find_standing(&named.filesystem));
     }
 

@@ -84,6 +84,8 @@ pub struct Filesystem {
     pub(crate) standing: Standing,
     /// What clients have open of it, once anything is: a pool may have ten thousand datasets.
     pub(crate) claims: OnceLock<Box<Claims>>,
+    /// Somebody may claim again what he had open before a restart: any file may be open.
+    pub(crate) holds_all: AtomicBool,
     /// Ids from this one on are not in the newest tree: of an object, or of a directory entry. Known to the fold alone.
     pub(crate) first_new: AtomicU64,
     /// What could not be read, and was not seen whole since.
@@ -118,6 +120,7 @@ impl Filesystem {
             groups: Groups::default(),
             standing: Standing::new(&root, dataset.effective().quota),
             claims: OnceLock::new(),
+            holds_all: AtomicBool::new(false),
             first_new: AtomicU64::new(root.next_object.0),
             damage: Damage::new(pool.damage_of(dataset.birth.id)),
             ahead: Arc::clone(ahead),

@@ -18,11 +18,13 @@
 //! The directory is made when it is needed first. It has a number that is never drawn, no name anywhere, and itself for an entry, as a record that makes
 //! an object has to name it.
 
+use std::sync::atomic::Ordering;
+
 use smallvec::smallvec;
 use tally_base::ObjectId;
 use tally_store::key::{Class, Key};
 use tally_store::pool::SpaceClass;
-use tally_vfs::{FIRST_ID, FsError};
+use tally_vfs::{FIRST_ID, FileKind, FsError};
 
 use crate::admission::{Ask, Refusal};
 use crate::entry::decode_entry;
@@ -45,14 +47,27 @@ fn name_of(id: ObjectId) -> String {
 
 impl Filesystem {
     /// Whether somebody has a file open. Nobody opens one while its lock is held.
-    pub(crate) fn is_open(&self, id: ObjectId) -> bool {
+    fn is_open(&self, id: ObjectId) -> bool {
         self.claims.get().is_some_and(|claims| claims.is_open(id))
+    }
+
+    /// The same, or had it open before a restart and may claim it again.
+    pub(crate) fn may_be_open(&self, id: ObjectId) -> bool {
+        self.holds_all.load(Ordering::Relaxed) || self.is_open(id)
+    }
+
+    /// Behind an import, of a pool that knows of clients which had something open: what loses its last name is held until [`Self::let_go_of_held`].
+    pub(crate) fn hold_all(&self) {
+        self.holds_all.store(true, Ordering::Relaxed);
     }
 
     /// Whether the last name of a file is about to go which somebody has open. That is noted, so that its last close is told; the caller has its lock, and
     /// carries the removal out. Should it fail all the same, that close frees nothing: it looks whether the file is held.
     pub(crate) fn note_to_be_held(&self, id: ObjectId, inode: &Inode) -> bool {
-        inode.nlink == 1 && self.claims.get().is_some_and(|claims| claims.note_removed(id))
+        let is_last = inode.nlink == 1 && inode.kind == FileKind::File;
+        is_last
+            && (self.claims.get().is_some_and(|claims| claims.note_removed(id))
+                || self.holds_all.load(Ordering::Relaxed))
     }
 
     /// Sees to it that there is the directory. A file is about to be held, which one record does; this is another one.
@@ -126,6 +141,7 @@ impl Filesystem {
     /// Frees all held files that nobody has open: those of a life before, once nobody may claim them again, and what could not be freed when it was closed.
     /// Gives how many stay.
     pub fn let_go_of_held(&self) -> usize {
+        self.holds_all.store(false, Ordering::Relaxed);
         // What cannot be read may be some.
         let Ok(held) = self.held() else { return 1 };
         for id in &held {

@@ -81,6 +81,31 @@ fn what_is_open_without_a_name_is_there_behind_a_cut_until_nobody_claims_it() {
     }
 }
 
+/// Whoever had it open before may claim it again: a removal by somebody else that came first took it away.
+#[test]
+fn what_loses_its_name_before_it_is_claimed_is_held() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    filer.make_clients().unwrap();
+    let (fs, cred) = (vfs(&filer), Cred::root());
+    let [kept, replaced, link] = ["kept", "replaced", "new"].map(|name| file(&*fs, name, 7));
+    let (cut, _) = world.cut().import();
+    let (fs, tank) = (vfs(&cut), cut.by_name("tank").unwrap());
+    done(fs.remove(ctx(&cred), fs.root(), b"kept")).unwrap();
+    done(fs.rename(ctx(&cred), fs.root(), b"new", fs.root(), b"replaced")).unwrap();
+    assert_eq!(tank.held().unwrap().len(), 2);
+    assert_eq!(open(&*fs, ToOpen::Again(kept), 5), Ok(kept));
+    assert!(content(&*fs, kept) == noise(1 << 20, 7));
+    // The time for that is over.
+    assert_eq!(cut.let_go_of_held(), 1);
+    assert_eq!(fs.getattr(replaced), Err(FsError::Stale));
+    done(fs.remove(ctx(&cred), fs.root(), b"replaced")).unwrap();
+    assert_eq!(fs.getattr(link), Err(FsError::Stale), "from now on what nobody has open goes");
+    fs.close(kept, holder(5));
+    assert_eq!(fs.getattr(kept), Err(FsError::Stale));
+    cut.export().unwrap();
+}
+
 /// Threads open, remove, replace and close the same few names: nothing that is open goes, and nothing stays that nobody has.
 #[test]
 fn in_a_crowd_nothing_goes_that_is_open_and_nothing_stays_that_is_not() {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tally_base::{Clock, DatasetId, PoolGuid, SystemClock, Time};
-use tally_nfs::exports::{ClientsFolder, Exports, Place, PoolExports, Resolved, Rule, ShareRules, parse_sharenfs};
+use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, ShareRules, parse_sharenfs};
 use tally_vfs::{ObjectRef, Vfs};
 
 use crate::config::{ExportRule, Moved};
@@ -29,7 +29,7 @@ pub trait Mounted: Send + Sync {
     /// The dataset mounted on entry `name` of directory `dir`.
     fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId>;
     /// Where the pool keeps what has to be known of clients.
-    fn clients(&self) -> Option<ClientsFolder> {
+    fn clients(&self) -> Option<Arc<dyn Vfs>> {
         None
     }
 }
@@ -320,7 +320,7 @@ impl PoolExports for PoolEntry {
         self.mounted.as_ref()?.child(dataset, dir, name)
     }
 
-    fn clients(&self) -> Option<ClientsFolder> {
+    fn clients(&self) -> Option<Arc<dyn Vfs>> {
         self.mounted.as_ref()?.clients()
     }
 

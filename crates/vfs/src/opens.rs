@@ -26,7 +26,7 @@ pub enum Right {
 pub enum ToOpen<'a> {
     /// This file.
     Itself(ObjectRef),
-    /// This file, which the same client had open before the server started anew: it was looked then whether he may.
+    /// This file, which the same client had open before the server started anew: its owner may whatever its mode says by now.
     Again(ObjectRef),
     /// The one that has a name in a directory, or is made by it so. Then it is opened whatever its mode says. One that is there `Unchecked` cuts to nothing,
     /// where it gives that size, and sets nothing else of.

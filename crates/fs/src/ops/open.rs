@@ -22,15 +22,20 @@ impl Filesystem {
             ToOpen::Made(dir, name, how) => self.make_open(ctx, dir, name, how, opening),
             // Nothing is changed, so nothing is waited for.
             ToOpen::Itself(object) | ToOpen::Again(object) => {
-                let cred = matches!(what, ToOpen::Itself(_)).then_some(ctx.cred);
-                let result = self.open_itself(cred, object, opening);
+                let is_again = matches!(what, ToOpen::Again(_));
+                let result = self.open_itself((ctx.cred, is_again), object, opening);
                 Outcome { result, changes: SmallVec::new(), wait: Wait::Ready }
             }
         }
     }
 
-    /// Without a `cred`, whatever its mode says (rules V26).
-    fn open_itself(&self, cred: Option<&Cred>, object: ObjectRef, opening: Opening<'_>) -> Result<Opened, FsError> {
+    /// Its owner opens again what he had open whatever its mode says by now (rules V26); others as that says, since nobody knows what they had open.
+    fn open_itself(
+        &self,
+        (cred, is_again): (&Cred, bool),
+        object: ObjectRef,
+        opening: Opening<'_>,
+    ) -> Result<Opened, FsError> {
         if opening.share.access.has(Access::WRITE) && Identity::is_read_only(self) {
             return Err(FsError::ReadOnly);
         }
@@ -38,7 +43,7 @@ impl Filesystem {
         let inode = self.sight(object.id, locked.state(object.id)).live(object)?;
         let attr = inode.attr(object.id);
         check_is_file(&attr)?;
-        if let Some(cred) = cred {
+        if !(is_again && permission::owns(&attr, cred)) {
             check_may_open(&attr, cred, opening.share.access)?;
         }
         self.claim(object, opening)?;

@@ -51,7 +51,7 @@ impl Filesystem {
                 Err(error) => return self.failed_after_look(&[dir.id], error),
             };
             let object = seen.map_or(dir.id, |found| found.object);
-            let is_open = self.is_open(object);
+            let is_open = self.may_be_open(object);
             if is_open && let Err(refusal) = self.make_room_to_hold() {
                 return refusal.outcome();
             }
@@ -75,7 +75,7 @@ impl Filesystem {
                 Ok(inode) => inode,
                 Err(error) => return self.refused_in(&locked, dir, Some(&parent), error),
             };
-            if self.is_open(found.object) && !is_open {
+            if self.may_be_open(found.object) && !is_open {
                 continue;
             }
             let now = self.now();

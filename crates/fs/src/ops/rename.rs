@@ -142,7 +142,7 @@ impl Filesystem {
         let source = self.peek(from.dir, from.name)?;
         let target = self.peek(to.dir, to.name)?;
         let kind = source.and_then(|found| self.attr_of(found.object).ok()).map(|attr| attr.kind);
-        let target_is_open = target.is_some_and(|target| self.is_open(target.object));
+        let target_is_open = target.is_some_and(|target| self.may_be_open(target.object));
         Ok(Peeked { source, target, source_is_directory: kind == Some(FileKind::Directory), target_is_open })
     }
 
@@ -232,7 +232,7 @@ impl Filesystem {
         let source_is_directory = source == peeked.source && peeked.source_is_directory;
         // What has been closed meanwhile needs no more than was thought; what was opened needs the lock of where it is held.
         let target_is_open = peeked.target_is_open;
-        let was_opened = !target_is_open && target.is_some_and(|target| self.is_open(target.object));
+        let was_opened = !target_is_open && target.is_some_and(|target| self.may_be_open(target.object));
         if was_opened || (Peeked { source, target, source_is_directory, target_is_open }) != peeked {
             return Ok(None);
         }
@@ -324,7 +324,7 @@ impl Filesystem {
             return Err(FsError::TooManyLinks);
         }
         if let Some((target, inode)) = &replaced {
-            if self.is_open(target.object) && self.note_to_be_held(target.object, inode) {
+            if self.may_be_open(target.object) && self.note_to_be_held(target.object, inode) {
                 self.hold(locked, &mut record, target.object, inode)?;
             } else {
                 record.inodes.push(unlinked(to.dir.id, *target, inode, now));

@@ -3,5 +3,5 @@
 mod seam;
 mod sharenfs;
 
-pub use seam::{ClientsFolder, Exports, Place, PoolExports, Resolved, Rule, Squash};
+pub use seam::{Exports, Place, PoolExports, Resolved, Rule, Squash};
 pub use sharenfs::{ShareError, ShareRules, parse_sharenfs};

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use tally_base::{DatasetId, PoolGuid, Time};
 use tally_vfs::{ObjectRef, Vfs};
@@ -54,14 +53,6 @@ pub struct Resolved {
     pub vfs: Arc<dyn Vfs>,
     /// What is left of the path below it, without a leading slash.
     pub below: String,
-}
-
-/// A folder that no client sees, in a pool that is here.
-pub struct ClientsFolder {
-    /// The file system whose root it is.
-    pub vfs: Arc<dyn Vfs>,
-    /// Since when the pool has been here.
-    pub since: Instant,
 }
 
 /// The server's view of its pools, as the protocol needs it.
@@ -133,8 +124,9 @@ pub trait PoolExports: Send + Sync {
     /// datasets stand in their parent's root directory, on a directory of the same name that the server made.
     fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId>;
 
-    /// Where the pool keeps what the server has to know of its clients behind a restart; nothing, where it is kept nowhere.
-    fn clients(&self) -> Option<ClientsFolder> {
+    /// Where the pool keeps what the server has to know of its clients behind a restart: a folder that no client sees, the root of this file system. Nothing, where it is
+    /// kept nowhere.
+    fn clients(&self) -> Option<Arc<dyn Vfs>> {
         None
     }
 

@@ -118,6 +118,13 @@ impl Service {
         Self { house: self.house.map(|house| house.known_as(host, place)), ..self }
     }
 
+    /// Once in a while: ends clients of which nobody has heard for as long as courtesy goes.
+    pub fn look_after_clients(&self) {
+        if let Some(house) = &self.house {
+            house.end_forgotten(&*self.exports);
+        }
+    }
+
     /// Whether it speaks version 4.
     #[must_use]
     pub fn speaks_4(&self) -> bool {

@@ -470,7 +470,12 @@ impl<'a> Compound<'a> {
         }
     }
 
-    /// A client is about to be given something that it could claim again: its answer waits until that is written down (rules V23).
+    /// A client would be given something that it could claim again: whether it may be, for now.
+    pub(super) fn may_be_given(&self, target: &Target) -> Result<(), Stop> {
+        self.scene.house.grant(&*target.pool, self.presence()?).map(drop)
+    }
+
+    /// It was given that: its answer waits until that is written down, and that whoever had it before may not claim it (rules V23 and V24).
     pub(super) fn grant(&mut self, target: &Target) -> Result<(), Stop> {
         let promise = self.scene.house.grant(&*target.pool, self.presence()?)?;
         if let (Some(promise), Some(mark)) = (promise, self.mark) {

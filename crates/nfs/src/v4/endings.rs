@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
+use tally_base::blocking;
 use tally_vfs::{Access, ClientNumber, FsError, Share, Vfs};
 
 use super::house::House;
@@ -43,16 +44,26 @@ impl House {
     /// Closes what clients had open who are gone since this was asked last.
     pub(super) fn close_for_the_gone(&self, exports: &dyn Exports) {
         // Whoever answers behind this finds all of it closed, also what another one is at.
-        let _one_at_a_time = self.endings.closing.lock();
+        let closing = &self.endings.closing;
+        let _one_at_a_time = closing.try_lock().unwrap_or_else(|| blocking(|| closing.lock()));
         let gone = self.clients().take_gone();
-        for (client, key) in gone {
+        gone.iter().filter_map(|(_, key)| *key).for_each(|key| self.tracking.doom(key));
+        for (client, _) in &gone {
+            let client = *client;
             self.orders().forget_client(client);
             close_below(exports, &self.opens().forget_client(client));
             self.locks().forget_client(client);
-            if let Some(key) = key {
-                self.tracking.forget(key);
-            }
         }
+        if !gone.is_empty() {
+            self.tracking.let_go_of_doomed();
+        }
+    }
+
+    /// Ends clients of which nobody has heard for as long as courtesy goes.
+    pub(crate) fn end_forgotten(&self, exports: &dyn Exports) {
+        let now = self.now();
+        self.clients().forget_late(now);
+        self.close_for_the_gone(exports);
     }
 
     /// Revokes what clients have open of mounts that are over, if there may be such since this was asked last.
@@ -66,7 +77,7 @@ impl House {
         let mut over = self.opens().mounts();
         over.retain(|mounted| is_over(exports, mounted));
         if !over.is_empty() {
-            self.revoke(&|mounted| over.contains(mounted));
+            self.revoke(exports, &|mounted| over.contains(mounted));
         }
         self.endings.seen.store(changed, Relaxed);
     }
@@ -78,17 +89,18 @@ impl House {
             false => self.opens().find(asked, 1, Some(client), None).map(|found| found.file),
         };
         if let Some(over) = file.ok().map(|file| file.of).filter(|mounted| is_over(exports, mounted)) {
-            self.revoke(&|mounted| *mounted == over);
+            self.revoke(exports, &|mounted| *mounted == over);
         }
     }
 
-    /// Nothing is to be closed below, where nothing is known of it.
-    fn revoke(&self, is_over: &dyn Fn(&Mounted) -> bool) {
+    /// Where a client has too much that was revoked all that it has goes with it, which is closed below as far as it is known there.
+    fn revoke(&self, exports: &dyn Exports, is_over: &dyn Fn(&Mounted) -> bool) {
         // What was open of a mount that is over, and the locks below: nothing of it is known to the file system that is there now.
         let revoked = self.opens().revoke(None, &|found| is_over(&found.file.of), Revoked::Admin);
         for closing in &revoked {
             self.locks().revoke_below(closing.holder(), Revoked::Admin);
         }
+        close_below(exports, &revoked);
         tracing::info!(
             opens = revoked.len(),
             "revoked what clients had open of datasets that are not there any more, or anew"

@@ -26,17 +26,17 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::Mutex;
-use tally_base::{PoolGuid, Promise, Wait};
-use tally_vfs::{Cred, FsError, OpCtx, SetAttr, Vfs};
+use parking_lot::{Mutex, MutexGuard};
+use tally_base::{PoolGuid, Promise, Wait, blocking};
+use tally_vfs::{Cred, FsError, MountNumber, OpCtx, SetAttr, Vfs};
 
 use self::list::List;
 use super::compound::{Halt, Stop};
 use super::state::{ClientKey, Presence};
 use super::status::Status;
-use crate::exports::{ClientsFolder, PoolExports};
+use crate::exports::PoolExports;
 
 mod list;
 
@@ -58,6 +58,7 @@ pub(super) struct Tracking {
 /// That of one pool, as long as it is mounted.
 struct Tracked {
     /// Which mount it is; another one has another list.
+    mount: MountNumber,
     folder: Weak<dyn Vfs>,
     work: Mutex<()>,
     list: Mutex<Option<List>>,
@@ -73,13 +74,13 @@ pub(super) struct Asker<'a> {
 impl Tracking {
     /// Somebody is about to be given something new in this pool: what his answer waits for, besides.
     pub(super) fn grant(&self, pool: &dyn PoolExports, asker: Asker<'_>) -> Result<Option<Box<dyn Promise>>, Stop> {
-        let Some(ClientsFolder { vfs, since }) = pool.clients() else { return Ok(None) };
-        let (tracked, key) = (self.tracked(pool.guid(), &vfs), asker.presence.key());
+        let Some(vfs) = pool.clients() else { return Ok(None) };
+        let (tracked, key) = (self.tracked(pool.guid(), &vfs)?, asker.presence.key());
         if tracked.list.lock().as_ref().is_some_and(|list| list.is_at_rest(key)) {
             return Ok(None);
         }
-        let _one_at_a_time = tracked.work.lock();
-        tracked.read_in(&*vfs, since, asker.now);
+        let _one_at_a_time = tracked.work();
+        tracked.read_in(&*vfs, asker.now)?;
         let (doomed, is_new) = tracked.with(|list| {
             list.advance(asker.now, &|key| self.completed.lock().contains(key));
             if list.is_in_grace() { Err(Status::Grace) } else { Ok((list.take_doomed(), !list.has(key))) }
@@ -93,10 +94,10 @@ impl Tracking {
 
     /// Whether a client may claim something again in this pool (table D12).
     pub(super) fn reclaim(&self, pool: &dyn PoolExports, asker: Asker<'_>) -> Result<(), Status> {
-        let Some(ClientsFolder { vfs, since }) = pool.clients() else { return Err(Status::NoGrace) };
-        let tracked = self.tracked(pool.guid(), &vfs);
-        let _one_at_a_time = tracked.work.lock();
-        tracked.read_in(&*vfs, since, asker.now);
+        let Some(vfs) = pool.clients() else { return Err(Status::NoGrace) };
+        let tracked = self.tracked(pool.guid(), &vfs)?;
+        let _one_at_a_time = tracked.work();
+        tracked.read_in(&*vfs, asker.now)?;
         let may = tracked.with(|list| {
             list.advance(asker.now, &|key| self.completed.lock().contains(key));
             list.reclaim(asker.presence.key(), asker.now)
@@ -106,17 +107,19 @@ impl Tracking {
 
     /// Whether something in this pool may still be claimed again.
     pub(super) fn is_in_grace(&self, pool: &dyn PoolExports, now: Duration) -> bool {
-        let Some(ClientsFolder { vfs, since }) = pool.clients() else { return false };
-        let tracked = self.tracked(pool.guid(), &vfs);
+        let Some(vfs) = pool.clients() else { return false };
+        let Ok(tracked) = self.tracked(pool.guid(), &vfs) else { return true };
         if tracked.list.lock().as_ref().is_some_and(List::is_over) {
             return false;
         }
-        let _one_at_a_time = tracked.work.lock();
-        tracked.read_in(&*vfs, since, now);
-        tracked.with(|list| {
-            list.advance(now, &|key| self.completed.lock().contains(key));
-            list.is_in_grace()
-        })
+        let _one_at_a_time = tracked.work();
+        let is_read = tracked.read_in(&*vfs, now).is_ok();
+        // As long as nobody knows who may claim what somebody may.
+        !is_read
+            || tracked.with(|list| {
+                list.advance(now, &|key| self.completed.lock().contains(key));
+                list.is_in_grace()
+            })
     }
 
     /// A client has said that it claims nothing more.
@@ -124,48 +127,67 @@ impl Tracking {
         self.completed.lock().insert(presence.key());
     }
 
-    /// A client is gone, and all that it had. Nobody waits for that here.
-    pub(super) fn forget(&self, key: ClientKey) {
+    /// A client is gone, and what it had is about to be others': from here on whoever is given something waits until it is out of the lists (rules V24).
+    pub(super) fn doom(&self, key: ClientKey) {
         self.completed.lock().remove(&key);
-        let all: Vec<_> = self.pools.lock().values().cloned().collect();
-        for tracked in all {
-            let _one_at_a_time = tracked.work.lock();
-            let is_listed = tracked.list.lock().as_mut().is_some_and(|list| list.forget(key));
-            if let (true, Some(vfs)) = (is_listed, tracked.folder.upgrade()) {
+        for tracked in self.all() {
+            if let Some(list) = &mut *tracked.list.lock() {
+                list.forget(key);
+            }
+        }
+    }
+
+    /// Takes out of the lists who is gone. Nobody waits for that here, and what fails is tried again before the next grant.
+    pub(super) fn let_go_of_doomed(&self) {
+        for tracked in self.all() {
+            let has_some = || tracked.list.lock().as_ref().is_some_and(List::has_doomed);
+            if let (true, Some(vfs)) = (has_some(), tracked.folder.upgrade()) {
+                let _one_at_a_time = tracked.work();
                 let doomed = tracked.with(List::take_doomed);
-                // What fails is tried again before the next grant.
                 let _later = tracked.let_go(&*vfs, doomed);
             }
         }
     }
 
-    fn tracked(&self, pool: PoolGuid, folder: &Arc<dyn Vfs>) -> Arc<Tracked> {
-        let mut pools = self.pools.lock();
-        let known = pools.get(&pool).filter(|tracked| std::ptr::addr_eq(tracked.folder.as_ptr(), Arc::as_ptr(folder)));
-        if let Some(tracked) = known {
-            return tracked.clone();
+    fn all(&self) -> Vec<Arc<Tracked>> {
+        self.pools.lock().values().cloned().collect()
+    }
+
+    /// That of a pool as it is mounted there. Who comes from an older mount has met the end of that, and comes again.
+    fn tracked(&self, pool: PoolGuid, folder: &Arc<dyn Vfs>) -> Result<Arc<Tracked>, Status> {
+        let (mut pools, mount) = (self.pools.lock(), folder.mount());
+        match pools.get(&pool) {
+            Some(tracked) if tracked.mount == mount => return Ok(tracked.clone()),
+            Some(newer) if newer.mount > mount => return Err(Status::Delay),
+            _ => {}
         }
         let folder = Arc::downgrade(folder);
-        let tracked = Arc::new(Tracked { folder, work: Mutex::default(), list: Mutex::default() });
+        let tracked = Arc::new(Tracked { mount, folder, work: Mutex::default(), list: Mutex::default() });
         pools.insert(pool, tracked.clone());
-        tracked
+        Ok(tracked)
     }
 }
 
 impl Tracked {
+    /// For whoever looks at the folder or changes it, which may take as long as its disks.
+    fn work(&self) -> MutexGuard<'_, ()> {
+        self.work.try_lock().unwrap_or_else(|| blocking(|| self.work.lock()))
+    }
+
     fn with<T>(&self, act: impl FnOnce(&mut List) -> T) -> T {
         act(self.list.lock().as_mut().expect("it was read in"))
     }
 
-    /// Reads the list, the first time. One that cannot be read is said to be empty: then nobody in it may claim anything, and is told so.
-    fn read_in(&self, folder: &dyn Vfs, since: Instant, now: Duration) {
+    /// Reads the list, the first time: the server looks soon behind an import. While it cannot be read nobody is given anything, as whatever that is may be
+    /// somebody else's.
+    fn read_in(&self, folder: &dyn Vfs, now: Duration) -> Result<(), Status> {
         if self.list.lock().is_some() {
-            return;
+            return Ok(());
         }
-        let keys = keys(folder).unwrap_or_else(|error| {
-            tracing::error!(pool = %folder.pool(), %error, "who had what open cannot be read: nobody can claim it again");
-            Vec::new()
-        });
+        let keys = keys(folder).map_err(|error| {
+            tracing::error!(pool = %folder.pool(), %error, "who had what open before cannot be read: nobody can open anything by NFSv4 until it can");
+            Status::Delay
+        })?;
         if !keys.is_empty() {
             tracing::info!(
                 pool = %folder.pool(), clients = keys.len(),
@@ -173,7 +195,8 @@ impl Tracked {
                  90 seconds at least if one does not come"
             );
         }
-        *self.list.lock() = Some(List::new(keys, now.saturating_sub(since.elapsed())));
+        *self.list.lock() = Some(List::new(keys, now));
+        Ok(())
     }
 
     /// These go out of the list.

@@ -79,6 +79,14 @@ pub struct Gated {
     pub suspended: AtomicBool,
     /// Somebody else comes right behind the next look for a name.
     pub behind_a_look: Mutex<Option<Intruder>>,
+    /// Something happens just before the next removal.
+    pub before_remove: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// Something happens just behind the next lock that is given.
+    pub behind_a_lock: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// A bound of claims is met.
+    pub too_many_claims: AtomicBool,
+    /// Directories cannot be read for now.
+    pub unlistable: AtomicBool,
 }
 
 struct Held {
@@ -124,6 +132,10 @@ impl Gated {
             panic_behind_open: AtomicBool::new(false),
             suspended: AtomicBool::new(false),
             behind_a_look: Mutex::default(),
+            before_remove: Mutex::default(),
+            too_many_claims: AtomicBool::new(false),
+            behind_a_lock: Mutex::default(),
+            unlistable: AtomicBool::new(false),
         }
     }
 
@@ -214,12 +226,16 @@ impl Attributes for Gated {
 impl Names for Gated {
     fn look(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> (Result<Attr, FsError>, Option<Attr>) {
         let seen = self.model.look(cred, dir, name);
-        if let Some(then) = self.behind_a_look.lock().take() {
+        let then = self.behind_a_look.lock().take();
+        if let Some(then) = then {
             then(&self.model);
         }
         seen
     }
     fn readdir(&self, cred: &Cred, dir: ObjectRef, cookie: u64, most: usize, plus: bool) -> Result<DirPage, FsError> {
+        if self.unlistable.load(SeqCst) {
+            return Err(FsError::Unavailable);
+        }
         self.model.readdir(cred, dir, cookie, most, plus)
     }
     fn create(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr> {
@@ -235,6 +251,10 @@ impl Names for Gated {
         self.change(|| self.model.mknod(ctx, dir, name, node, set))
     }
     fn remove(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8]) -> Outcome<()> {
+        let before = self.before_remove.lock().take();
+        if let Some(before) = before {
+            before();
+        }
         self.change(|| self.model.remove(ctx, dir, name))
     }
     fn rmdir(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8]) -> Outcome<()> {
@@ -251,6 +271,10 @@ impl Names for Gated {
 impl Opens for Gated {
     fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening<'_>) -> Outcome<Opened> {
         assert!(!self.panic_at_open.swap(false, SeqCst), "a bug, planted by the test");
+        if self.too_many_claims.load(SeqCst) {
+            let changes = smallvec::SmallVec::new();
+            return Outcome { result: Err(FsError::TooManyClaims), changes, wait: Wait::Ready };
+        }
         let outcome = self.change(|| self.model.open(ctx, what, opening));
         assert!(!self.panic_behind_open.load(SeqCst), "a bug, planted by the test");
         outcome
@@ -269,6 +293,10 @@ impl Opens for Gated {
 impl Locks for Gated {
     fn lock_range(&self, object: ObjectRef, below: Holder, wanted: Lock) -> Result<(), NotLocked> {
         let told = self.model.lock_range(object, below, wanted);
+        let behind = self.behind_a_lock.lock().take();
+        if let Some(behind) = behind {
+            behind();
+        }
         assert!(!self.panic_behind_lock.load(SeqCst), "a bug, planted by the test");
         told
     }

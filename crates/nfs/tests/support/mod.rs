@@ -13,15 +13,14 @@ pub mod session;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
 
 use parking_lot::Mutex;
 use tally_base::{DatasetId, PoolGuid, Time};
-use tally_nfs::exports::{ClientsFolder, Exports, Place, PoolExports, Resolved, Rule, ShareRules, parse_sharenfs};
+use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, ShareRules, parse_sharenfs};
 use tally_nfs::serve::{ServeOptions, Server};
 use tally_nfs::service::Service;
 use tally_vfs::model::{Model, ModelOptions};
-use tally_vfs::{Cred, Identity, Names, ObjectRef, OpCtx, SetAttr};
+use tally_vfs::{Cred, Identity, Names, ObjectRef, OpCtx, SetAttr, Vfs};
 
 use client::Client;
 use gated::Gated;
@@ -217,9 +216,8 @@ impl PoolExports for Moment {
         ((dataset.0, dir) == (1, self.served[0].root()) && name == b"child").then_some(DatasetId(2))
     }
 
-    fn clients(&self) -> Option<ClientsFolder> {
-        let vfs = self.clients.clone()?;
-        Some(ClientsFolder { vfs, since: Instant::now() })
+    fn clients(&self) -> Option<Arc<dyn Vfs>> {
+        Some(self.clients.clone()?)
     }
 
     fn handle_key(&self) -> &[u8; 32] {

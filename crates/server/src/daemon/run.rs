@@ -184,8 +184,9 @@ impl Daemon {
         manager::serves();
         let pools = Arc::clone(&desk.pools);
         let happenings = events::watch(move || pools.look_for_events())?;
-        let nfs = Arc::clone(&desk.nfs);
-        let schedule = schedule::watch(&desk.pools, move |pool| nfs.is_in_grace(pool))?;
+        // The time for claims begins now, with that in which they can be made.
+        desk.pools.all().iter().for_each(|served| _ = desk.nfs.is_in_grace(served.guid()));
+        let schedule = schedule::watch(&desk.pools, &desk.nfs)?;
         let spares = spares::watch(&desk.pools)?;
         let looks =
             [silence, happenings, schedule, spares, watch_pressure(&desk)?, listing::keep_writing(&desk.pools)?];

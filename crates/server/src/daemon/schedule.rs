@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tally_base::{PoolGuid, Time};
+use tally_base::Time;
+use tally_nfs::service::Service;
 
 use super::pools::Pools;
 use super::served::ServedPool;
@@ -20,12 +21,13 @@ const LOOK: Duration = Duration::from_secs(60);
 /// How long a pool must have been imported.
 const AFTER_IMPORT: Duration = Duration::from_secs(600);
 
-/// Starts the thread that looks. `is_in_grace`: whether somebody may claim again what he had open in a pool before a restart.
-pub(super) fn watch(pools: &Arc<Pools>, is_in_grace: impl Fn(PoolGuid) -> bool + Send + 'static) -> io::Result<Ticker> {
-    let pools = Arc::clone(pools);
+/// Starts the thread that looks, also after the clients of `nfs`.
+pub(super) fn watch(pools: &Arc<Pools>, nfs: &Arc<Service>) -> io::Result<Ticker> {
+    let (pools, nfs) = (Arc::clone(pools), Arc::clone(nfs));
     Ticker::start("schedule", LOOK, move || {
+        nfs.look_after_clients();
         for served in pools.all() {
-            if !is_in_grace(served.guid()) {
+            if !nfs.is_in_grace(served.guid()) {
                 let_go_of_held(&served, pools.keeps_clients);
             }
             look(&served);

@@ -15,7 +15,6 @@ use parking_lot::Mutex;
 use tally_base::{DatasetId, PoolGuid};
 use tally_fs::filer::{Body, Filer};
 use tally_intent::Lane;
-use tally_nfs::exports::ClientsFolder;
 use tally_vfs::{ObjectRef, Vfs};
 
 use self::left::Left;
@@ -143,9 +142,9 @@ impl Mounted for ServedPool {
         self.filer.child(dataset, dir, name)
     }
 
-    fn clients(&self) -> Option<ClientsFolder> {
+    fn clients(&self) -> Option<Arc<dyn Vfs>> {
         // What is imported for reading keeps nothing, and what is open of it is claimed again by nobody.
-        let vfs = if self.read_only { None } else { self.filer.clients() }?;
-        Some(ClientsFolder { vfs, since: self.since })
+        let folder = if self.read_only { None } else { self.filer.clients() };
+        Some(folder?)
     }
 }

@@ -260,8 +260,8 @@ impl Opens for Model {
                 self.change(ctx, &[dir], made, |state, cred| state.make_open(cred, (dir, name, how), opening))
             }
             ToOpen::Itself(object) | ToOpen::Again(object) => {
-                let cred = matches!(what, ToOpen::Itself(_)).then_some(ctx.cred);
-                let result = self.state().open(cred, object, opening);
+                let is_again = matches!(what, ToOpen::Again(_));
+                let result = self.state().open((ctx.cred, is_again), object, opening);
                 Outcome { result, changes: SmallVec::new(), wait: Wait::Ready }
             }
         }

@@ -17,10 +17,10 @@ pub(super) struct Open {
 }
 
 impl State {
-    /// Opens what is there; without a `cred`, whatever its mode says.
+    /// Opens what is there; again: its owner whatever its mode says.
     pub(super) fn open(
         &mut self,
-        cred: Option<&Cred>,
+        (cred, is_again): (&Cred, bool),
         object: ObjectRef,
         opening: Opening<'_>,
     ) -> Result<Opened, FsError> {
@@ -28,8 +28,9 @@ impl State {
         if bits(opening.share)[1] && self.read_only {
             return Err(FsError::ReadOnly);
         }
-        // Root may open whatever is a file.
-        check_may_open(&attr, cred.unwrap_or(&Cred::root()), opening.share.access)?;
+        let root = Cred::root();
+        let as_whom = if is_again && permission::owns(&attr, cred) { &root } else { cred };
+        check_may_open(&attr, as_whom, opening.share.access)?;
         self.give(object, opening)?;
         Ok(Opened { attr, is_new: false })
     }

@@ -58,8 +58,11 @@ impl<'a> Locker<'a> {
             Self::Again(asked) => house.locks().again(&compound.present(*asked)?, minor, client, Some(file)),
         }?;
         // Whoever goes from here on is told by what was begun; who has gone before would have it kept for nobody.
-        let is_there = house.sessions().find(session.id()).is_some();
-        if is_there { Ok(locking) } else { Err(Status::BadSession) }
+        if house.sessions().find(session.id()).is_none() {
+            return Err(Status::BadSession);
+        }
+        // What is locked of a mount that is over would be kept for nobody.
+        if house.is_of_today(compound.scene.exports, file) { Ok(locking) } else { Err(Status::Delay) }
     }
 }
 
@@ -107,15 +110,16 @@ pub(in super::super) fn lock(
     } else if !compound.presence()?.has_reclaimed() {
         return Err(Status::Grace.into());
     } else {
-        compound.grant(&target)?;
+        compound.may_be_given(&target)?;
     }
     let locking = locker.begin(compound, &FileId::of(&*target.vfs, target.object))?;
     let (holder, below) = (locking.locked().holder, locking.locked().below);
     let wanted = Lock { holder, range, kind };
-    let attempt = Attempt { target: &target, wanted, locking: Some(locking) };
+    // What it holds it keeps, whatever comes of this.
+    let had_any = target.vfs.has_ranges(target.object, holder);
+    let attempt = Attempt { target: &target, wanted, had_any, locking: Some(locking) };
     let answer = ask(compound, || target.vfs.lock_range(target.object, below, wanted));
     if matches!(answer, Ok(Answer::Given)) && !is_reclaim {
-        // Somebody may have been in the way who may not claim again what this one has now (rules V24).
         compound.grant(&target)?;
     }
     let locking = attempt.ended();
@@ -176,6 +180,8 @@ pub(in super::super) fn unlock(
 struct Attempt<'a> {
     target: &'a Target,
     wanted: Lock,
+    /// Its owner had locked something of the file before.
+    had_any: bool,
     locking: Option<Locking<'a>>,
 }
 
@@ -187,7 +193,7 @@ impl<'a> Attempt<'a> {
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        if self.locking.take().is_some_and(|locking| !locking.is_known()) {
+        if self.locking.take().is_some_and(|locking| !locking.is_known()) && !self.had_any {
             let told = self.target.vfs.unlock_range(self.target.object, self.wanted.holder, self.wanted.range);
             // Of one range nothing is split.
             debug_assert!(told.is_ok(), "{told:?}");

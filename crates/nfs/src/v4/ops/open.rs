@@ -201,7 +201,7 @@ pub(in super::super) fn open(
         // Nobody has to confirm that (RFC 7530 §9.1.11).
         whose.is_confirmed = true;
     } else {
-        compound.grant(&place)?;
+        compound.may_be_given(&place)?;
     }
     let Done { file, stateid, is_new, dir } = carry_out(compound, &place, &asked, whose)?;
     if let (true, Some(owner)) = (is_claimed, whose.owner) {
@@ -325,6 +325,9 @@ fn carry_out(compound: &mut Compound<'_>, place: &Target, asked: &Wanted<'_>, wh
             (opened.map_err(|error| ledger.told(error))?, None)
         }
     };
+    if !matches!(asked.what, What::Again) {
+        compound.grant(place)?;
+    }
     let file = Target { object: opened.attr.object, ..place.clone() };
     Ok(Done { stateid: ledger.granted(&file, asked.share)?, file, is_new: opened.is_new, dir })
 }
@@ -416,7 +419,7 @@ impl<'a> Ledger<'a> {
             if refused(&outcome).is_none_or(|error| !self.makes_way(error)) {
                 return Ok(outcome);
             }
-            compound.grant(self.place)?;
+            compound.may_be_given(self.place)?;
         }
         Ok(attempt(compound))
     }
@@ -438,8 +441,6 @@ impl<'a> Ledger<'a> {
                 self.house.end_late(self.exports, &clients)
             }
             (FsError::Unavailable, Some((_, None))) => self.house.make_room_for(self.exports, self.whose.client),
-            // Of that file.
-            (FsError::TooManyClaims, _) => self.house.end_silent(self.exports, None),
             _ => false,
         }
     }

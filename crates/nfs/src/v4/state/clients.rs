@@ -339,7 +339,7 @@ impl Clients {
     }
 
     /// Those who did not confirm in time, and those that were kept for as long as they may be.
-    fn forget_late(&mut self, now: Duration) {
+    pub fn forget_late(&mut self, now: Duration) {
         let is_late = |record: &&Record| record.presence.is_late(now);
         let late: Vec<ClientId> = self.waiting.values().filter(is_late).map(|record| record.id).collect();
         late.into_iter().for_each(|id| self.forget(id, WAITING));

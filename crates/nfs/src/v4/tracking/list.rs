@@ -37,7 +37,7 @@ pub(super) struct List {
 }
 
 impl List {
-    /// As it was read, of a pool that is there since then.
+    /// As it was read then.
     pub(super) fn new(keys: Vec<ClientKey>, since: Duration) -> Self {
         let listed: BTreeMap<_, _> = keys.into_iter().map(|key| (key, false)).collect();
         Self {
@@ -63,6 +63,7 @@ impl List {
                 self.noted.insert(key);
             } else {
                 self.doomed.push(key);
+                self.is_settled = false;
             }
         }
     }
@@ -98,13 +99,16 @@ impl List {
         self.noted.insert(key);
     }
 
-    /// A client is gone. Whether it was in the list.
-    pub(super) fn forget(&mut self, key: ClientKey) -> bool {
-        let was_listed = self.noted.remove(&key) | self.listed.remove(&key).is_some();
-        if was_listed {
+    /// A client is gone. Nobody is given anything from here on before it is out of the list.
+    pub(super) fn forget(&mut self, key: ClientKey) {
+        if self.noted.remove(&key) | self.listed.remove(&key).is_some() {
             self.doomed.push(key);
+            self.is_settled = false;
         }
-        was_listed
+    }
+
+    pub(super) fn has_doomed(&self) -> bool {
+        !self.doomed.is_empty()
     }
 
     pub(super) fn take_doomed(&mut self) -> Vec<ClientKey> {
