@@ -259,6 +259,23 @@ fn an_open_whose_client_cannot_be_listed_is_told_by_why_it_cannot() {
     assert_eq!(client.status(&scene, &ops), OK);
 }
 
+/// Rules V2: its file was there, and the list could not be asked for a moment. The OPEN was carried out anew, and told EXIST of its own file.
+#[test]
+fn what_was_made_is_not_made_again_for_the_list() {
+    let scene = scene();
+    let client = Client::complete(&scene, b"a client");
+    let how = Openflag4::Open4Create(Createhow4::Guarded4(Fattr4::of(&[])));
+    let guarded = opening((BOTH, 0), how, OpenClaim4::ClaimNull(b"n".into()));
+    let clients = scene.exports.keep_clients();
+    *clients.promises.lock() = Promises::Driven;
+    // Its link, and the question behind that; what comes then is refused admission.
+    clients.throttle_behind(2);
+    let ops = client.behind_sequence(&[scene.put_tank(), guarded]);
+    let (mut job, step) = scene.begin(600, &ops);
+    let outcome = fate(step).recv().unwrap();
+    assert_eq!(read_reply(&scene.service.reply_after_wait(&mut job, outcome), &ops).status, OK);
+}
+
 /// Who has gone goes out of the list, and nobody waits for him behind a restart.
 #[test]
 fn who_is_gone_keeps_nobody_waiting() {

@@ -23,6 +23,7 @@ use super::pseudo::{Node, Shut, Tree};
 use super::results::{Mark, Owed, Results};
 use super::state::{ClientId, FileId, Guard, Presence, Special, Stateid};
 use super::status::Status;
+use super::tracking::Given;
 use crate::entry::{Entry, Target};
 use crate::exports::Exports;
 use crate::link::Link;
@@ -471,13 +472,14 @@ impl<'a> Compound<'a> {
     }
 
     /// A client would be given something that it could claim again: whether it may be, for now.
-    pub(super) fn may_be_given(&self, target: &Target) -> Result<(), Stop> {
-        self.scene.house.grant(&*target.pool, self.presence()?).map(drop)
+    pub(super) fn may_be_given(&self, target: &Target) -> Result<Given, Stop> {
+        self.scene.house.grant(&*target.pool, self.presence()?)
     }
 
-    /// It was given that: its answer waits until that is written down, and that whoever had it before may not claim it (rules V23 and V24).
-    pub(super) fn grant(&mut self, target: &Target) -> Result<(), Stop> {
-        let promise = self.scene.house.grant(&*target.pool, self.presence()?)?;
+    /// It was given that: its answer waits until that is written down, and that whoever had it before may not claim it (rules V23 and V24). What was done is not
+    /// done again for that (rules V2), unless somebody had to go out of the list meanwhile.
+    pub(super) fn was_given(&mut self, target: &Target, given: Given) -> Result<(), Stop> {
+        let promise = self.scene.house.given(&*target.pool, self.presence()?, given)?;
         if let (Some(promise), Some(mark)) = (promise, self.mark) {
             self.owed.add(mark, promise);
         }

@@ -11,7 +11,7 @@ use super::compound::Stop;
 use super::endings::{Endings, file_system};
 use super::state::{BootId, ClientId, Clients, FileId, LeaseClock, Locks, Opens, Orders, Presence, Sessions, Stateid};
 use super::status::Status;
-use super::tracking::{Asker, Tracking};
+use super::tracking::{Asker, Given, Tracking};
 use crate::exports::{Exports, PoolExports};
 
 /// The clients, their sessions, what they have open, and the time of their leases.
@@ -126,9 +126,24 @@ impl House {
         self.opens.holds(client)
     }
 
-    /// A client is about to be given something that it could claim again: what its answer waits for, besides.
-    pub(super) fn grant(&self, pool: &dyn PoolExports, presence: &Presence) -> Result<Option<Box<dyn Promise>>, Stop> {
+    /// A client is about to be given something that it could claim again: whether it may be.
+    pub(super) fn grant(&self, pool: &dyn PoolExports, presence: &Presence) -> Result<Given, Stop> {
         self.tracking.grant(pool, self.asker(presence))
+    }
+
+    /// It was given that: what its answer waits for. Where somebody has gone meanwhile whose it was, it is asked for anew.
+    pub(super) fn given(
+        &self,
+        pool: &dyn PoolExports,
+        presence: &Presence,
+        mut given: Given,
+    ) -> Result<Option<Box<dyn Promise>>, Stop> {
+        loop {
+            match self.tracking.given(pool.guid(), given) {
+                Ok(promise) => return Ok(promise),
+                Err(()) => given = self.grant(pool, presence)?,
+            }
+        }
     }
 
     /// A client claims something again.

@@ -71,25 +71,44 @@ pub(super) struct Asker<'a> {
     pub(super) now: Duration,
 }
 
+/// Somebody may be given something new: what his answer waits for, besides, as long as nobody else had to go out of the list behind this.
+pub(super) struct Given {
+    promise: Option<Box<dyn Promise>>,
+    mount: Option<MountNumber>,
+    dooms: u64,
+}
+
 impl Tracking {
-    /// Somebody is about to be given something new in this pool: what his answer waits for, besides.
-    pub(super) fn grant(&self, pool: &dyn PoolExports, asker: Asker<'_>) -> Result<Option<Box<dyn Promise>>, Stop> {
-        let Some(vfs) = pool.clients() else { return Ok(None) };
+    /// Somebody is about to be given something new in this pool.
+    pub(super) fn grant(&self, pool: &dyn PoolExports, asker: Asker<'_>) -> Result<Given, Stop> {
+        let Some(vfs) = pool.clients() else { return Ok(Given { promise: None, mount: None, dooms: 0 }) };
         let (tracked, key) = (self.tracked(pool.guid(), &vfs)?, asker.presence.key());
-        if tracked.list.lock().as_ref().is_some_and(|list| list.is_at_rest(key)) {
-            return Ok(None);
+        let mount = Some(tracked.mount);
+        let at_rest = |list: &List| list.is_at_rest(key).then(|| list.dooms());
+        if let Some(dooms) = tracked.list.lock().as_ref().and_then(at_rest) {
+            return Ok(Given { promise: None, mount, dooms });
         }
         let _one_at_a_time = tracked.work();
         tracked.read_in(&*vfs, asker.now)?;
-        let (doomed, is_new) = tracked.with(|list| {
+        let (doomed, is_new, dooms) = tracked.with(|list| {
             list.advance(asker.now, &|key| self.completed.lock().contains(key));
-            if list.is_in_grace() { Err(Status::Grace) } else { Ok((list.take_doomed(), !list.has(key))) }
+            if list.is_in_grace() { Err(Status::Grace) } else { Ok((list.take_doomed(), !list.has(key), list.dooms())) }
         })?;
         tracked.let_go(&*vfs, doomed)?;
         if is_new {
             tracked.note(&*vfs, key)?;
         }
-        tracked.settle(&*vfs)
+        Ok(Given { promise: tracked.settle(&*vfs)?, mount, dooms })
+    }
+
+    /// He was given it: the promise that his answer waits for. An error where somebody had to go out of the list meanwhile, whose it may have been (rules V24): then it is to be
+    /// asked for anew.
+    pub(super) fn given(&self, pool: PoolGuid, given: Given) -> Result<Option<Box<dyn Promise>>, ()> {
+        let Given { promise, mount, dooms } = given;
+        let Some(mount) = mount else { return Ok(promise) };
+        let tracked = self.pools.lock().get(&pool).filter(|tracked| tracked.mount == mount).cloned();
+        let is_as_then = |tracked: &Tracked| tracked.with(|list| list.dooms() == dooms);
+        if tracked.is_some_and(|tracked| is_as_then(&tracked)) { Ok(promise) } else { Err(()) }
     }
 
     /// Whether a client may claim something again in this pool (table D12).

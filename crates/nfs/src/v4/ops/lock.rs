@@ -105,13 +105,14 @@ pub(in super::super) fn lock(
     let range = range(asked)?;
     let target = file(compound)?;
     // Who has not said that he claims nothing more again asks for nothing new (RFC 8881 §18.51.3).
-    if is_reclaim {
+    let given = if is_reclaim {
         compound.reclaim(&target)?;
+        None
     } else if !compound.presence()?.has_reclaimed() {
         return Err(Status::Grace.into());
     } else {
-        compound.may_be_given(&target)?;
-    }
+        Some(compound.may_be_given(&target)?)
+    };
     let locking = locker.begin(compound, &FileId::of(&*target.vfs, target.object))?;
     let (holder, below) = (locking.locked().holder, locking.locked().below);
     let wanted = Lock { holder, range, kind };
@@ -119,8 +120,8 @@ pub(in super::super) fn lock(
     let had_any = target.vfs.has_ranges(target.object, holder);
     let attempt = Attempt { target: &target, wanted, had_any, locking: Some(locking) };
     let answer = ask(compound, || target.vfs.lock_range(target.object, below, wanted));
-    if matches!(answer, Ok(Answer::Given)) && !is_reclaim {
-        compound.grant(&target)?;
+    if let (Ok(Answer::Given), Some(given)) = (&answer, given) {
+        compound.was_given(&target, given)?;
     }
     let locking = attempt.ended();
     match answer? {

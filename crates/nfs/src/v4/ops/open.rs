@@ -16,6 +16,7 @@ use super::super::pseudo::Node;
 use super::super::state::bounds::OWNER_BYTES_MAX;
 use super::super::state::{Brought, ClientId, FileId, OwnerKey, Reserved, SessionId, Stateid};
 use super::super::status::Status;
+use super::super::tracking::Given;
 use super::names::check_name;
 use super::order::{self, Turn};
 use super::put_change;
@@ -196,14 +197,15 @@ pub(in super::super) fn open(
         return Err(Status::Grace.into());
     }
     let place = place_of(compound, &asked)?;
-    if is_claimed {
+    let given = if is_claimed {
         compound.reclaim(&place)?;
         // Nobody has to confirm that (RFC 7530 §9.1.11).
         whose.is_confirmed = true;
+        None
     } else {
-        compound.may_be_given(&place)?;
-    }
-    let Done { file, stateid, is_new, dir } = carry_out(compound, &place, &asked, whose)?;
+        Some(compound.may_be_given(&place)?)
+    };
+    let Done { file, stateid, is_new, dir } = carry_out(compound, &place, &asked, whose, given)?;
     if let (true, Some(owner)) = (is_claimed, whose.owner) {
         compound.scene.house.orders().confirm(&owner);
     }
@@ -283,8 +285,15 @@ struct Done {
 }
 
 /// Lets the file system decide, which asks under the file's lock whose open of it that would be.
-fn carry_out(compound: &mut Compound<'_>, place: &Target, asked: &Wanted<'_>, whose: Whose) -> Result<Done, Stop> {
+fn carry_out(
+    compound: &mut Compound<'_>,
+    place: &Target,
+    asked: &Wanted<'_>,
+    whose: Whose,
+    given: Option<Given>,
+) -> Result<Done, Stop> {
     let ledger = Ledger::of(compound, place, asked, whose);
+    ledger.given.replace(given);
     let by = |object| ledger.enter(object);
     let opening = Opening { share: asked.share, by: &by };
     let (opened, dir) = match (&asked.what, &asked.how) {
@@ -325,8 +334,8 @@ fn carry_out(compound: &mut Compound<'_>, place: &Target, asked: &Wanted<'_>, wh
             (opened.map_err(|error| ledger.told(error))?, None)
         }
     };
-    if !matches!(asked.what, What::Again) {
-        compound.grant(place)?;
+    if let Some(given) = ledger.given.take() {
+        compound.was_given(place, given)?;
     }
     let file = Target { object: opened.attr.object, ..place.clone() };
     Ok(Done { stateid: ledger.granted(&file, asked.share)?, file, is_new: opened.is_new, dir })
@@ -357,6 +366,8 @@ struct Ledger<'a> {
     whose: Whose,
     /// It was opened before, by this very OPEN.
     is_again: Cell<bool>,
+    /// What the list of clients has to say of it.
+    given: RefCell<Option<Given>>,
     entry: RefCell<Option<(ObjectRef, Result<Reserved<'a>, Status>)>>,
 }
 
@@ -364,8 +375,8 @@ impl<'a> Ledger<'a> {
     fn of(compound: &Compound<'a>, place: &'a Target, asked: &Wanted<'a>, whose: Whose) -> Self {
         let (minor, house, exports) = (compound.minor(), compound.scene.house, compound.scene.exports);
         let (owner, share) = (asked.owner, asked.share);
-        let (is_again, entry) = Default::default();
-        Self { place, owner, share, house, exports, minor, whose, is_again, entry }
+        let (is_again, given, entry) = Default::default();
+        Self { place, owner, share, house, exports, minor, whose, is_again, given, entry }
     }
 
     /// Whose open of that file it becomes.
@@ -419,7 +430,7 @@ impl<'a> Ledger<'a> {
             if refused(&outcome).is_none_or(|error| !self.makes_way(error)) {
                 return Ok(outcome);
             }
-            compound.may_be_given(self.place)?;
+            self.given.replace(Some(compound.may_be_given(self.place)?));
         }
         Ok(attempt(compound))
     }

@@ -34,6 +34,8 @@ pub(super) struct List {
     doomed: Vec<ClientKey>,
     /// Whether all that was changed is durable.
     is_settled: bool,
+    /// How many were to go out of it, ever.
+    dooms: u64,
 }
 
 impl List {
@@ -48,6 +50,7 @@ impl List {
             noted: HashSet::new(),
             doomed: Vec::new(),
             is_settled: true,
+            dooms: 0,
         }
     }
 
@@ -104,7 +107,13 @@ impl List {
         if self.noted.remove(&key) | self.listed.remove(&key).is_some() {
             self.doomed.push(key);
             self.is_settled = false;
+            self.dooms += 1;
         }
+    }
+
+    /// It has risen where somebody was to go out of it since it was asked for.
+    pub(super) fn dooms(&self) -> u64 {
+        self.dooms
     }
 
     pub(super) fn has_doomed(&self) -> bool {
