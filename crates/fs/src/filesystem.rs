@@ -26,7 +26,7 @@ use arc_swap::ArcSwap;
 use parking_lot::RwLock;
 use smallvec::SmallVec;
 use tally_base::codec::{DecodeError, Reader};
-use tally_base::{Dseq, Generation, Lsn, ObjectId, Time, Txg, Wait, round_to_sector};
+use tally_base::{Dseq, Generation, Lsn, ObjectId, SlotMark, Time, Txg, Wait, round_to_sector};
 use tally_claims::Claims;
 use tally_intent::{Appended, Lane, Reservation};
 use tally_store::dataset::{Dataset, DatasetIo, DatasetRoot, OBJECT_CHARGE};
@@ -454,6 +454,10 @@ impl Filesystem {
             let now = self.pool.time_in_service();
             self.pool.replies.remember(self.dataset.birth.id, txg, now, key.0, record::encode_reply(reply));
         }
+        if let Some((mark, reply)) = record.mark {
+            let now = self.pool.time_in_service();
+            self.pool.marks.remember(self.dataset.birth.id, txg, now, &mark, record::encode_reply(reply));
+        }
         self.groups.lock().entry(txg).or_default().dirty.extend(dirty);
     }
 
@@ -487,6 +491,14 @@ impl Filesystem {
         let now = self.pool.time_in_service();
         let value = self.pool.replies.recall(self.dataset.birth.id, now, &key.0, is_his)?;
         record::decode_reply(&mut Reader::new(&value, "remembered reply")).ok()
+    }
+
+    /// The answer that was given to an operation of a session.
+    pub(crate) fn performed(&self, mark: &SlotMark) -> Option<RememberedReply> {
+        // As above.
+        self.pool.check_serving().ok()?;
+        let value = self.pool.marks.recall(self.dataset.birth.id, mark)?;
+        record::decode_reply(&mut Reader::new(&value, "mark of a slot")).ok()
     }
 
     /// Bytes that are acknowledged but not durable, and since when, in a dataset with `sync=disabled`.

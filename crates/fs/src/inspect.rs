@@ -57,7 +57,7 @@ impl Words for FsWords {
             Class::Xattr => {
                 Ok(vec![object(key), ("a", key.a.into()), ("b", key.b.into()), ("bytes", value.len().into())])
             }
-            Class::Dataset | Class::Job | Class::Damage | Class::History | Class::Event => {
+            Class::Dataset | Class::Job | Class::Damage | Class::History | Class::Mark | Class::Event => {
                 Err(Malformed("class of a dataset's tree"))
             }
         };
@@ -213,6 +213,9 @@ fn record_fields(kind: RecordKind, record: &Record) -> Fields {
         fields.push(("data_bytes", data.pieces.iter().map(|(_, bytes)| bytes.len()).sum::<usize>().into()));
     }
     fields.push(("reply", record.reply.is_some().into()));
+    if record.mark.is_some() {
+        fields.push(("mark", true.into()));
+    }
     fields
 }
 
@@ -223,6 +226,17 @@ fn record_parts(record: &Record) -> Vec<(&'static str, Fields)> {
         let mut fields: Fields = vec![("key", key.into())];
         fields.extend(reply.object.map(|object| ("object", object.id.into())));
         parts.push(("record reply", fields));
+    }
+    if let Some((mark, reply)) = &record.mark {
+        let session: String = mark.session.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut fields: Fields = vec![
+            ("session", session.into()),
+            ("slot", mark.slot.into()),
+            ("sequence", mark.sequence.into()),
+            ("operation", mark.operation.into()),
+        ];
+        fields.extend(reply.object.map(|object| ("object", object.id.into())));
+        parts.push(("record mark", fields));
     }
     parts.extend(record.inodes.iter().map(|after| ("record inode", inode_after(after))));
     parts.extend(record.keys.iter().map(|(key, value)| ("record key", key_after(key, value.as_ref()))));

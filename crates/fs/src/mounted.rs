@@ -7,7 +7,7 @@
 //! What does the work has the verb's own name, as a method of the file system beside the door's: in here that one comes first.
 
 use bytes::Bytes;
-use tally_base::{DatasetId, PoolGuid, Time};
+use tally_base::{DatasetId, Known, PoolGuid, SessionBytes, SlotMark, Time};
 use tally_store::pool::NotServing;
 use tally_vfs::locks::{Lock, NotLocked, Range};
 use tally_vfs::{
@@ -198,5 +198,17 @@ impl Filesystem {
 impl Replies for Filesystem {
     fn remembered_of(&self, key: &ReplyKey, is_his: &dyn Fn(u64) -> bool) -> Option<RememberedReply> {
         self.remembered_of(key, is_his)
+    }
+
+    fn performed(&self, mark: &SlotMark) -> Option<RememberedReply> {
+        self.performed(mark)
+    }
+
+    fn known(&self, mark: &SlotMark) -> Known {
+        self.pool.marks.known(mark)
+    }
+
+    fn forget_session(&self, session: &SessionBytes) {
+        self.pool.marks.forget(session);
     }
 }

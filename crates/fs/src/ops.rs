@@ -69,9 +69,10 @@ pub(crate) fn after(object: ObjectId, inode: &Inode, size: SizeRule) -> InodeAft
     InodeAfter { object, inode: Some(inode.clone()), size }
 }
 
-/// Remembers the answer in the record, if the request has a key.
+/// Remembers the answer in the record, if the request has a key, or stands in a slot.
 pub(crate) fn remember(record: &mut Record, ctx: OpCtx<'_>, object: Option<ObjectRef>) {
     record.reply = ctx.reply.map(|key| (key, RememberedReply { object }));
+    record.mark = ctx.mark.map(|mark| (mark, RememberedReply { object }));
 }
 
 impl Filesystem {

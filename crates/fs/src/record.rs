@@ -10,8 +10,9 @@
 //! (an unstable WRITE whose transaction group was synced): see [`SizeRule`].
 //!
 //! ```text
-//!  0  flags u8: bit 0 reply, bit 1 truncate, bit 2 data          then, in this order, what is there:
+//!  0  flags u8: bit 0 reply, bit 1 truncate, bit 2 data, bit 3 mark          then, in this order, what is there:
 //!     reply     key 40, has object u8, object u64, generation u64
+//!     mark      session 16, slot u32, operation u32, sequence u32, fingerprint u64, then as behind a reply's key
 //!     inodes    count u8, each: object u64, present u8, [size rule u8, at least u64, inode]
 //!     keys      count u8, each: key 25, present u8, [value (length u32 + bytes)]
 //!     truncate  object u64, size u64
@@ -21,7 +22,7 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tally_base::codec::{DecodeError, Malformed, Put, Reader};
-use tally_base::{Generation, ObjectId};
+use tally_base::{Generation, ObjectId, SlotMark};
 use tally_intent::{RecordHead, RecordShape};
 use tally_store::key::{Class, KEY_BYTES, Key};
 use tally_store::pool::{DRAWN_ROOM_END, TIME_ROOM_END};
@@ -69,7 +70,8 @@ record_kinds! {
 const HAS_REPLY: u8 = 1;
 const HAS_TRUNCATE: u8 = 2;
 const HAS_DATA: u8 = 4;
-const FLAGS_KNOWN: u8 = HAS_REPLY | HAS_TRUNCATE | HAS_DATA;
+const HAS_MARK: u8 = 8;
+const FLAGS_KNOWN: u8 = HAS_REPLY | HAS_TRUNCATE | HAS_DATA | HAS_MARK;
 
 /// What a record has that only newer programs know, if anything. It was acknowledged, and is not damaged: nobody may pass over
 /// it.
@@ -125,6 +127,8 @@ pub struct Data {
 pub struct Record {
     /// The answer to remember for a retransmission (rules F12).
     pub reply: Option<(ReplyKey, RememberedReply)>,
+    /// The answer to remember as that of an operation in a slot (rules V5).
+    pub mark: Option<(SlotMark, RememberedReply)>,
     /// Metadata of the objects that it touched, as they are afterwards.
     pub inodes: SmallVec<[InodeAfter; 2]>,
     /// Tree keys after it; `None` is gone.
@@ -143,8 +147,8 @@ pub const RECORD_OVERHEAD_MAX: usize = 16 * 1024;
 /// Most pieces of data in one record. Their places stand in the overhead, beside the one inode of the file.
 pub const RECORD_PIECES_MAX: usize = 1000;
 
-/// Flags, a reply, both counts, and what is said of a truncation.
-const PARTS_BYTES_MAX: usize = 1 + (40 + 17) + 2 + 16;
+/// Flags, a reply, a mark, both counts, and what is said of a truncation.
+const PARTS_BYTES_MAX: usize = 1 + (40 + 17) + (36 + 17) + 2 + 16;
 /// An object, how its size is to be taken, and its inode without a target.
 const INODE_AFTER_BYTES_MAX: usize = 8 + 1 + 9 + INODE_BYTES_MAX;
 /// A key, and an entry.
@@ -165,10 +169,15 @@ impl Record {
         let flag = |is_there: bool, flag| if is_there { flag } else { 0 };
         let flags = flag(self.reply.is_some(), HAS_REPLY)
             | flag(self.truncate.is_some(), HAS_TRUNCATE)
-            | flag(self.data.is_some(), HAS_DATA);
+            | flag(self.data.is_some(), HAS_DATA)
+            | flag(self.mark.is_some(), HAS_MARK);
         out.put_u8(flags);
         if let Some((key, reply)) = &self.reply {
             out.put(&key.0);
+            out.put(&encode_reply(*reply));
+        }
+        if let Some((mark, reply)) = &self.mark {
+            encode_mark(mark, &mut out);
             out.put(&encode_reply(*reply));
         }
         out.put_u8(u8::try_from(self.inodes.len()).expect("an operation touches at most five objects"));
@@ -212,6 +221,10 @@ impl Record {
         }
         let reply =
             if flags & HAS_REPLY != 0 { Some((ReplyKey(reader.array()?), decode_reply(&mut reader)?)) } else { None };
+        let mark = match flags & HAS_MARK {
+            0 => None,
+            _ => Some((decode_mark(&mut reader)?, decode_reply(&mut reader)?)),
+        };
         let mut inodes = SmallVec::new();
         for _ in 0..reader.u8()? {
             inodes.push(decode_inode_after(&mut reader)?);
@@ -224,7 +237,7 @@ impl Record {
         }
         let truncate = if flags & HAS_TRUNCATE != 0 { Some((ObjectId(reader.u64()?), reader.u64()?)) } else { None };
         let data = if flags & HAS_DATA != 0 { Some(decode_data(&mut reader, body)?) } else { None };
-        let record = Self { reply, inodes, keys, truncate, data };
+        let record = Self { reply, mark, inodes, keys, truncate, data };
         let possible = record.is_possible().then_some(()).ok_or(reader.malformed());
         reader.end()?;
         Ok(possible.map(|()| record)?)
@@ -271,6 +284,19 @@ impl Record {
             && objects.chain(entries).all(|id| id < DRAWN_ROOM_END)
             && self.inodes.iter().all(|after| links(after) && at_least(after) && time(after))
     }
+}
+
+fn encode_mark(mark: &SlotMark, out: &mut Vec<u8>) {
+    out.put(&mark.session);
+    out.put_u32(mark.slot);
+    out.put_u32(mark.operation);
+    out.put_u32(mark.sequence);
+    out.put_u64(mark.fingerprint);
+}
+
+fn decode_mark(reader: &mut Reader<'_>) -> Result<SlotMark, Malformed> {
+    let (session, slot, operation) = (reader.array()?, reader.u32()?, reader.u32()?);
+    Ok(SlotMark { session, slot, operation, sequence: reader.u32()?, fingerprint: reader.u64()? })
 }
 
 fn encode_inode_after(after: &InodeAfter, out: &mut Vec<u8>) {

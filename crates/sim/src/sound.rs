@@ -185,7 +185,13 @@ impl Walked {
                 // Of a file that stays only some is for the reaper.
                 Class::Orphan if key.a == 0 => self.orphans.push(key.object),
                 Class::Orphan => self.cut.push(key.object),
-                Class::Xattr | Class::Dataset | Class::Job | Class::Damage | Class::History | Class::Event => {
+                Class::Xattr
+                | Class::Dataset
+                | Class::Job
+                | Class::Damage
+                | Class::History
+                | Class::Mark
+                | Class::Event => {
                     self.faults.push(format!("{key:?}"));
                 }
             },

@@ -35,6 +35,8 @@ pub enum Class {
     Damage = 42,
     /// In the catalog: `(number, 0, 0)` → a command that changed the pool ([`crate::pool::Command`]).
     History = 47,
+    /// In the catalog: `(session, rest of the session, slot and operation)` → what that has changed ([`crate::marks`]).
+    Mark = 51,
     /// In the catalog: `(number, 0, 0)` → what happened to the pool ([`crate::pool::Event`]).
     Event = 52,
 }
@@ -45,7 +47,7 @@ impl Class {
         [Self::Inode, Self::DirEntry, Self::DirHash, Self::Xattr, Self::Extent, Self::Small, Self::Orphan];
 
     /// All classes of the catalog that this program knows, in order.
-    pub const CATALOG: [Self; 5] = [Self::Dataset, Self::Job, Self::Damage, Self::History, Self::Event];
+    pub const CATALOG: [Self; 6] = [Self::Dataset, Self::Job, Self::Damage, Self::History, Self::Mark, Self::Event];
 
     /// Whether it stands in the catalog, and not in a dataset's tree.
     #[must_use]
@@ -73,7 +75,6 @@ impl Class {
             48 => "tombstones in its catalog",
             49 => "remaps in its catalog",
             50 => "replies in its catalog",
-            51 => "marks of slots in its catalog",
             _ => return None,
         })
     }
@@ -93,6 +94,7 @@ impl Class {
             41 => Self::Job,
             42 => Self::Damage,
             47 => Self::History,
+            51 => Self::Mark,
             52 => Self::Event,
             _ => return None,
         })
@@ -176,6 +178,8 @@ impl Key {
         let of_object =
             |object: u64| object.checked_add(1).map_or(class.end(), |next| Some(Self::new(class, next, 0, 0)));
         match class {
+            // Drawn by nobody in order.
+            Class::Mark => Gap { from: *self, to: self.behind(), is_new: false },
             _ if object >= first_new => gap(Self::new(class, first_new, 0, 0), class.end()),
             _ if let Some(Absence { from, is_new }) = absence.filter(|absence| absence.from <= *self) => {
                 Gap { from, to: of_object(object), is_new }
@@ -198,7 +202,7 @@ impl Key {
             Class::Inode | Class::Small | Class::Dataset | Class::History | Class::Event => next_object(),
             Class::DirEntry => next_a(1),
             Class::Extent => next_a(EXTENT_STEP_MIN),
-            Class::DirHash | Class::Xattr | Class::Orphan | Class::Job | Class::Damage => {
+            Class::DirHash | Class::Xattr | Class::Orphan | Class::Job | Class::Damage | Class::Mark => {
                 b.checked_add(1).map(|b| Self::new(class, object, a, b)).or_else(|| next_a(1))
             }
         };

@@ -8,6 +8,7 @@ pub mod dataset;
 pub mod inspect;
 pub mod io;
 pub mod key;
+pub mod marks;
 pub mod pool;
 pub mod properties;
 pub mod replies;

@@ -50,7 +50,7 @@ mod sync;
 mod window;
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -67,6 +67,7 @@ use crate::bp::BlockPtr;
 use crate::dataset::{Changes, Dataset, DatasetIo, Schema};
 use crate::io::BlockIo;
 use crate::key::Key;
+use crate::marks::Marks;
 use crate::replies::{BUCKETS, ReplyCache};
 use crate::tuning::Tuning;
 use crate::txg::{Cause, TxgHistory, Txgs};
@@ -120,6 +121,8 @@ pub struct Pool {
     pub history: TxgHistory,
     /// Answers that are remembered for requests that are sent again.
     pub replies: ReplyCache,
+    /// What requests of sessions have changed.
+    pub marks: Marks,
     guid: PoolGuid,
     /// Those with a disk; changed under `syncing` only.
     lanes: ArcSwap<Vec<Arc<Lane>>>,
@@ -306,9 +309,11 @@ impl Pool {
     pub fn check_catalog(&self) -> Result<(), String> {
         let syncing = self.syncing.lock();
         let found = catalog::entries_of(syncing.catalog.tree(), &self.io).map_err(|error| error.to_string())?;
-        let pending = self.kept.pending();
+        let pending: BTreeSet<_> = self.kept.pending().into_iter().chain(self.marks.pending()).collect();
+        let marks = self.marks.all(Txg(u64::MAX));
         let is_settled = |(key, _): &(Key, Bytes)| !pending.contains(key);
-        let known: Entries = self.entries(&[]).into_iter().chain(self.kept.all()).filter(is_settled).collect();
+        let known: Entries =
+            self.entries(&[]).into_iter().chain(self.kept.all()).chain(marks).filter(is_settled).collect();
         let found: Entries = found.into_iter().filter(is_settled).collect();
         let differs = found.iter().find(|(key, entry)| known.get(key) != Some(entry));
         match differs {
@@ -368,6 +373,7 @@ impl Pool {
         self.changes.note_gone(id, txg);
         self.tombstones.lock().insert(id, txg);
         self.replies.purge(id);
+        self.marks.purge(id);
         self.forget_damage_of(id);
         Some(removed)
     }

@@ -170,6 +170,11 @@ impl ReplyCache {
         Ok(())
     }
 
+    /// An import has read something of that time elsewhere.
+    pub(crate) fn note_loaded(&self, newest: Time) {
+        self.newest_loaded.fetch_max(newest.0, Ordering::Relaxed);
+    }
+
     /// Entries in all.
     #[must_use]
     pub fn count(&self) -> usize {

@@ -6,7 +6,7 @@
 //! it can hand on one noun of it.
 
 use bytes::Bytes;
-use tally_base::{DatasetId, PoolGuid, Time};
+use tally_base::{DatasetId, Known, PoolGuid, SessionBytes, SlotMark, Time};
 use tally_claims::{ClientNumber, Holder, Share};
 
 use crate::attributes::{Attr, FsStat, ObjectRef, SetAttr};
@@ -153,6 +153,15 @@ pub trait Replies: Send + Sync {
     /// The answer to a request that was carried out before, perhaps before a crash. Of several that are equal to `key` but for
     /// the number of their senders (see [`ReplyKey`]), of those whose number `is_his` says yes to, it is the last one's.
     fn remembered_of(&self, key: &ReplyKey, is_his: &dyn Fn(u64) -> bool) -> Option<RememberedReply>;
+
+    /// The answer to an operation of a session that changed something in this file system.
+    fn performed(&self, mark: &SlotMark) -> Option<RememberedReply>;
+
+    /// What is known of its request in all the pool.
+    fn known(&self, mark: &SlotMark) -> Known;
+
+    /// A session is over, and nobody asks again for what it has changed in this pool.
+    fn forget_session(&self, session: &SessionBytes);
 
     /// The same of this very sender.
     fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply> {

@@ -2,6 +2,8 @@
 
 use smallvec::SmallVec;
 
+use tally_base::SlotMark;
+
 use crate::attributes::ObjectRef;
 use crate::opens::Right;
 
@@ -37,6 +39,8 @@ pub struct OpCtx<'a> {
     pub cred: &'a Cred,
     /// Under which key the reply is to be remembered across crashes; `None` where a repetition does no harm.
     pub reply: Option<ReplyKey>,
+    /// As which operation of a session it is to be remembered as long as that one lives; `None` as above.
+    pub mark: Option<SlotMark>,
     /// By what right it reads and writes what is in a file.
     pub right: Right,
 }
@@ -45,7 +49,7 @@ impl<'a> OpCtx<'a> {
     /// A request of somebody, by the modes of what it is about, of which nothing is remembered.
     #[must_use]
     pub const fn of(cred: &'a Cred) -> Self {
-        Self { cred, reply: None, right: Right::Mode }
+        Self { cred, reply: None, mark: None, right: Right::Mode }
     }
 }
 

@@ -2,7 +2,7 @@ use tally_vfs::FileKind;
 
 use super::*;
 use crate::inode::Layout;
-use tally_base::Time;
+use tally_base::{SlotMark, Time};
 use tally_store::key::Class;
 
 type Lie = fn(&mut Record);
@@ -38,6 +38,10 @@ fn full() -> Record {
     let object = ObjectRef { id: ObjectId(9), generation: Generation(10) };
     Record {
         reply: Some((ReplyKey([3; 40]), RememberedReply { object: Some(object) })),
+        mark: Some((
+            SlotMark { session: [5; 16], slot: 6, operation: 7, sequence: 8, fingerprint: 9 },
+            RememberedReply { object: None },
+        )),
         inodes: SmallVec::from_vec(vec![
             InodeAfter { object: ObjectId(9), inode: Some(inode(4)), size: SizeRule::AtLeast(4) },
             InodeAfter { object: ObjectId(10), inode: None, size: SizeRule::Exact },

@@ -32,7 +32,7 @@ impl Suite {
 pub(super) const LIBRARY: &str = include_str!("../../guest/library.sh");
 
 /// All of them, the shortest first.
-pub(super) const SUITES: [Suite; 13] = [
+pub(super) const SUITES: [Suite; 14] = [
     Suite {
         name: "untar",
         script: include_str!("../../guest/suites/untar.sh"),
@@ -122,6 +122,16 @@ pub(super) const SUITES: [Suite; 13] = [
         disks_mib: &[1024, 256],
         records: false,
         minutes_max: 12,
+    },
+    Suite {
+        name: "once",
+        script: include_str!("../../guest/suites/once.sh"),
+        files: &[],
+        in_ci: false,
+        memory_mib: 2048,
+        disks_mib: &[2048, 256],
+        records: false,
+        minutes_max: 15,
     },
     Suite {
         name: "mirrors",

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tally_base::{Promise, Wait};
+use tally_base::{Promise, SlotMark, Wait};
 use tally_vfs::{Change, FsError, ObjectRef, OpCtx, Opened, Outcome, RememberedReply, Right, Vfs};
 
 use super::house::House;
@@ -21,6 +21,7 @@ use super::ops;
 use super::progress::{Held, number_of};
 use super::pseudo::{Node, Shut, Tree};
 use super::results::{Mark, Owed, Results};
+use super::state::bounds::MARKS_OF_REQUEST_MAX;
 use super::state::{ClientId, FileId, Guard, Presence, Special, Stateid};
 use super::status::Status;
 use super::tracking::Given;
@@ -147,7 +148,9 @@ impl<'a> Compound<'a> {
         self.mark = Some(mark);
         let outcome = match asked {
             Asked::For(op) => match self.check_place(op, mark, &results.out) {
-                Ok(()) => self.perform(op, words, &mut results.out),
+                Ok(()) => self.perform(op, words, &mut results.out).inspect(|_| {
+                    self.owed.marks += usize::from(op.leaves_mark());
+                }),
                 Err(status) => Err(status.into()),
             },
             Asked::NotSupported if self.is_outside(mark) => Err(Status::OpNotInSession.into()),
@@ -186,6 +189,9 @@ impl<'a> Compound<'a> {
         if let Some(status) = self.head.next {
             return Err(status);
         }
+        if self.owed.again.is_some() && !op.only_looks() && !op.leaves_mark() {
+            return Err(Status::DeadSession);
+        }
         if !op.changes() && !op.ends_state() {
             return Ok(());
         }
@@ -193,12 +199,15 @@ impl<'a> Compound<'a> {
         if out.len() + CHANGE_BYTES > most {
             return Err(self.too_big());
         }
-        // In a session the pool remembers nothing yet, and it is the slot that does.
         if op.changes() && self.head.minor == 0 && self.owed.changes >= CHANGES_MAX {
-            Err(Status::Resource)
-        } else {
-            Ok(())
+            return Err(Status::Resource);
         }
+        // In another session it is the slot alone that remembers.
+        let is_marked = op.leaves_mark() && self.guard().is_some_and(|guard| guard.mark().is_some());
+        if is_marked && self.owed.marks >= MARKS_OF_REQUEST_MAX {
+            return Err(Status::RepTooBigToCache);
+        }
+        Ok(())
     }
 
     /// Once the client has entered an export: whether its compound was here before is asked ahead of all that looks, as that may be otherwise by now.
@@ -295,7 +304,7 @@ impl<'a> Compound<'a> {
             Op::ExchangeId => self.and_close_for_the_gone(|compound| ops::sessions::exchange_id(compound, words, out)),
             Op::CreateSession => self.and_close_for_the_gone(|compound| ops::sessions::create(compound, words, out)),
             Op::BindConnToSession => ops::sessions::bind(self, words, out),
-            Op::DestroySession => ops::sessions::destroy(self, words),
+            Op::DestroySession => self.and_close_for_the_gone(|compound| ops::sessions::destroy(compound, words)),
             Op::DestroyClientId => {
                 self.and_close_for_the_gone(|compound| ops::sessions::destroy_client(compound, words))
             }
@@ -380,6 +389,9 @@ impl<'a> Compound<'a> {
         if first != pool {
             return Err(if self.head.minor == 0 { Status::Resource } else { Status::NotSupp }.into());
         }
+        if self.owed.again.is_some() && self.remembered(target).is_none() {
+            return Err(Status::DeadSession.into());
+        }
         self.owed.changes += 1;
         Ok(())
     }
@@ -401,13 +413,31 @@ impl<'a> Compound<'a> {
 
     /// What this very operation was told before a crash or a broken connection.
     pub(super) fn remembered(&self, target: &Target) -> Option<RememberedReply> {
-        self.scene.repeats.remembered(&*target.vfs, Some(self.mark?.operation()))
+        match self.owed.again {
+            Some(mark) => target.vfs.performed(&self.of_this_operation(mark)?),
+            None => self.scene.repeats.remembered(&*target.vfs, Some(self.mark?.operation())),
+        }
+    }
+
+    /// The request of a dead session is carried out once more from here on.
+    pub(super) fn go_through_again(&mut self, mark: SlotMark) {
+        self.owed.again = Some(mark);
+    }
+
+    /// Whether it is.
+    pub(super) fn is_again(&self) -> bool {
+        self.owed.again.is_some()
+    }
+
+    fn of_this_operation(&self, mark: SlotMark) -> Option<SlotMark> {
+        Some(SlotMark { operation: self.mark?.operation(), ..mark })
     }
 
     /// For an operation whose answer the pool is to remember.
     pub(super) fn ctx<'b>(&self, target: &'b Target) -> OpCtx<'b> {
-        let operation = self.mark.map(Mark::operation);
-        OpCtx { reply: operation.and_then(|nth| self.scene.repeats.key(Some(nth))), ..OpCtx::of(&target.cred) }
+        let reply = self.mark.map(Mark::operation).and_then(|nth| self.scene.repeats.key(Some(nth)));
+        let mark = self.guard().and_then(Guard::mark).and_then(|mark| self.of_this_operation(mark));
+        OpCtx { reply, mark, ..OpCtx::of(&target.cred) }
     }
 
     /// Whose session it is carried out in, or which client of minor version 0 spoke last.

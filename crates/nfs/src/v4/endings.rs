@@ -57,6 +57,7 @@ impl House {
         if !gone.is_empty() {
             self.tracking.let_go_of_doomed();
         }
+        super::past::forget(exports, &self.sessions().take_over());
     }
 
     /// Ends clients of which nobody has heard for as long as courtesy goes.

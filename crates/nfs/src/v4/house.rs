@@ -9,7 +9,9 @@ use tally_vfs::Holder;
 
 use super::compound::Stop;
 use super::endings::{Endings, file_system};
-use super::state::{BootId, ClientId, Clients, FileId, LeaseClock, Locks, Opens, Orders, Presence, Sessions, Stateid};
+use super::state::{
+    BootId, ClientId, Clients, FileId, LeaseClock, Locks, Opens, Orders, Presence, SessionId, Sessions, Stateid,
+};
 use super::status::Status;
 use super::tracking::{Asker, Given, Tracking};
 use crate::exports::{Exports, PoolExports};
@@ -24,6 +26,7 @@ pub struct House {
     pub(super) endings: Endings,
     pub(super) tracking: Tracking,
     leases: LeaseClock,
+    boot: BootId,
     identity: [u8; 16],
 }
 
@@ -44,6 +47,7 @@ impl Default for House {
             endings: Endings::default(),
             tracking: Tracking::default(),
             leases: LeaseClock::default(),
+            boot,
             identity,
         }
     }
@@ -68,6 +72,11 @@ impl House {
     /// Their sessions, without its lock.
     pub(super) fn sessions(&self) -> &Sessions {
         &self.sessions
+    }
+
+    /// Whether a session is of this start of the server: one that is not there any more is over, and no pool knows of it.
+    pub(super) fn is_of_this_start(&self, session: SessionId) -> bool {
+        session.0.first_chunk() == Some(&self.boot.0.to_be_bytes())
     }
 
     /// What they have open.

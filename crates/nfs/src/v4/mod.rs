@@ -18,6 +18,7 @@ mod endings;
 mod house;
 mod op;
 mod ops;
+mod past;
 mod progress;
 mod pseudo;
 mod results;

@@ -87,6 +87,34 @@ impl Op {
         )
     }
 
+    /// Whether it looks at what is there by the handles of its compound, and changes nothing that anybody else sees.
+    pub(super) fn only_looks(self) -> bool {
+        matches!(
+            self,
+            Self::Access
+                | Self::GetAttr
+                | Self::GetFh
+                | Self::Lookup
+                | Self::LookupP
+                | Self::NVerify
+                | Self::PutFh
+                | Self::PutPubFh
+                | Self::PutRootFh
+                | Self::ReadDir
+                | Self::ReadLink
+                | Self::RestoreFh
+                | Self::SaveFh
+                | Self::SecInfo
+                | Self::SecInfoNoName
+                | Self::Verify
+        )
+    }
+
+    /// Whether what it changes is remembered, in a persistent session.
+    pub(super) fn leaves_mark(self) -> bool {
+        self.changes() && !matches!(self, Self::Commit | Self::Write)
+    }
+
     /// Whether it may change something that is kept.
     pub(super) fn changes(self) -> bool {
         matches!(

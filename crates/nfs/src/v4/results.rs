@@ -6,7 +6,7 @@
 //! ```
 
 use smallvec::SmallVec;
-use tally_base::{DatasetId, FirstBroken, PoolGuid, Promise, all_of};
+use tally_base::{DatasetId, FirstBroken, PoolGuid, Promise, SlotMark, all_of};
 
 use super::state::bounds::KEPT_BYTES_MAX;
 use super::state::{Guard, Stateid, Turns};
@@ -134,6 +134,10 @@ pub(super) struct Owed {
     pub(super) dataset: Option<(PoolGuid, DatasetId)>,
     /// How many were.
     pub(super) changes: usize,
+    /// How many of them are remembered, in a persistent session.
+    pub(super) marks: usize,
+    /// The request of a dead session that is carried out once more, and changes nothing (rules V6).
+    pub(super) again: Option<SlotMark>,
     /// The stateid that belongs to the current handle, and that of the saved one, where an operation of this compound has given one.
     pub(super) stateids: [Option<Stateid>; 2],
     /// Of minor version 0: whose operations it carries out.
@@ -149,7 +153,7 @@ impl Owed {
 
     /// Whether the reply is remembered beside that of the pool: it was to change something, and no slot keeps it.
     pub(super) fn is_remembered(&self) -> bool {
-        self.guard.is_none() && self.changes > 0
+        self.guard.is_none() && self.again.is_none() && self.changes > 0
     }
 
     /// The first operation whose promise nobody has kept by now.

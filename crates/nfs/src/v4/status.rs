@@ -78,6 +78,7 @@ pub enum Status {
     ClientIdBusy = 10074,
     SeqFalseRetry = 10076,
     BadHighSlot = 10077,
+    DeadSession = 10078,
     EncrAlgUnsupp = 10079,
     NotOnlyOp = 10081,
     WrongType = 10083,

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
-use tally_base::{Broken, DatasetId, Fate, Kept, PoolGuid, Promise, Time, Wait, blocking};
+use tally_base::{
+    Broken, DatasetId, Fate, Kept, Known, PoolGuid, Promise, SessionBytes, SlotMark, Time, Wait, blocking,
+};
 use tally_vfs::locks::{Lock, NotLocked, Range};
 use tally_vfs::model::Model;
 use tally_vfs::*;
@@ -330,5 +332,14 @@ impl Content for Gated {
 impl Replies for Gated {
     fn remembered_of(&self, key: &ReplyKey, is_his: &dyn Fn(u64) -> bool) -> Option<RememberedReply> {
         self.model.remembered_of(key, is_his)
+    }
+    fn performed(&self, mark: &SlotMark) -> Option<RememberedReply> {
+        self.model.performed(mark)
+    }
+    fn known(&self, mark: &SlotMark) -> Known {
+        self.model.known(mark)
+    }
+    fn forget_session(&self, session: &SessionBytes) {
+        self.model.forget_session(session);
     }
 }

@@ -4,6 +4,7 @@ use super::fact::{Fact, Part, Source};
 use super::trees::class_word;
 use super::{Detail, Report};
 use crate::key::{Class, Key};
+use crate::marks;
 use crate::pool::{Command, Event, JoinJob, Line, ScrubJob, SecureReport, job_of, join_of, line_of, schedule_of};
 
 /// A command that changed the pool, or an event.
@@ -102,4 +103,24 @@ fn secured_fields(fact: Fact, report: &SecureReport) -> Fact {
         .with("lost", report.lost_count)
         .with("unread", report.unread_count)
         .with("given_up", report.given_up_count)
+}
+
+/// What a request of a session has changed ([`crate::marks`]).
+pub(super) fn say_mark(report: &mut Report<'_>, source: Option<Source>, key: &Key, value: &[u8]) {
+    let fact = Fact::new(Part::Trees, class_word(key.class)).at(source);
+    let fact = match marks::said(key, value) {
+        Ok((place, dataset, txg)) => fact
+            .with("session", hex(&place.session))
+            .with("slot", place.slot)
+            .with("sequence", place.sequence)
+            .with("operation", place.operation)
+            .with("dataset", dataset)
+            .with("txg", txg),
+        Err(why) => fact.with("key", format!("{key:?}")).damaged(why),
+    };
+    report.say(Detail::Lines, &fact);
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -7,7 +7,7 @@ use tally_disk::Helpers;
 use tally_members::uberblock::Uberblock;
 
 use super::fact::{Fact, Fields, Part, Source};
-use super::kept::{say_kept, say_told};
+use super::kept::{say_kept, say_mark, say_told};
 use super::view::PoolView;
 use super::{Detail, Report, Words};
 use crate::alloc::AllocRoot;
@@ -77,7 +77,13 @@ pub(super) fn read_root(report: &mut Report<'_>, view: &PoolView<'_>) -> Option<
 fn root_of(view: &PoolView<'_>, uberblock: &Uberblock) -> Result<Root, RootError> {
     let block = RootArea::decode(&uberblock.root)?.root;
     let (content, alloc) = PoolRoot::decode(&BlockIo::read_root(&view.block_devs(), &block)?)?;
-    let top = Top { root: content, datasets: Vec::new(), names: Vec::new(), kept: Default::default() };
+    let top = Top {
+        root: content,
+        datasets: Vec::new(),
+        names: Vec::new(),
+        kept: Default::default(),
+        marks: Default::default(),
+    };
     let source = view.source(block.dva);
     Ok(Root { uberblock: uberblock.clone(), top, entries: Vec::new(), alloc, block, source })
 }
@@ -105,6 +111,10 @@ fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
         Visit::Entry { key, value } if matches!(key.class, Class::Job | Class::Damage) => {
             kept_count += 1;
             say_kept(report, leaf.clone(), &key, value);
+        }
+        Visit::Entry { key, value } if key.class == Class::Mark => {
+            kept_count += 1;
+            say_mark(report, leaf.clone(), &key, value);
         }
         Visit::Entry { key, value } if matches!(key.class, Class::History | Class::Event) => {
             told[usize::from(key.class == Class::Event)] += 1_u64;
@@ -390,6 +400,7 @@ pub(super) const fn class_word(class: Class) -> &'static str {
         Class::Dataset => "dataset",
         Class::Job => "job",
         Class::Damage => "damage",
+        Class::Mark => "mark",
         Class::History => "command",
         Class::Event => "event",
     }

@@ -80,13 +80,18 @@ impl Pool {
             SpaceClass::Rename => reserve / 4 * 3,
             SpaceClass::Remove => reserve / 2,
         };
-        space.free >= kept_back.saturating_add(folding).saturating_add(self.replies.fold_bytes())
+        space.free >= kept_back.saturating_add(folding).saturating_add(self.remembered_fold_bytes())
+    }
+
+    /// What the fold of all that is remembered of requests may take.
+    pub(super) fn remembered_fold_bytes(&self) -> u64 {
+        self.replies.fold_bytes().saturating_add(self.marks.fold_bytes())
     }
 
     /// Tells, while a group is written, whether so many bytes may go to what nobody was promised: if a WRITE that takes as
     /// much would be let in (rules S4).
     pub(super) fn can_spare(&self) -> impl Fn(&Space, u64) -> bool + Send + Sync + use<> {
-        let (txgs, replies_bytes) = (Arc::clone(&self.txgs), self.replies.fold_bytes());
+        let (txgs, replies_bytes) = (Arc::clone(&self.txgs), self.remembered_fold_bytes());
         move |space, bytes| {
             let kept_back = Self::reserve_bytes(space).saturating_add(replies_bytes);
             space.free >= kept_back.saturating_add(txgs.fold_bytes()).saturating_add(bytes)

@@ -31,6 +31,7 @@ use crate::bp::{BlockKind, BlockPtr, Dva};
 use crate::dataset::{DATASET_NAME_MAX, DatasetEntry, EntryError};
 use crate::io::BlockIo;
 use crate::key::{Class, KEY_BYTES, Key};
+use crate::marks;
 use crate::run::RunWriter;
 use crate::tree::{Change, RangeIter, Tree, Visit, of_newer_programs};
 
@@ -223,26 +224,31 @@ pub(crate) struct Top {
     pub(crate) names: Vec<Option<String>>,
     /// What else stands in the catalog ([`super::kept`]).
     pub(crate) kept: Entries,
+    /// What requests of sessions have changed ([`crate::marks`]).
+    pub(crate) marks: Entries,
 }
 
 impl Top {
     /// Reads the catalog below `root`.
     pub(super) fn read(root: PoolRoot, io: &BlockIo) -> Result<Self, OpenError> {
-        let (mut datasets, mut kept) = (Vec::new(), Entries::new());
+        let (mut datasets, mut kept, mut marks) = (Vec::new(), Entries::new(), Entries::new());
         for entry in all_of(&root.catalog, io) {
             let (key, value) = entry.map_err(|error| unreadable(io, error))?;
             match key.class {
                 Class::Job | Class::Damage | Class::History | Class::Event if kept.len() < READ_MAX => {
                     kept.insert(key, value);
                 }
+                Class::Mark if marks.len() < marks::READ_MAX => {
+                    marks.insert(key, value);
+                }
                 _ => datasets.push(entry_of(&root, &key, &value)?),
             }
         }
-        if (datasets.len() + kept.len()) as u64 != root.catalog.entry_count() {
+        if (datasets.len() + kept.len() + marks.len()) as u64 != root.catalog.entry_count() {
             return Err(Malformed("number of datasets").into());
         }
         let names = names_of(&datasets);
-        let top = Self { root, datasets, names, kept };
+        let top = Self { root, datasets, names, kept, marks };
         let names: HashSet<_> = top.names.iter().flatten().collect();
         if names.len() == top.datasets.len() { Ok(top) } else { Err(Malformed("name of a dataset").into()) }
     }

@@ -159,7 +159,7 @@ impl Pool {
 
     fn is_reserve_short(&self) -> bool {
         let space = self.io.allocator().space();
-        let admitted = self.txgs.fold_bytes().saturating_add(self.replies.fold_bytes());
+        let admitted = self.txgs.fold_bytes().saturating_add(self.remembered_fold_bytes());
         space.free < (Self::reserve_bytes(&space) / RESERVE_PART).saturating_add(admitted)
     }
 

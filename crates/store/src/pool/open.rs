@@ -40,6 +40,7 @@ use crate::block::BlockError;
 use crate::bp::BlockPtr;
 use crate::dataset::{Dataset, DatasetEntry, DatasetIo, EntryError, Schema};
 use crate::io::BlockIo;
+use crate::marks::Marks;
 use crate::properties::effective;
 use crate::replies::ReplyCache;
 use crate::tuning::Tuning;
@@ -174,7 +175,11 @@ impl Pool {
         let root = PoolRoot::new(Life::first(platform.rng.as_ref()));
         let begin =
             Begin { previous: uberblock.hash(), window: Window::default(), open: Txg(1), lives: 1, read_only: false };
-        let top = (uberblock, None, Top { root, datasets: Vec::new(), names: Vec::new(), kept: BTreeMap::new() });
+        let top = (
+            uberblock,
+            None,
+            Top { root, datasets: Vec::new(), names: Vec::new(), kept: BTreeMap::new(), marks: BTreeMap::new() },
+        );
         let pool = Self::assemble(platform, tuning, roster, schema, (devs, alloc), top, begin);
         {
             // Its first uberblock makes the pool, and the lanes with it.
@@ -268,15 +273,18 @@ impl Pool {
                 begin.lives = uberblock.open_gen - kept_gen;
             }
         }
+        let marks = std::mem::take(&mut top.marks);
         let top = (uberblock, Some(pointer), top);
         let pool = Self::assemble(platform, tuning, roster, schema, (devs, alloc), top, begin);
         if chosen.rewind.is_some() {
             pool.forget_replies();
+            pool.marks.forget_all(marks);
             if !options.read_only {
                 pool.scrub_by_itself();
             }
         } else {
             pool.load_replies(&mut content.remarks);
+            pool.replies.note_loaded(pool.marks.load(marks, &mut content.remarks));
         }
         Ok((pool, content))
     }
@@ -324,6 +332,7 @@ impl Pool {
             },
             history: TxgHistory::default(),
             replies: ReplyCache::default(),
+            marks: Marks::default(),
             guid: uberblock.pool,
             lanes: ArcSwap::default(),
             homes: OnceLock::new(),
@@ -410,6 +419,7 @@ impl Pool {
             // Above all that was told of what is lost: behind the lease, and behind what the replay has learnt.
             self.change_floor.store(self.issue_time().0, Ordering::Relaxed);
         }
+        self.marks.begin_life();
         syncing.unreplayed = None;
         syncing.opening = self.fresh_lanes();
         self.forget_lost_joins();

@@ -251,7 +251,11 @@ impl Pool {
         let (kept, forgotten) = self.kept.take();
         entries.extend(kept);
         gone.extend(forgotten);
-        let all = || self.entries(&folded).into_iter().chain(self.kept.all()).collect();
+        let (marks, forgotten) = self.marks.take(txg, self.time_in_service());
+        entries.extend(marks);
+        gone.extend(forgotten);
+        let marks = || self.marks.all(txg);
+        let all = || self.entries(&folded).into_iter().chain(self.kept.all()).chain(marks()).collect();
         syncing.catalog.fold(&self.io, out, entries, &gone, all)?;
         Ok(folded)
     }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
-use tally_base::{Clock, DatasetId, PoolGuid, Rng, SystemClock, SystemRng, Time, Wait};
+use tally_base::{Clock, DatasetId, Known, PoolGuid, Rng, SessionBytes, SlotMark, SystemClock, SystemRng, Time, Wait};
 
 use crate::locks::{Lock, NotLocked, Range};
 use crate::{
@@ -77,6 +77,7 @@ pub struct Model {
     root: ObjectRef,
     state: Mutex<State>,
     remembered: Mutex<Remembered>,
+    performed: Mutex<BTreeMap<SlotMark, RememberedReply>>,
 }
 
 impl Default for Model {
@@ -97,6 +98,7 @@ impl Model {
             root,
             state: Mutex::new(state),
             remembered: Mutex::default(),
+            performed: Mutex::default(),
         }
     }
 
@@ -110,6 +112,7 @@ impl Model {
             root: self.root,
             state: Mutex::new(self.state().clone()),
             remembered: Mutex::new(self.remembered.lock().clone()),
+            performed: Mutex::new(self.performed.lock().clone()),
         }
     }
 
@@ -146,9 +149,14 @@ impl Model {
             .zip(before)
             .map(|(object, before)| Change { before: before.as_ref().map(Into::into), after: state.attr(*object).ok() })
             .collect();
-        if let (Ok(value), Some(key)) = (&result, ctx.reply) {
+        if let Ok(value) = &result {
             let reply = RememberedReply { object: made(value) };
-            self.remembered.lock().entry(key.common()).or_default().push((key.number(), reply));
+            if let Some(key) = ctx.reply {
+                self.remembered.lock().entry(key.common()).or_default().push((key.number(), reply));
+            }
+            if let Some(mark) = ctx.mark {
+                self.performed.lock().insert(mark, reply);
+            }
         }
         Outcome { result, changes, wait: Wait::Ready }
     }
@@ -336,6 +344,23 @@ impl Replies for Model {
         let remembered = self.remembered.lock();
         let equal = remembered.get(&key.common())?;
         equal.iter().rev().find(|(number, _)| is_his(*number)).map(|(_, reply)| *reply)
+    }
+
+    fn performed(&self, mark: &SlotMark) -> Option<RememberedReply> {
+        self.performed.lock().get(mark).copied()
+    }
+
+    fn known(&self, mark: &SlotMark) -> Known {
+        let of = |known: &SlotMark| match known.session == mark.session {
+            true if SlotMark { operation: mark.operation, ..*known } == *mark => Known::Request,
+            true => Known::Session,
+            false => Known::Nothing,
+        };
+        self.performed.lock().keys().map(of).max().unwrap_or_default()
+    }
+
+    fn forget_session(&self, session: &SessionBytes) {
+        self.performed.lock().retain(|mark, _| mark.session != *session);
     }
 }
 

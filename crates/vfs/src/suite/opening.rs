@@ -64,7 +64,7 @@ impl World {
 
     fn write_by(&self, right: Right, cred: &Cred, file: ObjectRef) -> Result<(), FsError> {
         let write = |ctx: OpCtx<'_>| {
-            let ctx = OpCtx { reply: ctx.reply, right, cred };
+            let ctx = OpCtx { right, cred, ..ctx };
             self.vfs.write(ctx, file, 0, Bytes::from_static(b"content"), Stability::FileSync)
         };
         self.run(cred, write).0.map(drop)

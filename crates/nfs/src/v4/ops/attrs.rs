@@ -61,7 +61,8 @@ pub(in super::super) fn set(
     let (settable, set) = attr::settable(words)?;
     let target = compound.to_change(compound.current())?;
     // For anything but a size the stateid says nothing (RFC 7530 §16.32.4).
-    let right = if set.size.is_some() { compound.right(stateid, &target)? } else { Right::Unopened };
+    let right =
+        if set.size.is_some() && !compound.is_again() { compound.right(stateid, &target)? } else { Right::Unopened };
     if set.size.is_some() {
         super::data::check_file(&target)?;
     }

@@ -181,6 +181,9 @@ pub(in super::super) fn open(
 ) -> Result<Status, Stop> {
     let at = words.position();
     let asked = Asked::decode(words, compound.minor())?;
+    if compound.is_again() {
+        return again(compound, asked, out);
+    }
     let mut whose = match compound.minor() {
         0 => match turn(compound, &asked, words.since(at))? {
             Turn::Of(owner, is_confirmed) => {
@@ -191,6 +194,7 @@ pub(in super::super) fn open(
         _ => of_session(compound)?,
     };
     let asked = asked.check(compound.minor())?;
+    asked.check_session(compound)?;
     let is_claimed = matches!(asked.what, What::Again);
     // Who has not said that he claims nothing more again asks for nothing new (RFC 8881 §18.51.3).
     if !is_claimed && compound.minor() > 0 && !compound.presence()?.has_reclaimed() {
@@ -218,6 +222,28 @@ pub(in super::super) fn open(
     put_no_delegation(asked.wants, out);
     compound.current = Ok(Node::Object(file));
     compound.note_stateid(stateid);
+    Ok(Status::Ok)
+}
+
+/// An OPEN of a dead session that has made its file, or cut it (rules V6): the file is the current one, and its stateid is as dead as all of that life, so that its
+/// client claims it again. One that did neither has left no mark.
+fn again(compound: &mut Compound<'_>, asked: Asked<'_>, out: &mut Encoder) -> Result<Status, Stop> {
+    let asked = asked.check(compound.minor())?;
+    if !matches!((&asked.what, &asked.how), (What::Name(_), How::Make(..))) {
+        return Err(Status::DeadSession.into());
+    }
+    let place = place_of(compound, &asked)?;
+    compound.begin(&place)?;
+    let object = compound.remembered(&place).and_then(|first| first.object).ok_or(Status::ServerFault)?;
+    out.raw(&Stateid::OF_THE_DEAD.to_wire());
+    put_change(out, Some(&place.unchanged(place.object)));
+    out.u32(LOCKS_AS_POSIX | STAYS_WITHOUT_A_NAME);
+    // What was there before nobody knows any more, but a file with a verifier, or under a new name, was made.
+    let is_new = !matches!(asked.how, How::Make(CreateHow::Unchecked(_), _));
+    asked.attributes_set(is_new).encode(out);
+    put_no_delegation(asked.wants, out);
+    compound.current = Ok(Node::Object(Target { object, ..place }));
+    compound.note_stateid(Stateid::OF_THE_DEAD);
     Ok(Status::Ok)
 }
 
@@ -500,6 +526,13 @@ fn not_opened(error: FsError, minor: u32) -> Status {
 }
 
 impl Wanted<'_> {
+    /// A persistent session has a better way to make a file once than a verifier alone (RFC 8881 §18.16.3).
+    fn check_session(&self, compound: &Compound<'_>) -> Result<(), Status> {
+        let is_by_verifier = matches!(self.how, How::Make(CreateHow::Exclusive(_), _));
+        let is_persistent = compound.guard().is_some_and(|guard| guard.mark().is_some());
+        if is_by_verifier && is_persistent { Err(Status::Inval) } else { Ok(()) }
+    }
+
     /// Which attributes were set: those that the client gave, where the file was made; where it was there, its size if that was to be nothing.
     fn attributes_set(&self, is_new: bool) -> AttrSet {
         match &self.how {

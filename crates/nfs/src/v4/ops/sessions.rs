@@ -4,6 +4,7 @@
 use tally_base::SystemRng;
 
 use super::super::compound::{Compound, Halt, Stop};
+use super::super::past;
 use super::super::state::{
     Asked, Begun, Channel, ClientId, Introduction, Protection, Sequence, SessionId, Shown, Wanted,
 };
@@ -22,8 +23,10 @@ const IS_CONFIRMED: u32 = 1 << 31;
 /// USE_NON_PNFS: all that there is.
 const NO_PNFS: u32 = 0x0001_0000;
 
-/// Flags of CREATE_SESSION: PERSIST, CONN_BACK_CHAN, CONN_RDMA. None is granted yet.
+/// Flags of CREATE_SESSION: PERSIST, CONN_BACK_CHAN, CONN_RDMA.
 const SESSION_FLAGS: u32 = 7;
+/// PERSIST.
+const PERSISTS: u32 = 1;
 
 /// Longest part of what a client says of its program, and of how it would be protected.
 const PART_BYTES_MAX: usize = 1024;
@@ -118,11 +121,20 @@ pub(in super::super) fn create(
     }
     let (principal, connection) = (principal(compound), compound.scene.link.id());
     // Nobody is called back yet.
-    let wanted = Wanted { client, sequence, fore, back, calls_back: false, principal, connection };
+    let wanted = Wanted {
+        client,
+        sequence,
+        fore,
+        back,
+        calls_back: false,
+        persists: flags & PERSISTS != 0,
+        principal,
+        connection,
+    };
     let house = compound.scene.house;
     // What the one held whose place it takes is closed behind this.
     let (created, _gone) = house.clients().create_session(&wanted, &|id| house.holds(id), &SystemRng, house.now())?;
-    out.raw(&created.session.0).u32(created.sequence).u32(0);
+    out.raw(&created.session.0).u32(created.sequence).u32(if created.persists { PERSISTS } else { 0 });
     put_channel(out, &created.fore);
     put_channel(out, &created.back);
     Ok(())
@@ -217,7 +229,12 @@ pub(in super::super) fn sequence(
     let (session, sequence) = (SessionId(words.array()?), words.u32()?);
     let (slot, highest, cache_this) = (words.u32()?, words.u32()?, words.bool()?);
     let house = compound.scene.house;
-    let found = house.sessions().find(session).ok_or(Status::BadSession)?;
+    let fingerprint = compound.scene.call.fingerprint_from(words.position(), None);
+    let connection = compound.scene.link.id();
+    let asked = Sequence { session, slot, sequence, highest, cache_this, fingerprint, connection };
+    let Some(found) = house.sessions().find(session) else {
+        return Ok(past::sequence(compound, &asked, out)?);
+    };
     // Before the slot is taken: what fails here has not been.
     if compound.scene.call.record_bytes() > found.fore().request_bytes as usize {
         return Err(Status::ReqTooBig.into());
@@ -225,9 +242,6 @@ pub(in super::super) fn sequence(
     if compound.operations() > found.fore().operations {
         return Err(Status::TooManyOps.into());
     }
-    let fingerprint = compound.scene.call.fingerprint_from(words.position(), None);
-    let connection = compound.scene.link.id();
-    let asked = Sequence { session, slot, sequence, highest, cache_this, fingerprint, connection };
     let (shown, then) = match house.sessions().begin(&asked, house.heard())? {
         Begun::New(guard, shown) => {
             compound.hold(guard);

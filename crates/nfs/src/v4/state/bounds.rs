@@ -30,6 +30,16 @@ pub const SESSIONS_BYTES_SHORT: usize = SESSIONS_BYTES_MAX / 2;
 /// Then a session gets this part of what is left, so that there is always some for who comes next.
 pub const SESSIONS_SHARE: usize = 1024;
 
+/// Most slots of persistent sessions: for what their last requests have changed every pool keeps room four times over, as sessions of lives before are there as well
+/// (`tally_store::marks::MARKS_MAX`).
+pub const SLOTS_LASTING_MAX: u32 = 16_384;
+/// Of one address: sixteen mounts that ask for all slots.
+pub const SLOTS_LASTING_OF_ADDRESS_MAX: u32 = SLOTS_LASTING_MAX / 16;
+/// Of a session where half of all are given away.
+pub const SLOTS_LASTING_SHORT: u32 = 16;
+/// Most operations of one request in a persistent session that change something which is remembered; no client sends more than two.
+pub const MARKS_OF_REQUEST_MAX: usize = 4;
+
 /// Shortest requests and replies of a channel: a SEQUENCE with its RPC header is as long as that.
 pub const MESSAGE_BYTES_MIN: u32 = 128;
 /// Longest requests: the longest record that is taken in.

@@ -43,8 +43,8 @@ pub use orders::{Asking, Came, Orders, Turns};
 pub use owners::{Brought, OwnerOrder, Told, Turn, moves};
 pub use presence::Presence;
 pub use sessions::{
-    Asked, BACK, BOTH, Begun, CB_PATH_DOWN, CB_PATH_DOWN_SESSION, Channel, FORE, Sequence, Session, SessionId,
-    Sessions, Shown,
+    Asked, BACK, BOTH, Begun, CB_PATH_DOWN, CB_PATH_DOWN_SESSION, Channel, FORE, RESTART_RECLAIM_NEEDED, Sequence,
+    Session, SessionId, Sessions, Shown,
 };
 pub use slots::Guard;
 pub use stateid::{FileId, Mounted, Revoked, Special, Stateid};

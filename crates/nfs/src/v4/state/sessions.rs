@@ -22,8 +22,9 @@
 //! ```
 //!
 //! *Invariants.* S1: a session that can be found belongs to a confirmed client, which lists it. S2: of a closed session no request begins. S3: what is
-//! charged is what the sessions that live were granted ([`memory`]).
+//! charged is what the sessions that live were granted ([`memory`], [`lasting`]).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,14 +32,17 @@ use bytes::Bytes;
 use foldhash::HashMap;
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
+use tally_base::SlotMark;
 
 use super::bounds::CONNECTIONS_MAX;
 use super::presence::Presence;
 use super::slots::{Ended, Guard, Row, Slot};
 use crate::v4::status::Status;
 
+mod lasting;
 mod memory;
 
+use lasting::{Lasting, LastingCharge};
 use memory::{Account, Charge, Grant};
 
 const SHARD_COUNT: usize = 16;
@@ -77,6 +81,15 @@ pub struct Sequence {
     pub connection: u64,
 }
 
+impl Sequence {
+    /// As which the pools know it.
+    #[must_use]
+    pub fn mark(&self) -> SlotMark {
+        let Self { session, slot, sequence, fingerprint, .. } = *self;
+        SlotMark { session: session.0, slot, operation: 0, sequence, fingerprint }
+    }
+}
+
 /// What a request is that its session knows of.
 #[derive(Debug)]
 pub enum Begun {
@@ -108,6 +121,9 @@ pub struct Shown {
 pub const CB_PATH_DOWN: u32 = 0x001;
 /// The same of this session alone.
 pub const CB_PATH_DOWN_SESSION: u32 = 0x200;
+
+/// `SEQ4_STATUS_RESTART_RECLAIM_NEEDED`: the session is of a life of the server before this one, and answers what was done in it.
+pub const RESTART_RECLAIM_NEEDED: u32 = 0x100;
 
 /// `channel_dir_from_client4`: what BIND_CONN_TO_SESSION asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +163,8 @@ pub struct Session {
     kept_bytes_max: usize,
     presence: Arc<Presence>,
     inner: Mutex<Inner>,
+    /// Of one that is persistent: what its requests change is remembered behind a crash.
+    lasting: Option<LastingCharge>,
     /// Held for as long as there is anything of the session.
     _charge: Charge,
 }
@@ -186,6 +204,12 @@ impl Session {
         &self.fore
     }
 
+    /// Whether what its requests change is remembered behind a crash.
+    #[must_use]
+    pub fn is_persistent(&self) -> bool {
+        self.lasting.is_some()
+    }
+
     /// How many requests are being carried out.
     #[must_use]
     pub fn in_use(&self) -> usize {
@@ -223,7 +247,7 @@ impl Session {
             Row::Retry => Begun::Retry(Bytes::copy_from_slice(inner.slots[asked.slot as usize].kept())),
             Row::Uncached => Begun::Uncached(shown),
             Row::Faulted => Begun::Faulted(shown),
-            _ => Begun::New(Guard::new(self.clone(), asked.slot, asked.cache_this), shown),
+            _ => Begun::New(Guard::new(self.clone(), asked), shown),
         })
     }
 
@@ -317,6 +341,9 @@ pub struct Sessions {
     shards: [RwLock<HashMap<SessionId, Arc<Session>>>; SHARD_COUNT],
     bound: Bound,
     memory: Account,
+    lasting: Lasting,
+    /// Persistent ones that were closed since this was asked last.
+    over: Mutex<Vec<SessionId>>,
 }
 
 impl Sessions {
@@ -348,34 +375,48 @@ impl Sessions {
         (self.shards.iter().map(|shard| shard.read().len()).sum(), self.memory.charged())
     }
 
-    /// A session with `fore`, but for its slots and what is kept, as memory allows; bound to `connection` by `ways`. The register's lock is held.
+    /// A session with `fore`, but for its slots and what is kept, as memory allows; bound to `connection` by `ways`. One that would be
+    /// persistent, for a client from that address, is if there is room. The register's lock is held.
     pub(super) fn open(
         &self,
         id: SessionId,
         fore: Channel,
         presence: Arc<Presence>,
         (connection, ways): (u64, u32),
-    ) -> Option<Channel> {
+        persists_for: Option<IpAddr>,
+    ) -> Option<(Channel, bool)> {
         let (Grant { slots, kept_bytes_max }, charge) = self.memory.charge(fore.slots)?;
-        let cached_bytes = fore.cached_bytes.min(kept_bytes_max as u32);
+        let lasting = persists_for.and_then(|address| self.lasting.charge(address, slots));
+        let (slots, lasting) = lasting.map_or((slots, None), |(slots, lasting)| (slots, Some(lasting)));
+        let (cached_bytes, is_persistent) = (fore.cached_bytes.min(kept_bytes_max as u32), lasting.is_some());
         let session = Session {
             id,
             fore: Channel { slots, cached_bytes, ..fore },
             kept_bytes_max,
             presence,
             inner: Mutex::default(),
+            lasting,
             _charge: charge,
         };
         session.add(&mut session.inner.lock(), connection, ways, &self.bound);
         let granted = session.fore;
         self.shard(id).write().insert(id, Arc::new(session));
-        Some(granted)
+        Some((granted, is_persistent))
     }
 
     /// Takes a session out. The register's lock is held.
     pub(super) fn close(&self, id: SessionId) {
         let taken = self.shard(id).write().remove(&id);
-        taken.into_iter().for_each(|session| session.close(&self.bound));
+        let Some(session) = taken else { return };
+        session.close(&self.bound);
+        if session.is_persistent() {
+            self.over.lock().push(id);
+        }
+    }
+
+    /// The persistent ones that were closed since this was asked last: nobody asks again for what they have changed.
+    pub fn take_over(&self) -> Vec<SessionId> {
+        std::mem::take(&mut *self.over.lock())
     }
 
     fn shard(&self, id: SessionId) -> &RwLock<HashMap<SessionId, Arc<Session>>> {

@@ -21,7 +21,9 @@
 
 use std::sync::Arc;
 
-use super::sessions::Session;
+use tally_base::SlotMark;
+
+use super::sessions::{Sequence, Session};
 
 /// What there is of a slot's last request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,12 +122,15 @@ pub struct Guard {
     session: Arc<Session>,
     slot: u32,
     must_keep: bool,
+    mark: Option<SlotMark>,
     is_finished: bool,
 }
 
 impl Guard {
-    pub(super) fn new(session: Arc<Session>, slot: u32, must_keep: bool) -> Self {
-        Self { session, slot, must_keep, is_finished: false }
+    pub(super) fn new(session: Arc<Session>, asked: &Sequence) -> Self {
+        let (slot, must_keep) = (asked.slot, asked.cache_this);
+        let mark = session.is_persistent().then(|| asked.mark());
+        Self { session, slot, must_keep, mark, is_finished: false }
     }
 
     /// The session.
@@ -145,6 +150,12 @@ impl Guard {
     #[must_use]
     pub fn must_keep(&self) -> bool {
         self.must_keep
+    }
+
+    /// As which its first operation would be remembered, if its session is persistent.
+    #[must_use]
+    pub fn mark(&self) -> Option<SlotMark> {
+        self.mark
     }
 
     /// The request is done, and these are its results, which a retry will get.

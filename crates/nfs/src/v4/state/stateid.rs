@@ -61,6 +61,9 @@ impl Stateid {
     /// What CLOSE gives in sessions: no operation takes it (RFC 8881 §18.2.4).
     pub const INVALID: Self = Self { seqid: u32::MAX, other: [0; 12] };
 
+    /// Of no start of the server: what an OPEN of a session that is dead is answered with.
+    pub const OF_THE_DEAD: Self = Self { seqid: 1, other: [0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0] };
+
     /// Decodes it.
     #[must_use]
     pub fn from_wire(bytes: [u8; Self::BYTES]) -> Self {

@@ -47,6 +47,8 @@ pub struct Wanted {
     pub back: Channel,
     /// Whether callbacks may go over this connection (CREATE_SESSION4_FLAG_CONN_BACK_CHAN).
     pub calls_back: bool,
+    /// Whether what its requests change is to be remembered behind a crash.
+    pub persists: bool,
     /// Who asks.
     pub principal: Principal,
     /// The connection it comes on.
@@ -60,8 +62,10 @@ pub struct Created {
     pub session: SessionId,
     /// What was asked with.
     pub sequence: u32,
-    /// Whether callbacks go over this connection. Nothing is persistent, and there is no RDMA: the other flags are off.
+    /// Whether callbacks go over this connection. There is no RDMA.
     pub calls_back: bool,
+    /// Whether it is persistent.
+    pub persists: bool,
     /// For requests.
     pub fore: Channel,
     /// For callbacks.
@@ -199,10 +203,11 @@ impl Clients {
             operations: wanted.fore.operations.min(OPS_MAX),
             ..wanted.fore
         };
-        let opened = self.sessions.open(id, fore, record.presence.clone(), (wanted.connection, ways));
-        let fore = opened.ok_or(Status::Delay)?;
+        let persists_for = wanted.persists.then_some(record.introduction.address);
+        let opened = self.sessions.open(id, fore, record.presence.clone(), (wanted.connection, ways), persists_for);
+        let (fore, persists) = opened.ok_or(Status::Delay)?;
         let Wanted { sequence, calls_back, back, .. } = *wanted;
-        Ok(Created { session: id, sequence, calls_back, fore, back })
+        Ok(Created { session: id, sequence, calls_back, persists, fore, back })
     }
 }
 

@@ -116,7 +116,7 @@ impl Desk {
 
 pub(in crate::v4::state) fn wants(client: ClientId, sequence: u32) -> Wanted {
     let (fore, back) = (CHANNEL, CHANNEL);
-    Wanted { client, sequence, fore, back, calls_back: false, principal: ROOT, connection: 1 }
+    Wanted { client, sequence, fore, back, calls_back: false, persists: false, principal: ROOT, connection: 1 }
 }
 
 pub(in crate::v4::state) fn sequence_on(created: &Created, slot: u32, sequence: u32) -> Sequence {

@@ -1,0 +1,83 @@
+//! Requests of sessions that are dead: of a life of the server before this one (RFC 8881 §2.10.6.5 and §18.36.3; rules V6).
+//!
+//! **The problem.** A client has asked for a file that must not be there (O_EXCL, `mkdir`), or for a `rename`, and the server went down before it answered. The client asks again, in the
+//! session and slot that it has asked in. Told that there is no such session it makes another one and asks once more there, and finds its own
+//! file in its way.
+//!
+//! **The idea.** Of a persistent session the pools know what each slot's last request has changed (`tally_store::marks`). Such a request goes through once more, with its handles entered
+//! under today's rules: what it has changed is answered from the marks, what it has read is read again, and the first operation that would change anything now, files or state, is
+//! told that the session is dead. Nothing is done twice, and nothing new.
+//!
+//! ```text
+//!  D13, what SEQUENCE of a session says that is not there
+//!  ─────────────────────────────────────────────────────────────────────┬─────────────────────────────
+//!  a  its id is of this start of the server: it is over                 │ BADSESSION
+//!  b  a pool knows the request, and serves                              │ OK, and the compound goes on
+//!  c  a pool that may know it is suspended, or is not there yet         │ DELAY
+//!  d  a pool knows the session                                          │ DEADSESSION
+//!  e  none does                                                         │ BADSESSION
+//! ```
+//!
+//! Of row c the client keeps slot and sequence. A pool that stays away does not hold it back for longer than [`AWAY_MAX`] from the start on, as its claims in other pools have
+//! their time (rules V26). One that is suspended may know what nobody has told the client, and is waited for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tally_base::Known;
+use tally_vfs::Vfs;
+
+use super::compound::Compound;
+use super::state::{LEASE, RESTART_RECLAIM_NEEDED, Sequence, SessionId};
+use super::status::Status;
+use crate::exports::{Exports, Place, PoolExports};
+use crate::xdr::Encoder;
+
+/// How long pools that are not there yet are waited for: whoever is told DELAY meanwhile has three quarters of a lease left to claim what he has in others.
+const AWAY_MAX: Duration = Duration::from_secs(LEASE.as_secs() / 4);
+
+/// SEQUENCE of a session that is not there: D13.
+pub(super) fn sequence(compound: &mut Compound<'_>, asked: &Sequence, out: &mut Encoder) -> Result<Status, Status> {
+    let house = compound.scene.house;
+    if house.is_of_this_start(asked.session) {
+        return Err(Status::BadSession);
+    }
+    let mark = asked.mark();
+    let (mut known, mut is_suspended, mut is_away) = (Known::Nothing, false, false);
+    for pool in compound.scene.exports.pools() {
+        match root_of(&*pool) {
+            Some(vfs) if vfs.is_waited_for() => is_suspended = true,
+            Some(vfs) => known = known.max(vfs.known(&mark)),
+            None => is_away = true,
+        }
+    }
+    match known {
+        Known::Request => {}
+        _ if is_suspended => return Err(Status::Delay),
+        _ if is_away && house.now() < AWAY_MAX => return Err(Status::Delay),
+        Known::Session => return Err(Status::DeadSession),
+        Known::Nothing => return Err(Status::BadSession),
+    }
+    compound.go_through_again(mark);
+    out.raw(&asked.session.0).u32(asked.sequence).u32(asked.slot).u32(asked.slot).u32(asked.slot);
+    out.u32(RESTART_RECLAIM_NEEDED);
+    Ok(Status::Ok)
+}
+
+/// Sessions are over: no pool has to know what they have changed.
+pub(super) fn forget(exports: &dyn Exports, over: &[SessionId]) {
+    if over.is_empty() {
+        return;
+    }
+    for vfs in exports.pools().iter().filter_map(|pool| root_of(&**pool)) {
+        over.iter().for_each(|session| vfs.forget_session(&session.0));
+    }
+}
+
+/// By which a pool is asked.
+fn root_of(pool: &dyn PoolExports) -> Option<Arc<dyn Vfs>> {
+    match pool.place(pool.root()?) {
+        Place::Here(vfs) => Some(vfs),
+        Place::Away | Place::Going | Place::Unknown => None,
+    }
+}

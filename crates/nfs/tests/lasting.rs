@@ -1,0 +1,264 @@
+//! Persistent sessions: a request that comes again behind a restart of the server is told what it has done, and nothing is done twice (rules V5 to V7).
+
+mod support;
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use support::compound::{Op, create, get_attr, link, make, of_mode, op, remove, rename, save, set, write};
+use support::scene::Scene;
+use support::session::{channel, exchange_id};
+use tally_wire::nfs4::Nfsstat4::*;
+use tally_wire::nfs4::{
+    Compound4Res, CreateSession4Args, CreateSession4Res, Createhow4, Createtype4, DestroySession4Args, ExchangeId4Res,
+    Fattr4, Fattr4Value, NfsArgop4, NfsResop4, Nfsstat4, Open4Args, Open4Res, OpenClaim4, OpenOwner4, Openflag4,
+    ReclaimComplete4Args, Sequence4Args, Sequence4Res, Sessionid4,
+};
+
+const OK: Nfsstat4 = Nfs4Ok;
+/// CREATE_SESSION4_FLAG_PERSIST.
+const PERSIST: u32 = 1;
+/// SEQ4_STATUS_RESTART_RECLAIM_NEEDED.
+const RECLAIM_NEEDED: u32 = 0x100;
+
+struct Client {
+    session: Sessionid4,
+    flags: u32,
+}
+
+impl Client {
+    fn new(scene: &Scene, name: &[u8], csa_flags: u32) -> Self {
+        let mut reply = scene.run(1, &[exchange_id(name)]);
+        let Some(NfsResop4::OpExchangeId(ExchangeId4Res::Nfs4Ok(known))) = reply.resarray.0.pop() else { panic!() };
+        let asked = op(&NfsArgop4::OpCreateSession(CreateSession4Args {
+            csa_clientid: known.eir_clientid,
+            csa_sequence: known.eir_sequenceid,
+            csa_flags,
+            csa_fore_chan_attrs: channel(),
+            csa_back_chan_attrs: channel(),
+            csa_cb_program: 0x4000_0000,
+            csa_sec_parms: Vec::new().into(),
+        }));
+        let mut reply = scene.run(2, &[asked]);
+        let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(made))) = reply.resarray.0.pop() else {
+            panic!()
+        };
+        let client = Self { session: made.csr_sessionid, flags: made.csr_flags };
+        let done = op(&NfsArgop4::OpReclaimComplete(ReclaimComplete4Args { rca_one_fs: false }));
+        assert_eq!(client.run(scene, 3, 1, &[done]).status, OK);
+        client
+    }
+
+    fn persistent(scene: &Scene) -> Self {
+        let client = Self::new(scene, b"a client", PERSIST);
+        assert_eq!(client.flags, PERSIST);
+        client
+    }
+
+    fn request(&self, slot: u32, sequence: u32, ops: &[Op]) -> Vec<Op> {
+        let sequence = op(&NfsArgop4::OpSequence(Sequence4Args {
+            sa_sessionid: self.session,
+            sa_sequenceid: sequence,
+            sa_slotid: slot,
+            sa_highest_slotid: slot,
+            sa_cachethis: true,
+        }));
+        [&[sequence], ops].concat()
+    }
+
+    fn run(&self, scene: &Scene, slot: u32, sequence: u32, ops: &[Op]) -> Compound4Res {
+        // Another connection has other xids.
+        scene.run(1000 + 10 * sequence + slot, &self.request(slot, sequence, ops))
+    }
+}
+
+fn scene() -> Scene {
+    let scene = Scene { minor: 1, ..Scene::new() };
+    scene.exports.keep_clients();
+    scene
+}
+
+fn open(name: &[u8], how: Createhow4) -> Op {
+    let owner = OpenOwner4 { clientid: 0, owner: b"o"[..].into() };
+    op(&NfsArgop4::OpOpen(Open4Args {
+        seqid: 0,
+        share_access: 2,
+        share_deny: 0,
+        owner,
+        openhow: Openflag4::Open4Create(how),
+        claim: OpenClaim4::ClaimNull(name.into()),
+    }))
+}
+
+fn guarded(name: &[u8]) -> Op {
+    open(name, Createhow4::Guarded4(of_mode(0o640)))
+}
+
+fn get_handle() -> Op {
+    op(&NfsArgop4::OpGetfh)
+}
+
+fn flags(reply: &Compound4Res) -> u32 {
+    match reply.resarray.0.first() {
+        Some(NfsResop4::OpSequence(Sequence4Res::Nfs4Ok(told))) => told.sr_status_flags,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What Linux asks for with O_EXCL in such a session. Its reply is lost with the server.
+#[test]
+fn a_file_is_made_once_and_its_maker_is_told_so() {
+    let scene = scene();
+    let client = Client::persistent(&scene);
+    let ops = [scene.put_tank(), guarded(b"mine"), get_handle(), get_attr(&[1, 33])];
+    let first = client.run(&scene, 0, 1, &ops);
+    assert_eq!(first.status, OK);
+    let changes = scene.changes();
+
+    let scene = scene.restart();
+    let again = client.run(&scene, 0, 1, &ops);
+    assert_eq!(again.status, OK, "{again:?}");
+    assert_eq!(scene.changes(), changes, "nothing is carried out");
+    assert_eq!(flags(&again), RECLAIM_NEEDED, "and it is told that there is something to claim");
+    // The handle, and the attributes.
+    assert_eq!(again.resarray.0[3..], first.resarray.0[3..]);
+    let (NfsResop4::OpOpen(Open4Res::Nfs4Ok(was)), NfsResop4::OpOpen(Open4Res::Nfs4Ok(is))) =
+        (&first.resarray.0[2], &again.resarray.0[2])
+    else {
+        panic!("{again:?}")
+    };
+    assert_eq!((&was.attrset, was.rflags), (&is.attrset, is.rflags));
+    assert_ne!(was.stateid, is.stateid, "what was open is claimed");
+    // As often as it likes, and nothing else.
+    assert_eq!(client.run(&scene, 0, 1, &ops), again);
+    assert_eq!(client.run(&scene, 0, 2, &ops).status, Nfs4ErrDeadsession, "nothing new is done");
+    assert_eq!(client.run(&scene, 1, 1, &ops).status, Nfs4ErrDeadsession);
+    let other = [scene.put_tank(), guarded(b"other")];
+    assert_eq!(client.run(&scene, 0, 1, &other).status, Nfs4ErrDeadsession, "another request is not that one");
+    assert_eq!((scene.changes(), scene.has(b"other")), (changes, false));
+}
+
+#[test]
+fn each_operation_that_changes_something_is_told_what_it_did() {
+    let scene = scene();
+    let client = Client::persistent(&scene);
+    let file = scene.file(b"f");
+    scene.file(b"gone");
+    let (tank, put_file) = (scene.put_tank(), scene.put(file));
+    let cut = set(Fattr4::of(&[Fattr4Value::Fattr4Size(0), Fattr4Value::Fattr4Mode(0o600)]));
+    let unchecked = open(b"u", Createhow4::Unchecked4(of_mode(0o600)));
+    let with_verifier = open(
+        b"e",
+        Createhow4::Exclusive41(tally_wire::nfs4::Creatverfattr { cva_verf: [7; 8], cva_attrs: of_mode(0o600) }),
+    );
+    let cases: &[(&str, Vec<Op>)] = &[
+        ("mkdir", vec![tank.clone(), make(b"d"), get_handle()]),
+        ("symlink", vec![tank.clone(), create(Createtype4::Nf4Lnk(b"to"[..].into()), b"l", Fattr4::of(&[]))]),
+        ("remove", vec![tank.clone(), remove(b"gone")]),
+        ("rename", vec![tank.clone(), save(), tank.clone(), rename(b"d", b"e1"), get_attr(&[1])]),
+        ("link", vec![put_file.clone(), save(), tank.clone(), link(b"second")]),
+        ("setattr", vec![put_file, cut]),
+        ("unchecked", vec![tank.clone(), unchecked]),
+        ("with a verifier", vec![tank, with_verifier]),
+    ];
+    for (slot, (name, ops)) in (0..).zip(&cases[..4]) {
+        assert_eq!(client.run(&scene, slot, if slot == 3 { 2 } else { 1 }, ops).status, OK, "{name}");
+    }
+    // Of four slots: a client with more of them would do all at once.
+    let second = Client::new(&scene, b"a second client", PERSIST);
+    for (slot, (name, ops)) in (0..).zip(&cases[4..]) {
+        assert_eq!(second.run(&scene, slot, if slot == 3 { 2 } else { 1 }, ops).status, OK, "{name}");
+    }
+    let changes = scene.changes();
+    let scene = scene.restart();
+    for (at, (name, ops)) in cases.iter().enumerate() {
+        let (who, slot) = (if at < 4 { &client } else { &second }, at as u32 % 4);
+        let again = who.run(&scene, slot, if slot == 3 { 2 } else { 1 }, ops);
+        assert_eq!(again.status, OK, "{name}: {again:?}");
+    }
+    assert_eq!(scene.changes(), changes);
+}
+
+/// The first operation that did nothing is where a client learns that it has to ask anew.
+#[test]
+fn what_was_not_done_is_not_done() {
+    let scene = scene();
+    let client = Client::persistent(&scene);
+    scene.file(b"there");
+    let failing = [scene.put_tank(), make(b"a"), scene.put_tank(), make(b"there")];
+    assert_eq!(client.run(&scene, 0, 1, &failing).status, Nfs4ErrExist);
+    let nothing = [scene.put_tank(), remove(b"not there")];
+    assert_eq!(client.run(&scene, 1, 1, &nothing).status, Nfs4ErrNoent);
+    let writing = [scene.put_tank(), make(b"b"), scene.put(scene.file(b"w")), write(0, b"text")];
+    assert_eq!(client.run(&scene, 2, 1, &writing).status, OK);
+    let changes = scene.changes();
+    let scene = scene.restart();
+    let again = client.run(&scene, 0, 1, &failing);
+    assert_eq!((again.status, again.resarray.0.len()), (Nfs4ErrDeadsession, 5), "{again:?}");
+    assert_eq!(client.run(&scene, 1, 1, &nothing).status, Nfs4ErrDeadsession);
+    let again = client.run(&scene, 2, 1, &writing);
+    assert_eq!((again.status, again.resarray.0.len()), (Nfs4ErrDeadsession, 5), "{again:?}");
+    assert_eq!(scene.changes(), changes);
+}
+
+/// A session that has changed nothing is known to nobody, as one is that does not last, or that is over.
+#[test]
+fn of_a_session_that_left_no_mark_nobody_knows() {
+    let scene = scene();
+    let fleeting = Client::new(&scene, b"one", 0);
+    assert_eq!(fleeting.flags, 0);
+    let idle = Client::new(&scene, b"two", PERSIST);
+    let over = Client::new(&scene, b"three", PERSIST);
+    let looks = [scene.put_tank(), get_attr(&[1])];
+    assert_eq!(idle.run(&scene, 0, 1, &looks).status, OK);
+    let [first, third] = [b"one-made", b"tri-made"].map(|name| [scene.put_tank(), guarded(name)]);
+    assert_eq!(fleeting.run(&scene, 0, 1, &first).status, OK);
+    assert_eq!(over.run(&scene, 0, 1, &third).status, OK);
+    let destroy = op(&NfsArgop4::OpDestroySession(DestroySession4Args { dsa_sessionid: over.session }));
+    assert_eq!(scene.run(50, &[destroy]).status, OK);
+    assert_eq!(over.run(&scene, 0, 1, &third).status, Nfs4ErrBadsession, "in this life as well");
+    let scene = scene.restart();
+    assert_eq!(fleeting.run(&scene, 0, 1, &first).status, Nfs4ErrBadsession);
+    assert_eq!(idle.run(&scene, 0, 1, &looks).status, Nfs4ErrBadsession);
+    assert_eq!(over.run(&scene, 0, 1, &third).status, Nfs4ErrBadsession);
+}
+
+/// A client keeps slot and sequence where SEQUENCE is told DELAY, so that nothing is lost while its pool is not there.
+#[test]
+fn a_pool_that_may_know_is_waited_for() {
+    let scene = scene();
+    let client = Client::persistent(&scene);
+    let ops = [scene.put_tank(), guarded(b"mine")];
+    assert_eq!(client.run(&scene, 0, 1, &ops).status, OK);
+    let scene = scene.restart();
+    scene.exports.tank.suspended.store(true, SeqCst);
+    let told = client.run(&scene, 0, 1, &ops);
+    assert_eq!((told.status, told.resarray.0.len()), (Nfs4ErrDelay, 1));
+    scene.exports.tank.suspended.store(false, SeqCst);
+    *scene.exports.away.lock() = true;
+    assert_eq!(client.run(&scene, 0, 1, &ops).status, Nfs4ErrDelay);
+    // Not for ever: its claims elsewhere have their time.
+    for second in 0..40 {
+        scene.service.look_at_clock(Duration::from_secs(second));
+    }
+    assert_eq!(client.run(&scene, 0, 1, &ops).status, Nfs4ErrBadsession);
+    *scene.exports.away.lock() = false;
+    assert_eq!(client.run(&scene, 0, 1, &ops).status, OK, "it is still known");
+}
+
+#[test]
+fn a_request_leaves_only_so_many_marks_and_a_file_is_not_made_by_a_verifier_alone() {
+    let scene = scene();
+    let client = Client::persistent(&scene);
+    let tank = scene.put_tank();
+    let many: Vec<Op> = [tank.clone()].into_iter().chain((b'a'..=b'e').map(|name| make(&[name]))).collect();
+    // Each of them is made in the one before.
+    let told = client.run(&scene, 0, 1, &many);
+    assert_eq!((told.status, told.resarray.0.len()), (Nfs4ErrRepTooBigToCache, 7));
+    let verifier = open(b"v", Createhow4::Exclusive4([3; 8]));
+    assert_eq!(client.run(&scene, 1, 1, &[tank.clone(), verifier.clone()]).status, Nfs4ErrInval);
+    let fleeting = Client::new(&scene, b"one", 0);
+    assert_eq!(fleeting.run(&scene, 1, 1, &[tank.clone(), verifier]).status, OK);
+    let told = fleeting.run(&scene, 0, 1, &many);
+    assert_eq!(told.status, Nfs4ErrExist, "as it is there: this one has no bound");
+}

@@ -1,0 +1,87 @@
+use super::*;
+
+const HOME: DatasetId = DatasetId(4);
+const HOUR: u64 = AGE_MAX.as_nanos() as u64;
+
+fn place(session: u8, slot: u32, sequence: u32) -> SlotMark {
+    SlotMark { session: [session; 16], slot, operation: 1, sequence, fingerprint: 5 }
+}
+
+fn remember(marks: &Marks, txg: u64, place: &SlotMark) {
+    marks.remember(HOME, Txg(txg), Time(txg), place, [txg as u8; 17]);
+}
+
+/// Rules V5: the group that is written may not have what is of the next one, which may be lost.
+#[test]
+fn a_mark_is_written_with_its_group_and_not_before() {
+    let marks = Marks::default();
+    remember(&marks, 7, &place(1, 0, 1));
+    remember(&marks, 8, &place(1, 1, 1));
+    let (there, gone) = marks.take(Txg(7), Time(7));
+    assert_eq!((there.len(), gone), (1, Vec::new()));
+    assert_eq!(there.keys().next(), Some(&key_of(&place(1, 0, 1))));
+    assert_eq!(marks.all(Txg(7)), there);
+    assert_eq!(marks.pending().len(), 1);
+    assert_eq!(marks.take(Txg(8), Time(8)).0.len(), 1);
+    // One that takes its place before it is written.
+    remember(&marks, 9, &place(1, 0, 2));
+    remember(&marks, 10, &SlotMark { operation: 3, ..place(1, 0, 3) });
+    let (there, gone) = marks.take(Txg(9), Time(9));
+    assert_eq!((there.len(), gone), (0, vec![key_of(&place(1, 0, 1))]), "its client has been answered");
+    assert_eq!(marks.recall(HOME, &place(1, 0, 2)), None);
+    assert_eq!(marks.recall(HOME, &SlotMark { operation: 3, ..place(1, 0, 3) }), Some([10; 17]));
+}
+
+#[test]
+fn what_is_read_is_what_was_written_and_ages_by_its_session() {
+    let marks = Marks::default();
+    for slot in 0..4 {
+        remember(&marks, 7, &place(1, slot, 9));
+        remember(&marks, 7, &place(2, slot, 9));
+    }
+    let (there, _) = marks.take(Txg(7), Time(7));
+    let (read, mut remarks) = (Marks::default(), Vec::new());
+    assert_eq!(read.load(there.clone(), &mut remarks), Time(7));
+    assert_eq!((read.all(Txg(7)), remarks.len()), (there.clone(), 0));
+    assert_eq!(read.recall(HOME, &place(2, 3, 9)), Some([7; 17]));
+    assert_eq!(read.recall(DatasetId(5), &place(2, 3, 9)), None);
+    // One session is used by a replay: all that it has done stays.
+    read.remember(HOME, Txg(8), Time(7 + HOUR), &place(1, 0, 10), [1; 17]);
+    let (_, gone) = read.take(Txg(8), Time(8 + HOUR));
+    assert_eq!((gone.len(), read.count()), (4, 4));
+    assert_eq!((read.known(&place(1, 3, 9)), read.known(&place(2, 3, 9))), (Known::Request, Known::Nothing));
+    // Sessions that live do not age.
+    assert_eq!(marks.take(Txg(8), Time(10 * HOUR)), (BTreeMap::new(), Vec::new()));
+    marks.begin_life();
+    assert_eq!(marks.take(Txg(8), Time(10 * HOUR)).1.len(), 8);
+
+    let (mut rotten, marks) = (there, Marks::default());
+    let (key, value) = rotten.pop_first().unwrap();
+    rotten.insert(key, value.slice(1..));
+    marks.load(rotten, &mut remarks);
+    assert_eq!((marks.count(), remarks.len()), (7, 1));
+    assert_eq!(marks.take(Txg(9), Time(9)).1, vec![key], "it goes with the next group");
+}
+
+/// Rules V35: sessions of lives before make room for those that live.
+#[test]
+fn there_are_only_so_many_and_the_dead_go_first() {
+    let marks = Marks::default();
+    let at = |session: u32, slot| {
+        let mut bytes = [16; 16];
+        bytes[..4].copy_from_slice(&session.to_be_bytes());
+        SlotMark { session: bytes, slot, operation: 1, sequence: 1, fingerprint: 5 }
+    };
+    let sessions = SHARD_MARKS_MAX as u32 / 64;
+    for (session, slot) in (0..sessions).flat_map(|session| (0..64).map(move |slot| (session, slot))) {
+        remember(&marks, u64::from(session), &at(session, slot));
+    }
+    marks.begin_life();
+    assert_eq!(marks.count(), SHARD_MARKS_MAX);
+    for slot in 0..64 {
+        remember(&marks, 1000, &at(u32::MAX, slot));
+    }
+    assert_eq!(marks.count(), SHARD_MARKS_MAX);
+    assert_eq!(marks.known(&at(0, 0)), Known::Nothing, "the oldest of the dead, as a whole");
+    assert_eq!((marks.known(&at(1, 0)), marks.known(&at(u32::MAX, 0))), (Known::Request, Known::Request));
+}
