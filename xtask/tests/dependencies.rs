@@ -79,7 +79,7 @@ const FOR_TESTS: [(&str, &[&str]); 2] = [
 const FLOORS: [(&str, &[&[&str]]); 20] = [
     (
         "base",
-        &[&["clock", "promise"], &["blocking", "checksum", "codec", "histogram", "rng", "size", "timing", "units"]],
+        &[&["clock", "promise"], &["blocking", "checksum", "codec", "histogram", "mark", "rng", "size", "timing", "units"]],
     ),
     (
         "disk",
@@ -306,7 +306,7 @@ const MEMBERS: [&[&str]; 7] = [
 const STORE: [&[&str]; 8] = [
     &["inspect"],
     &["pool"],
-    &["dataset", "replies"],
+    &["dataset", "marks", "replies"],
     &["tree"],
     &["txg"],
     &["io", "run", "cache"],
