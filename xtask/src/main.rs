@@ -38,6 +38,8 @@ enum Task {
     Sim(sim::Sim),
     /// The simulated world: all short sequences of requests, and every cut of the power in them.
     Cuts(sim::Cuts),
+    /// What clients of version 4 hold over all lives of a server: random histories, each owned by its seed.
+    Holding(sim::Holding),
     /// The fuzz targets, with libFuzzer and a nightly compiler.
     Fuzz(fuzz::Fuzz),
     /// Hostile hosts against the release binary: what a good client notices of them, and what they cost.
@@ -76,6 +78,7 @@ fn run(task: Task) -> Result<()> {
         Task::FailingDisks(disks) => disks.run()?.into_result(),
         Task::Sim(sim) => sim.run(),
         Task::Cuts(cuts) => cuts.run(),
+        Task::Holding(holding) => holding.run(),
         Task::Fuzz(fuzz) => fuzz.run(),
         Task::Attacks(options) => options.run(),
         Task::Dashboard(options) => options.run()?.into_result(),

@@ -81,6 +81,21 @@ impl Cuts {
     }
 }
 
+/// What `holding` takes.
+#[derive(Args)]
+pub(crate) struct Holding {
+    /// What the command itself takes, see `-- --help`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<String>,
+}
+
+impl Holding {
+    pub(crate) fn run(&self) -> Result<()> {
+        ensure!(simulate("holding", &self.rest)?, "a client was lied to; it says above how to repeat it");
+        Ok(())
+    }
+}
+
 /// The share of continuous integration.
 pub(crate) fn continuous_integration() -> Result<Tally> {
     let mut tally = Tally::default();
@@ -107,7 +122,9 @@ fn simulate(command: &str, arguments: &[String]) -> Result<bool> {
 /// that other tests have built, and without them it would be built once more.
 fn build() -> Result<()> {
     let packages = ["--package", "tally-sim", "--package", "tally-server"];
-    cargo::run(&[&["build", "--release"], &packages[..], &["--bin", "sim", "--bin", "cuts"]].concat())
+    cargo::run(
+        &[&["build", "--release"], &packages[..], &["--bin", "sim", "--bin", "cuts", "--bin", "holding"]].concat(),
+    )
 }
 
 /// Every patch, by name.

@@ -124,8 +124,8 @@ impl Filesystem {
         let Ok(mut locked) = self.lock(&[HELD, id]) else { return };
         let Some(inode) = locked.state(id).inode.clone().filter(Inode::is_held) else { return };
         let Ok(mut directory) = self.held_directory(&locked) else { return };
-        // By its handle it may have been opened again.
-        if self.is_open(id) {
+        // By its handle it may have been opened again; or others had it open before a restart, and may claim it.
+        if self.may_be_open(id) {
             return;
         }
         let name = name_of(id);

@@ -106,6 +106,30 @@ fn what_loses_its_name_before_it_is_claimed_is_held() {
     cut.export().unwrap();
 }
 
+/// Seed 270 of the histories of what clients hold, as it was drawn on 2026-11-29. Two had it open; behind a restart one claimed it and closed it, which freed it, and the other
+/// one was told that it is gone.
+#[test]
+fn the_last_close_takes_nothing_that_another_one_may_claim() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    filer.make_clients().unwrap();
+    let (fs, cred) = (vfs(&filer), Cred::root());
+    let kept = file(&*fs, "kept", 7);
+    open(&*fs, ToOpen::Itself(kept), 2).unwrap();
+    done(fs.remove(ctx(&cred), fs.root(), b"kept")).unwrap();
+    let (cut, _) = world.cut().import();
+    let fs = vfs(&cut);
+    open(&*fs, ToOpen::Again(kept), 5).unwrap();
+    fs.close(kept, holder(5));
+    assert_eq!(open(&*fs, ToOpen::Again(kept), 6), Ok(kept));
+    assert!(content(&*fs, kept) == noise(1 << 20, 7));
+    fs.close(kept, holder(6));
+    // The time for that is over.
+    assert_eq!(cut.let_go_of_held(), 0);
+    assert_eq!(fs.getattr(kept), Err(FsError::Stale));
+    cut.export().unwrap();
+}
+
 /// Threads open, remove, replace and close the same few names: nothing that is open goes, and nothing stays that nobody has.
 #[test]
 fn in_a_crowd_nothing_goes_that_is_open_and_nothing_stays_that_is_not() {

@@ -66,6 +66,8 @@ pub enum Stream {
     Destroy = 25 << 32,
     /// How many spares a pool has in the beginning.
     Spares = 26 << 32,
+    /// What clients of version 4 do, and what becomes of them.
+    Holding = 27 << 32,
 }
 
 impl Chance {

@@ -9,6 +9,7 @@
 //! ```text
 //!  sweep       many seeds, and a shorter history for one that fails (`bin/sim`)
 //!    history/  one seed: what is done, in which order, and what must be found     oracle/  what a power cut may leave
+//!    holding/  one seed of what clients of version 4 have open and locked: who was given what, over all lives
 //!  sequences/  all short sequences, and every cut in them (`bin/cuts`)            same     this state against that one
 //!  op          what clients ask                                                   agree    a reply against the model's
 //!  client      calls and replies as bytes, by a codec that is not ours            sound    a walk over everything
@@ -27,6 +28,7 @@ pub mod client;
 pub mod clock;
 pub mod disk;
 pub mod history;
+pub mod holding;
 pub mod machine;
 pub mod op;
 pub mod oracle;

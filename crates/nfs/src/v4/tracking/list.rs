@@ -54,7 +54,8 @@ impl List {
         }
     }
 
-    /// The grace ends with its time, or with the last who has completed. Those of minor version 0 never say so.
+    /// The grace ends with its time, or with the last who has completed. Those of minor version 0 never say so. Who says so and has not may have claimed a part: the rest is others' from
+    /// here on, and behind the next restart it would claim that as well (rules V25). So it is out of the list until it is given something new.
     pub(super) fn advance(&mut self, now: Duration, has_completed: &dyn Fn(&ClientKey) -> bool) {
         let is_done = |key: &ClientKey| key.is_of_sessions() && has_completed(key);
         if !self.is_in_grace || now < self.until && !self.listed.keys().all(is_done) {
@@ -62,7 +63,7 @@ impl List {
         }
         self.is_in_grace = false;
         for (key, has_claimed) in std::mem::take(&mut self.listed) {
-            if has_claimed || has_completed(&key) {
+            if has_claimed && !key.is_of_sessions() || has_completed(&key) {
                 self.noted.insert(key);
             } else {
                 self.doomed.push(key);

@@ -1,0 +1,266 @@
+//! A client of version 4.1: its session, its slots, and what it believes to have. It knows what it was told, and no more.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use tally_nfs::link::Link;
+use tally_wire::nfs4::{CreateSession4Res, ExchangeId4Res, NfsResop4, Nfsstat4, Sessionid4, Stateid4};
+
+use super::Checked;
+use super::ledger::BYTES;
+use super::words::{self, InSlot, Op, Told};
+use super::world::{Begun, World};
+
+/// Slots of a session.
+const SLOTS: usize = 3;
+
+/// A client.
+pub(super) struct Caller {
+    pub(super) number: usize,
+    /// Another one each time it starts.
+    start: u64,
+    link: Arc<Link>,
+    next_link: u64,
+    next_xid: u32,
+    pub(super) session: Option<Session>,
+    /// It has said that it claims nothing more.
+    pub(super) is_complete: bool,
+    /// It says nothing of its own accord.
+    pub(super) is_silent: bool,
+    /// What it believes to have open.
+    pub(super) opens: Vec<Believed>,
+    /// Stateids of sessions that are over.
+    pub(super) old: Vec<(Vec<u8>, Stateid4)>,
+}
+
+/// A session with the next sequence of each slot.
+pub(super) struct Session {
+    id: Sessionid4,
+    next: [u32; SLOTS],
+    /// The last request of each slot, and its results, whether or not the client got them.
+    last: [Option<(Vec<Op>, Vec<u8>)>; SLOTS],
+}
+
+/// An open that a client believes to have.
+#[derive(Clone, Debug)]
+pub(super) struct Believed {
+    pub(super) pool: usize,
+    pub(super) file: Vec<u8>,
+    pub(super) owner: u8,
+    /// Each access and deny that was opened.
+    pub(super) shares: Vec<(u32, u32)>,
+    /// Of this session; none: it is to be claimed again.
+    pub(super) stateid: Option<Stateid4>,
+    /// What it has locked below, and whether for writing.
+    pub(super) bytes: [Option<bool>; BYTES],
+    pub(super) locks: Option<Stateid4>,
+    /// Of these which are to be claimed again.
+    pub(super) lost: [bool; BYTES],
+    /// It was claimed again.
+    pub(super) is_claimed: bool,
+}
+
+impl Believed {
+    pub(super) fn share(&self) -> (u32, u32) {
+        self.shares.iter().fold((0, 0), |all, one| (all.0 | one.0, all.1 | one.1))
+    }
+
+    /// The first bytes of one kind, one after the other, that are to be claimed again.
+    pub(super) fn lost_run(&self) -> Option<(usize, usize, bool)> {
+        let from = self.lost.iter().position(|lost| *lost)?;
+        let kind = self.bytes[from]?;
+        let is_in = |at: &usize| self.lost[*at] && self.bytes[*at] == Some(kind);
+        let count = (from..BYTES).take_while(is_in).count();
+        Some((from, count, kind))
+    }
+}
+
+/// What came of a request.
+pub(super) enum Came {
+    Told(Told),
+    /// The session is over.
+    SessionOver,
+    /// The power went.
+    Lost,
+}
+
+/// How a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Plain,
+    /// The reply is lost, and the request is sent again, over another connection.
+    ReplyLost,
+    /// It is sent again while it waits, and behind its end.
+    Twice,
+}
+
+impl Caller {
+    pub(super) fn new(number: usize) -> Self {
+        let mut caller = Self {
+            number,
+            start: 1,
+            link: Self::link(number, 0),
+            next_link: 0,
+            next_xid: 1,
+            session: None,
+            is_complete: false,
+            is_silent: false,
+            opens: Vec::new(),
+            old: Vec::new(),
+        };
+        caller.reconnect();
+        caller
+    }
+
+    fn link(number: usize, at: u64) -> Arc<Link> {
+        let address = Ipv4Addr::new(127, 2, 0, number as u8 + 1);
+        Arc::new(Link::new((number as u64 + 1) << 32 | at, (address, 900).into()))
+    }
+
+    fn reconnect(&mut self) {
+        self.link.close();
+        self.next_link += 1;
+        self.link = Self::link(self.number, self.next_link);
+    }
+
+    fn name(&self) -> Vec<u8> {
+        format!("client {}", self.number).into_bytes()
+    }
+
+    /// The owner's name, of opens and of locks.
+    pub(super) fn owner(owner: u8) -> Vec<u8> {
+        vec![b'o', owner]
+    }
+
+    pub(super) fn believed(&mut self, file: &[u8], owner: u8) -> Option<&mut Believed> {
+        self.opens.iter_mut().find(|open| open.file == file && open.owner == owner)
+    }
+
+    /// It starts anew, and has nothing.
+    pub(super) fn start_anew(&mut self) {
+        self.start += 1;
+        self.opens.clear();
+        self.session_is_over();
+        self.reconnect();
+    }
+
+    /// What it has is to be claimed again.
+    pub(super) fn session_is_over(&mut self) {
+        (self.session, self.is_complete) = (None, false);
+        for open in &mut self.opens {
+            if let Some(stateid) = open.stateid.take() {
+                self.old.push((open.file.clone(), stateid));
+            }
+            open.locks = None;
+            open.lost = open.bytes.map(|kind| kind.is_some());
+        }
+        let too_many = self.old.len().saturating_sub(4);
+        self.old.drain(..too_many);
+    }
+
+    fn outside(&mut self, world: &World, ask: Op) -> Checked<Option<Told>> {
+        self.next_xid += 1;
+        let ops = [ask];
+        let Some(reply) = world.carry_out(words::record(self.next_xid, &ops), &self.link)? else { return Ok(None) };
+        Ok(Some(words::results(&words::results_of(&reply)?, &ops)?))
+    }
+
+    /// EXCHANGE_ID and CREATE_SESSION. False: the power went.
+    pub(super) fn connect(&mut self, world: &World) -> Checked<bool> {
+        let Some(mut known) = self.outside(world, words::exchange_id(&self.name(), self.start))? else {
+            return Ok(false);
+        };
+        let Some(NfsResop4::OpExchangeId(ExchangeId4Res::Nfs4Ok(known))) = known.results.pop() else {
+            return Err(format!("EXCHANGE_ID: {:?}", known.status));
+        };
+        let ask = words::create_session(known.eir_clientid, known.eir_sequenceid);
+        let Some(mut made) = self.outside(world, ask)? else { return Ok(false) };
+        let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(made))) = made.results.pop() else {
+            return Err(format!("CREATE_SESSION: {:?}", made.status));
+        };
+        self.session = Some(Session { id: made.csr_sessionid, next: [1; SLOTS], last: Default::default() });
+        Ok(true)
+    }
+
+    /// A compound in its session, behind SEQUENCE.
+    pub(super) fn ask(&mut self, world: &World, ops: &[Op], (slot, way): (usize, Way)) -> Checked<Came> {
+        let session = self.session.as_mut().ok_or("a client without a session asks")?;
+        let in_slot = InSlot { session: session.id, slot: slot as u32, sequence: session.next[slot] };
+        session.next[slot] += 1;
+        let ops = [&[words::sequence(in_slot)], ops].concat();
+        self.next_xid += 1;
+        let begun = world.begin(words::record(self.next_xid, &ops), &self.link)?;
+        let reply = match begun {
+            Begun::Lost => None,
+            Begun::Answered(reply) => Some(reply),
+            Begun::Waits(waiting) => {
+                if way == Way::Twice {
+                    self.ask_beside(world, &ops)?;
+                }
+                world.end(waiting)?
+            }
+        };
+        let Some(reply) = reply else { return Ok(Came::Lost) };
+        let bytes = words::results_of(&reply)?;
+        let told = words::results(&bytes, &ops)?;
+        if told.is_refused_at_sequence() {
+            return match told.status {
+                Nfsstat4::Nfs4ErrBadsession => Ok(Came::SessionOver),
+                status => Err(format!("SEQUENCE {} of slot {slot} is told {status:?}", in_slot.sequence)),
+            };
+        }
+        self.session.as_mut().expect("it asks").last[slot] = Some((ops, bytes));
+        if way != Way::Plain {
+            self.reconnect();
+            if !self.repeat(world, slot)? {
+                return Ok(Came::Lost);
+            }
+        }
+        Ok(Came::Told(told))
+    }
+
+    /// The same request, while the first waits: it is told to come again, and nothing else happens.
+    fn ask_beside(&mut self, world: &World, ops: &[Op]) -> Checked<()> {
+        self.next_xid += 1;
+        let beside = match world.begin(words::record(self.next_xid, ops), &self.link)? {
+            Begun::Lost => return Ok(()),
+            Begun::Answered(reply) => reply,
+            Begun::Waits(_) => return Err("a request that waits is carried out once more".into()),
+        };
+        match words::results(&words::results_of(&beside)?, ops)? {
+            told if told.status == Nfsstat4::Nfs4ErrDelay && told.is_refused_at_sequence() => Ok(()),
+            told => Err(format!("a request that waits is told {:?} beside", told.status)),
+        }
+    }
+
+    /// The last request of a slot comes again, and is told the same bytes. False: the power went.
+    pub(super) fn repeat(&mut self, world: &World, slot: usize) -> Checked<bool> {
+        let Some((ops, bytes)) = self.session.as_ref().and_then(|session| session.last[slot].clone()) else {
+            return Ok(true);
+        };
+        self.next_xid += 1;
+        let Some(reply) = world.carry_out(words::record(self.next_xid, &ops), &self.link)? else { return Ok(false) };
+        let again = words::results_of(&reply)?;
+        if again == bytes {
+            return Ok(true);
+        }
+        let [first, second] = [bytes, again].map(|bytes| words::results(&bytes, &ops).map(|told| told.status));
+        Err(format!("a request of slot {slot} that comes again is told {second:?}, and was told {first:?}"))
+    }
+
+    /// The first session's slot with another request than its last one's. None: there was none, or the power went.
+    pub(super) fn repeat_falsely(&mut self, world: &World, slot: usize) -> Checked<Option<Nfsstat4>> {
+        let Some((ops, _)) = self.session.as_ref().and_then(|session| session.last[slot].clone()) else {
+            return Ok(None);
+        };
+        let other = [&ops[..1], &[words::put(b"another"), words::get_handle(), words::get_handle()]].concat();
+        self.next_xid += 1;
+        let Some(reply) = world.carry_out(words::record(self.next_xid, &other), &self.link)? else { return Ok(None) };
+        Ok(Some(words::results(&words::results_of(&reply)?, &other)?.status))
+    }
+
+    /// A slot of three.
+    pub(super) const fn slots() -> usize {
+        SLOTS
+    }
+}

@@ -1,0 +1,204 @@
+//! How a client asks in its session, and what its reply means for what is known.
+
+use tally_wire::nfs4::Nfsstat4::{self, *};
+
+use super::caller::{Believed, Caller, Came, Way};
+use super::files::Named;
+use super::ledger::{BYTES, Given, Grant, State, What, Who};
+use super::words::{How, Op, Told};
+use super::world::FOLDERS;
+use super::{Checked, Story};
+
+/// Of an owner that is nobody's.
+pub(super) const NOBODY: Who = (usize::MAX, 0);
+
+/// `OPEN4_SHARE_ACCESS_READ` and `_WRITE`.
+pub(super) const READ: u32 = 1;
+pub(super) const WRITE: u32 = 2;
+
+impl Story {
+    /// One compound of a client. None: it was not told, as its session is over or the power went, which is noted.
+    pub(super) fn ask(&mut self, client: usize, ops: &[Op]) -> Checked<Option<Told>> {
+        let slot = self.chance.below(Caller::slots() as u64) as usize;
+        let way = match self.chance.below(8) {
+            0 => Way::ReplyLost,
+            1 => Way::Twice,
+            _ => Way::Plain,
+        };
+        let came = self.callers[client].ask(&self.world, ops, (slot, way))?;
+        match came {
+            Came::Lost => Ok(None),
+            Came::SessionOver => self.session_is_over(client).map(|()| None),
+            Came::Told(told) => {
+                match way {
+                    Way::Plain => {}
+                    Way::ReplyLost => self.totals.repetitions += 1,
+                    Way::Twice => self.totals.repetitions_beside += 1,
+                }
+                self.hears(client);
+                Ok(Some(told))
+            }
+        }
+    }
+
+    fn session_is_over(&mut self, client: usize) -> Checked<()> {
+        if self.session_of[client] == self.life {
+            if !self.is_late(client) {
+                return Err(format!("client {client} is ended, and its lease is not over"));
+            }
+            self.ledger.doubt(client);
+        }
+        self.note(|| format!("client {client} has no session any more"));
+        self.callers[client].session_is_over();
+        Ok(())
+    }
+
+    // ---- OPEN ----
+
+    /// A client asked for an open of a name.
+    pub(super) fn judge_open(
+        &mut self,
+        (client, owner): Who,
+        (folder, name): (usize, &'static str),
+        (how, share): (How, (u32, u32)),
+        told: Option<&Told>,
+    ) -> Checked<()> {
+        let Some(named) = self.files.named(folder, name) else { return Err("a name is not known".into()) };
+        let pool = FOLDERS[folder].0;
+        let Some(told) = told else {
+            // It may have been made, or cut; whoever was not told has nothing.
+            match &named {
+                Named::Nobody if how != How::Find => self.files.may_name(folder, name, Named::New),
+                Named::File(file) if how == How::Cut => self.files.cut(&file.clone(), false),
+                _ => {}
+            }
+            return Ok(());
+        };
+        let wrong = |what: &str| Err(format!("{:?} {share:?} {how:?} of {name} of {folder} {what}", (client, owner)));
+        let file = match named {
+            Named::File(file) => Some(file),
+            _ => None,
+        };
+        if !told.is_ok() {
+            let wanted = What::Open(share.0 | if how == How::Cut { WRITE } else { 0 }, share.1);
+            let is_kept_out = file.as_ref().is_some_and(|file| self.ledger.keeps_out(file, (client, owner), wanted));
+            return match told.status {
+                Nfs4ErrShareDenied if is_kept_out => {
+                    self.totals.share_denied += 1;
+                    Ok(())
+                }
+                Nfs4ErrExist if file.is_some() && matches!(how, How::New | How::Exclusive(_)) => Ok(()),
+                Nfs4ErrNoent if file.is_none() && how == How::Find => Ok(()),
+                status => self.judge_refusal(client, pool, status).or_else(|_| wrong(&format!("is told {status:?}"))),
+            };
+        }
+        if !self.callers[client].is_complete {
+            return wrong("is given, and its client may still claim something");
+        }
+        let handle = told.handle().ok_or("OPEN leads to no handle")?;
+        match (&file, how) {
+            (None, How::Find) => return wrong("found what is not there"),
+            (Some(_), How::New | How::Exclusive(_)) => return wrong("made what was there"),
+            (Some(file), _) if *file != handle => return wrong("opened another file"),
+            (None, _) if self.files.handles().contains(&handle) => return wrong("made a file that was there before"),
+            (None, _) => self.files.name(folder, name, Named::File(handle.clone())),
+            (Some(file), How::Cut) => self.files.cut(&file.clone(), true),
+            _ => {}
+        }
+        self.totals.opens += 1;
+        let stateid = told.stateid().ok_or("OPEN gives no stateid")?;
+        let caller = &mut self.callers[client];
+        match caller.believed(&handle, owner) {
+            Some(open) => {
+                open.shares.push(share);
+                open.stateid = Some(stateid);
+            }
+            None => caller.opens.push(Believed {
+                pool,
+                file: handle.clone(),
+                owner,
+                shares: vec![share],
+                stateid: Some(stateid),
+                bytes: [None; BYTES],
+                locks: None,
+                lost: [false; BYTES],
+                is_claimed: false,
+            }),
+        }
+        let (access, deny) = self.callers[client].believed(&handle, owner).expect("it is there by now").share();
+        self.give(pool, &handle, (client, owner), What::Open(access, deny), Given::Anew)?;
+        told.change().map_or(Ok(()), |change| self.files.shown(&handle, change))
+    }
+
+    /// The ledger hears that something was given.
+    pub(super) fn give(&mut self, pool: usize, file: &[u8], who: Who, what: What, how: Given) -> Checked<()> {
+        let grant = Grant { pool, file: file.to_vec(), who, what, state: State::Held };
+        let before = self.ledger.ended;
+        self.with_ledger(pool, |ledger, moment| ledger.given(&grant, how, moment))?;
+        self.totals.ended += self.ledger.ended - before;
+        if how == Given::Anew {
+            self.given_anew[pool].insert(who.0);
+        }
+        Ok(())
+    }
+
+    /// What is told of a pool, and not of what is asked for.
+    pub(super) fn judge_refusal(&mut self, client: usize, pool: usize, status: Nfsstat4) -> Checked<()> {
+        match status {
+            Nfs4ErrDelay if !self.world.is_here(pool) => Ok(()),
+            Nfs4ErrGrace if !self.callers[client].is_complete || self.may_be_in_grace(pool) => {
+                self.totals.grace += 1;
+                Ok(())
+            }
+            _ => Err(format!("client {client} is told {status:?} of pool {pool}")),
+        }
+    }
+
+    /// Something that is not to be given is asked for: whoever has it and is late may be ended for it.
+    pub(super) fn note_asked(&mut self, file: &[u8], who: Who, what: What) {
+        for client in self.ledger.in_the_way(file, who, what) {
+            self.crossed[client] |= self.is_late(client);
+        }
+    }
+
+    // ---- LOCK ----
+
+    /// A client asked for bytes below an open.
+    pub(super) fn judge_lock(
+        &mut self,
+        (client, owner): Who,
+        (file, bytes, writes): (&[u8], std::ops::Range<usize>, bool),
+        told: &Told,
+    ) -> Checked<()> {
+        let pool = self.pool_of(file);
+        let who = (client, owner);
+        if told.is_ok() {
+            self.totals.locks += 1;
+            for byte in bytes.clone() {
+                self.give(pool, file, who, What::Byte(byte, writes), Given::Anew)?;
+            }
+            let stateid = told.stateid();
+            if let Some(open) = self.callers[client].believed(file, owner) {
+                open.locks = stateid;
+                bytes.for_each(|byte| open.bytes[byte] = Some(writes));
+            }
+            return Ok(());
+        }
+        let is_kept_out = bytes.clone().any(|byte| self.ledger.keeps_out(file, who, What::Byte(byte, writes)));
+        let is_open = self.ledger.open(file, who).is_some_and(|grant| grant.state == State::Held);
+        match told.status {
+            Nfs4ErrDenied if is_kept_out => {
+                self.totals.lock_denied += 1;
+                Ok(())
+            }
+            status if is_open => self
+                .judge_refusal(client, pool, status)
+                .map_err(|what| format!("a LOCK of {bytes:?} by {who:?}: {what}")),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn pool_of(&self, file: &[u8]) -> usize {
+        FOLDERS[self.files.folder_of(file).expect("it was opened")].0
+    }
+}

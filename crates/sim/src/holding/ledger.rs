@@ -1,0 +1,277 @@
+//! Who was given what, as an outsider writes it down who reads all replies and knows no more of the server than the RFCs say: what this asks of the server it asks by no code
+//! of the server's.
+//!
+//! A *grant* is an owner's open of a file, or one byte of it that an owner has locked. It is, at a moment,
+//!
+//! ```text
+//!                 ┌───────────── claimed again ◀──────────────┐
+//!   given ──▶ Held ── crash ──▶ Claimable ────────────────────┘
+//!              │  │                  │ its client lets the grace go by, and others are given something in the pool; or a crash comes then
+//!              │  │                  ▼
+//!              │  └── may be over ▶ Doubtful ── claimed again ──▶ Held
+//!              ▼                     │
+//!     closed, unlocked, client       └── another one is given what excludes it ──▶ Taken: whoever is given it again is lied to
+//!     started anew: not there
+//! ```
+//!
+//! *L1*: what excludes a Held grant is given to nobody, but if its client's lease is over: then all that client has is in doubt. *L2*: nor is what excludes a Claimable one, as long as
+//! its client may claim it, and nothing new at all is given in a pool of which somebody may claim something. *L3*: a Claimable one is given to who claims it, in time. *L4*: a Taken one is
+//! given to nobody again. *L5*: whoever is refused is kept out by something.
+
+use super::Checked;
+
+/// Bytes that may be locked, of any file.
+pub(super) const BYTES: usize = 6;
+
+/// Who it is: a client, and which of its owners.
+pub(super) type Who = (usize, u8);
+
+/// How it stands with a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Held,
+    Claimable,
+    Doubtful,
+    Taken,
+}
+
+/// What excludes others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// Access, and what is denied to others.
+    Open(u32, u32),
+    /// A byte, and whether for writing.
+    Byte(usize, bool),
+}
+
+impl What {
+    fn excludes(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Open(access, deny), Self::Open(others, denied)) => access & denied != 0 || deny & others != 0,
+            (Self::Byte(at, writes), Self::Byte(other, written)) => at == other && (writes || written),
+            _ => false,
+        }
+    }
+
+    fn is_open(self) -> bool {
+        matches!(self, Self::Open(..))
+    }
+}
+
+/// A grant.
+#[derive(Clone, Debug)]
+pub(super) struct Grant {
+    pub(super) pool: usize,
+    pub(super) file: Vec<u8>,
+    pub(super) who: Who,
+    pub(super) what: What,
+    pub(super) state: State,
+}
+
+/// What the ledger has to be told of a client at the moment of a grant.
+pub(super) struct Moment<'a> {
+    /// Whether its lease is over.
+    pub(super) is_late: &'a dyn Fn(usize) -> bool,
+    /// Whether it may claim something in the pool, as far as time goes.
+    pub(super) may_claim: &'a dyn Fn(usize) -> bool,
+}
+
+/// All grants.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    grants: Vec<Grant>,
+    /// How often a client was ended for another one.
+    pub(super) ended: u64,
+}
+
+/// Whether something was given anew, or claimed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Given {
+    Anew,
+    Again,
+}
+
+impl Ledger {
+    fn find(&self, file: &[u8], who: Who, matches: impl Fn(What) -> bool) -> Option<usize> {
+        self.grants.iter().position(|grant| grant.file == file && grant.who == who && matches(grant.what))
+    }
+
+    /// An owner's open of a file.
+    pub(super) fn open(&self, file: &[u8], who: Who) -> Option<&Grant> {
+        self.find(file, who, What::is_open).map(|at| &self.grants[at])
+    }
+
+    /// A byte that an owner has locked.
+    pub(super) fn byte(&self, file: &[u8], who: Who, byte: usize) -> Option<&Grant> {
+        self.find(file, who, |what| matches!(what, What::Byte(at, _) if at == byte)).map(|at| &self.grants[at])
+    }
+
+    fn others<'a>(&'a self, file: &'a [u8], who: Who, what: What) -> impl Iterator<Item = usize> + 'a {
+        let in_the_way = move |grant: &Grant| grant.file == file && grant.who != who && grant.what.excludes(what);
+        self.grants.iter().enumerate().filter(move |(_, grant)| in_the_way(grant)).map(|(at, _)| at)
+    }
+
+    /// Whether something that may be there keeps this from being given (L5).
+    pub(super) fn keeps_out(&self, file: &[u8], who: Who, what: What) -> bool {
+        self.others(file, who, what).any(|at| self.grants[at].state != State::Taken)
+    }
+
+    /// The clients of which something is in the way of this.
+    pub(super) fn in_the_way(&self, file: &[u8], who: Who, what: What) -> Vec<usize> {
+        self.others(file, who, what).map(|at| self.grants[at].who.0).collect()
+    }
+
+    /// The clients that have something for certain which is in the way of this.
+    pub(super) fn lives_in_the_way(&self, file: &[u8], who: Who, what: What) -> Vec<usize> {
+        let is_held = |at: &usize| self.grants[*at].state == State::Held;
+        self.others(file, who, what).filter(is_held).map(|at| self.grants[at].who.0).collect()
+    }
+
+    /// Whether a client may claim something in a pool (L2).
+    pub(super) fn who_may_claim(&self, pool: usize, moment: &Moment<'_>) -> Option<usize> {
+        let mut claims = self.grants.iter().filter(|grant| grant.pool == pool && grant.state == State::Claimable);
+        claims.find(|grant| (moment.may_claim)(grant.who.0)).map(|grant| grant.who.0)
+    }
+
+    /// Somebody was told that this is his.
+    pub(super) fn given(&mut self, new: &Grant, how: Given, moment: &Moment<'_>) -> Checked<()> {
+        let Grant { pool, file, who, what, .. } = new;
+        if how == Given::Anew
+            && let Some(client) = self.who_may_claim(*pool, moment)
+        {
+            return Err(format!(
+                "{who:?} was given {what:?} while client {client} may claim what it had in pool {pool}"
+            ));
+        }
+        let own = match what {
+            What::Open(..) => self.find(file, *who, What::is_open),
+            What::Byte(at, _) => self.find(file, *who, |what| matches!(what, What::Byte(own, _) if own == *at)),
+        };
+        let was = own.map(|own| self.grants[own].state);
+        if (how, was) == (Given::Again, Some(State::Taken)) {
+            return Err(format!("{who:?} was given {what:?} again, which was somebody else's meanwhile"));
+        }
+        let in_the_way: Vec<usize> = self.others(file, *who, *what).collect();
+        let mut ended = Vec::new();
+        for at in in_the_way {
+            let other = &mut self.grants[at];
+            match other.state {
+                State::Held if (moment.is_late)(other.who.0) => ended.push(other.who.0),
+                State::Claimable if !(moment.may_claim)(other.who.0) => {}
+                State::Doubtful | State::Taken => {}
+                state => {
+                    return Err(format!(
+                        "{who:?} was given {what:?} ({how:?}) beside {:?} of {:?}, which is {state:?}",
+                        other.what, other.who
+                    ));
+                }
+            }
+            other.state = State::Taken;
+        }
+        self.ended += ended.len() as u64;
+        ended.into_iter().for_each(|client| self.doubt(client));
+        if how == Given::Anew {
+            // The list is written by now: whoever has let the time go by is not in it.
+            self.pass_over(*pool);
+        }
+        let new = Grant { state: State::Held, ..new.clone() };
+        match own {
+            Some(own) => self.grants[own] = new,
+            None => self.grants.push(new),
+        }
+        Ok(())
+    }
+
+    /// Somebody read or wrote without an open what a client had denied: that one is ended, if its lease is over.
+    pub(super) fn passed(&mut self, file: &[u8], access: u32, moment: &Moment<'_>) -> Checked<()> {
+        let nobody = (usize::MAX, 0);
+        let in_the_way: Vec<usize> = self.others(file, nobody, What::Open(access, 0)).collect();
+        for at in in_the_way {
+            let (who, state) = (self.grants[at].who, self.grants[at].state);
+            match state {
+                State::Held if (moment.is_late)(who.0) => self.doubt(who.0),
+                State::Doubtful | State::Taken => {}
+                State::Claimable if !(moment.may_claim)(who.0) => {}
+                _ => return Err(format!("somebody passed what {who:?} denies, which is {state:?}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// What a client has may be ended.
+    pub(super) fn doubt(&mut self, client: usize) {
+        self.each(|grant| {
+            if grant.who.0 == client && grant.state != State::Taken {
+                grant.state = State::Doubtful;
+            }
+        });
+    }
+
+    /// The same, in one pool.
+    pub(super) fn doubt_in(&mut self, pool: usize, client: usize) {
+        self.each(|grant| {
+            if (grant.pool, grant.who.0) == (pool, client) && grant.state != State::Taken {
+                grant.state = State::Doubtful;
+            }
+        });
+    }
+
+    /// Whoever has let the time of claims go by may have nothing any more.
+    pub(super) fn pass_over(&mut self, pool: usize) {
+        self.each(|grant| {
+            if grant.pool == pool && grant.state == State::Claimable {
+                grant.state = State::Doubtful;
+            }
+        });
+    }
+
+    fn each(&mut self, change: impl FnMut(&mut Grant)) {
+        self.grants.iter_mut().for_each(change);
+    }
+
+    /// The server's memory is gone. Of these pools the time of claims was over.
+    pub(super) fn crash(&mut self, was_over: &dyn Fn(usize) -> bool) {
+        self.each(|grant| match grant.state {
+            State::Held => grant.state = State::Claimable,
+            State::Claimable if was_over(grant.pool) => grant.state = State::Doubtful,
+            _ => {}
+        });
+    }
+
+    /// An owner has given up an open, and what it has locked below.
+    pub(super) fn close(&mut self, file: &[u8], who: Who) {
+        self.grants.retain(|grant| grant.file != file || grant.who != who);
+    }
+
+    /// An owner has no more than this of an open.
+    pub(super) fn downgrade(&mut self, file: &[u8], who: Who, share: (u32, u32)) {
+        if let Some(at) = self.find(file, who, What::is_open) {
+            self.grants[at].what = What::Open(share.0, share.1);
+        }
+    }
+
+    pub(super) fn unlock(&mut self, file: &[u8], who: Who, bytes: std::ops::Range<usize>) {
+        let is_in = |what| matches!(what, What::Byte(at, _) if bytes.contains(&at));
+        self.grants.retain(|grant| grant.file != file || grant.who != who || !is_in(grant.what));
+    }
+
+    /// A client has given up all that it had, in these pools.
+    pub(super) fn give_up(&mut self, client: usize, in_pool: &dyn Fn(usize) -> bool, which: &dyn Fn(State) -> bool) {
+        self.grants.retain(|grant| grant.who.0 != client || !in_pool(grant.pool) || !which(grant.state));
+    }
+
+    /// Whether somebody has a file open for certain, or may claim it.
+    pub(super) fn has_open(&self, file: &[u8], moment: &Moment<'_>) -> bool {
+        let is_there = |grant: &Grant| match grant.state {
+            State::Held => !(moment.is_late)(grant.who.0),
+            State::Claimable => (moment.may_claim)(grant.who.0),
+            State::Doubtful | State::Taken => false,
+        };
+        self.grants.iter().any(|grant| grant.file == file && grant.what.is_open() && is_there(grant))
+    }
+
+    /// Whether nobody has it, for certain.
+    pub(super) fn is_nobodys(&self, file: &[u8]) -> bool {
+        self.grants.iter().all(|grant| grant.file != file)
+    }
+}

@@ -1,0 +1,335 @@
+//! What clients of version 4 hold, over all lives of a server: one seed of opens, locks, lost replies, silences, kills and power cuts, and of what is claimed again behind them.
+//!
+//! ```text
+//!          ┌──────── step: a client asks, is silent, starts anew; version 3 beside; time; a pool comes or goes ◀──┐
+//!   life ──┤                                                                                                      │
+//!          └─ a kill, or a power cut, perhaps in the middle of a request ─▶ import ─▶ a look at all that is there ─┘
+//! ```
+//!
+//! Requests run one after the other, each to its end; what only two at once do wrong tests find (`nfs/tests/seams.rs`). Three things are kept beside the server and apart from
+//! its code: what each client [believes](caller) to have, who [was given](ledger) what, and what may be in [files]. A reply is judged by them when it comes, whether or not its
+//! client gets it.
+//!
+//! What is left out, as it is known: what a client has in a pool that is exported while the process goes on is revoked, and the client is taken for told at once, as it stays in the
+//! pool's list (docs/nfs4.md).
+
+mod caller;
+mod claims;
+mod files;
+mod judge;
+mod leases;
+mod ledger;
+mod lives;
+mod steps;
+mod third;
+mod words;
+mod world;
+
+use std::collections::BTreeSet;
+use std::ops::AddAssign;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use crate::chance::{Chance, Stream};
+use crate::client::Client;
+use crate::panics::{PANICKED_AT, quietly};
+use caller::Caller;
+use files::Files;
+use leases::{LEASE, Leases};
+use ledger::{Ledger, Moment};
+use world::{POOLS, World};
+
+/// `Err` says what was found wrong.
+type Checked<T> = Result<T, String>;
+
+/// Clients of version 4.1.
+const CALLERS: usize = 3;
+/// Names in each folder.
+const NAMES: [&str; 2] = ["a", "b"];
+
+/// One history, and how far it goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Everything that happens follows from it.
+    pub seed: u64,
+    /// Steps in all, over all lives.
+    pub steps: usize,
+}
+
+/// How a run ended badly.
+#[derive(Debug)]
+pub struct Failure {
+    /// What was found wrong.
+    pub message: String,
+    /// What led to it.
+    pub trace: Vec<String>,
+}
+
+macro_rules! totals {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What a run has come through.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Totals { $($(#[$doc])* pub $name: u64,)* }
+
+        impl AddAssign for Totals {
+            fn add_assign(&mut self, other: Self) { $(self.$name += other.$name;)* }
+        }
+
+        impl Totals {
+            /// Each with its name.
+            #[must_use]
+            pub fn each(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+    };
+}
+
+totals! {
+    /// Processes that were killed, their disks as written.
+    kills,
+    /// Power cuts.
+    cuts,
+    /// Of these, in the middle of a request or an import.
+    cuts_in_requests,
+    /// Of both, while somebody could claim something.
+    crashes_in_grace,
+    /// Imports of a pool beside one that was served already.
+    late_imports,
+    /// Exports.
+    exports,
+    /// Opens that were given.
+    opens,
+    /// Opens that somebody was in the way of.
+    share_denied,
+    /// Ranges that were locked.
+    locks,
+    /// Ranges that somebody was in the way of.
+    lock_denied,
+    /// What was refused as others might claim something.
+    grace,
+    /// Closes, downgrades, unlocks.
+    given_up,
+    /// Opens and ranges that were given again.
+    claims,
+    /// Claims that were refused, as somebody else was given that, or the time was over.
+    claims_refused,
+    /// Of these, by who had said that it claims nothing more, or never had anything.
+    claims_out_of_turn,
+    /// Clients that were ended for another one, as their leases were over.
+    ended,
+    /// Clients that started anew.
+    started_anew,
+    /// Reads and writes by an open.
+    io_by_open,
+    /// Of these, of a file that has no name.
+    nameless_io,
+    /// Of these, by an open that was claimed again.
+    nameless_io_behind,
+    /// Files without a name that went when nobody had them.
+    nameless_gone,
+    /// Reads and writes by no open.
+    io_by_nobody,
+    /// Of these, that what somebody denies kept out.
+    locked,
+    /// Requests of version 3.
+    third,
+    /// Requests that came again, and were told the same bytes.
+    repetitions,
+    /// Of these, while the first waited.
+    repetitions_beside,
+    /// Slots that another request came for.
+    false_repetitions,
+    /// Stateids of sessions that were over.
+    old_stateids,
+    /// Times in which nobody was answered for longer than a lease.
+    jumps,
+}
+
+/// What a thousand seeds of 200 steps have to come through at least: a class of events that is not met proves nothing.
+pub const FLOORS: [(&str, u64); 29] = [
+    ("kills", 1600),
+    ("cuts", 1200),
+    ("cuts_in_requests", 420),
+    ("crashes_in_grace", 500),
+    ("late_imports", 400),
+    ("exports", 310),
+    ("opens", 5600),
+    ("share_denied", 1400),
+    ("locks", 2300),
+    ("lock_denied", 36),
+    ("grace", 7200),
+    ("given_up", 2600),
+    ("claims", 2800),
+    ("claims_refused", 900),
+    ("claims_out_of_turn", 1000),
+    ("ended", 25),
+    ("started_anew", 390),
+    ("io_by_open", 1600),
+    ("nameless_io", 200),
+    ("nameless_io_behind", 110),
+    ("nameless_gone", 1100),
+    ("io_by_nobody", 470),
+    ("locked", 100),
+    ("third", 39500),
+    ("repetitions", 9900),
+    ("repetitions_beside", 9600),
+    ("false_repetitions", 230),
+    ("old_stateids", 270),
+    ("jumps", 410),
+];
+
+/// Runs a plan.
+pub fn run(plan: &Plan) -> Result<(Totals, Vec<String>), Failure> {
+    PANICKED_AT.take();
+    let mut trace = Vec::new();
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let mut story = Story::new(plan)?;
+        let outcome = story.tell(plan.steps);
+        trace = std::mem::take(&mut story.trace);
+        outcome.map(|()| story.totals)
+    }));
+    let message = match outcome {
+        Ok(Ok(totals)) => return Ok((totals, trace)),
+        Ok(Err(message)) => match PANICKED_AT.take() {
+            place if place.is_empty() => message,
+            place => format!("{message} (a panic at {place} was caught)"),
+        },
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            format!("panic at {}: {}", PANICKED_AT.take(), text.unwrap_or_default())
+        }
+    };
+    Err(Failure { message, trace })
+}
+
+/// Runs these seeds, one after the other: what they came through, or the first that failed, as its command repeats it.
+pub fn sweep(seeds: std::ops::Range<u64>, steps: usize) -> Result<Totals, String> {
+    let mut totals = Totals::default();
+    quietly(|| {
+        for seed in seeds {
+            match run(&Plan { seed, steps }) {
+                Ok((of_seed, _)) => totals += of_seed,
+                Err(Failure { message, trace }) => {
+                    let repeat = format!("cargo xtask holding -- --seed {seed} --steps {steps}");
+                    return Err(format!(
+                        "{}\nseed {seed} fails: {message}\nrepeat it with: {repeat}",
+                        trace.join("\n")
+                    ));
+                }
+            }
+        }
+        Ok(totals)
+    })
+}
+
+/// The state of a run.
+struct Story {
+    chance: Chance,
+    trace: Vec<String>,
+    totals: Totals,
+    world: World,
+    leases: Leases,
+    callers: Vec<Caller>,
+    third: Client,
+    ledger: Ledger,
+    files: Files,
+    /// When each client was heard last, by the time that counts.
+    heard: [Duration; CALLERS],
+    /// Somebody asked for what a client has whose lease was over.
+    crossed: [bool; CALLERS],
+    /// In which life a client's session was made.
+    session_of: [u64; CALLERS],
+    /// It has started, and nobody was told yet.
+    starting: [bool; CALLERS],
+    life: u64,
+    /// When a pool came, and when the server looked after it first.
+    imported: [Option<Duration>; POOLS],
+    looked: [Option<Duration>; POOLS],
+    /// When a client said, in this life, that it claims nothing more; and in which pools it was given something new since.
+    completed: [Option<Duration>; CALLERS],
+    given_anew: [BTreeSet<usize>; POOLS],
+    /// Who may be in a pool's list.
+    listed: [BTreeSet<usize>; POOLS],
+    next_tag: u64,
+}
+
+impl Story {
+    fn new(plan: &Plan) -> Checked<Self> {
+        let world = World::new(plan.seed)?;
+        let mut leases = Leases::default();
+        leases.begin_life(&world);
+        Ok(Self {
+            chance: Chance::of(plan.seed, Stream::Holding, 0),
+            trace: Vec::new(),
+            totals: Totals::default(),
+            world,
+            leases,
+            callers: (0..CALLERS).map(Caller::new).collect(),
+            third: Client::new(9, 0, 1),
+            ledger: Ledger::default(),
+            files: Files::default(),
+            heard: [Duration::ZERO; CALLERS],
+            crossed: [false; CALLERS],
+            session_of: [0; CALLERS],
+            starting: [false; CALLERS],
+            life: 1,
+            imported: [Some(Duration::ZERO); POOLS],
+            looked: [None; POOLS],
+            completed: [None; CALLERS],
+            given_anew: Default::default(),
+            listed: Default::default(),
+            next_tag: 1,
+        })
+    }
+
+    fn tell(&mut self, steps: usize) -> Checked<()> {
+        for step in 0..steps {
+            self.step(step)?;
+            if self.world.is_off() {
+                self.totals.cuts_in_requests += 1;
+                self.crash(true)?;
+            }
+        }
+        self.end()
+    }
+
+    fn note(&mut self, what: impl FnOnce() -> String) {
+        let (at, events) = (self.leases.now().as_secs(), self.world.events());
+        let line = format!("{at:>6} s, event {events}: {}", what());
+        self.trace.push(line);
+    }
+
+    fn is_late(&self, client: usize) -> bool {
+        self.leases.now().saturating_sub(self.heard[client]) >= LEASE
+    }
+
+    /// Whether a client may claim something in a pool that is served.
+    fn may_claim(&self, client: usize, pool: usize) -> bool {
+        let in_time = |at: Duration| self.leases.now().saturating_sub(at) < LEASE;
+        !self.callers[client].is_complete && self.imported[pool].is_some_and(in_time)
+    }
+
+    /// Whether somebody may be told to wait for those who may claim something.
+    fn may_be_in_grace(&self, pool: usize) -> bool {
+        let is_over = |since: Duration| self.leases.now().saturating_sub(since) > LEASE * 2 + Duration::from_secs(5);
+        let may_wait_for = |client: &usize| !self.callers[*client].is_complete || self.is_late(*client);
+        !self.looked[pool].is_some_and(is_over) && self.listed[pool].iter().any(may_wait_for)
+    }
+
+    /// Judges by the ledger.
+    fn with_ledger<T>(&mut self, pool: usize, judge: impl FnOnce(&mut Ledger, &Moment<'_>) -> T) -> T {
+        let mut ledger = std::mem::take(&mut self.ledger);
+        let (is_late, may_claim) = (|client| self.is_late(client), |client| self.may_claim(client, pool));
+        let outcome = judge(&mut ledger, &Moment { is_late: &is_late, may_claim: &may_claim });
+        self.ledger = ledger;
+        outcome
+    }
+
+    /// A client was answered.
+    fn hears(&mut self, client: usize) {
+        self.heard[client] = self.leases.now();
+        self.crossed[client] = false;
+    }
+}

@@ -1,0 +1,398 @@
+//! What is done in a step.
+
+use std::time::Duration;
+
+use tally_wire::nfs4::Nfsstat4::*;
+
+use super::caller::{Believed, Caller};
+use super::files::{CELL, CELLS, fill};
+use super::judge::{NOBODY, READ, WRITE};
+use super::ledger::{BYTES, State, What};
+use super::words::{self, How};
+use super::world::{FOLDERS, POOLS};
+use super::{CALLERS, Checked, NAMES, Story};
+
+/// Owners of each client.
+const OWNERS: u64 = 2;
+
+impl Story {
+    pub(super) fn step(&mut self, step: usize) -> Checked<()> {
+        if step > 0 && self.chance.one_in(3) && self.come_back()? {
+            return Ok(());
+        }
+        match self.chance.below(100) {
+            0 => self.crash(true),
+            1 | 2 => self.crash(false),
+            3 => {
+                let (pool, events) = (self.chance.below(POOLS as u64) as usize, 1 + self.chance.below(30));
+                self.note(|| format!("the power will go in pool {pool}"));
+                self.world.plan_cut(pool, Some(events));
+                Ok(())
+            }
+            4 | 5 => self.import_late(),
+            6 if self.chance.one_in(2) => self.export(),
+            7..10 => {
+                let time = Duration::from_secs(1 + self.chance.below(20));
+                self.pass(time)
+            }
+            10..14 => {
+                let time = Duration::from_secs(60 + self.chance.below(140));
+                self.note(|| format!("{} s go by", time.as_secs()));
+                self.pass(time)
+            }
+            14 if self.chance.one_in(2) => self.jump(),
+            15..19 => {
+                let client = self.chance.below(CALLERS as u64) as usize;
+                let is_silent = self.chance.one_in(2);
+                self.note(|| format!("client {client} is silent: {is_silent}"));
+                self.callers[client].is_silent = is_silent;
+                Ok(())
+            }
+            19 if self.chance.one_in(2) => self.start_anew(),
+            20 | 21 => self.look_after_clients(),
+            22 | 23 => {
+                self.world.sync();
+                Ok(())
+            }
+            24..27 => self.claim_out_of_turn(),
+            27..35 => self.third_step(),
+            _ => self.ask_something(),
+        }
+    }
+
+    /// A client that is there does something.
+    fn ask_something(&mut self) -> Checked<()> {
+        let client = self.chance.below(CALLERS as u64) as usize;
+        if self.callers[client].session.is_none() || self.callers[client].is_silent {
+            return Ok(());
+        }
+        let open = self.some_open(client);
+        match (self.chance.below(100), open) {
+            (0..34, _) | (_, None) => self.ask_open(client),
+            (34..44, Some(open)) => self.ask_close(client, &open),
+            (44..48, Some(open)) => self.ask_downgrade(client, &open),
+            (48..64, Some(open)) => self.ask_lock(client, &open),
+            (64..67, Some(open)) => self.ask_unlock(client, &open),
+            (67..70, Some(open)) => self.ask_test(client, &open),
+            (70..82, Some(open)) => self.ask_io(client, &open),
+            (82..87, _) => self.ask_io_by_nobody(client),
+            (87..93, _) => self.ask_names(client),
+            (93..96, _) => self.ask_falsely(client),
+            _ => self.ask_by_old(client),
+        }
+    }
+
+    fn some_open(&mut self, client: usize) -> Option<Believed> {
+        let is_there = |open: &&Believed| open.stateid.is_some() && self.world.is_here(open.pool);
+        let opens: Vec<_> = self.callers[client].opens.iter().filter(is_there).cloned().collect();
+        if opens.is_empty() { None } else { Some(self.chance.pick(&opens)) }
+    }
+
+    fn ask_open(&mut self, client: usize) -> Checked<()> {
+        let ((folder, name), owner) = (self.somewhere(), self.chance.below(OWNERS) as u8);
+        let pool = FOLDERS[folder].0;
+        let how = match self.chance.below(8) {
+            0..3 => How::Find,
+            3..5 => How::Make,
+            5 => How::Cut,
+            6 => How::New,
+            _ => How::Exclusive(self.chance.next()),
+        };
+        let access = if how == How::Cut { READ | WRITE } else { self.chance.pick(&[READ, WRITE, 3, 3, 3]) };
+        let share = (access, self.chance.pick(&[0, 0, 0, WRITE, READ, 3]));
+        let root = self.world.root(folder);
+        let ops = [
+            words::put(root),
+            words::open(&Caller::owner(owner), share, how, name),
+            words::get_handle(),
+            words::get_change(),
+        ];
+        self.listed[pool].insert(client);
+        if let Some(file) = self.files.file_named(folder, name) {
+            let wanted = What::Open(share.0 | if how == How::Cut { WRITE } else { 0 }, share.1);
+            self.note_asked(&file, (client, owner), wanted);
+        }
+        let before = self.callers[client].session.is_some();
+        let told = self.ask(client, &ops)?;
+        if before && self.callers[client].session.is_none() {
+            return Ok(());
+        }
+        let status = told.as_ref().map(|told| told.status);
+        self.note(|| format!("{:?} opens {name} of {folder} {how:?} {share:?}: {status:?}", (client, owner)));
+        if told.is_none() && !self.world.is_here(pool) {
+            return Ok(());
+        }
+        if !self.world.is_here(pool) {
+            let status = status.expect("it was told");
+            return self.judge_refusal(client, pool, status);
+        }
+        self.judge_open((client, owner), (folder, name), (how, share), told.as_ref())
+    }
+
+    /// Whether an open is a client's for certain.
+    fn is_held(&self, client: usize, open: &Believed) -> bool {
+        self.ledger.open(&open.file, (client, open.owner)).is_some_and(|grant| grant.state == State::Held)
+    }
+
+    fn ask_close(&mut self, client: usize, open: &Believed) -> Checked<()> {
+        let Some(stateid) = &open.stateid else { return Ok(()) };
+        let Some(told) = self.ask(client, &[words::put(&open.file), words::close(stateid)])? else { return Ok(()) };
+        self.note(|| format!("client {client} closes: {:?}", told.status));
+        if !told.is_ok() && self.is_held(client, open) {
+            return Err(format!("CLOSE is told {:?}", told.status));
+        }
+        self.totals.given_up += 1;
+        self.ledger.close(&open.file, (client, open.owner));
+        self.callers[client].opens.retain(|other| other.file != open.file || other.owner != open.owner);
+        Ok(())
+    }
+
+    fn ask_downgrade(&mut self, client: usize, open: &Believed) -> Checked<()> {
+        let Some(stateid) = &open.stateid else { return Ok(()) };
+        let share = self.chance.pick(&open.shares);
+        let needs = |writes: &bool| share.0 & if *writes { WRITE } else { READ } != 0;
+        if !open.bytes.iter().flatten().all(needs) {
+            // What it has locked it could not claim below that.
+            return Ok(());
+        }
+        let Some(told) = self.ask(client, &[words::put(&open.file), words::downgrade(stateid, share)])? else {
+            return Ok(());
+        };
+        self.note(|| format!("client {client} downgrades to {share:?}: {:?}", told.status));
+        if !told.is_ok() {
+            return if self.is_held(client, open) {
+                Err(format!("OPEN_DOWNGRADE is told {:?}", told.status))
+            } else {
+                Ok(())
+            };
+        }
+        self.totals.given_up += 1;
+        self.ledger.downgrade(&open.file, (client, open.owner), share);
+        if let Some(open) = self.callers[client].believed(&open.file, open.owner) {
+            open.stateid = told.stateid();
+            open.shares.retain(|one| one.0 & !share.0 == 0 && one.1 & !share.1 == 0);
+        }
+        Ok(())
+    }
+
+    fn some_bytes(&mut self) -> std::ops::Range<usize> {
+        let from = self.chance.below(BYTES as u64) as usize;
+        from..(from + 1 + self.chance.below(4) as usize).min(BYTES)
+    }
+
+    fn ask_lock(&mut self, client: usize, open: &Believed) -> Checked<()> {
+        let Some(stateid) = &open.stateid else { return Ok(()) };
+        let (bytes, access) = (self.some_bytes(), open.share().0);
+        let writes = access & WRITE != 0 && (access & READ == 0 || self.chance.one_in(2));
+        let range = (bytes.start as u64, bytes.len() as u64);
+        for byte in bytes.clone() {
+            self.note_asked(&open.file, (client, open.owner), What::Byte(byte, writes));
+        }
+        let lock = words::lock(stateid, &Caller::owner(open.owner), writes, range, false);
+        let Some(told) = self.ask(client, &[words::put(&open.file), lock])? else { return Ok(()) };
+        self.note(|| format!("{:?} locks {range:?} to write: {writes}: {:?}", (client, open.owner), told.status));
+        if told.is_ok() && !self.callers[client].is_complete {
+            return Err(format!("client {client} locks something new, and may still claim something"));
+        }
+        self.judge_lock((client, open.owner), (&open.file, bytes, writes), &told)
+    }
+
+    fn ask_unlock(&mut self, client: usize, open: &Believed) -> Checked<()> {
+        let (Some(stateid), bytes) = (open.locks.clone(), self.some_bytes()) else { return Ok(()) };
+        let unlock = words::unlock(&stateid, (bytes.start as u64, bytes.len() as u64));
+        let Some(told) = self.ask(client, &[words::put(&open.file), unlock])? else { return Ok(()) };
+        self.note(|| format!("client {client} unlocks {bytes:?}: {:?}", told.status));
+        if !told.is_ok() {
+            return if self.is_held(client, open) { Err(format!("LOCKU is told {:?}", told.status)) } else { Ok(()) };
+        }
+        self.totals.given_up += 1;
+        self.ledger.unlock(&open.file, (client, open.owner), bytes.clone());
+        if let Some(open) = self.callers[client].believed(&open.file, open.owner) {
+            open.locks = told.stateid();
+            for byte in bytes {
+                (open.bytes[byte], open.lost[byte]) = (None, false);
+            }
+        }
+        Ok(())
+    }
+
+    fn ask_test(&mut self, client: usize, open: &Believed) -> Checked<()> {
+        let (bytes, writes, who) = (self.some_bytes(), self.chance.one_in(2), (client, 7));
+        let test = words::test(&Caller::owner(7), writes, (bytes.start as u64, bytes.len() as u64));
+        bytes.clone().for_each(|byte| self.note_asked(&open.file, who, What::Byte(byte, writes)));
+        let Some(told) = self.ask(client, &[words::put(&open.file), test])? else { return Ok(()) };
+        self.note(|| format!("client {client} asks for {bytes:?} to write: {writes}: {:?}", told.status));
+        let is_kept_out = bytes.clone().any(|byte| self.ledger.keeps_out(&open.file, who, What::Byte(byte, writes)));
+        match told.status {
+            Nfs4Ok => bytes.clone().try_for_each(|byte| {
+                let what = What::Byte(byte, writes);
+                let lives = self.ledger.lives_in_the_way(&open.file, who, what);
+                match lives.into_iter().find(|client| !self.is_late(*client)) {
+                    Some(client) => Err(format!("byte {byte} is free, says LOCKT, and client {client} has it")),
+                    None => Ok(()),
+                }
+            }),
+            Nfs4ErrDenied if is_kept_out => Ok(()),
+            Nfs4ErrStale if !self.is_held(client, open) => Ok(()),
+            status => self.judge_refusal(client, open.pool, status).map_err(|what| format!("LOCKT: {what}")),
+        }
+    }
+
+    /// READ or WRITE by an open.
+    fn ask_io(&mut self, client: usize, open: &Believed) -> Checked<()> {
+        let Some(stateid) = &open.stateid else { return Ok(()) };
+        let (access, reads) = (open.share().0, self.chance.one_in(2));
+        let by = open.locks.clone().filter(|_| self.chance.one_in(3)).unwrap_or_else(|| stateid.clone());
+        let (told, may) = if reads {
+            let ops = [words::put(&open.file), words::read(&by, 0, (CELLS * CELL) as u32), words::get_change()];
+            let Some(told) = self.ask(client, &ops)? else { return Ok(()) };
+            if let Some(data) = told.data() {
+                self.files.read(&open.file, data)?;
+            }
+            // Who may write may read, where a server lets him (RFC 8881 §9.7).
+            (told, access & READ != 0)
+        } else {
+            let ((cell, tag), is_stable) = (self.draw_cell(), !self.chance.one_in(3));
+            let write = words::write(&by, (cell * CELL) as u64, &fill(tag), is_stable);
+            let had_session = self.callers[client].session.is_some();
+            let told = self.ask(client, &[words::put(&open.file), write, words::get_change()])?;
+            if had_session && self.callers[client].session.is_none() {
+                return Ok(());
+            }
+            let is_done = told.as_ref().is_none_or(|told| told.is_ok());
+            self.note(|| format!("client {client} writes {tag} into cell {cell}, stable {is_stable}"));
+            if is_done {
+                self.files.written(&open.file, cell, tag, is_stable, told.is_some());
+            }
+            let Some(told) = told else { return Ok(()) };
+            if told.is_ok() && access & WRITE == 0 {
+                return Err(format!("client {client} writes by an open for reading"));
+            }
+            (told, access & WRITE != 0)
+        };
+        let is_nameless = self.files.is_nameless(&open.file);
+        let file = self.known_as(&open.file);
+        self.note(|| format!("client {client} reads: {reads} by its open of {file}: {:?}", told.status));
+        if told.is_ok() {
+            self.totals.io_by_open += 1;
+            self.totals.nameless_io += u64::from(is_nameless);
+            self.totals.nameless_io_behind += u64::from(is_nameless && open.is_claimed);
+            return told.change().map_or(Ok(()), |change| self.files.shown(&open.file, change));
+        }
+        match told.status {
+            Nfs4ErrOpenmode if !may => Ok(()),
+            status if self.is_held(client, open) => {
+                Err(format!("client {client} has {file} open, and is told {status:?}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// READ or WRITE by the stateid that stands for no open.
+    fn ask_io_by_nobody(&mut self, client: usize) -> Checked<()> {
+        let (folder, name) = self.somewhere();
+        let pool = FOLDERS[folder].0;
+        let Some(file) = self.files.file_named(folder, name).filter(|_| self.world.is_here(pool)) else {
+            return Ok(());
+        };
+        let (reads, (cell, tag)) = (self.chance.one_in(2), self.draw_cell());
+        let access = if reads { READ } else { WRITE };
+        self.note_asked(&file, NOBODY, What::Open(access, 0));
+        let ask = match reads {
+            true => words::read(&words::nobodys(), 0, (CELLS * CELL) as u32),
+            false => words::write(&words::nobodys(), (cell * CELL) as u64, &fill(tag), true),
+        };
+        let had_session = self.callers[client].session.is_some();
+        let told = self.ask(client, &[words::put(&file), ask, words::get_change()])?;
+        if had_session && self.callers[client].session.is_none() {
+            return Ok(());
+        }
+        if !reads && told.as_ref().is_none_or(|told| told.is_ok()) {
+            self.files.written(&file, cell, tag, true, told.is_some());
+        }
+        let Some(told) = told else { return Ok(()) };
+        self.note(|| format!("client {client} reads {name} of {folder}: {reads} by no open: {:?}", told.status));
+        if let Some(data) = told.data() {
+            self.files.read(&file, data)?;
+        }
+        self.totals.io_by_nobody += 1;
+        match told.status {
+            Nfs4Ok => {
+                self.with_ledger(pool, |ledger, moment| ledger.passed(&file, access, moment))?;
+                told.change().map_or(Ok(()), |change| self.files.shown(&file, change))
+            }
+            Nfs4ErrLocked if self.ledger.keeps_out(&file, NOBODY, What::Open(access, 0)) => {
+                self.totals.locked += 1;
+                Ok(())
+            }
+            status => self.judge_refusal(client, pool, status),
+        }
+    }
+
+    /// REMOVE or RENAME.
+    fn ask_names(&mut self, client: usize) -> Checked<()> {
+        let (folder, name) = self.somewhere();
+        if !self.world.is_here(FOLDERS[folder].0) {
+            return Ok(());
+        }
+        let (root, to) = (self.world.root(folder).to_vec(), self.chance.pick(&NAMES));
+        let is_rename = self.chance.one_in(3);
+        let ops = match is_rename {
+            true => vec![words::put(&root), words::save(), words::rename(name, to)],
+            false => vec![words::put(&root), words::remove(name)],
+        };
+        let had_session = self.callers[client].session.is_some();
+        let told = self.ask(client, &ops)?;
+        if had_session && self.callers[client].session.is_none() {
+            return Ok(());
+        }
+        let status = told.as_ref().map(|told| told.status);
+        let to_name = if is_rename { to } else { "" };
+        self.note(|| format!("client {client} removes or renames {name} of {folder} {to_name}: {status:?}"));
+        match status {
+            None | Some(Nfs4Ok | Nfs4ErrNoent) => {}
+            Some(status) => return Err(format!("a change of a name is told {status:?}")),
+        }
+        let told = told.map(|told| told.is_ok());
+        if is_rename { self.renamed(folder, (name, to), told) } else { self.removed(folder, name, told) }
+    }
+
+    /// Another request comes for a slot.
+    fn ask_falsely(&mut self, client: usize) -> Checked<()> {
+        let slot = self.chance.below(Caller::slots() as u64) as usize;
+        if self.session_of[client] != self.life || self.is_late(client) {
+            return Ok(());
+        }
+        if self.chance.one_in(2) {
+            self.totals.repetitions += 1;
+            return self.callers[client].repeat(&self.world, slot).map(drop);
+        }
+        match self.callers[client].repeat_falsely(&self.world, slot)? {
+            None => Ok(()),
+            Some(Nfs4ErrSeqFalseRetry) => {
+                self.totals.false_repetitions += 1;
+                Ok(())
+            }
+            Some(status) => Err(format!("another request for a slot is told {status:?}")),
+        }
+    }
+
+    /// A stateid of a session that is over names nothing.
+    fn ask_by_old(&mut self, client: usize) -> Checked<()> {
+        let old = self.callers[client].old.clone();
+        let old: Vec<_> = old
+            .into_iter()
+            .filter(|(file, _)| self.files.has_name(file) && self.world.is_here(self.pool_of(file)))
+            .collect();
+        if old.is_empty() {
+            return Ok(());
+        }
+        let (file, stateid) = self.chance.pick(&old);
+        let Some(told) = self.ask(client, &[words::put(&file), words::read(&stateid, 0, 10)])? else { return Ok(()) };
+        self.totals.old_stateids += 1;
+        match told.status {
+            Nfs4ErrBadStateid | Nfs4ErrStaleStateid | Nfs4ErrExpired => Ok(()),
+            status => Err(format!("a stateid of a session that is over is told {status:?}")),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The client of version 3, which knows of nothing that others have open, and the looks that everything is compared by.
+
+use nfs3_types::nfs3::*;
+use nfs3_types::xdr_codec::{Opaque, Pack};
+
+use super::files::{CELL, CELLS, Handle, Named, fill};
+use super::world::FOLDERS;
+use super::{Checked, NAMES, Story};
+use crate::client::{Call, Told, bytes_of, handle, name_in, told};
+
+type P = NFS_PROGRAM;
+
+impl Story {
+    /// One request; none, if the power went.
+    fn ask_third(&mut self, procedure: P, arguments: &impl Pack) -> Checked<Option<Told>> {
+        self.totals.third += 1;
+        let record = self.third.record(&Call::new(procedure, arguments));
+        let Some(reply) = self.world.carry_out(record, self.third.link())? else { return Ok(None) };
+        told(procedure, &bytes_of(&reply)).map(Some)
+    }
+
+    /// What it does beside the others.
+    pub(super) fn third_step(&mut self) -> Checked<()> {
+        let (folder, name) = self.somewhere();
+        if !self.world.is_here(FOLDERS[folder].0) {
+            return Ok(());
+        }
+        match self.chance.below(8) {
+            0 | 1 => self.third_removes(folder, name),
+            2 => self.third_renames(folder, name),
+            3..6 => self.third_writes(folder, name),
+            _ => match self.files.file_named(folder, name) {
+                Some(file) => self.look_at(&file).map(drop),
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn third_removes(&mut self, folder: usize, name: &'static str) -> Checked<()> {
+        let root = self.world.root(folder).to_vec();
+        let args = REMOVE3args { object: name_in(&root, name) };
+        let told = self.ask_third(P::NFSPROC3_REMOVE, &args)?;
+        self.note(|| format!("version 3 removes {name} of {folder}: {:?}", told.as_ref().map(|told| told.status)));
+        self.removed(folder, name, told.map(|told| told.status == nfsstat3::NFS3_OK))
+    }
+
+    fn third_renames(&mut self, folder: usize, from: &'static str) -> Checked<()> {
+        let (root, to) = (self.world.root(folder).to_vec(), self.chance.pick(&NAMES));
+        let args = RENAME3args { from: name_in(&root, from), to: name_in(&root, to) };
+        let told = self.ask_third(P::NFSPROC3_RENAME, &args)?;
+        let status = told.as_ref().map(|told| told.status);
+        self.note(|| format!("version 3 renames {from} of {folder} to {to}: {status:?}"));
+        self.renamed(folder, (from, to), told.map(|told| told.status == nfsstat3::NFS3_OK))
+    }
+
+    fn third_writes(&mut self, folder: usize, name: &'static str) -> Checked<()> {
+        let Some(file) = self.files.file_named(folder, name) else { return Ok(()) };
+        let (cell, tag) = self.draw_cell();
+        let is_stable = !self.chance.one_in(4);
+        let stable = if is_stable { stable_how::FILE_SYNC } else { stable_how::UNSTABLE };
+        let (offset, data) = ((cell * CELL) as u64, Opaque::owned(fill(tag)));
+        let args = WRITE3args { file: handle(&file), offset, count: CELL as u32, stable, data };
+        let told = self.ask_third(P::NFSPROC3_WRITE, &args)?;
+        self.note(|| format!("version 3 writes {tag} into cell {cell} of {name} of {folder}, stable: {is_stable}"));
+        match told {
+            Some(told) if told.status != nfsstat3::NFS3_OK => {
+                Err(format!("a WRITE of version 3 is told {:?}", told.status))
+            }
+            told => {
+                self.files.written(&file, cell, tag, is_stable, told.is_some());
+                Ok(())
+            }
+        }
+    }
+
+    // ---- looks ----
+
+    /// Whether a file is there; then what is in it is what may be.
+    pub(super) fn look_at(&mut self, file: &Handle) -> Checked<Option<bool>> {
+        let args = READ3args { file: handle(file), offset: 0, count: (CELLS * CELL) as u32 };
+        let Some(told) = self.ask_third(P::NFSPROC3_READ, &args)? else { return Ok(None) };
+        match told.status {
+            nfsstat3::NFS3_OK => self.files.read(file, &told.data).map(|()| Some(true)),
+            nfsstat3::NFS3ERR_STALE => Ok(Some(false)),
+            status => Err(format!("a READ of version 3 is told {status:?}")),
+        }
+    }
+
+    fn look_up(&mut self, folder: usize, name: &'static str) -> Checked<()> {
+        let root = self.world.root(folder).to_vec();
+        let Some(told) = self.ask_third(P::NFSPROC3_LOOKUP, &LOOKUP3args { what: name_in(&root, name) })? else {
+            return Ok(());
+        };
+        match (told.status, told.handle) {
+            (nfsstat3::NFS3_OK, handle @ Some(_)) => self.files.found(folder, name, handle),
+            (nfsstat3::NFS3ERR_NOENT, _) => self.files.found(folder, name, None),
+            (status, _) => Err(format!("a LOOKUP of version 3 is told {status:?}")),
+        }
+    }
+
+    /// A pool has come: all names stand for what they may, all files have what they may, and what somebody may claim is there.
+    pub(super) fn look_around(&mut self, pool: usize) -> Checked<()> {
+        for folder in (0..FOLDERS.len()).filter(|folder| FOLDERS[*folder].0 == pool) {
+            for name in NAMES {
+                self.look_up(folder, name)?;
+            }
+        }
+        for file in self.files.handles() {
+            if self.files.folder_of(&file).map(|folder| FOLDERS[folder].0) != Some(pool) {
+                continue;
+            }
+            let is_kept = self.files.has_name(&file) || self.is_open(&file);
+            if self.look_at(&file)? == Some(false) {
+                if is_kept {
+                    return Err(format!("{} is gone behind an import", self.known_as(&file)));
+                }
+                self.files.is_gone(&file);
+            }
+        }
+        Ok(())
+    }
+
+    /// Files that have no name and that nobody has, in a pool of which nobody may claim anything any more: they are gone.
+    pub(super) fn look_for_what_is_gone(&mut self, pool: usize) -> Checked<()> {
+        for file in self.files.handles() {
+            let is_of = self.files.folder_of(&file).map(|folder| FOLDERS[folder].0) == Some(pool);
+            if !is_of || !self.files.is_nameless(&file) {
+                continue;
+            }
+            match self.look_at(&file)? {
+                None => return Ok(()),
+                Some(true) if self.ledger.is_nobodys(&file) => {
+                    return Err(format!(
+                        "{} has no name, and nobody has it open, and it is there",
+                        self.known_as(&file)
+                    ));
+                }
+                Some(false) if self.is_open(&file) => {
+                    return Err(format!("{} is gone, and somebody has it open", self.known_as(&file)));
+                }
+                Some(true) if self.files.was_gone(&file) => {
+                    return Err(format!("{} was gone, and is there again", self.known_as(&file)));
+                }
+                Some(true) => {}
+                Some(false) => {
+                    self.totals.nameless_gone += u64::from(self.files.is_gone(&file));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether somebody has it open, or may claim it.
+    fn is_open(&mut self, file: &Handle) -> bool {
+        self.with_ledger(self.pool_of(file), |ledger, moment| ledger.has_open(file, moment))
+    }
+
+    // ---- what a change of names does ----
+
+    /// A REMOVE was answered so, or was not.
+    pub(super) fn removed(&mut self, folder: usize, name: &'static str, told: Option<bool>) -> Checked<()> {
+        let was_there = self.files.file_named(folder, name).is_some();
+        match told {
+            None if was_there => self.files.may_name(folder, name, Named::Nobody),
+            Some(true) if was_there => self.files.name(folder, name, Named::Nobody),
+            Some(done) if done != was_there => return Err(format!("a removal of {name} of {folder} is told {done}")),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A RENAME was answered so, or was not.
+    pub(super) fn renamed(
+        &mut self,
+        folder: usize,
+        (from, to): (&'static str, &'static str),
+        told: Option<bool>,
+    ) -> Checked<()> {
+        let source = self.files.file_named(folder, from);
+        match (told, source) {
+            (Some(done), source) if done != source.is_some() => {
+                Err(format!("a rename of {from} of {folder} to {to} is told {done}"))
+            }
+            (_, Some(_)) if from == to => Ok(()),
+            (None, Some(file)) => {
+                self.files.may_name(folder, from, Named::Nobody);
+                self.files.may_name(folder, to, Named::File(file));
+                Ok(())
+            }
+            (Some(_), Some(file)) => {
+                self.files.name(folder, from, Named::Nobody);
+                self.files.name(folder, to, Named::File(file));
+                Ok(())
+            }
+            (_, None) => Ok(()),
+        }
+    }
+
+    pub(super) fn draw_cell(&mut self) -> (usize, u64) {
+        self.next_tag += 1;
+        (self.chance.below(CELLS as u64) as usize, self.next_tag)
+    }
+
+    pub(super) fn somewhere(&mut self) -> (usize, &'static str) {
+        (self.chance.below(FOLDERS.len() as u64) as usize, self.chance.pick(&NAMES))
+    }
+
+    /// In words.
+    pub(super) fn known_as(&self, file: &[u8]) -> String {
+        let number = self.files.handles().iter().position(|known| known == file);
+        let names: Vec<_> = self
+            .files
+            .names()
+            .into_iter()
+            .filter(|at| self.files.file_named(at.0, at.1).as_deref() == Some(file))
+            .collect();
+        format!("file {number:?} ({names:?})")
+    }
+}

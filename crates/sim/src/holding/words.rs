@@ -1,0 +1,282 @@
+//! Compounds of version 4 as bytes, by the codec that is generated from the RFCs' own XDR: the server's is by hand.
+
+use bytes::Bytes;
+use tally_nfs::rpc::Reply;
+use tally_nfs::{v3, v4};
+use tally_wire::nfs4::{
+    ChannelAttrs4, ClientOwner4, Close4Args, Compound4Args, Compound4Res, CreateSession4Args, Createhow4,
+    ExchangeId4Args, Fattr4, Getattr4Args, Lock4Args, Locker4, Lockt4Args, Locku4Args, NfsArgop4, NfsLockType4,
+    NfsResop4, Nfsstat4, Open4Args, OpenClaim4, OpenDelegationType4, OpenDowngrade4Args, OpenOwner4, OpenToLockOwner4,
+    Openflag4, Opentype4, Putfh4Args, Read4Args, ReclaimComplete4Args, Remove4Args, Rename4Args, Sequence4Args,
+    Sessionid4, StableHow4, StateProtect4A, Stateid4, Write4Args,
+};
+use tally_wire::{bitmap, decode, encode};
+
+use super::Checked;
+use crate::client::bytes_of;
+
+/// An operation with its arguments, encoded.
+pub(super) type Op = Vec<u8>;
+
+/// `change`, `size`, `fileid` and `numlinks` by their numbers.
+const SHOWN: [u32; 1] = [3];
+
+/// What an OPEN does about its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    /// NOCREATE.
+    Find,
+    /// UNCHECKED.
+    Make,
+    /// UNCHECKED with size 0.
+    Cut,
+    /// GUARDED.
+    New,
+    /// EXCLUSIVE4_1 with this verifier.
+    Exclusive(u64),
+}
+
+/// The slot that a compound is carried out in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InSlot {
+    pub(super) session: Sessionid4,
+    pub(super) slot: u32,
+    pub(super) sequence: u32,
+}
+
+pub(super) fn sequence(of: InSlot) -> Op {
+    encode(&NfsArgop4::OpSequence(Sequence4Args {
+        sa_sessionid: of.session,
+        sa_sequenceid: of.sequence,
+        sa_slotid: of.slot,
+        sa_highest_slotid: 3,
+        sa_cachethis: true,
+    }))
+}
+
+pub(super) fn exchange_id(name: &[u8], start: u64) -> Op {
+    encode(&NfsArgop4::OpExchangeId(ExchangeId4Args {
+        eia_clientowner: ClientOwner4 { co_verifier: start.to_be_bytes(), co_ownerid: name.into() },
+        eia_flags: 0,
+        eia_state_protect: StateProtect4A::Sp4None,
+        eia_client_impl_id: Vec::new().into(),
+    }))
+}
+
+pub(super) fn create_session(client: u64, sequence: u32) -> Op {
+    let channel = || ChannelAttrs4 {
+        ca_headerpadsize: 0,
+        ca_maxrequestsize: 16384,
+        ca_maxresponsesize: 16384,
+        ca_maxresponsesize_cached: 2048,
+        ca_maxoperations: 16,
+        ca_maxrequests: 4,
+        ca_rdma_ird: Vec::new().into(),
+    };
+    encode(&NfsArgop4::OpCreateSession(CreateSession4Args {
+        csa_clientid: client,
+        csa_sequence: sequence,
+        csa_flags: 0,
+        csa_fore_chan_attrs: channel(),
+        csa_back_chan_attrs: channel(),
+        csa_cb_program: 0x4000_0000,
+        csa_sec_parms: Vec::new().into(),
+    }))
+}
+
+pub(super) fn complete() -> Op {
+    encode(&NfsArgop4::OpReclaimComplete(ReclaimComplete4Args { rca_one_fs: false }))
+}
+
+pub(super) fn put(handle: &[u8]) -> Op {
+    encode(&NfsArgop4::OpPutfh(Putfh4Args { object: handle.into() }))
+}
+
+pub(super) fn save() -> Op {
+    encode(&NfsArgop4::OpSavefh)
+}
+
+pub(super) fn get_handle() -> Op {
+    encode(&NfsArgop4::OpGetfh)
+}
+
+pub(super) fn get_change() -> Op {
+    encode(&NfsArgop4::OpGetattr(Getattr4Args { attr_request: bitmap(&SHOWN) }))
+}
+
+fn opening(owner: &[u8], (access, deny): (u32, u32), openhow: Openflag4, claim: OpenClaim4) -> Op {
+    let owner = OpenOwner4 { clientid: 0, owner: owner.into() };
+    encode(&NfsArgop4::OpOpen(Open4Args { seqid: 0, share_access: access, share_deny: deny, owner, openhow, claim }))
+}
+
+pub(super) fn open(owner: &[u8], share: (u32, u32), how: How, name: &str) -> Op {
+    use tally_wire::nfs4::{Creatverfattr, Fattr4Value};
+    let none = || Fattr4::of(&[]);
+    let how = match how {
+        How::Find => Openflag4::Default(Opentype4::Open4Nocreate),
+        How::Make => Openflag4::Open4Create(Createhow4::Unchecked4(none())),
+        How::Cut => Openflag4::Open4Create(Createhow4::Unchecked4(Fattr4::of(&[Fattr4Value::Fattr4Size(0)]))),
+        How::New => Openflag4::Open4Create(Createhow4::Guarded4(none())),
+        How::Exclusive(verifier) => Openflag4::Open4Create(Createhow4::Exclusive41(Creatverfattr {
+            cva_verf: verifier.to_be_bytes(),
+            cva_attrs: none(),
+        })),
+    };
+    opening(owner, share, how, OpenClaim4::ClaimNull(name.as_bytes().into()))
+}
+
+pub(super) fn open_again(owner: &[u8], share: (u32, u32)) -> Op {
+    let claim = OpenClaim4::ClaimPrevious(OpenDelegationType4::OpenDelegateNone);
+    opening(owner, share, Openflag4::Default(Opentype4::Open4Nocreate), claim)
+}
+
+pub(super) fn close(of: &Stateid4) -> Op {
+    encode(&NfsArgop4::OpClose(Close4Args { seqid: 0, open_stateid: of.clone() }))
+}
+
+pub(super) fn downgrade(of: &Stateid4, (share_access, share_deny): (u32, u32)) -> Op {
+    let open_stateid = of.clone();
+    encode(&NfsArgop4::OpOpenDowngrade(OpenDowngrade4Args { open_stateid, seqid: 0, share_access, share_deny }))
+}
+
+const fn kind(writes: bool) -> NfsLockType4 {
+    if writes { NfsLockType4::WriteLt } else { NfsLockType4::ReadLt }
+}
+
+/// LOCK of so many bytes by an owner below an open.
+pub(super) fn lock(below: &Stateid4, owner: &[u8], writes: bool, (offset, length): (u64, u64), reclaim: bool) -> Op {
+    let lock_owner = OpenOwner4 { clientid: 0, owner: owner.into() };
+    let open_stateid = below.clone();
+    let locker = Locker4::True(OpenToLockOwner4 { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner });
+    encode(&NfsArgop4::OpLock(Lock4Args { locktype: kind(writes), reclaim, offset, length, locker }))
+}
+
+pub(super) fn test(owner: &[u8], writes: bool, (offset, length): (u64, u64)) -> Op {
+    let owner = OpenOwner4 { clientid: 0, owner: owner.into() };
+    encode(&NfsArgop4::OpLockt(Lockt4Args { locktype: kind(writes), offset, length, owner }))
+}
+
+pub(super) fn unlock(of: &Stateid4, (offset, length): (u64, u64)) -> Op {
+    let lock_stateid = of.clone();
+    encode(&NfsArgop4::OpLocku(Locku4Args { locktype: kind(true), seqid: 0, lock_stateid, offset, length }))
+}
+
+/// The stateid that stands for no open.
+pub(super) fn nobodys() -> Stateid4 {
+    Stateid4 { seqid: 0, other: [0; 12] }
+}
+
+pub(super) fn read(by: &Stateid4, offset: u64, count: u32) -> Op {
+    encode(&NfsArgop4::OpRead(Read4Args { stateid: by.clone(), offset, count }))
+}
+
+pub(super) fn write(by: &Stateid4, offset: u64, data: &[u8], is_stable: bool) -> Op {
+    let stable = if is_stable { StableHow4::FileSync4 } else { StableHow4::Unstable4 };
+    encode(&NfsArgop4::OpWrite(Write4Args { stateid: by.clone(), offset, stable, data: data.into() }))
+}
+
+pub(super) fn remove(name: &str) -> Op {
+    encode(&NfsArgop4::OpRemove(Remove4Args { target: name.as_bytes().into() }))
+}
+
+pub(super) fn rename(from: &str, to: &str) -> Op {
+    encode(&NfsArgop4::OpRename(Rename4Args { oldname: from.as_bytes().into(), newname: to.as_bytes().into() }))
+}
+
+/// A call's record, without its mark, of root by AUTH_SYS.
+pub(super) fn record(xid: u32, ops: &[Op]) -> Bytes {
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
+    // Stamp, an empty name, uid, gid and no group.
+    let cred = words(&[0, 0, 0, 0, 0]);
+    let mut record = words(&[xid, 0, 2, v3::PROGRAM, v4::VERSION, 1, 1, cred.len() as u32]);
+    record.extend(cred);
+    record.extend(words(&[0, 0]));
+    let mut arguments = encode(&Compound4Args { tag: b""[..].into(), minorversion: 1, argarray: Vec::new().into() });
+    // The list's length, which is its last word, becomes that of these.
+    arguments.truncate(arguments.len() - 4);
+    record.extend(arguments);
+    record.extend(words(&[ops.len() as u32]));
+    record.extend(ops.concat());
+    record.into()
+}
+
+/// What stands behind the header of a reply, which has to be one to a call that was carried out.
+pub(super) fn results_of(reply: &Reply) -> Checked<Vec<u8>> {
+    let bytes = bytes_of(reply);
+    let header: Vec<u32> =
+        bytes.chunks(4).skip(1).take(5).map(|word| word.try_into().map_or(u32::MAX, u32::from_be_bytes)).collect();
+    if header != [1, 0, 0, 0, 0] || bytes.len() < 24 {
+        return Err(format!("a compound is answered with the header {header:?}"));
+    }
+    Ok(bytes[24..].to_vec())
+}
+
+/// The results of a compound of these, to their last byte: one of each operation, up to the first that is not OK.
+pub(super) fn results(bytes: &[u8], ops: &[Op]) -> Checked<Told> {
+    let reply: Compound4Res = decode(bytes).map_err(|error| format!("{error:?} in the results of {ops:x?}"))?;
+    let count = reply.resarray.0.len();
+    if count != ops.len() && reply.status == Nfsstat4::Nfs4Ok || count > ops.len() {
+        return Err(format!("{count} results of {} operations", ops.len()));
+    }
+    Ok(Told { status: reply.status, results: reply.resarray.0 })
+}
+
+/// What a compound was told.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) status: Nfsstat4,
+    pub(super) results: Vec<NfsResop4>,
+}
+
+impl Told {
+    pub(super) fn is_ok(&self) -> bool {
+        self.status == Nfsstat4::Nfs4Ok
+    }
+
+    /// Whether SEQUENCE itself was refused, which stands first.
+    pub(super) fn is_refused_at_sequence(&self) -> bool {
+        self.results.len() == 1 && !self.is_ok()
+    }
+
+    /// The first stateid that was given, by OPEN, LOCK, LOCKU or OPEN_DOWNGRADE.
+    pub(super) fn stateid(&self) -> Option<Stateid4> {
+        use tally_wire::nfs4::{Lock4Res, Locku4Res, Open4Res, OpenDowngrade4Res};
+        self.results.iter().find_map(|result| match result {
+            NfsResop4::OpOpen(Open4Res::Nfs4Ok(ok)) => Some(ok.stateid.clone()),
+            NfsResop4::OpLock(Lock4Res::Nfs4Ok(ok)) => Some(ok.lock_stateid.clone()),
+            NfsResop4::OpLocku(Locku4Res::Nfs4Ok(stateid)) => Some(stateid.clone()),
+            NfsResop4::OpOpenDowngrade(OpenDowngrade4Res::Nfs4Ok(ok)) => Some(ok.open_stateid.clone()),
+            _ => None,
+        })
+    }
+
+    /// What GETFH gave.
+    pub(super) fn handle(&self) -> Option<Vec<u8>> {
+        use tally_wire::nfs4::Getfh4Res;
+        self.results.iter().find_map(|result| match result {
+            NfsResop4::OpGetfh(Getfh4Res::Nfs4Ok(ok)) => Some(ok.object.0.clone()),
+            _ => None,
+        })
+    }
+
+    /// What GETATTR gave.
+    pub(super) fn change(&self) -> Option<u64> {
+        use tally_wire::nfs4::{Fattr4Value, Getattr4Res};
+        self.results.iter().find_map(|result| match result {
+            NfsResop4::OpGetattr(Getattr4Res::Nfs4Ok(ok)) => match ok.obj_attributes.values().ok()?.first()? {
+                Fattr4Value::Fattr4Change(change) => Some(*change),
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+
+    /// What READ gave.
+    pub(super) fn data(&self) -> Option<&[u8]> {
+        use tally_wire::nfs4::Read4Res;
+        self.results.iter().find_map(|result| match result {
+            NfsResop4::OpRead(Read4Res::Nfs4Ok(ok)) => Some(&ok.data.0[..]),
+            _ => None,
+        })
+    }
+}

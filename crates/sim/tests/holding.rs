@@ -1,0 +1,27 @@
+//! What clients of version 4 hold over all lives of a server: a fixed share of what `cargo xtask holding` runs.
+
+use tally_sim::holding::{FLOORS, Plan, run, sweep};
+
+/// Steps of a history.
+const STEPS: usize = 200;
+
+/// Each class of events is met, and as often as a long run wants it.
+#[test]
+fn nobody_is_lied_to() {
+    const SEEDS: u64 = 1200;
+    let totals = sweep(0..SEEDS, STEPS).unwrap_or_else(|report| panic!("{report}"));
+    println!("{totals:?}");
+    for ((what, times), (of, floor)) in totals.each().into_iter().zip(FLOORS) {
+        assert_eq!(what, of);
+        assert!(times >= (floor * SEEDS / 1000).max(1), "{times} {what}, and {floor} are wanted of a thousand seeds");
+    }
+}
+
+/// A seed alone repeats what it does, to the last write of the disks.
+#[test]
+fn a_seed_repeats_itself() {
+    for seed in 0..5 {
+        let [first, second] = [0; 2].map(|_| run(&Plan { seed, steps: STEPS }).expect("it holds"));
+        assert_eq!(first, second);
+    }
+}
