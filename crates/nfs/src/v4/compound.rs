@@ -124,7 +124,8 @@ impl<'a> Compound<'a> {
     /// With these handles, entered under today's rules.
     pub(super) fn new(scene: &'a Scene<'a>, head: Head, owed: &'a mut Owed, [current, saved]: [&Held; 2]) -> Self {
         let entry = Entry::new(scene.exports, scene.link, &scene.call.identity);
-        let tree = Tree { exports: scene.exports, entry: &entry, client: scene.link.peer().ip() };
+        let (client, minor) = (scene.link.peer().ip(), head.minor);
+        let tree = Tree { exports: scene.exports, entry: &entry, client, minor };
         let [current, saved] =
             [current, saved].map(|held| tree.of_handle(held.as_ref().map_err(|status| Shut::from(*status))?));
         Self { entry, scene, current, saved, owed, head, mark: None, speaker: None }
@@ -336,7 +337,8 @@ impl<'a> Compound<'a> {
 
     /// What stands above the exports, as this client sees it.
     pub(super) fn tree(&self) -> Tree<'_> {
-        Tree { exports: self.scene.exports, entry: &self.entry, client: self.scene.link.peer().ip() }
+        let client = self.scene.link.peer().ip();
+        Tree { exports: self.scene.exports, entry: &self.entry, client, minor: self.head.minor }
     }
 
     /// What the current handle names.
