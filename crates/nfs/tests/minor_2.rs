@@ -1,19 +1,20 @@
-//! What minor version 2 has besides (RFC 7862, RFC 8275), over a service: attributes.
+//! What minor version 2 has besides (RFC 7862, RFC 8275), over a service: attributes, SEEK, IO_ADVISE, and what is not there.
 
 mod support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use support::compound::{Op, by_number, create, get_attr, lookup, op, set, stateid};
-use support::opener::{BOTH, Opener, close, open_as};
+use support::compound::{Op, bare, by_number, create, get_attr, lookup, make, op, set, stateid, status_of};
+use support::opener::{BOTH, Opener, READ, WRITE, close, open, open_as};
 use support::scene::Scene;
-use tally_vfs::Attributes;
+use tally_vfs::{Attributes, Content, Cred, Identity, Names, NodeKind, OpCtx, SetAttr, Stability};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
-    ChangeAttrType4, Createhow4, Createtype4, Creatverfattr, FATTR4_CHANGE_ATTR_TYPE, FATTR4_MODE, FATTR4_MODE_UMASK,
-    FATTR4_SIZE, FATTR4_SUPPATTR_EXCLCREAT, FATTR4_SUPPORTED_ATTRS, FATTR4_TYPE, Fattr4, Fattr4Value, Getattr4Res,
-    ModeUmask4, NfsArgop4, NfsResop4, Nfsstat4, Openflag4, Verify4Args,
+    ChangeAttrType4, Createhow4, Createtype4, Creatverfattr, DataContent4, FATTR4_CHANGE_ATTR_TYPE, FATTR4_MODE,
+    FATTR4_MODE_UMASK, FATTR4_SIZE, FATTR4_SUPPATTR_EXCLCREAT, FATTR4_SUPPORTED_ATTRS, FATTR4_TYPE, Fattr4,
+    Fattr4Value, Getattr4Res, IoAdvise4Args, IoAdvise4Res, ModeUmask4, NfsArgop4, NfsOpnum4, NfsResop4, Nfsstat4,
+    Openflag4, Seek4Args, Seek4Res, Stateid4, Verify4Args,
 };
 use tally_wire::{bitmap, numbers};
 
@@ -110,4 +111,129 @@ fn what_cannot_be_set_with_exclusive4_1_is_invalid() {
     let opened = client.opened(exclusively(b"x", attributes(FATTR4_SIZE, 8)));
     assert_eq!(client.status(&[lookup(b"x"), close(opened.stateid)]), OK);
     assert_eq!(client.status(&[lookup(b"x"), close(stateid(0))]), Nfs4ErrBadStateid);
+}
+
+fn seek_by(sa_stateid: Stateid4, sa_offset: u64, sa_what: DataContent4) -> Op {
+    op(&NfsArgop4::OpSeek(Seek4Args { sa_stateid, sa_offset, sa_what }))
+}
+
+fn seek(offset: u64, what: DataContent4) -> Op {
+    seek_by(stateid(0), offset, what)
+}
+
+fn told(client: &mut Opener, name: &[u8], seek: Op) -> Result<(u64, bool), Nfsstat4> {
+    match client.run(&[lookup(name), seek]).pop() {
+        Some(NfsResop4::OpSeek(Seek4Res::Nfs4Ok(told))) => Ok((told.sr_offset, told.sr_eof)),
+        Some(other) => Err(status_of(&other)),
+        None => panic!("no result"),
+    }
+}
+
+/// Twelve bytes in the second of three blocks.
+fn sparse(client: &Opener) {
+    let file = client.scene.file(b"f");
+    let (tank, root) = (&client.scene.exports.tank, Cred::root());
+    tank.write(OpCtx::of(&root), file, 5000, b"twelve bytes".as_slice().into(), Stability::FileSync).result.unwrap();
+    let size = SetAttr { size: Some(12_000), ..SetAttr::default() };
+    tank.setattr(OpCtx::of(&root), file, &size, None).result.unwrap();
+}
+
+#[test]
+fn seek_finds_content_and_holes() {
+    use DataContent4::{Nfs4ContentData as Data, Nfs4ContentHole as Hole};
+    let mut client = client();
+    sparse(&client);
+    for (offset, what, expected) in [
+        (0, Data, Ok((4096, false))),
+        (4096, Data, Ok((4096, false))),
+        (5000, Data, Ok((5000, false))),
+        (0, Hole, Ok((0, false))),
+        (4096, Hole, Ok((8192, false))),
+        (8192, Data, Ok((12_000, true))),
+        (11_999, Hole, Ok((11_999, false))),
+        (12_000, Hole, Err(Nfs4ErrNxio)),
+        (12_000, Data, Err(Nfs4ErrNxio)),
+        (u64::MAX, Hole, Err(Nfs4ErrNxio)),
+    ] {
+        assert_eq!(told(&mut client, b"f", seek(offset, what)), expected, "{what:?} from {offset}");
+    }
+    // Every file has a hole at its end.
+    let (tank, root) = (client.scene.exports.tank.clone(), Cred::root());
+    let file = client.scene.file_named(b"f");
+    tank.write(OpCtx::of(&root), file, 8192, vec![1; 3808].into(), Stability::FileSync).result.unwrap();
+    assert_eq!(told(&mut client, b"f", seek(4096, Hole)), Ok((12_000, true)));
+    let mut neither = seek(0, Data);
+    neither.truncate(neither.len() - 4);
+    neither.extend(2_u32.to_be_bytes());
+    assert_eq!(told(&mut client, b"f", neither), Err(Nfs4ErrUnionNotsupp));
+}
+
+#[test]
+fn seek_needs_what_read_needs() {
+    use DataContent4::Nfs4ContentData as Data;
+    let mut client = client();
+    sparse(&client);
+    let writer = client.opened(open(b"f", WRITE, 0)).stateid;
+    assert_eq!(told(&mut client, b"f", seek_by(writer.clone(), 0, Data)), Err(Nfs4ErrOpenmode));
+    assert_eq!(client.status(&[lookup(b"f"), close(writer.clone())]), OK);
+    assert_eq!(told(&mut client, b"f", seek_by(writer, 0, Data)), Err(Nfs4ErrBadStateid));
+    let (tank, root) = (client.scene.exports.tank.clone(), Cred::root());
+    tank.symlink(OpCtx::of(&root), tank.root(), b"l", b"f", &SetAttr::default()).result.unwrap();
+    tank.mknod(OpCtx::of(&root), tank.root(), b"p", NodeKind::Fifo, &SetAttr::default()).result.unwrap();
+    assert_eq!(client.status(&[make(b"d")]), OK);
+    for (name, status) in [(&b"d"[..], Nfs4ErrIsdir), (b"l", Nfs4ErrSymlink), (b"p", Nfs4ErrWrongType)] {
+        assert_eq!(told(&mut client, name, seek(0, Data)), Err(status));
+        assert_eq!(client.status(&[lookup(name), advise(stateid(0))]), status);
+    }
+    let mut other = Opener::beside(&client.scene, "another one", 2);
+    let denier = other.opened(open(b"f", READ, READ)).stateid;
+    assert_eq!(told(&mut client, b"f", seek(0, Data)), Err(Nfs4ErrLocked));
+    assert_eq!(told(&mut other, b"f", seek_by(denier, 0, Data)), Ok((4096, false)));
+    assert_eq!(told(&mut client, b"f", seek_by(stateid(255), 0, Data)), Ok((4096, false)), "whatever others deny");
+}
+
+fn advise(iaa_stateid: Stateid4) -> Op {
+    let iaa_hints = bitmap(&[1, 4]);
+    op(&NfsArgop4::OpIoAdvise(IoAdvise4Args { iaa_stateid, iaa_offset: 0, iaa_count: 0, iaa_hints }))
+}
+
+#[test]
+fn of_hints_none_is_taken() {
+    let mut client = client();
+    sparse(&client);
+    let opened = client.opened(open(b"f", READ, 0)).stateid;
+    let Some(NfsResop4::OpIoAdvise(IoAdvise4Res::Nfs4Ok(told))) = client.run(&[lookup(b"f"), advise(opened)]).pop()
+    else {
+        panic!("it is refused")
+    };
+    assert_eq!(numbers(&told.ior_hints), []);
+    assert_eq!(client.status(&[lookup(b"f"), advise(stateid(9))]), Nfs4ErrBadStateid);
+}
+
+/// A client that is told so once does it by itself from then on; one that is told OK by accident does not.
+#[test]
+fn what_is_not_there_is_not_supported() {
+    use NfsOpnum4::*;
+    let mut client = client();
+    sparse(&client);
+    for number in [
+        OpAllocate,
+        OpClone,
+        OpCopyNotify,
+        OpDeallocate,
+        OpLayouterror,
+        OpLayoutget,
+        OpLayoutstats,
+        OpOffloadCancel,
+        OpOffloadStatus,
+        OpOpenattr,
+        OpReadPlus,
+        OpWriteSame,
+        OpGetxattr,
+        OpSetxattr,
+        OpListxattrs,
+        OpRemovexattr,
+    ] {
+        assert_eq!(client.status(&[lookup(b"f"), bare(number as u32)]), Nfs4ErrNotsupp, "{number:?}");
+    }
 }

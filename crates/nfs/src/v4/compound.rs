@@ -318,6 +318,8 @@ impl<'a> Compound<'a> {
             Op::Rename => return ops::remove::rename(self, words, out),
             Op::Write => return ops::data::write(self, words, out),
             Op::Commit => return ops::data::commit(self, words, out),
+            Op::Seek => ops::sparse::seek(self, words, out),
+            Op::IoAdvise => ops::sparse::advise(self, words, out),
         }?;
         Ok(Status::Ok)
     }

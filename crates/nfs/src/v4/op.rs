@@ -1,4 +1,4 @@
-//! The operations, by number (RFC 7530 §16, RFC 8881 §18).
+//! The operations, by number (RFC 7530 §16, RFC 8881 §18, RFC 7862 §15).
 
 /// Lowest number of an operation.
 const FIRST: u32 = 3;
@@ -22,6 +22,7 @@ pub(super) enum Op {
     FreeStateid,
     GetAttr,
     GetFh,
+    IoAdvise,
     Link,
     Lock,
     LockT,
@@ -46,6 +47,7 @@ pub(super) enum Op {
     SaveFh,
     SecInfo,
     SecInfoNoName,
+    Seek,
     Sequence,
     SetAttr,
     SetClientId,
@@ -168,6 +170,8 @@ pub(super) fn asked(minor: u32, number: u32) -> Asked {
         55 => Op::TestStateid,
         57 => Op::DestroyClientId,
         58 => Op::ReclaimComplete,
+        63 => Op::IoAdvise,
+        69 => Op::Seek,
         _ => return Asked::NotSupported,
     })
 }

@@ -13,6 +13,7 @@ pub(super) mod open;
 mod order;
 pub(super) mod remove;
 pub(super) mod sessions;
+pub(super) mod sparse;
 
 use tally_vfs::Change;
 
