@@ -14,6 +14,7 @@ pub(super) enum Op {
     BindConnToSession,
     Close,
     Commit,
+    Copy,
     Create,
     CreateSession,
     DestroyClientId,
@@ -94,6 +95,7 @@ impl Op {
         matches!(
             self,
             Self::Commit
+                | Self::Copy
                 | Self::Create
                 | Self::Link
                 | Self::Open
@@ -170,6 +172,7 @@ pub(super) fn asked(minor: u32, number: u32) -> Asked {
         55 => Op::TestStateid,
         57 => Op::DestroyClientId,
         58 => Op::ReclaimComplete,
+        60 => Op::Copy,
         63 => Op::IoAdvise,
         69 => Op::Seek,
         _ => return Asked::NotSupported,
