@@ -155,7 +155,7 @@ const INTENT: [&[&str]; 5] = [
 const FS: [&[&str]; 7] = [
     &["filer"],
     &["inspect", "mounted", "read", "replay"],
-    &["admission", "ahead", "cost", "damage", "filesystem", "fold", "held", "ops", "sight", "subtree"],
+    &["admission", "ahead", "cost", "damage", "filesystem", "fold", "held", "holes", "ops", "sight", "subtree"],
     &["object", "record"],
     &["entry", "layer"],
     &["inode"],

@@ -11,6 +11,7 @@ mod filesystem;
 mod fold;
 mod group;
 mod held;
+mod holes;
 pub mod inode;
 pub mod inspect;
 pub mod layer;

@@ -11,9 +11,9 @@ use tally_base::{DatasetId, Known, PoolGuid, SessionBytes, SlotMark, Time};
 use tally_store::pool::NotServing;
 use tally_vfs::locks::{Lock, NotLocked, Range};
 use tally_vfs::{
-    Attr, Attributes, ClientNumber, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity, Locks,
-    MountNumber, Names, NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply, Replies,
-    ReplyKey, Right, SetAttr, Share, Stability, ToOpen, Written,
+    Attr, Attributes, ClientNumber, Content, CreateHow, Cred, DirPage, FoundAt, FsError, FsStat, Holder, Identity,
+    Locks, MountNumber, Names, NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply,
+    Replies, ReplyKey, Right, SetAttr, Share, Sought, Stability, ToOpen, Written,
 };
 
 use crate::filesystem::Filesystem;
@@ -159,6 +159,17 @@ impl Content for Filesystem {
         count: u32,
     ) -> Result<ReadOut, FsError> {
         self.read_by(right, cred, object, offset, count).map_err(|error| self.awaited(error))
+    }
+
+    fn seek(
+        &self,
+        right: Right,
+        cred: &Cred,
+        object: ObjectRef,
+        offset: u64,
+        what: Sought,
+    ) -> Result<FoundAt, FsError> {
+        self.seek(right, cred, object, offset, what).map_err(|error| self.awaited(error))
     }
 
     fn write(

@@ -5,11 +5,15 @@ use bytes::Bytes;
 use tally_base::ObjectId;
 use tally_store::key::{Class, Key};
 use tally_vfs::permission::{self, EXECUTE, READ};
-use tally_vfs::{Attr, Cred, DirEntry, DirPage, FIRST_ID, FileKind, FsError, FsStat, ObjectRef, ReadOut, Right};
+use tally_vfs::{
+    Attr, Cred, DirEntry, DirPage, FIRST_ID, FileKind, FoundAt, FsError, FsStat, ObjectRef, ReadOut, Right, Sought,
+};
 
 use crate::entry::decode_entry;
 use crate::filesystem::Filesystem;
+use crate::inode::Inode;
 use crate::ops::check_name;
+use crate::sight::Sight;
 
 /// The cookies of `.` and `..`; real entries have ids from [`FIRST_ID`] on (rules F21).
 const DOT: u64 = 1;
@@ -92,20 +96,49 @@ impl Filesystem {
         count: u32,
     ) -> Result<ReadOut, FsError> {
         let read = self.see(object.id, |sight| {
-            let inode = sight.live(object)?;
-            let attr = inode.attr(object.id);
-            match inode.kind {
-                FileKind::File => {}
-                FileKind::Directory => return Err(FsError::IsDirectory),
-                _ => return Err(FsError::BadType),
-            }
-            self.check_may_read(right, &attr, cred)?;
+            let (inode, attr) = self.readable(sight, (right, cred), object)?;
             let end = offset.saturating_add(u64::from(count)).min(inode.size);
             let data = if offset < end { sight.content(offset..end)? } else { Default::default() };
             Ok(ReadOut { data, eof: end >= inode.size || offset >= inode.size, attr })
         })?;
         self.note_access(&read.attr);
         Ok(read)
+    }
+
+    pub(crate) fn seek(
+        &self,
+        right: Right,
+        cred: &Cred,
+        object: ObjectRef,
+        offset: u64,
+        what: Sought,
+    ) -> Result<FoundAt, FsError> {
+        self.see(object.id, |sight| {
+            let (inode, _) = self.readable(sight, (right, cred), object)?;
+            if offset >= inode.size {
+                return Err(FsError::BehindEnd);
+            }
+            let offset = sight.seek(inode.size, offset, what)?.unwrap_or(inode.size);
+            Ok(FoundAt { offset, is_end: offset >= inode.size })
+        })
+    }
+
+    /// A file, for who may read it.
+    fn readable(
+        &self,
+        sight: &Sight<'_>,
+        (right, cred): (Right, &Cred),
+        object: ObjectRef,
+    ) -> Result<(Inode, Attr), FsError> {
+        let inode = sight.live(object)?;
+        let attr = inode.attr(object.id);
+        match inode.kind {
+            FileKind::File => {}
+            FileKind::Directory => return Err(FsError::IsDirectory),
+            _ => return Err(FsError::BadType),
+        }
+        self.check_may_read(right, &attr, cred)?;
+        Ok((inode, attr))
     }
 
     pub(crate) fn readdir(

@@ -21,7 +21,7 @@ use crate::damage::Part;
 use crate::entry::decode_entry;
 use crate::filesystem::Filesystem;
 use crate::inode::{Inode, Layout};
-use crate::layer::{DataLayer, Piece, Seen, see_through};
+use crate::layer::{DataLayer, Layer, Piece, Seen, see_through};
 use crate::object::{ObjectState, RestsOn};
 use crate::schema::decode_pointer;
 
@@ -57,8 +57,13 @@ impl Filesystem {
 }
 
 impl Sight<'_> {
-    fn damaged(&self, part: Part, error: &dyn std::fmt::Display) -> FsError {
+    pub(crate) fn damaged(&self, part: Part, error: &dyn std::fmt::Display) -> FsError {
         self.fs.damaged(self.id, part, error)
+    }
+
+    /// What groups have changed that are not synced, oldest first.
+    pub(crate) fn layers(&self) -> &[Arc<Layer>] {
+        self.state.map_or(&[], |state| &state.layers)
     }
 
     /// The newest inode.
@@ -96,7 +101,7 @@ impl Sight<'_> {
 
     /// The value under one of the object's keys.
     pub(crate) fn value(&self, key: &Key) -> Result<Option<Bytes>, FsError> {
-        let layers = self.state.map_or(&[][..], |state| &state.layers);
+        let layers = self.layers();
         if let Some(value) = layers.iter().rev().find_map(|layer| layer.keys.get(key)) {
             return Ok(value.clone());
         }
@@ -114,7 +119,7 @@ impl Sight<'_> {
 
     /// The object's keys from `from` to `to` (exclusive) with their values, in order, at most `max`.
     pub(crate) fn range(&self, from: Key, to: Key, max: usize) -> Result<Vec<(Key, Bytes)>, FsError> {
-        let layers = self.state.map_or(&[][..], |state| &state.layers);
+        let layers = self.layers();
         let mut overlays: SmallVec<[_; 3]> =
             layers.iter().rev().map(|layer| layer.keys.range(from..to).peekable()).collect();
         let mut stored = self.fs.io().range(&self.root.tree, &from, &to);
@@ -169,8 +174,7 @@ impl Sight<'_> {
     /// The content of `range`, in pieces that add up to it.
     pub(crate) fn content(&self, range: Range<u64>) -> Result<SmallVec<[Bytes; 4]>, FsError> {
         let mut out = SmallVec::new();
-        let layers = self.state.map_or(&[][..], |state| &state.layers);
-        for (_, part, seen) in see_through(layers, range) {
+        for (_, part, seen) in see_through(self.layers(), range) {
             match seen {
                 Seen::Piece(Piece::Memory { bytes, .. }) => out.push(bytes),
                 Seen::Piece(Piece::Placed { block, skip, length }) => {

@@ -85,6 +85,7 @@ fn status_of(error: FsError) -> nfsstat3 {
         FsError::BadType => S::NFS3ERR_BADTYPE,
         FsError::Unavailable | FsError::Throttled => S::NFS3ERR_JUKEBOX,
         FsError::IsSymlink
+        | FsError::BehindEnd
         | FsError::ShareDenied
         | FsError::Locked
         | FsError::NotOpened

@@ -34,6 +34,24 @@ pub struct Written {
     pub verifier: u64,
 }
 
+/// What is looked for in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sought {
+    /// Content. Zeroes may be content.
+    Data,
+    /// A hole, which reads as zeroes. Every file has one at its end.
+    Hole,
+}
+
+/// Where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundAt {
+    /// Its first byte from where the look began.
+    pub offset: u64,
+    /// That is the end of the file: of content there is none up to it.
+    pub is_end: bool,
+}
+
 /// What was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadOut {

@@ -10,7 +10,7 @@ use tally_base::{DatasetId, Known, PoolGuid, SessionBytes, SlotMark, Time};
 use tally_claims::{ClientNumber, Holder, Share};
 
 use crate::attributes::{Attr, FsStat, ObjectRef, SetAttr};
-use crate::content::{ReadOut, Stability, Written};
+use crate::content::{FoundAt, ReadOut, Sought, Stability, Written};
 use crate::locks::{Lock, NotLocked, Range};
 use crate::mount::MountNumber;
 use crate::names::{CreateHow, DirPage, NodeKind};
@@ -135,6 +135,10 @@ pub trait Content: Send + Sync {
     fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
         self.read_by(Right::Mode, cred, object, offset, count)
     }
+    /// Where content or a hole begins, at `offset` or behind it; [`FsError::BehindEnd`] where the file does not reach so far. Between, all is of the other kind (rules V42): what is
+    /// passed over in a look for content reads as zeroes.
+    fn seek(&self, right: Right, cred: &Cred, object: ObjectRef, offset: u64, what: Sought)
+    -> Result<FoundAt, FsError>;
     /// Writes `data` at `offset`.
     fn write(
         &self,

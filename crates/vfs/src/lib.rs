@@ -18,7 +18,7 @@ mod request;
 pub mod suite;
 
 pub use attributes::{Attr, Change, FileKind, FsStat, ObjectRef, PreAttr, SetAttr, SetTime};
-pub use content::{FILE_SIZE_MAX, ReadOut, Stability, WRITE_BYTES_MAX, Written};
+pub use content::{FILE_SIZE_MAX, FoundAt, ReadOut, Sought, Stability, WRITE_BYTES_MAX, Written};
 pub use door::{Attributes, Content, Identity, Locks, Names, Opens, Replies, Vfs};
 pub use mount::MountNumber;
 pub use names::{

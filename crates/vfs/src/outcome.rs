@@ -25,6 +25,8 @@ pub enum FsError {
     IsDirectory,
     #[error("invalid argument")]
     Invalid,
+    #[error("no such offset: the file ends before it")]
+    BehindEnd,
     #[error("file too large")]
     TooBig,
     #[error("no space left in the pool")]

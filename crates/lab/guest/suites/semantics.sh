@@ -1,5 +1,6 @@
 # What a program expects of a file system, one thing at a time, and all of it again after a remount and a crash.
 . /tmp/library
+export NFS_VERSION
 need "server starts" serve_start
 need "mount" nfs_mount
 mkdir "$MNT/t" && cd "$MNT/t" || exit
@@ -45,6 +46,11 @@ name = "n" * 255; write(name, b"long"); refused(errno.ENAMETOOLONG, os.open, "n"
 write("name with \\ ' \" and \n newline".encode(), b"odd"); write(b"\xff\xfe not utf-8", b"bytes")
 write("shared-write", b"A" * 10_000)
 fd = os.open("shared-write", os.O_RDWR); os.pwrite(fd, b"B" * 100, 4_050); os.fsync(fd); os.close(fd)
+write("copied-from", bytes(range(256)) * 40_000 + b"end")
+a, b = os.open("copied-from", os.O_RDONLY), os.open("copied-to", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+while os.copy_file_range(a, b, 100 << 20): pass
+os.close(a); os.close(b)
+os.umask(0o027); write("masked", b""); os.close(os.open("masked-excl", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)); os.mkdir("masked-dir"); os.mkfifo("masked-fifo", 0o777)
 PY
 cat > /tmp/verify.py <<'PY'
 """Looks at what act.py made."""
@@ -73,6 +79,12 @@ assert os.stat("setgid/child").st_gid == 777 and os.stat("setgid/dir").st_gid ==
 assert os.stat("sticky").st_mode & 0o7777 == 0o1777 and os.stat("setgid").st_nlink == 3
 assert read("n" * 255) == b"long" and read("name with \\ ' \" and \n newline") == b"odd" and read(b"\xff\xfe not utf-8") == b"bytes"
 assert read("shared-write") == b"A" * 4_050 + b"B" * 100 + b"A" * 5_850
+assert read("copied-to") == bytes(range(256)) * 40_000 + b"end"
+modes = [os.lstat("masked" + kind).st_mode & 0o7777 for kind in ("", "-excl", "-dir", "-fifo")]; assert modes == [0o640, 0o640, 0o750, 0o750], [oct(mode) for mode in modes]
+if os.environ["NFS_VERSION"] == "4.2":
+    fd, at = os.open("sparse", os.O_RDONLY), []
+    for whence in (os.SEEK_DATA, os.SEEK_HOLE, os.SEEK_DATA, os.SEEK_HOLE): at.append(os.lseek(fd, at[-1] if at else 0, whence))
+    os.close(fd); assert at[0] == 1 << 31 < at[1] < 3 << 30 and (1 << 33) - (2 << 20) < at[2] < at[3] == 1 << 33, at
 PY
 cat > /tmp/rights.py <<'PY'
 """Rights as an ordinary user meets them: run as uid 1000, gid 1000, group 500."""
@@ -95,6 +107,11 @@ os.unlink("/mnt/tank/r/sticky/mine")
 PY
 check "one of everything" python3 /tmp/act.py
 check "seen at once" python3 /tmp/verify.py
+of_the_server() { awk -v op="$1:" '$1 == op { sent += $2 } END { exit !sent }' /proc/self/mountstats; }
+if [ "$NFS_VERSION" = 4.2 ]; then
+    SPOIL="set -- of_the_server ALLOCATE" check "copied by the server" of_the_server COPY
+    SPOIL="set -- of_the_server ALLOCATE" check "holes are the server's" of_the_server SEEK
+fi
 mkdir -p "$MNT/r/sticky"; cd "$MNT/r" && { echo s > secret; chmod 600 secret; echo o > open; chmod 644 open; echo g > group; chgrp 500 group; chmod 660 group; echo w > own; chown 1000:1000 own; chmod 1777 sticky; echo r > sticky/roots; }; cd /tmp
 check "rights of an ordinary user" setpriv --reuid 1000 --regid 1000 --groups 500 python3 /tmp/rights.py
 need "remount" nfs_remount

@@ -58,8 +58,9 @@ impl From<FsError> for Status {
             FsError::Stale => Self::Stale,
             FsError::NotSync => Self::NotSync,
             FsError::Unavailable | FsError::Throttled => Self::JukeBox,
-            // Of opens, of which there are none here.
+            // Of opens, of which there are none here, and of what nobody can ask.
             FsError::IsSymlink
+            | FsError::BehindEnd
             | FsError::ShareDenied
             | FsError::Locked
             | FsError::NotOpened

@@ -21,7 +21,7 @@ use super::ops;
 use super::progress::{Held, number_of};
 use super::pseudo::{Node, Shut, Tree};
 use super::results::{Mark, Owed, Results};
-use super::state::bounds::MARKS_OF_REQUEST_MAX;
+use super::state::bounds::{COPY_BYTES_MAX, MARKS_OF_REQUEST_MAX};
 use super::state::{ClientId, FileId, Guard, Presence, Special, Stateid};
 use super::status::Status;
 use super::tracking::Given;
@@ -125,7 +125,8 @@ impl<'a> Compound<'a> {
     /// With these handles, entered under today's rules.
     pub(super) fn new(scene: &'a Scene<'a>, head: Head, owed: &'a mut Owed, [current, saved]: [&Held; 2]) -> Self {
         let entry = Entry::new(scene.exports, scene.link, &scene.call.identity);
-        let tree = Tree { exports: scene.exports, entry: &entry, client: scene.link.peer().ip() };
+        let (client, minor) = (scene.link.peer().ip(), head.minor);
+        let tree = Tree { exports: scene.exports, entry: &entry, client, minor };
         let [current, saved] =
             [current, saved].map(|held| tree.of_handle(held.as_ref().map_err(|status| Shut::from(*status))?));
         Self { entry, scene, current, saved, owed, head, mark: None, speaker: None }
@@ -326,6 +327,9 @@ impl<'a> Compound<'a> {
             Op::Rename => return ops::remove::rename(self, words, out),
             Op::Write => return ops::data::write(self, words, out),
             Op::Commit => return ops::data::commit(self, words, out),
+            Op::Seek => ops::sparse::seek(self, words, out),
+            Op::IoAdvise => ops::sparse::advise(self, words, out),
+            Op::Copy => return ops::copy::copy(self, words, out),
         }?;
         Ok(Status::Ok)
     }
@@ -345,7 +349,8 @@ impl<'a> Compound<'a> {
 
     /// What stands above the exports, as this client sees it.
     pub(super) fn tree(&self) -> Tree<'_> {
-        Tree { exports: self.scene.exports, entry: &self.entry, client: self.scene.link.peer().ip() }
+        let client = self.scene.link.peer().ip();
+        Tree { exports: self.scene.exports, entry: &self.entry, client, minor: self.head.minor }
     }
 
     /// What the current handle names.
@@ -471,10 +476,17 @@ impl<'a> Compound<'a> {
 
     /// By what right an operation with this stateid writes the file, or sets its size.
     pub(super) fn right(&self, asked: Stateid, file: &Target) -> Result<Right, Status> {
+        self.right_beside(self.owed.stateids[0], asked, file)
+    }
+
+    /// The same where this is the present stateid.
+    fn right_beside(&self, present: Option<Stateid>, asked: Stateid, file: &Target) -> Result<Right, Status> {
         let asked = match asked.special(self.minor())? {
             // Of a handle that was only looked up the present one is the anonymous one.
-            Some(Special::Current) if self.owed.stateids[0].is_none() => return self.unopened(file),
-            Some(Special::Current) => self.present(asked)?,
+            Some(Special::Current) => match present {
+                Some(present) => present,
+                None => return self.unopened(file),
+            },
             Some(Special::Anonymous | Special::ReadBypass) => return self.unopened(file),
             None => asked,
         };
@@ -499,6 +511,25 @@ impl<'a> Compound<'a> {
             Some(Special::ReadBypass) => Ok(Right::Mode),
             _ => self.right(asked, file),
         }
+    }
+
+    /// The same of the saved handle's file, which has a stateid of its own.
+    pub(super) fn right_to_read_saved(&self, asked: Stateid, file: &Target) -> Result<Right, Status> {
+        match asked.special(self.minor())? {
+            Some(Special::ReadBypass) => Ok(Right::Mode),
+            _ => self.right_beside(self.owed.stateids[1], asked, file),
+        }
+    }
+
+    /// How much of so many bytes a COPY may take over: what all of a compound may together, so that it ends soon. Those behind come again.
+    pub(super) fn to_copy(&self, wanted: u64) -> Result<u64, Status> {
+        let left = COPY_BYTES_MAX - self.owed.copied_bytes;
+        if left == 0 { Err(Status::Delay) } else { Ok(wanted.min(left)) }
+    }
+
+    /// So much more was.
+    pub(super) fn note_copied(&mut self, bytes: u64) {
+        self.owed.copied_bytes += bytes;
     }
 
     /// A client would be given something that it could claim again: whether it may be, for now.

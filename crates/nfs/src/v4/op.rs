@@ -1,4 +1,4 @@
-//! The operations, by number (RFC 7530 §16, RFC 8881 §18).
+//! The operations, by number (RFC 7530 §16, RFC 8881 §18, RFC 7862 §15).
 
 /// Lowest number of an operation.
 const FIRST: u32 = 3;
@@ -14,6 +14,7 @@ pub(super) enum Op {
     BindConnToSession,
     Close,
     Commit,
+    Copy,
     Create,
     CreateSession,
     DestroyClientId,
@@ -22,6 +23,7 @@ pub(super) enum Op {
     FreeStateid,
     GetAttr,
     GetFh,
+    IoAdvise,
     Link,
     Lock,
     LockT,
@@ -46,6 +48,7 @@ pub(super) enum Op {
     SaveFh,
     SecInfo,
     SecInfoNoName,
+    Seek,
     Sequence,
     SetAttr,
     SetClientId,
@@ -112,7 +115,7 @@ impl Op {
 
     /// Whether what it changes is remembered, in a persistent session.
     pub(super) fn leaves_mark(self) -> bool {
-        self.changes() && !matches!(self, Self::Commit | Self::Write)
+        self.changes() && !matches!(self, Self::Commit | Self::Copy | Self::Write)
     }
 
     /// Whether it may change something that is kept.
@@ -120,6 +123,7 @@ impl Op {
         matches!(
             self,
             Self::Commit
+                | Self::Copy
                 | Self::Create
                 | Self::Link
                 | Self::Open
@@ -196,6 +200,9 @@ pub(super) fn asked(minor: u32, number: u32) -> Asked {
         55 => Op::TestStateid,
         57 => Op::DestroyClientId,
         58 => Op::ReclaimComplete,
+        60 => Op::Copy,
+        63 => Op::IoAdvise,
+        69 => Op::Seek,
         _ => return Asked::NotSupported,
     })
 }

@@ -63,6 +63,8 @@ pub(super) struct Tree<'a> {
     pub(super) exports: &'a dyn Exports,
     pub(super) entry: &'a Entry<'a>,
     pub(super) client: IpAddr,
+    /// Which attributes there are for it.
+    pub(super) minor: u32,
 }
 
 /// The file id of the root; those of ways are random.

@@ -130,6 +130,8 @@ pub(super) struct Owed {
     pub(super) has_changed: bool,
     /// A WRITE was carried out.
     pub(super) has_written: bool,
+    /// Of files into files.
+    pub(super) copied_bytes: u64,
     /// The dataset of the first operation that was to change something; of its pool are all others.
     pub(super) dataset: Option<(PoolGuid, DatasetId)>,
     /// How many were.

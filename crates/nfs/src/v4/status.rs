@@ -14,6 +14,7 @@ pub enum Status {
     Perm = 1,
     NoEnt = 2,
     Io = 5,
+    Nxio = 6,
     Access = 13,
     Exist = 17,
     XDev = 18,
@@ -83,6 +84,7 @@ pub enum Status {
     NotOnlyOp = 10081,
     WrongType = 10083,
     DelegRevoked = 10087,
+    UnionNotSupp = 10090,
 }
 
 impl From<FsError> for Status {
@@ -98,6 +100,7 @@ impl From<FsError> for Status {
             // BADTYPE belongs to CREATE alone (RFC 7530 §13.1.2.5).
             FsError::Invalid | FsError::BadType | FsError::NotSync => Self::Inval,
             FsError::TooBig => Self::FBig,
+            FsError::BehindEnd => Self::Nxio,
             FsError::NoSpace => Self::NoSpc,
             FsError::ReadOnly => Self::RoFs,
             FsError::TooManyLinks => Self::MLink,

@@ -321,6 +321,9 @@ impl Content for Gated {
         self.reads.pass();
         self.model.read_by(by, cred, object, at, count)
     }
+    fn seek(&self, by: Right, cred: &Cred, object: ObjectRef, at: u64, what: Sought) -> Result<FoundAt, FsError> {
+        self.model.seek(by, cred, object, at, what)
+    }
     fn write(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, data: Bytes, how: Stability) -> Outcome<Written> {
         self.change(|| self.model.write(ctx, object, offset, data, how))
     }

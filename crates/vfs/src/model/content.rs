@@ -9,7 +9,9 @@ use tally_base::Time;
 
 use super::state::{Body, State};
 use crate::permission::{self, EXECUTE, READ, WRITE};
-use crate::{Access, Attr, Cred, FILE_SIZE_MAX, FsError, ObjectRef, OpCtx, ReadOut, Right, Stability, Written};
+use crate::{
+    Access, Attr, Cred, FILE_SIZE_MAX, FoundAt, FsError, ObjectRef, OpCtx, ReadOut, Right, Sought, Stability, Written,
+};
 
 const BLOCK: u64 = 4096;
 
@@ -44,6 +46,15 @@ impl Content {
         if let Some(block) = self.blocks.get_mut(&(size / BLOCK)) {
             Arc::make_mut(block)[(size % BLOCK) as usize..].fill(0);
         }
+    }
+
+    /// Where a block that was written, or one that was not, has its first byte from `offset` on.
+    fn seek(&self, offset: u64, what: Sought) -> Option<u64> {
+        let number = match what {
+            Sought::Data => self.blocks.range(offset / BLOCK..).next().map(|(number, _)| *number),
+            Sought::Hole => (offset / BLOCK..).find(|number| !self.blocks.contains_key(number)),
+        };
+        number.map(|number| (number * BLOCK).max(offset))
     }
 
     pub(super) fn used_bytes(&self) -> u64 {
@@ -81,6 +92,18 @@ impl State {
         offset: u64,
         count: u32,
     ) -> Result<ReadOut, FsError> {
+        let (attr, content) = self.readable(right, cred, object)?;
+        let count = u64::from(count).min(attr.size.saturating_sub(offset));
+        let bytes = content.read(offset, usize::try_from(count).expect("at most 4 GiB"));
+        let mut data = SmallVec::new();
+        if !bytes.is_empty() {
+            data.push(Bytes::from(bytes));
+        }
+        Ok(ReadOut { data, eof: offset.saturating_add(count) >= attr.size, attr: attr.clone() })
+    }
+
+    /// What is in a file, for who may read it.
+    fn readable(&self, right: Right, cred: &Cred, object: ObjectRef) -> Result<(&Attr, &Content), FsError> {
         let inode = self.inode(object)?;
         let content = match &inode.body {
             Body::Content(content) => content,
@@ -92,13 +115,23 @@ impl State {
         // be executed must be read for that: the server cannot tell one READ from the other.
         let may = permission::owns(attr, cred) || permission::granted(attr, cred) & (READ | EXECUTE) != 0;
         self.check_right(object, right, Access::READ, may)?;
-        let count = u64::from(count).min(attr.size.saturating_sub(offset));
-        let bytes = content.read(offset, usize::try_from(count).expect("at most 4 GiB"));
-        let mut data = SmallVec::new();
-        if !bytes.is_empty() {
-            data.push(Bytes::from(bytes));
+        Ok((attr, content))
+    }
+
+    pub(super) fn seek(
+        &self,
+        right: Right,
+        cred: &Cred,
+        object: ObjectRef,
+        offset: u64,
+        what: Sought,
+    ) -> Result<FoundAt, FsError> {
+        let (attr, content) = self.readable(right, cred, object)?;
+        if offset >= attr.size {
+            return Err(FsError::BehindEnd);
         }
-        Ok(ReadOut { data, eof: offset.saturating_add(count) >= attr.size, attr: attr.clone() })
+        let offset = content.seek(offset, what).unwrap_or(attr.size).min(attr.size);
+        Ok(FoundAt { offset, is_end: offset == attr.size })
     }
 
     pub(super) fn write(

@@ -25,9 +25,9 @@ use tally_base::{Clock, DatasetId, Known, PoolGuid, Rng, SessionBytes, SlotMark,
 
 use crate::locks::{Lock, NotLocked, Range};
 use crate::{
-    Attr, Attributes, Change, ClientNumber, Content, CreateHow, Cred, DirPage, FsError, FsStat, Holder, Identity,
-    Locks, MountNumber, Names, NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply,
-    Replies, ReplyKey, Right, SetAttr, Share, Stability, ToOpen, Written,
+    Attr, Attributes, Change, ClientNumber, Content, CreateHow, Cred, DirPage, FoundAt, FsError, FsStat, Holder,
+    Identity, Locks, MountNumber, Names, NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut,
+    RememberedReply, Replies, ReplyKey, Right, SetAttr, Share, Sought, Stability, ToOpen, Written,
 };
 use state::State;
 
@@ -321,6 +321,17 @@ impl Content for Model {
         count: u32,
     ) -> Result<ReadOut, FsError> {
         self.state().read(right, cred, object, offset, count)
+    }
+
+    fn seek(
+        &self,
+        right: Right,
+        cred: &Cred,
+        object: ObjectRef,
+        offset: u64,
+        what: Sought,
+    ) -> Result<FoundAt, FsError> {
+        self.state().seek(right, cred, object, offset, what)
     }
 
     fn write(

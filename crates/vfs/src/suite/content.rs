@@ -4,13 +4,15 @@ use bytes::Bytes;
 
 use super::Case;
 use super::world::{ALICE, World, guarded, mode, user};
-use crate::{Cred, FILE_SIZE_MAX, FsError, SetAttr, SetTime, Stability};
+use crate::{Cred, FILE_SIZE_MAX, FsError, Right, SetAttr, SetTime, Sought, Stability};
 use tally_base::Time;
 
 pub(super) const CASES: &[Case] = &[
     ("what is written is read", write_and_read),
     ("random writes, truncations and reads against a byte string", random_content),
     ("holes read as zeroes", holes),
+    ("what is passed over in a look for content is zeroes", passed_over),
+    ("what can be sought", sought),
     ("a truncated tail does not come back", truncate),
     ("limits of offsets and sizes", limits),
     ("stability and the verifier", stability),
@@ -90,6 +92,82 @@ fn holes(world: &World) {
     assert!(world.attr(file).used < 1 << 30, "a hole takes no space");
     assert_eq!(world.read(file, (1 << 32) - 4, 100), (b"\0\0\0\0far".to_vec(), true));
     assert_eq!(world.read(file, 0, 4096), (vec![0; 4096], false));
+}
+
+/// Walks over a file that is partly written, from content to hole to content, beside a byte string. The seed is fixed: the sequence is data.
+fn passed_over(world: &World) {
+    const LENGTH: u64 = 3 << 20;
+    let (file, root) = (world.file(world.root, "f"), Cred::root());
+    world.setattr_as(&root, file, &size(LENGTH)).unwrap();
+    let mut expected = vec![0_u8; LENGTH as usize];
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    for round in 0..40 {
+        let (start, count) = (next(LENGTH) as usize, 1 + next(40_000) as usize);
+        if next(5) == 0 {
+            world.setattr_as(&root, file, &size(start as u64)).unwrap();
+            world.setattr_as(&root, file, &size(LENGTH)).unwrap();
+            expected[start..].fill(0);
+        } else {
+            let end = (start + count).min(expected.len());
+            world.write_as(&root, file, start as u64, &vec![7; end - start]).unwrap();
+            expected[start..end].fill(7);
+        }
+        let (mut at, mut what, mut holes) = (0, Sought::Data, 0);
+        while at < LENGTH {
+            let place = world.seek(file, at, what).unwrap();
+            assert_eq!(place.is_end, place.offset == LENGTH, "round {round}: {place:?}");
+            let passed = &expected[at as usize..place.offset as usize];
+            match what {
+                Sought::Data => assert!(passed.iter().all(|byte| *byte == 0), "round {round}: from {at} to {place:?}"),
+                Sought::Hole => assert!(at < place.offset, "round {round}: content has at least one byte"),
+            }
+            if what == Sought::Data {
+                holes += place.offset - at;
+            }
+            (at, what) = (place.offset, if what == Sought::Data { Sought::Hole } else { Sought::Data });
+        }
+        assert!(round > 3 || holes > LENGTH / 2, "round {round}: {holes} bytes are in holes");
+    }
+}
+
+fn sought(world: &World) {
+    let (file, root) = (world.file(world.root, "f"), Cred::root());
+    let seek = |offset, what| world.seek(file, offset, what).map(|place| (place.offset, place.is_end));
+    for what in [Sought::Data, Sought::Hole] {
+        assert_eq!(seek(0, what), Err(FsError::BehindEnd), "an empty file has no offset");
+    }
+    world.write_as(&root, file, 1 << 32, b"far").unwrap();
+    let end = (1 << 32) + 3;
+    let (first, is_end) = seek(0, Sought::Data).unwrap();
+    assert!(!is_end && first > 1 << 31 && first <= 1 << 32, "{first}");
+    assert_eq!(seek(0, Sought::Hole), Ok((0, false)));
+    assert_eq!(seek(5, Sought::Hole), Ok((5, false)));
+    for offset in [1 << 32, end - 1] {
+        assert_eq!(seek(offset, Sought::Data), Ok((offset, false)));
+        assert_eq!(seek(offset, Sought::Hole), Ok((end, true)), "there is one at the end");
+    }
+    for offset in [end, end + 1, FILE_SIZE_MAX, u64::MAX] {
+        assert_eq!(seek(offset, Sought::Hole), Err(FsError::BehindEnd), "{offset}");
+        assert_eq!(seek(offset, Sought::Data), Err(FsError::BehindEnd), "{offset}");
+    }
+    world.setattr_as(&root, file, &size(FILE_SIZE_MAX)).unwrap();
+    let behind = seek(1 << 40, Sought::Data);
+    assert_eq!(behind, Ok((FILE_SIZE_MAX, true)), "there is none");
+    assert_eq!(seek(1 << 62, Sought::Hole), Ok((1 << 62, false)));
+    // As who reads.
+    world.setattr_as(&root, file, &mode(0o600)).unwrap();
+    let seek_as = |cred: &Cred, object| world.vfs.seek(Right::Mode, cred, object, 0, Sought::Data).map(|_| ());
+    assert_eq!(seek_as(&user(ALICE, &[]), file), Err(FsError::Access));
+    let dir = world.dir(world.root, "d");
+    assert_eq!(seek_as(&root, dir), Err(FsError::IsDirectory));
+    let link = world.symlink(world.root, "l", b"x").unwrap().object;
+    assert_eq!(seek_as(&root, link), Err(FsError::BadType));
 }
 
 fn truncate(world: &World) {

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::{Attr, Change, CreateHow, Cred, FsError, NodeKind, ObjectRef, OpCtx, Outcome, SetAttr, Stability, Vfs};
+use crate::{
+    Attr, Change, CreateHow, Cred, FoundAt, FsError, NodeKind, ObjectRef, OpCtx, Outcome, Right, SetAttr, Sought,
+    Stability, Vfs,
+};
 
 /// An ordinary user, and another one.
 pub(super) const ALICE: u32 = 1000;
@@ -124,6 +127,10 @@ impl World {
     pub(super) fn read(&self, file: ObjectRef, offset: u64, count: u32) -> (Vec<u8>, bool) {
         let found = self.vfs.read(&Cred::root(), file, offset, count).expect("a readable file");
         (found.data.concat(), found.eof)
+    }
+
+    pub(super) fn seek(&self, file: ObjectRef, offset: u64, what: Sought) -> Result<FoundAt, FsError> {
+        self.vfs.seek(Right::Mode, &Cred::root(), file, offset, what)
     }
 
     /// Names of a directory without the dots, in the order of the listing.

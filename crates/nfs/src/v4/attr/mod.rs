@@ -1,4 +1,4 @@
-//! Attributes (RFC 7530 §5): which there are, and their values.
+//! Attributes (RFC 7530 §5, RFC 8881 §5, RFC 7862 §12): which there are, and their values.
 //!
 //! ```text
 //!  bitmap   count │ word 0: attributes 0 to 31 │ word 1: 32 to 63 │ …
@@ -10,5 +10,5 @@ mod settable;
 mod values;
 
 pub(super) use set::{AttrSet, RDATTR_ERROR, check_comparable, check_readable};
-pub(super) use settable::{VALUES_BYTES_MAX, settable};
+pub(super) use settable::{VALUES_BYTES_MAX, given, given_exclusively, settable};
 pub(super) use values::{Subject, encode, encode_error, encode_values};

@@ -4,8 +4,8 @@ use super::super::status::Status;
 use crate::handle::HANDLE_BYTES;
 use crate::xdr::{Decoder, Encoder, Garbage};
 
-/// Words of a bitmap that say something; 64 attributes.
-const WORDS: usize = 2;
+/// Words of a bitmap that say something; 96 attributes.
+const WORDS: usize = 3;
 /// Longest bitmap that is read. What is beyond [`WORDS`] is of other versions.
 const WORDS_MAX: u32 = 64;
 
@@ -21,18 +21,22 @@ pub(in super::super) const RDATTR_ERROR: u32 = 11;
 pub(super) const SIZE: u32 = 4;
 pub(super) const TIME_ACCESS_SET: u32 = 48;
 pub(super) const TIME_MODIFY_SET: u32 = 54;
+pub(super) const MODE_UMASK: u32 = 81;
+
+/// Highest numbers in each minor version; of a higher one nothing is known there.
+const LAST: [u32; 3] = [55, 76, 32 * WORDS as u32 - 1];
 
 /// All that there are to read.
-pub(super) const READABLE: [u32; 46] = [
+pub(super) const READABLE: [u32; 48] = [
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 16, 17, 18, 19, 20, 21, 22, 23, 26, 27, 28, 29, 30, 31, 33, 34, 35,
-    36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 47, 51, 52, 53, 55,
+    36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 47, 51, 52, 53, 55, 75, 79,
 ];
 
 /// Those that are only set.
-pub(super) const WRITE_ONLY: [u32; 2] = [TIME_ACCESS_SET, TIME_MODIFY_SET];
+pub(super) const WRITE_ONLY: [u32; 3] = [TIME_ACCESS_SET, TIME_MODIFY_SET, MODE_UMASK];
 
 /// Those for which nothing of the object has to be known but its id.
-const OF_ITS_ID: [u32; 6] = [0, 2, 10, 11, 20, 55];
+const OF_ITS_ID: [u32; 8] = [0, 2, 10, 11, 20, 55, 75, 79];
 
 impl AttrSet {
     /// These.
@@ -44,8 +48,8 @@ impl AttrSet {
         set
     }
 
-    /// A bitmap; the length is not believed.
-    pub(in super::super) fn decode(words: &mut Decoder<'_>) -> Result<Self, Garbage> {
+    /// A bitmap of a minor version; the length is not believed.
+    pub(in super::super) fn decode(words: &mut Decoder<'_>, minor: u32) -> Result<Self, Garbage> {
         let count = words.u32()?;
         if count > WORDS_MAX {
             return Err(Garbage);
@@ -58,7 +62,22 @@ impl AttrSet {
                 None => set.beyond |= word != 0,
             }
         }
-        Ok(set)
+        Ok(set.known_in(minor))
+    }
+
+    /// What a minor version has of it: of others it is known that there are some.
+    pub(super) fn known_in(mut self, minor: u32) -> Self {
+        let last = LAST.get(minor as usize).copied().unwrap_or(0);
+        for (at, word) in (0..).zip(&mut self.words) {
+            let known = match last.checked_sub(32 * at) {
+                None => 0,
+                Some(31..) => u32::MAX,
+                Some(highest) => (2 << highest) - 1,
+            };
+            self.beyond |= *word & !known != 0;
+            *word &= known;
+        }
+        self
     }
 
     /// Appends it, without words that say nothing.

@@ -1,11 +1,11 @@
-//! Attributes that a client sets (RFC 7530 §5.5 and §16.32).
+//! Attributes that a client sets (RFC 7530 §5.5 and §16.32, RFC 8275 §4).
 
 use bytes::Bytes;
 use tally_base::Time;
 use tally_vfs::{SetAttr, SetTime};
 
 use super::super::status::Status;
-use super::set::{AttrSet, READABLE, SIZE, TIME_ACCESS_SET, TIME_MODIFY_SET, WRITE_ONLY};
+use super::set::{AttrSet, MODE_UMASK, READABLE, SIZE, TIME_ACCESS_SET, TIME_MODIFY_SET, WRITE_ONLY};
 use crate::xdr::Decoder;
 
 /// Longest values of attributes that a client may send.
@@ -15,20 +15,42 @@ const MODE: u32 = 33;
 const OWNER: u32 = 36;
 const OWNER_GROUP: u32 = 37;
 
-/// All that can be set, in the order in which values come.
-const SETTABLE: [u32; 6] = [SIZE, MODE, OWNER, OWNER_GROUP, TIME_ACCESS_SET, TIME_MODIFY_SET];
+/// All that can be set, in the order in which values come; with EXCLUSIVE4_1 as well, as its verifier has a place of its own.
+pub(super) const SETTABLE: [u32; 7] = [SIZE, MODE, OWNER, OWNER_GROUP, TIME_ACCESS_SET, TIME_MODIFY_SET, MODE_UMASK];
+/// Bits of a mode that a mask may take away.
+const UMASK: u32 = 0o777;
 
-/// A `fattr4` that is to be set: which attributes it has, and what to do.
-pub(in super::super) fn settable(words: &mut Decoder<'_>) -> Result<(AttrSet, SetAttr), Status> {
-    let set = AttrSet::decode(words)?;
+/// A `fattr4` that an object is to have which is made: which attributes it has, and what to do.
+pub(in super::super) fn given(words: &mut Decoder<'_>, minor: u32) -> Result<(AttrSet, SetAttr), Status> {
+    decode(words, minor, |_| Ok(()))
+}
+
+/// The same for EXCLUSIVE4_1: what cannot be set with that is INVAL, whether it is there or not (RFC 8881 §18.16.3).
+pub(in super::super) fn given_exclusively(words: &mut Decoder<'_>, minor: u32) -> Result<(AttrSet, SetAttr), Status> {
+    given(words, minor).map_err(|status| if status == Status::AttrNotSupp { Status::Inval } else { status })
+}
+
+/// The same of an object that is there.
+pub(in super::super) fn settable(words: &mut Decoder<'_>, minor: u32) -> Result<(AttrSet, SetAttr), Status> {
+    // A mask is of who makes something (RFC 8275 §4).
+    decode(words, minor, |set| if set.has(MODE_UMASK) { Err(Status::Inval) } else { Ok(()) })
+}
+
+fn decode(
+    words: &mut Decoder<'_>,
+    minor: u32,
+    check: impl FnOnce(&AttrSet) -> Result<(), Status>,
+) -> Result<(AttrSet, SetAttr), Status> {
+    let set = AttrSet::decode(words, minor)?;
     let values = Bytes::copy_from_slice(words.opaque(VALUES_BYTES_MAX)?);
     if set.exceeds(&AttrSet::of(&READABLE).or(&AttrSet::of(&WRITE_ONLY))) {
         return Err(Status::AttrNotSupp);
     }
-    // There, and only to be read.
-    if set.exceeds(&AttrSet::of(&SETTABLE)) {
+    // There, and only to be read; or the mode twice.
+    if set.exceeds(&AttrSet::of(&SETTABLE)) || set.has(MODE) && set.has(MODE_UMASK) {
         return Err(Status::Inval);
     }
+    check(&set)?;
     let mut values = Decoder::new(&values, 0);
     let mut wanted = SetAttr::default();
     for number in SETTABLE.into_iter().filter(|number| set.has(*number)) {
@@ -38,10 +60,17 @@ pub(in super::super) fn settable(words: &mut Decoder<'_>) -> Result<(AttrSet, Se
             OWNER => wanted.uid = Some(owner(&mut values)?),
             OWNER_GROUP => wanted.gid = Some(owner(&mut values)?),
             TIME_ACCESS_SET => wanted.atime = Some(set_time(&mut values)?),
-            _ => wanted.mtime = Some(set_time(&mut values)?),
+            TIME_MODIFY_SET => wanted.mtime = Some(set_time(&mut values)?),
+            _ => wanted.mode = Some(masked_mode(&mut values)?),
         }
     }
     if values.is_at_end() { Ok((set, wanted)) } else { Err(Status::BadXdr) }
+}
+
+/// `mode_umask4`: nothing is inherited here that would stand for the mask (RFC 8275 §4).
+fn masked_mode(values: &mut Decoder<'_>) -> Result<u32, Status> {
+    let (mode, umask) = (values.u32()?, values.u32()?);
+    if umask & !UMASK == 0 { Ok(mode & !umask) } else { Err(Status::Inval) }
 }
 
 /// A number, as a string (RFC 7530 §5.9). A name is of nobody here, and what is given to nobody is given away (rules V38).

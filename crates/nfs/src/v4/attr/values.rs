@@ -9,12 +9,15 @@ use super::super::pseudo::{Handle, Node, Tree, way_id};
 use super::super::state::LEASE;
 use super::super::status::Status;
 use super::set::{AttrSet, RDATTR_ERROR, READABLE, WRITE_ONLY};
+use super::settable::SETTABLE;
 use crate::numbers::kind_number;
 use crate::v3::READ_BYTES_MAX;
 use crate::xdr::Encoder;
 
 /// The file system of what stands above the exports.
 const ABOVE: (u64, u64) = (0, 1);
+/// `NFS4_CHANGE_TYPE_IS_MONOTONIC_INCR` (RFC 7862 §12.2.3): it rises with every change, though not by one, and never falls (rules V9).
+const RISES: u32 = 0;
 
 /// An object whose attributes are told.
 pub(in super::super) struct Subject<'a> {
@@ -42,6 +45,11 @@ impl<'a> Subject<'a> {
 
     fn fsid(&self) -> (u64, u64) {
         self.node.target().map_or(ABOVE, |target| (target.vfs.pool().0, target.vfs.dataset().0))
+    }
+
+    /// These, as far as its client's minor version has them.
+    fn known(&self, numbers: &[u32]) -> AttrSet {
+        AttrSet::of(numbers).known_in(self.tree.minor)
     }
 
     fn handle(&self) -> Handle {
@@ -80,12 +88,12 @@ pub(in super::super) fn encode_values(told: &AttrSet, subject: &Subject<'_>, out
     READABLE.into_iter().filter(|number| told.has(*number)).try_for_each(|number| value(number, subject, out))
 }
 
-/// One value (RFC 7530 §5.6 and §5.7).
+/// One value (RFC 7530 §5.6 and §5.7, RFC 8881 §5.8.1.14, RFC 7862 §12.2).
 fn value(number: u32, subject: &Subject<'_>, out: &mut Encoder) -> Result<(), Status> {
     let attr = &subject.attr;
     match number {
         // supported_attrs
-        0 => AttrSet::of(&READABLE).or(&AttrSet::of(&WRITE_ONLY)).encode(out),
+        0 => subject.known(&READABLE).or(&subject.known(&WRITE_ONLY)).encode(out),
         // type
         1 => _ = out.u32(kind_number(attr.kind)),
         // fh_expire_type: persistent; rdattr_error: none; aclsupport: none
@@ -134,6 +142,10 @@ fn value(number: u32, subject: &Subject<'_>, out: &mut Encoder) -> Result<(), St
         52 => time(attr.ctime, out),
         53 => time(attr.mtime, out),
         55 => _ = out.u64(subject.mounted_on()),
+        // suppattr_exclcreat
+        75 => subject.known(&SETTABLE).encode(out),
+        // change_attr_type
+        79 => _ = out.u32(RISES),
         number => unreachable!("attribute {number} is told and has no value"),
     }
     Ok(())

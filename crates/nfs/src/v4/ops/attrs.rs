@@ -27,7 +27,7 @@ pub(in super::super) fn access(
 }
 
 pub(in super::super) fn get(compound: &Compound<'_>, words: &mut Decoder<'_>, out: &mut Encoder) -> Result<(), Status> {
-    let wanted = AttrSet::decode(words)?;
+    let wanted = AttrSet::decode(words, compound.minor())?;
     let node = compound.current()?;
     attr::check_readable(&wanted)?;
     let tree = compound.tree();
@@ -40,7 +40,7 @@ pub(in super::super) fn verify(
     words: &mut Decoder<'_>,
     are_to_be: bool,
 ) -> Result<(), Status> {
-    let (wanted, values) = (AttrSet::decode(words)?, words.opaque(attr::VALUES_BYTES_MAX)?);
+    let (wanted, values) = (AttrSet::decode(words, compound.minor())?, words.opaque(attr::VALUES_BYTES_MAX)?);
     let node = compound.current()?;
     attr::check_comparable(&wanted)?;
     let (tree, mut own) = (compound.tree(), Encoder::new());
@@ -58,7 +58,7 @@ pub(in super::super) fn set(
     out: &mut Encoder,
 ) -> Result<Status, Stop> {
     let stateid = stateid(words)?;
-    let (settable, set) = attr::settable(words)?;
+    let (settable, set) = attr::settable(words, compound.minor())?;
     let target = compound.to_change(compound.current())?;
     // For anything but a size the stateid says nothing (RFC 7530 §16.32.4).
     let right =

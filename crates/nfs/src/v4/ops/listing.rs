@@ -32,7 +32,7 @@ pub(in super::super) fn read(
     out: &mut Encoder,
 ) -> Result<(), Status> {
     let (cookie, _verifier, dir_count, count) = (words.u64()?, words.u64()?, words.u32()?, words.u32()?);
-    let wanted = AttrSet::decode(words)?;
+    let wanted = AttrSet::decode(words, compound.minor())?;
     let node = compound.current()?;
     attr::check_readable(&wanted)?;
     if (1..=DOTS).contains(&cookie) {

@@ -3,6 +3,7 @@
 pub(super) mod attrs;
 pub(super) mod clients;
 pub(super) mod close;
+pub(super) mod copy;
 pub(super) mod data;
 pub(super) mod handle;
 pub(super) mod listing;
@@ -13,6 +14,7 @@ pub(super) mod open;
 mod order;
 pub(super) mod remove;
 pub(super) mod sessions;
+pub(super) mod sparse;
 
 use tally_vfs::Change;
 

@@ -132,12 +132,12 @@ impl How {
         }
         let none = AttrSet::default();
         Ok(match words.u32()? {
-            0 => attr::settable(words).map(|(names, set)| Self::Make(CreateHow::Unchecked(set), names))?,
-            1 => attr::settable(words).map(|(names, set)| Self::Make(CreateHow::Guarded(set), names))?,
+            0 => attr::given(words, minor).map(|(names, set)| Self::Make(CreateHow::Unchecked(set), names))?,
+            1 => attr::given(words, minor).map(|(names, set)| Self::Make(CreateHow::Guarded(set), names))?,
             2 => Self::Make(CreateHow::Exclusive(words.u64()?), none),
             3 if minor > 0 => {
                 let verifier = words.u64()?;
-                let (names, set) = attr::settable(words)?;
+                let (names, set) = attr::given_exclusively(words, minor)?;
                 Self::Make(CreateHow::ExclusiveWith(verifier, set), names)
             }
             _ => return Err(Status::BadXdr),

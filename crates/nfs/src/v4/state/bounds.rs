@@ -71,6 +71,8 @@ pub const LOCK_NAMES_BYTES_OF_CLIENT_MAX: usize = OWNERS_OF_CLIENT_MAX * 256;
 pub const LOCK_NAMES_BYTES_MAX: usize = OWNERS_MAX * 256;
 /// Most revoked opens of a client; at one more all that it has is revoked.
 pub const REVOKED_OF_CLIENT_MAX: usize = 4096;
+/// What one compound copies from file to file: as long as that takes a worker has nothing else to do. A COPY may end short (RFC 7862 §15.2.3), and its client goes on.
+pub const COPY_BYTES_MAX: u64 = 4 << 20;
 
 const _: () = assert!(OWNERS_OF_CLIENT_MAX < OWNERS_MAX && OPENS_OF_CLIENT_MAX < OPENS_MAX);
 const _: () = assert!(LOCKS_OF_CLIENT_MAX < LOCKS_MAX && LOCK_NAMES_BYTES_OF_CLIENT_MAX < LOCK_NAMES_BYTES_MAX);

@@ -1,0 +1,65 @@
+//! SEEK and IO_ADVISE (RFC 7862 §15.11 and §15.5).
+
+use tally_vfs::{Access, FileKind, Right, Sought};
+
+use super::super::compound::Compound;
+use super::super::state::Stateid;
+use super::super::status::Status;
+use super::stateid;
+use crate::entry::Target;
+use crate::xdr::{Decoder, Encoder};
+
+/// Longest bitmap of hints that is read, words.
+const HINT_WORDS_MAX: u32 = 64;
+
+/// A hole at its end is every file's; where content is looked for and there is none, that end is told.
+pub(in super::super) fn seek(
+    compound: &Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<(), Status> {
+    let (stateid, offset, what) = (stateid(words)?, words.u64()?, words.u32()?);
+    let (target, right) = to_read(compound, stateid)?;
+    let what = match what {
+        0 => Sought::Data,
+        1 => Sought::Hole,
+        _ => return Err(Status::UnionNotSupp),
+    };
+    let house = compound.scene.house;
+    let look = || target.vfs.seek(right, &target.cred, target.object, offset, what);
+    let found = house
+        .past_the_late(compound.scene.exports, (target, Access::READ), look, |found| found.as_ref().err().copied())?;
+    out.bool(found.is_end).u64(found.offset);
+    Ok(())
+}
+
+/// Who reads is known better by what he reads: no hint is taken, and he is told so.
+pub(in super::super) fn advise(
+    compound: &Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<(), Status> {
+    let (stateid, _offset, _count) = (stateid(words)?, words.u64()?, words.u64()?);
+    let hints = words.u32()?;
+    if hints > HINT_WORDS_MAX {
+        return Err(Status::BadXdr);
+    }
+    for _ in 0..hints {
+        let _hint = words.u32()?;
+    }
+    to_read(compound, stateid)?;
+    out.u32(0);
+    Ok(())
+}
+
+/// The file of the current handle, and by what right it is read.
+fn to_read<'a>(compound: &'a Compound<'_>, stateid: Stateid) -> Result<(&'a Target, Right), Status> {
+    let target = compound.current()?.target().ok_or(Status::IsDir)?;
+    let right = compound.right_to_read(stateid, target)?;
+    match target.vfs.getattr(target.object)?.kind {
+        FileKind::File => Ok((target, right)),
+        FileKind::Directory => Err(Status::IsDir),
+        FileKind::Symlink => Err(Status::Symlink),
+        _ => Err(Status::WrongType),
+    }
+}
