@@ -44,7 +44,7 @@ impl Bank {
         let (opener, open) = (Owner::new(0, b"opener"), Stateid4 { seqid: 0, other: [0; 12] });
         let mut bank = Self { scene, file, opener, open, xid: Cell::new(0) };
         bank.opener.client = bank.come(b"a client");
-        (bank.opener, bank.open) = bank.opened(bank.owner(b"opener"), BOTH);
+        (bank.opener, bank.open) = bank.opened(&bank.owner(b"opener"), BOTH);
         bank
     }
 
@@ -59,7 +59,7 @@ impl Bank {
     }
 
     /// What an owner that nobody knows has open then, and its next seqid.
-    fn opened(&self, owner: Owner, access: u32) -> (Owner, Stateid4) {
+    fn opened(&self, owner: &Owner, access: u32) -> (Owner, Stateid4) {
         let told = opened(&self.run(&[self.scene.put_tank(), owner.open(b"f", access, 0)]));
         let stateid = confirmed(&self.at(owner.at(owner.next + 1).confirm(told.stateid)));
         (owner.at(owner.next + 2), stateid)
@@ -236,7 +236,7 @@ fn an_owner_is_released_once_it_has_locked_nothing() {
     assert_eq!(bank.held(), 10);
     assert_eq!(bank.run(&[bank.owner(b"b").release()]).status, OK, "another one");
     // Below another open of the same file as well, whose ranges are his.
-    let (other, open) = bank.opened(bank.owner(b"other"), BOTH);
+    let (other, open) = bank.opened(&bank.owner(b"other"), BOTH);
     let below = locked(&bank.at(a.lock_below(&other, &open, WriteLt, (50, 1))));
     a.next += 1;
     let first = locked(&bank.at(a.unlock(&first, (0, 10))));

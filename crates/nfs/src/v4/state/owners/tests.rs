@@ -86,7 +86,7 @@ fn row_g_confirmed() {
 
 #[test]
 fn row_h_of_locks_begins_with_any_and_is_confirmed() {
-    for seqid in [0, 1, 50, u32::MAX] {
+    for seqid in [0, 1, 7, u32::MAX] {
         let mut owner = OwnerOrder::default();
         assert_eq!(owner.come(Brought::Lock, seqid, 7), Ok(Turn::New));
         owner.end(first());
