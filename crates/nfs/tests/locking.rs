@@ -313,8 +313,8 @@ fn what_cannot_be_locked_says_why() {
         assert_eq!(a.status(b"f", lock_again(&stateid(byte), ReadLt, 0, 1)), Nfs4ErrBadStateid);
         assert_eq!(a.status(b"f", lock(&stateid(byte), b"o", ReadLt, 0, 1)), Nfs4ErrBadStateid);
     }
-    // Minor version 0 knows the order of owners, which is not there yet.
-    assert_eq!(a.wire.compound(0, &[put_root(), test(b"o", ReadLt, 0, 1)]).status, Nfs4ErrNotsupp);
+    // In minor version 0 who asks is the client that is named.
+    assert_eq!(a.wire.compound(0, &[put_root(), test(b"o", ReadLt, 0, 1)]).status, Nfs4ErrStaleClientid);
 }
 
 /// A WRITE lock wants an open for writing, and a lock's stateid reads and writes as its open does.

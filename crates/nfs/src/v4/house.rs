@@ -10,7 +10,8 @@ use tally_vfs::Holder;
 use super::compound::Stop;
 use super::endings::{Endings, file_system};
 use super::state::{
-    BootId, ClientId, Clients, FileId, LeaseClock, Locks, Opens, Orders, Presence, SessionId, Sessions, Stateid,
+    BootId, ClientId, Clients, FileId, Freeing, LeaseClock, Locked, Locks, Opens, Orders, OwnerKey, Presence, SessionId,
+    Sessions, Stateid,
 };
 use super::status::Status;
 use super::tracking::{Asker, Given, Tracking};
@@ -127,6 +128,21 @@ impl House {
             return Err(Status::LocksHeld);
         }
         freeing.freed();
+        Ok(())
+    }
+
+    /// RELEASE_LOCKOWNER: of who has locked something, LOCKS_HELD. Nothing is left of him otherwise.
+    pub(super) fn release_owner(&self, exports: &dyn Exports, owner: &OwnerKey) -> Result<(), Status> {
+        let freeing = self.locks.release(owner)?;
+        let has_ranges = |freeing: &Freeing<'_>| {
+            let Locked { file, holder, .. } = freeing.locked();
+            file_system(exports, file).is_some_and(|vfs| vfs.has_ranges(file.object, *holder))
+        };
+        if freeing.iter().any(has_ranges) {
+            return Err(Status::LocksHeld);
+        }
+        freeing.into_iter().for_each(Freeing::freed);
+        self.orders.release(owner);
         Ok(())
     }
 

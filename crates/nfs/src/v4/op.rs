@@ -41,6 +41,7 @@ pub(super) enum Op {
     ReadDir,
     ReadLink,
     ReclaimComplete,
+    ReleaseLockOwner,
     Remove,
     Rename,
     Renew,
@@ -87,6 +88,7 @@ impl Op {
                 | Self::OpenConfirm
                 | Self::OpenDowngrade
                 | Self::ReclaimComplete
+                | Self::ReleaseLockOwner
         )
     }
 
@@ -154,9 +156,7 @@ pub(super) fn asked(minor: u32, number: u32) -> Asked {
     }
     Asked::For(match number {
         // By sessions these have become needless (RFC 8881 §8.8 and §18).
-        20 | 30 | 35 | 36 if minor > 0 => return Asked::NotSupported,
-        // Of minor version 0 the order of owners of locks is not there yet.
-        12..=14 if minor == 0 => return Asked::NotSupported,
+        20 | 30 | 35 | 36 | 39 if minor > 0 => return Asked::NotSupported,
         3 => Op::Access,
         4 => Op::Close,
         5 => Op::Commit,
@@ -190,6 +190,7 @@ pub(super) fn asked(minor: u32, number: u32) -> Asked {
         36 => Op::SetClientIdConfirm,
         37 => Op::Verify,
         38 => Op::Write,
+        39 => Op::ReleaseLockOwner,
         41 => Op::BindConnToSession,
         42 => Op::ExchangeId,
         43 => Op::CreateSession,

@@ -1,9 +1,11 @@
 //! Operations of owners of minor version 0, and who introduces himself before them.
 
 use tally_wire::nfs4::{
-    CbClient4, Close4Args, Fattr4, Fattr4Value, Netaddr4, NfsArgop4, NfsClientId4, NfsResop4, Open4Args, Open4Res,
-    Open4Resok, OpenClaim4, OpenConfirm4Args, OpenConfirm4Res, OpenDowngrade4Args, OpenOwner4, Openflag4, Opentype4,
-    Read4Args, Setclientid4Args, Setclientid4Res, SetclientidConfirm4Args, StableHow4, Stateid4, Write4Args,
+    CbClient4, Close4Args, ExistLockOwner4, Fattr4, Fattr4Value, Lock4Args, Lock4Res, Locker4, Lockt4Args, Locku4Args,
+    Locku4Res, Netaddr4, NfsArgop4, NfsClientId4, NfsLockType4, NfsResop4, Open4Args, Open4Res, Open4Resok, OpenClaim4,
+    OpenConfirm4Args, OpenConfirm4Res, OpenDowngrade4Args, OpenOwner4, OpenToLockOwner4, Openflag4, Opentype4,
+    Read4Args, ReleaseLockowner4Args, Setclientid4Args, Setclientid4Res, SetclientidConfirm4Args, StableHow4,
+    StateOwner4, Stateid4, Write4Args,
 };
 
 use super::compound::{Op, lookup, op, put_root};
@@ -60,6 +62,58 @@ impl Owner {
     pub fn downgrade(&self, open_stateid: Stateid4, share_access: u32, share_deny: u32) -> Op {
         let seqid = self.next;
         op(&NfsArgop4::OpOpenDowngrade(OpenDowngrade4Args { open_stateid, seqid, share_access, share_deny }))
+    }
+}
+
+/// Of an owner of locks.
+impl Owner {
+    pub fn lock_as(&self, (kind, reclaim): (NfsLockType4, bool), (offset, length): (u64, u64), locker: Locker4) -> Op {
+        op(&NfsArgop4::OpLock(Lock4Args { locktype: kind, reclaim, offset, length, locker }))
+    }
+
+    /// By which it begins below an open of that owner.
+    pub fn below(&self, opener: &Self, open: &Stateid4) -> Locker4 {
+        Locker4::True(OpenToLockOwner4 {
+            open_seqid: opener.next,
+            open_stateid: open.clone(),
+            lock_seqid: self.next,
+            lock_owner: self.of_locks(),
+        })
+    }
+
+    pub fn lock_below(&self, opener: &Self, open: &Stateid4, kind: NfsLockType4, range: (u64, u64)) -> Op {
+        self.lock_as((kind, false), range, self.below(opener, open))
+    }
+
+    pub fn lock_again(&self, of: &Stateid4, kind: NfsLockType4, range: (u64, u64)) -> Op {
+        let locker = Locker4::False(ExistLockOwner4 { lock_stateid: of.clone(), lock_seqid: self.next });
+        self.lock_as((kind, false), range, locker)
+    }
+
+    pub fn unlock(&self, of: &Stateid4, (offset, length): (u64, u64)) -> Op {
+        let (seqid, lock_stateid) = (self.next, of.clone());
+        op(&NfsArgop4::OpLocku(Locku4Args { locktype: NfsLockType4::WriteLt, seqid, lock_stateid, offset, length }))
+    }
+
+    pub fn test(&self, kind: NfsLockType4, (offset, length): (u64, u64)) -> Op {
+        op(&NfsArgop4::OpLockt(Lockt4Args { locktype: kind, offset, length, owner: self.of_locks() }))
+    }
+
+    pub fn release(&self) -> Op {
+        op(&NfsArgop4::OpReleaseLockowner(ReleaseLockowner4Args { lock_owner: self.of_locks() }))
+    }
+
+    fn of_locks(&self) -> StateOwner4 {
+        StateOwner4 { clientid: self.client, owner: self.name.clone().into() }
+    }
+}
+
+/// The stateid that LOCK or LOCKU gave.
+pub fn locked(reply: &Compound4Res) -> Stateid4 {
+    match reply.resarray.last() {
+        Some(NfsResop4::OpLock(Lock4Res::Nfs4Ok(told))) => told.lock_stateid.clone(),
+        Some(NfsResop4::OpLocku(Locku4Res::Nfs4Ok(unlocked))) => unlocked.clone(),
+        other => panic!("{other:?}"),
     }
 }
 

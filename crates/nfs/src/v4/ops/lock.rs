@@ -1,4 +1,9 @@
-//! LOCK, LOCKT, LOCKU (RFC 8881 §18.10 to §18.12): ranges of bytes of a file, which an owner locks below an open of it.
+//! LOCK, LOCKT, LOCKU (RFC 8881 §18.10 to §18.12, RFC 7530 §16.10 to §16.12): ranges of bytes of a file, which an owner locks below an open of it. RELEASE_LOCKOWNER
+//! (RFC 7530 §16.37): it will lock nothing more.
+//!
+//! In minor version 0 they come in the order of their owner, and the LOCK by which one begins below an open in that of the open's owner as well (table D1 of
+//! [`super::super::state`]): both go on, whatever comes of it, and it is the open's owner by whom it is told again. RFC 7530 §16.10.5 has such a LOCK refused (BAD_SEQID) where the
+//! owner has a stateid there already; here it is carried out if it is in the order of both, as its first answer may be one that nobody has given.
 //!
 //! The order: what can be wrong with the request, and with the file; the stateid; the bounds of what is kept of it; the file system, which decides. Whoever
 //! finds something in his way is told what, and whose it is. Nobody waits yet: READW and WRITEW are answered as READ and WRITE are, and the client asks again.
@@ -10,8 +15,9 @@ use tally_vfs::{FileKind, FsError};
 
 use super::super::compound::{Compound, Stop};
 use super::super::state::bounds::OWNER_BYTES_MAX;
-use super::super::state::{ClientId, FileId, Locking, Stateid};
+use super::super::state::{Brought, ClientId, FileId, Locking, OwnerKey, Stateid, Told};
 use super::super::status::Status;
+use super::order::{self, Turn};
 use super::stateid;
 use crate::entry::Target;
 use crate::xdr::{Decoder, Encoder};
@@ -19,50 +25,89 @@ use crate::xdr::{Decoder, Encoder};
 /// How often a range is asked for anew as who held it has gone by then, before the client is told to come again.
 const ASKS_MAX: u32 = 8;
 
-/// `locker4`.
+/// `locker4`. Seqids are of minor version 0.
 enum Locker<'a> {
-    /// `open_to_lock_owner4`: the open, and the owner's name.
-    Below(Stateid, &'a [u8]),
+    Below(NewOwner<'a>),
     /// `exist_lock_owner4`.
-    Again(Stateid),
+    Again(Stateid, u32),
+}
+
+/// `open_to_lock_owner4`.
+struct NewOwner<'a> {
+    open: Stateid,
+    open_seqid: u32,
+    seqid: u32,
+    /// Who it is in minor version 0; else his session says.
+    client: ClientId,
+    name: &'a [u8],
 }
 
 impl<'a> Locker<'a> {
     fn decode(words: &mut Decoder<'a>) -> Result<Self, Status> {
         match words.u32()? {
             1 => {
-                let _open_seqid = words.u32()?;
-                let open = stateid(words)?;
-                // Whose it is its session says.
-                let (_lock_seqid, _client) = (words.u32()?, words.u64()?);
-                Ok(Self::Below(open, words.opaque(OWNER_BYTES_MAX)?))
+                let (open_seqid, open) = (words.u32()?, stateid(words)?);
+                let (seqid, client) = (words.u32()?, ClientId(words.u64()?));
+                Ok(Self::Below(NewOwner { open, open_seqid, seqid, client, name: words.opaque(OWNER_BYTES_MAX)? }))
             }
-            0 => {
-                let asked = stateid(words)?;
-                let _lock_seqid = words.u32()?;
-                Ok(Self::Again(asked))
-            }
+            0 => Ok(Self::Again(stateid(words)?, words.u32()?)),
             _ => Err(Status::BadXdr),
         }
     }
 
+    /// In minor version 0 it is its owners' turn; or what this was told before.
+    fn take_turn(&self, compound: &mut Compound<'_>, arguments: &[u8]) -> Result<Option<Told>, Status> {
+        let asked = |brought, seqid| order::Asked { brought, seqid, arguments };
+        let turn = match self {
+            _ if compound.minor() > 0 => return Ok(None),
+            Self::Below(owner) => owner.take_turn(compound, &asked)?,
+            Self::Again(stateid, seqid) => order::take_by_lock(compound, stateid, asked(Brought::Other, *seqid))?,
+        };
+        Ok(turn.told())
+    }
+
     /// What is kept of it will have room, and its client is there.
     fn begin<'b>(&self, compound: &Compound<'b>, file: &FileId) -> Result<Locking<'b>, Status> {
-        let session = compound.guard().ok_or(Status::OpNotInSession)?.session();
-        let (house, minor, client) = (compound.scene.house, compound.minor(), Some(session.presence().client()));
+        let client = compound.guard().map(|guard| guard.session().presence().client());
+        let (house, minor) = (compound.scene.house, compound.minor());
         let locking = match self {
-            Self::Below(open, owner) => {
-                let open = house.opens().find(&compound.present(*open)?, minor, client, Some(file))?;
-                house.locks().begin(&open, minor, owner)
+            Self::Below(owner) => {
+                let open = house.opens().find(&compound.present(owner.open)?, minor, client, Some(file))?;
+                house.locks().begin(&open, minor, owner.name)
             }
-            Self::Again(asked) => house.locks().again(&compound.present(*asked)?, minor, client, Some(file)),
+            Self::Again(asked, _) => house.locks().again(&compound.present(*asked)?, minor, client, Some(file)),
         }?;
         // Whoever goes from here on is told by what was begun; who has gone before would have it kept for nobody.
-        if house.sessions().find(session.id()).is_none() {
-            return Err(Status::BadSession);
+        match compound.guard().map(|guard| guard.session().id()) {
+            Some(session) => house.sessions().find(session).map(drop).ok_or(Status::BadSession)?,
+            None => house.clients().renew(locking.locked().client, house.heard())?,
         }
         // What is locked of a mount that is over would be kept for nobody.
         if house.is_of_today(compound.scene.exports, file) { Ok(locking) } else { Err(Status::Delay) }
+    }
+}
+
+impl NewOwner<'_> {
+    /// It is the turn of the open's owner, and of this one.
+    fn take_turn<'b>(
+        &self,
+        compound: &mut Compound<'_>,
+        asked: &dyn Fn(Brought, u32) -> order::Asked<'b>,
+    ) -> Result<Turn, Status> {
+        compound.hear(self.client)?;
+        let above = match order::take_by(compound, &self.open, asked(Brought::Other, self.open_seqid))? {
+            Turn::Of(above, _) => above,
+            told @ Turn::Told(_) => return Ok(told),
+        };
+        if above.client != self.client {
+            return Err(Status::BadStateid);
+        }
+        let owner = OwnerKey { client: self.client, name: compound.scene.house.locks().name(self.name) };
+        // DELAY would move the other one on alone; and what came before came by him.
+        match order::take(compound, owner, asked(Brought::Lock, self.seqid)) {
+            Err(Status::Delay) | Ok(Turn::Told(_)) => Err(Status::BadSeqid),
+            turn => turn,
+        }
     }
 }
 
@@ -90,6 +135,8 @@ fn file(compound: &Compound<'_>) -> Result<Target, Status> {
     match target.vfs.getattr(target.object)?.kind {
         FileKind::File => Ok(target.clone()),
         FileKind::Directory => Err(Status::IsDir),
+        // Of other words RFC 7530 §16.10.4 knows none.
+        _ if compound.minor() == 0 => Err(Status::Inval),
         FileKind::Symlink => Err(Status::Symlink),
         _ => Err(Status::WrongType),
     }
@@ -100,15 +147,19 @@ pub(in super::super) fn lock(
     words: &mut Decoder<'_>,
     out: &mut Encoder,
 ) -> Result<Status, Stop> {
+    let at = words.position();
     let (kind, is_reclaim) = (kind(words)?, words.bool()?);
     let (asked, locker) = (offset_and_length(words)?, Locker::decode(words)?);
+    if let Some(told) = locker.take_turn(compound, words.since(at))? {
+        return Ok(order::tell(compound, &told, out)?);
+    }
     let range = range(asked)?;
     let target = file(compound)?;
     // Who has not said that he claims nothing more again asks for nothing new (RFC 8881 §18.51.3).
     let given = if is_reclaim {
         compound.reclaim(&target)?;
         None
-    } else if !compound.presence()?.has_reclaimed() {
+    } else if compound.minor() > 0 && !compound.presence()?.has_reclaimed() {
         return Err(Status::Grace.into());
     } else {
         Some(compound.may_be_given(&target)?)
@@ -139,12 +190,15 @@ pub(in super::super) fn lock(
 }
 
 pub(in super::super) fn test(
-    compound: &Compound<'_>,
+    compound: &mut Compound<'_>,
     words: &mut Decoder<'_>,
     out: &mut Encoder,
 ) -> Result<Status, Stop> {
     let (kind, asked) = (kind(words)?, offset_and_length(words)?);
-    let (_client, owner) = (words.u64()?, words.opaque(OWNER_BYTES_MAX)?);
+    let (client, owner) = (ClientId(words.u64()?), words.opaque(OWNER_BYTES_MAX)?);
+    if compound.minor() == 0 {
+        compound.hear(client)?;
+    }
     let range = range(asked)?;
     let target = file(compound)?;
     // What nobody has locked may be what somebody claims again.
@@ -165,16 +219,28 @@ pub(in super::super) fn unlock(
     compound: &mut Compound<'_>,
     words: &mut Decoder<'_>,
     out: &mut Encoder,
-) -> Result<(), Status> {
-    let (_kind, _seqid) = (kind(words)?, words.u32()?);
-    let (asked, range) = (stateid(words)?, range(offset_and_length(words)?)?);
+) -> Result<Status, Status> {
+    let at = words.position();
+    let (_kind, seqid) = (kind(words)?, words.u32()?);
+    let (locker, asked) = (Locker::Again(stateid(words)?, seqid), offset_and_length(words)?);
+    if let Some(told) = locker.take_turn(compound, words.since(at))? {
+        return order::tell(compound, &told, out);
+    }
+    let range = range(asked)?;
     let (vfs, object) = compound.to_give_up()?;
-    let locking = Locker::Again(asked).begin(compound, &FileId::of(&*vfs, object))?;
+    let locking = locker.begin(compound, &FileId::of(&*vfs, object))?;
     vfs.unlock_range(object, locking.locked().holder, range)?;
     let stateid = locking.granted()?;
     out.raw(&stateid.to_wire());
     compound.note_stateid(stateid);
-    Ok(())
+    Ok(Status::Ok)
+}
+
+pub(in super::super) fn release(compound: &mut Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
+    let (client, owner) = (ClientId(words.u64()?), words.opaque(OWNER_BYTES_MAX)?);
+    compound.hear(client)?;
+    let house = compound.scene.house;
+    house.release_owner(compound.scene.exports, &OwnerKey { client, name: house.locks().name(owner) })
 }
 
 /// A LOCK on its way. Where nobody tells what came of it, as it panicked, nobody may have a stateid for what it has locked: that is free then.
@@ -230,7 +296,7 @@ fn ask(compound: &Compound<'_>, ask: impl Fn() -> Result<(), NotLocked>) -> Resu
     for _ in 0..ASKS_MAX {
         let held = match ask() {
             Ok(()) => return Ok(Answer::Given),
-            Err(NotLocked::Failed(error)) => return Err(not_locked(error)),
+            Err(NotLocked::Failed(error)) => return Err(not_locked(error, compound.minor())),
             Err(NotLocked::Held(held)) => held,
         };
         if compound.scene.house.end_late(compound.scene.exports, &[held.holder.client]) {
@@ -243,8 +309,9 @@ fn ask(compound: &Compound<'_>, ask: impl Fn() -> Result<(), NotLocked>) -> Resu
     Err(Status::Delay)
 }
 
-fn not_locked(error: FsError) -> Status {
+fn not_locked(error: FsError, minor: u32) -> Status {
     match error {
+        FsError::TooManyClaims if minor == 0 => Status::Resource,
         FsError::BadType => Status::WrongType,
         error => error.into(),
     }

@@ -28,13 +28,24 @@ pub(super) enum Turn {
     Told(Told),
 }
 
+impl Turn {
+    /// What it was told, if it was.
+    pub(super) fn told(self) -> Option<Told> {
+        match self {
+            Self::Of(..) => None,
+            Self::Told(told) => Some(told),
+        }
+    }
+}
+
 /// An operation of an owner comes.
 pub(super) fn take(compound: &mut Compound<'_>, owner: OwnerKey, asked: Asked<'_>) -> Result<Turn, Status> {
     let fingerprint = fingerprint(compound, asked)?;
     let (house, exports) = (compound.scene.house, compound.scene.exports);
     let (turns, nth) = compound.turns();
     let asking = Asking { owner, brought: asked.brought, seqid: asked.seqid, fingerprint, nth };
-    match turns.begin(house.orders(), asking, &|owner| house.opens().has_owner(owner))? {
+    let has_any = |owner: &OwnerKey| house.opens().has_owner(owner) || house.locks().has_owner(owner);
+    match turns.begin(house.orders(), asking, &has_any)? {
         Came::Before(told) => Ok(Turn::Told(told)),
         Came::Now { is_confirmed, is_anew } => {
             // Whoever goes from here on takes the owner with him; who has gone before would have it kept for nobody.
@@ -47,7 +58,14 @@ pub(super) fn take(compound: &mut Compound<'_>, owner: OwnerKey, asked: Asked<'_
     }
 }
 
-/// The same of one that names its owner by a stateid.
+/// The same of one that names an owner of locks by its stateid.
+pub(super) fn take_by_lock(compound: &mut Compound<'_>, stateid: &Stateid, asked: Asked<'_>) -> Result<Turn, Status> {
+    let owner = compound.scene.house.locks().owner_of(stateid)?;
+    compound.hear(owner.client).map_err(|_| Status::BadStateid)?;
+    take(compound, owner, asked)
+}
+
+/// The same of one that names its owner by the stateid of an open.
 pub(super) fn take_by(compound: &mut Compound<'_>, stateid: &Stateid, asked: Asked<'_>) -> Result<Turn, Status> {
     let house = compound.scene.house;
     let owner = house.opens().owner_of(stateid).or_else(|refused| match refused {
@@ -61,14 +79,15 @@ pub(super) fn take_by(compound: &mut Compound<'_>, stateid: &Stateid, asked: Ask
 
 /// Tells what was told, and leads where that led.
 pub(super) fn tell(compound: &mut Compound<'_>, told: &Told, out: &mut Encoder) -> Result<Status, Status> {
-    if told.status != Status::Ok {
+    // Of a LOCK that was denied more is told than that.
+    if !matches!(told.status, Status::Ok | Status::Denied) {
         return Err(told.status);
     }
     out.raw(&told.results);
     if let Some(file) = told.file {
         compound.current = node_of(compound, file).map_err(Shut::from);
     }
-    Ok(Status::Ok)
+    Ok(told.status)
 }
 
 /// A file under the rules of now (rules V36).

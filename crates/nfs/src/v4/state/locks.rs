@@ -7,6 +7,7 @@
 //!                                                         └─ dropped: as it was before
 //!  READ … ─▶ find: table D6 of [`super::stateid`], and the open that it goes by
 //!  FREE_STATEID ─▶ free ─▶ Freeing ─▶ does the file system know of ranges? ─▶ freed, or dropped
+//!  RELEASE_LOCKOWNER ─▶ release ─▶ Freeing of each that the owner has
 //!  CLOSE ─▶ closed;   an open is revoked ─▶ revoke_below;   the client is gone ─▶ forget_client
 //! ```
 //!
@@ -18,7 +19,7 @@
 //! finds in `granted` that there is no such stateid any more. Either way nothing stays locked. A FREE_STATEID and a LOCK keep each other out, as one that was freed between
 //! would leave ranges to nobody.
 //!
-//! *Names.* Who finds a range in his way is told the name of its owner, so it is kept, and the bytes of names are counted. It may be gone when it is asked for: then so are the ranges.
+//! *Names.* Owners are found by a keyed hash of the name, as those of opens are. But who finds a range in his way is told the name of its owner, so it is kept, and the bytes of names are counted. It may be gone when it is asked for: then so are the ranges.
 //! An owner's number is of it for as long as it has a stateid, and no open has that number: both are holders of claims.
 //!
 //! *Locks.* As of [`Opens`](super::Opens): a client's state is in one shard, whose lock is held over a call to nothing.
@@ -37,7 +38,7 @@ use super::bounds::OWNER_BYTES_MAX;
 use super::opens::{Found as FoundOpen, no_room};
 use super::places::{OF_LOCKS, SHARD_COUNT};
 use super::stateid::{Asker, FileId, Revoked, Seal, Stateid, next_seqid};
-use super::{BootId, ClientId};
+use super::{BootId, ClientId, OwnerKey, OwnerName};
 use crate::v4::status::Status;
 
 mod shard;
@@ -62,6 +63,8 @@ pub struct Locked {
 /// All stateids of locks.
 pub struct Locks {
     seal: Seal,
+    /// Of the hashes of owners' names: another one than that of opens.
+    key: [u8; 32],
     shards: [RwLock<Shard>; SHARD_COUNT],
     totals: Arc<Totals>,
 }
@@ -71,8 +74,10 @@ impl Locks {
     #[must_use]
     pub fn new(boot: BootId, rng: &dyn Rng) -> Self {
         let totals = Arc::new(Totals::default());
+        let mut key = [0; 32];
+        rng.fill(&mut key);
         let shards = std::array::from_fn(|number| RwLock::new(Shard::new(number as u32, totals.clone())));
-        Self { seal: Seal::new(boot, rng), shards, totals }
+        Self { seal: Seal::new(boot, rng), key, shards, totals }
     }
 
     /// LOCK of an owner below an open, before it is carried out: there will be room for it. It may have a stateid there already, whose reply was lost.
@@ -80,10 +85,10 @@ impl Locks {
         if owner.len() > OWNER_BYTES_MAX {
             return Err(Status::BadXdr);
         }
-        let asked =
-            Asked { is_of_minor_0: minor == 0, client: open.client, file: open.file, below: open.holder().owner.0 };
+        let (client, file, name) = (open.client, open.file, self.name(owner));
+        let asked = Asked { is_of_minor_0: minor == 0, client, name, file, below: open.holder().owner.0 };
         let mut shard = self.shard_of(open.client).write();
-        let known = shard.below(&asked, owner);
+        let known = shard.below(&asked);
         let number = known.or_else(|| shard.begin(&self.seal, asked, owner)).ok_or(no_room(minor))?;
         self.locking(&mut shard, number)
     }
@@ -126,7 +131,48 @@ impl Locks {
     /// Who holds what an owner has locked; if it has locked nothing, somebody who holds nothing.
     #[must_use]
     pub fn holder(&self, client: ClientId, owner: &[u8]) -> Holder {
-        holder(client, self.shard_of(client).read().owner(client, owner).unwrap_or(0))
+        let owner = OwnerKey { client, name: self.name(owner) };
+        holder(client, self.shard_of(client).read().owner(&owner).unwrap_or(0))
+    }
+
+    /// What its order is known by.
+    #[must_use]
+    pub fn name(&self, owner: &[u8]) -> OwnerName {
+        *blake3::keyed_hash(&self.key, owner).as_bytes().first_chunk().expect("half of a hash")
+    }
+
+    /// Whether an owner has a stateid, or is about to.
+    #[must_use]
+    pub fn has_owner(&self, owner: &OwnerKey) -> bool {
+        self.shard_of(owner.client).read().owner(owner).is_some()
+    }
+
+    /// Whose a stateid of minor version 0 is, whatever its seqid, and be it revoked: rows a to d of D6.
+    pub fn owner_of(&self, asked: &Stateid) -> Result<OwnerKey, Status> {
+        let shard = self.shard(asked.index()).read();
+        let (unnumbered, asker) = (Stateid { seqid: 0, ..*asked }, Asker { minor: 0, client: None, file: None });
+        match shard.look(&self.seal, unnumbered, &asker) {
+            Ok(_) | Err(Status::OldStateid | Status::Expired | Status::AdminRevoked | Status::DelegRevoked) => {}
+            Err(refused) => return Err(refused),
+        }
+        let Asked { client, name, .. } = shard.at(asked.index()).ok_or(Status::BadStateid)?.asked;
+        Ok(OwnerKey { client, name })
+    }
+
+    /// RELEASE_LOCKOWNER: all stateids of an owner, to be freed if the file system knows of no ranges of his. While one of them is used there are such.
+    pub fn release(&self, owner: &OwnerKey) -> Result<Vec<Freeing<'_>>, Status> {
+        let mut shard = self.shard_of(owner.client).write();
+        let numbers = shard.all_of(owner);
+        let is_used = |number: &u64| shard.get(*number).is_some_and(|it| it.locking > 0 || it.is_freeing);
+        if numbers.iter().any(is_used) {
+            return Err(Status::LocksHeld);
+        }
+        let free = |number: u64| {
+            let state = shard.get_mut(number).expect("it is its owner's");
+            state.is_freeing = true;
+            Freeing { locks: self, number, locked: self.locked(state, number) }
+        };
+        Ok(numbers.into_iter().map(free).collect())
     }
 
     /// Which client and owner a holder of ranges is, if it still is one.

@@ -1,6 +1,6 @@
 //! The owners of minor version 0, each in its order ([`super::owners`]), and what compounds carry out for them (rules V17 and V18).
 //!
-//! An owner outlives what it has open: its CLOSE may come again. It is known until its client is gone, or until there are too many: then one that has nothing
+//! Here are those of opens and those of locks, whose names are hashed by two keys. One of locks is known as long as it has a stateid. One of opens outlives what it has open: its CLOSE may come again. It is known until its client is gone, or until there are too many: then one that has nothing
 //! open goes, the longest unused first, of that client before all others. Of whom nobody knows any more nothing is lost but its order, and it
 //! confirms once more (RFC 7530 §9.1.10).
 //!
@@ -13,7 +13,7 @@
 //! So a retransmission that comes while the first waits for its frame in the log is neither carried out nor told what may not be so: it is DELAY, and the
 //! owner's order is as it was.
 //!
-//! *Locks.* One, over the table. Under it the shards of [`Opens`](super::Opens) are asked whether an owner has something open. It is held over no call to anything else.
+//! *Locks.* One, over the table. Under it the shards of [`Opens`](super::Opens) and [`Locks`](super::Locks) are asked whether an owner has something. It is held over no call to anything else.
 //!
 //! *Invariants.* W1: places by age are those of the owners. W2: what is charged is what owners have kept, and [`KEPT_BYTES_MAX`] for each operation under way.
 //! W3: nobody is here of whom nothing was ever carried out, but for what is under way.
@@ -91,19 +91,23 @@ pub(super) struct Coming {
 }
 
 impl Orders {
-    /// An operation comes: table D1. `is_open` tells which owners have something open. What is new has to be ended or withdrawn.
-    fn begin(&self, coming: Coming, is_open: &dyn Fn(&OwnerKey) -> bool) -> Result<Came, Status> {
+    /// An operation comes: table D1. `has_any` tells which owners have something open, or stateids of locks. What is new has to be ended or withdrawn.
+    fn begin(&self, coming: Coming, has_any: &dyn Fn(&OwnerKey) -> bool) -> Result<Came, Status> {
         let mut table = self.table.lock();
         let owner = coming.owner;
+        // Row h.
+        if coming.brought == Brought::Lock && table.is_idle(&owner, has_any) {
+            table.forget(&owner);
+        }
         if !table.owners.contains_key(&owner) {
             // Row c.
-            if coming.brought != Brought::Open {
+            if !coming.brought.begins() {
                 return Err(Status::BadSeqid);
             }
-            table.make_place(&owner, is_open)?;
+            table.make_place(&owner, has_any)?;
         }
         table.touch(owner);
-        let begun = match table.make_room(&owner, is_open) {
+        let begun = match table.make_room(&owner, has_any) {
             Ok(()) => table.change(&owner, |it| {
                 let Coming { brought, seqid, fingerprint, is_behind, .. } = coming;
                 let is_anew = match it.order.begin(brought, seqid, fingerprint, is_behind)? {
@@ -175,6 +179,15 @@ impl Orders {
         self.table.lock().closed.get(other).copied()
     }
 
+    /// An owner of locks is given up by its client, and has none.
+    pub fn release(&self, owner: &OwnerKey) {
+        let mut table = self.table.lock();
+        if table.is_idle(owner, &|_| false) {
+            table.forget(owner);
+        }
+        table.check();
+    }
+
     /// A client is gone.
     pub fn forget_client(&self, client: ClientId) {
         let mut table = self.table.lock();
@@ -193,12 +206,12 @@ impl Orders {
 
 impl Table {
     /// Enters one more owner, in the place of one that has nothing open if there are too many: the client's bound before that of all.
-    fn make_place(&mut self, owner: &OwnerKey, is_open: &dyn Fn(&OwnerKey) -> bool) -> Result<(), Status> {
+    fn make_place(&mut self, owner: &OwnerKey, has_any: &dyn Fn(&OwnerKey) -> bool) -> Result<(), Status> {
         let of_client = self.of_clients.get(&owner.client).map_or(0, BTreeMap::len);
-        if of_client >= OWNERS_OF_CLIENT_MAX && !self.forget_idle(Some(owner.client), owner, is_open) {
+        if of_client >= OWNERS_OF_CLIENT_MAX && !self.forget_idle(Some(owner.client), owner, has_any) {
             return Err(Status::Resource);
         }
-        if self.owners.len() >= OWNERS_MAX && !self.forget_idle(None, owner, is_open) {
+        if self.owners.len() >= OWNERS_MAX && !self.forget_idle(None, owner, has_any) {
             return Err(Status::Resource);
         }
         self.owners.insert(*owner, Owner::default());
@@ -206,18 +219,23 @@ impl Table {
     }
 
     /// Room for what one more operation is told.
-    fn make_room(&mut self, owner: &OwnerKey, is_open: &dyn Fn(&OwnerKey) -> bool) -> Result<(), Status> {
+    fn make_room(&mut self, owner: &OwnerKey, has_any: &dyn Fn(&OwnerKey) -> bool) -> Result<(), Status> {
         while self.charged_bytes + KEPT_BYTES_MAX > OWNERS_KEPT_BYTES_MAX {
-            if !self.forget_idle(None, owner, is_open) {
+            if !self.forget_idle(None, owner, has_any) {
                 return Err(Status::Resource);
             }
         }
         Ok(())
     }
 
-    /// Forgets an owner, of that client or of all, that has nothing open and nothing under way. Of those that came longest ago a few are looked at; who
+    /// Whether it is known, and needs not be.
+    fn is_idle(&self, owner: &OwnerKey, has_any: &dyn Fn(&OwnerKey) -> bool) -> bool {
+        self.owners.get(owner).is_some_and(|it| it.order.under_way() == 0) && !has_any(owner)
+    }
+
+    /// Forgets an owner, of that client or of all, that has nothing and nothing under way. Of those that came longest ago a few are looked at; who
     /// turns out to be needed is as if it had come now, so that the next look is at others.
-    fn forget_idle(&mut self, of: Option<ClientId>, but: &OwnerKey, is_open: &dyn Fn(&OwnerKey) -> bool) -> bool {
+    fn forget_idle(&mut self, of: Option<ClientId>, but: &OwnerKey, has_any: &dyn Fn(&OwnerKey) -> bool) -> bool {
         for _ in 0..OWNERS_LOOKED_AT {
             let oldest = match of {
                 Some(client) => {
@@ -227,8 +245,7 @@ impl Table {
                 None => self.by_age.first_key_value().map(|(_, owner)| *owner),
             };
             let Some(oldest) = oldest else { return false };
-            let is_idle = oldest != *but && self.owners[&oldest].order.under_way() == 0 && !is_open(&oldest);
-            if is_idle {
+            if oldest != *but && self.is_idle(&oldest, has_any) {
                 self.forget(&oldest);
                 return true;
             }

@@ -1,7 +1,8 @@
 //! Owners of minor version 0: what each of them asks for is carried out once, and in its order (RFC 7530 §9.1.7 to §9.1.11; table D1, rules V18).
 //!
 //! OPEN, OPEN_CONFIRM, OPEN_DOWNGRADE, CLOSE, and those that lock, bring a seqid: that of the owner's last one, plus one. An owner whom nobody knows begins
-//! with any, and confirms then that it meant it: what it opens before cannot be used.
+//! with any, and confirms then that it meant it: what it opens before cannot be used. An owner of locks is another one than that of opens, whatever its name,
+//! and need not confirm anything: the LOCK by which it begins is of an open's owner as well, brings that one's seqid beside its own, and both go on.
 //!
 //! ```text
 //!  D1: the owner; the operation       │ the next  │ the last, the same │ the last, another │ any other
@@ -13,9 +14,12 @@
 //!  e  not confirmed; OPEN_CONFIRM     │ New       │ Replay             │ BAD_SEQID         │ BAD_SEQID
 //!  f  not confirmed; another          │ BAD_STATEID, whatever the seqid
 //!  g  confirmed; any                  │ New       │ Replay             │ BAD_SEQID         │ BAD_SEQID
+//!  h  not known, of locks; LOCK below an open       │ New, and it is confirmed
 //!
 //!  (*) of what is under way: for this row each of those is the last.
 //! ```
+//!
+//! An owner of locks that has no stateid of any is not known (RFC 7530 §9.1.10): clients use the names of those anew that have given up all, and begin with any seqid.
 //!
 //! *Replay* gives the bytes of the first results, which are kept up to [`KEPT_BYTES_MAX`] (rules V17); if they were longer, it is
 //! SERVERFAULT. *Anew*: a client that does not confirm has forgotten what it opened, and that goes. The same and another are told apart by a
@@ -37,8 +41,17 @@ pub enum Brought {
     Open,
     /// OPEN_CONFIRM.
     Confirm,
+    /// LOCK below an open, to the owner of locks. To the open's it is any other.
+    Lock,
     /// Any other.
     Other,
+}
+
+impl Brought {
+    /// Whether an owner may begin with it.
+    pub(super) fn begins(self) -> bool {
+        matches!(self, Self::Open | Self::Lock)
+    }
 }
 
 /// What becomes of an operation: a cell of D1 that is no error.
@@ -105,6 +118,7 @@ impl OwnerOrder {
         is_behind: bool,
     ) -> Result<Turn<'_>, Status> {
         let asked = Asked { seqid, fingerprint };
+        self.is_confirmed |= brought == Brought::Lock;
         let turn = match self.look(brought, asked, is_behind)? {
             Row::New => Turn::New,
             Row::Anew => Turn::Anew,
@@ -126,7 +140,7 @@ impl OwnerOrder {
             }
             (Some(newest), _) => (newest, false),
             (None, Some((last, _))) => (last, true),
-            (None, None) => return if brought == Brought::Open { Ok(Row::New) } else { Err(Status::BadSeqid) },
+            (None, None) => return if brought.begins() { Ok(Row::New) } else { Err(Status::BadSeqid) },
         };
         match (self.is_confirmed, brought) {
             (false, Brought::Other) => Err(Status::BadStateid),

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use foldhash::HashMap;
 
-use crate::v4::state::ClientId;
 use crate::v4::state::bounds::{
     LOCK_NAMES_BYTES_MAX, LOCK_NAMES_BYTES_OF_CLIENT_MAX, LOCKS_MAX, LOCKS_OF_CLIENT_MAX, OWNERS_MAX,
     OWNERS_OF_CLIENT_MAX,
 };
 use crate::v4::state::places::{OF_LOCKS, PLACES_MAX, Places};
 use crate::v4::state::stateid::{Asker, FileId, Place, Revoked, Seal, Stateid};
+use crate::v4::state::{ClientId, OwnerKey, OwnerName};
 use crate::v4::status::Status;
 
 const _: () = assert!(LOCKS_MAX < PLACES_MAX);
@@ -49,9 +49,17 @@ fn take(count: &AtomicUsize, more: usize, most: usize) -> bool {
 pub(super) struct Asked {
     pub(super) is_of_minor_0: bool,
     pub(super) client: ClientId,
+    /// Its owner's.
+    pub(super) name: OwnerName,
     pub(super) file: FileId,
     /// An open's number.
     pub(super) below: u64,
+}
+
+impl Asked {
+    fn owner(&self) -> OwnerKey {
+        OwnerKey { client: self.client, name: self.name }
+    }
 }
 
 /// What a stateid names, or will.
@@ -71,7 +79,7 @@ pub(super) struct State {
 
 #[derive(Debug)]
 struct Owner {
-    client: ClientId,
+    key: OwnerKey,
     name: Arc<[u8]>,
     /// How many stateids it has.
     locks: usize,
@@ -80,7 +88,7 @@ struct Owner {
 /// What a client has.
 #[derive(Debug, Default)]
 struct Client {
-    owners: HashMap<Arc<[u8]>, u64>,
+    owners: HashMap<OwnerName, u64>,
     names_bytes: usize,
     locks: usize,
 }
@@ -95,13 +103,15 @@ pub(super) struct Shard {
     below: BTreeMap<(u64, u64), u64>,
     /// All of each client.
     of_client: BTreeSet<(ClientId, u64)>,
+    /// All of each owner of minor version 0, who may be released, that is not revoked.
+    of_owner: BTreeSet<(u64, u64)>,
     totals: Arc<Totals>,
 }
 
 impl Shard {
     pub(super) fn new(number: u32, totals: Arc<Totals>) -> Self {
-        let (clients, owners, below, of_client) = Default::default();
-        Self { places: Places::new(number | OF_LOCKS), clients, owners, below, of_client, totals }
+        let (clients, owners, below, of_client, of_owner) = Default::default();
+        Self { places: Places::new(number | OF_LOCKS), clients, owners, below, of_client, of_owner, totals }
     }
 
     pub(super) fn get(&self, number: u64) -> Option<&State> {
@@ -110,6 +120,11 @@ impl Shard {
 
     pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut State> {
         self.places.get_mut(number)
+    }
+
+    /// What is at the place of a stateid.
+    pub(super) fn at(&self, index: u32) -> Option<&State> {
+        self.places.at(index).map(|(_, state)| state)
     }
 
     /// Table D6.
@@ -128,8 +143,14 @@ impl Shard {
     }
 
     /// An owner's number, while it has a stateid.
-    pub(super) fn owner(&self, client: ClientId, name: &[u8]) -> Option<u64> {
-        self.clients.get(&client)?.owners.get(name).copied()
+    pub(super) fn owner(&self, owner: &OwnerKey) -> Option<u64> {
+        self.clients.get(&owner.client)?.owners.get(&owner.name).copied()
+    }
+
+    /// All that an owner of minor version 0 has.
+    pub(super) fn all_of(&self, owner: &OwnerKey) -> Vec<u64> {
+        let Some(owner) = self.owner(owner) else { return Vec::new() };
+        self.of_owner.range((owner, 0)..=(owner, u64::MAX)).map(|(_, number)| *number).collect()
     }
 
     pub(super) fn name(&self, owner: u64) -> Option<Arc<[u8]>> {
@@ -137,14 +158,14 @@ impl Shard {
     }
 
     /// What an owner has below an open, or is about to have.
-    pub(super) fn below(&self, asked: &Asked, name: &[u8]) -> Option<u64> {
-        let owner = self.owner(asked.client, name)?;
+    pub(super) fn below(&self, asked: &Asked) -> Option<u64> {
+        let owner = self.owner(&asked.owner())?;
         self.below.get(&(asked.below, owner)).copied()
     }
 
     /// A place for what an owner will have; none where there is no room, and then nothing has changed.
     pub(super) fn begin(&mut self, seal: &Seal, asked: Asked, name: &[u8]) -> Option<u64> {
-        let owner = self.enter(asked.client, name)?;
+        let owner = self.enter(asked.owner(), name)?;
         let (revoked, locking, is_freeing) = Default::default();
         let number = self.places.add(|number| {
             let tag = seal.tag(number as u32, (number >> 32) as u32);
@@ -152,14 +173,17 @@ impl Shard {
         });
         self.below.insert((asked.below, owner), number);
         self.of_client.insert((asked.client, number));
+        if asked.is_of_minor_0 {
+            self.of_owner.insert((owner, number));
+        }
         Some(number)
     }
 
     /// Counts one more stateid of an owner, who may be new: the client's bounds before those of all.
-    fn enter(&mut self, client: ClientId, name: &[u8]) -> Option<u64> {
+    fn enter(&mut self, key: OwnerKey, name: &[u8]) -> Option<u64> {
         let nothing = Client::default();
-        let known = self.clients.get(&client).unwrap_or(&nothing);
-        let owner = known.owners.get(name).copied();
+        let known = self.clients.get(&key.client).unwrap_or(&nothing);
+        let owner = known.owners.get(&key.name).copied();
         let is_full = known.owners.len() >= OWNERS_OF_CLIENT_MAX
             || known.names_bytes + name.len() > LOCK_NAMES_BYTES_OF_CLIENT_MAX;
         if known.locks >= LOCKS_OF_CLIENT_MAX || owner.is_none() && is_full {
@@ -168,16 +192,16 @@ impl Shard {
         if !take(&self.totals.locks, 1, LOCKS_MAX) {
             return None;
         }
-        let Some(owner) = owner.or_else(|| self.enter_owner(client, name)) else {
+        let Some(owner) = owner.or_else(|| self.enter_owner(key, name)) else {
             self.totals.locks.fetch_sub(1, Relaxed);
             return None;
         };
-        self.clients.entry(client).or_default().locks += 1;
+        self.clients.entry(key.client).or_default().locks += 1;
         self.owners.get_mut(&owner).expect("L3").locks += 1;
         Some(owner)
     }
 
-    fn enter_owner(&mut self, client: ClientId, name: &[u8]) -> Option<u64> {
+    fn enter_owner(&mut self, key: OwnerKey, name: &[u8]) -> Option<u64> {
         if !take(&self.totals.owners, 1, OWNERS_MAX) {
             return None;
         }
@@ -186,10 +210,10 @@ impl Shard {
             return None;
         }
         let (name, number): (Arc<[u8]>, _) = (name.into(), self.totals.next_number());
-        let known = self.clients.entry(client).or_default();
+        let known = self.clients.entry(key.client).or_default();
         known.names_bytes += name.len();
-        known.owners.insert(name.clone(), number);
-        self.owners.insert(number, Owner { client, name, locks: 0 });
+        known.owners.insert(key.name, number);
+        self.owners.insert(number, Owner { key, name, locks: 0 });
         Some(number)
     }
 
@@ -226,14 +250,15 @@ impl Shard {
     fn leave(&mut self, number: u64) {
         let Some(state) = self.places.get(number).filter(|state| state.revoked.is_none()) else { return };
         self.below.remove(&(state.asked.below, state.owner));
+        self.of_owner.remove(&(state.owner, number));
         let owner = self.owners.get_mut(&state.owner).expect("L3");
         owner.locks -= 1;
         if owner.locks > 0 {
             return;
         }
         let owner = self.owners.remove(&state.owner).expect("it was there");
-        let known = self.clients.get_mut(&owner.client).expect("it has this");
-        known.owners.remove(&owner.name);
+        let known = self.clients.get_mut(&owner.key.client).expect("it has this");
+        known.owners.remove(&owner.key.name);
         known.names_bytes -= owner.name.len();
         self.totals.owners.fetch_sub(1, Relaxed);
         self.totals.names_bytes.fetch_sub(owner.name.len(), Relaxed);

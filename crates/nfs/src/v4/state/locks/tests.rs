@@ -193,6 +193,32 @@ fn who_frees_and_who_locks_keep_each_other_out() {
     locks.check();
 }
 
+/// Of minor version 0: an owner is found by its name and by its stateids, and goes with all of them or none.
+#[test]
+fn an_owner_is_released_as_a_whole() {
+    let locks = locks(1);
+    let owner = OwnerKey { client: A, name: locks.name(b"a") };
+    assert!(locks.release(&owner).unwrap().is_empty() && !locks.has_owner(&owner));
+    let [first, second] = [32, 64].map(|number| locks.lock(0, &open(A, number), b"a"));
+    let other = locks.lock(0, &open(A, 32), b"b");
+    assert_eq!((locks.owner_of(&first), locks.has_owner(&owner)), (Ok(owner), true));
+    assert_eq!(locks.owner_of(&Stateid { seqid: 77, ..second }), Ok(owner), "whatever its seqid");
+    let locking = locks.again(&second, 0, None, None).unwrap();
+    assert_eq!(locks.release(&owner).unwrap_err(), Status::LocksHeld);
+    drop(locking);
+    let freeing = locks.release(&owner).unwrap();
+    assert_eq!((freeing.len(), locks.release(&owner).unwrap_err()), (2, Status::LocksHeld));
+    assert_eq!(locks.again(&first, 0, None, None).unwrap_err(), Status::Delay);
+    drop(freeing);
+    assert!(locks.again(&first, 0, None, None).is_ok(), "it held something");
+    locks.revoke_below(open(A, 64).holder(), Revoked::Admin);
+    assert_eq!(locks.owner_of(&second), Ok(owner), "it is told why");
+    locks.release(&owner).unwrap().into_iter().for_each(Freeing::freed);
+    assert_eq!((locks.owner_of(&first), locks.has_owner(&owner)), (Err(Status::BadStateid), false));
+    assert!(locks.again(&other, 0, None, None).is_ok());
+    locks.check();
+}
+
 /// A client's own bounds come first, and others do not feel them (rules V35).
 #[test]
 fn a_client_meets_its_own_bounds() {

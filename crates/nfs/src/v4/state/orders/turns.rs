@@ -6,7 +6,7 @@ use super::{Came, Coming, Orders};
 use crate::v4::state::{Brought, FileId, OwnerKey, Told};
 use crate::v4::status::Status;
 
-/// One operation of an owner.
+/// One operation of an owner; a LOCK that is of two stands here twice.
 #[derive(Debug)]
 struct Held {
     orders: Arc<Orders>,
@@ -46,14 +46,14 @@ impl Turns {
         &mut self,
         orders: &Arc<Orders>,
         asking: Asking,
-        is_open: &dyn Fn(&OwnerKey) -> bool,
+        has_any: &dyn Fn(&OwnerKey) -> bool,
     ) -> Result<Came, Status> {
         let Asking { owner, brought, seqid, fingerprint, nth } = asking;
-        if let Some(held) = self.held.iter().find(|held| held.nth == nth) {
+        if let Some(held) = self.held.iter().find(|held| held.nth == nth && held.owner == owner) {
             return Ok(Came::Now { is_confirmed: held.is_confirmed, is_anew: false });
         }
         let is_behind = self.held.iter().any(|held| held.owner == owner);
-        let begun = orders.begin(Coming { owner, brought, seqid, fingerprint, is_behind }, is_open)?;
+        let begun = orders.begin(Coming { owner, brought, seqid, fingerprint, is_behind }, has_any)?;
         if let Came::Now { is_confirmed, .. } = begun {
             let orders = orders.clone();
             self.held.push(Held { orders, owner, seqid, nth, is_confirmed, told: None });
@@ -63,7 +63,7 @@ impl Turns {
 
     /// That operation of the compound is done, if it was one of an owner: this is what it is told once that is durable.
     pub fn end(&mut self, nth: u32, status: Status, results: &[u8], file: Option<FileId>) {
-        if let Some(held) = self.held.iter_mut().find(|held| held.nth == nth) {
+        for held in self.held.iter_mut().filter(|held| held.nth == nth) {
             held.told = Some(Told { status, results: results.into(), file });
         }
     }
@@ -91,13 +91,16 @@ impl Turns {
 
     /// All is told up to that operation, of which it is told that it failed.
     pub fn settle_broken(mut self, nth: u32) {
-        self.waiting.retain(|waiting| *waiting >= nth);
-        if let Some(held) = self.held.iter_mut().find(|held| held.nth == nth) {
-            held.told = Some(Status::Io.into());
-            self.waiting.retain(|waiting| *waiting > nth);
-            // What its owner did behind it is not told.
-            let owner = held.owner;
-            self.held.iter_mut().filter(|held| held.owner == owner && held.nth > nth).for_each(|held| held.told = None);
+        self.waiting.retain(|waiting| *waiting > nth);
+        let mut owners = Vec::new();
+        for held in self.held.iter_mut().filter(|held| held.nth >= nth) {
+            if held.nth == nth {
+                held.told = Some(Status::Io.into());
+                owners.push(held.owner);
+            } else if owners.contains(&held.owner) {
+                // What its owner did behind it is not told.
+                held.told = None;
+            }
         }
     }
 }

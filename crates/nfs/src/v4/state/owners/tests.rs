@@ -85,6 +85,22 @@ fn row_g_confirmed() {
 }
 
 #[test]
+fn row_h_of_locks_begins_with_any_and_is_confirmed() {
+    for seqid in [0, 1, 7, u32::MAX] {
+        let mut owner = OwnerOrder::default();
+        assert_eq!(owner.come(Brought::Lock, seqid, 7), Ok(Turn::New));
+        owner.end(first());
+        assert!(owner.is_confirmed());
+        let first = first();
+        let replay = Ok(Turn::Replay(&first));
+        for brought in [Brought::Lock, Brought::Other] {
+            let owner = || OwnerOrder { last: owner.last.clone(), under_way: Vec::new(), is_confirmed: true };
+            row(owner, brought, seqid, [Ok(Turn::New), replay, BAD, BAD]);
+        }
+    }
+}
+
+#[test]
 fn an_owner_is_confirmed_once_and_goes_on() {
     let mut owner = owner(4, false);
     assert!(!owner.is_confirmed());
