@@ -246,8 +246,9 @@ const DAEMON: [&[&str]; 14] = [
 
 /// What threads do stands above the hub that they share, and the hub above what it has of each request. Below that a connection, its
 /// backlog and the queue hold requests without knowing what they are.
-const SERVE: [&[&str]; 8] = [
+const SERVE: [&[&str]; 9] = [
     &["accept", "worker"],
+    &["calling"],
     &["sending", "warden"],
     &["hub"],
     &["doubtful"],

@@ -415,7 +415,7 @@ fn strangers_write_no_log() {
     let house = House::new();
     let mut good = house.client();
     let root = good.mount("/tank");
-    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0x80, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 1]].repeat(100) {
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0x80, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 2]].repeat(100) {
         let mut stream = stranger(&house, [127, 0, 0, 2]);
         stream.write_all(bytes).unwrap();
         assert!(stream.read(&mut [0]).map_or(true, |count| count == 0), "it is closed");

@@ -119,6 +119,15 @@ impl Reply {
         let mut words = Encoder::new();
         words.u32(xid).u32(REPLY);
         fill(&mut words);
+        Self::marked(words)
+    }
+
+    /// A call of ours: it goes the way that replies go.
+    pub(super) fn of_call(words: Encoder) -> Self {
+        Self::marked(words)
+    }
+
+    fn marked(words: Encoder) -> Self {
         let mut marked = Encoder::with_capacity(4 + words.len());
         marked.u32(mark(words.len())).raw(&words.into_vec());
         Self { words: marked.into_vec().into(), shared: Shared::new(), has_let_go: true }

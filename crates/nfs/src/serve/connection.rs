@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
+use tally_base::{Rng, SystemRng};
 
 use super::backlog::Backlog;
 use super::input::Input;
 use super::ledger::{Account, Debt};
 use super::output::Output;
 use crate::link::Link;
+use crate::rpc::Calls;
+use crate::v4::state::CallId;
 
 /// So many bytes of a record that arrived excuse a millisecond of its age: half a megabit a second is honest, and a byte
 /// now and then is not.
@@ -28,6 +31,8 @@ pub(super) struct Connection<W> {
     /// Locked while one worker receives: records come out in the order of the stream.
     pub(super) input: Mutex<Input>,
     pub(super) output: Output,
+    /// Calls of ours that wait for its replies.
+    pub(super) calls: Calls<CallId>,
     /// Requests that wait.
     pub(super) backlog: Backlog<W>,
     /// When something came.
@@ -61,6 +66,7 @@ impl<W> Connection<W> {
             account,
             input: Mutex::default(),
             output: Output::default(),
+            calls: Calls::numbered_from((SystemRng.next_u64() >> 32) as u32),
             backlog: Backlog::default(),
             heard_ms: AtomicU64::new(now_ms),
             has_asked: AtomicBool::new(false),

@@ -213,6 +213,8 @@ impl Hub {
         connection.drop_backlog();
         connection.account.forgive();
         self.service.disconnected(&connection.link);
+        // Behind that: they are not made over it once more.
+        connection.calls.close().iter().for_each(|id| self.service.call_lost(id, true));
         self.service.stats().connections.fetch_sub(1, SeqCst);
     }
 

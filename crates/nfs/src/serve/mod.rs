@@ -21,11 +21,14 @@
 //! those goes to work, and fewer run than there are processors, another is called or started (`crew`). The cost:
 //! threads, and a mutex for the queues, which the lone client's path touches once, finding them empty.
 //!
+//! Calls of ours to clients (`calling`) lie in an outbox until whoever has done something else looks into it.
+//!
 //! A host that nobody trusts gets no further than its own account (I6): `ledger` says who may hold what, `warden` who
 //! has to go. `accept` is a thread of its own, so that nobody waits at the door behind those who leave.
 
 mod accept;
 mod backlog;
+mod calling;
 mod complaints;
 mod connection;
 mod crew;

@@ -11,6 +11,8 @@ pub(super) enum Task<C, W> {
     Run(C),
     /// The wait of these is over: send their replies.
     Reply(Vec<(W, Fate)>),
+    /// Look after those who wait for something that nobody says is free.
+    Look,
 }
 
 /// Replies that one worker sends at a time, so that those of one connection leave together. No more, since
@@ -27,13 +29,14 @@ struct Lists<C, W> {
     /// Each with one request or more, in turn.
     run: VecDeque<C>,
     reply: VecDeque<(W, Fate)>,
+    looks: bool,
     /// How many tasks were taken.
     taken: u64,
 }
 
 impl<C, W> Default for Lists<C, W> {
     fn default() -> Self {
-        Self { run: VecDeque::new(), reply: VecDeque::new(), taken: 0 }
+        Self { run: VecDeque::new(), reply: VecDeque::new(), looks: false, taken: 0 }
     }
 }
 
@@ -52,10 +55,17 @@ impl<C, W> Queue<C, W> {
         self.lists.lock().reply.push_back((work, outcome));
     }
 
+    /// Somebody is to look, once.
+    pub(super) fn push_look(&self) {
+        self.lists.lock().looks = true;
+    }
+
     /// The next task, and whether more is waiting. Replies first: clients wait for them.
     pub(super) fn pop(&self) -> Option<(Task<C, W>, bool)> {
         let mut lists = self.lists.lock();
-        let task = if lists.reply.is_empty() {
+        let task = if std::mem::take(&mut lists.looks) {
+            Task::Look
+        } else if lists.reply.is_empty() {
             Task::Run(lists.run.pop_front()?)
         } else {
             let count = lists.reply.len().min(REPLY_BATCH);
@@ -67,7 +77,7 @@ impl<C, W> Queue<C, W> {
 
     pub(super) fn is_empty(&self) -> bool {
         let lists = self.lists.lock();
-        lists.run.is_empty() && lists.reply.is_empty()
+        lists.run.is_empty() && lists.reply.is_empty() && !lists.looks
     }
 
     /// How many tasks were taken since it is there, if more wait.

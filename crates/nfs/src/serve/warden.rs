@@ -48,6 +48,11 @@ pub(super) fn keep(hub: &Arc<Hub>) {
             return;
         }
         leases.look(hub);
+        if hub.service.has_waiters() {
+            hub.queue.push_look();
+            hub.wake_one();
+        }
+        hub.make_calls();
         for work in hub.doubtful.take_ready(&hub.service, |id| hub.connection(id)) {
             hub.push_run(work);
         }

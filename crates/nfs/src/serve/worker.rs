@@ -19,7 +19,7 @@ use super::poller::{Ready, WAKE};
 use super::queue::Task;
 use super::warden;
 use super::work::{Connection, Work};
-use crate::rpc::{Refusal, Reply};
+use crate::rpc::{Refusal, Reply, is_reply};
 use crate::service::Step;
 use crate::stats::count;
 
@@ -67,7 +67,10 @@ fn turn(hub: &Arc<Hub>, scratch: &mut [u8]) {
     loop {
         match next_event(hub, !busy) {
             Some(ready) if ready.token == WAKE => hub.wake_pending.store(false, SeqCst),
-            Some(ready) => handle(hub, ready, scratch),
+            Some(ready) => {
+                handle(hub, ready, scratch);
+                hub.make_calls();
+            }
             None => return,
         }
         if began.is_none_or(|began| began.elapsed() > EVENTS_TIME_MAX) {
@@ -101,7 +104,9 @@ fn do_tasks(hub: &Arc<Hub>) -> bool {
         match task {
             Task::Run(connection) => run_next(hub, &connection),
             Task::Reply(batch) => reply_to_all(hub, batch),
+            Task::Look => hub.service.look_after_waiters(),
         }
+        hub.make_calls();
         if more && began.get_or_insert_with(Instant::now).elapsed() > TASKS_TIME_MAX {
             return true;
         }
@@ -233,6 +238,10 @@ fn report(hub: &Hub, connection: &Connection, end: &End) {
 fn open_all(hub: &Arc<Hub>, connection: &Arc<Connection>, found: Vec<Bytes>, read_at: Instant) -> Option<Box<Work>> {
     let alone = found.len() == 1 && connection.backlog.is_empty();
     for record in found {
+        if is_reply(&record) {
+            hub.take_reply(connection, &record);
+            continue;
+        }
         match hub.service.open(record, &connection.link, read_at) {
             Ok(job) => {
                 let charge = hub.charge(connection, job.record_bytes());

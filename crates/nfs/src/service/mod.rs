@@ -43,11 +43,11 @@ use crate::mount::{self, MountTable};
 use crate::nlm;
 use crate::repeats::{Memo, Repeated, Told};
 use crate::replies::{Begin, Kept, Replies};
-use crate::rpc::{AcceptError, AuthProblem, Call, Refusal, Reply};
+use crate::rpc::{AcceptError, AuthProblem, Call, Outgoing, Refusal, Reply, Returned};
 use crate::senders::Senders;
 use crate::stats::{Stats, count};
 use crate::v3::{self, About, Answer, Done, Procedure, Request, Status};
-use crate::v4;
+use crate::v4::{self, state::CallId};
 use crate::xdr::Garbage;
 pub use job::Job;
 use job::{Memory, Pending};
@@ -190,6 +190,38 @@ impl Service {
     pub fn look_at_clock(&self, at: Duration) {
         if let Some(house) = &self.house {
             house.look_at_clock(at);
+        }
+    }
+
+    /// The next call that is to be made to a client, and over which connection: whoever has looked at something else asks for it.
+    pub fn next_call(&self) -> Option<(u64, CallId, Outgoing)> {
+        self.house.as_ref()?.next_call()
+    }
+
+    /// Such a call was answered.
+    pub fn call_returned(&self, id: &CallId, returned: &Returned) {
+        if let Some(house) = &self.house {
+            house.call_returned(&*self.exports, id, returned);
+        }
+    }
+
+    /// The connection of such a call is closed, or did not take it.
+    pub fn call_lost(&self, id: &CallId, is_sent: bool) {
+        if let Some(house) = &self.house {
+            house.call_lost(id, is_sent);
+        }
+    }
+
+    /// Whether clients wait for something, or are waited for, so that [`Self::look_after_waiters`] is to be asked for several times in two seconds.
+    #[must_use]
+    pub fn has_waiters(&self) -> bool {
+        self.house.as_ref().is_some_and(v4::House::has_waiters)
+    }
+
+    /// Ends waits that are over, and tells who waits for what is free by now.
+    pub fn look_after_waiters(&self) {
+        if let Some(house) = &self.house {
+            house.look_after_waiters(&*self.exports);
         }
     }
 

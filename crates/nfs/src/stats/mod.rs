@@ -62,6 +62,10 @@ pub struct Stats {
     pub connections_refused: AtomicU64,
     /// Connections closed because they held too much, for too long, or a place that others needed.
     pub connections_dismissed: AtomicU64,
+    /// Calls that were made to clients.
+    pub calls_made: AtomicU64,
+    /// Replies to no call of ours.
+    pub replies_unmatched: AtomicU64,
     /// Replies that waited in the thread that did the work.
     pub driven: AtomicU64,
     /// Replies that were sent by a callback.
@@ -105,6 +109,8 @@ impl Default for Stats {
             connections_refused: AtomicU64::default(),
             connections_dismissed: AtomicU64::default(),
             holder: Mutex::default(),
+            calls_made: AtomicU64::default(),
+            replies_unmatched: AtomicU64::default(),
             driven: AtomicU64::default(),
             handed_over: AtomicU64::default(),
             processors_offered: AtomicU64::default(),

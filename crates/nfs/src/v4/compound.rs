@@ -304,6 +304,7 @@ impl<'a> Compound<'a> {
             Op::SecInfoNoName => ops::names::security_without_name(self, words, out),
             Op::ExchangeId => self.and_close_for_the_gone(|compound| ops::sessions::exchange_id(compound, words, out)),
             Op::CreateSession => self.and_close_for_the_gone(|compound| ops::sessions::create(compound, words, out)),
+            Op::BackchannelCtl => ops::sessions::change_back(self, words),
             Op::BindConnToSession => ops::sessions::bind(self, words, out),
             Op::DestroySession => self.and_close_for_the_gone(|compound| ops::sessions::destroy(compound, words)),
             Op::DestroyClientId => {

@@ -45,19 +45,25 @@ impl House {
     pub(super) fn close_for_the_gone(&self, exports: &dyn Exports) {
         // Whoever answers behind this finds all of it closed, also what another one is at.
         let closing = &self.endings.closing;
-        let _one_at_a_time = closing.try_lock().unwrap_or_else(|| blocking(|| closing.lock()));
+        let one_at_a_time = closing.try_lock().unwrap_or_else(|| blocking(|| closing.lock()));
+        let mut closed = Vec::new();
         let gone = self.clients().take_gone();
         gone.iter().filter_map(|(_, key)| *key).for_each(|key| self.tracking.doom(key));
         for (client, _) in &gone {
             let client = *client;
             self.orders().forget_client(client);
-            close_below(exports, &self.opens().forget_client(client));
+            self.forget_waiters(client);
+            let opens = self.opens().forget_client(client);
+            close_below(exports, &opens);
             self.locks().forget_client(client);
+            closed.extend(opens.iter().map(|closing| closing.file));
         }
         if !gone.is_empty() {
             self.tracking.let_go_of_doomed();
         }
         super::past::forget(exports, &self.sessions().take_over());
+        drop(one_at_a_time);
+        closed.iter().for_each(|file| self.freed(exports, file, None));
     }
 
     /// Ends clients of which nobody has heard for as long as courtesy goes.
@@ -102,6 +108,7 @@ impl House {
             self.locks().revoke_below(closing.holder(), Revoked::Admin);
         }
         close_below(exports, &revoked);
+        revoked.iter().for_each(|closing| self.freed_below(exports, &closing.file, closing.holder()));
         tracing::info!(
             opens = revoked.len(),
             "revoked what clients had open of datasets that are not there any more, or anew"

@@ -7,11 +7,12 @@ use parking_lot::{Mutex, MutexGuard};
 use tally_base::{Promise, Rng, SystemRng};
 use tally_vfs::Holder;
 
+use super::callbacks::Callbacks;
 use super::compound::Stop;
 use super::endings::{Endings, file_system};
 use super::state::{
     BootId, ClientId, Clients, FileId, Freeing, LeaseClock, Locked, Locks, Opens, Orders, OwnerKey, Presence, SessionId,
-    Sessions, Stateid,
+    Sessions, Stateid, Waiters,
 };
 use super::status::Status;
 use super::tracking::{Asker, Given, Tracking};
@@ -24,6 +25,10 @@ pub struct House {
     opens: Opens,
     orders: Arc<Orders>,
     locks: Locks,
+    pub(super) waiters: Waiters,
+    /// Held by who looks after them.
+    pub(super) looking_after_waiters: Mutex<()>,
+    pub(super) callbacks: Callbacks,
     pub(super) endings: Endings,
     pub(super) tracking: Tracking,
     leases: LeaseClock,
@@ -45,6 +50,9 @@ impl Default for House {
             opens,
             orders: Arc::default(),
             locks,
+            waiters: Waiters::default(),
+            looking_after_waiters: Mutex::default(),
+            callbacks: Callbacks::default(),
             endings: Endings::default(),
             tracking: Tracking::default(),
             leases: LeaseClock::default(),

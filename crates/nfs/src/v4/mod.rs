@@ -8,11 +8,13 @@
 //!                                                            │   open ─ close ─ order ─ lock            they are durable
 //!                                                            ├─ attr: a bitmap, and values in the order of their numbers
 //!                                                            ├─ house: what all compounds share: state (clients, sessions, opens, locks)
+//!                                                            ├─ waiting: who waits for a lock is told, by callbacks: calls to clients
 //!                                                            ├─ tracking: who may claim again what, behind a restart
 //!                                                            └─ endings: what ends state that its client has not given up
 //! ```
 
 mod attr;
+mod callbacks;
 mod compound;
 mod endings;
 mod house;
@@ -25,6 +27,7 @@ mod results;
 pub mod state;
 mod status;
 mod tracking;
+mod waiting;
 
 pub use compound::{Halt, Scene};
 pub use house::House;

@@ -11,6 +11,7 @@ pub(super) const MINOR_MAX: u32 = LAST.len() as u32 - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Access,
+    BackchannelCtl,
     BindConnToSession,
     Close,
     Commit,
@@ -191,6 +192,7 @@ pub(super) fn asked(minor: u32, number: u32) -> Asked {
         37 => Op::Verify,
         38 => Op::Write,
         39 => Op::ReleaseLockOwner,
+        40 => Op::BackchannelCtl,
         41 => Op::BindConnToSession,
         42 => Op::ExchangeId,
         43 => Op::CreateSession,

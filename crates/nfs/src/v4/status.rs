@@ -63,6 +63,7 @@ pub enum Status {
     BadOwner = 10039,
     BadName = 10041,
     OpIllegal = 10044,
+    Deadlock = 10045,
     AdminRevoked = 10047,
     BadSession = 10052,
     BadSlot = 10053,

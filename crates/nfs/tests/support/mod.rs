@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, missing_docs)] // Each test file uses its part.
 
+pub mod called;
 pub mod client;
 pub mod compound;
 pub mod desk;

@@ -67,7 +67,8 @@ pub(in super::super) fn close(
     if let Asker::Owner(owner) = asker {
         house.orders().note_closed(&owner, seqid, asked.other);
     }
-    let closed = changing.closed();
+    let (open, closed) = (changing.found().holder(), changing.closed());
+    house.freed_below(compound.scene.exports, &of, open);
     out.raw(&closed.to_wire());
     compound.note_stateid(closed);
     Ok(Status::Ok)

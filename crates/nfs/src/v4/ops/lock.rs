@@ -6,16 +6,19 @@
 //! owner has a stateid there already; here it is carried out if it is in the order of both, as its first answer may be one that nobody has given.
 //!
 //! The order: what can be wrong with the request, and with the file; the stateid; the bounds of what is kept of it; the file system, which decides. Whoever
-//! finds something in his way is told what, and whose it is. Nobody waits yet: READW and WRITEW are answered as READ and WRITE are, and the client asks again.
+//! finds something in his way is told what, and whose it is. Who would wait (READW, WRITEW) has a place then, if his client can be called, and is told when it is free (`v4/waiting.rs`).
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tally_vfs::locks::{Kind, Lock, NotLocked, Range};
-use tally_vfs::{FileKind, FsError};
+use tally_vfs::{FileKind, FsError, Holder};
 
 use super::super::compound::{Compound, Stop};
 use super::super::state::bounds::OWNER_BYTES_MAX;
-use super::super::state::{Brought, ClientId, FileId, Locking, OwnerKey, Stateid, Told};
+use super::super::state::{
+    Brought, ClientId, FileId, LockOwner, LockWait, Locked, Locking, OwnerKey, Stateid, Told,
+};
 use super::super::status::Status;
 use super::order::{self, Turn};
 use super::stateid;
@@ -113,9 +116,16 @@ impl NewOwner<'_> {
 
 /// `nfs_lock_type4`.
 fn kind(words: &mut Decoder<'_>) -> Result<Kind, Status> {
+    kind_and_wait(words).map(|(kind, _)| kind)
+}
+
+/// The same, and whether he would wait who asks.
+fn kind_and_wait(words: &mut Decoder<'_>) -> Result<(Kind, bool), Status> {
     match words.u32()? {
-        1 | 3 => Ok(Kind::Read),
-        2 | 4 => Ok(Kind::Write),
+        1 => Ok((Kind::Read, false)),
+        2 => Ok((Kind::Write, false)),
+        3 => Ok((Kind::Read, true)),
+        4 => Ok((Kind::Write, true)),
         _ => Err(Status::BadXdr),
     }
 }
@@ -148,7 +158,7 @@ pub(in super::super) fn lock(
     out: &mut Encoder,
 ) -> Result<Status, Stop> {
     let at = words.position();
-    let (kind, is_reclaim) = (kind(words)?, words.bool()?);
+    let ((kind, would_wait), is_reclaim) = (kind_and_wait(words)?, words.bool()?);
     let (asked, locker) = (offset_and_length(words)?, Locker::decode(words)?);
     if let Some(told) = locker.take_turn(compound, words.since(at))? {
         return Ok(order::tell(compound, &told, out)?);
@@ -176,9 +186,10 @@ pub(in super::super) fn lock(
     }
     let locking = attempt.ended();
     match answer? {
-        Answer::Given => {}
+        Answer::Given => waits_no_more(compound, &target, &locking, wanted, had_any),
         Answer::Denied(_) if is_reclaim => return Err(Status::ReclaimConflict.into()),
         Answer::Denied(denied) => {
+            wait(compound, &locking, wanted, would_wait, denied.held.holder)?;
             denied.encode(out);
             return Ok(Status::Denied);
         }
@@ -187,6 +198,44 @@ pub(in super::super) fn lock(
     out.raw(&stateid.to_wire());
     compound.note_stateid(stateid);
     Ok(Status::Ok)
+}
+
+/// Whose lock that is, by name.
+fn owner(compound: &Compound<'_>, locking: &Locking<'_>) -> Option<LockOwner> {
+    let (client, name) = compound.scene.house.locks().named(locking.locked().holder)?;
+    Some(LockOwner { client, name })
+}
+
+/// Somebody has what he asked for. If he had it for writing, others may read there now.
+fn waits_no_more(compound: &Compound<'_>, target: &Target, locking: &Locking<'_>, wanted: Lock, had_any: bool) {
+    let house = compound.scene.house;
+    if let Some(owner) = owner(compound, locking) {
+        house.waits_no_more(&owner);
+    }
+    if had_any && wanted.kind == Kind::Read {
+        house.freed(compound.scene.exports, &FileId::of(&*target.vfs, target.object), Some(wanted.range));
+    }
+}
+
+/// Somebody was refused. If he would wait, and can be called, he has a place from now on, unless that leads back to himself; else he has none.
+fn wait(
+    compound: &Compound<'_>,
+    locking: &Locking<'_>,
+    wanted: Lock,
+    would_wait: bool,
+    held_by: Holder,
+) -> Result<(), Status> {
+    let Some((owner, guard)) = owner(compound, locking).zip(compound.guard()) else { return Ok(()) };
+    let (house, session) = (compound.scene.house, guard.session());
+    if !would_wait || !session.presence().is_reachable() {
+        house.waits_no_more(&owner);
+        return Ok(());
+    }
+    let handle = Bytes::copy_from_slice(compound.current()?.handle().as_slice());
+    let Locked { below, file, .. } = *locking.locked();
+    let Lock { range, kind, .. } = wanted;
+    let wait = LockWait { owner, below, session: session.id(), file, handle, range, kind };
+    house.wait_for(compound.scene.exports, wait, held_by)
 }
 
 pub(in super::super) fn test(
@@ -231,6 +280,7 @@ pub(in super::super) fn unlock(
     let locking = locker.begin(compound, &FileId::of(&*vfs, object))?;
     vfs.unlock_range(object, locking.locked().holder, range)?;
     let stateid = locking.granted()?;
+    compound.scene.house.freed(compound.scene.exports, &FileId::of(&*vfs, object), Some(range));
     out.raw(&stateid.to_wire());
     compound.note_stateid(stateid);
     Ok(Status::Ok)

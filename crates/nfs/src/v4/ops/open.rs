@@ -29,6 +29,8 @@ const LOCKS_AS_POSIX: u32 = 4;
 /// `OPEN4_RESULT_PRESERVE_UNLINKED`, which minor version 0 does not know: what is open outlives its last name (rules V28), so that a client need not give
 /// it another one.
 const STAYS_WITHOUT_A_NAME: u32 = 8;
+/// `OPEN4_RESULT_MAY_NOTIFY_LOCK`: who waits for a lock may be told when it is free.
+const LOCKS_ARE_TOLD: u32 = 0x20;
 /// `OPEN4_RESULT_CONFIRM`.
 const TO_BE_CONFIRMED: u32 = 2;
 
@@ -217,7 +219,10 @@ pub(in super::super) fn open(
     put_change(out, dir.as_ref());
     let to_be_confirmed = if whose.is_confirmed { 0 } else { TO_BE_CONFIRMED };
     let stays = if compound.minor() == 0 { 0 } else { STAYS_WITHOUT_A_NAME };
-    out.u32(LOCKS_AS_POSIX | to_be_confirmed | stays);
+    // Who can be called: Linux asks less often then for what it waits for.
+    let is_told = compound.guard().is_some_and(|guard| guard.session().presence().is_reachable());
+    let told = if is_told { LOCKS_ARE_TOLD } else { 0 };
+    out.u32(LOCKS_AS_POSIX | to_be_confirmed | stays | told);
     asked.attributes_set(is_new).encode(out);
     put_no_delegation(asked.wants, out);
     compound.current = Ok(Node::Object(file));

@@ -1,15 +1,17 @@
-//! EXCHANGE_ID, CREATE_SESSION, BIND_CONN_TO_SESSION, DESTROY_SESSION, DESTROY_CLIENTID, SEQUENCE, RECLAIM_COMPLETE (RFC 8881 §18.34 to §18.37, §18.46,
+//! BACKCHANNEL_CTL, EXCHANGE_ID, CREATE_SESSION, BIND_CONN_TO_SESSION, DESTROY_SESSION, DESTROY_CLIENTID, SEQUENCE, RECLAIM_COMPLETE (RFC 8881 §18.33 to §18.37, §18.46,
 //! §18.50 and §18.51).
 
+use bytes::Bytes;
 use tally_base::SystemRng;
 
 use super::super::compound::{Compound, Halt, Stop};
 use super::super::past;
 use super::super::state::{
-    Asked, Begun, Channel, ClientId, Introduction, Protection, Sequence, SessionId, Shown, Wanted,
+    Asked, Begun, Channel, ClientId, Introduction, Protection, Sequence, SessionId, Shown, Terms, Wanted,
 };
 use super::super::status::Status;
 use super::clients::{NAME_BYTES_MAX, principal};
+use crate::rpc::Caller;
 use crate::xdr::{Decoder, Encoder, Garbage};
 
 /// Flags of EXCHANGE_ID that a client may send: that it understands referrals and moved file systems, binds principals, and which of pNFS it wants.
@@ -27,11 +29,15 @@ const NO_PNFS: u32 = 0x0001_0000;
 const SESSION_FLAGS: u32 = 7;
 /// PERSIST.
 const PERSISTS: u32 = 1;
+/// CONN_BACK_CHAN.
+const CALLS_BACK: u32 = 2;
 
 /// Longest part of what a client says of its program, and of how it would be protected.
 const PART_BYTES_MAX: usize = 1024;
 /// Most parts of a list of those.
 const PARTS_MAX: u32 = 64;
+/// Longest machine name of `authsys_parms`.
+const MACHINE_NAME_MAX: usize = 255;
 /// `NFS4_MAX_GIDS` of `authsys_parms`.
 const GROUPS_MAX: u32 = 16;
 
@@ -112,29 +118,20 @@ pub(in super::super) fn create(
 ) -> Result<(), Status> {
     let (client, sequence, flags) = (ClientId(words.u64()?), words.u32()?, words.u32()?);
     let (fore, back) = (channel(words)?, channel(words)?);
-    let _program = words.u32()?;
-    for _ in 0..count(words, PARTS_MAX)? {
-        credential(words)?;
-    }
+    let (program, Callers { first, .. }) = (words.u32()?, callers(words)?);
     if flags & !SESSION_FLAGS != 0 {
         return Err(Status::Inval);
     }
     let (principal, connection) = (principal(compound), compound.scene.link.id());
-    // Nobody is called back yet.
-    let wanted = Wanted {
-        client,
-        sequence,
-        fore,
-        back,
-        calls_back: false,
-        persists: flags & PERSISTS != 0,
-        principal,
-        connection,
-    };
+    let terms = Terms { minor: compound.minor(), program, caller: first };
+    let (persists, calls_back) = (flags & PERSISTS != 0, flags & CALLS_BACK != 0);
+    let wanted = Wanted { client, sequence, fore, back, calls_back, persists, terms, principal, connection };
     let house = compound.scene.house;
     // What the one held whose place it takes is closed behind this.
     let (created, _gone) = house.clients().create_session(&wanted, &|id| house.holds(id), &SystemRng, house.now())?;
-    out.raw(&created.session.0).u32(created.sequence).u32(if created.persists { PERSISTS } else { 0 });
+    let granted = |is_granted: bool, flag: u32| if is_granted { flag } else { 0 };
+    let flags = granted(created.persists, PERSISTS) | granted(created.calls_back, CALLS_BACK);
+    out.raw(&created.session.0).u32(created.sequence).u32(flags);
     put_channel(out, &created.fore);
     put_channel(out, &created.back);
     Ok(())
@@ -161,20 +158,47 @@ fn put_channel(out: &mut Encoder, channel: &Channel) {
     out.u32(0).u32(request_bytes).u32(reply_bytes).u32(cached_bytes).u32(operations).u32(slots).u32(0);
 }
 
-/// `callback_sec_parms4`: as whom callbacks would come.
-fn credential(words: &mut Decoder<'_>) -> Result<(), Garbage> {
-    match words.u32()? {
-        0 => {}
-        1 => {
-            let (_stamp, _machine) = (words.u32()?, words.opaque(PART_BYTES_MAX)?);
-            let (_uid, _gid) = (words.u32()?, words.u32()?);
-            for _ in 0..count(words, GROUPS_MAX)? {
-                words.u32()?;
+/// As whom callbacks may come.
+struct Callers {
+    /// The first that we can be.
+    first: Option<Caller>,
+    /// A context of RPCSEC_GSS is named, of which there is none here.
+    has_context: bool,
+}
+
+/// `callback_sec_parms4`, so many of them.
+fn callers(words: &mut Decoder<'_>) -> Result<Callers, Garbage> {
+    let mut callers = Callers { first: None, has_context: false };
+    for _ in 0..count(words, PARTS_MAX)? {
+        match words.u32()? {
+            0 => drop(callers.first.get_or_insert(Caller::Nobody)),
+            1 => {
+                let at = words.position();
+                let (_stamp, _machine) = (words.u32()?, words.opaque(MACHINE_NAME_MAX)?);
+                let (_uid, _gid) = (words.u32()?, words.u32()?);
+                for _ in 0..count(words, GROUPS_MAX)? {
+                    words.u32()?;
+                }
+                callers.first.get_or_insert_with(|| Caller::Unix(Bytes::copy_from_slice(words.since(at))));
             }
+            6 => {
+                let (_service, _ours, _theirs) =
+                    (words.u32()?, words.opaque(PART_BYTES_MAX)?, words.opaque(PART_BYTES_MAX)?);
+                callers.has_context = true;
+            }
+            _ => return Err(Garbage),
         }
-        6 => drop((words.u32()?, words.opaque(PART_BYTES_MAX)?, words.opaque(PART_BYTES_MAX)?)),
-        _ => return Err(Garbage),
     }
+    Ok(callers)
+}
+
+/// BACKCHANNEL_CTL (RFC 8881 §18.33).
+pub(in super::super) fn change_back(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
+    let (program, Callers { first, has_context }) = (words.u32()?, callers(words)?);
+    if has_context {
+        return Err(Status::NoEnt);
+    }
+    compound.guard().ok_or(Status::OpNotInSession)?.session().change_back(program, first);
     Ok(())
 }
 

@@ -65,6 +65,18 @@ pub const OPENS_MAX: usize = 262_144;
 pub const LOCKS_OF_CLIENT_MAX: usize = 65_536;
 /// Of all clients.
 pub const LOCKS_MAX: usize = 262_144;
+/// Most who wait for locks of one file; who comes then polls.
+pub const WAITERS_OF_FILE_MAX: usize = 1024;
+/// Of one client.
+pub const WAITERS_OF_CLIENT_MAX: usize = 1024;
+/// Of all: some 22 MiB with the longest names.
+pub const WAITERS_MAX: usize = 16_384;
+/// How many who wait in one file are looked at when something of it is free.
+pub const WAITERS_LOOKED_AT: usize = 64;
+/// How many owners one waits for over another are followed where somebody looks whether he waits for himself.
+pub const DEADLOCK_STEPS_MAX: u32 = 64;
+/// Most calls to clients that wait for their answers, of all sessions: some 6 MiB. Of a session it is the slots of its backchannel.
+pub const CALLS_MAX: usize = 4096;
 /// Longest names of a client's lock-owners together: of those there can be, 256 bytes each, where some twenty are usual. They are kept, as others are told them.
 pub const LOCK_NAMES_BYTES_OF_CLIENT_MAX: usize = OWNERS_OF_CLIENT_MAX * 256;
 /// Of all clients.

@@ -8,8 +8,10 @@
 //!  presence   what each request asks of its client, lock-free
 //!  sessions   what requests come in, found without the register
 //!  slots      a request is carried out once                     (table D2)
+//!  backchannel  calls to a client, in slots of ours
 //!  opens      which owner of which client has what open
 //!  locks      and what it has locked below that
+//!  waiters    who waits for a range that another one has locked
 //!  places     where either stands, as a stateid tells it
 //!  stateid    by which name that is asked for, and by whom      (table D6)
 //!  owners     the order of an owner of minor version 0          (table D1)
@@ -17,6 +19,7 @@
 //!  bounds     how much of all that there may be
 //! ```
 
+mod backchannel;
 pub mod bounds;
 mod clients;
 mod key;
@@ -30,7 +33,9 @@ mod presence;
 mod sessions;
 mod slots;
 mod stateid;
+mod waiters;
 
+pub use backchannel::{CallId, Calling, Errand, Lost, Terms, Verdict};
 pub use clients::{
     BootId, COURTESY, ClientId, Clients, Created, Exchanged, Introduced, Introduction, LEASE, Principal, Protection,
     Unknown, Wanted,
@@ -43,8 +48,9 @@ pub use orders::{Asking, Came, Orders, Turns};
 pub use owners::{Brought, OwnerOrder, Told, Turn, moves};
 pub use presence::Presence;
 pub use sessions::{
-    Asked, BACK, BOTH, Begun, CB_PATH_DOWN, CB_PATH_DOWN_SESSION, Channel, FORE, RESTART_RECLAIM_NEEDED, Sequence,
-    Session, SessionId, Sessions, Shown,
+    Asked, BACK, BACKCHANNEL_FAULT, BOTH, Begun, CB_PATH_DOWN, CB_PATH_DOWN_SESSION, Channel, FORE,
+    RESTART_RECLAIM_NEEDED, Sequence, Session, SessionId, Sessions, Shown,
 };
 pub use slots::Guard;
 pub use stateid::{FileId, Mounted, Revoked, Special, Stateid};
+pub use waiters::{COME, FRESH, LockOwner, LockWait, Queued, Waiters};

@@ -67,7 +67,8 @@ impl Presence {
     }
 
     /// Whether it can be called back over any session.
-    pub(super) fn is_reachable(&self) -> bool {
+    #[must_use]
+    pub fn is_reachable(&self) -> bool {
         self.reachable.load(Relaxed) > 0
     }
 

@@ -9,6 +9,8 @@
 //! *Locks.* The register's, then a shard's, or a session's and then that of the connections. None is held over a call to anything else. SEQUENCE takes
 //! none that all clients share, but a shard's to read, and the connections' at the first request of one.
 //!
+//! *Callbacks.* In slots of the server's own ([`super::backchannel`]), over what is bound for them ([`calling`]).
+//!
 //! *Connections.* Each request binds the connection it comes on, if there is room; callbacks go only where BIND_CONN_TO_SESSION or CREATE_SESSION said
 //! so. What is bound, and what is asked for:
 //!
@@ -34,11 +36,13 @@ use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 use tally_base::SlotMark;
 
+use super::backchannel::{BackChannel, Terms};
 use super::bounds::CONNECTIONS_MAX;
 use super::presence::Presence;
 use super::slots::{Ended, Guard, Row, Slot};
 use crate::v4::status::Status;
 
+mod calling;
 mod lasting;
 mod memory;
 
@@ -124,6 +128,9 @@ pub const CB_PATH_DOWN_SESSION: u32 = 0x200;
 
 /// `SEQ4_STATUS_RESTART_RECLAIM_NEEDED`: the session is of a life of the server before this one, and answers what was done in it.
 pub const RESTART_RECLAIM_NEEDED: u32 = 0x100;
+/// What was called of this session is not known to have been carried out, in so many slots that none is left. Cleared by an answer that comes late; else the client
+/// makes another session.
+pub const BACKCHANNEL_FAULT: u32 = 0x400;
 
 /// `channel_dir_from_client4`: what BIND_CONN_TO_SESSION asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,10 +176,11 @@ pub struct Session {
     _charge: Charge,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     /// As many as were used.
     slots: Vec<Slot>,
+    back: BackChannel,
     connections: SmallVec<[(u64, u32); 2]>,
     /// A connection was bound for callbacks once.
     is_called_back: bool,
@@ -180,6 +188,11 @@ struct Inner {
 }
 
 impl Inner {
+    fn new(back: BackChannel) -> Self {
+        let (slots, connections) = Default::default();
+        Self { slots, back, connections, is_called_back: false, is_closed: false }
+    }
+
     fn is_reachable(&self) -> bool {
         self.connections.iter().any(|(_, ways)| ways & BACK != 0)
     }
@@ -263,6 +276,7 @@ impl Session {
             true => CB_PATH_DOWN_SESSION | CB_PATH_DOWN,
             false => 0,
         };
+        let flags = if inner.back.is_out_of_step() { flags | BACKCHANNEL_FAULT } else { flags };
         Shown { highest: self.fore.slots - 1, target: self.fore.slots - 1, flags }
     }
 
@@ -375,12 +389,13 @@ impl Sessions {
         (self.shards.iter().map(|shard| shard.read().len()).sum(), self.memory.charged())
     }
 
-    /// A session with `fore`, but for its slots and what is kept, as memory allows; bound to `connection` by `ways`. One that would be
+    /// A session with `fore`, but for its slots and what is kept, as memory allows, and with `back`; bound to `connection` by `ways`. One that would be
     /// persistent, for a client from that address, is if there is room. The register's lock is held.
     pub(super) fn open(
         &self,
         id: SessionId,
-        fore: Channel,
+        (fore, back): (Channel, Channel),
+        terms: Terms,
         presence: Arc<Presence>,
         (connection, ways): (u64, u32),
         persists_for: Option<IpAddr>,
@@ -394,7 +409,7 @@ impl Sessions {
             fore: Channel { slots, cached_bytes, ..fore },
             kept_bytes_max,
             presence,
-            inner: Mutex::default(),
+            inner: Mutex::new(Inner::new(BackChannel::new(id, terms, back))),
             lasting,
             _charge: charge,
         };

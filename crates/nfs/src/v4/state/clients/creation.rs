@@ -30,12 +30,13 @@ use smallvec::SmallVec;
 use tally_base::Rng;
 
 use super::{CONFIRMED, ClientId, Clients, Full, Of, Principal, Record, WAITING};
+use crate::v4::state::backchannel::{self, Terms};
 use crate::v4::state::bounds::{MESSAGE_BYTES_MIN, OPS_MAX, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, SESSIONS_MAX};
 use crate::v4::state::sessions::{BOTH, Channel, FORE, SessionId};
 use crate::v4::status::Status;
 
 /// What CREATE_SESSION asks for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Wanted {
     /// For which client.
     pub client: ClientId,
@@ -49,6 +50,8 @@ pub struct Wanted {
     pub calls_back: bool,
     /// Whether what its requests change is to be remembered behind a crash.
     pub persists: bool,
+    /// As what they would come.
+    pub terms: Terms,
     /// Who asks.
     pub principal: Principal,
     /// The connection it comes on.
@@ -167,6 +170,12 @@ impl Clients {
         Ok(())
     }
 
+    /// The sessions of a client.
+    #[must_use]
+    pub fn sessions_of(&self, id: ClientId) -> SmallVec<[SessionId; 1]> {
+        self.confirmed.get(&id).map_or_else(SmallVec::new, |record| record.sessions().into())
+    }
+
     /// The record with this id, if it is of a client with sessions.
     pub(super) fn with_slot(&self, id: ClientId) -> Option<(&Record, &Slot)> {
         let record = self.confirmed.get(&id).or_else(|| self.waiting.get(&id))?;
@@ -196,7 +205,9 @@ impl Clients {
         let mut id = [0; 16];
         id[..8].copy_from_slice(&record.id.0.to_be_bytes());
         rng.fill(&mut id[8..]);
-        let (id, ways) = (SessionId(id), if wanted.calls_back { BOTH } else { FORE });
+        let back = backchannel::granted(wanted.back);
+        let calls_back = wanted.calls_back && backchannel::can_call(&wanted.terms, &back);
+        let (id, ways) = (SessionId(id), if calls_back { BOTH } else { FORE });
         let fore = Channel {
             request_bytes: wanted.fore.request_bytes.min(REQUEST_BYTES_MAX),
             reply_bytes: wanted.fore.reply_bytes.min(REPLY_BYTES_MAX),
@@ -204,10 +215,11 @@ impl Clients {
             ..wanted.fore
         };
         let persists_for = wanted.persists.then_some(record.introduction.address);
-        let opened = self.sessions.open(id, fore, record.presence.clone(), (wanted.connection, ways), persists_for);
+        let (terms, presence) = (wanted.terms.clone(), record.presence.clone());
+        let opened =
+            self.sessions.open(id, (fore, back), terms, presence, (wanted.connection, ways), persists_for);
         let (fore, persists) = opened.ok_or(Status::Delay)?;
-        let Wanted { sequence, calls_back, back, .. } = *wanted;
-        Ok(Created { session: id, sequence, calls_back, persists, fore, back })
+        Ok(Created { session: id, sequence: wanted.sequence, calls_back, persists, fore, back })
     }
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tally_base::Rng;
 
 use super::{ClientId, Clients, Created, Exchanged, Introduction, Principal, Wanted};
-use crate::v4::state::{Begun, BootId, Channel, Guard, Sequence, Sessions};
+use crate::rpc::Caller;
+use crate::v4::state::{Begun, BootId, Channel, Guard, Sequence, Sessions, Terms};
 use crate::v4::status::Status;
 
 /// Draws that a seed repeats (SplitMix64).
@@ -116,7 +117,9 @@ impl Desk {
 
 pub(in crate::v4::state) fn wants(client: ClientId, sequence: u32) -> Wanted {
     let (fore, back) = (CHANNEL, CHANNEL);
-    Wanted { client, sequence, fore, back, calls_back: false, persists: false, principal: ROOT, connection: 1 }
+    let terms = Terms { minor: 1, program: 0x4000_0000, caller: Some(Caller::Nobody) };
+    let (calls_back, persists) = (false, false);
+    Wanted { client, sequence, fore, back, calls_back, persists, terms, principal: ROOT, connection: 1 }
 }
 
 pub(in crate::v4::state) fn sequence_on(created: &Created, slot: u32, sequence: u32) -> Sequence {

@@ -21,10 +21,10 @@ use crate::v4::state::bounds::{
     KEPT_BYTES_MAX, KEPT_BYTES_SHORT, SESSIONS_BYTES_MAX, SESSIONS_BYTES_SHORT, SESSIONS_SHARE, SLOTS_MAX,
 };
 
-/// A session without its slots, and its places in maps, roughly.
-pub(super) const SESSION_BYTES: usize = 640;
+/// A session without its slots for requests, with those for callbacks and as whom these come, and its places in maps, roughly.
+pub(super) const SESSION_BYTES: usize = 1024;
 
-const _: () = assert!(size_of::<Session>() + 128 <= SESSION_BYTES);
+const _: () = assert!(size_of::<Session>() + 512 <= SESSION_BYTES);
 
 /// What all sessions are charged for.
 #[derive(Debug, Default)]

@@ -95,7 +95,8 @@ fn rows_i_and_j_the_first_session_confirms_and_anybody_makes_others() {
     assert_eq!(first.session.0[..8], second.session.0[..8]);
     assert_ne!(first.session, second.session);
     let cut = Channel { cached_bytes: 2048, ..CHANNEL };
-    assert_eq!((first.fore, first.back, first.calls_back), (cut, CHANNEL, false));
+    let four = Channel { slots: 4, ..CHANNEL };
+    assert_eq!((first.fore, first.back, first.calls_back), (cut, four, false));
     let huge = Channel {
         request_bytes: u32::MAX,
         reply_bytes: u32::MAX,

@@ -1,0 +1,180 @@
+//! Calls to clients (RFC 8881 §20): from an errand of ours to what is to be sent, and from what is answered to what came of the errand.
+//!
+//! ```text
+//!  errand ─▶ a session of the client: slot, connection ─▶ Calling ─▶ outbox ─▶ whoever looks next: the connection's output
+//!                                                            └─▶ due in 10 s
+//!  answer ─▶ CB_COMPOUND's results ─▶ Verdict ─▶ the slot ─▶ the errand: done, or not
+//!  no answer, no connection ───────────────────▶ the slot ─▶ the errand: not done
+//! ```
+//!
+//! Nothing here sends: what is to be sent lies in the outbox until a worker takes it, between two requests, so nobody waits for a client, and no lock is held. A client that takes
+//! or answers nothing costs its slots.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::house::House;
+use super::state::bounds::CALLS_MAX;
+use super::state::{CallId, Calling, Errand, Lost, SessionId, Verdict};
+use super::status::Status;
+use crate::exports::Exports;
+use crate::rpc::{Outgoing, Returned};
+use crate::xdr::{Decoder, Encoder, Garbage};
+
+/// How long a client may take to answer.
+const ANSWERED_IN: Duration = Duration::from_secs(10);
+/// The version of the callback program (RFC 8881, its XDR), whatever the minor version.
+const VERSION: u32 = 1;
+const CB_COMPOUND: u32 = 1;
+const CB_SEQUENCE: u32 = 11;
+/// Longest tag of an answer, and most results: of two operations.
+const TAG_BYTES_MAX: usize = 1024;
+const RESULTS_MAX: u32 = 2;
+
+/// Calls that are to be made, and those that are made.
+#[derive(Default)]
+pub(super) struct Callbacks {
+    outbox: Mutex<VecDeque<Calling>>,
+    /// How many lie in it.
+    waiting: AtomicUsize,
+    /// Until when each has to be answered.
+    due: Mutex<HashMap<CallId, Duration>>,
+}
+
+impl House {
+    /// Calls a client over this session of it, or over another one. None, where it cannot be called for now: the errand was not begun.
+    pub(super) fn call(&self, first: SessionId, errand: &Errand, operation: &Bytes) -> Option<()> {
+        if self.callbacks.due.lock().len() >= CALLS_MAX {
+            return None;
+        }
+        let over = |id| self.sessions().find(id)?.call(errand.clone(), operation.clone());
+        let calling = over(first).or_else(|| {
+            let Errand::NotifyLock(owner, _) = errand;
+            let others = self.clients().sessions_of(owner.client);
+            others.into_iter().filter(|id| *id != first).find_map(over)
+        })?;
+        self.post(calling);
+        Some(())
+    }
+
+    fn post(&self, calling: Calling) {
+        let callbacks = &self.callbacks;
+        callbacks.due.lock().insert(calling.id, self.now() + ANSWERED_IN);
+        callbacks.outbox.lock().push_back(calling);
+        callbacks.waiting.fetch_add(1, SeqCst);
+    }
+
+    /// The next call that is to be made: over which connection.
+    pub(crate) fn next_call(&self) -> Option<(u64, CallId, Outgoing)> {
+        if self.callbacks.waiting.load(SeqCst) == 0 {
+            return None;
+        }
+        let calling = self.callbacks.outbox.lock().pop_front()?;
+        self.callbacks.waiting.fetch_sub(1, SeqCst);
+        Some((calling.connection, calling.id, outgoing(&calling)?))
+    }
+
+    /// A call was answered.
+    pub(crate) fn call_returned(&self, exports: &dyn Exports, id: &CallId, returned: &Returned) {
+        self.callbacks.due.lock().remove(id);
+        let (session, ..) = id.place();
+        let (verdict, status) = judge(id, returned);
+        let Some(errand) = self.sessions().find(session).and_then(|session| session.returned(id, verdict)) else {
+            return;
+        };
+        self.came_of(&errand, verdict == Verdict::Done && status == Status::Ok as u32);
+        // There is a slot for others.
+        let Errand::NotifyLock(_, file) = errand;
+        self.freed(exports, &file, None);
+    }
+
+    /// The connection of a call is closed, or did not take it. Whoever closes it may be in the midst of anything, so no file system is asked who is next.
+    pub(crate) fn call_lost(&self, id: &CallId, is_sent: bool) {
+        self.callbacks.due.lock().remove(id);
+        let (session, ..) = id.place();
+        match self.sessions().find(session).map_or(Lost::Known, |session| session.lost(id, is_sent)) {
+            Lost::Again(calling) => self.post(calling),
+            Lost::Gone(errand) => self.came_of(&errand, false),
+            Lost::Known => {}
+        }
+    }
+
+    /// Whether answers are waited for.
+    pub(super) fn has_calls(&self) -> bool {
+        !self.callbacks.due.lock().is_empty()
+    }
+
+    /// Ends the wait for answers whose time is over.
+    pub(super) fn end_overdue_calls(&self) {
+        let now = self.now();
+        let overdue: Vec<_> = self.callbacks.due.lock().extract_if(|_, until| *until <= now).collect();
+        for (id, _) in overdue {
+            let (session, ..) = id.place();
+            if let Some(errand) = self.sessions().find(session).and_then(|session| session.overdue(&id)) {
+                self.came_of(&errand, false);
+            }
+        }
+    }
+
+    fn came_of(&self, errand: &Errand, is_done: bool) {
+        match errand {
+            // He may come still.
+            Errand::NotifyLock(..) if is_done => {}
+            Errand::NotifyLock(owner, _) => self.waits_no_more(owner),
+        }
+    }
+}
+
+/// `CB_COMPOUND4args`: CB_SEQUENCE, of which nothing is to be kept, and the operation.
+fn outgoing(calling: &Calling) -> Option<Outgoing> {
+    let (session, slot, sequence) = calling.id.place();
+    let mut words = Encoder::new();
+    words.opaque(b"").u32(calling.terms.minor).u32(0).u32(2);
+    words.u32(CB_SEQUENCE).raw(&session.0).u32(sequence).u32(slot).u32(calling.highest).bool(false).u32(0);
+    words.raw(&calling.operation);
+    let (program, caller) = (calling.terms.program, calling.terms.caller.clone()?);
+    Some(Outgoing { program, version: VERSION, procedure: CB_COMPOUND, caller, arguments: words.into_vec().into() })
+}
+
+/// What an answer says of its slot, and of the operation behind CB_SEQUENCE.
+fn judge(id: &CallId, returned: &Returned) -> (Verdict, u32) {
+    match returned {
+        Returned::Results(results) => {
+            read(id, &mut Decoder::new(results, 0)).unwrap_or((Verdict::OutOfStep, Status::BadXdr as u32))
+        }
+        Returned::Refused => (Verdict::NotBegun, Status::ServerFault as u32),
+        Returned::Garbage => (Verdict::OutOfStep, Status::BadXdr as u32),
+    }
+}
+
+fn read(id: &CallId, words: &mut Decoder<'_>) -> Result<(Verdict, u32), Garbage> {
+    let (whole, _tag, count) = (words.u32()?, words.opaque(TAG_BYTES_MAX)?, words.u32()?);
+    if count == 0 && whole != Status::Ok as u32 {
+        return Ok((Verdict::NotBegun, whole));
+    }
+    if count > RESULTS_MAX || words.u32()? != CB_SEQUENCE {
+        return Err(Garbage);
+    }
+    let sequence = words.u32()?;
+    if sequence == Status::Delay as u32 {
+        return Ok((Verdict::NotBegun, sequence));
+    }
+    // It was carried out over the connection that is lost, and what came of it is not known any more.
+    if sequence == Status::RetryUncachedRep as u32 {
+        return Ok((Verdict::Done, sequence));
+    }
+    if sequence != Status::Ok as u32 {
+        return Ok((Verdict::OutOfStep, sequence));
+    }
+    let (session, told, slot) = (SessionId(words.array()?), words.u32()?, words.u32()?);
+    let (_highest, _target) = (words.u32()?, words.u32()?);
+    let is_its = (session, slot, told) == id.place();
+    Ok((if is_its { Verdict::Done } else { Verdict::OutOfStep }, whole))
+}
+
+#[cfg(test)]
+mod tests;
