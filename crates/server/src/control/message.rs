@@ -278,7 +278,7 @@ pub enum Reply {
     /// Properties of pools or datasets.
     Properties(Vec<PropertyLine>),
     /// Calls of clients.
-    Ops(OpsReport),
+    Ops(Box<OpsReport>),
     /// Everything at one moment.
     Observation(Box<Observation>),
     /// What clients did.

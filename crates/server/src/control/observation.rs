@@ -80,7 +80,7 @@ pub struct AccountReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct KindReport {
-    /// As RFC 1813 calls it.
+    /// As RFC 1813 calls it, or `compound_modify` and `compound`.
     pub procedure: String,
     /// Of a WRITE: `UNSTABLE`, `DATA_SYNC` or `FILE_SYNC`.
     pub stable_how: Option<String>,

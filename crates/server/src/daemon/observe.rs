@@ -95,7 +95,7 @@ pub(super) fn record(stats: &Stats, seconds: f64, asker: &Asker) -> Result<Recor
         is_full: events.len() >= EVENTS_MAX,
         // What was read before the beginning has a cause that nobody saw.
         events: events.iter().filter(|event| event.read_at >= began).map(event).collect(),
-        kinds: kinds.iter().map(|kind| kind.procedure().name().to_owned()).collect(),
+        kinds: kinds.iter().map(|kind| kind.name().to_owned()).collect(),
     })
 }
 
@@ -168,7 +168,7 @@ fn dataset_name(served: &[Arc<ServedPool>], pool_name: &str, id: DatasetId) -> S
 fn sums(kind: Kind, sums: &Sums) -> Option<KindReport> {
     let calls = sums.calls.load(Relaxed);
     (calls > 0).then(|| KindReport {
-        procedure: kind.procedure().name().to_owned(),
+        procedure: kind.name().to_owned(),
         stable_how: kind.stable_how().map(str::to_owned),
         calls,
         errors: sums.errors.load(Relaxed),

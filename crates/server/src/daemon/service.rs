@@ -109,7 +109,7 @@ impl Desk {
                 self.pools.look_for_events();
                 Ok(Reply::Events(self.pools.events.since(*since)))
             }
-            Request::StatOps => Ok(Reply::Ops(ops_report::report(self.nfs.stats()))),
+            Request::StatOps => Ok(Reply::Ops(Box::new(ops_report::report(self.nfs.stats())))),
             _ => return None,
         })
     }
