@@ -190,7 +190,7 @@ const DAEMON: [&[&str]; 14] = [
     &["run"],
     &["opening"],
     &["resuming", "service", "would"],
-    &["letting_go", "looking_back", "new_pool", "observe", "signals"],
+    &["holdings", "letting_go", "looking_back", "new_pool", "observe", "signals"],
     &["importing"],
     &[
         "chronicle",

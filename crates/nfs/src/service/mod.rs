@@ -47,6 +47,7 @@ use crate::rpc::{AcceptError, AuthProblem, Call, Refusal, Reply};
 use crate::senders::Senders;
 use crate::stats::{Stats, count};
 use crate::v3::{self, About, Answer, Done, Procedure, Request, Status};
+use crate::v4::holdings::Holdings;
 use crate::v4::{self, Ended};
 use crate::xdr::Garbage;
 pub use job::Job;
@@ -129,6 +130,12 @@ impl Service {
     #[must_use]
     pub fn speaks_4(&self) -> bool {
         self.house.is_some()
+    }
+
+    /// Who holds what, where version 4 is spoken.
+    #[must_use]
+    pub fn holdings(&self) -> Option<Holdings<'_>> {
+        self.house.as_ref().map(|house| Holdings { house, exports: &*self.exports })
     }
 
     /// Whether somebody may still claim again what he had open in this pool before a restart.

@@ -180,6 +180,8 @@ impl House {
     /// It is `at` by a clock that does not go back, and requests are carried out: leases go on. Where nobody says so they stand still.
     pub(crate) fn look_at_clock(&self, at: Duration) {
         self.leases.look(at);
+        self.opens.look_at_clock(self.now());
+        self.locks.look_at_clock(self.now());
     }
 
     /// Whose sessions these are (`server_owner4`, and its scope): of the host, not of a pool, which may move (rules V40).

@@ -9,12 +9,14 @@
 //!                                                            ├─ attr: a bitmap, and values in the order of their numbers
 //!                                                            ├─ house: what all compounds share: state (clients, sessions, opens, locks)
 //!                                                            ├─ tracking: who may claim again what, behind a restart
-//!                                                            └─ endings: what ends state that its client has not given up
+//!                                                            ├─ endings: what ends state that its client has not given up
+//!                                                            └─ holdings: who holds what, for who administers the server
 //! ```
 
 mod attr;
 mod compound;
 mod endings;
+pub mod holdings;
 mod house;
 mod op;
 mod ops;

@@ -187,9 +187,11 @@ impl Ended {
         (Self { results, marks, broken, guard: owed.guard, are_remembered, turns: owed.turns }, wait)
     }
 
-    /// The operations that it waits for.
+    /// The operations that it waits for, each once, however many promises it has.
     pub fn waits(&self) -> impl Iterator<Item = Operation> {
-        self.marks.iter().map(|mark| Operation::of(mark.number))
+        let mut before = None;
+        let firsts = self.marks.iter().filter(move |mark| before.replace(mark.nth) != Some(mark.nth));
+        firsts.map(|mark| Operation::of(mark.number))
     }
 
     /// Of one that waited in vain: the operation whose promise was broken, unless it had failed before.

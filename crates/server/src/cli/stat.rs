@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use tally_base::Size;
 
+use super::holdings::HeldArgs;
 use super::table::{Align, Table, TableArgs};
 use super::words::duration;
 use crate::control::observation::{AccountReport, KindReport};
@@ -31,6 +32,12 @@ pub enum StatCommand {
     Clients(AccountArgs),
     /// What each dataset was asked for, and where the time went
     Exports(AccountArgs),
+    /// Sessions of NFSv4 clients; `tally client list` shows the clients
+    Sessions(HeldArgs),
+    /// Files that NFSv4 clients have open: who, what for, and since when
+    Opens(HeldArgs),
+    /// Ranges of files that NFSv4 clients have locked
+    Locks(HeldArgs),
 }
 
 /// Words of `stat clients` and `stat exports`.

@@ -38,6 +38,17 @@ pub(super) struct List {
     dooms: u64,
 }
 
+/// Who came before a grace was over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Came {
+    /// Who has claimed something.
+    pub(super) claimed: usize,
+    /// Who has said that he claims nothing more, and had claimed nothing.
+    pub(super) idle: usize,
+    /// Who has done neither.
+    pub(super) lost: usize,
+}
+
 impl List {
     /// As it was read then.
     pub(super) fn new(keys: Vec<ClientKey>, since: Duration) -> Self {
@@ -54,13 +65,15 @@ impl List {
         }
     }
 
-    /// The grace ends with its time, or with the last who has completed. Those of minor version 0 never say so.
-    pub(super) fn advance(&mut self, now: Duration, has_completed: &dyn Fn(&ClientKey) -> bool) {
+    /// The grace ends with its time, or with the last who has completed. Those of minor version 0 never say so. Gives how it ended, once.
+    pub(super) fn advance(&mut self, now: Duration, has_completed: &dyn Fn(&ClientKey) -> bool) -> Option<Came> {
         let is_done = |key: &ClientKey| key.is_of_sessions() && has_completed(key);
         if !self.is_in_grace || now < self.until && !self.listed.keys().all(is_done) {
-            return;
+            return None;
         }
         self.is_in_grace = false;
+        let claimed = self.listed.values().filter(|has_claimed| **has_claimed).count();
+        let (listed, before) = (self.listed.len(), self.doomed.len());
         for (key, has_claimed) in std::mem::take(&mut self.listed) {
             if has_claimed || has_completed(&key) {
                 self.noted.insert(key);
@@ -69,6 +82,8 @@ impl List {
                 self.is_settled = false;
             }
         }
+        let lost = self.doomed.len() - before;
+        Some(Came { claimed, idle: listed - claimed - lost, lost })
     }
 
     /// Whether this client, that has not completed, may claim something again.
