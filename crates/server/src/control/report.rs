@@ -414,6 +414,9 @@ pub struct DatasetReport {
     pub created_txg: u64,
     /// The same wherever its content is sent.
     pub guid: u64,
+    /// Files that have lost their last name, and stay for as long as a client of NFSv4 has them open; not there where nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<u64>,
     /// Properties that users name, of those that were asked for; one that is set nowhere is not there.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub user: BTreeMap<String, String>,
