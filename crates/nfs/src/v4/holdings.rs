@@ -76,7 +76,34 @@ pub struct LockSeen {
     pub since: Duration,
 }
 
+/// How much there is of all of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Clients that are confirmed.
+    pub clients: usize,
+    /// Those of them whose leases are over.
+    pub late: usize,
+    /// Their sessions.
+    pub sessions: usize,
+    /// Files that they have open, by owner, those that were taken from them too.
+    pub opens: usize,
+    /// Their stateids of locks.
+    pub locks: usize,
+}
+
 impl Holdings<'_> {
+    /// How much there is.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let (clients, late) = {
+            let register = self.house.clients();
+            (register.counts().0, register.late_count(self.house.now()))
+        };
+        let (sessions, _) = self.house.sessions().counts();
+        let ((_, opens), (.., locks)) = (self.house.opens().counts(), self.house.locks().counts());
+        Counts { clients, late, sessions, opens, locks }
+    }
+
     /// Clients that are confirmed.
     #[must_use]
     pub fn clients(&self, which: Which) -> Page<ClientSeen> {

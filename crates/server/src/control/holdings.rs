@@ -15,6 +15,21 @@ pub enum Held {
     Locks,
 }
 
+/// How much there is of all of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldingCounts {
+    /// Clients.
+    pub clients: u64,
+    /// Those of them that keep what they have by courtesy.
+    pub courtesy: u64,
+    /// Their sessions.
+    pub sessions: u64,
+    /// Files that they have open, by owner.
+    pub opens: u64,
+    /// Files that they have locked ranges of, by owner.
+    pub locks: u64,
+}
+
 /// Some of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page<T> {

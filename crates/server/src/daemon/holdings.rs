@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tally_base::{DatasetId, ObjectId, PoolGuid};
-use tally_nfs::v4::holdings::{ClientSeen, Holdings, LockSeen, Page as Seen, SessionSeen};
+use tally_nfs::v4::holdings::{ClientSeen, Counts, Holdings, LockSeen, Page as Seen, SessionSeen};
 use tally_nfs::v4::state::{ClientId, FileId, Known, LEASE, Principal, Revoked, SeenOpen, Which, printable};
 use tally_vfs::locks::Kind;
 
 use super::error::PoolsError;
 use super::patience;
 use super::pools::Pools;
-use crate::control::holdings::{ClientReport, FileReport, Held, LockReport, OpenReport, Owner, Page, SessionReport};
+use crate::control::holdings::{
+    ClientReport, FileReport, Held, HoldingCounts, LockReport, OpenReport, Owner, Page, SessionReport,
+};
 use crate::control::message::Reply;
 
 /// Most that one answer has of anything.
@@ -105,6 +107,13 @@ impl Register<'_> {
         let paths: HashMap<_, _> = patience::within(LOOK_MAX, look).unwrap_or_default();
         Files { paths, pools: Arc::clone(self.pools) }
     }
+}
+
+/// How much there is of all of it.
+pub(super) fn counts(holdings: &Holdings<'_>) -> HoldingCounts {
+    let Counts { clients, late, sessions, opens, locks } = holdings.counts();
+    let [clients, courtesy, sessions, opens, locks] = [clients, late, sessions, opens, locks].map(|count| count as u64);
+    HoldingCounts { clients, courtesy, sessions, opens, locks }
 }
 
 type Place = (PoolGuid, DatasetId, ObjectId);

@@ -104,7 +104,7 @@ impl Desk {
                 self.pools.dataset_properties(names, *recursive, properties).map(Reply::Properties)
             }
             Request::Record { seconds } => record(self.nfs.stats(), *seconds, asker).map(Reply::Load),
-            Request::Observe => Ok(Reply::Observation(Box::new(observe(&self.pools, self.nfs.stats())))),
+            Request::Observe => Ok(Reply::Observation(Box::new(observe(&self.pools, &self.nfs)))),
             Request::PoolHistory { names } => self.pools.history(names).map(Reply::History),
             Request::Events { since } => {
                 self.pools.look_for_events();

@@ -314,6 +314,12 @@ impl Clients {
         (ids.iter().map(|id| Known::new(&self.confirmed[id])).collect(), more)
     }
 
+    /// How many leases of confirmed ones are over.
+    #[must_use]
+    pub fn late_count(&self, now: Duration) -> usize {
+        self.confirmed.values().filter(|record| record.presence.is_late(now)).count()
+    }
+
     /// How many are confirmed, and how many wait to be.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {

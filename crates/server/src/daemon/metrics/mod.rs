@@ -8,6 +8,7 @@
 mod own_process;
 mod text;
 
+use crate::control::holdings::HoldingCounts;
 use crate::control::observation::{AccountReport, KindReport, Observation, ObservedDataset};
 use crate::control::report::{CacheReport, LaneReport, OpReport, PoolReport, PrefetchReport, VdevReport};
 use crate::control::spread::Spread;
@@ -25,6 +26,7 @@ pub(super) fn render(seen: &Observation, datasets: &[ObservedDataset], start: f6
     let version = env!("CARGO_PKG_VERSION");
     text.gauge("tally_build_info", "Always 1; the version is in the label.").sample(&[("version", version)], 1);
     calls(&mut text, seen);
+    held(&mut text, seen.holdings.as_ref());
     clients(&mut text, &seen.accounts);
     phases(&mut text, seen);
     pools(&mut text, &seen.pools);
@@ -91,6 +93,31 @@ fn operations(text: &mut Exposition, operations: &[OpReport]) {
         operations.iter().for_each(|op| family.sample(&[("operation", &op.procedure)], of(op)));
     }
 }
+
+/// What clients hold by NFSv4; nothing where that is not spoken.
+fn held(text: &mut Exposition, holdings: Option<&HoldingCounts>) {
+    let mut clients = text.gauge(
+        "tally_nfs4_clients",
+        "Clients of NFSv4, by whether their lease runs or they keep what they have by courtesy.",
+    );
+    if let Some(held) = holdings {
+        clients.sample(&[("state", "active")], held.clients.saturating_sub(held.courtesy));
+        clients.sample(&[("state", "courtesy")], held.courtesy);
+    }
+    for (name, help, of) in OF_HOLDINGS {
+        let mut family = text.gauge(name, help);
+        holdings.into_iter().for_each(|held| family.sample(&[], of(held)));
+    }
+}
+
+/// A metric of what is held: its name, what it means, and how it is read.
+type HoldingMetric = (&'static str, &'static str, fn(&HoldingCounts) -> u64);
+
+const OF_HOLDINGS: [HoldingMetric; 3] = [
+    ("tally_nfs4_sessions", "Sessions of clients of NFSv4.", |held| held.sessions),
+    ("tally_nfs4_opens", "Files that clients of NFSv4 have open, by owner.", |held| held.opens),
+    ("tally_nfs4_locks", "Files that clients of NFSv4 have locked ranges of, by owner.", |held| held.locks),
+];
 
 /// A metric of an account: its name, what it means, and how it is read.
 type AccountMetric = (&'static str, &'static str, fn(&AccountReport) -> u64);

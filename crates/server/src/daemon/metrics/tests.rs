@@ -56,6 +56,7 @@ fn everything() -> Observation {
     Observation {
         pools: vec![pool, gone, former],
         datasets: vec![ObservedDataset { dataset, sync: "disabled".into(), exposed_bytes: 77, exposed_seconds: 1.5 }],
+        holdings: Some(HoldingCounts { clients: 5, courtesy: 2, sessions: 6, opens: 7, locks: 8 }),
         ops: OpsReport { procedures: vec![op], operations: vec![putfh], whole_times: times(), ..OpsReport::default() },
         accounts: vec![account("10.0.0.1"), account("*"), account(AccountReport::GONE)],
         ..Observation::default()
@@ -70,6 +71,9 @@ fn rendered(seen: &Observation) -> String {
 fn lines_say_what_was_seen() {
     let text = rendered(&everything());
     let expected = [
+        "tally_nfs4_clients{state=\"active\"} 3",
+        "tally_nfs4_clients{state=\"courtesy\"} 2",
+        "tally_nfs4_locks 8",
         "tally_nfs4_operations_total{operation=\"putfh\"} 12",
         "tally_nfs4_operation_errors_total{operation=\"putfh\"} 2",
         "tally_nfs_requests_total{procedure=\"WRITE\",stable_how=\"FILE_SYNC\"} 9",
