@@ -94,7 +94,10 @@ const FOR_TESTS: [(&str, &[&str]); 2] = [
 const FLOORS: [(&str, &[&[&str]]); 20] = [
     (
         "base",
-        &[&["clock", "promise"], &["blocking", "checksum", "codec", "histogram", "mark", "rng", "size", "timing", "units"]],
+        &[
+            &["clock", "promise"],
+            &["blocking", "checksum", "codec", "histogram", "mark", "rng", "size", "timing", "units"],
+        ],
     ),
     (
         "disk",
@@ -212,6 +215,7 @@ const DAEMON: [&[&str]; 14] = [
         "datasets",
         "disks",
         "finding",
+        "holdings",
         "label_clear",
         "leaving",
         "listing",

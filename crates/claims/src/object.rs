@@ -70,6 +70,10 @@ impl Claimed {
         self.ranges.has_any_of(holder)
     }
 
+    pub(crate) fn seen_ranges(&self, holder: Holder, most: usize) -> Vec<Lock> {
+        self.ranges.seen(holder, most)
+    }
+
     pub(crate) fn share_of(&self, holder: Holder) -> Option<Share> {
         self.at(holder).ok().map(|at| self.opens[at].opened.share())
     }

@@ -206,6 +206,11 @@ impl Ranges {
         freed
     }
 
+    /// Up to so many of those that an owner holds, the last first.
+    pub(crate) fn seen(&self, holder: Holder, most: usize) -> Vec<Lock> {
+        self.of(holder).take(most).collect()
+    }
+
     fn of(&self, holder: Holder) -> impl Iterator<Item = Lock> {
         self.overlapping(holder, Range { first: 0, last: u64::MAX })
     }

@@ -161,6 +161,12 @@ impl Claims {
         self.look(object, |claimed| claimed.has_ranges(holder)).unwrap_or(false)
     }
 
+    /// Up to so many ranges that an owner has locked of an object.
+    #[must_use]
+    pub fn ranges(&self, object: ObjectId, holder: Holder, most: usize) -> Vec<Lock> {
+        self.look(object, |claimed| claimed.seen_ranges(holder, most)).unwrap_or_default()
+    }
+
     /// An owner gives up all that it has, as by closes and unlocks. The objects that are free by that, since they were removed before: whoever is told this frees them.
     #[must_use]
     pub fn release_owner(&self, holder: Holder) -> Vec<ObjectId> {

@@ -29,7 +29,7 @@ use tally_vfs::{FIRST_ID, FileKind, FsError};
 use crate::admission::{Ask, Refusal};
 use crate::entry::decode_entry;
 use crate::filesystem::Filesystem;
-use crate::inode::{HELD, Inode};
+use crate::inode::{DOT_ENTRIES, HELD, Inode};
 use crate::object::Locked;
 use crate::ops::after;
 use crate::record::{InodeAfter, Record, RecordKind, SizeRule};
@@ -150,6 +150,17 @@ impl Filesystem {
             }
         }
         if held.is_empty() { 0 } else { self.held().map_or(1, |left| left.len()) }
+    }
+
+    /// How many files are held, as their directory says. Where nothing was open since the import, and nobody may claim anything, no disk is asked: whatever there
+    /// is goes.
+    #[must_use]
+    pub fn held_count(&self) -> u64 {
+        if self.claims.get().is_none() && !self.holds_all.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let directory = self.see(HELD, |sight| sight.inode()).ok().flatten();
+        directory.map_or(0, |directory| directory.size.saturating_sub(DOT_ENTRIES + 1))
     }
 
     /// All files that are held.

@@ -140,6 +140,10 @@ impl Locks for Filesystem {
         self.test_range(object, wanted).map_err(|error| self.awaited_by_lock(error))
     }
 
+    fn ranges(&self, object: ObjectRef, holder: Holder, most: usize) -> Vec<Lock> {
+        self.ranges(object, holder, most)
+    }
+
     fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {
         self.has_ranges(object, holder)
     }

@@ -21,6 +21,8 @@ use running::{Running, browse, story, tally};
 
 #[path = "linked/disks.rs"]
 mod disks;
+#[path = "linked/evicting.rs"]
+mod evicting;
 #[path = "linked/features.rs"]
 mod features;
 #[path = "linked/given_up.rs"]

@@ -116,6 +116,8 @@ pub trait Locks: Send + Sync {
     fn test_range(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked>;
     /// Whether an owner has locked anything of an object.
     fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool;
+    /// Up to so many of those, for who looks.
+    fn ranges(&self, object: ObjectRef, holder: Holder, most: usize) -> Vec<Lock>;
 }
 
 /// What stands in a file or a symbolic link.

@@ -31,6 +31,10 @@ impl Filesystem {
         self.claims.get().map_or(Ok(()), |claims| claims.test(object.id, wanted).map_err(refusal))
     }
 
+    pub(crate) fn ranges(&self, object: ObjectRef, holder: Holder, most: usize) -> Vec<Lock> {
+        self.claims.get().map_or_else(Vec::new, |claims| claims.ranges(object.id, holder, most))
+    }
+
     pub(crate) fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {
         self.claims.get().is_some_and(|claims| claims.has_ranges(object.id, holder))
     }

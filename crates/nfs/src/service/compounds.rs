@@ -6,7 +6,7 @@ use super::job::Pending;
 use super::{Job, Service, Step};
 use crate::repeats::Repeats;
 use crate::rpc::{AcceptError, Reply};
-use crate::stats::count;
+use crate::stats::{Kind, count};
 use crate::v3;
 use crate::v4::{Attempt, Halt, House, Progress, Scene, Status, VERSION, refusal as refused};
 use crate::xdr::{Encoder, Garbage};
@@ -34,9 +34,12 @@ impl Service {
     fn carry_out(&self, job: &mut Job, mut progress: Box<Progress>, house: &House) -> Step {
         let begin = |user| self.begin(job, true, user);
         let repeats = Repeats::new(&begin, &self.senders, &job.link);
-        let scene = Scene { exports: &*self.exports, link: &job.link, call: &job.call, house, repeats: &repeats };
+        let (exports, link, call, stats) = (&*self.exports, &*job.link, &job.call, &*self.stats);
+        let scene = Scene { exports, link, call, house, repeats: &repeats, stats };
         let attempt = catch_unwind(AssertUnwindSafe(|| progress.go_on(&job.call, &scene)));
         job.keep |= progress.is_remembered();
+        job.counted = Some(Kind::compound(progress.changes()));
+        job.about.data_bytes = progress.data_bytes();
         if !job.link.is_open() {
             // It may have bound its connection behind the moment in which that was closed.
             house.disconnected(job.link.id());
@@ -59,6 +62,7 @@ impl Service {
             }
             Some(Halt::Repeated(repeated)) => self.repeat(job, repeated),
             Some(Halt::Told(results)) => {
+                job.counted = None;
                 count(&self.stats.retransmissions);
                 let mut words = Encoder::with_capacity(results.len());
                 words.raw(&results);

@@ -24,6 +24,8 @@ pub struct Job {
     /// Its sender's number, by which the pool tells it from equal requests (see [`crate::senders`]).
     pub(super) number: u64,
     pub(super) procedure: Option<Procedure>,
+    /// Of a compound: what it is to the statistics, unless it was here before.
+    pub(super) counted: Option<Kind>,
     /// Noted while it is carried out, so that an operation's panic leaves nothing behind in the reply cache.
     pub(super) memory: Cell<Memory>,
     /// Whether its answer may be remembered: not one that rule, port or handle gave, nor one of a compound that was to change nothing.
@@ -88,6 +90,7 @@ impl Job {
             link,
             number,
             procedure: None,
+            counted: None,
             memory: Cell::new(Memory::None),
             keep: false,
             owed: true,
@@ -117,7 +120,7 @@ impl Job {
     /// What it is to the statistics.
     #[must_use]
     pub fn kind(&self) -> Option<Kind> {
-        self.procedure.map(|procedure| Kind::new(procedure, self.about.stability))
+        self.procedure.map(|procedure| Kind::new(procedure, self.about.stability)).or(self.counted)
     }
 
     /// Its wait is over.

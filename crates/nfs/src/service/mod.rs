@@ -47,7 +47,8 @@ use crate::rpc::{AcceptError, AuthProblem, Call, Outgoing, Refusal, Reply, Retur
 use crate::senders::Senders;
 use crate::stats::{Stats, count};
 use crate::v3::{self, About, Answer, Done, Procedure, Request, Status};
-use crate::v4::{self, state::CallId};
+use crate::v4::holdings::Holdings;
+use crate::v4::{self, Ended, state::CallId};
 use crate::xdr::Garbage;
 pub use job::Job;
 use job::{Memory, Pending};
@@ -129,6 +130,12 @@ impl Service {
     #[must_use]
     pub fn speaks_4(&self) -> bool {
         self.house.is_some()
+    }
+
+    /// Who holds what, where version 4 is spoken.
+    #[must_use]
+    pub fn holdings(&self) -> Option<Holdings<'_>> {
+        self.house.as_ref().map(|house| Holdings { house, exports: &*self.exports })
     }
 
     /// Whether somebody may still claim again what he had open in this pool before a restart.
@@ -256,8 +263,13 @@ impl Service {
         let procedure = job.procedure;
         match (outcome, pending, procedure) {
             (Ok(_), Some(Pending::Whole(reply)), _) => reply,
-            (Ok(_), Some(Pending::Compound(ended)), _) => Reply::success(job.call.xid, ended.kept()),
+            (Ok(_), Some(Pending::Compound(ended)), _) => {
+                self.count_waits(job, &ended);
+                Reply::success(job.call.xid, ended.kept())
+            }
             (Err(broken), Some(Pending::Compound(ended)), _) => {
+                self.count_waits(job, &ended);
+                ended.broken_by().into_iter().for_each(|operation| count(&self.stats.operation(operation).errors));
                 tracing::error!(procedure = "COMPOUND", %broken, "a reply was cut where an I/O error was");
                 job.forget();
                 job.told = Some(Told::Failed);
@@ -270,6 +282,12 @@ impl Service {
             }
             _ => Reply::accept_error(job.call.xid, AcceptError::SystemError),
         }
+    }
+
+    /// The operations of a compound have waited, kept or broken.
+    fn count_waits(&self, job: &Job, ended: &Ended) {
+        let waited = job.times.wait_ended.saturating_duration_since(job.times.executed);
+        ended.waits().for_each(|operation| self.stats.operation(operation).wait.record(waited));
     }
 
     /// Whether a job that was carried out must not be answered yet: what it waited for, if anything, came to `outcome`, its pool
@@ -509,7 +527,7 @@ impl Service {
         match repeated {
             Repeated::Answered(reply) => {
                 count(&self.stats.retransmissions);
-                job.procedure = None;
+                (job.procedure, job.counted) = (None, None);
                 Step::Reply(reply)
             }
             Repeated::UnderWay => {

@@ -88,9 +88,9 @@ impl Payer {
 /// What one answered request took, for the account of who sent it.
 #[derive(Clone, Copy, Debug)]
 pub struct Paid {
-    /// The procedure, WRITE by stability.
+    /// The procedure, WRITE by stability, compounds by whether they change something.
     pub kind: Kind,
-    /// Whether it answered `NFS3_OK`.
+    /// Whether it answered `NFS3_OK`, or `NFS4_OK`.
     pub ok: bool,
     /// Bytes of file content that it brought or took.
     pub data_bytes: u64,

@@ -1,8 +1,9 @@
-//! What the server counts: calls, errors and where the time of each procedure goes. Plain atomics, written
+//! What the server counts: calls, errors and where the time of each procedure goes, and of each operation of version 4. Plain atomics, written
 //! without locks and read at any time.
 
 pub mod accounts;
 mod kind;
+mod operation;
 pub mod recorder;
 mod times;
 
@@ -14,22 +15,37 @@ use parking_lot::Mutex;
 use tally_base::Histogram;
 
 pub use kind::{KIND_COUNT, Kind};
+pub use operation::Operation;
 pub use times::Times;
 
 use accounts::{Accounts, Newest, Paid, Payer};
+use operation::OPERATION_COUNT;
 use recorder::{Event, Recorder};
 
-/// One kind of call.
+/// One kind of call, or operation of compounds.
 #[derive(Debug, Default)]
 pub struct KindStats {
     /// Calls that were carried out.
     pub calls: AtomicU64,
     /// Those that did not answer OK.
     pub errors: AtomicU64,
+    /// Bytes of file content that they brought or took.
+    pub data_bytes: AtomicU64,
     /// From the start of the work to its outcome, without waiting.
     pub execute: Histogram,
-    /// Until what the reply rests on was durable.
+    /// Until what the reply rests on was durable. Of operations those alone that had their compound wait.
     pub wait: Histogram,
+}
+
+/// What an operation of a compound took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Done {
+    /// Whether it was told `NFS4_OK`.
+    pub(crate) ok: bool,
+    /// Bytes of file content that it brought or took.
+    pub(crate) data_bytes: u64,
+    /// From the end of the one before it to its outcome, in the (last) attempt.
+    pub(crate) work: Duration,
 }
 
 /// The whole server.
@@ -37,6 +53,7 @@ pub struct KindStats {
 pub struct Stats {
     start: Instant,
     kinds: Box<[KindStats]>,
+    operations: Box<[KindStats]>,
     /// Who called, and about what.
     pub accounts: Accounts,
     /// Everything they did, while somebody asks for it.
@@ -96,6 +113,7 @@ impl Default for Stats {
         Self {
             start: Instant::now(),
             kinds: (0..KIND_COUNT).map(|_| KindStats::default()).collect(),
+            operations: (0..OPERATION_COUNT).map(|_| KindStats::default()).collect(),
             accounts: Accounts::default(),
             recorder: Recorder::default(),
             mount: KindStats::default(),
@@ -133,8 +151,9 @@ impl Stats {
             count(&counted.errors);
         }
         counted.execute.record(paid.work);
+        add(&counted.data_bytes, paid.data_bytes);
         counted.wait.record(paid.wait);
-        if paid.kind.procedure().modifies() {
+        if paid.kind.modifies() {
             let whole = paid.queue + paid.work + paid.wait + paid.reply;
             self.whole.record(whole);
             self.own.record(whole.saturating_sub(times.in_device));
@@ -150,14 +169,35 @@ impl Stats {
         self.start.elapsed()
     }
 
-    /// One kind of call of NFSv3.
+    /// One kind of call.
     #[must_use]
     pub fn kind(&self, kind: Kind) -> &KindStats {
         &self.kinds[kind.index()]
+    }
+
+    /// One operation of compounds.
+    #[must_use]
+    pub fn operation(&self, operation: Operation) -> &KindStats {
+        &self.operations[operation.index()]
+    }
+
+    /// An operation of a compound was carried out, whose results may be cut yet.
+    pub(crate) fn enter_operation(&self, operation: Operation, done: Done) {
+        let counted = self.operation(operation);
+        count(&counted.calls);
+        if !done.ok {
+            count(&counted.errors);
+        }
+        add(&counted.data_bytes, done.data_bytes);
+        counted.execute.record(done.work);
     }
 }
 
 /// Adds one.
 pub(crate) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Relaxed);
+    add(counter, 1);
+}
+
+fn add(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Relaxed);
 }

@@ -9,6 +9,7 @@
 //! fails alone. What follows an operation that failed is not looked at.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -30,6 +31,7 @@ use crate::exports::Exports;
 use crate::link::Link;
 use crate::repeats::{Repeated, Repeats};
 use crate::rpc::Call;
+use crate::stats::{Done, Operation, Stats};
 use crate::v3::READ_BYTES_MAX;
 use crate::xdr::{Decoder, Encoder, Garbage};
 
@@ -60,6 +62,8 @@ pub struct Scene<'a> {
     pub house: &'a House,
     /// Whether it was here before.
     pub repeats: &'a Repeats<'a>,
+    /// Where its operations count.
+    pub stats: &'a Stats,
 }
 
 /// A compound that is carried out.
@@ -74,6 +78,8 @@ pub(super) struct Compound<'a> {
     /// The operation that is carried out.
     mark: Option<Mark>,
     speaker: Option<Arc<Presence>>,
+    /// When the next operation began, and how many bytes of files were read or written before.
+    counted: (Instant, u64),
 }
 
 /// What stands before the operations, and what the first of them has found.
@@ -129,7 +135,8 @@ impl<'a> Compound<'a> {
         let tree = Tree { exports: scene.exports, entry: &entry, client, minor };
         let [current, saved] =
             [current, saved].map(|held| tree.of_handle(held.as_ref().map_err(|status| Shut::from(*status))?));
-        Self { entry, scene, current, saved, owed, head, mark: None, speaker: None }
+        let counted = (Instant::now(), owed.data_bytes);
+        Self { entry, scene, current, saved, owed, head, mark: None, speaker: None, counted }
     }
 
     /// Its handles.
@@ -171,7 +178,16 @@ impl<'a> Compound<'a> {
             }
         }
         self.note_told(mark, results);
+        self.count(number.map_or(Operation::ILLEGAL, |number| op::counted(self.head.minor, number)), results.status());
         Ok(())
+    }
+
+    /// An operation was told this.
+    fn count(&mut self, operation: Operation, status: Status) {
+        let (began, before) = std::mem::replace(&mut self.counted, (Instant::now(), self.owed.data_bytes));
+        let (ended, bytes) = self.counted;
+        let done = Done { ok: status == Status::Ok, data_bytes: bytes - before, work: ended - began };
+        self.scene.stats.enter_operation(operation, done);
     }
 
     /// Whether an operation may stand where it does (RFC 8881 §2.10.6 and §18.46), and whether its answer will fit, which is asked before
@@ -406,6 +422,11 @@ impl<'a> Compound<'a> {
     /// It was not: it will be asked for anew.
     pub(super) fn has_not_begun(&mut self) {
         self.owed.changes -= 1;
+    }
+
+    /// Bytes of a file were read or written.
+    pub(super) fn note_data(&mut self, bytes: usize) {
+        self.owed.data_bytes += bytes as u64;
     }
 
     /// A WRITE was carried out.

@@ -7,16 +7,19 @@
 //! rollback or the end of a dataset nothing below knows of it, and whoever was kept out by it is not any more. So it is revoked, and its client told: by SEQUENCE, which looks
 //! whether what is exported was another thing at its last look, and by every use, which finds another mount than it was opened on (rules V37).
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tally_base::blocking;
 use tally_vfs::{Access, ClientNumber, FsError, Share, Vfs};
 
 use super::house::House;
-use super::state::{ClientId, Closing, FileId, Mounted, Revoked, Stateid};
+use super::state::{ClientId, Closing, FileId, Gone, Known, Mounted, Revoked, Stateid, Which, Why, printable};
 use crate::entry::Target;
 use crate::exports::{Exports, Place};
 
@@ -31,12 +34,84 @@ pub(super) struct Endings {
     looking: Mutex<()>,
     /// As of which state of the exports nobody has anything of a mount that is over.
     seen: AtomicU64,
+    lines: Mutex<Lines>,
+}
+
+/// What was told in the newest [`INTERVAL`], and how much was not.
+#[derive(Default)]
+struct Lines {
+    since: Duration,
+    told: u32,
+    untold: u64,
+}
+
+/// Clients may come and go as they like, and the log is not theirs to fill: no more than [`LINES_MAX`] in so long, by the clock of leases.
+const INTERVAL: Duration = Duration::from_secs(60);
+const LINES_MAX: u32 = 30;
+
+/// As much of a client's name as a line of the log has.
+const NAME_MAX: usize = 120;
+
+impl Lines {
+    /// How many were not told of, if one more may be.
+    fn speak(&mut self, now: Duration) -> Option<u64> {
+        if now.saturating_sub(self.since) >= INTERVAL {
+            (self.since, self.told) = (now, 0);
+        }
+        if self.told >= LINES_MAX {
+            self.untold += 1;
+            return None;
+        }
+        self.told += 1;
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
+impl Endings {
+    /// A client has gone, of which so many opens and stateids of locks were ended with it. One that went by itself, or had nothing, is nothing to tell.
+    fn tell_of_gone(&self, gone: &Gone, (opens, locks): (usize, usize), now: Duration) {
+        let why = match gone.why {
+            Why::Itself => return,
+            Why::Late | Why::Forgotten if opens + locks == 0 => return,
+            Why::Late => "its lease was over, and it was in somebody's way, or there was no room",
+            Why::Forgotten => "nobody has heard of it for a day",
+            Why::Evicted => "it was evicted",
+        };
+        let told = self.lines.lock().speak(now);
+        // Nobody evicts as many as would fill the log.
+        let Some(untold) = told.or((gone.why == Why::Evicted).then_some(0)) else { return };
+        let (client, name, address) = (Hex(gone.client), short(&gone.name), gone.address);
+        tracing::info!(%client, name, %address, opens, locks, untold, "a client of NFSv4 was ended with all that it held: {why}");
+    }
+
+    /// So many opens of a client were revoked, as their mount is over.
+    fn tell_of_revoked(&self, of: Option<&Known>, opens: usize, now: Duration) {
+        let Some((known, untold)) = of.and_then(|known| Some((known, self.lines.lock().speak(now)?))) else { return };
+        let (client, name, address) = (Hex(known.client), short(&known.name), known.address);
+        tracing::info!(
+            %client, name, %address, opens, untold,
+            "revoked what a client of NFSv4 had open of datasets that are not there any more, or anew"
+        );
+    }
+}
+
+/// A client's id as it is shown.
+struct Hex(ClientId);
+
+impl fmt::Display for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0.0)
+    }
+}
+
+fn short(name: &[u8]) -> String {
+    printable(&name[..name.len().min(NAME_MAX)])
 }
 
 impl Default for Endings {
     fn default() -> Self {
-        let (closing, looking) = Default::default();
-        Self { closing, looking, seen: AtomicU64::new(u64::MAX) }
+        let (closing, looking, lines) = Default::default();
+        Self { closing, looking, seen: AtomicU64::new(u64::MAX), lines }
     }
 }
 
@@ -48,15 +123,16 @@ impl House {
         let one_at_a_time = closing.try_lock().unwrap_or_else(|| blocking(|| closing.lock()));
         let mut closed = Vec::new();
         let gone = self.clients().take_gone();
-        gone.iter().filter_map(|(_, key)| *key).for_each(|key| self.tracking.doom(key));
-        for (client, _) in &gone {
-            let client = *client;
+        gone.iter().filter_map(|gone| gone.key).for_each(|key| self.tracking.doom(key));
+        for gone in &gone {
+            let client = gone.client;
             self.orders().forget_client(client);
             self.forget_waiters(client);
-            let opens = self.opens().forget_client(client);
-            close_below(exports, &opens);
+            let (closing, locks) = (self.opens().forget_client(client), self.locks().count_of(client));
+            close_below(exports, &closing);
             self.locks().forget_client(client);
-            closed.extend(opens.iter().map(|closing| closing.file));
+            closed.extend(closing.iter().map(|closing| closing.file));
+            self.endings.tell_of_gone(gone, (closing.len(), locks), self.now());
         }
         if !gone.is_empty() {
             self.tracking.let_go_of_doomed();
@@ -109,10 +185,12 @@ impl House {
         }
         close_below(exports, &revoked);
         revoked.iter().for_each(|closing| self.freed_below(exports, &closing.file, closing.holder()));
-        tracing::info!(
-            opens = revoked.len(),
-            "revoked what clients had open of datasets that are not there any more, or anew"
-        );
+        let mut opens: BTreeMap<ClientId, usize> = BTreeMap::new();
+        revoked.iter().for_each(|closing| *opens.entry(closing.client).or_default() += 1);
+        for (client, opens) in opens {
+            let (known, _) = self.clients().known(Which { client: Some(client), most: 1 });
+            self.endings.tell_of_revoked(known.first(), opens, self.now());
+        }
     }
 
     /// Whether a file is of the mount that is there now: what is opened of another one would be kept for nobody.
@@ -130,7 +208,6 @@ impl House {
         if clients.is_empty() || !self.clients().end_late(&clients, now) {
             return false;
         }
-        tracing::info!(?clients, "ended, as their leases were over and what they had open was in somebody's way");
         self.close_for_the_gone(exports);
         true
     }

@@ -11,8 +11,8 @@ use super::callbacks::Callbacks;
 use super::compound::Stop;
 use super::endings::{Endings, file_system};
 use super::state::{
-    BootId, ClientId, Clients, FileId, Freeing, LeaseClock, Locked, Locks, Opens, Orders, OwnerKey, Presence, SessionId,
-    Sessions, Stateid, Waiters,
+    BootId, ClientId, Clients, FileId, Freeing, LeaseClock, Locked, Locks, Opens, Orders, OwnerKey, Presence,
+    SessionId, Sessions, Stateid, Waiters,
 };
 use super::status::Status;
 use super::tracking::{Asker, Given, Tracking};
@@ -213,6 +213,8 @@ impl House {
     /// It is `at` by a clock that does not go back, and requests are carried out: leases go on. Where nobody says so they stand still.
     pub(crate) fn look_at_clock(&self, at: Duration) {
         self.leases.look(at);
+        self.opens.look_at_clock(self.now());
+        self.locks.look_at_clock(self.now());
     }
 
     /// Whose sessions these are (`server_owner4`, and its scope): of the host, not of a pool, which may move (rules V40).

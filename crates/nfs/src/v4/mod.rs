@@ -10,13 +10,15 @@
 //!                                                            ├─ house: what all compounds share: state (clients, sessions, opens, locks)
 //!                                                            ├─ waiting: who waits for a lock is told, by callbacks: calls to clients
 //!                                                            ├─ tracking: who may claim again what, behind a restart
-//!                                                            └─ endings: what ends state that its client has not given up
+//!                                                            ├─ endings: what ends state that its client has not given up
+//!                                                            └─ holdings: who holds what, for who administers the server
 //! ```
 
 mod attr;
 mod callbacks;
 mod compound;
 mod endings;
+pub mod holdings;
 mod house;
 mod op;
 mod ops;

@@ -1,9 +1,13 @@
 //! The operations, by number (RFC 7530 §16, RFC 8881 §18, RFC 7862 §15).
 
+use crate::stats::Operation;
+
 /// Lowest number of an operation.
 const FIRST: u32 = 3;
 /// Highest numbers in each minor version; a higher one is illegal there (of 2, with those of RFC 8276).
 const LAST: [u32; 3] = [39, 58, 75];
+// Statistics tell apart whatever there is.
+const _: () = assert!(LAST[2] == Operation::LAST);
 /// The highest minor version.
 pub(super) const MINOR_MAX: u32 = LAST.len() as u32 - 1;
 
@@ -208,4 +212,12 @@ pub(super) fn asked(minor: u32, number: u32) -> Asked {
         69 => Op::Seek,
         _ => return Asked::NotSupported,
     })
+}
+
+/// What an operation's number stands for in statistics.
+pub(super) fn counted(minor: u32, number: u32) -> Operation {
+    match asked(minor, number) {
+        Asked::Illegal => Operation::ILLEGAL,
+        Asked::For(_) | Asked::NotSupported => Operation::of(number),
+    }
 }

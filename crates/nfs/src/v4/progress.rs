@@ -114,6 +114,18 @@ impl Progress {
         self.owed.is_remembered()
     }
 
+    /// Whether it was to change something.
+    #[must_use]
+    pub fn changes(&self) -> bool {
+        self.owed.changes > 0
+    }
+
+    /// Bytes of files that it has read and written.
+    #[must_use]
+    pub fn data_bytes(&self) -> u64 {
+        self.owed.data_bytes
+    }
+
     /// What its client will be told. Of one that is in doubt (`is_run_again`) nobody knows what was done before.
     #[must_use]
     pub fn told(&self, is_run_again: bool) -> Told {

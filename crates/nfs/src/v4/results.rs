@@ -11,6 +11,7 @@ use tally_base::{DatasetId, FirstBroken, PoolGuid, Promise, SlotMark, all_of};
 use super::state::bounds::KEPT_BYTES_MAX;
 use super::state::{Guard, Stateid, Turns};
 use super::status::Status;
+use crate::stats::Operation;
 use crate::xdr::Encoder;
 
 /// The number of the result of an operation that there is not.
@@ -140,6 +141,8 @@ pub(super) struct Owed {
     pub(super) marks: usize,
     /// The request of a dead session that is carried out once more, and changes nothing (rules V6).
     pub(super) again: Option<SlotMark>,
+    /// Bytes of files that were read or written, in all.
+    pub(super) data_bytes: u64,
     /// The stateid that belongs to the current handle, and that of the saved one, where an operation of this compound has given one.
     pub(super) stateids: [Option<Stateid>; 2],
     /// Of minor version 0: whose operations it carries out.
@@ -188,6 +191,21 @@ impl Ended {
             }
         };
         (Self { results, marks, broken, guard: owed.guard, are_remembered, turns: owed.turns }, wait)
+    }
+
+    /// The operations that it waits for, each once, however many promises it has.
+    pub fn waits(&self) -> impl Iterator<Item = Operation> {
+        let mut before = None;
+        let firsts = self.marks.iter().filter(move |mark| before.replace(mark.nth) != Some(mark.nth));
+        firsts.map(|mark| Operation::of(mark.number))
+    }
+
+    /// Of one that waited in vain: the operation whose promise was broken, unless it had failed before.
+    #[must_use]
+    pub fn broken_by(&self) -> Option<Operation> {
+        let Results { status, count, .. } = &self.results;
+        let had_failed = |mark: &&Mark| *status != Status::Ok && mark.nth + 1 == *count;
+        self.marks.get(self.broken.place()).filter(|mark| !had_failed(mark)).map(|mark| Operation::of(mark.number))
     }
 
     /// All of it is durable.

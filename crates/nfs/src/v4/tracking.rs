@@ -32,7 +32,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tally_base::{PoolGuid, Promise, Wait, blocking};
 use tally_vfs::{Cred, FsError, MountNumber, OpCtx, SetAttr, Vfs};
 
-use self::list::List;
+use self::list::{Came, List};
 use super::compound::{Halt, Stop};
 use super::state::{ClientKey, Presence};
 use super::status::Status;
@@ -59,6 +59,7 @@ pub(super) struct Tracking {
 struct Tracked {
     /// Which mount it is; another one has another list.
     mount: MountNumber,
+    pool: PoolGuid,
     folder: Weak<dyn Vfs>,
     work: Mutex<()>,
     list: Mutex<Option<List>>,
@@ -91,7 +92,7 @@ impl Tracking {
         let _one_at_a_time = tracked.work();
         tracked.read_in(&*vfs, asker.now)?;
         let (doomed, is_new, dooms) = tracked.with(|list| {
-            list.advance(asker.now, &|key| self.completed.lock().contains(key));
+            self.advance(&tracked, list, asker.now);
             if list.is_in_grace() { Err(Status::Grace) } else { Ok((list.take_doomed(), !list.has(key), list.dooms())) }
         })?;
         tracked.let_go(&*vfs, doomed)?;
@@ -118,7 +119,7 @@ impl Tracking {
         let _one_at_a_time = tracked.work();
         tracked.read_in(&*vfs, asker.now)?;
         let may = tracked.with(|list| {
-            list.advance(asker.now, &|key| self.completed.lock().contains(key));
+            self.advance(&tracked, list, asker.now);
             list.reclaim(asker.presence.key(), asker.now)
         });
         if may && !asker.presence.has_reclaimed() { Ok(()) } else { Err(Status::NoGrace) }
@@ -136,7 +137,7 @@ impl Tracking {
         // As long as nobody knows who may claim what somebody may.
         !is_read
             || tracked.with(|list| {
-                list.advance(now, &|key| self.completed.lock().contains(key));
+                self.advance(&tracked, list, now);
                 list.is_in_grace()
             })
     }
@@ -168,6 +169,18 @@ impl Tracking {
         }
     }
 
+    /// Whether the grace of a pool is over by now, of which one line tells.
+    fn advance(&self, tracked: &Tracked, list: &mut List, now: Duration) {
+        let Some(Came { claimed, idle, lost }) = list.advance(now, &|key| self.completed.lock().contains(key)) else {
+            return;
+        };
+        tracing::info!(
+            pool = %tracked.pool, claimed, idle, lost,
+            "the time is over in which clients of NFSv4 claim again what they had open before the restart: so many did, came without claiming \
+             anything, and did not come; what those had is free"
+        );
+    }
+
     fn all(&self) -> Vec<Arc<Tracked>> {
         self.pools.lock().values().cloned().collect()
     }
@@ -181,7 +194,7 @@ impl Tracking {
             _ => {}
         }
         let folder = Arc::downgrade(folder);
-        let tracked = Arc::new(Tracked { mount, folder, work: Mutex::default(), list: Mutex::default() });
+        let tracked = Arc::new(Tracked { mount, pool, folder, work: Mutex::default(), list: Mutex::default() });
         pools.insert(pool, tracked.clone());
         Ok(tracked)
     }

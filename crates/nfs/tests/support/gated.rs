@@ -308,6 +308,10 @@ impl Locks for Gated {
     fn test_range(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {
         self.model.test_range(object, wanted)
     }
+    fn ranges(&self, object: ObjectRef, holder: Holder, most: usize) -> Vec<Lock> {
+        self.model.ranges(object, holder, most)
+    }
+
     fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {
         self.model.has_ranges(object, holder)
     }

@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand, ValueHint};
 use super::advise::AdviseCommand;
 use super::bench::BenchCommand;
 use super::dataset::DatasetCommand;
+use super::holdings::ClientCommand;
 use super::inspect::InspectArgs;
 use super::pool::PoolCommand;
 use super::stat::StatCommand;
@@ -42,7 +43,10 @@ pub enum Command {
     /// Make datasets and set their properties
     #[command(subcommand)]
     Dataset(DatasetCommand),
-    /// Show what clients call and what it costs them
+    /// See and end clients of NFSv4
+    #[command(subcommand)]
+    Client(ClientCommand),
+    /// Show what clients call and what it costs them, and what they hold by NFSv4
     #[command(subcommand)]
     Stat(StatCommand),
     /// Show what has happened to pools and disks: the last 1,024 events of each pool

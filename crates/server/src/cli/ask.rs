@@ -12,8 +12,9 @@ use super::dataset::{self, DatasetCommand};
 use super::pool::{self, Activity, PoolCommand};
 use super::stat::{self, By, StatCommand};
 use super::status::Detail;
-use super::{bench, found, inspect, rewind, status, top, upgrade, watch};
+use super::{bench, found, holdings, inspect, rewind, status, top, upgrade, watch};
 use crate::config;
+use crate::control::holdings::Held;
 use crate::control::message::{Reply, Request};
 use crate::control::report::PoolReport;
 
@@ -36,6 +37,10 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         Command::Top(args) => top::run(session, args),
         Command::Zilstat(args) => watch::zilstat(session, args, console),
         Command::Stat(StatCommand::Clients(args)) => watch::accounts(session, By::Client, args, console),
+        Command::Stat(StatCommand::Sessions(args)) => holdings::list(session, Held::Sessions, args, console),
+        Command::Stat(StatCommand::Opens(args)) => holdings::list(session, Held::Opens, args, console),
+        Command::Stat(StatCommand::Locks(args)) => holdings::list(session, Held::Locks, args, console),
+        Command::Client(command) => holdings::client(session, command, console),
         Command::Stat(StatCommand::Exports(args)) => watch::accounts(session, By::Export, args, console),
         Command::Pool(PoolCommand::Status { names, detail, only_sick: true }) => sick(session, names, *detail, console),
         Command::Pool(PoolCommand::Wait { activities, name }) => wait(session, activities, name, console),

@@ -28,6 +28,17 @@ pub struct Console<'a> {
     pub interrupts: Interrupts,
 }
 
+impl Console<'_> {
+    /// Whether the person says yes. Nobody there says no.
+    pub(super) fn agrees(&mut self, question: &str) -> Result<bool, Failure> {
+        write!(self.err, "{question} [y/N] ")?;
+        self.err.flush()?;
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer)?;
+        Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    }
+}
+
 /// Why a command did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -177,6 +188,10 @@ pub(super) fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), 
         Reply::Datasets(datasets) => serde_json::to_string_pretty(&datasets),
         Reply::Properties(lines) => serde_json::to_string_pretty(&lines),
         Reply::Ops(report) => serde_json::to_string_pretty(&report),
+        Reply::Clients(page) => serde_json::to_string_pretty(&page),
+        Reply::Sessions(page) => serde_json::to_string_pretty(&page),
+        Reply::Opens(page) => serde_json::to_string_pretty(&page),
+        Reply::Locks(page) => serde_json::to_string_pretty(&page),
         Reply::Load(load) => serde_json::to_string(&load),
         Reply::History(pools) => serde_json::to_string_pretty(&pools),
         Reply::Events(events) => serde_json::to_string_pretty(&events),

@@ -42,8 +42,8 @@ pub enum DatasetCommand {
         /// Also what is below them
         #[arg(short)]
         recursive: bool,
-        /// Columns, separated by commas: name, used, avail, refer, mountpoint, creation, createtxg, guid, and properties
-        /// that users name
+        /// Columns, separated by commas: name, used, avail, refer, mountpoint, creation, createtxg, guid, held, and
+        /// properties that users name
         #[arg(short = 'o', value_name = "COLUMN,...", value_parser = columns, default_value = DEFAULT_COLUMNS)]
         columns: Columns,
         #[command(flatten)]
@@ -124,6 +124,7 @@ enum Column {
     Creation,
     CreateTxg,
     Guid,
+    Held,
     /// A property that users name.
     User(String),
 }
@@ -144,6 +145,7 @@ fn columns(text: &str) -> Result<Columns, String> {
         "creation" => Ok(Column::Creation),
         "createtxg" => Ok(Column::CreateTxg),
         "guid" => Ok(Column::Guid),
+        "held" => Ok(Column::Held),
         other if is_user_name(other) => match check_user_name(other) {
             Ok(()) => Ok(Column::User(other.into())),
             Err(error) => Err(error.to_string()),
@@ -172,6 +174,7 @@ impl Column {
             Self::Creation => ("CREATION", Align::Left),
             Self::CreateTxg => ("CREATETXG", Align::Right),
             Self::Guid => ("GUID", Align::Right),
+            Self::Held => ("HELD", Align::Right),
         };
         (title.into(), align)
     }
@@ -188,6 +191,7 @@ impl Column {
             Self::Creation => dates::utc_as_zfs(dataset.created),
             Self::CreateTxg => dataset.created_txg.to_string(),
             Self::Guid => dataset.guid.to_string(),
+            Self::Held => dataset.held.map_or_else(|| "-".into(), |held| held.to_string()),
             Self::User(name) => dataset.user.get(name).cloned().unwrap_or_else(|| "-".into()),
         }
     }

@@ -108,7 +108,9 @@ pub(super) fn where_to_see(request: &Request) -> Option<String> {
         Request::DatasetSet { name, .. } | Request::DatasetInherit { name, .. } => {
             format!("tally dataset get all {name}")
         }
+        Request::ClientEvict { .. } => "tally client list".into(),
         Request::PoolStatus { .. }
+        | Request::Holdings { .. }
         | Request::PoolHistory { .. }
         | Request::PoolTry { .. }
         | Request::Events { .. }

@@ -10,6 +10,7 @@ mod bench;
 mod console;
 mod dataset;
 mod found;
+mod holdings;
 mod inspect;
 mod interrupts;
 mod iostat;

@@ -27,7 +27,7 @@ pub(super) fn run(
     for line in &shown.lines {
         writeln!(console.err, "{line}")?;
     }
-    if !args.is_agreed() && !agrees(console)? {
+    if !args.is_agreed() && !console.agrees("Give that up?")? {
         return Err(Failure::NotAgreed);
     }
     let mut order = look;
@@ -37,13 +37,4 @@ pub(super) fn run(
     }
     let reply = ask(session, &order, console)?;
     print_reply(session.json, reply, console, &|_| None)
-}
-
-/// Whether the person says yes. Nobody there says no.
-fn agrees(console: &mut Console<'_>) -> Result<bool, Failure> {
-    write!(console.err, "Give that up? [y/N] ")?;
-    console.err.flush()?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use tally_base::Size;
 
+use super::holdings::HeldArgs;
 use super::table::{Align, Table, TableArgs};
 use super::words::duration;
 use crate::control::observation::{AccountReport, KindReport};
@@ -12,7 +13,7 @@ use crate::control::spread::Quantiles;
 /// What is counted.
 #[derive(Debug, Subcommand)]
 pub enum StatCommand {
-    /// Calls by procedure: how many, and how long they worked and waited for the log (p50 and p99)
+    /// Calls by procedure, and operations of compounds: how many, and how long they worked and waited for the log (p50 and p99)
     Ops {
         #[command(flatten)]
         table: TableArgs,
@@ -31,6 +32,12 @@ pub enum StatCommand {
     Clients(AccountArgs),
     /// What each dataset was asked for, and where the time went
     Exports(AccountArgs),
+    /// Sessions of NFSv4 clients; `tally client list` shows the clients
+    Sessions(HeldArgs),
+    /// Files that NFSv4 clients have open: who, what for, and since when
+    Opens(HeldArgs),
+    /// Ranges of files that NFSv4 clients have locked
+    Locks(HeldArgs),
 }
 
 /// Words of `stat clients` and `stat exports`.
@@ -113,14 +120,15 @@ fn cells(name: String, sum: &KindReport, all: &KindReport, style: TableArgs) -> 
     counts.into_iter().chain(times.map(time)).chain([format!("{share}%")]).collect()
 }
 
-/// One line for each procedure, and one for everything that modifies.
+/// One line for each procedure, below them one for each operation of compounds, and one for everything that modifies.
 pub(super) fn ops(report: &OpsReport, style: TableArgs) -> String {
     let numbers = ["CALLS", "ERRORS", "WORK50", "WORK99", "WAIT50", "WAIT99"].map(|title| (title, Align::Right));
     let columns: Vec<_> = std::iter::once(("PROCEDURE", Align::Left)).chain(numbers).collect();
     let mut table = Table::new(&columns);
     let time = |ns: u64| if style.exact { ns.to_string() } else { duration(ns) };
-    for op in &report.procedures {
-        let mut cells = vec![op_name(op), op.calls.to_string(), op.errors.to_string()];
+    let operations = report.operations.iter().map(|op| (if style.plain { "compound " } else { "  " }, op));
+    for (before, op) in report.procedures.iter().map(|op| ("", op)).chain(operations) {
+        let mut cells = vec![format!("{before}{}", op_name(op)), op.calls.to_string(), op.errors.to_string()];
         cells.extend([op.execute, op.wait].iter().flat_map(|q| [time(q.p50_ns), time(q.p99_ns)]));
         table.row(cells);
     }
@@ -262,13 +270,21 @@ tank                           130       0  520K  4.00ms    0ns  1.30ms   0ns  2
             stable_how: None,
             calls: 7,
             errors: 1,
+            data_bytes: 0,
             execute: q(9_000, 20_000),
             wait: q(90_000, 4_000_000),
         };
-        let report = OpsReport { procedures: vec![op], whole: q(99_000, 4_020_000), ..OpsReport::default() };
+        let putfh = OpReport { procedure: "putfh".into(), calls: 9, execute: q(300, 900), ..OpReport::default() };
+        let report = OpsReport {
+            procedures: vec![op],
+            operations: vec![putfh],
+            whole: q(99_000, 4_020_000),
+            ..OpsReport::default()
+        };
         let expected = "\
 PROCEDURE  CALLS  ERRORS  WORK50  WORK99  WAIT50  WAIT99
 CREATE         7       1  9.00us  20.0us  90.0us  4.00ms
+  putfh        9       0   300ns   900ns     0ns     0ns
 
 7 requests that modify, from last byte read to reply sent
   with the log's device: p50 99.0us, p99 4.02ms, max 4.02ms
@@ -276,7 +292,7 @@ CREATE         7       1  9.00us  20.0us  90.0us  4.00ms
 ";
         assert_eq!(ops(&report, TableArgs::default()), expected);
         let plain = ops(&report, TableArgs { plain: true, exact: true });
-        assert_eq!(plain, "CREATE\t7\t1\t9000\t20000\t90000\t4000000\n");
+        assert_eq!(plain, "CREATE\t7\t1\t9000\t20000\t90000\t4000000\ncompound putfh\t9\t0\t300\t900\t0\t0\n");
         // These were counted and shown nowhere.
         let report = OpsReport { panics: 3, connections_refused: 70, ..OpsReport::default() };
         let text = ops(&report, TableArgs::default());

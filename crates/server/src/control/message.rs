@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::holdings::{ClientReport, Held, LockReport, OpenReport, Page, SessionReport};
 use super::load::RecordedLoad;
 use super::observation::Observation;
 use super::report::{DatasetReport, EventReport, Found, OpsReport, PoolHistory, PoolReport, PropertyLine};
@@ -217,6 +218,16 @@ pub enum Request {
     Record {
         seconds: f64,
     },
+    /// What clients of NFSv4 hold, of all or of those that are named by id or address, and no more than so much.
+    Holdings {
+        what: Held,
+        client: Option<String>,
+        most: u64,
+    },
+    /// Ends clients of NFSv4, by id.
+    ClientEvict {
+        clients: Vec<String>,
+    },
     /// Everything that somebody who watches wants to know: the source of `zilstat`, `stat` and `top`.
     Observe,
 }
@@ -278,9 +289,17 @@ pub enum Reply {
     /// Properties of pools or datasets.
     Properties(Vec<PropertyLine>),
     /// Calls of clients.
-    Ops(OpsReport),
+    Ops(Box<OpsReport>),
     /// Everything at one moment.
     Observation(Box<Observation>),
+    /// Clients of NFSv4.
+    Clients(Page<ClientReport>),
+    /// Their sessions.
+    Sessions(Page<SessionReport>),
+    /// What they have open.
+    Opens(Page<OpenReport>),
+    /// What they have locked.
+    Locks(Page<LockReport>),
     /// What clients did.
     Load(RecordedLoad),
     /// What was done to pools.

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::holdings::HoldingCounts;
 use super::report::{DatasetReport, OpsReport, PoolReport};
 use super::spread::Spread;
 
@@ -22,6 +23,9 @@ pub struct Observation {
     pub dataset_count: u64,
     /// What clients call.
     pub ops: OpsReport,
+    /// How much they hold by NFSv4, where that is spoken.
+    #[serde(default)]
+    pub holdings: Option<HoldingCounts>,
     /// Who pays for it.
     pub accounts: Vec<AccountReport>,
 }
@@ -80,7 +84,7 @@ pub struct AccountReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct KindReport {
-    /// As RFC 1813 calls it.
+    /// As RFC 1813 calls it, or `compound_modify` and `compound`.
     pub procedure: String,
     /// Of a WRITE: `UNSTABLE`, `DATA_SYNC` or `FILE_SYNC`.
     pub stable_how: Option<String>,

@@ -414,6 +414,9 @@ pub struct DatasetReport {
     pub created_txg: u64,
     /// The same wherever its content is sent.
     pub guid: u64,
+    /// Files that have lost their last name, and stay for as long as a client of NFSv4 has them open; not there where nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<u64>,
     /// Properties that users name, of those that were asked for; one that is set nowhere is not there.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub user: BTreeMap<String, String>,
@@ -440,6 +443,9 @@ pub struct PropertyLine {
 pub struct OpsReport {
     /// Procedures that were called at least once, in the order of their numbers.
     pub procedures: Vec<OpReport>,
+    /// Operations of compounds, in the order of their numbers; what stands for none is `illegal`.
+    #[serde(default)]
+    pub operations: Vec<OpReport>,
     /// Modifying requests, from their last byte read to their reply handed to the socket.
     pub whole: Quantiles,
     /// Their distribution.
@@ -469,20 +475,24 @@ pub struct OpsReport {
     pub throttled: u64,
 }
 
-/// One procedure of NFSv3.
+/// One procedure of NFSv3; all compounds of version 4 that modify something (`compound_modify`), or all others (`compound`); or one of
+/// their operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpReport {
-    /// As RFC 1813 calls it, in small letters as `nfsstat` has it.
+    /// As RFC 1813 calls it, or of operations RFC 7530, RFC 8881 and RFC 7862, in small letters as `nfsstat` has it.
     pub procedure: String,
     /// Of a WRITE: `UNSTABLE`, `DATA_SYNC` or `FILE_SYNC`.
     #[serde(default)]
     pub stable_how: Option<String>,
     /// Calls that were carried out.
     pub calls: u64,
-    /// Those that did not answer `NFS3_OK`.
+    /// Those that did not answer `NFS3_OK`, or `NFS4_OK`.
     pub errors: u64,
+    /// Bytes of file content that they brought or took.
+    #[serde(default)]
+    pub data_bytes: u64,
     /// From the start of the work to its outcome.
     pub execute: Quantiles,
-    /// Until what the reply promises was durable.
+    /// Until what the reply promises was durable. Of operations those alone that had their compound wait.
     pub wait: Quantiles,
 }

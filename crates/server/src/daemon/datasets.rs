@@ -55,7 +55,7 @@ fn setting(Assignment { property, value }: &Assignment) -> Result<Setting, Pools
 }
 
 /// Facts about a dataset that `get` shows beside its properties.
-const FACTS: [&str; 7] = ["creation", "used", "available", "referenced", "mountpoint", "createtxg", "guid"];
+const FACTS: [&str; 8] = ["creation", "used", "available", "referenced", "mountpoint", "createtxg", "guid", "held"];
 
 impl Pools {
     /// Makes a dataset, and with `parents` its missing ancestors.
@@ -140,12 +140,14 @@ impl Pools {
         users.iter().try_for_each(|name| check_user_name(name))?;
         let mut reports = Vec::new();
         for chosen in self.select(names, recursive)? {
-            for mut report in chosen.places.iter().filter_map(|place| chosen.all.report(*place)) {
+            for place in &chosen.places {
+                let Some(mut report) = chosen.all.report(*place) else { continue };
                 // It takes a look at all above, which is not for those who ask every second.
                 if !users.is_empty() {
                     let held = chosen.all.users(&report.name).into_iter().filter(|held| users.contains(&held.name));
                     report.user = held.map(|held| (held.name, held.value)).collect();
                 }
+                report.held = Some(chosen.all.held(*place));
                 reports.push(report);
             }
         }
@@ -168,6 +170,7 @@ impl Pools {
         for chosen in self.select(names, recursive)? {
             for place in &chosen.places {
                 let Some(report) = chosen.all.report(*place) else { continue };
+                let report = DatasetReport { held: Some(chosen.all.held(*place)), ..report };
                 lines.extend(facts(&report).into_iter().filter(|line| wanted(&line.property)));
                 let chain = chosen.all.chain(&report.name);
                 let chain: Vec<_> = chain.iter().map(|(name, local)| (name.as_str(), local)).collect();
@@ -258,8 +261,14 @@ impl Catalogue {
             created_txg: info.created_txg.0,
             guid: info.guid,
             name: info.name,
+            held: None,
             user: BTreeMap::new(),
         })
+    }
+
+    /// How many files of it are held open without a name. It may take a look at a disk, so it is for who asks once.
+    fn held(&self, place: usize) -> u64 {
+        self.names.at(place).map_or(0, |named| named.filesystem.held_count())
     }
 
     /// The user properties that hold for a dataset.
@@ -306,6 +315,7 @@ fn facts(dataset: &DatasetReport) -> Vec<PropertyLine> {
         same(dataset.mountpoint.clone()),
         same(dataset.created_txg.to_string()),
         same(dataset.guid.to_string()),
+        same(dataset.held.unwrap_or_default().to_string()),
     ];
     let line = |(property, (value, exact)): (&str, (String, String))| PropertyLine {
         name: dataset.name.clone(),

@@ -206,6 +206,17 @@ pub enum PoolsError {
         /// What failed.
         source: Box<PoolsError>,
     },
+    /// Nobody holds anything by NFSv4.
+    #[error("this daemon does not speak NFSv4; `tally serve --nfs4` does")]
+    NoVersion4,
+    /// No such client.
+    #[error(
+        "there is no client of NFSv4 with the id or the address '{word}'; `tally client list` shows those that are"
+    )]
+    NoClient {
+        /// What was asked for.
+        word: String,
+    },
     /// An imported pool cannot be forgotten.
     #[error("pool '{name}' is imported; only a pool that is away can be forgotten. `tally pool export` lets go of it")]
     ForgetImported {

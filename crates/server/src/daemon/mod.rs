@@ -27,6 +27,7 @@ mod features;
 mod finding;
 pub mod first_pool;
 mod history;
+mod holdings;
 pub mod http;
 mod importing;
 mod label_clear;

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use tally_base::{DatasetId, Keeper, PoolGuid};
+use tally_nfs::service::Service;
 use tally_nfs::stats::accounts::{Account, Payer, Sums};
 use tally_nfs::stats::recorder::{EVENTS_MAX, Event};
 use tally_nfs::stats::{Kind, Stats};
@@ -15,18 +16,19 @@ use super::datasets::Catalogue;
 use super::error::PoolsError;
 use super::pools::Pools;
 use super::served::ServedPool;
-use super::{ops_report, pool_report};
+use super::{holdings, ops_report, pool_report};
 use crate::control::listener::Asker;
 use crate::control::load::{KeptBy, LoadEvent, RecordedLoad};
 use crate::control::observation::{AccountReport, KindReport, Observation, ObservedDataset};
 
 /// All pools, datasets and clients.
-pub(super) fn observe(pools: &Pools, stats: &Stats) -> Observation {
-    Observation { datasets: datasets(pools, None), ..overview(pools, stats) }
+pub(super) fn observe(pools: &Pools, nfs: &Service) -> Observation {
+    Observation { datasets: datasets(pools, None), ..overview(pools, nfs) }
 }
 
 /// The same without the datasets, which may be ten thousand and are nobody's counters: what samples are made of.
-pub(super) fn overview(pools: &Pools, stats: &Stats) -> Observation {
+pub(super) fn overview(pools: &Pools, nfs: &Service) -> Observation {
+    let stats = nfs.stats();
     let served = pools.all();
     let named = |found: &Arc<ServedPool>| pool_report::report(found);
     let absent = pools.absent.reports(None);
@@ -35,6 +37,7 @@ pub(super) fn overview(pools: &Pools, stats: &Stats) -> Observation {
         datasets: Vec::new(),
         dataset_count: served.iter().map(|pool| pool.filer.names().count() as u64).sum(),
         ops: ops_report::report(stats),
+        holdings: nfs.holdings().as_ref().map(holdings::counts),
         accounts: stats.accounts.all().iter().map(|(payer, account)| report(&served, *payer, account)).collect(),
         pools: served.iter().map(named).chain(absent).collect(),
     }
@@ -95,7 +98,7 @@ pub(super) fn record(stats: &Stats, seconds: f64, asker: &Asker) -> Result<Recor
         is_full: events.len() >= EVENTS_MAX,
         // What was read before the beginning has a cause that nobody saw.
         events: events.iter().filter(|event| event.read_at >= began).map(event).collect(),
-        kinds: kinds.iter().map(|kind| kind.procedure().name().to_owned()).collect(),
+        kinds: kinds.iter().map(|kind| kind.name().to_owned()).collect(),
     })
 }
 
@@ -168,7 +171,7 @@ fn dataset_name(served: &[Arc<ServedPool>], pool_name: &str, id: DatasetId) -> S
 fn sums(kind: Kind, sums: &Sums) -> Option<KindReport> {
     let calls = sums.calls.load(Relaxed);
     (calls > 0).then(|| KindReport {
-        procedure: kind.procedure().name().to_owned(),
+        procedure: kind.name().to_owned(),
         stable_how: kind.stable_how().map(str::to_owned),
         calls,
         errors: sums.errors.load(Relaxed),

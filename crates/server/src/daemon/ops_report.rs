@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tally_base::Histogram;
-use tally_nfs::stats::{Kind, Stats};
+use tally_nfs::stats::{Kind, KindStats, Operation, Stats};
 
 use crate::control::report::{OpReport, OpsReport};
 use crate::control::spread::Quantiles;
@@ -13,7 +13,8 @@ use crate::control::spread::Quantiles;
 pub(super) fn report(stats: &Stats) -> OpsReport {
     let held = stats.held();
     OpsReport {
-        procedures: Kind::all().filter_map(|kind| op(stats, kind)).collect(),
+        procedures: Kind::all().filter_map(|kind| procedure(stats, kind)).collect(),
+        operations: Operation::all().filter_map(|one| op(one.name(), stats.operation(one))).collect(),
         whole: quantiles(&stats.whole),
         whole_times: (&stats.whole).into(),
         own: quantiles(&stats.own),
@@ -29,14 +30,19 @@ pub(super) fn report(stats: &Stats) -> OpsReport {
     }
 }
 
-fn op(stats: &Stats, kind: Kind) -> Option<OpReport> {
-    let counted = stats.kind(kind);
+fn procedure(stats: &Stats, kind: Kind) -> Option<OpReport> {
+    let report = op(kind.name(), stats.kind(kind))?;
+    Some(OpReport { stable_how: kind.stable_how().map(str::to_owned), ..report })
+}
+
+fn op(name: &str, counted: &KindStats) -> Option<OpReport> {
     let calls = counted.calls.load(Relaxed);
     (calls > 0).then(|| OpReport {
-        procedure: kind.procedure().name().to_owned(),
-        stable_how: kind.stable_how().map(str::to_owned),
+        procedure: name.to_owned(),
+        stable_how: None,
         calls,
         errors: counted.errors.load(Relaxed),
+        data_bytes: counted.data_bytes.load(Relaxed),
         execute: quantiles(&counted.execute),
         wait: quantiles(&counted.wait),
     })

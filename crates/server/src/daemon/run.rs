@@ -121,7 +121,7 @@ impl Watching {
         let seen = Arc::clone(desk);
         let of_datasets = Arc::clone(desk);
         let look = Look {
-            server: Box::new(move || overview(&seen.pools, seen.nfs.stats())),
+            server: Box::new(move || overview(&seen.pools, &seen.nfs)),
             datasets: Box::new(move |most| datasets(&of_datasets.pools, most)),
         };
         let names = config.http.host_names.iter().cloned().chain([process::host_name()]);

@@ -23,6 +23,7 @@ use tally_store::pool::{RewindOrder, RewindTo};
 use super::chronicle::Said;
 use super::damage_report::Pending;
 use super::error::PoolsError;
+use super::holdings::Register;
 use super::importing::ImportOrder;
 use super::new_files::NewFile;
 use super::new_pool::create_options;
@@ -103,15 +104,20 @@ impl Desk {
                 self.pools.dataset_properties(names, *recursive, properties).map(Reply::Properties)
             }
             Request::Record { seconds } => record(self.nfs.stats(), *seconds, asker).map(Reply::Load),
-            Request::Observe => Ok(Reply::Observation(Box::new(observe(&self.pools, self.nfs.stats())))),
+            Request::Observe => Ok(Reply::Observation(Box::new(observe(&self.pools, &self.nfs)))),
             Request::PoolHistory { names } => self.pools.history(names).map(Reply::History),
             Request::Events { since } => {
                 self.pools.look_for_events();
                 Ok(Reply::Events(self.pools.events.since(*since)))
             }
-            Request::StatOps => Ok(Reply::Ops(ops_report::report(self.nfs.stats()))),
+            Request::Holdings { what, client, most } => self.register().held(*what, client.as_deref(), *most),
+            Request::StatOps => Ok(Reply::Ops(Box::new(ops_report::report(self.nfs.stats())))),
             _ => return None,
         })
+    }
+
+    fn register(&self) -> Register<'_> {
+        Register { pools: &self.pools, holdings: self.nfs.holdings() }
     }
 
     fn pools_with_damage(&self, names: &[String]) -> Result<Vec<PoolReport>, PoolsError> {
@@ -312,6 +318,7 @@ impl Desk {
             Request::PoolLabelClear { device, force, dry_run } => {
                 Ok(Reply::Done(vec![self.pools.clear_label(&device, force, dry_run)?]))
             }
+            Request::ClientEvict { clients } => self.register().evict(&clients),
             Request::PoolScrub { name, stop: true, .. } => {
                 self.pools.pool(&name)?.stop_scrub()?;
                 Ok(done(format!("the scrub of '{name}' was stopped"), Vec::new()))

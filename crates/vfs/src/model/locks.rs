@@ -49,6 +49,11 @@ impl State {
         self.locked.iter().any(|held| held.object == object && held.lock.holder == holder)
     }
 
+    pub(super) fn ranges(&self, object: ObjectRef, holder: Holder, most: usize) -> Vec<Lock> {
+        let held = self.locked.iter().filter(|held| held.object == object && held.lock.holder == holder);
+        held.map(|held| held.lock).take(most).collect()
+    }
+
     fn conflict(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {
         let is_in_the_way = |held: &&Held| {
             let are_both_read = held.lock.kind == Kind::Read && wanted.kind == Kind::Read;

@@ -302,6 +302,10 @@ impl Locks for Model {
         self.state().test_range(object, wanted)
     }
 
+    fn ranges(&self, object: ObjectRef, holder: Holder, most: usize) -> Vec<Lock> {
+        self.state().ranges(object, holder, most)
+    }
+
     fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {
         self.state().has_ranges(object, holder)
     }

@@ -1,4 +1,4 @@
-//! Bounds of all clients together (rules V35), which are too wide for a socket.
+//! Bounds of all clients together (rules V35), which are too wide for a socket, and of what the log says of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,4 +98,12 @@ fn where_there_is_no_room_for_anybody_the_silent_make_some() {
     assert!(house.make_room_for(&Nothing, newcomer));
     assert!(open(&house, newcomer, 9).is_ok());
     assert_eq!(clients.map(|client| house.holds(client)), [true, true, false, true]);
+}
+
+#[test]
+fn a_crowd_that_is_ended_is_some_lines_a_minute() {
+    let (mut lines, at) = (Lines::default(), Duration::from_secs);
+    let told = (0..100).filter(|_| lines.speak(at(5)).is_some()).count();
+    assert_eq!(told, LINES_MAX as usize);
+    assert_eq!((lines.speak(at(59)), lines.speak(at(60)), lines.speak(at(61))), (None, Some(71), Some(0)));
 }

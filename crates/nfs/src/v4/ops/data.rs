@@ -1,5 +1,6 @@
 //! READ, WRITE, COMMIT (RFC 7530 §16.23, §16.36, §16.3).
 
+use bytes::Bytes;
 use tally_vfs::{Access, FileKind, OpCtx, Outcome, Right, Stability};
 
 use super::super::compound::{Compound, Stop};
@@ -10,7 +11,7 @@ use crate::v3::READ_BYTES_MAX;
 use crate::xdr::{Decoder, Encoder};
 
 pub(in super::super) fn read(
-    compound: &Compound<'_>,
+    compound: &mut Compound<'_>,
     words: &mut Decoder<'_>,
     out: &mut Encoder,
 ) -> Result<(), Status> {
@@ -29,6 +30,7 @@ pub(in super::super) fn read(
     let read = || target.vfs.read_by(right, &target.cred, target.object, offset, count);
     let found = house
         .past_the_late(compound.scene.exports, (target, Access::READ), read, |found| found.as_ref().err().copied())?;
+    compound.note_data(found.data.iter().map(Bytes::len).sum());
     out.bool(found.eof).opaque_shared(found.data);
     Ok(())
 }
@@ -66,6 +68,7 @@ pub(in super::super) fn write(
     let outcome = house.past_the_late(compound.scene.exports, (&target, Access::WRITE), write, Outcome::error);
     let (written, _) = compound.changed(outcome)?;
     compound.note_written();
+    compound.note_data(written.count as usize);
     out.u32(written.count).u32(written.stability as u32).u64(written.verifier);
     Ok(Status::Ok)
 }

@@ -16,9 +16,7 @@ use tally_vfs::{FileKind, FsError, Holder};
 
 use super::super::compound::{Compound, Stop};
 use super::super::state::bounds::OWNER_BYTES_MAX;
-use super::super::state::{
-    Brought, ClientId, FileId, LockOwner, LockWait, Locked, Locking, OwnerKey, Stateid, Told,
-};
+use super::super::state::{Brought, ClientId, FileId, LockOwner, LockWait, Locked, Locking, OwnerKey, Stateid, Told};
 use super::super::status::Status;
 use super::order::{self, Turn};
 use super::stateid;

@@ -277,6 +277,7 @@ pub(in super::super) fn sequence(
         Begun::Uncached(shown) => (shown, Some(Status::RetryUncachedRep)),
         Begun::Faulted(shown) => (shown, Some(Status::ServerFault)),
     };
+    found.presence().note_minor(compound.minor());
     house.end_with_mounts(compound.scene.exports);
     let Shown { highest, target, flags } = shown;
     let flags = flags | house.opens().flags(found.presence().client());

@@ -45,9 +45,11 @@ use super::sessions::{SessionId, Sessions};
 mod courtesy;
 mod creation;
 mod exchange;
+mod known;
 
 pub use creation::{Created, Wanted};
 pub use exchange::{Exchanged, Protection};
+pub use known::{Known, Which, printable};
 
 /// How long a client keeps what it holds without a word, and may take to confirm who it is.
 pub const LEASE: Duration = Duration::from_secs(90);
@@ -172,7 +174,35 @@ pub struct Clients {
     by_name: HashMap<Name, [Option<ClientId>; 2]>,
     sessions: Arc<Sessions>,
     /// Confirmed ones that are none any more: what they hold has to go.
-    gone: Vec<(ClientId, ClientKey)>,
+    gone: Vec<Gone>,
+}
+
+/// A client that is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// Its id, which nobody has any more.
+    pub client: ClientId,
+    /// Who it was, unless it has come again under another id.
+    pub key: Option<ClientKey>,
+    /// What it called itself.
+    pub name: Vec<u8>,
+    /// From where.
+    pub address: IpAddr,
+    /// What made it go.
+    pub why: Why,
+}
+
+/// What makes a client go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It said so itself, or has started anew.
+    Itself,
+    /// Its lease was over, and it was in somebody's way or there was no room for others.
+    Late,
+    /// Nobody has heard of it for [`COURTESY`].
+    Forgotten,
+    /// An administrator.
+    Evicted,
 }
 
 const CONFIRMED: usize = 0;
@@ -256,15 +286,38 @@ impl Clients {
         Ok(record.presence.clone())
     }
 
-    /// Who has gone since this was asked last: what such a client had is nobody's any more. With its key, unless it has come again under
-    /// another id.
+    /// Who has gone since this was asked last: what such a client had is nobody's any more.
     #[must_use]
-    pub fn take_gone(&mut self) -> Vec<(ClientId, Option<ClientKey>)> {
+    pub fn take_gone(&mut self) -> Vec<Gone> {
         let mut gone = std::mem::take(&mut self.gone);
         // A record that another one of the same id has replaced: it has only said something new of itself.
-        gone.retain(|(id, _)| !self.confirmed.contains_key(id));
+        gone.retain(|gone| !self.confirmed.contains_key(&gone.client));
         let is_there = |key: &ClientKey| self.confirmed.values().any(|record| record.presence.key() == *key);
-        gone.into_iter().map(|(id, key)| (id, Some(key).filter(|key| !is_there(key)))).collect()
+        gone.iter_mut().for_each(|gone| gone.key = gone.key.take_if(|key| !is_there(key)));
+        gone
+    }
+
+    /// An administrator ends a client, whatever its lease. Whether there is one.
+    pub fn evict(&mut self, id: ClientId) -> bool {
+        let is_there = self.confirmed.contains_key(&id);
+        self.end(id, Why::Evicted);
+        is_there
+    }
+
+    /// Up to so many confirmed ones, in the order of their ids, and how many there are besides.
+    #[must_use]
+    pub fn known(&self, which: Which) -> (Vec<Known>, usize) {
+        let mut ids: Vec<_> = self.confirmed.keys().filter(|id| which.is_of(**id)).copied().collect();
+        ids.sort_unstable();
+        let more = ids.len().saturating_sub(which.most);
+        ids.truncate(which.most);
+        (ids.iter().map(|id| Known::new(&self.confirmed[id])).collect(), more)
+    }
+
+    /// How many leases of confirmed ones are over.
+    #[must_use]
+    pub fn late_count(&self, now: Duration) -> usize {
+        self.confirmed.values().filter(|record| record.presence.is_late(now)).count()
     }
 
     /// How many are confirmed, and how many wait to be.
@@ -291,7 +344,7 @@ impl Clients {
             self.forget(before, CONFIRMED);
         }
         if let Some(gone) = way {
-            self.end(gone);
+            self.end(gone, Why::Late);
         }
         let record = self.waiting.remove(&id).expect("it was looked at");
         record.presence.hear(now);
@@ -322,12 +375,17 @@ impl Clients {
         self.by_name.get(name).copied().unwrap_or_default()
     }
 
-    /// A record goes, with its sessions.
+    /// A record goes, with its sessions, as its client says so, or has started anew.
     fn forget(&mut self, id: ClientId, which: usize) {
+        self.forget_as(id, which, Why::Itself);
+    }
+
+    fn forget_as(&mut self, id: ClientId, which: usize, why: Why) {
         let records = if which == WAITING { &mut self.waiting } else { &mut self.confirmed };
         let Some(record) = records.remove(&id) else { return };
         if which == CONFIRMED {
-            self.gone.push((id, record.presence.key()));
+            let Introduction { name, address, .. } = record.introduction.clone();
+            self.gone.push(Gone { client: id, key: Some(record.presence.key()), name, address, why });
         }
         record.sessions().iter().for_each(|session| self.sessions.close(*session));
         let name = record.name();
@@ -345,7 +403,7 @@ impl Clients {
         late.into_iter().for_each(|id| self.forget(id, WAITING));
         let is_past = |record: &&Record| record.presence.heard() + COURTESY < now;
         let past: Vec<ClientId> = self.confirmed.values().filter(is_past).map(|record| record.id).collect();
-        past.into_iter().for_each(|id| self.end(id));
+        past.into_iter().for_each(|id| self.end(id, Why::Forgotten));
     }
 
     /// One that nobody has: the numbers begin again behind the last.

@@ -29,6 +29,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use tally_base::Rng;
@@ -38,7 +39,7 @@ use super::bounds::OWNER_BYTES_MAX;
 use super::opens::{Found as FoundOpen, no_room};
 use super::places::{OF_LOCKS, SHARD_COUNT};
 use super::stateid::{Asker, FileId, Revoked, Seal, Stateid, next_seqid};
-use super::{BootId, ClientId, OwnerKey, OwnerName};
+use super::{BootId, ClientId, OwnerKey, OwnerName, Which};
 use crate::v4::status::Status;
 
 mod shard;
@@ -58,6 +59,19 @@ pub struct Locked {
     pub file: FileId,
     /// The present one.
     pub stateid: Stateid,
+}
+
+/// What an owner has locked below an open, as an administrator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenLock {
+    /// What it is.
+    pub locked: Locked,
+    /// What the owner calls itself; nothing where it was revoked.
+    pub owner: Option<Arc<[u8]>>,
+    /// If it was taken from its client.
+    pub revoked: Option<Revoked>,
+    /// As of when something is locked, by the clock of leases.
+    pub since: Duration,
 }
 
 /// All stateids of locks.
@@ -216,6 +230,40 @@ impl Locks {
     /// A client is gone, and what it had open is closed.
     pub fn forget_client(&self, client: ClientId) {
         self.shard_of(client).write().forget(client);
+    }
+
+    /// It is `now` by the clock of leases: as of then is locked what is locked first from here on.
+    pub fn look_at_clock(&self, now: Duration) {
+        self.totals.look_at_clock(now);
+    }
+
+    /// Up to so many of those that there are, and how many there are besides. A shard is looked at after the other, and copied under its lock.
+    #[must_use]
+    pub fn seen(&self, which: Which) -> (Vec<SeenLock>, usize) {
+        let (mut seen, mut more) = (Vec::new(), 0);
+        let shards: &[RwLock<Shard>] = match which.client {
+            Some(client) => std::slice::from_ref(self.shard_of(client)),
+            None => &self.shards,
+        };
+        for shard in shards {
+            let shard = shard.read();
+            let room = which.most - seen.len();
+            let all = shard.granted().filter(|(_, state)| which.is_of(state.asked.client));
+            more += all.clone().count().saturating_sub(room);
+            seen.extend(all.take(room).map(|(number, state)| SeenLock {
+                locked: self.locked(state, number),
+                owner: shard.name(state.owner),
+                revoked: state.revoked,
+                since: Duration::from_secs(state.since_s.into()),
+            }));
+        }
+        (seen, more)
+    }
+
+    /// How many stateids a client has.
+    #[must_use]
+    pub fn count_of(&self, client: ClientId) -> usize {
+        self.shard_of(client).read().count(client)
     }
 
     /// How many owners there are, how many bytes their names have, and how many stateids.

@@ -37,13 +37,13 @@ mod waiters;
 
 pub use backchannel::{CallId, Calling, Errand, Lost, Terms, Verdict};
 pub use clients::{
-    BootId, COURTESY, ClientId, Clients, Created, Exchanged, Introduced, Introduction, LEASE, Principal, Protection,
-    Unknown, Wanted,
+    BootId, COURTESY, ClientId, Clients, Created, Exchanged, Gone, Introduced, Introduction, Known, LEASE, Principal,
+    Protection, Unknown, Wanted, Which, Why, printable,
 };
 pub use key::ClientKey;
 pub use lease::LeaseClock;
-pub use locks::{Freeing, Locked, Locking, Locks};
-pub use opens::{Changing, Closing, Found, OpenNumber, Opens, OwnerKey, OwnerName, OwnerNumber, Reserved};
+pub use locks::{Freeing, Locked, Locking, Locks, SeenLock};
+pub use opens::{Changing, Closing, Found, OpenNumber, Opens, OwnerKey, OwnerName, OwnerNumber, Reserved, SeenOpen};
 pub use orders::{Asking, Came, Orders, Turns};
 pub use owners::{Brought, OwnerOrder, Told, Turn, moves};
 pub use presence::Presence;

@@ -32,6 +32,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use foldhash::HashSet;
 use parking_lot::RwLock;
@@ -41,7 +42,7 @@ use tally_vfs::{ClientNumber, Holder};
 use super::bounds::{OPENS_MAX, OWNER_BYTES_MAX, OWNERS_MAX};
 use super::places::SHARD_COUNT;
 use super::stateid::{Asker, FileId, Mounted, Revoked, Seal, Stateid, next_seqid};
-use super::{BootId, ClientId};
+use super::{BootId, ClientId, Which};
 use crate::v4::status::Status;
 
 mod confirming;
@@ -82,6 +83,15 @@ pub struct Found {
     pub stateid: Stateid,
     /// If it was taken from its client.
     pub revoked: Option<Revoked>,
+}
+
+/// An open as an administrator sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeenOpen {
+    /// What it is.
+    pub open: Found,
+    /// As of when it is open, by the clock of leases.
+    pub since: Duration,
 }
 
 impl Found {
@@ -279,6 +289,44 @@ impl Opens {
             let of_clients = clients().into_iter().map(|client| self.shard_of(client).read().counts(client));
             is_little(of_clients.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1)))
         }
+    }
+
+    /// It is `now` by the clock of leases: as of then is open what is opened from here on.
+    pub fn look_at_clock(&self, now: Duration) {
+        self.totals.look_at_clock(now);
+    }
+
+    /// Up to so many of those that there are, and how many there are besides. A shard is looked at after the other, and copied under its lock.
+    #[must_use]
+    pub fn seen(&self, which: Which) -> (Vec<SeenOpen>, usize) {
+        let (mut seen, mut more) = (Vec::new(), 0);
+        let shards: &[RwLock<Shard>] = match which.client {
+            Some(client) => std::slice::from_ref(self.shard_of(client)),
+            None => &self.shards,
+        };
+        for shard in shards {
+            let shard = shard.read();
+            for client in which.client.map_or_else(|| shard.clients(), |client| vec![client]) {
+                let room = which.most - seen.len();
+                let granted = |number: &OpenNumber| shard.at(*number).is_some_and(Open::is_granted);
+                seen.extend(
+                    shard.numbers(client).take(room).filter(granted).map(|number| self.seen_at(&shard, number)),
+                );
+                more += shard.counts(client).1.saturating_sub(room);
+            }
+        }
+        (seen, more)
+    }
+
+    fn seen_at(&self, shard: &Shard, number: OpenNumber) -> SeenOpen {
+        let since_s = shard.at(number).expect("it was looked at under this lock").since_s;
+        SeenOpen { open: self.found(shard, number), since: Duration::from_secs(since_s.into()) }
+    }
+
+    /// How many owners a client has, and how many opens, revoked ones too.
+    #[must_use]
+    pub fn counts_of(&self, client: ClientId) -> (usize, usize) {
+        self.shard_of(client).read().counts(client)
     }
 
     /// How many owners there are, and how many opens.

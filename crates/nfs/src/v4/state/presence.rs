@@ -1,6 +1,6 @@
 //! What is asked of a client at each of its requests, so that none of them takes the lock of the register.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::{ClientId, ClientKey, LEASE};
@@ -11,7 +11,10 @@ use crate::v4::status::Status;
 pub struct Presence {
     client: ClientId,
     key: ClientKey,
+    since: Duration,
     heard_ns: AtomicU64,
+    /// The minor version of its newest request in a session, plus one; 0: there was none.
+    minor: AtomicU32,
     has_reclaimed: AtomicBool,
     /// Of its sessions, those with a connection for callbacks.
     reachable: AtomicUsize,
@@ -19,8 +22,9 @@ pub struct Presence {
 
 impl Presence {
     pub(super) fn new(client: ClientId, key: ClientKey, now: Duration) -> Self {
-        let (has_reclaimed, reachable) = Default::default();
-        Self { client, key, heard_ns: AtomicU64::new(now.as_nanos() as u64), has_reclaimed, reachable }
+        let (minor, has_reclaimed, reachable) = Default::default();
+        let heard_ns = AtomicU64::new(now.as_nanos() as u64);
+        Self { client, key, since: now, heard_ns, minor, has_reclaimed, reachable }
     }
 
     /// Whose it is.
@@ -33,6 +37,25 @@ impl Presence {
     #[must_use]
     pub fn key(&self) -> ClientKey {
         self.key
+    }
+
+    /// When it introduced itself.
+    #[must_use]
+    pub fn since(&self) -> Duration {
+        self.since
+    }
+
+    /// The minor version of its newest request in a session.
+    #[must_use]
+    pub fn minor(&self) -> Option<u32> {
+        self.minor.load(Relaxed).checked_sub(1)
+    }
+
+    /// A request in a session is of this minor version.
+    pub(in crate::v4) fn note_minor(&self, minor: u32) {
+        if self.minor() != Some(minor) {
+            self.minor.store(minor + 1, Relaxed);
+        }
     }
 
     /// It said a word: its lease begins anew.

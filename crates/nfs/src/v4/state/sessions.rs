@@ -229,6 +229,13 @@ impl Session {
         self.inner.lock().slots.iter().filter(|slot| slot.is_in_use()).count()
     }
 
+    /// How many connections are bound to it, and how many of these for callbacks.
+    #[must_use]
+    pub fn connection_counts(&self) -> (usize, usize) {
+        let inner = self.inner.lock();
+        (inner.connections.len(), inner.connections.iter().filter(|(_, ways)| ways & BACK != 0).count())
+    }
+
     pub(super) fn is_bound(&self, connection: u64) -> bool {
         self.inner.lock().connections.iter().any(|(known, _)| *known == connection)
     }

@@ -38,6 +38,17 @@ pub(super) struct List {
     dooms: u64,
 }
 
+/// Who came before a grace was over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Came {
+    /// Who has claimed something, and said that he claims nothing more if he has a word for that.
+    pub(super) claimed: usize,
+    /// Who has said that he claims nothing more, and had claimed nothing.
+    pub(super) idle: usize,
+    /// Who is out of the list.
+    pub(super) lost: usize,
+}
+
 impl List {
     /// As it was read then.
     pub(super) fn new(keys: Vec<ClientKey>, since: Duration) -> Self {
@@ -55,21 +66,25 @@ impl List {
     }
 
     /// The grace ends with its time, or with the last who has completed. Those of minor version 0 never say so. Who says so and has not may have claimed a part: the rest is others' from
-    /// here on, and behind the next restart it would claim that as well (rules V25). So it is out of the list until it is given something new.
-    pub(super) fn advance(&mut self, now: Duration, has_completed: &dyn Fn(&ClientKey) -> bool) {
+    /// here on, and behind the next restart it would claim that as well (rules V25). So it is out of the list until it is given something new. Gives how it ended, once.
+    pub(super) fn advance(&mut self, now: Duration, has_completed: &dyn Fn(&ClientKey) -> bool) -> Option<Came> {
         let is_done = |key: &ClientKey| key.is_of_sessions() && has_completed(key);
         if !self.is_in_grace || now < self.until && !self.listed.keys().all(is_done) {
-            return;
+            return None;
         }
         self.is_in_grace = false;
+        let mut came = Came::default();
         for (key, has_claimed) in std::mem::take(&mut self.listed) {
             if has_claimed && !key.is_of_sessions() || has_completed(&key) {
+                *(if has_claimed { &mut came.claimed } else { &mut came.idle }) += 1;
                 self.noted.insert(key);
             } else {
+                came.lost += 1;
                 self.doomed.push(key);
                 self.is_settled = false;
             }
         }
+        Some(came)
     }
 
     /// Whether this client, that has not completed, may claim something again.

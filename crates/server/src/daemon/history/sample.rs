@@ -90,7 +90,6 @@ impl Sample {
         let spread = |of: fn(&AccountReport) -> &Spread| {
             Times::of(&grown.iter().fold(Spread::default(), |sum, account| sum.with(of(account))))
         };
-        let kinds = || grown.iter().flat_map(|account| &account.kinds);
         let lanes: Vec<_> = now.pools.iter().flat_map(|pool| lanes(pool, before)).take(LANES_MAX).collect();
         Self {
             number: 0,
@@ -98,8 +97,8 @@ impl Sample {
             seconds: (now.uptime_seconds - before.uptime_seconds).max(0.001),
             calls: calls(now).saturating_sub(calls(before)),
             commits: grown.iter().map(|account| account.commits).sum(),
-            read_bytes: data_bytes(kinds(), "read"),
-            written_bytes: data_bytes(kinds(), "write"),
+            read_bytes: data_bytes(now, "read").saturating_sub(data_bytes(before, "read")),
+            written_bytes: data_bytes(now, "write").saturating_sub(data_bytes(before, "write")),
             frames: lanes.iter().map(|lane| lane.frames).sum(),
             log_bytes: lanes.iter().map(|lane| lane.bytes).sum(),
             dirty_bytes: now.pools.iter().map(|pool| pool.dirty_bytes).sum(),
@@ -122,8 +121,10 @@ fn calls(seen: &Observation) -> u64 {
     seen.ops.procedures.iter().map(|op| op.calls).sum()
 }
 
-fn data_bytes<'a>(kinds: impl Iterator<Item = &'a KindReport>, procedure: &str) -> u64 {
-    kinds.filter(|kind| kind.procedure.eq_ignore_ascii_case(procedure)).map(|kind| kind.data_bytes).sum()
+/// Of the procedure and of the operation of this name.
+fn data_bytes(seen: &Observation, name: &str) -> u64 {
+    let all = seen.ops.procedures.iter().chain(&seen.ops.operations);
+    all.filter(|op| op.procedure.eq_ignore_ascii_case(name)).map(|op| op.data_bytes).sum()
 }
 
 fn lanes<'a>(pool: &'a PoolReport, before: &'a Observation) -> impl Iterator<Item = LaneSample> + 'a {

@@ -23,11 +23,17 @@ fn observation(seconds: f64, writes: u64) -> Observation {
         ..AccountReport::default()
     };
     let lane = LaneReport { frames: writes / 2, bytes: 4096 * writes, used: 77, ..LaneReport::default() };
-    let op = OpReport { procedure: "WRITE".into(), calls: writes, ..OpReport::default() };
+    let op = OpReport { procedure: "WRITE".into(), calls: writes, data_bytes: 4096 * writes, ..OpReport::default() };
+    let read = OpReport { procedure: "read".into(), data_bytes: 8 * writes, ..OpReport::default() };
     Observation {
         uptime_seconds: seconds,
         pools: vec![PoolReport { name: "tank".into(), lanes: vec![lane], dirty_bytes: 5, ..PoolReport::default() }],
-        ops: OpsReport { procedures: vec![op], whole_times: Spread(vec![(100_000, writes)]), ..OpsReport::default() },
+        ops: OpsReport {
+            procedures: vec![op],
+            operations: vec![read],
+            whole_times: Spread(vec![(100_000, writes)]),
+            ..OpsReport::default()
+        },
         accounts: vec![account],
         ..Observation::default()
     }
@@ -36,7 +42,10 @@ fn observation(seconds: f64, writes: u64) -> Observation {
 #[test]
 fn a_sample_is_what_has_come_between() {
     let sample = Sample::between(&observation(10.0, 100), &observation(12.0, 300));
-    assert_eq!((sample.calls, sample.commits, sample.written_bytes, sample.read_bytes), (200, 200, 200 * 4096, 0));
+    assert_eq!(
+        (sample.calls, sample.commits, sample.written_bytes, sample.read_bytes),
+        (200, 200, 200 * 4096, 200 * 8)
+    );
     assert_eq!((sample.frames, sample.log_bytes, sample.dirty_bytes), (100, 200 * 4096, 5));
     assert!((sample.seconds - 2.0).abs() < 1e-9);
     assert_eq!((sample.device.p99_ns, sample.device.counts.iter().sum::<u32>()), (90_000, 200));

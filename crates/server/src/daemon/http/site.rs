@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::request::{HostNames, Request};
 use super::response::{Response, Status};
+use crate::control::holdings::HoldingCounts;
 use crate::control::observation::{AccountReport, Observation, ObservedDataset};
 use crate::control::report::{OpsReport, PoolReport};
 use crate::daemon::history::History;
@@ -111,6 +112,7 @@ struct Told<'a> {
     datasets: &'a [ObservedDataset],
     dataset_count: u64,
     ops: &'a OpsReport,
+    holdings: Option<HoldingCounts>,
     accounts: &'a [AccountReport],
 }
 
@@ -124,6 +126,7 @@ impl<'a> Told<'a> {
             datasets,
             dataset_count: seen.dataset_count,
             ops: &seen.ops,
+            holdings: seen.holdings,
             accounts: if with_accounts { &seen.accounts } else { &[] },
         }
     }

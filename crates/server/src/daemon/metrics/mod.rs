@@ -8,8 +8,9 @@
 mod own_process;
 mod text;
 
+use crate::control::holdings::HoldingCounts;
 use crate::control::observation::{AccountReport, KindReport, Observation, ObservedDataset};
-use crate::control::report::{CacheReport, LaneReport, PoolReport, PrefetchReport, VdevReport};
+use crate::control::report::{CacheReport, LaneReport, OpReport, PoolReport, PrefetchReport, VdevReport};
 use crate::control::spread::Spread;
 use own_process::Usage;
 pub(super) use text::CONTENT_TYPE;
@@ -25,6 +26,7 @@ pub(super) fn render(seen: &Observation, datasets: &[ObservedDataset], start: f6
     let version = env!("CARGO_PKG_VERSION");
     text.gauge("tally_build_info", "Always 1; the version is in the label.").sample(&[("version", version)], 1);
     calls(&mut text, seen);
+    held(&mut text, seen.holdings.as_ref());
     clients(&mut text, &seen.accounts);
     phases(&mut text, seen);
     pools(&mut text, &seen.pools);
@@ -40,16 +42,18 @@ pub(super) fn render(seen: &Observation, datasets: &[ObservedDataset], start: f6
 
 fn calls(text: &mut Exposition, seen: &Observation) {
     let ops = &seen.ops;
-    let mut family = text.counter("tally_nfs_requests_total", "NFSv3 calls that were carried out.");
+    let mut family =
+        text.counter("tally_nfs_requests_total", "Calls of NFSv3, and compounds of version 4, that were carried out.");
     for op in &ops.procedures {
         let how = op.stable_how.as_deref().unwrap_or_default();
         family.sample(&[("procedure", &op.procedure), ("stable_how", how)], op.calls);
     }
-    let mut family = text.counter("tally_nfs_request_errors_total", "NFSv3 calls that did not answer NFS3_OK.");
+    let mut family = text.counter("tally_nfs_request_errors_total", "Those that did not answer NFS3_OK or NFS4_OK.");
     for op in &ops.procedures {
         let how = op.stable_how.as_deref().unwrap_or_default();
         family.sample(&[("procedure", &op.procedure), ("stable_how", how)], op.errors);
     }
+    operations(text, &ops.operations);
     text.histogram(
         "tally_nfs_request_duration_seconds",
         "Modifying requests, from their last byte read to their reply handed to the socket.",
@@ -73,14 +77,56 @@ fn calls(text: &mut Exposition, seen: &Observation) {
         .sample(&[], ops.throttled);
 }
 
+/// A metric of an operation: its name, what it means, and how it is read.
+type OperationMetric = (&'static str, &'static str, fn(&OpReport) -> u64);
+
+const OF_OPERATIONS: [OperationMetric; 4] = [
+    ("tally_nfs4_operations_total", "Operations of compounds that were carried out.", |op| op.calls),
+    ("tally_nfs4_operation_errors_total", "Those that did not answer NFS4_OK.", |op| op.errors),
+    ("tally_nfs4_operation_waits_total", "Those whose compound waited for them to be durable.", |op| op.wait.count),
+    ("tally_nfs4_operation_data_bytes_total", "Bytes of file content that they read and wrote.", |op| op.data_bytes),
+];
+
+fn operations(text: &mut Exposition, operations: &[OpReport]) {
+    for (name, help, of) in OF_OPERATIONS {
+        let mut family = text.counter(name, help);
+        operations.iter().for_each(|op| family.sample(&[("operation", &op.procedure)], of(op)));
+    }
+}
+
+/// What clients hold by NFSv4; nothing where that is not spoken.
+fn held(text: &mut Exposition, holdings: Option<&HoldingCounts>) {
+    let mut clients = text.gauge(
+        "tally_nfs4_clients",
+        "Clients of NFSv4, by whether their lease runs or they keep what they have by courtesy.",
+    );
+    if let Some(held) = holdings {
+        clients.sample(&[("state", "active")], held.clients.saturating_sub(held.courtesy));
+        clients.sample(&[("state", "courtesy")], held.courtesy);
+    }
+    for (name, help, of) in OF_HOLDINGS {
+        let mut family = text.gauge(name, help);
+        holdings.into_iter().for_each(|held| family.sample(&[], of(held)));
+    }
+}
+
+/// A metric of what is held: its name, what it means, and how it is read.
+type HoldingMetric = (&'static str, &'static str, fn(&HoldingCounts) -> u64);
+
+const OF_HOLDINGS: [HoldingMetric; 3] = [
+    ("tally_nfs4_sessions", "Sessions of clients of NFSv4.", |held| held.sessions),
+    ("tally_nfs4_opens", "Files that clients of NFSv4 have open, by owner.", |held| held.opens),
+    ("tally_nfs4_locks", "Files that clients of NFSv4 have locked ranges of, by owner.", |held| held.locks),
+];
+
 /// A metric of an account: its name, what it means, and how it is read.
 type AccountMetric = (&'static str, &'static str, fn(&AccountReport) -> u64);
 
 const OF_ACCOUNTS: [AccountMetric; 5] = [
-    ("tally_client_requests_total", "NFSv3 calls by client and dataset.", |account| {
+    ("tally_client_requests_total", "Calls of NFSv3, and compounds, by client and dataset.", |account| {
         account.kinds.iter().map(|kind| kind.calls).sum()
     }),
-    ("tally_client_errors_total", "NFSv3 calls that did not answer NFS3_OK, by client and dataset.", |account| {
+    ("tally_client_errors_total", "Those that did not answer NFS3_OK or NFS4_OK, by client and dataset.", |account| {
         account.kinds.iter().map(|kind| kind.errors).sum()
     }),
     ("tally_client_data_bytes_total", "Bytes of file content read and written, by client and dataset.", |account| {

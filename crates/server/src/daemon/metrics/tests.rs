@@ -13,6 +13,7 @@ fn everything() -> Observation {
     let times = || Spread(vec![(7_000, 3), (90_000, 5), (20_000_000_000, 1)]);
     let op =
         OpReport { procedure: "WRITE".into(), stable_how: Some("FILE_SYNC".into()), calls: 9, ..OpReport::default() };
+    let putfh = OpReport { procedure: "putfh".into(), calls: 12, errors: 2, ..OpReport::default() };
     let kind = KindReport { procedure: "WRITE".into(), calls: 9, device_ns: 1_500_000_000, ..KindReport::default() };
     let account = |client: &str| AccountReport {
         client: client.into(),
@@ -55,7 +56,8 @@ fn everything() -> Observation {
     Observation {
         pools: vec![pool, gone, former],
         datasets: vec![ObservedDataset { dataset, sync: "disabled".into(), exposed_bytes: 77, exposed_seconds: 1.5 }],
-        ops: OpsReport { procedures: vec![op], whole_times: times(), ..OpsReport::default() },
+        holdings: Some(HoldingCounts { clients: 5, courtesy: 2, sessions: 6, opens: 7, locks: 8 }),
+        ops: OpsReport { procedures: vec![op], operations: vec![putfh], whole_times: times(), ..OpsReport::default() },
         accounts: vec![account("10.0.0.1"), account("*"), account(AccountReport::GONE)],
         ..Observation::default()
     }
@@ -69,6 +71,11 @@ fn rendered(seen: &Observation) -> String {
 fn lines_say_what_was_seen() {
     let text = rendered(&everything());
     let expected = [
+        "tally_nfs4_clients{state=\"active\"} 3",
+        "tally_nfs4_clients{state=\"courtesy\"} 2",
+        "tally_nfs4_locks 8",
+        "tally_nfs4_operations_total{operation=\"putfh\"} 12",
+        "tally_nfs4_operation_errors_total{operation=\"putfh\"} 2",
         "tally_nfs_requests_total{procedure=\"WRITE\",stable_how=\"FILE_SYNC\"} 9",
         "tally_client_wait_seconds_total{client=\"10.0.0.1\",dataset=\"tank/a \\\"b\\\"\\\\c\",phase=\"device\"} 1.5",
         "tally_nfs_request_duration_seconds_bucket{le=\"0.000008192\"} 3",

@@ -9,6 +9,7 @@
 //!                                                             │ address that has its half of all of them: [`Clients::end_silent`]
 //!  a client for which there is no room                        │ likewise, where none holds nothing: [`Clients::way_for`]
 //!  nobody for [`COURTESY`](super::COURTESY)                   │ it
+//!  an administrator                                           │ whom he names, late or not: [`Clients::evict`]
 //! ```
 //!
 //! One of which a request is being carried out is not late: it may wait for a disk, and not for its client.
@@ -16,7 +17,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::{CLIENTS_MAX, CONFIRMED, ClientId, Clients, Full, Record, WAITING, to_give_way};
+use super::{CLIENTS_MAX, CONFIRMED, ClientId, Clients, Full, Record, WAITING, Why, to_give_way};
 
 impl Clients {
     /// Ends these, if the lease of each is over. True if none of them is there any more.
@@ -25,7 +26,7 @@ impl Clients {
         if clients.iter().any(is_live) {
             return false;
         }
-        clients.iter().for_each(|id| self.end(*id));
+        clients.iter().for_each(|id| self.end(*id, Why::Late));
         true
     }
 
@@ -38,7 +39,7 @@ impl Clients {
         else {
             return false;
         };
-        self.end(silent);
+        self.end(silent, Why::Late);
         true
     }
 
@@ -76,9 +77,9 @@ impl Clients {
     }
 
     /// A client goes, with what it was about to change.
-    pub(super) fn end(&mut self, id: ClientId) {
-        self.forget(id, CONFIRMED);
-        self.forget(id, WAITING);
+    pub(super) fn end(&mut self, id: ClientId, why: Why) {
+        self.forget_as(id, CONFIRMED, why);
+        self.forget_as(id, WAITING, why);
     }
 }
 

@@ -216,8 +216,7 @@ impl Clients {
         };
         let persists_for = wanted.persists.then_some(record.introduction.address);
         let (terms, presence) = (wanted.terms.clone(), record.presence.clone());
-        let opened =
-            self.sessions.open(id, (fore, back), terms, presence, (wanted.connection, ways), persists_for);
+        let opened = self.sessions.open(id, (fore, back), terms, presence, (wanted.connection, ways), persists_for);
         let (fore, persists) = opened.ok_or(Status::Delay)?;
         Ok(Created { session: id, sequence: wanted.sequence, calls_back, persists, fore, back })
     }

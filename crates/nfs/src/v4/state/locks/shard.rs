@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use foldhash::HashMap;
 
@@ -25,11 +26,17 @@ pub(super) struct Totals {
     locks: AtomicUsize,
     /// Of owners, since the start.
     numbers: AtomicUsize,
+    /// What time it is, by the clock of leases.
+    second: AtomicU32,
 }
 
 impl Totals {
     pub(super) fn counts(&self) -> (usize, usize, usize) {
         (self.owners.load(Relaxed), self.names_bytes.load(Relaxed), self.locks.load(Relaxed))
+    }
+
+    pub(super) fn look_at_clock(&self, now: Duration) {
+        self.second.store(now.as_secs() as u32, Relaxed);
     }
 
     /// One that no owner had before, and no open has: theirs are indices of opens.
@@ -69,6 +76,8 @@ pub(super) struct State {
     pub(super) asked: Asked,
     /// An owner's number.
     pub(super) owner: u64,
+    /// When it was begun, by the clock of leases.
+    pub(super) since_s: u32,
     /// 0 before something was locked.
     pub(super) seqid: u32,
     pub(super) revoked: Option<Revoked>,
@@ -142,6 +151,17 @@ impl Shard {
         Ok(found.expect("there is one").0)
     }
 
+    /// All that its client was told of, revoked or not, client by client.
+    pub(super) fn granted(&self) -> impl Iterator<Item = (u64, &State)> + Clone {
+        let all = self.of_client.iter().filter_map(|(_, number)| Some((*number, self.get(*number)?)));
+        all.filter(|(_, state)| state.seqid > 0)
+    }
+
+    /// How many a client has, or is about to have.
+    pub(super) fn count(&self, client: ClientId) -> usize {
+        self.clients.get(&client).map_or(0, |known| known.locks)
+    }
+
     /// An owner's number, while it has a stateid.
     pub(super) fn owner(&self, owner: &OwnerKey) -> Option<u64> {
         self.clients.get(&owner.client)?.owners.get(&owner.name).copied()
@@ -167,9 +187,10 @@ impl Shard {
     pub(super) fn begin(&mut self, seal: &Seal, asked: Asked, name: &[u8]) -> Option<u64> {
         let owner = self.enter(asked.owner(), name)?;
         let (revoked, locking, is_freeing) = Default::default();
+        let since_s = self.totals.second.load(Relaxed);
         let number = self.places.add(|number| {
             let tag = seal.tag(number as u32, (number >> 32) as u32);
-            State { tag, asked, owner, seqid: 0, revoked, locking, is_freeing }
+            State { tag, asked, owner, since_s, seqid: 0, revoked, locking, is_freeing }
         });
         self.below.insert((asked.below, owner), number);
         self.of_client.insert((asked.client, number));

@@ -1,7 +1,8 @@
 //! The opens of some of the clients: places, found by number, and what leads to them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use foldhash::{HashMap, HashMapExt};
 
@@ -23,6 +24,8 @@ pub(super) struct Totals {
     revoked: AtomicUsize,
     /// Of owners, since the start.
     numbers: AtomicUsize,
+    /// What time it is, by the clock of leases.
+    second: AtomicU32,
 }
 
 impl Totals {
@@ -32,6 +35,10 @@ impl Totals {
 
     pub(super) fn revoked(&self) -> usize {
         self.revoked.load(Relaxed)
+    }
+
+    pub(super) fn look_at_clock(&self, now: Duration) {
+        self.second.store(now.as_secs() as u32, Relaxed);
     }
 }
 
@@ -59,6 +66,8 @@ pub(super) struct Open {
     pub(super) tag: u32,
     pub(super) asked: Asked,
     pub(super) owner: OwnerNumber,
+    /// When it was begun, by the clock of leases.
+    pub(super) since_s: u32,
     /// 0 before it was granted.
     pub(super) seqid: u32,
     pub(super) access: u32,
@@ -74,9 +83,9 @@ pub(super) struct Open {
 }
 
 impl Open {
-    fn new(tag: u32, asked: Asked, owner: OwnerNumber, listed: usize) -> Self {
+    fn new(tag: u32, asked: Asked, owner: OwnerNumber, listed: usize, since_s: u32) -> Self {
         let (seqid, access, deny, revoked, opening, is_changing, is_provisional) = Default::default();
-        Self { tag, asked, owner, seqid, access, deny, revoked, opening, is_changing, is_provisional, listed }
+        Self { tag, asked, owner, since_s, seqid, access, deny, revoked, opening, is_changing, is_provisional, listed }
     }
 
     pub(super) fn is_granted(&self) -> bool {
@@ -181,7 +190,8 @@ impl Shard {
         let index = self.index(position);
         let slot = &mut self.slots[position as usize];
         slot.generation += 1;
-        slot.open = Some(Open::new(seal.tag(index, slot.generation), asked, owner, listed));
+        let (tag, second) = (seal.tag(index, slot.generation), self.totals.second.load(Relaxed));
+        slot.open = Some(Open::new(tag, asked, owner, listed, second));
         self.by_file.insert((owner, asked.file), position);
         Some(position)
     }

@@ -23,7 +23,8 @@ fn who_is_in_it_may_claim_until_the_grace_is_over() {
     let has_completed = |key: &ClientKey| *key == A;
     list.advance(second(94), &has_completed);
     assert!(list.is_in_grace());
-    list.advance(second(95), &has_completed);
+    assert_eq!(list.advance(second(95), &has_completed), Some(Came { claimed: 1, idle: 0, lost: 1 }));
+    assert_eq!(list.advance(second(95), &has_completed), None, "it is told once");
     assert!(list.is_over() && !list.reclaim(A, second(95)) && !list.reclaim(B, second(95)));
     assert_eq!(list.take_doomed(), [B], "who has claimed nothing has nothing");
     assert!(list.has(A) && !list.is_at_rest(A), "B may not be out of it yet");
@@ -49,7 +50,7 @@ fn it_is_over_once_all_have_completed_who_say_so() {
     let mut list = List::new(vec![A, B], second(0));
     list.advance(second(1), &|key| *key == A);
     assert!(list.is_in_grace());
-    list.advance(second(1), &|_| true);
+    assert_eq!(list.advance(second(1), &|_| true), Some(Came { claimed: 0, idle: 2, lost: 0 }));
     assert!(list.is_over() && list.take_doomed().is_empty());
     let mut list = List::new(vec![A, OLD], second(0));
     list.advance(second(1), &|_| true);
@@ -75,7 +76,7 @@ fn who_is_gone_goes_out() {
     assert!(!list.has_doomed());
     list.forget(B);
     assert!(list.has_doomed() && !list.is_settled());
-    list.advance(second(1), &|key| *key == A);
+    assert_eq!(list.advance(second(1), &|key| *key == A), Some(Came { claimed: 0, idle: 1, lost: 0 }));
     assert!(list.is_over(), "nobody waits for who is gone");
     list.note(B);
     assert!(list.take_doomed().is_empty() && list.has(B));

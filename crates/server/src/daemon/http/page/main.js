@@ -40,9 +40,16 @@ async function look() {
   return { history, seen };
 }
 
+/** What clients hold by NFSv4, where that is spoken and there are any. */
+function held(holdings) {
+  if (!holdings?.clients) return "";
+  const late = holdings.courtesy ? `, ${holdings.courtesy} by courtesy` : "";
+  return ` · NFSv4: ${holdings.clients} client${holdings.clients === 1 ? "" : "s"}${late}, ${holdings.opens} open, ${holdings.locks} locked`;
+}
+
 function show({ history, seen }) {
   heat.show(samples, history.bucket_ns);
-  at("server").textContent = `${location.host} · up ${age(seen.uptime_seconds)} · ${seen.ops.connections} connection${seen.ops.connections === 1 ? "" : "s"}`;
+  at("server").textContent = `${location.host} · up ${age(seen.uptime_seconds)} · ${seen.ops.connections} connection${seen.ops.connections === 1 ? "" : "s"}${held(seen.holdings)}`;
   tiles(seen);
   at("notices").replaceChildren(...seen.pools.flatMap(messages), ...exposures(seen));
   keepingPlace(at("pools"), seen.pools.map((found) => pool(found, samples)));

@@ -36,7 +36,7 @@ fn all_in_the_way_are_late_or_nobody_is_ended() {
     assert!(desk.lives(&first) && desk.lives(&second));
     assert!(desk.clients.end_late(&ids[..2], desk.now));
     assert!(!desk.lives(&first) && !desk.lives(&second) && desk.lives(&third));
-    assert_eq!(desk.clients.take_gone().iter().map(|gone| gone.0).collect::<Vec<_>>(), ids[..2]);
+    assert_eq!(desk.clients.take_gone().iter().map(|gone| gone.client).collect::<Vec<_>>(), ids[..2]);
     assert!(desk.clients.end_late(&ids[..2], desk.now), "who is gone is in nobody's way any more");
     desk.clients.check();
 }
