@@ -36,7 +36,10 @@ impl Hub {
             tracing::debug!(%error, peer = %connection.link.peer(), "a call could not be sent");
             // It is told of the call as of one that may have been sent.
             self.close(connection);
+            return true;
         }
+        // What others have put there meanwhile may have been what its backlog waits for.
+        self.resume(connection);
         true
     }
 

@@ -35,6 +35,15 @@ const CB_SEQUENCE: u32 = 11;
 const TAG_BYTES_MAX: usize = 1024;
 const RESULTS_MAX: u32 = 2;
 
+/// What came of an errand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Came {
+    Done,
+    Refused,
+    /// Its client has not begun with it, or nobody knows.
+    Unknown,
+}
+
 /// Calls that are to be made, and those that are made.
 #[derive(Default)]
 pub(super) struct Callbacks {
@@ -86,10 +95,12 @@ impl House {
         let Some(errand) = self.sessions().find(session).and_then(|session| session.returned(id, verdict)) else {
             return;
         };
-        self.came_of(&errand, verdict == Verdict::Done && status == Status::Ok as u32);
-        // There is a slot for others.
+        self.came_of(&errand, came(verdict, status));
+        // There is a slot for others. Who was not told is told at the next look, and not at the pace at which he refuses it.
         let Errand::NotifyLock(_, file) = errand;
-        self.freed(exports, &file, None);
+        if verdict != Verdict::NotBegun {
+            self.freed(exports, &file, None);
+        }
     }
 
     /// The connection of a call is closed, or did not take it. Whoever closes it may be in the midst of anything, so no file system is asked who is next.
@@ -98,7 +109,7 @@ impl House {
         let (session, ..) = id.place();
         match self.sessions().find(session).map_or(Lost::Known, |session| session.lost(id, is_sent)) {
             Lost::Again(calling) => self.post(calling),
-            Lost::Gone(errand) => self.came_of(&errand, false),
+            Lost::Gone(errand) => self.came_of(&errand, Came::Unknown),
             Lost::Known => {}
         }
     }
@@ -115,16 +126,18 @@ impl House {
         for (id, _) in overdue {
             let (session, ..) = id.place();
             if let Some(errand) = self.sessions().find(session).and_then(|session| session.overdue(&id)) {
-                self.came_of(&errand, false);
+                self.came_of(&errand, Came::Unknown);
             }
         }
     }
 
-    fn came_of(&self, errand: &Errand, is_done: bool) {
-        match errand {
-            // He may come still.
-            Errand::NotifyLock(..) if is_done => {}
-            Errand::NotifyLock(owner, _) => self.waits_no_more(owner),
+    /// Who was called may come still. Who does not know that he may, or says no, is in nobody's way; but what he waits for by now may be another thing.
+    fn came_of(&self, errand: &Errand, came: Came) {
+        let Errand::NotifyLock(owner, file) = errand;
+        match came {
+            Came::Done => {}
+            Came::Refused => self.waiters.leave_if_told(owner, file),
+            Came::Unknown => self.waiters.go_behind(owner, file),
         }
     }
 }
@@ -138,6 +151,14 @@ fn outgoing(calling: &Calling) -> Option<Outgoing> {
     words.raw(&calling.operation);
     let (program, caller) = (calling.terms.program, calling.terms.caller.clone()?);
     Some(Outgoing { program, version: VERSION, procedure: CB_COMPOUND, caller, arguments: words.into_vec().into() })
+}
+
+fn came(verdict: Verdict, status: u32) -> Came {
+    match verdict {
+        Verdict::Done if status == Status::Ok as u32 || status == Status::RetryUncachedRep as u32 => Came::Done,
+        Verdict::Done => Came::Refused,
+        Verdict::NotBegun | Verdict::OutOfStep => Came::Unknown,
+    }
 }
 
 /// What an answer says of its slot, and of the operation behind CB_SEQUENCE.

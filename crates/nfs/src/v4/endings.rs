@@ -7,7 +7,7 @@
 //! rollback or the end of a dataset nothing below knows of it, and whoever was kept out by it is not any more. So it is revoked, and its client told: by SEQUENCE, which looks
 //! whether what is exported was another thing at its last look, and by every use, which finds another mount than it was opened on (rules V37).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -139,7 +139,8 @@ impl House {
         }
         super::past::forget(exports, &self.sessions().take_over());
         drop(one_at_a_time);
-        closed.iter().for_each(|file| self.freed(exports, file, None));
+        let files: HashSet<_> = closed.into_iter().collect();
+        files.iter().for_each(|file| self.freed(exports, file, None));
     }
 
     /// Ends clients of which nobody has heard for as long as courtesy goes.
@@ -184,7 +185,9 @@ impl House {
             self.locks().revoke_below(closing.holder(), Revoked::Admin);
         }
         close_below(exports, &revoked);
-        revoked.iter().for_each(|closing| self.freed_below(exports, &closing.file, closing.holder()));
+        revoked.iter().for_each(|closing| self.waiters.close(&closing.file, closing.holder()));
+        let files: HashSet<_> = revoked.iter().map(|closing| closing.file).collect();
+        files.iter().for_each(|file| self.freed(exports, file, None));
         let mut opens: BTreeMap<ClientId, usize> = BTreeMap::new();
         revoked.iter().for_each(|closing| *opens.entry(closing.client).or_default() += 1);
         for (client, opens) in opens {

@@ -239,11 +239,11 @@ impl Forge<'_> {
     }
 }
 
-/// In the catalog events stand under a class that is kept for marks of slots: the one before theirs, so that their leaf is in its
+/// In the catalog events stand under a class that is kept for replies: between theirs and that of commands, so that their leaf is in its
 /// order all the same.
-fn keep_marks_of_slots(disk: &mut [u8]) {
+fn keep_replies(disk: &mut [u8]) {
     const EVENTS: u8 = 52;
-    const KEPT: u8 = 51;
+    const KEPT: u8 = 50;
     let change = |leaf: &mut [u8]| {
         let is_it = leaf[4] == EVENTS;
         if is_it {
@@ -260,10 +260,10 @@ fn what_a_newer_program_keeps_in_the_catalog_is_refused_by_its_name() {
     let data_dir = dir.path();
     let opener = Arc::new(MemOpener::default());
     let daemon = Running::start(data_dir, &opener);
-    forged(data_dir, &opener, keep_marks_of_slots);
+    forged(data_dir, &opener, keep_replies);
     let here = data_dir.display().to_string();
     let image = data_dir.join("image").display().to_string();
-    let what = "marks of slots in its catalog";
+    let what = "replies in its catalog";
     let next = "no feature in its labels says which version";
     story(
         data_dir,

@@ -9,7 +9,7 @@ use tally_wire::nfs4::{CreateSession4Res, ExchangeId4Res, NfsResop4, Nfsstat4, S
 use super::Checked;
 use super::ledger::BYTES;
 use super::words::{self, InSlot, Op, Told};
-use super::world::{Begun, World};
+use super::world::{Begun, POOLS, World};
 
 /// Slots of a session.
 const SLOTS: usize = 3;
@@ -206,6 +206,8 @@ impl Caller {
         if told.is_refused_at_sequence() {
             return match told.status {
                 Nfsstat4::Nfs4ErrBadsession => Ok(Came::SessionOver),
+                // As a pool that is not there yet may know what it has done: this client does not wait for that, and asks for another session.
+                Nfsstat4::Nfs4ErrDelay if (0..POOLS).any(|pool| !world.is_here(pool)) => Ok(Came::SessionOver),
                 status => Err(format!("SEQUENCE {} of slot {slot} is told {status:?}", in_slot.sequence)),
             };
         }

@@ -209,6 +209,24 @@ impl Waiters {
         });
     }
 
+    /// An owner who waits for something of a file was not told after all, or not for certain: others come before him, and he is told again behind them.
+    pub fn go_behind(&self, owner: &LockOwner, file: &FileId) {
+        if self.is_empty() {
+            return;
+        }
+        self.change(|queues| {
+            let Some(queue) = queues.files.get_mut(file) else { return };
+            let Some(at) = queue.iter().position(|place| place.wait.owner == *owner) else { return };
+            let place = queue.remove(at).expect("it is there");
+            queue.push_back(Place { told: None, ..place });
+        });
+    }
+
+    /// An owner has said that he does not come for what he was told of in a file.
+    pub fn leave_if_told(&self, owner: &LockOwner, file: &FileId) {
+        self.retain(file, |place| place.wait.owner != *owner || place.told.is_none());
+    }
+
     /// Who was told, and did not come, is gone.
     pub fn forget_late(&self, now: Duration) {
         if self.is_empty() {
