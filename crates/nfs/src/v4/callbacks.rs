@@ -18,8 +18,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::house::House;
-use super::state::bounds::CALLS_MAX;
-use super::state::{CallId, Calling, Errand, Lost, SessionId, Verdict};
+use super::state::bounds::{CALLS_MAX, CALLS_OF_CLIENT_MAX};
+use super::state::{CallId, Calling, ClientId, Errand, Lost, SessionId, Verdict};
 use super::status::Status;
 use crate::exports::Exports;
 use crate::rpc::{Outgoing, Returned};
@@ -54,15 +54,24 @@ pub(super) struct Callbacks {
     due: Mutex<HashMap<CallId, Duration>>,
 }
 
+impl Callbacks {
+    /// A client has its own bound, also with sessions that it has destroyed meanwhile, so that nobody else waits for what it does not answer (rules V35).
+    fn has_room_for(&self, client: ClientId) -> bool {
+        let due = self.due.lock();
+        let of_client = due.keys().filter(|id| id.place().0.client() == client);
+        due.len() < CALLS_MAX && of_client.count() < CALLS_OF_CLIENT_MAX
+    }
+}
+
 impl House {
     /// Calls a client over this session of it, or over another one. None, where it cannot be called for now: the errand was not begun.
     pub(super) fn call(&self, first: SessionId, errand: &Errand, operation: &Bytes) -> Option<()> {
-        if self.callbacks.due.lock().len() >= CALLS_MAX {
+        let Errand::NotifyLock(owner, _) = errand;
+        if !self.callbacks.has_room_for(owner.client) {
             return None;
         }
         let over = |id| self.sessions().find(id)?.call(errand.clone(), operation.clone());
         let calling = over(first).or_else(|| {
-            let Errand::NotifyLock(owner, _) = errand;
             let others = self.clients().sessions_of(owner.client);
             others.into_iter().filter(|id| *id != first).find_map(over)
         })?;

@@ -36,6 +36,7 @@ use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 use tally_base::SlotMark;
 
+use super::ClientId;
 use super::backchannel::{BackChannel, Terms};
 use super::bounds::CONNECTIONS_MAX;
 use super::presence::Presence;
@@ -54,6 +55,14 @@ const SHARD_COUNT: usize = 16;
 /// `sessionid4`: the client's id, then a draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SessionId(pub [u8; 16]);
+
+impl SessionId {
+    /// Whose it is.
+    #[must_use]
+    pub fn client(self) -> ClientId {
+        ClientId(u64::from_be_bytes(*self.0.first_chunk().expect("eight of sixteen")))
+    }
+}
 
 /// `channel_attrs4`, as far as it means something here: nothing is padded, and there is no RDMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

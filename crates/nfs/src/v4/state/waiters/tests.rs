@@ -117,3 +117,30 @@ fn a_file_has_as_many_as_it_may_and_so_has_a_client() {
     waiters.leave(&of(3, 3, 1).owner);
     assert!(waiters.join(of(5002, 1, 1), NOW), "there is room again");
 }
+
+/// A client streamed over its one connection, so that nothing could be sent: its owner lost his place, and slept beside a range that was free for as long as he
+/// believed that he would be told.
+#[test]
+fn who_could_not_be_told_waits_behind_the_others() {
+    let waiters = Waiters::default();
+    let (first, second) = (wait(1, "a", (0, 9)), wait(2, "b", (0, 9)));
+    assert!(waiters.join(first.clone(), NOW) && waiters.join(second.clone(), NOW) && waiters.tell(&first, NOW));
+    waiters.go_behind(&first.owner, &first.file);
+    assert_eq!(waiting(&waiters, NOW), [second.clone(), first.clone()]);
+    waiters.go_behind(&first.owner, &file(2));
+    waiters.go_behind(&wait(3, "c", (0, 9)).owner, &first.file);
+    assert_eq!(waiting(&waiters, NOW), [second.clone(), first.clone()]);
+}
+
+/// What a client says of a call that is long over took the place in which its owner waited for another range.
+#[test]
+fn a_late_answer_takes_nobodys_next_place() {
+    let waiters = Waiters::default();
+    let (first, next) = (wait(1, "a", (0, 9)), wait(1, "a", (50, 59)));
+    assert!(waiters.join(first.clone(), NOW) && waiters.tell(&first, NOW) && waiters.join(next.clone(), NOW));
+    waiters.leave_if_told(&first.owner, &first.file);
+    assert_eq!(waiting(&waiters, NOW), std::slice::from_ref(&next));
+    assert!(waiters.tell(&next, NOW));
+    waiters.leave_if_told(&next.owner, &next.file);
+    assert!(waiters.is_empty());
+}
