@@ -79,7 +79,10 @@ const FOR_TESTS: [(&str, &[&str]); 2] = [
 const FLOORS: [(&str, &[&[&str]]); 20] = [
     (
         "base",
-        &[&["clock", "promise"], &["blocking", "checksum", "codec", "histogram", "mark", "rng", "size", "timing", "units"]],
+        &[
+            &["clock", "promise"],
+            &["blocking", "checksum", "codec", "histogram", "mark", "rng", "size", "timing", "units"],
+        ],
     ),
     (
         "disk",

@@ -243,6 +243,9 @@ fn a_pool_that_may_know_is_waited_for() {
     }
     assert_eq!(client.run(&scene, 0, 1, &ops).status, Nfs4ErrBadsession);
     *scene.exports.away.lock() = false;
+    scene.exports.tank.suspended.store(true, SeqCst);
+    assert_eq!(client.run(&scene, 0, 1, &ops).status, Nfs4ErrBadsession, "nor for one that is suspended");
+    scene.exports.tank.suspended.store(false, SeqCst);
     assert_eq!(client.run(&scene, 0, 1, &ops).status, OK, "it is still known");
 }
 
