@@ -101,7 +101,8 @@ impl Marks {
         found.into_keys().for_each(|key| _ = self.shard(&session_of(&key)).changed.insert(key));
     }
 
-    /// Remembers what an operation was answered that changed `dataset` in `txg`, at the time in service `now`.
+    /// Remembers what an operation was answered that changed `dataset` in `txg`, at the time in service `now`. A replay goes dataset by dataset, so it
+    /// may tell of a slot's older request behind its newer one: that has had its answer.
     pub fn remember(&self, dataset: DatasetId, txg: Txg, now: Time, place: &SlotMark, answer: Value) {
         let SlotMark { session, slot, sequence, fingerprint, .. } = *place;
         let mut shard = self.shard(&session);
@@ -109,7 +110,11 @@ impl Marks {
             // A replay, which tells of a life before.
             *used = now;
         }
-        shard.drop_where(range_of(&session, slot..=slot), |mark| mark.sequence != sequence);
+        let of_slot = || range_of(&session, slot..=slot);
+        if shard.marks.range(of_slot()).any(|(_, mark)| is_newer(mark.sequence, sequence)) {
+            return;
+        }
+        shard.drop_where(of_slot(), |mark| mark.sequence != sequence);
         shard.make_room(&session);
         let key = key_of(place);
         shard.marks.insert(key, Mark { dataset, txg, time: now, sequence, fingerprint, answer });
@@ -293,6 +298,11 @@ pub(crate) fn said(key: &Key, value: &[u8]) -> Result<(SlotMark, DatasetId, Txg)
     let (slot, operation) = ((key.b >> 32) as u32, key.b as u32);
     let Mark { sequence, fingerprint, .. } = mark;
     Ok((SlotMark { session: session_of(key), slot, operation, sequence, fingerprint }, mark.dataset, mark.txg))
+}
+
+/// Sequences of a slot go round (RFC 8881 §2.10.6.1).
+fn is_newer(sequence: u32, than: u32) -> bool {
+    sequence.wrapping_sub(than).cast_signed() > 0
 }
 
 fn key_of(place: &SlotMark) -> Key {
