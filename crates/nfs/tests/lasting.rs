@@ -9,9 +9,12 @@ use std::time::Duration;
 use support::compound::{
     Op, create, get_attr, link, lookup, make, of_mode, op, read_dir, remove, rename, save, set, write,
 };
+use support::gated::Promises;
 use support::scene::{Scene, fate};
 use support::session::{channel, exchange_id};
+use tally_base::{Known, SlotMark};
 use tally_nfs::service::Step;
+use tally_vfs::Replies;
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
     ChannelAttrs4, Compound4Res, CreateSession4Args, CreateSession4Res, Createhow4, Createtype4, DestroyClientid4Args,
@@ -350,4 +353,27 @@ fn what_changes_nothing_counts_for_no_mark() {
     assert_eq!(client.run(&scene, 1, 1, &[below(b"one"), vec![find]].concat()).status, OK);
     let too_many = [below(b"two"), vec![guarded(b"e")]].concat();
     assert_eq!(client.run(&scene, 2, 1, &too_many).status, Nfs4ErrRepTooBigToCache);
+}
+
+/// A session that is over has no marks, also where a request of it was under way by then.
+#[test]
+fn what_was_under_way_in_a_session_that_is_over_is_forgotten() {
+    let scene = scene();
+    let client = Client::persistent(&scene);
+    let tank = &scene.exports.tank;
+    *tank.promises.lock() = Promises::Driven;
+    tank.throttle.store(1, SeqCst);
+    let ops = client.request(0, 1, &[scene.put_tank(), make(b"mine")]);
+    let (mut job, step) = scene.begin(600, &ops);
+    fate(step).recv().unwrap().unwrap();
+    *tank.promises.lock() = Promises::Ready;
+    let destroy = op(&NfsArgop4::OpDestroySession(DestroySession4Args { dsa_sessionid: client.session }));
+    assert_eq!(scene.run(50, &[destroy]).status, OK);
+    let step = scene.service.run(&mut job);
+    scene.end(&mut job, step, &ops);
+    drop(job);
+    let mark = SlotMark { session: client.session, slot: 0, operation: 0, sequence: 1, fingerprint: 0 };
+    assert_eq!(tank.known(&mark), Known::Session);
+    scene.service.look_after_clients();
+    assert_eq!(tank.known(&mark), Known::Nothing);
 }
