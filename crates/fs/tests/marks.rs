@@ -83,6 +83,26 @@ fn a_slot_has_the_marks_of_its_last_request_alone() {
     assert_eq!(after.pool().marks.count(), 5, "that was of the other copy");
 }
 
+/// A replay goes dataset by dataset, and not in the order in which they were changed.
+#[test]
+fn a_replay_remembers_the_last_request_of_a_slot_whichever_dataset_it_changed() {
+    let world = World::new(128 * MIB, 4 * MIB);
+    let filer = world.create();
+    let child = filer.create_dataset("tank/child", Default::default(), (0, 0)).unwrap();
+    filer.sync().unwrap();
+    let cred = Cred::root();
+    // Their sequences go round.
+    let (older, newer) = (mark(1, u32::MAX), mark(1, 0));
+    let asked = OpCtx { mark: Some(older), ..OpCtx::of(&cred) };
+    done(child.create(asked, child.root(), b"older", &CreateHow::Guarded(mode(0o600)))).unwrap();
+    let made = make(&filer, b"newer", newer).unwrap();
+    assert!(vfs(&filer).dataset() < child.dataset());
+    let (after, _) = world.cut().import();
+    assert_eq!((performed(&after, &newer), vfs(&after).known(&older)), (Some(made), Known::Session));
+    after.sync().unwrap();
+    after.pool().check_catalog().unwrap();
+}
+
 /// Cut behind each write that a burst of them takes: a file and its mark are there together, or neither is.
 #[test]
 fn a_change_and_its_mark_are_one() {

@@ -2,17 +2,24 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use support::compound::{Op, create, get_attr, link, make, of_mode, op, remove, rename, save, set, write};
-use support::scene::Scene;
+use support::compound::{
+    Op, create, get_attr, link, lookup, make, of_mode, op, read_dir, remove, rename, save, set, write,
+};
+use support::gated::Promises;
+use support::scene::{Scene, fate};
 use support::session::{channel, exchange_id};
+use tally_base::{Known, SlotMark};
+use tally_nfs::service::Step;
+use tally_vfs::Replies;
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
-    Compound4Res, CreateSession4Args, CreateSession4Res, Createhow4, Createtype4, DestroySession4Args, ExchangeId4Res,
-    Fattr4, Fattr4Value, NfsArgop4, NfsResop4, Nfsstat4, Open4Args, Open4Res, OpenClaim4, OpenOwner4, Openflag4,
-    ReclaimComplete4Args, Sequence4Args, Sequence4Res, Sessionid4,
+    ChannelAttrs4, Compound4Res, CreateSession4Args, CreateSession4Res, Createhow4, Createtype4, DestroyClientid4Args,
+    DestroySession4Args, ExchangeId4Res, Fattr4, Fattr4Value, NfsArgop4, NfsResop4, Nfsstat4, Open4Args, Open4Res,
+    OpenClaim4, OpenOwner4, Openflag4, Opentype4, ReclaimComplete4Args, Sequence4Args, Sequence4Res, Sessionid4,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
@@ -22,6 +29,7 @@ const PERSIST: u32 = 1;
 const RECLAIM_NEEDED: u32 = 0x100;
 
 struct Client {
+    id: u64,
     session: Sessionid4,
     flags: u32,
 }
@@ -34,7 +42,7 @@ impl Client {
             csa_clientid: known.eir_clientid,
             csa_sequence: known.eir_sequenceid,
             csa_flags,
-            csa_fore_chan_attrs: channel(),
+            csa_fore_chan_attrs: ChannelAttrs4 { ca_maxoperations: 16, ca_maxresponsesize_cached: 4096, ..channel() },
             csa_back_chan_attrs: channel(),
             csa_cb_program: 0x4000_0000,
             csa_sec_parms: Vec::new().into(),
@@ -43,7 +51,7 @@ impl Client {
         let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(made))) = reply.resarray.0.pop() else {
             panic!()
         };
-        let client = Self { session: made.csr_sessionid, flags: made.csr_flags };
+        let client = Self { id: known.eir_clientid, session: made.csr_sessionid, flags: made.csr_flags };
         let done = op(&NfsArgop4::OpReclaimComplete(ReclaimComplete4Args { rca_one_fs: false }));
         assert_eq!(client.run(scene, 3, 1, &[done]).status, OK);
         client
@@ -129,6 +137,7 @@ fn a_file_is_made_once_and_its_maker_is_told_so() {
     };
     assert_eq!((&was.attrset, was.rflags), (&is.attrset, is.rflags));
     assert_ne!(was.stateid, is.stateid, "what was open is claimed");
+    assert!(!is.cinfo.atomic && is.cinfo.before < is.cinfo.after, "it was made: {:?}", is.cinfo);
     // As often as it likes, and nothing else.
     assert_eq!(client.run(&scene, 0, 1, &ops), again);
     assert_eq!(client.run(&scene, 0, 2, &ops).status, Nfs4ErrDeadsession, "nothing new is done");
@@ -243,6 +252,9 @@ fn a_pool_that_may_know_is_waited_for() {
     }
     assert_eq!(client.run(&scene, 0, 1, &ops).status, Nfs4ErrBadsession);
     *scene.exports.away.lock() = false;
+    scene.exports.tank.suspended.store(true, SeqCst);
+    assert_eq!(client.run(&scene, 0, 1, &ops).status, Nfs4ErrBadsession, "nor for one that is suspended");
+    scene.exports.tank.suspended.store(false, SeqCst);
     assert_eq!(client.run(&scene, 0, 1, &ops).status, OK, "it is still known");
 }
 
@@ -261,4 +273,107 @@ fn a_request_leaves_only_so_many_marks_and_a_file_is_not_made_by_a_verifier_alon
     assert_eq!(fleeting.run(&scene, 1, 1, &[tank.clone(), verifier]).status, OK);
     let told = fleeting.run(&scene, 0, 1, &many);
     assert_eq!(told.status, Nfs4ErrExist, "as it is there: this one has no bound");
+}
+
+/// Its file was there, and somebody had to go out of the list of clients before it could be told: the OPEN was carried out anew, and told EXIST of its own file.
+#[test]
+fn what_an_open_has_made_is_not_made_again_behind_a_wait() {
+    let scene = Arc::new(scene());
+    let client = Client::persistent(&scene);
+    let other = Client::new(&scene, b"other", 0);
+    // By that it is in the list.
+    scene.file(b"there");
+    assert_eq!(other.run(&scene, 0, 1, &[scene.put_tank(), guarded(b"there")]).status, Nfs4ErrExist);
+    let destroy = op(&NfsArgop4::OpDestroySession(DestroySession4Args { dsa_sessionid: other.session }));
+    assert_eq!(scene.run(50, &[destroy]).status, OK);
+    let (at, clients) = (scene.clone(), scene.exports.keep_clients());
+    *scene.exports.tank.behind_an_open.lock() = Some(Box::new(move || {
+        // Neither it nor who asks behind it finds room.
+        clients.throttle.store(2, SeqCst);
+        let destroy = op(&NfsArgop4::OpDestroyClientid(DestroyClientid4Args { dca_clientid: other.id }));
+        assert_eq!(at.run(51, &[destroy]).status, OK);
+    }));
+    let ops = client.request(0, 1, &[scene.put_tank(), guarded(b"mine")]);
+    let (mut job, step) = scene.begin(600, &ops);
+    assert!(matches!(step, Step::Again(_)), "it waits for the list");
+    fate(step).recv().unwrap().unwrap();
+    let step = scene.service.run(&mut job);
+    assert_eq!(scene.end(&mut job, step, &ops).status, OK);
+}
+
+/// A client that is told DELAY by anything but SEQUENCE takes its slot for used, and comes again as another request.
+#[test]
+fn what_is_not_there_for_a_moment_leaves_the_slot_as_it_is() {
+    let scene = scene();
+    let client = Client::persistent(&scene);
+    scene.file(b"there");
+    let ops = [
+        scene.put_tank(),
+        lookup(b"there"),
+        scene.put_tank(),
+        guarded(b"mine"),
+        scene.put_tank(),
+        read_dir(0, 4096, &[1]),
+    ];
+    assert_eq!(client.run(&scene, 0, 1, &ops).status, OK);
+    let scene = scene.restart();
+    let tank = &scene.exports.tank;
+    tank.unlistable.store(true, SeqCst);
+    let told = client.run(&scene, 0, 1, &ops);
+    assert_eq!((told.status, told.resarray.0.len()), (Nfs4ErrDelay, 1), "{told:?}");
+    tank.unlistable.store(false, SeqCst);
+    // Suspended since it was asked whether it knows the request.
+    let exports = scene.exports.clone();
+    *tank.behind_a_look.lock() = Some(Box::new(move |_| exports.tank.suspended.store(true, SeqCst)));
+    let told = client.run(&scene, 0, 1, &ops);
+    assert_eq!((told.status, told.resarray.0.len()), (Nfs4ErrDelay, 1), "{told:?}");
+    tank.suspended.store(false, SeqCst);
+    assert_eq!(client.run(&scene, 0, 1, &ops).status, OK);
+}
+
+#[test]
+fn what_changes_nothing_counts_for_no_mark() {
+    let scene = scene();
+    let client = Client::persistent(&scene);
+    scene.file(b"there");
+    let owner = OpenOwner4 { clientid: 0, owner: b"o"[..].into() };
+    let find = op(&NfsArgop4::OpOpen(Open4Args {
+        seqid: 0,
+        share_access: 1,
+        share_deny: 0,
+        owner,
+        openhow: Openflag4::Default(Opentype4::Open4Nocreate),
+        claim: OpenClaim4::ClaimNull(b"there"[..].into()),
+    }));
+    let looks: Vec<Op> = (0..5).flat_map(|_| [scene.put_tank(), find.clone()]).collect();
+    let made: Vec<Op> = [scene.put_tank()].into_iter().chain((b'a'..=b'd').map(|name| make(&[name]))).collect();
+    assert_eq!(client.run(&scene, 0, 1, &[&looks[..], &made[..4]].concat()).status, OK);
+    // As many marks as there may be, each in the one before: behind that nothing is made, and something is opened.
+    let below = |name: &[u8]| [&[scene.put_tank(), make(name)], &made[1..4], &[scene.put_tank()]].concat();
+    assert_eq!(client.run(&scene, 1, 1, &[below(b"one"), vec![find]].concat()).status, OK);
+    let too_many = [below(b"two"), vec![guarded(b"e")]].concat();
+    assert_eq!(client.run(&scene, 2, 1, &too_many).status, Nfs4ErrRepTooBigToCache);
+}
+
+/// A session that is over has no marks, also where a request of it was under way by then.
+#[test]
+fn what_was_under_way_in_a_session_that_is_over_is_forgotten() {
+    let scene = scene();
+    let client = Client::persistent(&scene);
+    let tank = &scene.exports.tank;
+    *tank.promises.lock() = Promises::Driven;
+    tank.throttle.store(1, SeqCst);
+    let ops = client.request(0, 1, &[scene.put_tank(), make(b"mine")]);
+    let (mut job, step) = scene.begin(600, &ops);
+    fate(step).recv().unwrap().unwrap();
+    *tank.promises.lock() = Promises::Ready;
+    let destroy = op(&NfsArgop4::OpDestroySession(DestroySession4Args { dsa_sessionid: client.session }));
+    assert_eq!(scene.run(50, &[destroy]).status, OK);
+    let step = scene.service.run(&mut job);
+    scene.end(&mut job, step, &ops);
+    drop(job);
+    let mark = SlotMark { session: client.session, slot: 0, operation: 0, sequence: 1, fingerprint: 0 };
+    assert_eq!(tank.known(&mark), Known::Session);
+    scene.service.look_after_clients();
+    assert_eq!(tank.known(&mark), Known::Nothing);
 }

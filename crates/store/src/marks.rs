@@ -20,11 +20,14 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::ops::RangeInclusive;
+use std::hash::BuildHasher;
+use std::ops::{Deref, DerefMut, RangeInclusive};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use foldhash::quality::RandomState;
+use parking_lot::{Mutex, MutexGuard};
 use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{DatasetId, Known, SessionBytes, SlotMark, Time, Txg};
 
@@ -33,15 +36,20 @@ use crate::replies::Value;
 
 /// How long the marks of a session are remembered behind its last change, once it is of a life before, in service.
 pub const AGE_MAX: Duration = Duration::from_secs(3600);
-/// Most marks of a pool: from here on those of lives before go, the oldest session first. Sessions that live have room for a quarter of it.
+/// Most marks of a pool: from here on sessions go, those of lives before first. Sessions that live have room for a quarter of it. A small pool has fewer.
 pub const MARKS_MAX: usize = 262_144;
 /// More than this program ever writes: a catalog with more of them was written by faulty software.
 pub(crate) const READ_MAX: usize = 4 * MARKS_MAX;
 
 const SHARD_COUNT: usize = 16;
-const SHARD_MARKS_MAX: usize = MARKS_MAX / SHARD_COUNT;
+/// What part of them goes at once, so that not each change looks for the oldest.
+const ROOM_SHARE: usize = 16;
 const FORM: u8 = 1;
 const VALUE_BYTES: usize = 54;
+/// What one takes of a leaf, half of which may be empty.
+const MARK_BYTES: usize = 2 * (KEY_BYTES + VALUE_BYTES);
+/// How often all of them may stand on the disks.
+const FOLDS: u64 = 3;
 /// Space for nodes of the catalog that are not full, and for those above leaves.
 const NODES_BYTES: usize = 64 << 10;
 
@@ -65,20 +73,60 @@ struct Shard {
 }
 
 /// The marks of a pool.
-#[derive(Default)]
 pub struct Marks {
     shards: [Mutex<Shard>; SHARD_COUNT],
+    /// A client sees the ids of its sessions, and could have them all in one shard.
+    hasher: RandomState,
+    count: AtomicUsize,
+    most: AtomicUsize,
+    making_room: Mutex<()>,
+}
+
+impl Default for Marks {
+    fn default() -> Self {
+        let (shards, hasher, count, making_room) = Default::default();
+        Self { shards, hasher, count, most: AtomicUsize::new(MARKS_MAX), making_room }
+    }
+}
+
+/// A shard that is locked. Behind it the marks have been counted.
+struct Held<'a> {
+    shard: MutexGuard<'a, Shard>,
+    had: usize,
+    count: &'a AtomicUsize,
+}
+
+impl Deref for Held<'_> {
+    type Target = Shard;
+
+    fn deref(&self) -> &Shard {
+        &self.shard
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Shard {
+        &mut self.shard
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // It goes round, both ways.
+        self.count.fetch_add(self.shard.marks.len().wrapping_sub(self.had), Ordering::Relaxed);
+    }
 }
 
 impl Marks {
     /// Takes in what the catalog says, at import. Gives the newest time among them; a mark that cannot be read is forgotten, and no reason to keep the pool from
     /// everybody (rules S3).
-    pub(crate) fn load(&self, found: BTreeMap<Key, Bytes>, remarks: &mut Vec<String>) -> Time {
+    pub(crate) fn load(&self, found: BTreeMap<Key, Bytes>, can_be: &CanBe, remarks: &mut Vec<String>) -> Time {
         let mut newest = Time(0);
         for (key, value) in found {
             let session = session_of(&key);
             let mut shard = self.shard(&session);
-            match Mark::decode(&value) {
+            let read = Mark::decode(&value);
+            match read.and_then(|mark| mark.can_be(can_be).then_some(mark).ok_or(Malformed("mark of a slot"))) {
                 Ok(mark) => {
                     newest = newest.max(mark.time);
                     let used = shard.dead.entry(session).or_default();
@@ -101,16 +149,21 @@ impl Marks {
         found.into_keys().for_each(|key| _ = self.shard(&session_of(&key)).changed.insert(key));
     }
 
-    /// Remembers what an operation was answered that changed `dataset` in `txg`, at the time in service `now`.
+    /// Remembers what an operation was answered that changed `dataset` in `txg`, at the time in service `now`. A replay goes dataset by dataset, so it
+    /// may tell of a slot's older request behind its newer one: that has had its answer.
     pub fn remember(&self, dataset: DatasetId, txg: Txg, now: Time, place: &SlotMark, answer: Value) {
         let SlotMark { session, slot, sequence, fingerprint, .. } = *place;
+        self.make_room(Some(&session));
         let mut shard = self.shard(&session);
         if let Some(used) = shard.dead.get_mut(&session) {
             // A replay, which tells of a life before.
             *used = now;
         }
-        shard.drop_where(range_of(&session, slot..=slot), |mark| mark.sequence != sequence);
-        shard.make_room(&session);
+        let of_slot = || range_of(&session, slot..=slot);
+        if shard.marks.range(of_slot()).any(|(_, mark)| is_newer(mark.sequence, sequence)) {
+            return;
+        }
+        shard.drop_where(of_slot(), |mark| mark.sequence != sequence);
         let key = key_of(place);
         shard.marks.insert(key, Mark { dataset, txg, time: now, sequence, fingerprint, answer });
         shard.changed.insert(key);
@@ -118,8 +171,7 @@ impl Marks {
 
     /// All that is there from here on is of lives before: everything is replayed.
     pub fn begin_life(&self) {
-        for shard in &self.shards {
-            let mut shard = shard.lock();
+        for mut shard in self.all_shards() {
             let used: Vec<_> = shard.marks.iter().map(|(key, mark)| (session_of(key), mark.time)).collect();
             for (session, time) in used {
                 let used = shard.dead.entry(session).or_default();
@@ -162,14 +214,14 @@ impl Marks {
 
     /// Forgets everything about a dataset that was destroyed or rolled back.
     pub fn purge(&self, dataset: DatasetId) {
-        self.shards.iter().for_each(|shard| shard.lock().drop_where(all(), |mark| mark.dataset == dataset));
+        self.all_shards().for_each(|mut shard| shard.drop_where(all(), |mark| mark.dataset == dataset));
     }
 
     /// What a group takes along: marks of it and of older ones, and keys that are gone.
     pub(crate) fn take(&self, txg: Txg, now: Time) -> (BTreeMap<Key, Bytes>, Vec<Key>) {
         let (mut there, mut gone) = (BTreeMap::new(), Vec::new());
-        for shard in &self.shards {
-            let mut shard = shard.lock();
+        self.make_room(None);
+        for mut shard in self.all_shards() {
             shard.expire(now);
             for key in std::mem::take(&mut shard.changed) {
                 match shard.marks.get(&key) {
@@ -200,22 +252,54 @@ impl Marks {
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().marks.len()).sum()
+        self.count.load(Ordering::Relaxed)
     }
 
     /// Space that all leaves with them may take, in bytes: a group rewrites those that changed, and what it replaces is free only when the group after
     /// the next begins.
     #[must_use]
     pub fn fold_bytes(&self) -> u64 {
-        // Half of a leaf may be empty.
         match self.count() {
             0 => 0,
-            count => 3 * (2 * count * (KEY_BYTES + VALUE_BYTES) + NODES_BYTES) as u64,
+            count => FOLDS * (count * MARK_BYTES + NODES_BYTES) as u64,
         }
     }
 
-    fn shard(&self, session: &SessionBytes) -> parking_lot::MutexGuard<'_, Shard> {
-        self.shards[usize::from(session[15]) % SHARD_COUNT].lock()
+    /// They may take so much at most, as of [`Self::fold_bytes`]: the pool keeps a reserve by which something can be removed from it.
+    pub(crate) fn bound(&self, bytes: u64) {
+        let most = usize::try_from(bytes / FOLDS).unwrap_or(usize::MAX).saturating_sub(NODES_BYTES) / MARK_BYTES;
+        self.most.store(most.min(MARKS_MAX), Ordering::Relaxed);
+    }
+
+    /// Where there are too many sessions go, as a whole, those of lives before first, and of either those that were used longest ago. Not the one for whose mark that is.
+    fn make_room(&self, of: Option<&SessionBytes>) {
+        let most = self.most.load(Ordering::Relaxed);
+        if self.count() < most.max(1) {
+            return;
+        }
+        // One is enough, and the next one finds the room.
+        let Some(_one_at_a_time) = self.making_room.try_lock() else { return };
+        let mut sessions: Vec<_> = self.all_shards().flat_map(|shard| shard.sessions()).collect();
+        sessions.sort_unstable();
+        for (.., session) in sessions.iter().filter(|(.., session)| Some(session) != of) {
+            if self.count() < most - most / ROOM_SHARE {
+                break;
+            }
+            self.shard(session).drop_session(session);
+        }
+    }
+
+    fn shard(&self, session: &SessionBytes) -> Held<'_> {
+        self.hold(&self.shards[self.hasher.hash_one(session) as usize % SHARD_COUNT])
+    }
+
+    fn all_shards(&self) -> impl Iterator<Item = Held<'_>> {
+        self.shards.iter().map(|shard| self.hold(shard))
+    }
+
+    fn hold<'a>(&'a self, shard: &'a Mutex<Shard>) -> Held<'a> {
+        let shard = shard.lock();
+        Held { had: shard.marks.len(), shard, count: &self.count }
     }
 }
 
@@ -228,7 +312,7 @@ impl Shard {
         }
     }
 
-    fn drop_dead(&mut self, session: &SessionBytes) {
+    fn drop_session(&mut self, session: &SessionBytes) {
         self.dead.remove(session);
         self.drop_where(range_of(session, 0..=u32::MAX), |_| true);
     }
@@ -236,30 +320,31 @@ impl Shard {
     fn expire(&mut self, now: Time) {
         let oldest = now.0.saturating_sub(AGE_MAX.as_nanos() as u64);
         let late: HashSet<_> = self.dead.iter().filter(|(_, used)| used.0 < oldest).map(|(id, _)| *id).collect();
-        late.iter().for_each(|session| self.drop_dead(session));
+        late.iter().for_each(|session| self.drop_session(session));
     }
 
-    /// For one more, of that session.
-    fn make_room(&mut self, session: &SessionBytes) {
-        while self.marks.len() >= SHARD_MARKS_MAX {
-            let dead = self.dead.iter().filter(|(id, _)| *id != session).min_by_key(|(_, used)| **used);
-            match dead.map(|(id, _)| *id) {
-                Some(oldest) => self.drop_dead(&oldest),
-                // More than whoever grants sessions has room for: the oldest change of all goes.
-                None => {
-                    let oldest = self.marks.iter().min_by_key(|(_, mark)| mark.time).map(|(key, _)| *key);
-                    let oldest = oldest.expect("there are many");
-                    self.marks.remove(&oldest);
-                    self.changed.insert(oldest);
-                }
-            }
+    /// Whether each lives, when it was used last, and which it is.
+    fn sessions(&self) -> Vec<(bool, Time, SessionBytes)> {
+        let mut last = BTreeMap::<SessionBytes, Time>::new();
+        for (key, mark) in &self.marks {
+            let used = last.entry(session_of(key)).or_default();
+            *used = mark.time.max(*used);
         }
+        let seen = |(id, used)| match self.dead.get(&id) {
+            Some(used) => (false, *used, id),
+            None => (true, used, id),
+        };
+        last.into_iter().map(seen).collect()
     }
 }
 
 impl Mark {
     fn is_of(&self, place: &SlotMark) -> bool {
         (self.sequence, self.fingerprint) == (place.sequence, place.fingerprint)
+    }
+
+    fn can_be(&self, can_be: &CanBe) -> bool {
+        can_be(self.dataset, self.txg, self.time)
     }
 
     fn encode(&self) -> Bytes {
@@ -287,12 +372,20 @@ impl Mark {
     }
 }
 
+/// Whether such numbers can have been issued: a sound checksum does not say so.
+pub(crate) type CanBe = dyn Fn(DatasetId, Txg, Time) -> bool;
+
 /// What a mark says, for `tally inspect`: the session, the slot, the operation, the sequence, the dataset, the group.
 pub(crate) fn said(key: &Key, value: &[u8]) -> Result<(SlotMark, DatasetId, Txg), Malformed> {
     let mark = Mark::decode(value)?;
     let (slot, operation) = ((key.b >> 32) as u32, key.b as u32);
     let Mark { sequence, fingerprint, .. } = mark;
     Ok((SlotMark { session: session_of(key), slot, operation, sequence, fingerprint }, mark.dataset, mark.txg))
+}
+
+/// Sequences of a slot go round (RFC 8881 §2.10.6.1).
+fn is_newer(sequence: u32, than: u32) -> bool {
+    sequence.wrapping_sub(than).cast_signed() > 0
 }
 
 fn key_of(place: &SlotMark) -> Key {

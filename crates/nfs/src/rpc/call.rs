@@ -116,7 +116,8 @@ impl Call {
         self.fingerprint_from(self.arguments_at, user)
     }
 
-    /// The same of the arguments from that byte of the record on.
+    /// The same of the arguments from that byte of the record on. Marks keep it on disks over restarts (rules V5): a build that gives another value for the same
+    /// request knows none of those before it.
     #[must_use]
     pub fn fingerprint_from(&self, at: usize, user: Option<u32>) -> u64 {
         let arguments = self.record.get(at..).unwrap_or_default();

@@ -77,6 +77,8 @@ pub(super) struct Compound<'a> {
     head: Head,
     /// The operation that is carried out.
     mark: Option<Mark>,
+    /// What it did in a life before, where it is carried out once more.
+    performed: Option<RememberedReply>,
     speaker: Option<Arc<Presence>>,
     /// When the next operation began, and how many bytes of files were read or written before.
     counted: (Instant, u64),
@@ -136,7 +138,7 @@ impl<'a> Compound<'a> {
         let [current, saved] =
             [current, saved].map(|held| tree.of_handle(held.as_ref().map_err(|status| Shut::from(*status))?));
         let counted = (Instant::now(), owed.data_bytes);
-        Self { entry, scene, current, saved, owed, head, mark: None, speaker: None, counted }
+        Self { entry, scene, current, saved, owed, head, mark: None, performed: None, speaker: None, counted }
     }
 
     /// Its handles.
@@ -156,9 +158,7 @@ impl<'a> Compound<'a> {
         self.mark = Some(mark);
         let outcome = match asked {
             Asked::For(op) => match self.check_place(op, mark, &results.out) {
-                Ok(()) => self.perform(op, words, &mut results.out).inspect(|_| {
-                    self.owed.marks += usize::from(op.leaves_mark());
-                }),
+                Ok(()) => self.perform_counted(op, words, &mut results.out),
                 Err(status) => Err(status.into()),
             },
             Asked::NotSupported if self.is_outside(mark) => Err(Status::OpNotInSession.into()),
@@ -176,6 +176,10 @@ impl<'a> Compound<'a> {
                 results.take_back(mark);
                 return Err(halt);
             }
+        }
+        if self.is_again() && results.status() == Status::Delay {
+            // Of SEQUENCE, or the client would take its slot for used, and what was done is told to nobody (rules V6).
+            results.cut_to_first(Status::Delay);
         }
         self.note_told(mark, results);
         self.count(number.map_or(Operation::ILLEGAL, |number| op::counted(self.head.minor, number)), results.status());
@@ -219,12 +223,14 @@ impl<'a> Compound<'a> {
         if op.changes() && self.head.minor == 0 && self.owed.changes >= CHANGES_MAX {
             return Err(Status::Resource);
         }
-        // In another session it is the slot alone that remembers.
-        let is_marked = op.leaves_mark() && self.guard().is_some_and(|guard| guard.mark().is_some());
-        if is_marked && self.owed.marks >= MARKS_OF_REQUEST_MAX {
-            return Err(Status::RepTooBigToCache);
-        }
-        Ok(())
+        // An OPEN says by itself whether it makes something.
+        if op.leaves_mark() && op != Op::Open { self.check_marks() } else { Ok(()) }
+    }
+
+    /// Whether the pool remembers one more operation of this request. In a session that is not persistent it is the slot alone that remembers.
+    pub(super) fn check_marks(&self) -> Result<(), Status> {
+        let is_marked = self.guard().is_some_and(|guard| guard.mark().is_some());
+        if is_marked && self.owed.marks >= MARKS_OF_REQUEST_MAX { Err(Status::RepTooBigToCache) } else { Ok(()) }
     }
 
     /// Once the client has entered an export: whether its compound was here before is asked ahead of all that looks, as that may be otherwise by now.
@@ -287,6 +293,14 @@ impl<'a> Compound<'a> {
     /// Whatever follows is answered so.
     pub(super) fn next_fails_with(&mut self, status: Option<Status>) {
         self.head.next = status;
+    }
+
+    /// What changed something has left a mark.
+    fn perform_counted(&mut self, op: Op, words: &mut Decoder<'_>, out: &mut Encoder) -> Result<Status, Stop> {
+        let begun = self.owed.changes;
+        let told = self.perform(op, words, out)?;
+        self.owed.marks += usize::from(op.leaves_mark() && self.owed.changes > begun);
+        Ok(told)
     }
 
     /// What it did is told with the status that this gives; of what failed the status alone ([`Results::cut`]).
@@ -412,8 +426,12 @@ impl<'a> Compound<'a> {
         if first != pool {
             return Err(if self.head.minor == 0 { Status::Resource } else { Status::NotSupp }.into());
         }
-        if self.owed.again.is_some() && self.remembered(target).is_none() {
-            return Err(Status::DeadSession.into());
+        if let Some(mark) = self.owed.again {
+            self.performed = self.of_this_operation(mark).and_then(|mark| target.vfs.performed(&mark));
+            if self.performed.is_none() {
+                // By now its pool may be suspended, and tells nobody what it knows.
+                return Err(if target.vfs.is_waited_for() { Status::Delay } else { Status::DeadSession }.into());
+            }
         }
         self.owed.changes += 1;
         Ok(())
@@ -439,9 +457,12 @@ impl<'a> Compound<'a> {
         self.owed.has_written
     }
 
-    /// What this very operation was told before a crash or a broken connection.
+    /// What this very operation was told before a crash or a broken connection, or in an attempt of its compound before this one.
     pub(super) fn remembered(&self, target: &Target) -> Option<RememberedReply> {
-        match self.owed.again {
+        if self.is_again() {
+            return self.performed;
+        }
+        match self.guard().and_then(Guard::mark) {
             Some(mark) => target.vfs.performed(&self.of_this_operation(mark)?),
             None => self.scene.repeats.remembered(&*target.vfs, Some(self.mark?.operation())),
         }

@@ -13,13 +13,13 @@
 //!  ─────────────────────────────────────────────────────────────────────┬─────────────────────────────
 //!  a  its id is of this start of the server: it is over                 │ BADSESSION
 //!  b  a pool knows the request, and serves                              │ OK, and the compound goes on
-//!  c  a pool that may know it is suspended, or is not there yet         │ DELAY
+//!  c  a pool that may know it is suspended, or not there, just yet      │ DELAY
 //!  d  a pool knows the session                                          │ DEADSESSION
 //!  e  none does                                                         │ BADSESSION
 //! ```
 //!
-//! Of row c the client keeps slot and sequence. A pool that stays away does not hold it back for longer than [`AWAY_MAX`] from the start on, as its claims in other pools have
-//! their time (rules V26). One that is suspended may know what nobody has told the client, and is waited for.
+//! Of row c the client keeps slot and sequence. A pool that stays away, or suspended, does not hold it back for longer than [`AWAY_MAX`] from the start on, as its claims in other
+//! pools have their time (rules V26): each session would wait, also of a client that has nothing there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ use super::status::Status;
 use crate::exports::{Exports, Place, PoolExports};
 use crate::xdr::Encoder;
 
-/// How long pools that are not there yet are waited for: whoever is told DELAY meanwhile has three quarters of a lease left to claim what he has in others.
+/// How long pools that are not there yet, or suspended, are waited for: whoever is told DELAY meanwhile has three quarters of a lease left to claim what he has in others.
 const AWAY_MAX: Duration = Duration::from_secs(LEASE.as_secs() / 4);
 
 /// SEQUENCE of a session that is not there: D13.
@@ -53,8 +53,7 @@ pub(super) fn sequence(compound: &mut Compound<'_>, asked: &Sequence, out: &mut 
     }
     match known {
         Known::Request => {}
-        _ if is_suspended => return Err(Status::Delay),
-        _ if is_away && house.now() < AWAY_MAX => return Err(Status::Delay),
+        _ if (is_suspended || is_away) && house.now() < AWAY_MAX => return Err(Status::Delay),
         Known::Session => return Err(Status::DeadSession),
         Known::Nothing => return Err(Status::BadSession),
     }

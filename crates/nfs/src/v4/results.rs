@@ -45,6 +45,7 @@ pub(super) struct Results {
     status: Status,
     /// The one whose results are being written.
     open: Option<Mark>,
+    first: Option<Mark>,
 }
 
 impl Results {
@@ -54,7 +55,7 @@ impl Results {
         out.u32(Status::Ok as u32).opaque(tag);
         let count_at = out.len();
         out.u32(0);
-        Self { out, count_at, count: 0, status: Status::Ok, open: None }
+        Self { out, count_at, count: 0, status: Status::Ok, open: None, first: None }
     }
 
     /// The last one's status.
@@ -78,6 +79,7 @@ impl Results {
         let mark = Mark { number, nth: self.count, status_at: self.out.len() };
         self.out.u32(Status::Ok as u32);
         self.open = Some(mark);
+        self.first.get_or_insert(mark);
         mark
     }
 
@@ -96,6 +98,11 @@ impl Results {
             self.out.u32(0);
         }
         (self.open, self.status, self.count) = (None, status, mark.nth + 1);
+    }
+
+    /// The first operation failed: nothing is told of the others.
+    pub(super) fn cut_to_first(&mut self, status: Status) {
+        self.first.into_iter().for_each(|first| self.cut(first, status));
     }
 
     /// What was written of that operation behind its status. Nothing of it is shared.

@@ -85,6 +85,8 @@ pub struct Gated {
     pub before_remove: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Something happens just behind the next lock that is given.
     pub behind_a_lock: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// Something happens just behind the next file that is opened.
+    pub behind_an_open: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// A bound of claims is met.
     pub too_many_claims: AtomicBool,
     /// Directories cannot be read for now.
@@ -137,6 +139,7 @@ impl Gated {
             before_remove: Mutex::default(),
             too_many_claims: AtomicBool::new(false),
             behind_a_lock: Mutex::default(),
+            behind_an_open: Mutex::default(),
             unlistable: AtomicBool::new(false),
         }
     }
@@ -279,6 +282,10 @@ impl Opens for Gated {
         }
         let outcome = self.change(|| self.model.open(ctx, what, opening));
         assert!(!self.panic_behind_open.load(SeqCst), "a bug, planted by the test");
+        let behind = self.behind_an_open.lock().take();
+        if let Some(behind) = behind {
+            behind();
+        }
         outcome
     }
     fn downgrade(&self, object: ObjectRef, holder: Holder, left: Share) -> Result<(), FsError> {
@@ -341,7 +348,7 @@ impl Replies for Gated {
         self.model.remembered_of(key, is_his)
     }
     fn performed(&self, mark: &SlotMark) -> Option<RememberedReply> {
-        self.model.performed(mark)
+        if self.suspended.load(SeqCst) { None } else { self.model.performed(mark) }
     }
     fn known(&self, mark: &SlotMark) -> Known {
         self.model.known(mark)

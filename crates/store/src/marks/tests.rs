@@ -41,7 +41,7 @@ fn what_is_read_is_what_was_written_and_ages_by_its_session() {
     }
     let (there, _) = marks.take(Txg(7), Time(7));
     let (read, mut remarks) = (Marks::default(), Vec::new());
-    assert_eq!(read.load(there.clone(), &mut remarks), Time(7));
+    assert_eq!(read.load(there.clone(), &|_, _, time| time < Time(HOUR), &mut remarks), Time(7));
     assert_eq!((read.all(Txg(7)), remarks.len()), (there.clone(), 0));
     assert_eq!(read.recall(HOME, &place(2, 3, 9)), Some([7; 17]));
     assert_eq!(read.recall(DatasetId(5), &place(2, 3, 9)), None);
@@ -55,12 +55,17 @@ fn what_is_read_is_what_was_written_and_ages_by_its_session() {
     marks.begin_life();
     assert_eq!(marks.take(Txg(8), Time(10 * HOUR)).1.len(), 8);
 
+    let marks_there = there.clone();
     let (mut rotten, marks) = (there, Marks::default());
     let (key, value) = rotten.pop_first().unwrap();
     rotten.insert(key, value.slice(1..));
-    marks.load(rotten, &mut remarks);
+    marks.load(rotten, &|_, _, _| true, &mut remarks);
     assert_eq!((marks.count(), remarks.len()), (7, 1));
     assert_eq!(marks.take(Txg(9), Time(9)).1, vec![key], "it goes with the next group");
+    // Sound, and of a time that nobody has issued.
+    let (marks, mut remarks) = (Marks::default(), Vec::new());
+    let newest = marks.load(marks_there, &|_, _, time| time < Time(7), &mut remarks);
+    assert_eq!((marks.count(), remarks.len(), newest), (0, 8, Time(0)));
 }
 
 /// Rules V35: sessions of lives before make room for those that live.
@@ -72,16 +77,25 @@ fn there_are_only_so_many_and_the_dead_go_first() {
         bytes[..4].copy_from_slice(&session.to_be_bytes());
         SlotMark { session: bytes, slot, operation: 1, sequence: 1, fingerprint: 5 }
     };
-    let sessions = SHARD_MARKS_MAX as u32 / 64;
-    for (session, slot) in (0..sessions).flat_map(|session| (0..64).map(move |slot| (session, slot))) {
+    let most = 64 * 64;
+    marks.bound(FOLDS * (most * MARK_BYTES + NODES_BYTES) as u64);
+    for (session, slot) in (0..64).flat_map(|session| (0..64).map(move |slot| (session, slot))) {
         remember(&marks, u64::from(session), &at(session, slot));
     }
     marks.begin_life();
-    assert_eq!(marks.count(), SHARD_MARKS_MAX);
+    assert_eq!(marks.count(), most);
     for slot in 0..64 {
         remember(&marks, 1000, &at(u32::MAX, slot));
     }
-    assert_eq!(marks.count(), SHARD_MARKS_MAX);
+    assert!(marks.count() <= most && marks.fold_bytes() <= FOLDS * (most * MARK_BYTES + NODES_BYTES) as u64);
     assert_eq!(marks.known(&at(0, 0)), Known::Nothing, "the oldest of the dead, as a whole");
-    assert_eq!((marks.known(&at(1, 0)), marks.known(&at(u32::MAX, 0))), (Known::Request, Known::Request));
+    assert_eq!((marks.known(&at(10, 0)), marks.known(&at(u32::MAX, 0))), (Known::Request, Known::Request));
+    // Where all of them live it is the one that has been silent for longest.
+    let marks = Marks::default();
+    marks.bound(FOLDS * (4 * MARK_BYTES + NODES_BYTES) as u64);
+    for (time, session, slot) in [(1, 1, 0), (2, 2, 0), (3, 2, 1), (4, 1, 1), (5, 3, 0)] {
+        remember(&marks, time, &at(session, slot));
+    }
+    let known = [1, 2, 3].map(|session| marks.known(&at(session, 0)));
+    assert_eq!((known, marks.count()), ([Known::Request, Known::Nothing, Known::Request], 3));
 }

@@ -37,6 +37,8 @@ pub enum NotServing {
 const RESERVE_SHARE: u64 = 32;
 const RESERVE_BYTES_MIN: u64 = 16 * (64 << 10) * 4;
 
+/// What part of the reserve marks may take.
+const MARKS_PART: u64 = 4;
 /// As many reserves free are few.
 const SHORT: u64 = 4;
 
@@ -81,6 +83,11 @@ impl Pool {
             SpaceClass::Remove => reserve / 2,
         };
         space.free >= kept_back.saturating_add(folding).saturating_add(self.remembered_fold_bytes())
+    }
+
+    /// Marks take a part of the reserve at most, or nothing could be removed from a full pool.
+    pub(super) fn bound_marks(&self) {
+        self.marks.bound(Self::reserve_bytes(&self.io.allocator().space()) / MARKS_PART);
     }
 
     /// What the fold of all that is remembered of requests may take.

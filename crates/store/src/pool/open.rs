@@ -284,7 +284,10 @@ impl Pool {
             }
         } else {
             pool.load_replies(&mut content.remarks);
-            pool.replies.note_loaded(pool.marks.load(marks, &mut content.remarks));
+            let can_be = |dataset: DatasetId, txg: Txg, time: Time| {
+                dataset.0 < room::DRAWN_ROOM_END && txg.0 < room::DRAWN_ROOM_END && time < room::TIME_ROOM_END
+            };
+            pool.replies.note_loaded(pool.marks.load(marks, &can_be, &mut content.remarks));
         }
         Ok((pool, content))
     }
@@ -419,6 +422,7 @@ impl Pool {
             // Above all that was told of what is lost: behind the lease, and behind what the replay has learnt.
             self.change_floor.store(self.issue_time().0, Ordering::Relaxed);
         }
+        self.bound_marks();
         self.marks.begin_life();
         syncing.unreplayed = None;
         syncing.opening = self.fresh_lanes();

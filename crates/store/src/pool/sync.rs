@@ -251,6 +251,7 @@ impl Pool {
         let (kept, forgotten) = self.kept.take();
         entries.extend(kept);
         gone.extend(forgotten);
+        self.bound_marks();
         let (marks, forgotten) = self.marks.take(txg, self.time_in_service());
         entries.extend(marks);
         gone.extend(forgotten);

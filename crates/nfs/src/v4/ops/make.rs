@@ -7,7 +7,7 @@ use super::super::compound::{Compound, Stop};
 use super::super::pseudo::Node;
 use super::super::status::Status;
 use super::names::check_name;
-use super::put_change;
+use super::{put_change, put_change_of_before};
 use crate::entry::Target;
 use crate::exports::Place;
 use crate::xdr::{Decoder, Encoder, Garbage};
@@ -55,7 +55,7 @@ pub(in super::super) fn create(
     compound.begin(&dir)?;
     if let Some(first) = compound.remembered(&dir) {
         let object = first.object.ok_or(Status::ServerFault)?;
-        put_change(out, Some(&dir.unchanged(dir.object)));
+        put_change_of_before(out, compound, &dir);
         return Ok(stands(compound, &dir, object, &settable, out));
     }
     let ctx = compound.ctx(&dir);
@@ -106,7 +106,7 @@ pub(in super::super) fn link(
     check_place(&dir, name)?;
     compound.begin(&dir)?;
     if compound.remembered(&dir).is_some() {
-        put_change(out, Some(&dir.unchanged(dir.object)));
+        put_change_of_before(out, compound, &dir);
         return Ok(Status::Ok);
     }
     let (_, changes) = compound.changed(dir.vfs.link(compound.ctx(&dir), file.object, dir.object, name))?;

@@ -18,7 +18,9 @@ pub(super) mod sparse;
 
 use tally_vfs::Change;
 
+use super::compound::Compound;
 use super::state::Stateid;
+use crate::entry::Target;
 use crate::xdr::{Decoder, Encoder, Garbage};
 
 /// `stateid4`.
@@ -32,4 +34,15 @@ fn put_change(out: &mut Encoder, change: Option<&Change>) {
     let after = change.and_then(|change| Some(change.after.as_ref()?.change.0));
     let is_atomic = before.is_some() && after.is_some();
     out.bool(is_atomic).u64(before.or(after).unwrap_or(0)).u64(after.or(before).unwrap_or(0));
+}
+
+/// The same of an operation that was carried out before. Behind a restart of the server nobody knows what the directory was, and whoever is told that it is as
+/// it was takes what he has made for another's (rules V6): Linux checks the mode of its own new file then.
+fn put_change_of_before(out: &mut Encoder, compound: &Compound<'_>, dir: &Target) {
+    let change = dir.unchanged(dir.object);
+    if !compound.is_again() {
+        return put_change(out, Some(&change));
+    }
+    let after = change.after.map_or(0, |attr| attr.change.0);
+    out.bool(false).u64(after.wrapping_sub(1)).u64(after);
 }

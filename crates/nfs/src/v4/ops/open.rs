@@ -19,7 +19,7 @@ use super::super::status::Status;
 use super::super::tracking::Given;
 use super::names::check_name;
 use super::order::{self, Turn};
-use super::put_change;
+use super::{put_change, put_change_of_before};
 use crate::entry::Target;
 use crate::exports::Exports;
 use crate::xdr::{Decoder, Encoder};
@@ -241,7 +241,7 @@ fn again(compound: &mut Compound<'_>, asked: Asked<'_>, out: &mut Encoder) -> Re
     compound.begin(&place)?;
     let object = compound.remembered(&place).and_then(|first| first.object).ok_or(Status::ServerFault)?;
     out.raw(&Stateid::OF_THE_DEAD.to_wire());
-    put_change(out, Some(&place.unchanged(place.object)));
+    put_change_of_before(out, compound, &place);
     out.u32(LOCKS_AS_POSIX | STAYS_WITHOUT_A_NAME);
     // What was there before nobody knows any more, but a file with a verifier, or under a new name, was made.
     let is_new = !matches!(asked.how, How::Make(CreateHow::Unchecked(_), _));
@@ -329,6 +329,7 @@ fn carry_out(
     let opening = Opening { share: asked.share, by: &by };
     let (opened, dir) = match (&asked.what, &asked.how) {
         (What::Name(name), How::Make(how, _)) => {
+            compound.check_marks()?;
             compound.begin(place)?;
             let remembered = compound.remembered(place).and_then(|first| first.object);
             let made = |compound: &Compound<'_>| match remembered {

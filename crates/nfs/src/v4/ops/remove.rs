@@ -5,7 +5,7 @@ use tally_vfs::FsError;
 use super::super::compound::{Compound, Stop};
 use super::super::status::Status;
 use super::names::check_name;
-use super::put_change;
+use super::{put_change, put_change_of_before};
 use crate::entry::Target;
 use crate::xdr::{Decoder, Encoder};
 
@@ -20,7 +20,7 @@ pub(in super::super) fn remove(
     check_movable(&dir, name)?;
     compound.begin(&dir)?;
     if compound.remembered(&dir).is_some() {
-        put_change(out, Some(&dir.unchanged(dir.object)));
+        put_change_of_before(out, compound, &dir);
         return Ok(Status::Ok);
     }
     let mut outcome = dir.vfs.remove(compound.ctx(&dir), dir.object, name);
@@ -58,8 +58,8 @@ pub(in super::super) fn rename(
     }
     compound.begin(&from)?;
     if compound.remembered(&from).is_some() {
-        put_change(out, Some(&from.unchanged(from.object)));
-        put_change(out, Some(&to.unchanged(to.object)));
+        put_change_of_before(out, compound, &from);
+        put_change_of_before(out, compound, &to);
         return Ok(Status::Ok);
     }
     let outcome = from.vfs.rename(compound.ctx(&from), from.object, old, to.object, new);

@@ -372,8 +372,6 @@ pub struct Sessions {
     bound: Bound,
     memory: Account,
     lasting: Lasting,
-    /// Persistent ones that were closed since this was asked last.
-    over: Mutex<Vec<SessionId>>,
 }
 
 impl Sessions {
@@ -417,7 +415,7 @@ impl Sessions {
         persists_for: Option<IpAddr>,
     ) -> Option<(Channel, bool)> {
         let (Grant { slots, kept_bytes_max }, charge) = self.memory.charge(fore.slots)?;
-        let lasting = persists_for.and_then(|address| self.lasting.charge(address, slots));
+        let lasting = persists_for.and_then(|address| self.lasting.charge(id, address, slots));
         let (slots, lasting) = lasting.map_or((slots, None), |(slots, lasting)| (slots, Some(lasting)));
         let (cached_bytes, is_persistent) = (fore.cached_bytes.min(kept_bytes_max as u32), lasting.is_some());
         let session = Session {
@@ -438,16 +436,12 @@ impl Sessions {
     /// Takes a session out. The register's lock is held.
     pub(super) fn close(&self, id: SessionId) {
         let taken = self.shard(id).write().remove(&id);
-        let Some(session) = taken else { return };
-        session.close(&self.bound);
-        if session.is_persistent() {
-            self.over.lock().push(id);
-        }
+        taken.into_iter().for_each(|session| session.close(&self.bound));
     }
 
-    /// The persistent ones that were closed since this was asked last: nobody asks again for what they have changed.
+    /// The persistent ones that were closed and have ended their last request since this was asked last: nobody asks again for what they have changed.
     pub fn take_over(&self) -> Vec<SessionId> {
-        std::mem::take(&mut *self.over.lock())
+        self.lasting.take_over()
     }
 
     fn shard(&self, id: SessionId) -> &RwLock<HashMap<SessionId, Arc<Session>>> {
