@@ -177,10 +177,10 @@ impl Orders {
         self.table.lock().closed.get(other).copied()
     }
 
-    /// An owner of locks is given up by its client, and has none.
-    pub fn release(&self, owner: &OwnerKey) {
+    /// An owner of locks is given up by its client, and had none. If a LOCK came beside that and has made a stateid, its order goes on.
+    pub fn release(&self, owner: &OwnerKey, has_any: &dyn Fn(&OwnerKey) -> bool) {
         let mut table = self.table.lock();
-        if table.is_idle(owner, &|_| false) {
+        if table.is_idle(owner, has_any) {
             table.forget(owner);
         }
         table.check();
@@ -304,9 +304,12 @@ impl Table {
 
     /// W1 to W3, of tables that are short enough to walk.
     fn check(&self) {
-        if !cfg!(debug_assertions) || self.owners.len() > 64 {
-            return;
+        if cfg!(debug_assertions) && self.owners.len() <= 64 {
+            self.check_all();
         }
+    }
+
+    fn check_all(&self) {
         let is_listed = |(owner, it): (&OwnerKey, &Owner)| {
             self.by_age.get(&it.age) == Some(owner)
                 && self.of_clients.get(&owner.client).and_then(|names| names.get(&it.age)) == Some(&owner.name)

@@ -51,6 +51,7 @@ fn a_client_meets_its_own_bound_and_who_has_nothing_open_gives_way() {
     let told = Told { status: Status::Ok, results: b"told".as_slice().into(), file: None };
     assert_eq!(done(&orders, key(1, 0), 5, b""), Ok(Came::Before(told)), "it was looked at");
     assert_eq!(done(&orders, key(1, 8), 5, b""), NEW, "this one has gone");
+    orders.table.lock().check_all();
 }
 
 /// Rules V35: four clients are denied LOCKs by long names of others, each owner below what is open, and as much is kept as there may be.
