@@ -150,7 +150,7 @@ impl House {
             return Err(Status::LocksHeld);
         }
         freeing.into_iter().for_each(Freeing::freed);
-        self.orders.release(owner);
+        self.orders.release(owner, &|owner| self.locks.has_owner(owner));
         Ok(())
     }
 

@@ -48,13 +48,13 @@ pub const REQUEST_BYTES_MAX: u32 = RECORD_BYTES_MAX as u32;
 /// Longest replies: a READ of as much as may be asked for, and what stands around it.
 pub const REPLY_BYTES_MAX: u32 = READ_BYTES_MAX + (64 << 10);
 
-/// Most open-owners of a client, and of all: past either, and past those below, DELAY in sessions and RESOURCE in minor version 0.
+/// Most open-owners of a client, and of all: past either, and past those of opens and locks below, DELAY in sessions and RESOURCE in minor version 0.
 pub const OWNERS_OF_CLIENT_MAX: usize = 16_384;
 /// Of all clients.
 pub const OWNERS_MAX: usize = 131_072;
 /// Longest name of an owner; a longer one is BADXDR.
 pub const OWNER_BYTES_MAX: usize = 1024;
-/// All results that owners of minor version 0 may be told again, with room for those that are under way, bytes.
+/// All results that owners of minor version 0 may be told again, bytes. Past it nobody is refused: the oldest are kept no longer.
 pub const OWNERS_KEPT_BYTES_MAX: usize = 64 << 20;
 /// How many owners are looked at for one that has nothing open and may be forgotten, where there are too many.
 pub const OWNERS_LOOKED_AT: usize = 8;

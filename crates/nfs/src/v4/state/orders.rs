@@ -4,6 +4,9 @@
 //! open goes, the longest unused first, of that client before all others. Of whom nobody knows any more nothing is lost but its order, and it
 //! confirms once more (RFC 7530 §9.1.10).
 //!
+//! What owners were told is kept for all of them up to a bound. Past it those that came longest ago lose theirs, whatever they have, and are told SERVERFAULT if they ask once more: nobody
+//! is refused for what others keep, least of all who gives something up.
+//!
 //! ```text
 //!  an operation comes ─begin▶ under way ─┬─ the reply leaves, all of it durable ──▶ ended, with what it was told
 //!                                        ├─ its promise breaks ────────────────────▶ ended with IO; what its owner did behind it did not come
@@ -15,7 +18,7 @@
 //!
 //! *Locks.* One, over the table. Under it the shards of [`Opens`](super::Opens) and [`Locks`](super::Locks) are asked whether an owner has something. It is held over no call to anything else.
 //!
-//! *Invariants.* W1: places by age are those of the owners. W2: what is charged is what owners have kept, and [`KEPT_BYTES_MAX`] for each operation under way.
+//! *Invariants.* W1: places by age are those of the owners. W2: what is charged is what owners have kept, and who has is found by age.
 //! W3: nobody is here of whom nothing was ever carried out, but for what is under way.
 
 use std::collections::{BTreeMap, HashMap};
@@ -23,7 +26,7 @@ use std::fmt;
 
 use parking_lot::Mutex;
 
-use super::bounds::{KEPT_BYTES_MAX, OWNERS_KEPT_BYTES_MAX, OWNERS_LOOKED_AT, OWNERS_MAX, OWNERS_OF_CLIENT_MAX};
+use super::bounds::{OWNERS_KEPT_BYTES_MAX, OWNERS_LOOKED_AT, OWNERS_MAX, OWNERS_OF_CLIENT_MAX};
 use super::{Brought, ClientId, OwnerKey, OwnerName, OwnerOrder, Told, Turn};
 use crate::v4::status::Status;
 
@@ -57,16 +60,12 @@ struct Owner {
     closed: Option<(u32, Other)>,
 }
 
-impl Owner {
-    fn charge(&self) -> usize {
-        self.order.kept_bytes() + self.order.under_way() * KEPT_BYTES_MAX
-    }
-}
-
 #[derive(Debug, Default)]
 struct Table {
     owners: HashMap<OwnerKey, Owner>,
     by_age: BTreeMap<u64, OwnerKey>,
+    /// Those of whom bytes are kept.
+    keeping: BTreeMap<u64, OwnerKey>,
     of_clients: HashMap<ClientId, BTreeMap<u64, OwnerName>>,
     closed: HashMap<Other, OwnerKey>,
     charged_bytes: usize,
@@ -107,19 +106,16 @@ impl Orders {
             table.make_place(&owner, has_any)?;
         }
         table.touch(owner);
-        let begun = match table.make_room(&owner, has_any) {
-            Ok(()) => table.change(&owner, |it| {
-                let Coming { brought, seqid, fingerprint, is_behind, .. } = coming;
-                let is_anew = match it.order.begin(brought, seqid, fingerprint, is_behind)? {
-                    Turn::New => false,
-                    Turn::Anew => true,
-                    Turn::Replay(told) => return Ok(Came::Before(told.clone())),
-                    Turn::Faulted => return Ok(Came::Before(Status::ServerFault.into())),
-                };
-                Ok(Came::Now { is_confirmed: it.order.is_confirmed(), is_anew })
-            }),
-            Err(full) => Err(full),
-        };
+        let begun = table.change(&owner, |it| {
+            let Coming { brought, seqid, fingerprint, is_behind, .. } = coming;
+            let is_anew = match it.order.begin(brought, seqid, fingerprint, is_behind)? {
+                Turn::New => false,
+                Turn::Anew => true,
+                Turn::Replay(told) => return Ok(Came::Before(told.clone())),
+                Turn::Faulted => return Ok(Came::Before(Status::ServerFault.into())),
+            };
+            Ok(Came::Now { is_confirmed: it.order.is_confirmed(), is_anew })
+        });
         table.forget_unknown(&owner);
         table.check();
         begun
@@ -139,7 +135,9 @@ impl Orders {
             table.closed.remove(&other);
             table.change(owner, |it| it.closed = None);
         }
+        table.touch(*owner);
         table.change(owner, |it| it.order.end(told));
+        table.keep_less();
         table.forget_unknown(owner);
         table.check();
     }
@@ -179,10 +177,10 @@ impl Orders {
         self.table.lock().closed.get(other).copied()
     }
 
-    /// An owner of locks is given up by its client, and has none.
-    pub fn release(&self, owner: &OwnerKey) {
+    /// An owner of locks is given up by its client, and had none. If a LOCK came beside that and has made a stateid, its order goes on.
+    pub fn release(&self, owner: &OwnerKey, has_any: &dyn Fn(&OwnerKey) -> bool) {
         let mut table = self.table.lock();
-        if table.is_idle(owner, &|_| false) {
+        if table.is_idle(owner, has_any) {
             table.forget(owner);
         }
         table.check();
@@ -218,14 +216,13 @@ impl Table {
         Ok(())
     }
 
-    /// Room for what one more operation is told.
-    fn make_room(&mut self, owner: &OwnerKey, has_any: &dyn Fn(&OwnerKey) -> bool) -> Result<(), Status> {
-        while self.charged_bytes + KEPT_BYTES_MAX > OWNERS_KEPT_BYTES_MAX {
-            if !self.forget_idle(None, owner, has_any) {
-                return Err(Status::Resource);
-            }
+    /// Past the bound, nothing is kept any more of what those were told that came longest ago.
+    fn keep_less(&mut self) {
+        while self.charged_bytes > OWNERS_KEPT_BYTES_MAX
+            && let Some(oldest) = self.keeping.first_key_value().map(|(_, owner)| *owner)
+        {
+            self.change(&oldest, |it| it.order.keep_nothing());
         }
-        Ok(())
     }
 
     /// Whether it is known, and needs not be.
@@ -262,6 +259,9 @@ impl Table {
         let before = std::mem::replace(&mut it.age, now);
         self.by_age.remove(&before);
         self.by_age.insert(now, owner);
+        if self.keeping.remove(&before).is_some() {
+            self.keeping.insert(now, owner);
+        }
         let of_client = self.of_clients.entry(owner.client).or_default();
         of_client.remove(&before);
         of_client.insert(now, owner.name);
@@ -270,9 +270,13 @@ impl Table {
     /// Changes an owner that is there, and what is charged for it.
     fn change<T>(&mut self, owner: &OwnerKey, change: impl FnOnce(&mut Owner) -> T) -> T {
         let it = self.owners.get_mut(owner).expect("it is there");
-        self.charged_bytes -= it.charge();
+        self.charged_bytes -= it.order.kept_bytes();
         let value = change(it);
-        self.charged_bytes += it.charge();
+        self.charged_bytes += it.order.kept_bytes();
+        match it.order.kept_bytes() {
+            0 => self.keeping.remove(&it.age),
+            _ => self.keeping.insert(it.age, *owner),
+        };
         value
     }
 
@@ -285,8 +289,9 @@ impl Table {
 
     fn forget(&mut self, owner: &OwnerKey) {
         let Some(it) = self.owners.remove(owner) else { return };
-        self.charged_bytes -= it.charge();
+        self.charged_bytes -= it.order.kept_bytes();
         self.by_age.remove(&it.age);
+        self.keeping.remove(&it.age);
         if let Some((_, other)) = it.closed {
             self.closed.remove(&other);
         }
@@ -299,9 +304,12 @@ impl Table {
 
     /// W1 to W3, of tables that are short enough to walk.
     fn check(&self) {
-        if !cfg!(debug_assertions) || self.owners.len() > 64 {
-            return;
+        if cfg!(debug_assertions) && self.owners.len() <= 64 {
+            self.check_all();
         }
+    }
+
+    fn check_all(&self) {
         let is_listed = |(owner, it): (&OwnerKey, &Owner)| {
             self.by_age.get(&it.age) == Some(owner)
                 && self.of_clients.get(&owner.client).and_then(|names| names.get(&it.age)) == Some(&owner.name)
@@ -309,7 +317,9 @@ impl Table {
         assert!(self.owners.iter().all(is_listed), "W1");
         let listed: usize = self.of_clients.values().map(BTreeMap::len).sum();
         assert_eq!((self.by_age.len(), listed), (self.owners.len(), self.owners.len()), "W1");
-        assert_eq!(self.charged_bytes, self.owners.values().map(Owner::charge).sum::<usize>(), "W2");
+        assert_eq!(self.charged_bytes, self.owners.values().map(|it| it.order.kept_bytes()).sum::<usize>(), "W2");
+        let is_keeping = |it: &Owner| (it.order.kept_bytes() > 0) == self.keeping.contains_key(&it.age);
+        assert!(self.owners.values().all(is_keeping) && self.keeping.len() <= self.owners.len(), "W2");
         assert!(self.charged_bytes <= OWNERS_KEPT_BYTES_MAX, "W2");
         assert!(self.owners.values().all(|it| !it.order.is_unknown()), "W3");
     }

@@ -21,8 +21,8 @@
 //!
 //! An owner of locks that has no stateid of any is not known (RFC 7530 §9.1.10): clients use the names of those anew that have given up all, and begin with any seqid.
 //!
-//! *Replay* gives the bytes of the first results, which are kept up to [`KEPT_BYTES_MAX`] (rules V17); if they were longer, it is
-//! SERVERFAULT. *Anew*: a client that does not confirm has forgotten what it opened, and that goes. The same and another are told apart by a
+//! *Replay* gives the bytes of the first results, which are kept up to [`KEPT_BYTES_MAX`] (rules V17); if they were longer, or had to
+//! make room, it is SERVERFAULT. *Anew*: a client that does not confirm has forgotten what it opened, and that goes. The same and another are told apart by a
 //! fingerprint of what was asked.
 //!
 //! Under way is what one compound carries out, up to its reply: operations of one owner behind each other, which wait together. To that compound the rows from d
@@ -180,6 +180,13 @@ impl OwnerOrder {
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         self.last.is_none() && self.under_way.is_empty()
+    }
+
+    /// There is no room for what it was told last: that is as if it had been too long.
+    pub fn keep_nothing(&mut self) {
+        if let Some((_, told)) = &mut self.last {
+            *told = None;
+        }
     }
 
     /// What is kept of it, bytes.

@@ -1,4 +1,5 @@
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
@@ -12,6 +13,7 @@ use crate::v4::state::bounds::{
 use crate::v4::state::clients::desk::Draws;
 use crate::v4::state::opens::{OpenNumber, Opens, OwnerNumber as OpenOwner};
 use crate::v4::state::stateid::Mounted;
+use crate::v4::state::{Asking, Brought, Came, Orders, Turns};
 
 const A: ClientId = ClientId(7 << 32 | 1);
 const B: ClientId = ClientId(7 << 32 | 2);
@@ -217,6 +219,32 @@ fn an_owner_is_released_as_a_whole() {
     assert_eq!((locks.owner_of(&first), locks.has_owner(&owner)), (Err(Status::BadStateid), false));
     assert!(locks.again(&other, 0, None, None).is_ok());
     locks.check();
+}
+
+/// Between the two halves of RELEASE_LOCKOWNER a LOCK of the owner comes below another open: what it was told can be unlocked by.
+#[test]
+fn who_locks_as_he_is_released_is_in_his_order() {
+    let (locks, orders) = (locks(1), Arc::new(Orders::default()));
+    let owner = OwnerKey { client: A, name: locks.name(b"a") };
+    let has_any = |owner: &OwnerKey| locks.has_owner(owner);
+    let come = |brought, seqid| {
+        let mut turns = Turns::default();
+        let came = turns.begin(&orders, Asking { owner, brought, seqid, fingerprint: 7, nth: 2 }, &has_any);
+        turns.end(2, Status::Ok, b"told", None);
+        came
+    };
+    let now = Ok(Came::Now { is_confirmed: true, is_anew: false });
+    assert_eq!(come(Brought::Lock, 5), now);
+    locks.lock(0, &open(A, 32), b"a");
+    let freeing = locks.release(&owner).unwrap();
+    assert_eq!(come(Brought::Lock, 6), now);
+    locks.lock(0, &open(A, 64), b"a");
+    freeing.into_iter().for_each(Freeing::freed);
+    orders.release(&owner, &has_any);
+    assert_eq!(come(Brought::Other, 7), now, "LOCKU");
+    locks.release(&owner).unwrap().into_iter().for_each(Freeing::freed);
+    orders.release(&owner, &has_any);
+    assert_eq!((come(Brought::Other, 8), orders.counts()), (Err(Status::BadSeqid), (0, 0)));
 }
 
 /// A client's own bounds come first, and others do not feel them (rules V35).

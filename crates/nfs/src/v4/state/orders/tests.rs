@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::v4::state::bounds::OWNER_BYTES_MAX;
 
 pub(super) fn key(client: u64, name: u32) -> OwnerKey {
     let mut bytes = [0; 16];
@@ -50,24 +51,37 @@ fn a_client_meets_its_own_bound_and_who_has_nothing_open_gives_way() {
     let told = Told { status: Status::Ok, results: b"told".as_slice().into(), file: None };
     assert_eq!(done(&orders, key(1, 0), 5, b""), Ok(Came::Before(told)), "it was looked at");
     assert_eq!(done(&orders, key(1, 8), 5, b""), NEW, "this one has gone");
+    orders.table.lock().check_all();
 }
 
-/// Rules V35: a hundred thousand owners of one operation each, told as much as is kept.
+/// Rules V35: four clients are denied LOCKs by long names of others, each owner below what is open, and as much is kept as there may be.
 #[test]
-fn what_owners_are_told_is_charged_and_makes_room() {
+fn what_many_are_told_keeps_nobody_from_going_on() {
     let orders = Arc::new(Orders::default());
-    let most = (OWNERS_KEPT_BYTES_MAX / KEPT_BYTES_MAX) as u32;
-    let results = [7; KEPT_BYTES_MAX];
-    let open = |owner: &OwnerKey| *owner == key(0, 0);
+    let all = |_: &OwnerKey| true;
+    let (honest, denied) = (key(9, 0), [7; OWNER_BYTES_MAX + 32]);
+    let most = (OWNERS_KEPT_BYTES_MAX / denied.len()) as u32;
+    assert_eq!(done_where(&orders, honest, 5, b"open", &all), NEW);
+    orders.confirm(&honest);
     for nth in 0..most + 100 {
-        assert_eq!(done_where(&orders, key(u64::from(nth % 16), nth), 5, &results, &open), NEW);
+        assert_eq!(done_where(&orders, key(u64::from(nth % 4), nth), 5, &denied, &all), NEW);
         assert!(orders.counts().1 <= OWNERS_KEPT_BYTES_MAX);
     }
-    assert_eq!(orders.counts(), (most as usize, OWNERS_KEPT_BYTES_MAX));
-    let all = |_: &OwnerKey| true;
-    assert_eq!(done_where(&orders, key(0, 0), 6, b"", &all), Err(Status::Resource));
-    assert!(matches!(done_where(&orders, key(0, 0), 5, b"", &open), Ok(Came::Before(_))), "it has something open");
-    (0..16).for_each(|client| orders.forget_client(ClientId(client)));
+    assert_eq!(orders.counts(), (most as usize + 101, most as usize * denied.len()), "all are there");
+    let told = |results: &[u8]| Ok(Came::Before(Told { status: Status::Ok, results: results.into(), file: None }));
+    let faulted = Ok(Came::Before(Status::ServerFault.into()));
+    assert_eq!(done_where(&orders, honest, 5, b"", &all), faulted, "the oldest");
+    assert_eq!(done_where(&orders, key(3, 99), 5, b"", &all), faulted);
+    assert_eq!(done_where(&orders, key(0, 100), 5, b"", &all), told(&denied));
+    // CLOSE, and once more.
+    let mut turns = Turns::default();
+    let close = Asking { owner: honest, brought: Brought::Other, seqid: 6, fingerprint: 7, nth: 2 };
+    assert_eq!(turns.begin(&orders, close, &all), Ok(Came::Now { is_confirmed: true, is_anew: false }));
+    turns.end(2, Status::Ok, &denied, None);
+    turns.settle();
+    assert_eq!(Turns::default().begin(&orders, close, &all), told(&denied));
+    assert_eq!(done_where(&orders, key(1, 101), 5, b"", &all), faulted, "it gave way");
+    [0, 1, 2, 3, 9].into_iter().for_each(|client| orders.forget_client(ClientId(client)));
     assert_eq!(orders.counts(), (0, 0));
 }
 
