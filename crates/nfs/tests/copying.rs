@@ -11,6 +11,7 @@ use support::opener::{BOTH, Opener, READ, WRITE, open};
 use support::scene::{Scene, fate, read_reply};
 use support::{KEY, POOL};
 use tally_nfs::handle::Handle;
+use tally_nfs::stats::Operation;
 use tally_vfs::{Content, CreateHow, Cred, Identity, Names, ObjectRef, OpCtx, SetAttr, Stability};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
@@ -105,6 +106,8 @@ fn a_file_is_copied_and_committed_in_one_compound() {
     assert_eq!((told.wr_committed, told.wr_writeverf), (StableHow4::Unstable4, committed.writeverf));
     assert!(done.cr_requirements.cr_consecutive && done.cr_requirements.cr_synchronous);
     assert_eq!(content_of(&client.scene.exports.tank, client.scene.file_named(b"to")), content);
+    let counted = Operation::all().find(|operation| operation.name() == "copy").expect("it has a name");
+    assert_eq!(client.scene.service.stats().operation(counted).data_bytes.load(SeqCst), 300_000);
 }
 
 #[test]

@@ -3,12 +3,15 @@
 mod support;
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use support::compound::{Op, op, put, stateid};
 use support::gated::Promises;
 use support::scene::{Scene, fate, read_reply};
 use support::session::{create_session, exchange_id};
+use tally_nfs::service::Step;
+use tally_nfs::v4::state::ClientId;
 use tally_vfs::{Attributes, Cred, Identity, Names, OpCtx, SetAttr};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
@@ -313,6 +316,58 @@ fn a_grant_waits_until_who_is_gone_is_out_of_the_list() {
     let held: Vec<_> = clients.held.lock().drain(..).collect();
     held.into_iter().for_each(|then| then(Ok(tally_base::Kept::default())));
     told.try_recv().unwrap().unwrap();
+}
+
+fn evict(scene: &Scene, client: u64) {
+    let holdings = scene.service.holdings().expect("it speaks version 4");
+    assert!(holdings.evict(ClientId(client)).is_some());
+}
+
+/// Behind a restart: who was evicted claims nothing, which is another one's by then.
+fn is_out_of_the_list(scene: Scene) {
+    let other = Client::complete(&scene, b"another client");
+    let shuts = open(b"f", (BOTH, BOTH));
+    assert_eq!(other.status(&scene, &[scene.put_tank(), shuts]), OK);
+    assert_eq!(listed(&scene), 1);
+    let scene = scene.restart();
+    let client = Client::new(&scene, b"a client");
+    assert_eq!(client.claims(&scene, &scene.put(scene.file_named(b"f")), (READ, 0)), Err(Nfs4ErrNoGrace));
+}
+
+/// Its OPEN found no room in the list, and went on behind its end (rules V24).
+#[test]
+fn who_is_evicted_while_an_open_waits_does_not_come_into_the_list() {
+    let scene = scene();
+    scene.file(b"f");
+    let client = Client::complete(&scene, b"a client");
+    scene.exports.keep_clients().throttle.store(1, SeqCst);
+    let ops = client.behind_sequence(&[scene.put_tank(), open(b"f", (READ, 0))]);
+    let (mut job, step) = scene.begin(700, &ops);
+    assert!(matches!(step, Step::Again(_)));
+    evict(&scene, client.client);
+    let step = scene.service.run(&mut job);
+    assert_eq!(scene.end(&mut job, step, &ops).status, Nfs4ErrBadsession);
+    is_out_of_the_list(scene);
+}
+
+/// The same, while it is at the folder.
+#[test]
+fn who_is_evicted_while_the_list_is_changed_does_not_come_into_it() {
+    let scene = Arc::new(scene());
+    scene.file(b"f");
+    let [gone, client] = [&b"gone"[..], b"a client"].map(|name| Client::complete(&scene, name));
+    let opened = gone.opens(&scene, b"f");
+    gone.closes(&scene, b"f", opened);
+    let clients = scene.exports.keep_clients();
+    // It stays in the folder until somebody opens something.
+    clients.suspended.store(true, SeqCst);
+    gone.goes(&scene);
+    clients.suspended.store(false, SeqCst);
+    let (of_scene, id) = (scene.clone(), client.client);
+    *clients.before_remove.lock() = Some(Box::new(move || evict(&of_scene, id)));
+    let told = client.status(&scene, &[scene.put_tank(), open(b"f", (READ, 0))]);
+    assert_eq!((told, listed(&scene)), (Nfs4ErrBadsession, 0));
+    is_out_of_the_list(Arc::into_inner(scene).expect("nobody else has it"));
 }
 
 /// A client claims what it had of the server that it knows, and of no other one (rules V40): a moved pool is another server's.

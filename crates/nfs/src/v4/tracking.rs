@@ -97,7 +97,7 @@ impl Tracking {
         })?;
         tracked.let_go(&*vfs, doomed)?;
         if is_new {
-            tracked.note(&*vfs, key)?;
+            tracked.note(&*vfs, asker.presence)?;
         }
         Ok(Given { promise: tracked.settle(&*vfs)?, mount, dooms })
     }
@@ -249,7 +249,17 @@ impl Tracked {
     }
 
     /// A client goes into the list. Where there is no room it is given what it asks for, and will not be able to claim it again.
-    fn note(&self, folder: &dyn Vfs, key: ClientKey) -> Result<(), Stop> {
+    ///
+    /// It may be ended meanwhile, and what it had be others': so it is in the list before it is in the folder, where whoever ends it finds it, and those others wait until
+    /// it is out of both (rules V24).
+    fn note(&self, folder: &dyn Vfs, presence: &Presence) -> Result<(), Stop> {
+        let key = presence.key();
+        self.with(|list| presence.check_there().map(|()| list.note(key)))?;
+        self.write_down(folder, key).inspect_err(|_| self.with(|list| list.is_not_noted(key)))?;
+        Ok(presence.check_there()?)
+    }
+
+    fn write_down(&self, folder: &dyn Vfs, key: ClientKey) -> Result<(), Stop> {
         let (cred, name) = (Cred::root(), key.to_string());
         let set = SetAttr { mode: Some(0o777), ..SetAttr::default() };
         let outcome = folder.symlink(OpCtx::of(&cred), folder.root(), name.as_bytes(), CONTENT, &set);
@@ -260,10 +270,6 @@ impl Tracked {
             }
             Err(error) => return Err(not_now(error, outcome.wait)),
         }
-        self.with(|list| {
-            list.note(key);
-            list.unsettle();
-        });
         Ok(())
     }
 

@@ -89,6 +89,7 @@ pub(in super::super) fn copy(
     let way = Way { from, to, may_read, may_write, from_offset: asked.from_offset, to_offset: asked.to_offset };
     let (copied, last) = carry_out(compound, &way, bytes)?;
     compound.note_copied(copied);
+    compound.note_data(copied as usize);
     // Nobody will be called back: it was consecutive, and is over.
     out.u32(0).u64(copied).u32(last.stability as u32).u64(last.verifier).bool(true).bool(true);
     Ok(Status::Ok)

@@ -182,7 +182,7 @@ pub struct Clients {
 pub struct Gone {
     /// Its id, which nobody has any more.
     pub client: ClientId,
-    /// Who it was, unless it has come again under another id.
+    /// Who it was, unless it went by itself and has come again under another id.
     pub key: Option<ClientKey>,
     /// What it called itself.
     pub name: Vec<u8>,
@@ -293,7 +293,9 @@ impl Clients {
         // A record that another one of the same id has replaced: it has only said something new of itself.
         gone.retain(|gone| !self.confirmed.contains_key(&gone.client));
         let is_there = |key: &ClientKey| self.confirmed.values().any(|record| record.presence.key() == *key);
-        gone.iter_mut().for_each(|gone| gone.key = gone.key.take_if(|key| !is_there(key)));
+        // Who was ended and is fast to come again may not claim what is another one's meanwhile (rules V24): it is in the lists by what it is given from here on.
+        let is_kept = |gone: &Gone| gone.why == Why::Itself && gone.key.as_ref().is_some_and(is_there);
+        gone.iter_mut().filter(|gone| is_kept(gone)).for_each(|gone| gone.key = None);
         gone
     }
 
@@ -385,6 +387,10 @@ impl Clients {
         let Some(record) = records.remove(&id) else { return };
         if which == CONFIRMED {
             let Introduction { name, address, .. } = record.introduction.clone();
+            // One that is there with this id has only said something new of itself.
+            if why != Why::Itself || !self.waiting.contains_key(&id) {
+                record.presence.end();
+            }
             self.gone.push(Gone { client: id, key: Some(record.presence.key()), name, address, why });
         }
         record.sessions().iter().for_each(|session| self.sessions.close(*session));

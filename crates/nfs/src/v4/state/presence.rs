@@ -16,15 +16,16 @@ pub struct Presence {
     /// The minor version of its newest request in a session, plus one; 0: there was none.
     minor: AtomicU32,
     has_reclaimed: AtomicBool,
+    is_ended: AtomicBool,
     /// Of its sessions, those with a connection for callbacks.
     reachable: AtomicUsize,
 }
 
 impl Presence {
     pub(super) fn new(client: ClientId, key: ClientKey, now: Duration) -> Self {
-        let (minor, has_reclaimed, reachable) = Default::default();
+        let (minor, has_reclaimed, is_ended, reachable) = Default::default();
         let heard_ns = AtomicU64::new(now.as_nanos() as u64);
-        Self { client, key, since: now, heard_ns, minor, has_reclaimed, reachable }
+        Self { client, key, since: now, heard_ns, minor, has_reclaimed, is_ended, reachable }
     }
 
     /// Whose it is.
@@ -87,6 +88,20 @@ impl Presence {
     #[must_use]
     pub fn has_reclaimed(&self) -> bool {
         self.has_reclaimed.load(Relaxed)
+    }
+
+    /// It is no client any more. Under the register's lock, before what it had is anybody else's.
+    pub(super) fn end(&self) {
+        self.is_ended.store(true, Relaxed);
+    }
+
+    /// An error for who is none any more, of whom a request may still be under way.
+    pub(in crate::v4) fn check_there(&self) -> Result<(), Status> {
+        match (self.is_ended.load(Relaxed), self.key.is_of_sessions()) {
+            (false, _) => Ok(()),
+            (true, true) => Err(Status::BadSession),
+            (true, false) => Err(Status::StaleClientId),
+        }
     }
 
     /// Whether it can be called back over any session.

@@ -116,6 +116,12 @@ impl List {
         // Whoever was to go out is in again.
         self.doomed.retain(|doomed| *doomed != key);
         self.noted.insert(key);
+        self.is_settled = false;
+    }
+
+    /// It could not be written down.
+    pub(super) fn is_not_noted(&mut self, key: ClientKey) {
+        self.noted.remove(&key);
     }
 
     /// A client is gone. Nobody is given anything from here on before it is out of the list.

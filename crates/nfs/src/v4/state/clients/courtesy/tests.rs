@@ -92,3 +92,17 @@ fn neighbours_are_of_one_address() {
     assert_eq!((address, neighbours), ([10, 0, 0, 1].into(), [first, second, third].iter().map(id).collect()));
     assert_eq!(desk.clients.neighbours(ClientId(9)), None);
 }
+
+/// Who has started anew is in the lists by its key, which stays; who was ended goes out of them, however fast it comes again (rules V24).
+#[test]
+fn who_was_ended_goes_out_of_the_lists_though_it_is_there_again() {
+    let (mut desk, [first, second, third]) = desk();
+    desk.clients.evict(id(&first));
+    assert!(desk.clients.end_late(&[id(&second)], desk.now));
+    desk.known("first", 1);
+    desk.known("second", 1);
+    desk.known("third", 2);
+    let gone = desk.clients.take_gone();
+    let told: Vec<_> = gone.iter().map(|gone| (gone.client, gone.key.is_some())).collect();
+    assert_eq!(told, [(id(&first), true), (id(&second), true), (id(&third), false)]);
+}
