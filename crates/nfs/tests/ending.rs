@@ -10,6 +10,7 @@ use support::compound::{Op, bare, get_attr, lookup, read, save, set, write};
 use support::gated::Promises;
 use support::opener::{BOTH, Opener, READ, WRITE, close, find, free, open, open_as, read_by};
 use support::scene::{Scene, fate, read_reply};
+use tally_nfs::v4::state::bounds::OF_ADDRESS_MAX;
 use tally_vfs::{CreateHow, Cred, Identity, Names, OpCtx, SetAttr};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{Createhow4, Fattr4, Fattr4Value, NfsResop4, Nfsstat4, Open4Res, Openflag4};
@@ -245,21 +246,21 @@ fn who_could_not_be_answered_is_not_late() {
     assert_eq!(other.status(&[open(b"f", READ, 0)]), OK);
 }
 
-/// A live client lost what it had open to the 65th of its address.
+/// A live client lost what it had open to one too many of its address.
 #[test]
 fn who_comes_too_many_from_one_address_takes_no_place_of_who_is_there() {
     let (mut first, mut clock) = (Opener::new(), Duration::ZERO);
     let scene = first.scene.clone();
     scene.file(b"f");
-    let beside = |number: u8| Opener::try_beside(&scene, &format!("{number}"), (u64::from(number) + 2, 9));
-    let mut all: Vec<_> = (0..64).map(|number| beside(number).unwrap()).collect();
-    assert_eq!(beside(64).err(), Some(Nfs4ErrDelay));
+    let beside = |number: usize| Opener::try_beside(&scene, &format!("{number}"), (number as u64 + 2, 9));
+    let mut all: Vec<_> = (0..OF_ADDRESS_MAX).map(|number| beside(number).unwrap()).collect();
+    assert_eq!(beside(OF_ADDRESS_MAX).err(), Some(Nfs4ErrDelay));
     assert_eq!(all[0].opened(open(b"f", READ, WRITE)).rflags, 4 | 8);
     first.opened(open(b"f", READ, 0));
     pass(&scene, &mut clock, LEASE - MOMENT);
     all[1..].iter_mut().for_each(|live| assert_eq!(live.flags(), 0));
     pass(&scene, &mut clock, MOMENT * 2);
-    let mut newcomer = Opener::try_beside(&scene, "newcomer", (99, 9)).expect("one is late");
+    let mut newcomer = Opener::try_beside(&scene, "newcomer", (9999, 9)).expect("one is late");
     assert_eq!(all[0].status(&[]), Nfs4ErrBadsession, "it had something, and its lease was over");
     assert_eq!(newcomer.status(&[open(b"f", WRITE, 0)]), OK, "what it had is closed");
 }

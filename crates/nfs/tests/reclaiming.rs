@@ -5,6 +5,7 @@ mod support;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 use support::compound::{Op, op, put, stateid};
 use support::gated::Promises;
@@ -332,6 +333,26 @@ fn is_out_of_the_list(scene: Scene) {
     let scene = scene.restart();
     let client = Client::new(&scene, b"a client");
     assert_eq!(client.claims(&scene, &scene.put(scene.file_named(b"f")), (READ, 0)), Err(Nfs4ErrNoGrace));
+}
+
+/// Whoever evicts is told whether that is durable.
+#[test]
+fn who_is_evicted_is_out_of_the_list_once_that_is_durable() {
+    let scene = scene();
+    scene.file(b"f");
+    let client = Client::complete(&scene, b"a client");
+    client.opens(&scene, b"f");
+    let clients = scene.exports.keep_clients();
+    *clients.promises.lock() = Promises::ByHand;
+    evict(&scene, client.client);
+    let is_out = |time| scene.service.holdings().is_some_and(|held| held.are_out_of_the_lists(time));
+    assert!(!is_out(Duration::from_millis(10)));
+    *clients.promises.lock() = Promises::Driven;
+    assert!(is_out(Duration::from_secs(60)));
+    *clients.promises.lock() = Promises::Broken;
+    assert!(!is_out(Duration::from_secs(60)));
+    clients.suspended.store(true, SeqCst);
+    assert!(!is_out(Duration::from_secs(60)));
 }
 
 /// Its OPEN found no room in the list, and went on behind its end (rules V24).

@@ -183,6 +183,12 @@ impl Holdings<'_> {
         Some(seen).filter(|_| is_there)
     }
 
+    /// Whether those who were ended may claim nothing again, behind a crash too, within this time. Nobody is given what was theirs before that.
+    #[must_use]
+    pub fn are_out_of_the_lists(&self, time: Duration) -> bool {
+        self.house.tracking.are_durable_within(time)
+    }
+
     fn page<T>(&self, shown: Vec<T>, more: usize) -> Page<T> {
         Page { now: self.house.now(), shown, more }
     }

@@ -25,8 +25,8 @@
 //! takes the list's alone.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Weak, mpsc};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use tally_base::{PoolGuid, Promise, Wait, blocking};
@@ -169,6 +169,22 @@ impl Tracking {
         }
     }
 
+    /// Whether all lists are durable as they are, within this time.
+    pub(super) fn are_durable_within(&self, time: Duration) -> bool {
+        self.let_go_of_doomed();
+        let newest: Result<Vec<_>, Stop> = self.all().iter().map(|tracked| tracked.newest_change()).collect();
+        let Ok(newest) = newest else { return false };
+        let (told, fates) = mpsc::channel();
+        let tell = |promise: Box<dyn Promise>| {
+            let told = told.clone();
+            promise.then(Box::new(move |fate| _ = told.send(fate.is_ok())));
+        };
+        let count = newest.into_iter().flatten().map(tell).count();
+        let until = Instant::now() + time;
+        let left = || until.saturating_duration_since(Instant::now());
+        (0..count).all(|_| fates.recv_timeout(left()).unwrap_or(false))
+    }
+
     /// Whether the grace of a pool is over by now, of which one line tells.
     fn advance(&self, tracked: &Tracked, list: &mut List, now: Duration) {
         let Some(Came { claimed, idle, lost }) = list.advance(now, &|key| self.completed.lock().contains(key)) else {
@@ -271,6 +287,14 @@ impl Tracked {
             Err(error) => return Err(not_now(error, outcome.wait)),
         }
         Ok(())
+    }
+
+    /// The same, for who is given nothing. An error where somebody is still to go out of the list, or nobody has read it yet.
+    fn newest_change(&self) -> Result<Option<Box<dyn Promise>>, Stop> {
+        let Some(folder) = self.folder.upgrade() else { return Ok(None) };
+        let _one_at_a_time = self.work();
+        let is_done = self.list.lock().as_ref().is_some_and(|list| !list.has_doomed());
+        if is_done { self.settle(&*folder) } else { Err(Status::Delay.into()) }
     }
 
     /// The promise of all that was changed, as long as it may not be durable.

@@ -235,7 +235,11 @@ fn state(revoked: Option<&String>) -> String {
 
 /// Names are whatever clients have made them.
 fn path(file: &FileReport) -> String {
-    file.path.as_ref().map_or_else(|| format!("(no name, object {})", file.object), |path| harmless(path))
+    match &file.path {
+        Some(path) => harmless(path),
+        None if file.not_looked_up => format!("(object {})", file.object),
+        None => format!("(no name, object {})", file.object),
+    }
 }
 
 fn age(seconds: u64, style: TableArgs) -> String {
@@ -280,7 +284,8 @@ ID                ADDRESS   VERSION  OPENS  LOCKS  SESSIONS  SINCE  SILENT  STAT
 
     #[test]
     fn what_is_open_and_locked_is_told_by_path_and_without_what_moves_the_cursor() {
-        let file = FileReport { dataset: "tank".into(), object: 7, path: Some("/a\u{1b}[2Jb".into()) };
+        let file =
+            FileReport { dataset: "tank".into(), object: 7, path: Some("/a\u{1b}[2Jb".into()), not_looked_up: false };
         let (access, deny) = ("both".to_owned(), "none".to_owned());
         let open = OpenReport { file: file.clone(), owner: owner(), access, deny, ..OpenReport::default() };
         let gone = OpenReport {
@@ -288,11 +293,13 @@ ID                ADDRESS   VERSION  OPENS  LOCKS  SESSIONS  SINCE  SILENT  STAT
             revoked: Some("admin".into()),
             ..open.clone()
         };
+        let slow = OpenReport { file: FileReport { not_looked_up: true, ..gone.file.clone() }, ..open.clone() };
         let plain = TableArgs { plain: true, exact: true };
-        let text = opens(&Page { shown: vec![open, gone], more: 0 }, plain);
+        let text = opens(&Page { shown: vec![open, gone, slow], more: 0 }, plain);
         let lines: Vec<_> = text.lines().collect();
         assert!(lines[0].starts_with("0000000700000001\t10.0.0.7\tboth\tnone\t0\theld\ttank\t/a"), "{text}");
         assert!(!text.contains('\u{1b}') && lines[1].ends_with("revoked (admin)\ttank\t(no name, object 7)"), "{text}");
+        assert!(lines[2].ends_with("\theld\ttank\t(object 7)"), "{text}");
         let lock = LockReport {
             file,
             owner: owner(),

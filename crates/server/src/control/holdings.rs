@@ -110,8 +110,11 @@ pub struct FileReport {
     pub dataset: String,
     /// The file's number.
     pub object: u64,
-    /// One of its paths in the dataset; none if it has none any more, or if nobody could say in time.
+    /// One of its paths in the dataset, of a very long one the end behind `…`; none if it has none any more, or was not looked up.
     pub path: Option<String>,
+    /// Whether nobody could say in time what it is called.
+    #[serde(default)]
+    pub not_looked_up: bool,
 }
 
 /// A file that is open.

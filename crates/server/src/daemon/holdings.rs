@@ -1,10 +1,12 @@
 //! Who holds what by NFSv4, with names for people: clients, sessions, opens and locks; and ending a client.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tally_base::{DatasetId, ObjectId, PoolGuid};
 use tally_nfs::v4::holdings::{ClientSeen, Counts, Holdings, LockSeen, Page as Seen, SessionSeen};
 use tally_nfs::v4::state::{ClientId, FileId, Known, LEASE, Principal, Revoked, SeenOpen, Which, printable};
@@ -23,6 +25,9 @@ const SHOWN_MAX: usize = 10_000;
 
 /// How long it may take to look for the names of files: one may stand on a disk that hangs.
 const LOOK_MAX: Duration = Duration::from_secs(3);
+
+/// As much of a path as is told: its end.
+const PATH_BYTES_MAX: usize = 4096;
 
 /// Who asks for what clients hold.
 pub(super) struct Register<'a> {
@@ -99,12 +104,11 @@ impl Register<'_> {
         Whose(self.known().into_iter().map(|known| (known.client, known)).collect())
     }
 
-    /// What these files are called. Names stand on disks, so whoever asks does not wait for them for ever.
+    /// What these files are called, as far as that is found in time. Names stand on disks, so whoever asks does not wait for them for ever.
     fn files(&self, files: impl Iterator<Item = FileId>) -> Files {
-        let wanted: Vec<_> = files.map(|file| (file.of.pool, file.of.dataset, file.object.id)).collect();
+        let wanted: BTreeSet<_> = files.map(|file| (file.of.pool, file.of.dataset, file.object.id)).collect();
         let pools = Arc::clone(self.pools);
-        let look = move || wanted.into_iter().map(|wanted| (wanted, path(&pools, wanted))).collect();
-        let paths: HashMap<_, _> = patience::within(LOOK_MAX, look).unwrap_or_default();
+        let paths = found_within(LOOK_MAX, wanted, move |wanted| path(&pools, wanted));
         Files { paths, pools: Arc::clone(self.pools) }
     }
 }
@@ -120,10 +124,35 @@ type Place = (PoolGuid, DatasetId, ObjectId);
 
 fn path(pools: &Pools, (pool, dataset, object): Place) -> Option<String> {
     let served = pools.all().into_iter().find(|served| served.guid() == pool)?;
-    served.filer.filesystem(dataset)?.path_of(object)
+    served.filer.filesystem(dataset)?.path_of(object).map(end_of)
 }
 
-/// What files are called.
+/// What is found for these in time; who is looking goes no further then than what he is at.
+fn found_within<K, V>(time: Duration, wanted: BTreeSet<K>, look: impl Fn(K) -> V + Send + 'static) -> HashMap<K, V>
+where
+    K: Copy + Eq + Hash + Send + 'static,
+    V: Send + 'static,
+{
+    let (found, until) = (Arc::new(Mutex::new(HashMap::new())), Instant::now() + time);
+    let shared = Arc::clone(&found);
+    let look_for_all = move || {
+        for one in wanted.into_iter().take_while(|_| Instant::now() < until) {
+            let what = look(one);
+            shared.lock().insert(one, what);
+        }
+    };
+    let _in_time = patience::within(time, look_for_all);
+    std::mem::take(&mut *found.lock())
+}
+
+/// As much of a path as is told.
+fn end_of(path: String) -> String {
+    let Some(over) = path.len().checked_sub(PATH_BYTES_MAX).filter(|over| *over > 0) else { return path };
+    let start = (over..=path.len()).find(|at| path.is_char_boundary(*at)).unwrap_or(path.len());
+    format!("…{}", &path[start..])
+}
+
+/// What files are called, of those that were looked for in time.
 struct Files {
     paths: HashMap<Place, Option<String>>,
     pools: Arc<Pools>,
@@ -133,10 +162,12 @@ impl Files {
     fn report(&self, file: &FileId) -> FileReport {
         let served = self.pools.all().into_iter().find(|served| served.guid() == file.of.pool);
         let name = served.and_then(|served| Some(served.filer.filesystem(file.of.dataset)?.name()));
+        let path = self.paths.get(&(file.of.pool, file.of.dataset, file.object.id));
         FileReport {
             dataset: name.unwrap_or_else(|| format!("a dataset that is not here any more ({})", file.of.dataset)),
             object: file.object.id.0,
-            path: self.paths.get(&(file.of.pool, file.of.dataset, file.object.id)).cloned().flatten(),
+            not_looked_up: path.is_none(),
+            path: path.cloned().flatten(),
         }
     }
 }
@@ -266,4 +297,37 @@ fn revoked(why: Option<Revoked>) -> Option<String> {
         Revoked::Recalled => "delegation",
     };
     why.map(|why| word(why).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_in_time_is_told_and_nobody_looks_on() {
+        let (looks, release) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(())));
+        let (looked, held) = (Arc::clone(&looks), Arc::clone(&release));
+        let disk = release.lock();
+        let found = found_within(Duration::from_millis(50), (1..=5).collect(), move |one| {
+            *looked.lock() += 1;
+            let _hangs = (one == 3).then(|| held.lock());
+            one * 10
+        });
+        let mut found: Vec<_> = found.into_iter().collect();
+        found.sort_unstable();
+        assert_eq!(found, [(1, 10), (2, 20)]);
+        drop(disk);
+        while Arc::strong_count(&looks) > 1 {
+            std::thread::yield_now();
+        }
+        assert_eq!(*looks.lock(), 3, "not behind the time that there was");
+    }
+
+    #[test]
+    fn of_a_long_path_the_end_is_told() {
+        let short = "/a".repeat(PATH_BYTES_MAX / 2);
+        assert_eq!(end_of(short.clone()), short);
+        let long = end_of("/ä".repeat(PATH_BYTES_MAX));
+        assert!(long.starts_with("…") && long.ends_with("/ä") && long.len() <= PATH_BYTES_MAX + "…".len());
+    }
 }
