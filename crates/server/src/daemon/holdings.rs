@@ -26,6 +26,9 @@ const SHOWN_MAX: usize = 10_000;
 /// How long it may take to look for the names of files: one may stand on a disk that hangs.
 const LOOK_MAX: Duration = Duration::from_secs(3);
 
+/// How long whoever evicts clients waits until it is durable that they may not claim anything again.
+const WRITE_MAX: Duration = Duration::from_secs(10);
+
 /// As much of a path as is told: its end.
 const PATH_BYTES_MAX: usize = 4096;
 
@@ -78,6 +81,13 @@ impl Register<'_> {
                 ),
                 None => format!("client {id} was gone already"),
             });
+        }
+        if !holdings.are_out_of_the_lists(WRITE_MAX) {
+            said.push(
+                "that they may not claim it again is not on the disks of all pools yet: until it is nobody is given \
+                 what was theirs, and behind a crash they may claim it"
+                    .into(),
+            );
         }
         Ok(Reply::Done(said))
     }
