@@ -16,7 +16,7 @@ use crate::xdr::Encoder;
 
 /// The file system of what stands above the exports.
 const ABOVE: (u64, u64) = (0, 1);
-/// `NFS4_CHANGE_TYPE_IS_MONOTONIC_INCR` (RFC 7862 §12.2.3): it rises with every change, though not by one, and never falls (rules V9).
+/// `NFS4_CHANGE_TYPE_IS_MONOTONIC_INCR` (RFC 7862 §12.2.3): it rises with every change, though not by one, and never falls.
 const RISES: u32 = 0;
 
 /// An object whose attributes are told.
