@@ -377,7 +377,7 @@ fn a_client_that_starts_anew_holds_nothing() {
     assert_eq!(told.rflags & CONFIRM, CONFIRM, "the owner is a new one");
 }
 
-/// Sixty-four of one address that hold nothing: one more takes the place of the one that was silent for longest.
+/// As many of one address as there may be, that hold nothing: one more takes the place of the one that was silent for longest.
 #[test]
 fn whatever_names_a_client_renews_its_lease() {
     for closes in [false, true] {
@@ -390,7 +390,7 @@ fn whatever_names_a_client_renews_its_lease() {
         };
         let stateid = opened(&scene.run(3, &[scene.put_tank(), owner.open(b"f", READ, 0)])).stateid;
         let stateid = confirmed(&scene.run(4, &[file.clone(), owner.at(42).confirm(stateid)]));
-        let others: Vec<u64> = (0..63u8).map(|nth| come(&[b'c', nth])).collect();
+        let others: Vec<u64> = (1..512u16).map(|nth| come(&nth.to_be_bytes())).collect();
         (0..4).for_each(|half| scene.service.look_at_clock(Duration::from_millis(500 * half)));
         let close = [file.clone(), owner.at(43).close(stateid.clone())];
         let ops = if closes { close.to_vec() } else { vec![file.clone(), read_by(&stateid)] };
