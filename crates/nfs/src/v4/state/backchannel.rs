@@ -226,7 +226,9 @@ impl BackChannel {
         let slot = self.slot_of(id)?;
         match std::mem::take(&mut slot.life) {
             Life::Called(called) => {
-                slot.end(verdict);
+                // Over the connection before it may have been begun: that it is told to wait says that it was (rules V33).
+                let is_in_doubt = called.is_sent && verdict == Verdict::NotBegun;
+                slot.end(if is_in_doubt { Verdict::OutOfStep } else { verdict });
                 Some(called.errand)
             }
             Life::Unknown => {

@@ -120,3 +120,14 @@ fn another_program_and_another_caller() {
     assert_eq!(call(&mut back).place().2, 1);
     assert_eq!(back.calling(0).unwrap().terms.caller, Some(Caller::Unix(Bytes::from_static(b"who"))));
 }
+
+/// A call was sent, its connection lost, and over another one its client, which was at it, said to wait. Its sequence was used for the next errand, which was told what
+/// had come of the first one.
+#[test]
+fn what_may_have_been_begun_over_a_lost_connection_is_in_doubt() {
+    let mut back = back(2);
+    let id = call(&mut back);
+    let Lost::Again(calling) = back.lost(&id, true, &[20]) else { panic!("there is another one") };
+    assert_eq!(back.returned(&calling.id, Verdict::NotBegun), Some(errand()));
+    assert_eq!(place(&mut back), (1, 1), "nobody knows of the first slot");
+}
