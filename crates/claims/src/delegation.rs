@@ -10,7 +10,7 @@
 //! |---|---|---|---|---|
 //! | a | either | his own | whatever it is | not given |
 //! | b | either | a Write of another | whatever it is | not given: it would be in the way of his open |
-//! | c | Read | none, or Reads of others | an open that may write | not given |
+//! | c | Read | none, or Reads of others | an open that may write, or lets nobody read | not given |
 //! | d | Read | none, or Reads of others | other opens, locked ranges, or nothing | given |
 //! | e | Write | Reads of others | whatever it is | not given |
 //! | f | Write | none | an open or a locked range | not given |
@@ -91,17 +91,17 @@ pub(crate) enum Held {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OthersHave {
     Nothing,
-    /// Opens that may not write, or ranges.
+    /// Opens that neither write nor keep others from reading, or ranges.
     Something,
-    /// An open that may write.
-    Write,
+    /// An open that may write, or that lets nobody read.
+    Conflicting,
 }
 
 /// Table D9.
 pub(crate) const fn is_given(wanted: Delegation, held: Held, others: OthersHave) -> bool {
     match (held, wanted, others) {
         (Held::ByHimself | Held::ByOthers(Delegation::Write), ..) => false,
-        (_, Delegation::Read, others) => !matches!(others, OthersHave::Write),
+        (_, Delegation::Read, others) => !matches!(others, OthersHave::Conflicting),
         (Held::ByOthers(Delegation::Read), Delegation::Write, _) => false,
         (Held::Not, Delegation::Write, others) => matches!(others, OthersHave::Nothing),
     }

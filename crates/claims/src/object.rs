@@ -9,7 +9,7 @@ use crate::delegation::{Act, Delegated, Delegation, OthersHave, is_given};
 use crate::holder::{ClientNumber, Holder};
 use crate::ranges::{Change, Kind, Lock, Range, Ranges};
 use crate::refused::{Claim, Counted, Refused, Within};
-use crate::share::{Counts, Opened, Share};
+use crate::share::{Access, Counts, Deny, Opened, Share};
 
 /// The claims of one object.
 #[derive(Default)]
@@ -135,8 +135,8 @@ impl Claimed {
         let own = self.opens_of(client);
         let counts =
             self.opens[own.clone()].iter().fold(self.counts, |counts, open| counts.without(Some(open.opened.share())));
-        if counts.any_writes() {
-            OthersHave::Write
+        if counts.conflict_with(Share { access: Access::READ, deny: Deny::WRITE }) {
+            OthersHave::Conflicting
         } else if own.len() < self.opens.len() || self.ranges.has_any_but_of(client) {
             OthersHave::Something
         } else {

@@ -162,12 +162,6 @@ impl Counts {
         self
     }
 
-    /// Whether one of them may write.
-    pub(crate) fn any_writes(self) -> bool {
-        let [_, writes, ..] = self.0;
-        writes > 0
-    }
-
     /// Whether one of them cannot be beside this (rows b, c and h).
     pub(crate) fn conflict_with(self, share: Share) -> bool {
         let [reads, writes, no_reads, no_writes] = self.0.map(|count| count > 0);

@@ -2,7 +2,7 @@ use super::*;
 
 const KINDS: [Delegation; 2] = [Delegation::Read, Delegation::Write];
 const ACTS: [Act; 3] = [Act::Looks, Act::Reads, Act::Changes];
-const OTHERS: [OthersHave; 3] = [OthersHave::Nothing, OthersHave::Something, OthersHave::Write];
+const OTHERS: [OthersHave; 3] = [OthersHave::Nothing, OthersHave::Something, OthersHave::Conflicting];
 
 #[test]
 fn d10_row_a_a_client_is_never_in_its_own_way() {

@@ -112,7 +112,7 @@ impl Model {
         let may = match is_write {
             true => self.given.keys().find(of).is_none() && others_open.is_empty() && others_bytes.next().is_none(),
             false => {
-                let is_written = others_open.iter().any(|open| open.2 & 2 != 0);
+                let is_written = others_open.iter().any(|open| open.2 & 2 != 0 || open.3 & 1 != 0);
                 !is_written && !self.given.iter().any(|(held, is_write)| of(&held) && *is_write)
             }
         };
