@@ -225,7 +225,11 @@ impl Claims {
 
     /// Whether a range could be locked, as far as others' are concerned.
     pub fn test(&self, object: ObjectId, wanted: Lock) -> Result<(), Refused> {
-        self.look(object, |claimed| claimed.admits_lock(wanted)).unwrap_or(Ok(()))
+        let test = |claimed: &Claimed| {
+            claimed.admits_lock(wanted)?;
+            claimed.admits_act(Some(wanted.holder.client), Act::Reads)
+        };
+        self.look(object, test).unwrap_or(Ok(()))
     }
 
     /// Whether an owner has locked anything of an object.

@@ -305,9 +305,15 @@ impl Model {
         let (range, bytes) = Self::range(dice);
         let kind = if dice.below(2) == 0 { Kind::Write } else { Kind::Read };
         let wanted = Lock { holder: who, range, kind };
-        self.agrees_on_lock(claims.test(id, wanted), object, wanted, &bytes.collect::<Vec<_>>());
+        let told = claims.test(id, wanted);
+        if let Err(Refused::Conflict { with: Claim::Delegation { .. } }) = told {
+            assert!(self.is_given_to_another(object, Some(who.client.0), false));
+        } else {
+            self.agrees_on_lock(told, object, wanted, &bytes.collect::<Vec<_>>());
+        }
         // Byte by byte, by somebody in whose way everything is.
-        for byte in 0..BYTES {
+        let is_kept = self.is_given_to_another(object, None, false);
+        for byte in 0..if is_kept { 0 } else { BYTES } {
             let range = Range::between(real(byte).0, real(byte).1).unwrap();
             let wanted = Lock { holder: holder(9, 9), range, kind: Kind::Write };
             self.agrees_on_lock(claims.test(id, wanted), object, wanted, &[byte]);

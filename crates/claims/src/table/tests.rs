@@ -391,6 +391,7 @@ fn what_is_delegated_is_in_the_way_of_others_until_it_is_given_back() {
     assert_eq!(claims.gate(A, Some(mine), Act::Changes), Ok(()));
     assert_eq!(claims.open(A, holder(2, 1), Share::only(Access::READ)), refused);
     assert_eq!(claims.lock(A, None, write(holder(2, 1), 0, 9)), refused);
+    assert_eq!(claims.test(A, write(holder(2, 1), 0, 9)), refused, "its holder may have locked it without a word");
     assert_eq!(claims.open(A, holder(1, 2), Share::only(Access::READ)), Ok(()), "the same client");
     // What an open has is told by closes: the delegation is none.
     assert_eq!((claims.close(A, holder(1, 1)), claims.close(A, holder(1, 2))), (Closed::OthersHaveIt, Closed::Last));
