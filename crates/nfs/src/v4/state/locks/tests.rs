@@ -11,7 +11,8 @@ use crate::v4::state::bounds::{
     OWNERS_OF_CLIENT_MAX,
 };
 use crate::v4::state::clients::desk::Draws;
-use crate::v4::state::opens::{OpenNumber, Opens, OwnerNumber as OpenOwner};
+use crate::v4::state::opens::{OpenNumber, Opens};
+use crate::v4::state::places::SHARD_COUNT;
 use crate::v4::state::stateid::Mounted;
 use crate::v4::state::{Asking, Brought, Came, Orders, Turns};
 
@@ -30,8 +31,8 @@ pub(super) fn file(id: u64) -> FileId {
 /// An open of a client's, of file 3. No two clients' have one number.
 pub(super) fn open(client: ClientId, number: u64) -> FoundOpen {
     let stateid = Stateid { seqid: 1, other: [1; 12] };
-    let (open, owner) = (OpenNumber(client.0 << 32 | number), OpenOwner(1));
-    FoundOpen { open, owner, client, file: file(3), access: 3, deny: 0, stateid, revoked: None }
+    let open = OpenNumber(client.0 << 32 | number);
+    FoundOpen { open, client, file: file(3), access: 3, deny: 0, stateid, revoked: None }
 }
 
 impl Locks {
@@ -45,7 +46,7 @@ impl Locks {
 
     /// L1 to L3, and what is counted.
     pub(super) fn check(&self) {
-        let of_shards = self.shards.iter().map(|shard| shard.read().check());
+        let of_shards = self.shards.of_each(None).iter().map(|shard| shard.read().check());
         let sum = of_shards.fold((0, 0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1, sum.2 + of.2));
         assert_eq!(self.counts(), sum, "L2");
         assert!(sum.0 <= OWNERS_MAX && sum.1 <= LOCK_NAMES_BYTES_MAX && sum.2 <= LOCKS_MAX, "L2");
@@ -302,7 +303,7 @@ fn all_clients_together_meet_the_bounds_of_all() {
     }
     assert_eq!((granted, refused, locks.counts().2), (LOCKS_MAX, 1000, LOCKS_MAX));
     assert_eq!(locks.counts().1, 64 * 1024 * 256);
-    let bytes: usize = locks.shards.iter().map(|shard| shard.read().bytes()).sum();
+    let bytes: usize = locks.shards.of_each(None).iter().map(|shard| shard.read().bytes()).sum();
     assert!(bytes < 96 << 20, "{bytes}");
     (0..64).for_each(|id| locks.forget_client(client(id)));
     assert_eq!(locks.counts(), (0, 0, 0));

@@ -95,7 +95,7 @@ impl<'a> Model<'a> {
         if self.below(4) == 0 {
             return;
         }
-        let (number, owner_number) = (reserved.number(), reserved.owner_number());
+        let number = reserved.number();
         let (access, deny) = (self.below(3) as u32 + 1, self.below(4) as u32);
         let told = reserved.granted(access, deny);
         match self.known.iter_mut().find(|known| known.number == number) {
@@ -114,7 +114,7 @@ impl<'a> Model<'a> {
                 self.known.push(Known { client, owner, file: id, number, stateid, access, deny, is: Is::Open });
             }
         }
-        assert_eq!(self.opens.by_number(number).map(|found| found.owner), Some(owner_number));
+        assert_eq!(self.opens.by_number(number).map(|found| (found.client, found.file)), Some((client, file(id))));
     }
 
     /// What of the OPENs under way is of nothing that was granted, and is `of` those that go.

@@ -9,6 +9,7 @@ use crate::v4::state::bounds::{
     OPENS_MAX, OPENS_OF_CLIENT_MAX, OWNERS_MAX, OWNERS_OF_CLIENT_MAX, REVOKED_OF_CLIENT_MAX,
 };
 use crate::v4::state::clients::desk::Draws;
+use crate::v4::state::places::SHARD_COUNT;
 
 pub(super) const READ: u32 = 1;
 pub(super) const WRITE: u32 = 2;
@@ -38,7 +39,7 @@ impl Opens {
 
     /// All that a client has open, and what was revoked.
     pub(super) fn of_client(&self, client: ClientId) -> Vec<Found> {
-        let shard = self.shard_of(client).read();
+        let shard = self.shards.of(client).read();
         let numbers = shard.numbers(client);
         let granted = numbers.filter(|number| shard.at(*number).is_some_and(Open::is_granted));
         granted.map(|number| self.found(&shard, number)).collect()
@@ -46,7 +47,7 @@ impl Opens {
 
     /// O1 to O3, and what is counted.
     pub(super) fn check(&self) {
-        let of_shards = self.shards.iter().map(|shard| shard.read().check());
+        let of_shards = self.shards.of_each(None).iter().map(|shard| shard.read().check());
         let sum = of_shards.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
         assert_eq!(self.counts(), sum, "O2");
         assert!(sum.0 <= OWNERS_MAX && sum.1 <= OPENS_MAX, "O2");
@@ -131,7 +132,7 @@ fn row_h_what_is_revoked_is_told_why_until_it_is_freed() {
         assert_eq!(opens.free(&stateid, A), Err(Status::LocksHeld), "it is open");
         let number = opens.find(&stateid, 1, Some(A), None).unwrap();
         let closing = opens.revoke(Some(A), &|found| found.file == file(3), why);
-        assert_eq!(closing, [Closing { file: file(3), client: number.client, open: number.open, owner: number.owner }]);
+        assert_eq!(closing, [Closing { file: file(3), client: number.client, open: number.open }]);
         assert_eq!(opens.revoke(None, &|found| found.file == file(3), why), [], "once");
         opens.check();
         let later = Stateid { seqid: 9, ..stateid };
@@ -143,7 +144,7 @@ fn row_h_what_is_revoked_is_told_why_until_it_is_freed() {
         assert_eq!(opens.by_number(number.open).unwrap().revoked, Some(why));
         // Its owner may open the file again, and that is another one.
         let again = opens.reserve(1, A, b"a", file(3)).unwrap();
-        assert!(!again.is_upgrade() && again.number() != number.open && again.owner_number() == number.owner);
+        assert!(!again.is_upgrade() && again.number() != number.open);
         let again = again.granted(WRITE, 0).unwrap();
         assert_eq!(opens.free(&stateid, B), Err(Status::BadStateid), "of another client");
         assert_eq!(opens.free(&stateid, A), Ok(()));
@@ -199,10 +200,10 @@ fn an_open_whose_reply_was_lost_is_found_again() {
     let opens = opens(1);
     let first = opens.reserve(1, A, b"a", file(3)).unwrap();
     assert!(!first.is_upgrade());
-    let (number, owner) = (first.number(), first.owner_number());
+    let number = first.number();
     let first = first.granted(READ, 0).unwrap();
     let again = opens.reserve(1, A, b"a", file(3)).unwrap();
-    assert!(again.is_upgrade() && (again.number(), again.owner_number()) == (number, owner));
+    assert!(again.is_upgrade() && again.number() == number);
     assert_eq!(again.granted(WRITE, WRITE).unwrap(), Stateid { seqid: 2, ..first });
     let found = opens.find(&Stateid { seqid: 0, ..first }, 1, Some(A), None).unwrap();
     assert_eq!((found.access, found.deny), (BOTH, WRITE));
@@ -210,11 +211,10 @@ fn an_open_whose_reply_was_lost_is_found_again() {
     let others = [(A, b"b", 3), (B, b"a", 3), (A, b"a", 4)].map(|(client, owner, id)| {
         let reserved = opens.reserve(1, client, owner, file(id)).unwrap();
         assert!(!reserved.is_upgrade());
-        (reserved.number(), reserved.owner_number())
+        reserved
     });
-    let numbers: HashSet<_> = others.iter().map(|(number, _)| *number).chain([number]).collect();
-    assert_eq!((numbers.len(), others[2].1 == owner), (4, true));
-    assert!(others[0].1 != owner && others[1].1 != owner && others[0].1 != others[1].1);
+    let numbers: HashSet<_> = others.iter().map(Reserved::number).chain([number]).collect();
+    assert_eq!((numbers.len(), opens.counts()), (4, (3, 4)), "what A's a has twice is of one owner");
 }
 
 /// What fails registers nothing (rules V29).
@@ -266,7 +266,7 @@ fn no_number_comes_twice() {
     let opens = opens(1);
     let close = |stateid| opens.change(&stateid, 1, Some(A), None).unwrap().closed();
     let _ = close(opens.open(1, A, b"a", 3));
-    opens.shard_of(A).write().wear();
+    opens.shards.of(A).write().wear();
     let places = [(); 3].map(|()| {
         let reserved = opens.reserve(1, A, b"a", file(3)).unwrap();
         let number = reserved.number();
@@ -299,7 +299,7 @@ fn who_is_gone_has_nothing_and_gets_nothing() {
     let number = opens.by_number(upgrade.number()).unwrap();
     assert_eq!(
         opens.forget_client(A),
-        [Closing { file: file(3), client: number.client, open: number.open, owner: number.owner }],
+        [Closing { file: file(3), client: number.client, open: number.open }],
         "what was revoked is closed already, what was not granted says so itself"
     );
     opens.check();
@@ -394,7 +394,7 @@ fn a_million_opens_without_a_close_meet_the_bounds() {
     }
     assert_eq!((granted, refused, opens.counts().1), (OPENS_MAX, 1_000_000 - OPENS_MAX, OPENS_MAX));
     opens.check();
-    let bytes: usize = opens.shards.iter().map(|shard| shard.read().bytes()).sum();
+    let bytes: usize = opens.shards.of_each(None).iter().map(|shard| shard.read().bytes()).sum();
     assert!(bytes < 96 << 20, "{bytes}");
     for id in 0..64 {
         let _ = opens.forget_client(client(id));
