@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use foldhash::HashSet;
 use tally_base::Rng;
-use tally_vfs::{ClientNumber, Holder, OwnerNumber};
+use tally_vfs::{ClientNumber, Holder, OwnerNumber, Share};
 
 use super::bounds::{OPENS_MAX, OWNER_BYTES_MAX, OWNERS_MAX};
 use super::names::Namer;
@@ -67,10 +67,8 @@ pub struct Found {
     pub client: ClientId,
     /// What is open.
     pub file: FileId,
-    /// `OPEN4_SHARE_ACCESS_*`.
-    pub access: u32,
-    /// `OPEN4_SHARE_DENY_*`.
-    pub deny: u32,
+    /// All that its owner has opened it with; none before the first OPEN is granted.
+    pub share: Option<Share>,
     /// The present one.
     pub stateid: Stateid,
     /// If it was taken from its client.
@@ -323,9 +321,9 @@ impl Opens {
 
     fn found(&self, shard: &Shard, number: OpenNumber) -> Found {
         let open = shard.at(number).expect("it was looked at under this lock");
-        let Open { asked: Asked { client, file, .. }, access, deny, revoked, .. } = *open;
+        let Open { asked: Asked { client, file, .. }, share, revoked, .. } = *open;
         let stateid = self.seal.stateid(number.0 as u32, open.tag, open.seqid);
-        Found { open: number, client, file, access, deny, stateid, revoked }
+        Found { open: number, client, file, share, stateid, revoked }
     }
 }
 
@@ -374,7 +372,7 @@ impl Reserved<'_> {
 
     /// It was carried out: this is open now, besides what was. Where it is an error, the client has gone or the open was revoked meanwhile: it has to be
     /// closed below.
-    pub fn granted(mut self, access: u32, deny: u32) -> Result<Stateid, Status> {
+    pub fn granted(mut self, share: Share) -> Result<Stateid, Status> {
         self.is_done = true;
         let mut shard = self.opens.shards.at(self.number.0 as u32).write();
         let open = shard.at_mut(self.number).ok_or(Status::Expired)?;
@@ -384,8 +382,7 @@ impl Reserved<'_> {
         }
         open.seqid = next_seqid(open.seqid);
         open.is_provisional |= self.is_provisional;
-        open.access |= access;
-        open.deny |= deny;
+        open.share = Some(open.share.map_or(share, |before| before.and(share)));
         Ok(self.opens.found(&shard, self.number).stateid)
     }
 }
@@ -427,10 +424,10 @@ impl Changing<'_> {
 
     /// OPEN_DOWNGRADE was carried out: this is open now.
     #[must_use]
-    pub fn downgraded(self, access: u32, deny: u32) -> Stateid {
+    pub fn downgraded(self, share: Share) -> Stateid {
         let mut shard = self.opens.shards.at(self.found.open.0 as u32).write();
         if let Some(open) = shard.at_mut(self.found.open) {
-            (open.access, open.deny, open.seqid) = (access, deny, next_seqid(open.seqid));
+            (open.share, open.seqid) = (Some(share), next_seqid(open.seqid));
         }
         self.next()
     }

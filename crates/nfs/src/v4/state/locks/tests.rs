@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
-use tally_vfs::{MountNumber, ObjectRef};
+use tally_vfs::{Access, MountNumber, ObjectRef, Share};
 
 use super::*;
 use crate::v4::state::bounds::{
@@ -32,7 +32,7 @@ pub(super) fn file(id: u64) -> FileId {
 pub(super) fn open(client: ClientId, number: u64) -> FoundOpen {
     let stateid = Stateid { seqid: 1, other: [1; 12] };
     let open = OpenNumber(client.0 << 32 | number);
-    FoundOpen { open, client, file: file(3), access: 3, deny: 0, stateid, revoked: None }
+    FoundOpen { open, client, file: file(3), share: Some(Share::only(Access::BOTH)), stateid, revoked: None }
 }
 
 impl Locks {
@@ -88,7 +88,7 @@ fn rows_a_to_l_by_what_is_asked() {
     }
     // Row g: an open's is not found here, nor a lock's there, were the place and the tag the same.
     let opens = Opens::new(BootId(7), &Draws(AtomicU64::new(1)));
-    let opened = opens.reserve(1, A, b"a", file(3)).unwrap().granted(3, 0).unwrap();
+    let opened = opens.reserve(1, A, b"a", file(3)).unwrap().granted(Share::only(Access::BOTH)).unwrap();
     assert!(second.is_of_lock() && !opened.is_of_lock());
     assert_eq!((find(opened, 1, Some(A), 3), opens.find(&second, 1, Some(A), None).err()), (bad, bad));
     // Row h, before the seqid.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
+use tally_vfs::Share;
 
 use super::{Closing, OpenNumber};
 use crate::v4::state::bounds::{
@@ -51,8 +52,8 @@ pub(super) struct Open {
     pub(super) since_s: u32,
     /// 0 before it was granted.
     pub(super) seqid: u32,
-    pub(super) access: u32,
-    pub(super) deny: u32,
+    /// None before that, either.
+    pub(super) share: Option<Share>,
     pub(super) revoked: Option<Revoked>,
     /// OPENs that are being carried out.
     pub(super) opening: u32,
@@ -65,8 +66,8 @@ pub(super) struct Open {
 
 impl Open {
     fn new(tag: u32, asked: Asked, owner: Opener, listed: usize, since_s: u32) -> Self {
-        let (seqid, access, deny, revoked, opening, is_changing, is_provisional) = Default::default();
-        Self { tag, asked, owner, since_s, seqid, access, deny, revoked, opening, is_changing, is_provisional, listed }
+        let (seqid, share, revoked, opening, is_changing, is_provisional) = Default::default();
+        Self { tag, asked, owner, since_s, seqid, share, revoked, opening, is_changing, is_provisional, listed }
     }
 
     pub(super) fn is_granted(&self) -> bool {

@@ -2,7 +2,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
-use tally_vfs::{MountNumber, ObjectRef};
+use tally_vfs::{Access, Deny, MountNumber, ObjectRef};
 
 use super::*;
 use crate::v4::state::bounds::{
@@ -16,6 +16,11 @@ pub(super) const WRITE: u32 = 2;
 pub(super) const BOTH: u32 = 3;
 const A: ClientId = ClientId(7 << 32 | 1);
 const B: ClientId = ClientId(7 << 32 | 2);
+
+/// In the numbers that protocols have.
+pub(super) fn share(access: u32, deny: u32) -> Share {
+    Share { access: Access::from_bits(access).unwrap(), deny: Deny::from_bits(deny).unwrap() }
+}
 
 pub(super) fn opens(seed: u64) -> Opens {
     Opens::new(BootId(7), &Draws(AtomicU64::new(seed)))
@@ -34,7 +39,7 @@ const MOUNTED: Mounted = Mounted { pool: PoolGuid(1), dataset: DatasetId(2), mou
 
 impl Opens {
     fn open(&self, minor: u32, client: ClientId, owner: &[u8], id: u64) -> Stateid {
-        self.reserve(minor, client, owner, file(id)).unwrap().granted(READ, 0).unwrap()
+        self.reserve(minor, client, owner, file(id)).unwrap().granted(share(READ, 0)).unwrap()
     }
 
     /// All that a client has open, and what was revoked.
@@ -113,7 +118,7 @@ fn rows_d_to_f_of_other_versions_clients_and_files() {
     assert_eq!(opens.find(&in_session, 1, Some(A), Some(&file(3))), bad, "e");
     assert_eq!(opens.find(&in_session, 1, Some(B), Some(&file(4))), bad, "f");
     let found = opens.find(&in_session, 2, Some(B), Some(&file(3))).unwrap();
-    assert_eq!((found.client, found.file, found.access, found.deny), (B, file(3), READ, 0));
+    assert_eq!((found.client, found.file, found.share), (B, file(3), Some(share(READ, 0))));
     assert_eq!(opens.find(&in_0, 0, None, Some(&file(3))).unwrap().client, A, "the stateid tells the client");
     // The same of what changes one.
     for (asked, minor, client, at) in
@@ -145,7 +150,7 @@ fn row_h_what_is_revoked_is_told_why_until_it_is_freed() {
         // Its owner may open the file again, and that is another one.
         let again = opens.reserve(1, A, b"a", file(3)).unwrap();
         assert!(!again.is_upgrade() && again.number() != number.open);
-        let again = again.granted(WRITE, 0).unwrap();
+        let again = again.granted(share(WRITE, 0)).unwrap();
         assert_eq!(opens.free(&stateid, B), Err(Status::BadStateid), "of another client");
         assert_eq!(opens.free(&stateid, A), Ok(()));
         assert_eq!((opens.free(&stateid, A), opens.test(&stateid, A)), (Err(Status::BadStateid), Status::BadStateid));
@@ -201,12 +206,12 @@ fn an_open_whose_reply_was_lost_is_found_again() {
     let first = opens.reserve(1, A, b"a", file(3)).unwrap();
     assert!(!first.is_upgrade());
     let number = first.number();
-    let first = first.granted(READ, 0).unwrap();
+    let first = first.granted(share(READ, 0)).unwrap();
     let again = opens.reserve(1, A, b"a", file(3)).unwrap();
     assert!(again.is_upgrade() && again.number() == number);
-    assert_eq!(again.granted(WRITE, WRITE).unwrap(), Stateid { seqid: 2, ..first });
+    assert_eq!(again.granted(share(WRITE, WRITE)).unwrap(), Stateid { seqid: 2, ..first });
     let found = opens.find(&Stateid { seqid: 0, ..first }, 1, Some(A), None).unwrap();
-    assert_eq!((found.access, found.deny), (BOTH, WRITE));
+    assert_eq!(found.share, Some(share(BOTH, WRITE)));
     // Another owner's, another client's, and another file's are others.
     let others = [(A, b"b", 3), (B, b"a", 3), (A, b"a", 4)].map(|(client, owner, id)| {
         let reserved = opens.reserve(1, client, owner, file(id)).unwrap();
@@ -242,18 +247,18 @@ fn a_change_and_an_open_of_one_owner_and_file_are_one_behind_the_other() {
     let first = [(); 2].map(|()| opens.reserve(1, A, b"a", file(3)).unwrap());
     assert_eq!(first[0].number(), first[1].number(), "OPENs go on beside each other");
     let [one, two] = first;
-    let stateid = two.granted(READ, 0).unwrap();
+    let stateid = two.granted(share(READ, 0)).unwrap();
     assert_eq!(opens.change(&stateid, 1, Some(A), None).unwrap_err(), Status::Delay);
-    let stateid = one.granted(WRITE, 0).unwrap();
+    let stateid = one.granted(share(WRITE, 0)).unwrap();
     assert_eq!(stateid.seqid, 2);
     let changing = opens.change(&stateid, 1, Some(A), None).unwrap();
     assert_eq!(opens.reserve(1, A, b"a", file(3)).unwrap_err(), Status::Delay);
     assert_eq!(opens.change(&stateid, 1, Some(A), None).unwrap_err(), Status::Delay);
     assert!(opens.find(&stateid, 1, Some(A), None).is_ok(), "what reads and writes goes on");
     assert!(opens.reserve(1, A, b"b", file(3)).is_ok() && opens.reserve(1, A, b"a", file(4)).is_ok());
-    assert_eq!(changing.downgraded(READ, 0), Stateid { seqid: 3, ..stateid });
+    assert_eq!(changing.downgraded(share(READ, 0)), Stateid { seqid: 3, ..stateid });
     let now = Stateid { seqid: 3, ..stateid };
-    assert_eq!(opens.find(&now, 1, Some(A), None).unwrap().access, READ);
+    assert_eq!(opens.find(&now, 1, Some(A), None).unwrap().share, Some(share(READ, 0)));
     drop(opens.reserve(1, A, b"a", file(3)).unwrap());
     let closing = opens.change(&now, 1, Some(A), None).unwrap();
     assert_eq!(closing.found().stateid, now);
@@ -270,7 +275,7 @@ fn no_number_comes_twice() {
     let places = [(); 3].map(|()| {
         let reserved = opens.reserve(1, A, b"a", file(3)).unwrap();
         let number = reserved.number();
-        let _ = close(reserved.granted(READ, 0).unwrap());
+        let _ = close(reserved.granted(share(READ, 0)).unwrap());
         opens.check();
         (number.0 as u32, number.0 >> 32)
     });
@@ -308,8 +313,8 @@ fn who_is_gone_has_nothing_and_gets_nothing() {
     // Somebody has those places by now.
     let other = ClientId(A.0 + SHARD_COUNT as u64);
     let others: Vec<_> = (0..4).map(|id| opens.open(1, other, b"o", id)).collect();
-    assert_eq!(fresh.granted(READ, 0), Err(Status::Expired));
-    assert_eq!(upgrade.granted(READ, 0), Err(Status::Expired));
+    assert_eq!(fresh.granted(share(READ, 0)), Err(Status::Expired));
+    assert_eq!(upgrade.granted(share(READ, 0)), Err(Status::Expired));
     assert!([stateid, revoked].iter().all(|asked| opens.test(asked, A) == Status::BadStateid));
     assert!(others.iter().all(|asked| opens.test(asked, other) == Status::Ok && asked.seqid == 1));
     assert_eq!(opens.test(&stays, B), Status::Ok);
@@ -322,8 +327,8 @@ fn what_is_revoked_while_it_is_opened_or_changed_is_told_so() {
     let stateid = opens.open(1, A, b"a", 3);
     let (upgrade, fresh) = (opens.reserve(1, A, b"a", file(3)).unwrap(), opens.reserve(1, A, b"a", file(4)).unwrap());
     assert_eq!(opens.revoke(None, &|_| true, Revoked::Admin).len(), 1);
-    assert_eq!(upgrade.granted(WRITE, 0), Err(Status::AdminRevoked));
-    assert_eq!(fresh.granted(WRITE, 0), Err(Status::Expired));
+    assert_eq!(upgrade.granted(share(WRITE, 0)), Err(Status::AdminRevoked));
+    assert_eq!(fresh.granted(share(WRITE, 0)), Err(Status::Expired));
     assert_eq!(opens.test(&stateid, A), Status::AdminRevoked);
     opens.check();
     let stateid = opens.open(1, A, b"a", 5);
@@ -383,7 +388,7 @@ fn a_million_opens_without_a_close_meet_the_bounds() {
         let (client, owner) = (client(round % 64), round / 128 % 4096);
         match opens.reserve(1, client, &[owner.to_be_bytes(); 128].concat(), file(round / 64)) {
             Ok(reserved) => {
-                reserved.granted(READ, 0).unwrap();
+                reserved.granted(share(READ, 0)).unwrap();
                 granted += 1;
             }
             Err(status) => {
