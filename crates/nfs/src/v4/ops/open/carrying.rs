@@ -30,7 +30,7 @@ pub(super) fn carry_out(
     let ledger = Ledger::of(compound, place, asked, whose);
     ledger.given.replace(given);
     let by = |object| ledger.enter(object);
-    let opening = Opening { share: asked.share, by: &by };
+    let opening = Opening { share: asked.share, by: &by, wants: None };
     let (opened, dir) = match (&asked.what, &asked.how) {
         (What::Name(name), How::Make(how, _)) => {
             compound.check_marks()?;
