@@ -39,7 +39,8 @@ const CRATES: [(&str, &[&str]); 21] = [
     ("tally-xdrgen", &[]),
     // Guests, recorded disks, and what every tool needs.
     ("tally-lab", &["tally-bench"]),
-    ("tally-yardsticks", &["tally-base", "tally-disk", "tally-bench", "tally-lab"]),
+    // A client of version 4 speaks by the generated codec.
+    ("tally-yardsticks", &["tally-base", "tally-disk", "tally-bench", "tally-lab", "tally-wire"]),
     // Where a developer comes in: it does little itself.
     ("xtask", &["tally-lab", "tally-yardsticks", "tally-xdrgen"]),
 ];
@@ -304,13 +305,14 @@ const YARDSTICKS: [&[&str]; 7] = [
         "taken",
         "truncate",
         "removal",
+        "versions",
         "ways",
         "wtmax",
     ],
     &["limits"],
     &["figures", "handles"],
     &["filer", "report"],
-    &["attacks", "floor", "load", "server"],
+    &["attacks", "floor", "load", "server", "session"],
 ];
 
 const MEMBERS: [&[&str]; 7] = [
