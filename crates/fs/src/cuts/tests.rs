@@ -22,7 +22,10 @@ fn what_was_born_since_a_cut_exists() {
 #[test]
 fn a_cut_further_to_the_front_covers_the_others() {
     let cuts = with(&with(&first(10, 5), 50, 7), 10, 9);
-    assert_eq!(cuts, Cuts { at: 10, end: 100, stairs: smallvec::smallvec![Cut { from: 10, before: Txg(9) }], ..Cuts::default() });
+    assert_eq!(
+        cuts,
+        Cuts { at: 10, end: 100, stairs: smallvec::smallvec![Cut { from: 10, before: Txg(9) }], ..Cuts::default() }
+    );
     let cuts = with(&first(50, 5), 20, 9);
     assert_eq!((cuts.ahead(), cuts.stairs.len()), (20..100, 1));
 }

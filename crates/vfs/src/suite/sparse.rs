@@ -39,7 +39,8 @@ fn punched(world: &World) {
     // To the end, and far behind it.
     world.punch_as(&root, file, 250_000, 1 << 62).unwrap();
     assert_eq!(world.attr(file).size, 300_000);
-    assert_eq!(world.seek(file, 250_000, Sought::Data).unwrap().offset, 300_000);
+    // Where a block of any size that a store might have holds nothing else.
+    assert_eq!(world.seek(file, 256 << 10, Sought::Data).unwrap().offset, 300_000);
     // A file that grows has nothing of it.
     world.setattr_as(&root, file, &size(400_000)).unwrap();
     assert!(world.read(file, 250_000, 150_000).0.iter().all(|byte| *byte == 0));
@@ -108,7 +109,8 @@ fn random(world: &World) {
                     world.write_as(&root, file, start, &data).unwrap();
                 } else {
                     let data = Bytes::from(data.clone());
-                    let write = |ctx: crate::OpCtx<'_>| world.vfs.write(ctx, file, start, data.clone(), Stability::Unstable);
+                    let write =
+                        |ctx: crate::OpCtx<'_>| world.vfs.write(ctx, file, start, data.clone(), Stability::Unstable);
                     world.run(&root, write).0.unwrap();
                 }
                 expected.resize(expected.len().max(to), 0);
