@@ -8,9 +8,9 @@ use std::sync::Arc;
 use tally_fs::Filer;
 use tally_fs::filer::{CreateOptions, ImportOptions};
 use tally_store::key::{Class, Key};
-use tally_store::properties::{Property, PropertySet, parse};
+use tally_store::properties::{Property, parse};
 use tally_store::tuning::Tuning;
-use tally_vfs::{Attributes, CreateHow, Cred, FsError, ObjectRef, Right, SetAttr, Sought, Stability, Vfs};
+use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, Right, SetAttr, Sought, Stability, Vfs};
 use world::{Dice, World, content, ctx, done, mode, noise, vfs};
 
 const RECORD: u64 = 4 << 10;
@@ -257,8 +257,8 @@ fn what_was_punched_stays_so_behind_every_crash() {
         let mut may_be = MayBe(vec![vec![0]; SIZE as usize]);
         for round in 0..150 {
             let from = dice.below(SIZE);
-            let length = 1 + dice.below(if dice.below(3) == 0 { SIZE / 2 } else { 3 * RECORD });
-            let length = length.min(SIZE - from);
+            let length_max = if dice.below(3) == 0 { SIZE / 2 } else { 3 * RECORD };
+            let length = (1 + dice.below(length_max)).min(SIZE - from);
             match dice.below(20) {
                 0..=4 => {
                     let data = noise(length as usize, seed * 1000 + round);
