@@ -208,7 +208,9 @@ impl State {
         let now = self.issue_time();
         let inode = self.named(object.id);
         if let Body::Content(content) = &mut inode.body {
-            content.punch(range);
+            // Of the last block nothing else is in the file.
+            let end = if range.end == inode.attr.size { range.end.next_multiple_of(BLOCK) } else { range.end };
+            content.punch(range.start..end);
             inode.attr.used = content.used_bytes();
         }
         drop_set_ids_on_write(&mut inode.attr, cred);
