@@ -10,7 +10,7 @@ use tally_fs::filer::{CreateOptions, ImportOptions};
 use tally_store::key::{Class, Key};
 use tally_store::properties::{Property, parse};
 use tally_store::tuning::Tuning;
-use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, Right, SetAttr, Sought, Stability, Vfs};
+use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Sought, Stability, Vfs};
 use world::{Dice, World, content, ctx, done, mode, noise, vfs};
 
 const RECORD: u64 = 4 << 10;
@@ -111,7 +111,7 @@ impl Punching {
     }
 
     fn seek(&self, offset: u64, what: Sought) -> u64 {
-        self.fs.seek(Right::Mode, &self.cred, self.file, offset, what).expect("within the file").offset
+        self.fs.seek(ctx(&self.cred), self.file, offset, what).expect("within the file").offset
     }
 
     fn shown(&self) -> Vec<u8> {
