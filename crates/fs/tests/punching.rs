@@ -358,7 +358,8 @@ fn a_long_punch_is_freed_in_bounded_groups() {
     loop {
         punching.sync();
         assert!(punching.shown() == expected);
-        assert_eq!(punching.seek(11 * RECORD, Sought::Data), 160 * RECORD);
+        let content = if groups >= 3 { 100 } else { 160 };
+        assert_eq!(punching.seek(11 * RECORD, Sought::Data), content * RECORD);
         let now = punching.extents();
         assert!(before - now <= REAPED as u64, "{before}, then {now}");
         (before, groups) = (now, groups + 1);
