@@ -471,6 +471,40 @@ fn what_was_punched_gives_room_back_once() {
     assert!(at > 200, "what was punched is there for it: {at}");
 }
 
+/// A file was punched, and written again in the next group before that one was folded. Its blocks counted for what it has already, and
+/// when the punch had given them back another file got them, too: half as much again as the quota allowed.
+#[test]
+fn what_is_written_again_above_a_punch_counts() {
+    const BYTES: u64 = 200 * RECORD;
+    let punching = Punching::reaping(1000);
+    let (fs, cred) = (&punching.fs, &punching.cred);
+    let made = done(fs.create(ctx(cred), fs.root(), b"other", &CreateHow::Guarded(mode(0o644))));
+    let other = made.expect("there is room").object;
+    punching.blocks(0, 200, 1);
+    let quota_bytes = punching.filer.datasets()[0].used_bytes + 10 * RECORD;
+    punching.filer.set_property("tank", parse(Property::RefQuota, &quota_bytes.to_string()).unwrap()).expect("a quota");
+    let write =
+        |file, seed| fs.write(ctx(cred), file, 0, noise(BYTES as usize, seed), Stability::Unstable).result.map(|_| ());
+    punching.punch(0, BYTES).unwrap();
+    let txgs = &punching.filer.pool().txgs;
+    let held = txgs.hold(None);
+    std::thread::scope(|scope| {
+        let syncing = scope.spawn(|| punching.sync());
+        while txgs.open() == held.txg() {
+            std::thread::yield_now();
+        }
+        let again = write(punching.file, 2);
+        drop(held);
+        syncing.join().expect("it was synced");
+        assert_eq!(again, Err(FsError::Throttled), "it waits for what the punch gives back");
+    });
+    write(punching.file, 2).expect("that is free by now");
+    assert_eq!(write(other, 3), Err(FsError::Quota));
+    punching.sync();
+    let used_bytes = punching.filer.datasets()[0].used_bytes;
+    assert!(used_bytes <= quota_bytes, "{used_bytes} of {quota_bytes}");
+}
+
 /// A leaf of extents cannot be read when a punch goes over it, in its group or by the reaper. When it can be read again, what it had of the
 /// punch does not come back.
 #[test]
