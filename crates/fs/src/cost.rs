@@ -10,7 +10,7 @@ use std::ops::Range;
 use tally_base::Txg;
 use tally_store::txg::Brought;
 
-use crate::fold::SMALL_MAX;
+use crate::fold::{SMALL_MAX, extents_at_most, whole_blocks};
 use crate::inode::{Inode, Layout};
 use crate::layer::DataLayer;
 use crate::object::Locked;
@@ -69,6 +69,20 @@ impl FoldCost {
             return blocks.under_one_key();
         }
         blocks.grown_tail(size).with_leaves(inode.layout)
+    }
+
+    /// The cost of a punch within the file. Its borders change content, and what of its whole blocks is freed in its group changes
+    /// leaves.
+    pub(crate) fn of_punch(inode: &Inode, layer: Option<&DataLayer>, range: &Range<u64>, freed_max: u64) -> Self {
+        let whole = whole_blocks(inode, range);
+        let borders = if whole.is_empty() {
+            [range.clone(), range.end..range.end]
+        } else {
+            [range.start..whole.start, whole.end..range.end]
+        };
+        let mut cost = Self::of(inode, layer, borders.into_iter().filter(|border| !border.is_empty()));
+        cost.bytes = cost.bytes.saturating_add(freed_max.min(extents_at_most(inode, whole)) * EXTENT_BYTES);
+        cost
     }
 
     /// With the leaves that hold the extents and the inode.
@@ -146,12 +160,16 @@ impl<'a> Blocks<'a> {
 
 /// The cost of a record that is about to be applied in group `txg`; `None` where it does not change content.
 pub(crate) fn of_record(locked: &Locked, txg: Txg, record: &Record) -> Option<FoldCost> {
-    let object = record.truncate.map(|(object, _)| object).or(record.data.as_ref().map(|data| data.object))?;
+    let punched = record.punch.as_ref();
+    let cut = record.truncate.map(|(object, _)| object).or(punched.map(|(object, _)| *object));
+    let object = cut.or(record.data.as_ref().map(|data| data.object))?;
     let state = locked.state(object);
     let (inode, layer) = (state.inode.as_ref()?, state.layer(txg).map(|layer| &layer.data));
-    Some(match (record.truncate, &record.data) {
-        (Some((_, size)), _) => FoldCost::of_resize(inode, layer, size),
-        (None, data) => {
+    Some(match (record.truncate, punched, &record.data) {
+        (Some((_, size)), _, _) => FoldCost::of_resize(inode, layer, size),
+        // What it frees was asked for when it was let in.
+        (None, Some((_, range)), _) => FoldCost::of_punch(inode, layer, range, 0),
+        (None, None, data) => {
             let pieces = data.iter().flat_map(|data| &data.pieces);
             FoldCost::of(inode, layer, pieces.map(|(offset, bytes)| *offset..*offset + bytes.len() as u64))
         }

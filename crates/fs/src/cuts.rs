@@ -9,20 +9,38 @@
 //! A file may be cut again meanwhile. A cut further to the front covers those behind it; one further to the back
 //! does not cover those before it: so cuts are kept as *stairs*, each further back and younger than the one before.
 //!
+//! A *punch* is a cut with two ends, and is noted in the same way where it is long: in its whole blocks nothing exists that was born
+//! before its group. Of these the reaper raises the beginning as it goes.
+//!
 //! ```text
+//!      where there are punches:
+//!   0  2^64 - 1  u64                                   8  count u64, of punches, at most 64
+//!  16  each: from u64, to u64, born before u64
+//!      then, where there are cuts:
 //!   0  at   u64: up to here the reaper has come        8  end  u64: from here on there is nothing
 //!  16  the stairs, at most four: from u64, born before u64
 //! ```
 
+mod punches;
+
+use std::ops::Range;
+
 use smallvec::SmallVec;
 use tally_base::Txg;
 use tally_base::codec::{Malformed, Put, Reader};
+use tally_store::tree::VALUE_BYTES_MAX;
+
+use self::punches::Punches;
+pub(crate) use self::punches::{PUNCHES_MAX, SHORT_PUNCHES_MAX};
+use crate::inode::INODE_BYTES_MAX;
 
 /// One more and the cut is carried out at once.
 const STAIRS_MAX: usize = 4;
 
 /// Bytes that an encoding takes at the most.
-pub(crate) const CUTS_BYTES_MAX: usize = 16 + STAIRS_MAX * 16;
+const CUTS_BYTES_MAX: usize = punches::PUNCHES_BYTES_MAX + 16 + STAIRS_MAX * 16;
+// It is a part of an inode's value in the tree.
+const _: () = assert!(CUTS_BYTES_MAX + INODE_BYTES_MAX <= VALUE_BYTES_MAX);
 
 /// Behind `from` there is nothing that was born before this group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +49,14 @@ struct Cut {
     before: Txg,
 }
 
-/// The cuts of a file whose extents are not all freed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The cuts and punches of a file whose extents are not all freed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cuts {
     at: u64,
     end: u64,
-    /// At least one; the first is the furthest to the front and the oldest.
+    /// The first is the furthest to the front and the oldest. None: there are punches alone.
     stairs: SmallVec<[Cut; 1]>,
+    punches: Punches,
 }
 
 impl Cuts {
@@ -45,13 +64,24 @@ impl Cuts {
     /// there is no room to note one more.
     pub(crate) fn with(cuts: Option<&Self>, from: u64, end: u64, before: Txg) -> Option<Self> {
         let new = Cut { from, before };
-        let Some(cuts) = cuts else { return Some(Self { at: from, end, stairs: smallvec::smallvec![new] }) };
+        let punches = cuts.map(|cuts| cuts.punches.up_to(from)).unwrap_or_default();
+        let Some(cuts) = cuts.filter(|cuts| !cuts.stairs.is_empty()) else {
+            return Some(Self { at: from, end, stairs: smallvec::smallvec![new], punches });
+        };
         // None is younger than this one, but for faulty software's.
         let is_before = |cut: &Cut| cut.from < from && cut.before < before;
         let mut stairs: SmallVec<_> = cuts.stairs.iter().copied().filter(is_before).collect();
         stairs.push(new);
-        let noted = Self { at: cuts.at.min(from), end: cuts.end.max(end), stairs };
+        let noted = Self { at: cuts.at.min(from), end: cuts.end.max(end), stairs, punches };
         (noted.stairs.len() <= STAIRS_MAX).then_some(noted)
+    }
+
+    /// The cuts of a file that had `cuts`, and whose extents in `range` are not to exist from group `before` on. `None`: it would
+    /// have more than `most` punches.
+    pub(crate) fn punched(cuts: Option<&Self>, range: Range<u64>, before: Txg, most: usize) -> Option<Self> {
+        let cuts = cuts.cloned().unwrap_or_default();
+        let punches = cuts.punches.with(range, before);
+        (punches.count() <= most.min(PUNCHES_MAX)).then_some(Self { punches, ..cuts })
     }
 
     /// What is left of `cuts` where nothing is left from `from` on.
@@ -59,20 +89,25 @@ impl Cuts {
         let cuts = cuts?;
         let stairs = cuts.stairs.iter().copied().filter(|cut| cut.from < from).collect();
         let end = cuts.end.min(from);
-        Self { at: cuts.at.min(end), end, stairs }.unless_done()
+        Self { at: cuts.at.min(end), end, stairs, punches: cuts.punches.up_to(from) }.unless_done()
     }
 
     /// Whether an extent does not exist.
     pub(crate) fn has(&self, start: u64, birth: Txg) -> bool {
-        self.stairs.iter().any(|cut| start >= cut.from && birth < cut.before)
+        self.stairs.iter().any(|cut| start >= cut.from && birth < cut.before) || self.punches.has(start, birth)
     }
 
-    /// What the reaper has not come to yet: offsets in bytes.
-    pub(crate) fn ahead(&self) -> std::ops::Range<u64> {
+    /// What the reaper has not come to yet of what was cut: offsets in bytes.
+    pub(crate) fn ahead(&self) -> Range<u64> {
         self.at..self.end
     }
 
-    /// From here on no extent is in the tree because of these cuts.
+    /// The same of the punch that is next.
+    pub(crate) fn punch_ahead(&self) -> Option<Range<u64>> {
+        self.punches.ahead()
+    }
+
+    /// From here on no extent is in the tree because of these cuts, but for punches, which lie where blocks may be.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
@@ -80,7 +115,13 @@ impl Cuts {
     /// Whether the reaper has more to do.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        self.at < self.end
+        self.at < self.end || !self.punches.is_empty()
+    }
+
+    /// How many punches there are.
+    #[must_use]
+    pub fn punch_count(&self) -> usize {
+        self.punches.count()
     }
 
     /// The reaper has come up to `at`, and has met nothing that it could not read up to `whole`. What it could not read is
@@ -99,11 +140,24 @@ impl Cuts {
         self.unless_done()
     }
 
-    fn unless_done(self) -> Option<Self> {
-        self.stairs.first().is_some_and(|first| first.from < self.end).then_some(self)
+    /// The reaper has come up to `at` in the punch that was next. `None` once nothing is left.
+    pub(crate) fn punch_reaped(mut self, at: u64) -> Option<Self> {
+        self.punches.freed_up_to(at);
+        self.unless_done()
+    }
+
+    fn unless_done(mut self) -> Option<Self> {
+        if self.stairs.first().is_none_or(|first| first.from >= self.end) {
+            self = Self { punches: self.punches, ..Self::default() };
+        }
+        (self != Self::default()).then_some(self)
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        self.punches.encode(out);
+        if self.stairs.is_empty() {
+            return;
+        }
         out.put_u64(self.at);
         out.put_u64(self.end);
         for cut in &self.stairs {
@@ -115,6 +169,10 @@ impl Cuts {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let malformed = Malformed("cuts of a file");
         let mut reader = Reader::new(bytes, "cuts of a file");
+        let punches = Punches::decode(&mut reader)?;
+        if reader.rest().is_empty() && !punches.is_empty() {
+            return Ok(Self { punches, ..Self::default() });
+        }
         let (at, end) = (reader.u64()?, reader.u64()?);
         let mut stairs: SmallVec<[Cut; 1]> = SmallVec::new();
         while !reader.rest().is_empty() {
@@ -125,12 +183,13 @@ impl Cuts {
             stairs.push(cut);
         }
         let is_possible = (1..=STAIRS_MAX).contains(&stairs.len()) && at <= end && stairs[0].from < end;
-        if is_possible { Ok(Self { at, end, stairs }) } else { Err(malformed) }
+        if is_possible { Ok(Self { at, end, stairs, punches }) } else { Err(malformed) }
     }
 
     /// For people: where and from which group on each begins.
     pub(crate) fn shown(&self) -> String {
-        let shown: Vec<_> = self.stairs.iter().map(|cut| format!("{}:{}", cut.from, cut.before)).collect();
+        let cuts = self.stairs.iter().map(|cut| format!("{}:{}", cut.from, cut.before));
+        let shown: Vec<_> = cuts.chain(self.punches.shown()).collect();
         shown.join(",")
     }
 }

@@ -318,7 +318,11 @@ impl Filesystem {
                 None => most_bytes(before).saturating_add(OBJECT_CHARGE),
             })
         };
-        let bytes = record.inodes.iter().filter_map(shrinks).fold(0, u64::saturating_add);
+        let punched = record.punch.as_ref().and_then(|(object, range)| {
+            let before = locked.state(*object).inode.as_ref()?;
+            Some(most_bytes(before).min(range.end - range.start))
+        });
+        let bytes = record.inodes.iter().filter_map(shrinks).chain(punched).fold(0, u64::saturating_add);
         self.standing.note(txg, 0, bytes);
         let mut groups = self.groups.lock();
         let pending = &mut groups.entry(txg).or_default().pending;
@@ -441,6 +445,10 @@ impl Filesystem {
         }
         if let Some((object, size)) = record.truncate {
             locked.state_mut(object).layer_mut(txg).data.truncate(size);
+            dirty.push(object);
+        }
+        if let Some((object, range)) = record.punch {
+            locked.state_mut(object).layer_mut(txg).data.punch(range);
             dirty.push(object);
         }
         if let Some(data) = record.data {

@@ -34,8 +34,8 @@ use tally_store::tree::{Around, Change};
 use tally_vfs::FileKind;
 
 pub(crate) use self::content::SMALL_MAX;
-pub(crate) use self::extents::SHARED_PIECE_BYTES_MIN;
-pub(crate) use self::removal::OrphanKind;
+pub(crate) use self::extents::{SHARED_PIECE_BYTES_MIN, whole_blocks};
+pub(crate) use self::removal::{OrphanKind, extents_at_most};
 use self::stored::{Stored, absence};
 use crate::filesystem::Filesystem;
 use crate::group::Folded;

@@ -7,17 +7,17 @@
 //!  32  rdev major u32        36  rdev minor u32
 //!  40  atime    u64          48  mtime    u64      56  ctime    u64      64  change   u64
 //!  72  generation u64        80  parent   u64 (where it has a name; 0: not known)
-//!  88  layout   u8           89  record shift u8   90  flags    u16 (bit 0: create verifier present)
+//!  88  layout   u8           89  record shift u8   90  flags    u16 (bit 0: create verifier present; bit 1: section 2)
 //!  92  create verifier u64  100  birth    u64     108  reserved u64 = 0
 //! 116  ACL kind u8 = 0      117  zero     3       120  project  u32 = 0      124  entry    u64 (of that name)
 //! 132  inline length u16, then that many bytes (a short symbolic link's target)
 //!      length of the sections u16, then the sections: id u16, length u16, bytes
 //! ```
 //!
-//! What is drawn as 0, flags behind bit 0, and a record shift of 21 to 24 are for what comes: an inode that has them is of a
+//! What is drawn as 0, flags behind bit 1, and a record shift of 21 to 24 are for what comes: an inode that has them is of a
 //! newer program, and refused as such ([`DecodeError::Newer`]), and not as a damaged one.
-//! Section 1 is what was cut and is not freed yet ([`Cuts`]); it stands first, and only in the tree: no record has it. All
-//! others stay as they are. Together those take 512 bytes at most, as each record that names the object holds them beside
+//! Section 1 is what was cut and is not freed yet ([`Cuts`]); it stands first, and only in the tree: no record has it. Where a file
+//! was punched it is section 2, with a flag, so that no program serves what was punched that does not know of it. All others stay as they are. Together those take 512 bytes at most, as each record that names the object holds them beside
 //! everything else (`RECORD_OVERHEAD_MAX`).
 //!
 //! An object tells **one of its names**, by directory and entry: who knows its id finds its path without looking through
@@ -35,7 +35,7 @@ use tally_base::codec::{DecodeError, Fixed, Malformed, Put, Reader};
 use tally_base::{Generation, ObjectId, Time, Txg};
 use tally_vfs::{Attr, FILE_SIZE_MAX, FIRST_ID, FileKind, LINK_MAX, ObjectRef, SYMLINK_MAX, entry_charge};
 
-use crate::cuts::{CUTS_BYTES_MAX, Cuts};
+use crate::cuts::Cuts;
 
 /// Where a file's content lies in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,12 +110,16 @@ const VERSION: u8 = 2;
 
 /// The flag of a create verifier.
 const HAS_VERIFIER: u16 = 1;
+/// The flag of a section of punches.
+const HAS_PUNCHES: u16 = 2;
 
 /// Bytes of all sections of an object, but for the one of its cuts.
 const SECTIONS_BYTES_MAX: usize = 512;
 
 /// The section of what was cut.
 const CUTS_SECTION: u16 = 1;
+/// The section of what was cut, where something was punched.
+const PUNCHES_SECTION: u16 = 2;
 
 /// Bytes before a section's own: its id and length.
 const SECTION_HEAD_BYTES: usize = 4;
@@ -270,23 +274,25 @@ impl Inode {
 
     /// Appends the encoding drawn in the module's head, as records have it.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        self.encode_with(&[], out);
+        self.encode_with(&[], 0, out);
     }
 
     /// Appends the encoding that the tree has.
     pub fn encode_stored(&self, out: &mut Vec<u8>) {
-        let mut section = Vec::new();
+        let (mut section, mut flags) = (Vec::new(), 0);
         if let Some(cuts) = &self.cuts {
-            let mut bytes = Vec::with_capacity(CUTS_BYTES_MAX);
+            let mut bytes = Vec::new();
             cuts.encode(&mut bytes);
-            section.put_u16(CUTS_SECTION);
+            let is_punched = cuts.punch_count() > 0;
+            flags = if is_punched { HAS_PUNCHES } else { 0 };
+            section.put_u16(if is_punched { PUNCHES_SECTION } else { CUTS_SECTION });
             section.put_u16(bytes.len() as u16);
             section.put(&bytes);
         }
-        self.encode_with(&section, out);
+        self.encode_with(&section, flags, out);
     }
 
-    fn encode_with(&self, first_section: &[u8], out: &mut Vec<u8>) {
+    fn encode_with(&self, first_section: &[u8], flags: u16, out: &mut Vec<u8>) {
         let mut head = Fixed::<HEAD_BYTES>::default();
         head.put_u8(VERSION);
         head.put_u8(self.kind as u8);
@@ -305,7 +311,7 @@ impl Inode {
         head.put_u64(self.parent.0);
         head.put_u8(self.layout as u8);
         head.put_u8(self.record_shift);
-        head.put_u16(if self.create_verifier.is_some() { HAS_VERIFIER } else { 0 });
+        head.put_u16(flags | if self.create_verifier.is_some() { HAS_VERIFIER } else { 0 });
         head.put_u64(self.create_verifier.unwrap_or(0));
         head.put_u64(self.birth.0);
         head.put(&NOT_YET);
@@ -349,7 +355,7 @@ impl Inode {
         let target_length = usize::from(reader.u16()?);
         let target = Bytes::copy_from_slice(reader.bytes(target_length)?);
         let sections_length = usize::from(reader.u16()?);
-        let (cuts, sections) = split_cuts(reader.bytes(sections_length)?)?;
+        let (cuts, sections) = split_cuts(reader.bytes(sections_length)?, flags & HAS_PUNCHES != 0)?;
         let [atime, mtime, ctime, change] = times;
         // A sound checksum says that it was written so, not that it can be.
         let possible = sections.len() <= SECTIONS_BYTES_MAX
@@ -403,7 +409,7 @@ fn newer(
     record_shift: u8,
 ) -> Option<&'static str> {
     let cases = [
-        (flags & !HAS_VERIFIER != 0, "an inode with a flag"),
+        (flags & !(HAS_VERIFIER | HAS_PUNCHES) != 0, "an inode with a flag"),
         (reserved != &[0; 8], "an inode with reserved space"),
         (*acl != 0, "an inode with an access control list"),
         ([p0, p1, p2, p3] != [&0; 4], "an inode of a project"),
@@ -412,14 +418,18 @@ fn newer(
     cases.into_iter().find(|(is_met, _)| *is_met).map(|(_, what)| what)
 }
 
-/// The section of cuts, where it stands first, and the others.
-fn split_cuts(sections: &[u8]) -> Result<(Option<Cuts>, &[u8]), Malformed> {
+/// The section of cuts, where it stands first, and the others. Where there are punches it has to.
+fn split_cuts(sections: &[u8], is_punched: bool) -> Result<(Option<Cuts>, &[u8]), Malformed> {
     let mut reader = Reader::new(sections, "inode sections");
-    if sections.len() < SECTION_HEAD_BYTES || reader.u16()? != CUTS_SECTION {
-        return Ok((None, sections));
+    let section = if is_punched { PUNCHES_SECTION } else { CUTS_SECTION };
+    if sections.len() < SECTION_HEAD_BYTES || reader.u16()? != section {
+        return if is_punched { Err(reader.malformed()) } else { Ok((None, sections)) };
     }
     let length = reader.u16()?;
     let cuts = Cuts::decode(reader.bytes(length.into())?)?;
+    if is_punched != (cuts.punch_count() > 0) {
+        return Err(reader.malformed());
+    }
     Ok((Some(cuts), reader.rest()))
 }
 

@@ -208,6 +208,9 @@ fn record_fields(kind: RecordKind, record: &Record) -> Fields {
     if let Some((_, size)) = record.truncate {
         fields.push(("truncate", size.into()));
     }
+    if let Some((_, range)) = &record.punch {
+        fields.push(("punch", format!("{}-{}", range.start, range.end).into()));
+    }
     if let Some(data) = &record.data {
         fields.push(("pieces", data.pieces.len().into()));
         fields.push(("data_bytes", data.pieces.iter().map(|(_, bytes)| bytes.len()).sum::<usize>().into()));
@@ -242,6 +245,10 @@ fn record_parts(record: &Record) -> Vec<(&'static str, Fields)> {
     parts.extend(record.keys.iter().map(|(key, value)| ("record key", key_after(key, value.as_ref()))));
     if let Some((object, size)) = record.truncate {
         parts.push(("record truncate", vec![("object", object.into()), ("size", size.into())]));
+    }
+    if let Some((object, range)) = &record.punch {
+        let range = [("from", range.start.into()), ("to", range.end.into())];
+        parts.push(("record punch", [("object", (*object).into())].into_iter().chain(range).collect()));
     }
     if let Some(data) = &record.data {
         parts.extend(data.pieces.iter().map(|(offset, bytes)| {

@@ -6,7 +6,8 @@
 //! A file's dirty content is an interval map. A *piece* is either bytes in memory, or part of a block that was
 //! written to its final place ahead of the sync, since its file has much of it (rules F5). Pieces never overlap.
 //! `cut` is the smallest size the file was truncated to in this group: below it older content shines
-//! through the gaps between pieces, from it on the gaps are zeroes. No WRITE ever reads old data: the fold does.
+//! through the gaps between pieces, from it on the gaps are zeroes. They are as well where it was *punched*, which takes no
+//! memory however long that is. No WRITE ever reads old data: the fold does.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,7 +19,10 @@ use tally_base::{SECTOR, Txg};
 use tally_store::bp::BlockPtr;
 use tally_store::key::Key;
 
+pub use self::punched::Punched;
 use crate::inode::Inode;
+
+mod punched;
 
 /// Dirty bytes of a file.
 #[derive(Clone, Debug)]
@@ -90,7 +94,7 @@ pub(crate) struct Unlogged {
 pub enum Seen {
     /// Dirty here.
     Piece(Piece),
-    /// Zeroes: behind a truncation of this layer.
+    /// Zeroes: behind a truncation of this layer, or punched in it.
     Zero,
     /// Whatever is below.
     Below,
@@ -100,6 +104,8 @@ pub enum Seen {
 #[derive(Clone, Debug, Default)]
 pub struct DataLayer {
     cut: Option<u64>,
+    /// Below the cut.
+    punched: Punched,
     pieces: BTreeMap<u64, Piece>,
     /// Bytes of those that are in memory and in no record.
     unlogged_bytes: u64,
@@ -109,16 +115,22 @@ pub struct DataLayer {
 }
 
 impl DataLayer {
-    /// Whether nothing was written or cut.
+    /// Whether nothing was written, cut or punched.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.cut.is_none() && self.pieces.is_empty() && self.placed.is_empty()
+        self.cut.is_none() && self.punched.is_empty() && self.pieces.is_empty() && self.placed.is_empty()
     }
 
     /// The smallest size the file was truncated to.
     #[must_use]
     pub fn cut(&self) -> Option<u64> {
         self.cut
+    }
+
+    /// Where nothing shines through that was there before, whatever was written there since.
+    #[must_use]
+    pub fn punched(&self) -> &Punched {
+        &self.punched
     }
 
     /// Every block that was placed in this layer, also those overwritten since: the fold frees what it does not use.
@@ -189,9 +201,9 @@ impl DataLayer {
         }
     }
 
-    /// Whether any of `range` is dirty.
+    /// Whether any of `range` is dirty, or punched in part.
     pub(crate) fn has_any(&self, range: Range<u64>) -> bool {
-        self.overlapping(range).next().is_some()
+        self.overlapping(range.clone()).next().is_some() || self.punched.has_border_within(&range)
     }
 
     /// Whether any of `range` is dirty in memory.
@@ -229,7 +241,15 @@ impl DataLayer {
     /// Cuts the file to `size`.
     pub fn truncate(&mut self, size: u64) {
         self.cut = Some(self.cut.map_or(size, |cut| cut.min(size)));
+        self.punched.truncate(size);
         self.carve(size..u64::MAX);
+    }
+
+    /// Takes `range` away from what is shown, here and below.
+    pub fn punch(&mut self, range: Range<u64>) {
+        let end = range.end.min(self.cut.unwrap_or(u64::MAX));
+        self.punched.insert(range.start..end);
+        self.carve(range);
     }
 
     /// Drops everything; what was placed is still known for the fold to free.
@@ -255,8 +275,8 @@ impl DataLayer {
 
     fn gap(&self, range: Range<u64>, seen: &mut Vec<(Range<u64>, Seen)>) {
         let cut = self.cut.unwrap_or(u64::MAX).clamp(range.start, range.end.max(range.start));
-        if range.start < cut {
-            seen.push((range.start..cut, Seen::Below));
+        for (part, is_punched) in self.punched.split(range.start..cut) {
+            seen.push((part, if is_punched { Seen::Zero } else { Seen::Below }));
         }
         if cut < range.end {
             seen.push((cut..range.end, Seen::Zero));

@@ -186,6 +186,10 @@ impl Content for Filesystem {
         self.outcome(self.write(ctx, object, offset, &data, stability))
     }
 
+    fn deallocate(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, length: u64) -> Outcome<()> {
+        self.outcome(self.deallocate(ctx, object, offset, length))
+    }
+
     fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {
         self.outcome(self.commit(ctx, object, offset, count))
     }

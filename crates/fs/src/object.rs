@@ -82,6 +82,18 @@ impl ObjectState {
         self.layers.iter().any(|layer| !layer.data.placed().is_empty())
     }
 
+    /// Whether it was punched by a group that is not synced yet.
+    #[must_use]
+    pub(crate) fn is_punched(&self) -> bool {
+        self.layers.iter().any(|layer| !layer.data.punched().is_empty())
+    }
+
+    /// Punches that are not folded yet.
+    #[must_use]
+    pub(crate) fn punch_count(&self) -> usize {
+        self.layers.iter().map(|layer| layer.data.punched().count()).sum()
+    }
+
     /// Bytes in memory that no record carries, as far as group `txg` has them.
     #[must_use]
     pub(crate) fn unlogged_bytes(&self, txg: Txg) -> u64 {

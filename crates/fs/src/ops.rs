@@ -11,6 +11,7 @@ mod link;
 mod lock;
 mod make;
 mod open;
+mod punch;
 mod remove;
 mod rename;
 mod setattr;

@@ -10,14 +10,17 @@
 //! (an unstable WRITE whose transaction group was synced): see [`SizeRule`].
 //!
 //! ```text
-//!  0  flags u8: bit 0 reply, bit 1 truncate, bit 2 data, bit 3 mark          then, in this order, what is there:
+//!  0  flags u8: bit 0 reply, bit 1 truncate, bit 2 data, bit 3 mark, bit 4 punch          then, in this order, what is there:
 //!     reply     key 40, has object u8, object u64, generation u64
 //!     mark      session 16, slot u32, operation u32, sequence u32, fingerprint u64, then as behind a reply's key
 //!     inodes    count u8, each: object u64, present u8, [size rule u8, at least u64, inode]
 //!     keys      count u8, each: key 25, present u8, [value (length u32 + bytes)]
 //!     truncate  object u64, size u64
+//!     punch     object u64, from u64, to u64
 //!     data      object u64, count u16, each: offset u64, length u32; then the bytes of all, to the end of the record
 //! ```
+
+use std::ops::Range;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -64,6 +67,7 @@ record_kinds! {
     Truncate = 10,
     Write = 11,
     CommitData = 12,
+    Punch = 16,
 }
 
 /// Flags of a body: what is in it.
@@ -71,7 +75,8 @@ const HAS_REPLY: u8 = 1;
 const HAS_TRUNCATE: u8 = 2;
 const HAS_DATA: u8 = 4;
 const HAS_MARK: u8 = 8;
-const FLAGS_KNOWN: u8 = HAS_REPLY | HAS_TRUNCATE | HAS_DATA | HAS_MARK;
+const HAS_PUNCH: u8 = 16;
+const FLAGS_KNOWN: u8 = HAS_REPLY | HAS_TRUNCATE | HAS_DATA | HAS_MARK | HAS_PUNCH;
 
 /// What a record has that only newer programs know, if anything. It was acknowledged, and is not damaged: nobody may pass over
 /// it.
@@ -135,6 +140,8 @@ pub struct Record {
     pub keys: SmallVec<[(Key, Option<Bytes>); 2]>,
     /// The file was cut to this size, before `data`.
     pub truncate: Option<(ObjectId, u64)>,
+    /// The file was punched there, before `data`: it reads as zeroes.
+    pub punch: Option<(ObjectId, Range<u64>)>,
     /// Content that it wrote, to one file.
     pub data: Option<Data>,
 }
@@ -147,8 +154,8 @@ pub const RECORD_OVERHEAD_MAX: usize = 16 * 1024;
 /// Most pieces of data in one record. Their places stand in the overhead, beside the one inode of the file.
 pub const RECORD_PIECES_MAX: usize = 1000;
 
-/// Flags, a reply, a mark, both counts, and what is said of a truncation.
-const PARTS_BYTES_MAX: usize = 1 + (40 + 17) + (36 + 17) + 2 + 16;
+/// Flags, a reply, a mark, both counts, and what is said of a truncation and a punch.
+const PARTS_BYTES_MAX: usize = 1 + (40 + 17) + (36 + 17) + 2 + 16 + 24;
 /// An object, how its size is to be taken, and its inode without a target.
 const INODE_AFTER_BYTES_MAX: usize = 8 + 1 + 9 + INODE_BYTES_MAX;
 /// A key, and an entry.
@@ -170,7 +177,8 @@ impl Record {
         let flags = flag(self.reply.is_some(), HAS_REPLY)
             | flag(self.truncate.is_some(), HAS_TRUNCATE)
             | flag(self.data.is_some(), HAS_DATA)
-            | flag(self.mark.is_some(), HAS_MARK);
+            | flag(self.mark.is_some(), HAS_MARK)
+            | flag(self.punch.is_some(), HAS_PUNCH);
         out.put_u8(flags);
         if let Some((key, reply)) = &self.reply {
             out.put(&key.0);
@@ -195,6 +203,11 @@ impl Record {
         if let Some((object, size)) = self.truncate {
             out.put_u64(object.0);
             out.put_u64(size);
+        }
+        if let Some((object, range)) = &self.punch {
+            out.put_u64(object.0);
+            out.put_u64(range.start);
+            out.put_u64(range.end);
         }
         if let Some(data) = &self.data {
             out.put_u64(data.object.0);
@@ -236,8 +249,12 @@ impl Record {
             keys.push((key, value));
         }
         let truncate = if flags & HAS_TRUNCATE != 0 { Some((ObjectId(reader.u64()?), reader.u64()?)) } else { None };
+        let punch = match flags & HAS_PUNCH {
+            0 => None,
+            _ => Some((ObjectId(reader.u64()?), reader.u64()?..reader.u64()?)),
+        };
         let data = if flags & HAS_DATA != 0 { Some(decode_data(&mut reader, body)?) } else { None };
-        let record = Self { reply, mark, inodes, keys, truncate, data };
+        let record = Self { reply, mark, inodes, keys, truncate, punch, data };
         let possible = record.is_possible().then_some(()).ok_or(reader.malformed());
         reader.end()?;
         Ok(possible.map(|()| record)?)
@@ -278,9 +295,12 @@ impl Record {
         let keys = self.keys.iter().all(|(key, value)| is_entry(key) && fits(value));
         let links = |after: &InodeAfter| after.inode.as_ref().is_none_or(|inode| inode.nlink > 0);
         let size = self.truncate.is_none_or(|(_, size)| size <= FILE_SIZE_MAX);
+        let is_range = |(_, range): &(ObjectId, Range<u64>)| range.start < range.end && range.end <= FILE_SIZE_MAX;
+        let punch = self.punch.as_ref().is_none_or(is_range);
         let time = |after: &InodeAfter| after.inode.as_ref().is_none_or(|inode| inode.change < TIME_ROOM_END);
         let at_least = |after: &InodeAfter| !matches!(after.size, SizeRule::AtLeast(end) if end > FILE_SIZE_MAX);
-        size && keys
+        size && punch
+            && keys
             && objects.chain(entries).all(|id| id < DRAWN_ROOM_END)
             && self.inodes.iter().all(|after| links(after) && at_least(after) && time(after))
     }

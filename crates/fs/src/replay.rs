@@ -175,6 +175,7 @@ fn touched(record: &Record) -> SmallVec<[ObjectId; 4]> {
     let mut ids: SmallVec<[ObjectId; 4]> = record.inodes.iter().map(|after| after.object).collect();
     ids.extend(record.keys.iter().map(|(key, _)| ObjectId(key.object)));
     ids.extend(record.truncate.iter().map(|(object, _)| *object));
+    ids.extend(record.punch.iter().map(|(object, _)| *object));
     ids.extend(record.data.iter().map(|data| data.object));
     ids
 }
@@ -216,7 +217,8 @@ fn check_present(record: &Record, locked: &Locked, unreadable: &[ObjectId], dseq
     // An operation that changes keys or content changes the inode above them, too.
     let inode_of = |object: ObjectId| record.inodes.iter().find(|after| after.object == object)?.inode.as_ref();
     let keyless = record.keys.iter().map(|(key, _)| ObjectId(key.object)).find(|object| inode_of(*object).is_none());
-    let files = record.truncate.iter().map(|(object, _)| *object).chain(record.data.iter().map(|data| data.object));
+    let cut = record.truncate.iter().map(|(object, _)| *object).chain(record.punch.iter().map(|(object, _)| *object));
+    let files = cut.chain(record.data.iter().map(|data| data.object));
     let is_file = |object: &ObjectId| inode_of(*object).is_some_and(|inode| inode.kind == FileKind::File);
     keyless.or(files.into_iter().find(|object| !is_file(object))).map_or(Ok(()), missing)
 }

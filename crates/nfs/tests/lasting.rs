@@ -14,12 +14,13 @@ use support::scene::{Scene, fate};
 use support::session::{channel, exchange_id};
 use tally_base::{Known, SlotMark};
 use tally_nfs::service::Step;
-use tally_vfs::Replies;
+use tally_vfs::{Content, Replies};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
-    ChannelAttrs4, Compound4Res, CreateSession4Args, CreateSession4Res, Createhow4, Createtype4, DestroyClientid4Args,
-    DestroySession4Args, ExchangeId4Res, Fattr4, Fattr4Value, NfsArgop4, NfsResop4, Nfsstat4, Open4Args, Open4Res,
-    OpenClaim4, OpenOwner4, Openflag4, Opentype4, ReclaimComplete4Args, Sequence4Args, Sequence4Res, Sessionid4,
+    ChannelAttrs4, Compound4Res, CreateSession4Args, CreateSession4Res, Createhow4, Createtype4, Deallocate4Args,
+    DestroyClientid4Args, DestroySession4Args, ExchangeId4Res, Fattr4, Fattr4Value, NfsArgop4, NfsResop4, Nfsstat4,
+    Open4Args, Open4Res, OpenClaim4, OpenOwner4, Openflag4, Opentype4, ReclaimComplete4Args, Sequence4Args,
+    Sequence4Res, Sessionid4,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
@@ -376,4 +377,33 @@ fn what_was_under_way_in_a_session_that_is_over_is_forgotten() {
     assert_eq!(tank.known(&mark), Known::Session);
     scene.service.look_after_clients();
     assert_eq!(tank.known(&mark), Known::Nothing);
+}
+
+/// A punch that were carried out again behind a restart would take away what somebody has written there since.
+#[test]
+fn what_was_punched_is_not_punched_again() {
+    let scene = Scene { minor: 2, ..scene() };
+    let client = Client::persistent(&scene);
+    let file = scene.file(b"f");
+    let root = tally_vfs::Cred::root();
+    let write_by_another = |scene: &Scene| {
+        let ctx = tally_vfs::OpCtx::of(&root);
+        let written = scene.exports.tank.write(ctx, file, 0, b"text"[..].into(), tally_vfs::Stability::FileSync);
+        written.result.unwrap();
+    };
+    write_by_another(&scene);
+    let punch = op(&NfsArgop4::OpDeallocate(Deallocate4Args {
+        da_stateid: support::compound::stateid(0),
+        da_offset: 0,
+        da_length: 4,
+    }));
+    let ops = [scene.put(file), punch];
+    assert_eq!(client.run(&scene, 0, 1, &ops).status, OK);
+    let shown = |scene: &Scene| scene.exports.tank.model.read(&root, file, 0, 9).unwrap().data.concat();
+    assert_eq!(shown(&scene), [0; 4]);
+    write_by_another(&scene);
+    let scene = scene.restart();
+    assert_eq!(client.run(&scene, 0, 1, &ops).status, OK);
+    assert_eq!(shown(&scene), b"text");
+    assert_eq!(client.run(&scene, 0, 2, &ops).status, Nfs4ErrDeadsession);
 }

@@ -220,7 +220,6 @@ fn what_is_not_there_is_not_supported() {
         OpAllocate,
         OpClone,
         OpCopyNotify,
-        OpDeallocate,
         OpLayouterror,
         OpLayoutget,
         OpLayoutstats,

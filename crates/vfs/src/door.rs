@@ -153,6 +153,9 @@ pub trait Content: Send + Sync {
         data: Bytes,
         stability: Stability,
     ) -> Outcome<Written>;
+    /// Takes `length` bytes from `offset` on away, by the right to write them: they read as zeroes, the file's size stays, and what they took is given back in
+    /// time. What lies behind the end is passed over. [`FsError::Invalid`] for a length of 0 and a range that ends behind 2^64 - 1 (RFC 7862 §15.4).
+    fn deallocate(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, length: u64) -> Outcome<()>;
     /// Makes unstable data stable (`count` 0: to the end of the file). Gives the write verifier.
     fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64>;
 }

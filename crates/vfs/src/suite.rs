@@ -12,6 +12,7 @@ mod making;
 mod moving;
 mod opening;
 mod permissions;
+mod sparse;
 mod world;
 
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub fn run_all(make: &dyn Fn() -> Arc<dyn Vfs>) {
         delegating::CASES,
         locking::CASES,
         permissions::CASES,
+        sparse::CASES,
     ];
     for (name, case) in families.into_iter().flatten() {
         println!("vfs suite: {name}");

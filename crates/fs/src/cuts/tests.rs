@@ -22,7 +22,10 @@ fn what_was_born_since_a_cut_exists() {
 #[test]
 fn a_cut_further_to_the_front_covers_the_others() {
     let cuts = with(&with(&first(10, 5), 50, 7), 10, 9);
-    assert_eq!(cuts, Cuts { at: 10, end: 100, stairs: smallvec::smallvec![Cut { from: 10, before: Txg(9) }] });
+    assert_eq!(
+        cuts,
+        Cuts { at: 10, end: 100, stairs: smallvec::smallvec![Cut { from: 10, before: Txg(9) }], ..Cuts::default() }
+    );
     let cuts = with(&first(50, 5), 20, 9);
     assert_eq!((cuts.ahead(), cuts.stairs.len()), (20..100, 1));
 }
@@ -90,4 +93,74 @@ fn a_cut_above_one_of_what_is_to_come() {
     let mut bytes = Vec::new();
     cuts.encode(&mut bytes);
     assert_eq!(Cuts::decode(&bytes), Ok(cuts));
+}
+
+fn punched(cuts: Option<&Cuts>, range: std::ops::Range<u64>, before: u64) -> Cuts {
+    Cuts::punched(cuts, range, Txg(before), PUNCHES_MAX).expect("there is room")
+}
+
+#[test]
+fn in_a_punch_nothing_older_exists_and_beside_it_everything() {
+    let cuts = punched(Some(&punched(None, 10..20, 5)), 15..40, 7);
+    for (start, birth) in [(10, 4), (14, 4), (15, 6), (39, 6)] {
+        assert!(cuts.has(start, Txg(birth)), "{start} of {birth}");
+    }
+    for (start, birth) in [(9, 1), (10, 5), (14, 6), (15, 7), (40, 1)] {
+        assert!(!cuts.has(start, Txg(birth)), "{start} of {birth}");
+    }
+    assert_eq!(punched(Some(&cuts), 10..40, 8).punch_count(), 1, "it covers both");
+    assert_eq!(punched(Some(&cuts), 11..40, 8).punch_count(), 2);
+}
+
+#[test]
+fn punches_are_reaped_one_behind_the_other_and_beside_cuts() {
+    let cuts = with(&punched(Some(&punched(None, 10..20, 5)), 30..60, 5), 50, 6);
+    assert_eq!((cuts.punch_ahead(), cuts.ahead(), cuts.punch_count()), (Some(10..20), 50..100, 2));
+    let cuts = cuts.punch_reaped(15).expect("more is left");
+    assert!(!cuts.has(14, Txg(1)) && cuts.has(15, Txg(1)) && cuts.is_waiting());
+    let cuts = cuts.punch_reaped(20).expect("more is left");
+    // What the cut behind it covers is the cut's.
+    assert_eq!(cuts.punch_ahead(), Some(30..50));
+    let cuts = cuts.reaped(100, 100).expect("the punch is left");
+    assert!(cuts.is_waiting() && cuts.end() == 0 && cuts.has(30, Txg(4)) && !cuts.has(60, Txg(4)));
+    assert_eq!(cuts.punch_reaped(50), None);
+}
+
+#[test]
+fn a_cut_that_is_carried_out_takes_punches_along() {
+    let cuts = punched(Some(&punched(None, 10..20, 5)), 30..60, 5);
+    let left = Cuts::up_to(Some(&cuts), 40).expect("more is left");
+    assert!(left.has(39, Txg(4)) && !left.has(40, Txg(4)) && left.punch_count() == 2);
+    assert_eq!(Cuts::up_to(Some(&cuts), 10), None);
+}
+
+#[test]
+fn there_is_room_for_so_many_punches_and_no_more() {
+    let full = (0..PUNCHES_MAX as u64).fold(Cuts::default(), |cuts, at| punched(Some(&cuts), at * 10..at * 10 + 5, 5));
+    assert_eq!(Cuts::punched(Some(&full), 1000..1005, Txg(6), PUNCHES_MAX), None);
+    assert_eq!(Cuts::punched(Some(&full), 1000..1005, Txg(6), usize::MAX), None);
+    assert!(Cuts::punched(Some(&full), 10..25, Txg(6), PUNCHES_MAX).is_some(), "it covers two");
+    let mut bytes = Vec::new();
+    with(&full, 1 << 20, 9).encode(&mut bytes);
+    assert!(bytes.len() <= CUTS_BYTES_MAX);
+}
+
+#[test]
+fn an_encoding_of_punches_comes_back_and_a_lie_does_not() {
+    let alone = punched(None, 10..20, 5);
+    let both = with(&alone, 50, 7);
+    for cuts in [&alone, &both] {
+        let mut bytes = Vec::new();
+        cuts.encode(&mut bytes);
+        assert_eq!(Cuts::decode(&bytes).as_ref(), Ok(cuts));
+        // Cut off behind the punches it is that of the punches.
+        for length in (0..bytes.len()).filter(|length| *length != 40) {
+            assert!(Cuts::decode(&bytes[..length]).is_err(), "{length}");
+        }
+        for (place, lie) in [(8, 0), (8, 65), (15, 1), (16, 20)] {
+            let mut bytes = bytes.clone();
+            bytes[place] = lie;
+            assert!(Cuts::decode(&bytes).is_err(), "{place}");
+        }
+    }
 }

@@ -17,7 +17,7 @@ use super::Fold;
 use super::content::{Content, copy_prefix};
 use super::removal::extents_at_most;
 use super::stored::{Stored, decode_extent};
-use crate::cuts::Cuts;
+use crate::cuts::{Cuts, PUNCHES_MAX, SHORT_PUNCHES_MAX};
 use crate::damage::Part;
 use crate::inode::{Inode, Layout};
 use crate::layer::{Layer, Piece, Seen};
@@ -55,6 +55,12 @@ impl Fold<'_> {
         self.mark_hole(id, blocks_end..inode.size, record_size, &mut rewritten)?;
         if in_extents && cut < old_size {
             self.cut(id, inode, old, cut.next_multiple_of(record_size), &rewritten)?;
+        }
+        if let Some(old) = old.filter(|_| in_extents) {
+            for range in layer.data.punched().ranges() {
+                let whole = whole_blocks(inode, &range);
+                self.punch(id, inode, old, whole.start..whole.end.min(blocks_end), &rewritten)?;
+            }
         }
         // Behind the end there may be what was cut away and is not freed yet.
         let extents_end = old.map_or(0, Inode::extents_end);
@@ -228,6 +234,32 @@ impl Fold<'_> {
         self.cut_extents(id, inode, from..u64::MAX, rewritten)
     }
 
+    /// Of what is stored in `range`, which is whole blocks, nothing exists any more. It is freed now, if it is little; else the
+    /// punch is noted, and the reaper frees it ([`Cuts`]). Short ones leave room for long ones, which the door lets in as long as
+    /// there is some (`ops/punch.rs`).
+    fn punch(
+        &mut self,
+        id: ObjectId,
+        inode: &mut Inode,
+        old: &Inode,
+        range: Range<u64>,
+        rewritten: &[u64],
+    ) -> Result<(), BlockError> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let extents_max = extents_at_most(old, range.clone());
+        let is_long = extents_max > self.fs.pool.tuning.reap_extents_max as u64;
+        let punches_max = if is_long { PUNCHES_MAX } else { SHORT_PUNCHES_MAX };
+        if extents_max > self.reap_extents_left as u64
+            && let Some(noted) = Cuts::punched(inode.cuts.as_deref(), range.clone(), self.out.txg(), punches_max)
+        {
+            inode.cuts = Some(Box::new(noted));
+            return Ok(());
+        }
+        self.cut_extents(id, inode, range, rewritten)
+    }
+
     /// Deletes the stored extents of `range`, but for those that are rewritten anyway.
     fn cut_extents(
         &mut self,
@@ -283,6 +315,12 @@ impl Fold<'_> {
     }
 }
 
+/// The whole blocks in `range`, perhaps none.
+pub(crate) fn whole_blocks(inode: &Inode, range: &Range<u64>) -> Range<u64> {
+    let record_size = inode.record_size();
+    range.start.next_multiple_of(record_size)..range.end / record_size * record_size
+}
+
 /// The block that was placed ahead and is the whole of `start..start + length`.
 fn placed_whole(layer: &Layer, start: u64, length: u64) -> Option<BlockPtr> {
     match &layer.data.view(start..start + length)[..] {
@@ -295,7 +333,7 @@ fn placed_whole(layer: &Layer, start: u64, length: u64) -> Option<BlockPtr> {
     }
 }
 
-/// Starts of the blocks to be written anew, ascending: under a piece, under the cut, and all that a small content
+/// Starts of the blocks to be written anew, ascending: under a piece, under the cut and the borders of punches, and all that a small content
 /// fills.
 fn touched_blocks(layer: &Layer, size: u64, record_size: u64, cut: u64, small: u64) -> Vec<u64> {
     let mut starts: Vec<u64> = Vec::new();
@@ -311,6 +349,11 @@ fn touched_blocks(layer: &Layer, size: u64, record_size: u64, cut: u64, small: u
     }
     if layer.data.cut().is_some() && !cut.is_multiple_of(record_size) {
         touch(cut, cut + 1);
+    }
+    for range in layer.data.punched().ranges() {
+        for border in [range.start, range.end].into_iter().filter(|border| !border.is_multiple_of(record_size)) {
+            touch(border, border + 1);
+        }
     }
     touch(0, small);
     starts.sort_unstable();

@@ -7,6 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use tally_base::{ObjectId, SECTOR};
 use tally_store::block::BlockError;
+use tally_store::bp::BlockPtr;
 use tally_store::dataset::OBJECT_CHARGE;
 use tally_store::key::{Class, Key};
 use tally_store::tree::Change;
@@ -48,6 +49,15 @@ impl OrphanKind {
 struct Freed {
     count: usize,
     bytes: u64,
+}
+
+/// How far the reaper has come.
+struct Reaped {
+    at: u64,
+    /// Up to here it has met nothing that it could not read.
+    whole: u64,
+    /// Leaves that it could not read, each with a key in it.
+    unreadable: Vec<(BlockPtr, Key)>,
 }
 
 impl Fold<'_> {
@@ -174,27 +184,57 @@ impl Fold<'_> {
         Ok(self.reap_extents_left > 0)
     }
 
-    /// Frees a bounded number of the extents that were cut from a file, but for those that the changes from `first_change` on
-    /// replace anyway. A leaf that cannot be read may have some: they still do not exist, should it come back.
+    /// Frees a bounded number of the extents that were cut or punched from a file, but for those that the changes from
+    /// `first_change` on replace anyway. A leaf that cannot be read may have some: they still do not exist, should it come back.
     pub(super) fn reap_cut(&mut self, id: ObjectId, inode: &mut Inode, first_change: usize) -> Result<(), BlockError> {
-        let Some(cuts) = inode.cuts.take_if(|cuts| cuts.is_waiting()) else { return Ok(()) };
+        let Some(mut cuts) = inode.cuts.take_if(|cuts| cuts.is_waiting()) else { return Ok(()) };
         let is_extent = |key: &Key| key.class == Class::Extent && key.object == id.0;
         let changed = self.changes[first_change..].iter().map(|(key, _)| *key).filter(is_extent);
         let changed: HashSet<u64> = changed.map(|key| key.a).collect();
+        while let Some(range) = cuts.punch_ahead() {
+            let reaped = self.reap_range(id, inode, &cuts, range.clone(), &changed)?;
+            // A punch that stayed for the sake of a leaf would stay for ever, as nothing covers it: so the leaf is given up.
+            self.lost.extend(reaped.unreadable.iter().map(|(node, _)| *node));
+            self.lost_keys.extend(reaped.unreadable.iter().map(|(_, key)| *key));
+            let Some(left) = cuts.punch_reaped(reaped.at) else { return Ok(()) };
+            *cuts = left;
+            if reaped.at < range.end {
+                inode.cuts = Some(cuts);
+                return Ok(());
+            }
+        }
         let ahead = cuts.ahead();
+        if !ahead.is_empty() {
+            let Reaped { at, whole, .. } = self.reap_range(id, inode, &cuts, ahead, &changed)?;
+            inode.cuts = cuts.reaped(at, whole.min(at)).map(Box::new);
+        }
+        Ok(())
+    }
+
+    /// Frees what of `range` does not exist by `cuts`, as far as this group may, but for what is `changed`.
+    fn reap_range(
+        &mut self,
+        id: ObjectId,
+        inode: &mut Inode,
+        cuts: &Cuts,
+        range: Range<u64>,
+        changed: &HashSet<u64>,
+    ) -> Result<Reaped, BlockError> {
         let key = |offset| Key::new(Class::Extent, id.0, offset, 0);
-        let (mut at, mut whole) = (ahead.end, ahead.end);
+        let mut reaped = Reaped { at: range.end, whole: range.end, unreadable: Vec::new() };
         let (old, fs) = (self.old, self.fs);
-        let mut extents = fs.io().range(&old.tree, &key(ahead.start), &key(ahead.end)).around_damage();
+        let mut extents = fs.io().range(&old.tree, &key(range.start), &key(range.end)).around_damage();
         while let Some(extent) = extents.next() {
-            let offset = extent.as_ref().map_or_else(|_| extents.failed_at().a, |(key, _)| key.a).max(ahead.start);
+            let offset = extent.as_ref().map_or_else(|_| extents.failed_at().a, |(key, _)| key.a).max(range.start);
             if self.reap_extents_left == 0 {
-                at = offset;
+                reaped.at = offset;
                 break;
             }
             self.reap_extents_left -= 1;
+            let node = extent.as_ref().err().and_then(|error| error.unreadable().copied());
             let Stored::Known((key, value)) = self.unless_damaged(id, Part::Space, extent)? else {
-                whole = whole.min(offset);
+                reaped.whole = reaped.whole.min(offset);
+                reaped.unreadable.extend(node.map(|node| (node, extents.failed_at())));
                 continue;
             };
             // No extent has more in its key than the offset, but for faulty software's.
@@ -207,8 +247,7 @@ impl Fold<'_> {
                 self.replace_extent(id, inode, offset, Some(&block), None);
             }
         }
-        inode.cuts = cuts.reaped(at, whole.min(at)).map(Box::new);
-        Ok(())
+        Ok(reaped)
     }
 
     /// Keeps the reaper's list to what the inode's cuts are now.
@@ -259,7 +298,7 @@ impl Fold<'_> {
 }
 
 /// How many extents a file can have in a range: one for each record, of a sector at least.
-pub(super) fn extents_at_most(inode: &Inode, range: Range<u64>) -> u64 {
+pub(crate) fn extents_at_most(inode: &Inode, range: Range<u64>) -> u64 {
     match inode.layout {
         Layout::Small => 0,
         Layout::Extents => {

@@ -21,12 +21,14 @@ fn shown(layer: &DataLayer) -> Vec<u8> {
 enum Step {
     Write(u64, Vec<u8>),
     Cut(u64),
+    Punch(u64, u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0u64..60, prop::collection::vec(b'a'..=b'z', 1..16)).prop_map(|(at, bytes)| Step::Write(at, bytes)),
         1 => (0u64..64).prop_map(Step::Cut),
+        2 => (0u64..64, 1u64..20).prop_map(|(at, length)| Step::Punch(at, at + length)),
     ]
 }
 
@@ -45,6 +47,12 @@ proptest! {
                     }
                     let logged = bytes.len() % 2 == 0;
                     layer.insert(at, Piece::Memory { bytes: bytes.into(), logged });
+                }
+                Step::Punch(from, to) => {
+                    model[from as usize..to.min(64) as usize].fill(b'0');
+                    layer.punch(from..to);
+                    let ranges: Vec<_> = layer.punched().ranges().collect();
+                    prop_assert!(ranges.windows(2).all(|pair| pair[0].end < pair[1].start), "{ranges:?}");
                 }
                 Step::Cut(size) => {
                     model[size as usize..].fill(b'0');

@@ -30,7 +30,7 @@ use crate::filesystem::Filesystem;
 use crate::fold::SMALL_MAX;
 use crate::inode::{Inode, Layout};
 use crate::layer::{DataLayer, Piece};
-use crate::object::Locked;
+use crate::object::{Locked, ObjectState};
 use crate::record::{Data, RECORD_OVERHEAD_MAX, Record, RecordKind, SizeRule};
 
 /// The parts of a WRITE: what stays in memory, and what is in the pool already, which goes back unless it is settled.
@@ -107,10 +107,11 @@ impl Filesystem {
     /// What a WRITE may cost its fold, and by how much it may make the dataset grow: from one look, without the lock.
     fn costs_of_write(&self, object: ObjectRef, range: &Range<u64>) -> Result<(FoldCost, u64), FsError> {
         let mut growth_bytes = 0;
+        let gives_back = self.has_quota() && self.objects.look(object.id, ObjectState::is_punched);
         let fold = self.fold_cost(object, |inode, layer| {
             // Nobody asks without a quota.
             if self.has_quota() {
-                growth_bytes = growth(inode, range);
+                growth_bytes = growth(inode, range, gives_back);
             }
             FoldCost::of(inode, layer, std::iter::once(range.clone()))
         })?;
@@ -346,15 +347,17 @@ impl Filesystem {
 
 /// By how much a WRITE may make the dataset grow: by the blocks that it touches, however little of them, but not
 /// beyond what the file takes if every block of it is written and none can be compressed. What was cut from it and is not
-/// freed yet is no part of that: it goes, and whoever took its place for nothing would stay.
-fn growth(inode: &Inode, range: &Range<u64>) -> u64 {
+/// freed yet, or what it `gives_back` since it was punched, is no part of that: it goes, and whoever took its place for nothing would
+/// stay.
+fn growth(inode: &Inode, range: &Range<u64>, gives_back: bool) -> u64 {
     let record_size = inode.record_size();
     let size = inode.size.max(range.end);
     let is_small = inode.layout == Layout::Small && size <= SMALL_MAX;
     let used_max = if is_small { size } else { round_to_sector(size) };
     let touched =
         range.end.next_multiple_of(record_size).min(used_max).saturating_sub(range.start / record_size * record_size);
-    let has_surely = if inode.cuts.as_ref().is_some_and(|cuts| cuts.is_waiting()) { 0 } else { inode.used };
+    let gives_back = gives_back || inode.cuts.as_ref().is_some_and(|cuts| cuts.is_waiting());
+    let has_surely = if gives_back { 0 } else { inode.used };
     touched.min(used_max.saturating_sub(has_surely))
 }
 
@@ -365,7 +368,7 @@ fn chunks(data: &Bytes, most: usize) -> SmallVec<[Bytes; 1]> {
 }
 
 impl Filesystem {
-    fn may_write(&self, inode: &Inode, object: ObjectRef, ctx: OpCtx<'_>) -> Result<(), FsError> {
+    pub(super) fn may_write(&self, inode: &Inode, object: ObjectRef, ctx: OpCtx<'_>) -> Result<(), FsError> {
         check_has_content(inode)?;
         let attr = inode.attr(object.id);
         self.check_may_write(ctx.right, &attr, writes_by_mode(&attr, ctx))

@@ -51,6 +51,7 @@ fn full() -> Record {
             (Key::new(Class::DirHash, 1, 2, 3), None),
         ]),
         truncate: Some((ObjectId(9), 0)),
+        punch: Some((ObjectId(9), 7..4096)),
         data: Some(Data {
             object: ObjectId(9),
             pieces: SmallVec::from_vec(vec![(12, Bytes::from_static(b"content")), (99, Bytes::from_static(b"more"))]),
@@ -103,7 +104,7 @@ fn the_kinds_have_stable_numbers() {
 
 #[test]
 fn numbers_that_cannot_have_been_issued_are_malformed() {
-    let lies: [(&str, Lie); 12] = [
+    let lies: [(&str, Lie); 14] = [
         // What follows this id could not be read: a pool that had replayed it could not be imported any more.
         ("an object with none behind it", |record| record.inodes[0].object = ObjectId((1 << 62) - 1)),
         ("a change at the end of time", |record| record.inodes[0].inode.as_mut().unwrap().change = Time((1 << 63) - 1)),
@@ -119,6 +120,8 @@ fn numbers_that_cannot_have_been_issued_are_malformed() {
         // Four objects with one each were more than what is asked for before a rename.
         ("a target of what is no link", |record| record.inodes[0].inode.as_mut().unwrap().kind = FileKind::File),
         ("a cut behind the largest file", |record| record.truncate = Some((ObjectId(9), u64::MAX))),
+        ("a punch behind the largest file", |record| record.punch = Some((ObjectId(9), 0..1 << 63))),
+        ("a punch of nothing", |record| record.punch = Some((ObjectId(9), 7..7))),
         ("an end behind the largest file", |record| record.inodes[0].size = SizeRule::AtLeast(u64::MAX)),
     ];
     for (what, lie) in lies {

@@ -98,6 +98,10 @@ fn commit(fs: &dyn Vfs, ctx: OpCtx<'_>, path: &str) {
     done(fs.commit(ctx, at(fs, path), 0, 0)).unwrap();
 }
 
+fn punch(fs: &dyn Vfs, ctx: OpCtx<'_>, path: &str, offset: u64, length: u64) {
+    done(fs.deallocate(ctx, at(fs, path), offset, length)).unwrap();
+}
+
 fn rename(fs: &dyn Vfs, ctx: OpCtx<'_>, from: (&str, &str), to: (&str, &str)) {
     let renamed = fs.rename(ctx, at(fs, from.0), from.1.as_bytes(), at(fs, to.0), to.1.as_bytes());
     done(renamed).unwrap();
@@ -122,6 +126,7 @@ pub(crate) const fn shapes(kind: RecordKind) -> &'static [Shape] {
         RecordKind::Truncate => TRUNCATE,
         RecordKind::Write => WRITE,
         RecordKind::CommitData => COMMIT_DATA,
+        RecordKind::Punch => PUNCH,
     }
 }
 
@@ -274,5 +279,17 @@ const COMMIT_DATA: &[Shape] = &[
         name: "of the first bytes of a file, more than a block",
         late: Late::Saved(|fs| unstable(fs, "other/nothing", 0, 100_000)),
         op: |fs, ctx| commit(fs, ctx, "other/nothing"),
+    },
+];
+
+const PUNCH: &[Shape] = &[
+    shape("in a small file", |fs, ctx| punch(fs, ctx, "dir/small", 100, 1000)),
+    shape("within a block", |fs, ctx| punch(fs, ctx, "dir/large", 1000, 100)),
+    shape("across blocks, one of them whole", |fs, ctx| punch(fs, ctx, "dir/large", 100_000, 170_000)),
+    shape("all there is, and far behind it", |fs, ctx| punch(fs, ctx, "dir/large", 0, 1 << 63)),
+    Shape {
+        name: "of unstable data, also behind the end that the file had",
+        late: Late::Lost(|fs| unstable(fs, "dir/small", 2000, 9000)),
+        op: |fs, ctx| punch(fs, ctx, "dir/small", 1000, 4000),
     },
 ];

@@ -6,7 +6,7 @@ need "mount" nfs_mount
 mkdir "$MNT/t" && cd "$MNT/t" || exit
 cat > /tmp/act.py <<'PY'
 """Makes one of everything below the current folder."""
-import os, socket, stat
+import os, socket, stat, subprocess
 def write(name, data, flags=os.O_WRONLY | os.O_CREAT | os.O_TRUNC):
     fd = os.open(name, flags, 0o644)
     try:
@@ -50,6 +50,13 @@ write("copied-from", bytes(range(256)) * 40_000 + b"end")
 a, b = os.open("copied-from", os.O_RDONLY), os.open("copied-to", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
 while os.copy_file_range(a, b, 100 << 20): pass
 os.close(a); os.close(b)
+write("punched", bytes(range(1, 251)) * 8_000)
+if os.environ["NFS_VERSION"] == "4.2":
+    subprocess.run(["fallocate", "-p", "-o", "100000", "-l", "1500000", "punched"], check=True)
+    assert os.stat("punched").st_size == 2_000_000
+    write("not-allocated", b""); assert subprocess.run(["fallocate", "-l", "1M", "not-allocated"], stderr=subprocess.DEVNULL).returncode, "nothing is reserved, and nobody may be told so"
+else:
+    fd = os.open("punched", os.O_WRONLY); os.pwrite(fd, bytes(1_500_000), 100_000); os.close(fd)
 os.umask(0o027); write("masked", b""); os.close(os.open("masked-excl", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)); os.mkdir("masked-dir"); os.mkfifo("masked-fifo", 0o777)
 PY
 cat > /tmp/verify.py <<'PY'
@@ -80,11 +87,14 @@ assert os.stat("sticky").st_mode & 0o7777 == 0o1777 and os.stat("setgid").st_nli
 assert read("n" * 255) == b"long" and read("name with \\ ' \" and \n newline") == b"odd" and read(b"\xff\xfe not utf-8") == b"bytes"
 assert read("shared-write") == b"A" * 4_050 + b"B" * 100 + b"A" * 5_850
 assert read("copied-to") == bytes(range(256)) * 40_000 + b"end"
+punched = bytes(range(1, 251)) * 8_000; assert read("punched") == punched[:100_000] + bytes(1_500_000) + punched[1_600_000:]
 modes = [os.lstat("masked" + kind).st_mode & 0o7777 for kind in ("", "-excl", "-dir", "-fifo")]; assert modes == [0o640, 0o640, 0o750, 0o750], [oct(mode) for mode in modes]
 if os.environ["NFS_VERSION"] == "4.2":
     fd, at = os.open("sparse", os.O_RDONLY), []
     for whence in (os.SEEK_DATA, os.SEEK_HOLE, os.SEEK_DATA, os.SEEK_HOLE): at.append(os.lseek(fd, at[-1] if at else 0, whence))
     os.close(fd); assert at[0] == 1 << 31 < at[1] < 3 << 30 and (1 << 33) - (2 << 20) < at[2] < at[3] == 1 << 33, at
+    fd = os.open("punched", os.O_RDONLY); hole = os.lseek(fd, 0, os.SEEK_HOLE); data = os.lseek(fd, hole, os.SEEK_DATA); os.close(fd)
+    assert 100_000 <= hole <= 100_000 + (128 << 10) and 1_600_000 - (128 << 10) <= data <= 1_600_000, (hole, data)
 PY
 cat > /tmp/rights.py <<'PY'
 """Rights as an ordinary user meets them: run as uid 1000, gid 1000, group 500."""
@@ -109,8 +119,9 @@ check "one of everything" python3 /tmp/act.py
 check "seen at once" python3 /tmp/verify.py
 of_the_server() { awk -v op="$1:" '$1 == op { sent += $2 } END { exit !sent }' /proc/self/mountstats; }
 if [ "$NFS_VERSION" = 4.2 ]; then
-    SPOIL="set -- of_the_server ALLOCATE" check "copied by the server" of_the_server COPY
-    SPOIL="set -- of_the_server ALLOCATE" check "holes are the server's" of_the_server SEEK
+    SPOIL="set -- of_the_server LAYOUTSTATS" check "copied by the server" of_the_server COPY
+    SPOIL="set -- of_the_server LAYOUTSTATS" check "holes are the server's" of_the_server SEEK
+    SPOIL="set -- of_the_server LAYOUTSTATS" check "punched by the server" of_the_server DEALLOCATE
 fi
 mkdir -p "$MNT/r/sticky"; cd "$MNT/r" && { echo s > secret; chmod 600 secret; echo o > open; chmod 644 open; echo g > group; chgrp 500 group; chmod 660 group; echo w > own; chown 1000:1000 own; chmod 1777 sticky; echo r > sticky/roots; }; cd /tmp
 check "rights of an ordinary user" setpriv --reuid 1000 --regid 1000 --groups 500 python3 /tmp/rights.py

@@ -22,6 +22,7 @@ pub(super) enum Op {
     Copy,
     Create,
     CreateSession,
+    Deallocate,
     DestroyClientId,
     DestroySession,
     ExchangeId,
@@ -132,6 +133,7 @@ impl Op {
             Self::Commit
                 | Self::Copy
                 | Self::Create
+                | Self::Deallocate
                 | Self::Link
                 | Self::Open
                 | Self::Remove
@@ -208,6 +210,7 @@ pub(super) fn asked(minor: u32, number: u32) -> Asked {
         57 => Op::DestroyClientId,
         58 => Op::ReclaimComplete,
         60 => Op::Copy,
+        62 => Op::Deallocate,
         63 => Op::IoAdvise,
         69 => Op::Seek,
         _ => return Asked::NotSupported,

@@ -347,6 +347,9 @@ impl Content for Gated {
     fn write(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, data: Bytes, how: Stability) -> Outcome<Written> {
         self.change(|| self.model.write(ctx, object, offset, data, how))
     }
+    fn deallocate(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, length: u64) -> Outcome<()> {
+        self.change(|| self.model.deallocate(ctx, object, offset, length))
+    }
     fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {
         self.change(|| self.model.commit(ctx, object, offset, count))
     }

@@ -48,6 +48,17 @@ impl Content {
         }
     }
 
+    /// Makes zeroes of `range`; a block of which all is in it is one that was never written.
+    fn punch(&mut self, range: std::ops::Range<u64>) {
+        let (first, end) = (range.start.div_ceil(BLOCK), range.end / BLOCK);
+        self.blocks.retain(|number, _| !(first..end).contains(number));
+        for (number, block) in self.blocks.range_mut(range.start / BLOCK..range.end.div_ceil(BLOCK)) {
+            let start = number * BLOCK;
+            let [from, to] = [range.start, range.end].map(|at| (at.max(start) - start).min(BLOCK) as usize);
+            Arc::make_mut(block)[from..to].fill(0);
+        }
+    }
+
     /// Where a block that was written, or one that was not, has its first byte from `offset` on.
     fn seek(&self, offset: u64, what: Sought) -> Option<u64> {
         let number = match what {
@@ -168,6 +179,39 @@ impl State {
         inode.attr.size = inode.attr.size.max(end);
         drop_set_ids_on_write(&mut inode.attr, cred);
         self.touch_content(object.id, now);
+    }
+
+    pub(super) fn deallocate(
+        &mut self,
+        OpCtx { cred, right, .. }: OpCtx<'_>,
+        object: ObjectRef,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), FsError> {
+        let end = offset.checked_add(length).filter(|end| *end > offset).ok_or(FsError::Invalid)?;
+        let inode = self.inode(object)?;
+        match &inode.body {
+            Body::Content(_) => {}
+            Body::Directory(_) => return Err(FsError::IsDirectory),
+            _ => return Err(FsError::BadType),
+        }
+        let may = permission::owns(&inode.attr, cred) || permission::may(&inode.attr, cred, WRITE);
+        self.check_right(object, right, Access::WRITE, may)?;
+        let range = offset..end.min(inode.attr.size);
+        if range.is_empty() {
+            return Ok(());
+        }
+        let now = self.issue_time();
+        let inode = self.named(object.id);
+        if let Body::Content(content) = &mut inode.body {
+            // Of the last block nothing else is in the file.
+            let end = if range.end == inode.attr.size { range.end.next_multiple_of(BLOCK) } else { range.end };
+            content.punch(range.start..end);
+            inode.attr.used = content.used_bytes();
+        }
+        drop_set_ids_on_write(&mut inode.attr, cred);
+        self.touch_content(object.id, now);
+        Ok(())
     }
 
     pub(super) fn commit(&mut self, ctx: OpCtx<'_>, object: ObjectRef) -> Result<u64, FsError> {

@@ -346,6 +346,10 @@ impl Content for Model {
         self.change(ctx, &[object], |_| Some(object), |state, _| state.write(ctx, object, offset, &data, stability))
     }
 
+    fn deallocate(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, length: u64) -> Outcome<()> {
+        self.change(ctx, &[object], |()| Some(object), |state, _| state.deallocate(ctx, object, offset, length))
+    }
+
     fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, _offset: u64, _count: u32) -> Outcome<u64> {
         self.change(ctx, &[object], |_| Some(object), |state, _| state.commit(ctx, object))
     }

@@ -76,6 +76,7 @@ impl Compound<'_> {
             Op::Rename => return ops::remove::rename(self, words, out),
             Op::Write => return ops::data::write(self, words, out),
             Op::Commit => return ops::data::commit(self, words, out),
+            Op::Deallocate => return ops::sparse::deallocate(self, words),
             Op::Seek => ops::sparse::seek(self, words, out),
             Op::IoAdvise => ops::sparse::advise(self, words, out),
             Op::Copy => return ops::copy::copy(self, words, out),

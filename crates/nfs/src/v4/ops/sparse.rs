@@ -1,8 +1,8 @@
-//! SEEK and IO_ADVISE (RFC 7862 §15.11 and §15.5).
+//! SEEK, IO_ADVISE and DEALLOCATE (RFC 7862 §15.11, §15.5 and §15.4).
 
-use tally_vfs::{Access, FileKind, OpCtx, Right, Sought};
+use tally_vfs::{Access, FileKind, OpCtx, Outcome, Right, Sought};
 
-use super::super::compound::Compound;
+use super::super::compound::{Compound, Stop};
 use super::super::state::Stateid;
 use super::super::status::Status;
 use super::stateid;
@@ -50,12 +50,34 @@ pub(in super::super) fn advise(
     Ok(())
 }
 
+/// Nothing is told but that it is done, and that is stable (RFC 7862 §15.4.3).
+pub(in super::super) fn deallocate(compound: &mut Compound<'_>, words: &mut Decoder<'_>) -> Result<Status, Stop> {
+    let (stateid, offset, length) = (stateid(words)?, words.u64()?, words.u64()?);
+    let target = compound.to_change(compound.current())?;
+    let right = if compound.is_again() { Right::Unopened } else { compound.right(stateid, &target)? };
+    check_is_file(&target)?;
+    compound.begin(&target)?;
+    if compound.has_written() || compound.remembered(&target).is_none() {
+        let house = compound.scene.house;
+        let ctx = OpCtx { right, ..compound.ctx(&target) };
+        let punch = || target.vfs.deallocate(ctx, target.object, offset, length);
+        let outcome = house.past_the_late(compound.scene.exports, (&target, Access::WRITE), punch, Outcome::error);
+        compound.changed(outcome)?;
+    }
+    Ok(Status::Ok)
+}
+
 /// The file of the current handle, and by what right it is read.
 fn to_read<'a>(compound: &'a Compound<'_>, stateid: Stateid) -> Result<(&'a Target, Right), Status> {
     let target = compound.current()?.target().ok_or(Status::IsDir)?;
     let right = compound.right_to_read(stateid, target)?;
+    check_is_file(target)?;
+    Ok((target, right))
+}
+
+fn check_is_file(target: &Target) -> Result<(), Status> {
     match target.vfs.getattr(target.object)?.kind {
-        FileKind::File => Ok((target, right)),
+        FileKind::File => Ok(()),
         FileKind::Directory => Err(Status::IsDir),
         FileKind::Symlink => Err(Status::Symlink),
         _ => Err(Status::WrongType),
