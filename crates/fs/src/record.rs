@@ -32,6 +32,7 @@ use tally_vfs::{FILE_SIZE_MAX, NAME_MAX, ObjectRef, RememberedReply, ReplyKey, S
 
 use crate::entry::decode_entry;
 use crate::inode::{INODE_BYTES_MAX, Inode};
+use crate::xattr::{self, PARTS_MAX};
 
 /// The kinds and their numbers, so that one that is named here is in [`RecordKind::ALL`], too.
 macro_rules! record_kinds {
@@ -64,6 +65,8 @@ record_kinds! {
     Truncate = 10,
     Write = 11,
     CommitData = 12,
+    SetXattr = 14,
+    RemoveXattr = 15,
 }
 
 /// Flags of a body: what is in it.
@@ -139,7 +142,7 @@ pub struct Record {
     pub data: Option<Data>,
 }
 
-/// Room for everything in a record that is not data. Most of it takes a RENAME from one directory to another that replaces
+/// Room for everything in a record that is not data, nor the value of an extended attribute. Most of it takes a RENAME from one directory to another that replaces
 /// something: four inodes with their sections, two of them of symbolic links, and eight keys with names; or, where somebody has that
 /// open, five, one of them of a link.
 pub const RECORD_OVERHEAD_MAX: usize = 16 * 1024;
@@ -273,9 +276,13 @@ impl Record {
         let entries = self.keys.iter().filter(|(key, _)| key.class == Class::DirEntry).map(|(key, _)| key.a);
         // Everything else in the tree is the fold's to write: two changes of one key would make a leaf that cannot be
         // read.
-        let is_entry = |key: &Key| matches!(key.class, Class::DirEntry | Class::DirHash);
+        let may_be = |key: &Key, value: &Option<Bytes>| match key.class {
+            Class::DirEntry | Class::DirHash => true,
+            Class::Xattr => value.as_ref().map_or(key.b < PARTS_MAX, |value| xattr::may_be_part(key.b, value)),
+            _ => false,
+        };
         let fits = |value: &Option<Bytes>| value.as_ref().is_none_or(|value| value.len() <= VALUE_BYTES_MAX);
-        let keys = self.keys.iter().all(|(key, value)| is_entry(key) && fits(value));
+        let keys = self.keys.iter().all(|(key, value)| may_be(key, value) && fits(value));
         let links = |after: &InodeAfter| after.inode.as_ref().is_none_or(|inode| inode.nlink > 0);
         let size = self.truncate.is_none_or(|(_, size)| size <= FILE_SIZE_MAX);
         let time = |after: &InodeAfter| after.inode.as_ref().is_none_or(|inode| inode.change < TIME_ROOM_END);

@@ -57,6 +57,10 @@ pub enum FsError {
     NotOpened,
     #[error("not opened for this")]
     OpenMode,
+    #[error("no such extended attribute")]
+    NoXattr,
+    #[error("value of an extended attribute too long")]
+    XattrTooBig,
     #[error("more opens or locks than are kept")]
     TooManyClaims,
     /// The pool cannot answer for now (suspended, not imported yet); the client asks again later.
@@ -75,7 +79,7 @@ pub enum FsError {
 pub struct Outcome<T> {
     /// What happened.
     pub result: Result<T, FsError>,
-    /// Attributes around the operation: of the object itself (SETATTR, WRITE, COMMIT), else of the directory
+    /// Attributes around the operation: of the object itself (SETATTR, WRITE, COMMIT, extended attributes), else of the directory
     /// (CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, LINK), else of source and target directory (RENAME).
     pub changes: SmallVec<[Change; 2]>,
     /// What the reply has to wait for, success or not (rules F9).

@@ -12,6 +12,7 @@ mod moving;
 mod opening;
 mod permissions;
 mod world;
+mod xattrs;
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ type Case = (&'static str, fn(&world::World));
 ///
 /// Where the file system under test breaks a rule.
 pub fn run_all(make: &dyn Fn() -> Arc<dyn Vfs>) {
-    let families: [&[Case]; 7] = [
+    let families: [&[Case]; 8] = [
         making::CASES,
         content::CASES,
         listing::CASES,
@@ -34,6 +35,7 @@ pub fn run_all(make: &dyn Fn() -> Arc<dyn Vfs>) {
         opening::CASES,
         locking::CASES,
         permissions::CASES,
+        xattrs::CASES,
     ];
     for (name, case) in families.into_iter().flatten() {
         println!("vfs suite: {name}");

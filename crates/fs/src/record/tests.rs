@@ -2,6 +2,7 @@ use tally_vfs::FileKind;
 
 use super::*;
 use crate::inode::Layout;
+use crate::xattr::XattrAccount;
 use tally_base::{SlotMark, Time};
 use tally_store::key::Class;
 
@@ -30,6 +31,7 @@ fn inode(size: u64) -> Inode {
         create_verifier: Some(77),
         target: Bytes::from_static(b"target"),
         cuts: None,
+        xattrs: XattrAccount::default(),
         sections: Bytes::from_static(&[1, 2, 3, 0, 7, 8, 9]),
     }
 }

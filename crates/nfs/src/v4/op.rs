@@ -1,4 +1,4 @@
-//! The operations, by number (RFC 7530 §16, RFC 8881 §18, RFC 7862 §15).
+//! The operations, by number (RFC 7530 §16, RFC 8881 §18, RFC 7862 §15, RFC 8276 §8.4).
 
 use crate::stats::Operation;
 
@@ -28,8 +28,10 @@ pub(super) enum Op {
     FreeStateid,
     GetAttr,
     GetFh,
+    GetXattr,
     IoAdvise,
     Link,
+    ListXattrs,
     Lock,
     LockT,
     LockU,
@@ -48,6 +50,7 @@ pub(super) enum Op {
     ReclaimComplete,
     ReleaseLockOwner,
     Remove,
+    RemoveXattr,
     Rename,
     Renew,
     RestoreFh,
@@ -59,6 +62,7 @@ pub(super) enum Op {
     SetAttr,
     SetClientId,
     SetClientIdConfirm,
+    SetXattr,
     TestStateid,
     Verify,
     Write,
@@ -104,6 +108,8 @@ impl Op {
             Self::Access
                 | Self::GetAttr
                 | Self::GetFh
+                | Self::GetXattr
+                | Self::ListXattrs
                 | Self::Lookup
                 | Self::LookupP
                 | Self::NVerify
@@ -135,8 +141,10 @@ impl Op {
                 | Self::Link
                 | Self::Open
                 | Self::Remove
+                | Self::RemoveXattr
                 | Self::Rename
                 | Self::SetAttr
+                | Self::SetXattr
                 | Self::Write
         )
     }
@@ -210,6 +218,10 @@ pub(super) fn asked(minor: u32, number: u32) -> Asked {
         60 => Op::Copy,
         63 => Op::IoAdvise,
         69 => Op::Seek,
+        72 => Op::GetXattr,
+        73 => Op::SetXattr,
+        74 => Op::ListXattrs,
+        75 => Op::RemoveXattr,
         _ => return Asked::NotSupported,
     })
 }

@@ -10,6 +10,7 @@ use super::ModelOptions;
 use super::content::Content;
 use super::locks::Held;
 use super::opens::Open;
+use super::xattrs::Xattrs;
 use crate::names::{FIRST_ID, entry_charge};
 use crate::permission::{self, EXECUTE, WRITE};
 use crate::{Attr, Cred, FileKind, FsError, FsStat, NAME_MAX, ObjectRef};
@@ -38,6 +39,7 @@ pub(super) struct Inode {
     pub(super) body: Body,
     /// Verifier of an exclusive create, until the first SETATTR.
     pub(super) create_verifier: Option<u64>,
+    pub(super) xattrs: Xattrs,
 }
 
 #[derive(Clone)]
@@ -141,7 +143,7 @@ impl State {
             ctime: now,
             change: now,
         };
-        self.inodes.insert(id, Inode { attr: attr.clone(), body, create_verifier: None });
+        self.inodes.insert(id, Inode { attr: attr.clone(), body, create_verifier: None, xattrs: Xattrs::default() });
         attr
     }
 
