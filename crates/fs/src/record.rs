@@ -65,8 +65,8 @@ record_kinds! {
     Truncate = 10,
     Write = 11,
     CommitData = 12,
-    SetXattr = 14,
-    RemoveXattr = 15,
+    SetXattr = 16,
+    RemoveXattr = 17,
 }
 
 /// Flags of a body: what is in it.

@@ -2,7 +2,7 @@ use tally_vfs::FileKind;
 
 use super::*;
 use crate::inode::Layout;
-use crate::xattr::XattrAccount;
+use crate::xattr::{self, PARTS_MAX, XattrAccount};
 use tally_base::{SlotMark, Time};
 use tally_store::key::Class;
 
@@ -51,6 +51,8 @@ fn full() -> Record {
         keys: SmallVec::from_vec(vec![
             (Key::new(Class::DirEntry, 1, 2, 0), Some(Bytes::from_static(b"name"))),
             (Key::new(Class::DirHash, 1, 2, 3), None),
+            (Key::new(Class::Xattr, 1, 2, 0), Some(xattr::parts(b"user.a", b"value")[0].clone())),
+            (Key::new(Class::Xattr, 1, 2, 1), None),
         ]),
         truncate: Some((ObjectId(9), 0)),
         data: Some(Data {
@@ -100,17 +102,21 @@ fn the_kinds_have_stable_numbers() {
         assert_eq!(RecordKind::of(*kind as u16), Some(*kind));
     }
     assert_eq!(RecordKind::of(0), None);
-    assert_eq!(RecordKind::Write as u16, 11);
+    assert_eq!((RecordKind::Write as u16, RecordKind::SetXattr as u16, RecordKind::RemoveXattr as u16), (11, 16, 17));
 }
 
 #[test]
 fn numbers_that_cannot_have_been_issued_are_malformed() {
-    let lies: [(&str, Lie); 12] = [
+    let lies: [(&str, Lie); 14] = [
         // What follows this id could not be read: a pool that had replayed it could not be imported any more.
         ("an object with none behind it", |record| record.inodes[0].object = ObjectId((1 << 62) - 1)),
         ("a change at the end of time", |record| record.inodes[0].inode.as_mut().unwrap().change = Time((1 << 63) - 1)),
         // The fold changed the same key, and a leaf with two of it was written, which nobody could read.
         ("a key that the fold writes", |record| record.keys[0].0.class = Class::Inode),
+        ("a part of an extended attribute that no value has", |record| {
+            record.keys[0] = (Key::new(Class::Xattr, 1, 2, PARTS_MAX), None);
+        }),
+        ("an extended attribute that is none", |record| record.keys[0].0 = Key::new(Class::Xattr, 1, 2, 0)),
         ("content that the fold writes", |record| record.keys[0].0.class = Class::Extent),
         // The tree takes no longer one, and said so by a panic.
         ("a value that no leaf takes", |record| record.keys[0].1 = Some(vec![7; 33 << 10].into())),
@@ -170,6 +176,7 @@ fn what_only_a_newer_program_knows_has_a_name() {
         (head(1, 1, 0), "form 1"),
         (head(1, 0, 1), "flags 0x1"),
         (head(13, 0, 0), "kind 13"),
+        (head(21, 0, 0), "kind 21"),
         (head(0, 0, 0), "kind 0"),
     ];
     for (head, words) in cases {

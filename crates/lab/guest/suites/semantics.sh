@@ -50,6 +50,15 @@ write("copied-from", bytes(range(256)) * 40_000 + b"end")
 a, b = os.open("copied-from", os.O_RDONLY), os.open("copied-to", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
 while os.copy_file_range(a, b, 100 << 20): pass
 os.close(a); os.close(b)
+if os.environ["NFS_VERSION"] == "4.2":
+    for name in ("attributes", "d1"):
+        os.setxattr(name, "user.note", b"first", os.XATTR_CREATE); os.setxattr(name, "user.note", b"a note", os.XATTR_REPLACE)
+        refused(errno.EEXIST, os.setxattr, name, "user.note", b"", os.XATTR_CREATE)
+        refused(errno.ENODATA, os.setxattr, name, "user.none", b"", os.XATTR_REPLACE)
+        os.setxattr(name, "user.long", bytes(range(256)) * 256); os.setxattr(name, "user.empty", b"")
+        os.setxattr(name, "user.gone", b"v"); os.removexattr(name, "user.gone"); refused(errno.ENODATA, os.getxattr, name, "user.gone")
+        for number in range(100): os.setxattr(name, f"user.{number} of a hundred names that take more than one reply" + "." * 100, b"%d" % number)
+    refused(errno.EPERM, os.setxattr, "symlink", "user.note", b"v", 0, follow_symlinks=False)
 os.umask(0o027); write("masked", b""); os.close(os.open("masked-excl", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)); os.mkdir("masked-dir"); os.mkfifo("masked-fifo", 0o777)
 PY
 cat > /tmp/verify.py <<'PY'
@@ -84,6 +93,11 @@ modes = [os.lstat("masked" + kind).st_mode & 0o7777 for kind in ("", "-excl", "-
 if os.environ["NFS_VERSION"] == "4.2":
     fd, at = os.open("sparse", os.O_RDONLY), []
     for whence in (os.SEEK_DATA, os.SEEK_HOLE, os.SEEK_DATA, os.SEEK_HOLE): at.append(os.lseek(fd, at[-1] if at else 0, whence))
+    for name in ("attributes", "d1"):
+        names = os.listxattr(name); assert len(names) == len(set(names)) == 103 and {"user.note", "user.long", "user.empty"} < set(names), names
+        assert os.getxattr(name, "user.note") == b"a note" and os.getxattr(name, "user.empty") == b"" and os.getxattr(name, "user.long") == bytes(range(256)) * 256
+        assert all(os.getxattr(name, f"user.{number} of a hundred names that take more than one reply" + "." * 100) == b"%d" % number for number in range(100))
+    assert os.listxattr("plain") == []
     os.close(fd); assert at[0] == 1 << 31 < at[1] < 3 << 30 and (1 << 33) - (2 << 20) < at[2] < at[3] == 1 << 33, at
 PY
 cat > /tmp/rights.py <<'PY'
@@ -100,6 +114,10 @@ refused(denied, os.chmod, "/mnt/tank/r/open", 0o600)
 refused(denied, os.chown, "/mnt/tank/r/own", 0, 0)
 refused(denied, os.unlink, "/mnt/tank/r/sticky/roots")
 refused(denied, os.unlink, "/mnt/tank/r/open")
+if os.environ["NFS_VERSION"] == "4.2":
+    for name in ("secret", "open"): refused(denied, os.setxattr, "/mnt/tank/r/" + name, "user.note", b"v")
+    refused(denied, os.getxattr, "/mnt/tank/r/secret", "user.note"); refused(denied, os.setxattr, "/mnt/tank/r/sticky", "user.note", b"v")
+    os.setxattr("/mnt/tank/r/group", "user.note", b"v"); assert os.getxattr("/mnt/tank/r/group", "user.note") == b"v"; os.removexattr("/mnt/tank/r/group", "user.note")
 os.close(os.open("/mnt/tank/r/group", os.O_RDWR)); os.close(os.open("/mnt/tank/r/open", os.O_RDONLY))
 os.chmod("/mnt/tank/r/own", 0o400); os.chown("/mnt/tank/r/own", -1, 500)
 fd = os.open("/mnt/tank/r/sticky/mine", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444); os.write(fd, b"a mode that forbids its owner to write does not bind an open file"); os.close(fd)
@@ -111,6 +129,7 @@ of_the_server() { awk -v op="$1:" '$1 == op { sent += $2 } END { exit !sent }' /
 if [ "$NFS_VERSION" = 4.2 ]; then
     SPOIL="set -- of_the_server ALLOCATE" check "copied by the server" of_the_server COPY
     SPOIL="set -- of_the_server ALLOCATE" check "holes are the server's" of_the_server SEEK
+    SPOIL="set -- of_the_server ALLOCATE" check "extended attributes are the server's" of_the_server SETXATTR
 fi
 mkdir -p "$MNT/r/sticky"; cd "$MNT/r" && { echo s > secret; chmod 600 secret; echo o > open; chmod 644 open; echo g > group; chgrp 500 group; chmod 660 group; echo w > own; chown 1000:1000 own; chmod 1777 sticky; echo r > sticky/roots; }; cd /tmp
 check "rights of an ordinary user" setpriv --reuid 1000 --regid 1000 --groups 500 python3 /tmp/rights.py
