@@ -35,7 +35,9 @@ use std::ops::RangeInclusive;
 use bytes::Bytes;
 use tally_base::codec::{DecodeError, Fixed, Malformed, Put, Reader};
 use tally_base::{Generation, ObjectId, Time, Txg};
-use tally_vfs::{Attr, FILE_SIZE_MAX, FIRST_ID, FileKind, LINK_MAX, ObjectRef, SYMLINK_MAX, entry_charge, permission::has_xattrs};
+use tally_vfs::{
+    Attr, FILE_SIZE_MAX, FIRST_ID, FileKind, LINK_MAX, ObjectRef, SYMLINK_MAX, entry_charge, permission::has_xattrs,
+};
 
 use crate::cuts::{CUTS_BYTES_MAX, Cuts};
 use crate::xattr::XattrAccount;
@@ -143,9 +145,11 @@ const NOT_YET: [u8; 16] = [0; 16];
 /// Bytes before the length of the target.
 const HEAD_BYTES: usize = 132;
 
+/// Bytes of the section of extended attributes, which no symbolic link has.
+pub(crate) const XATTRS_SECTION_BYTES: usize = SECTION_HEAD_BYTES + XattrAccount::BYTES;
+
 /// Most bytes of an inode, but for the target of a symbolic link.
-pub(crate) const INODE_BYTES_MAX: usize =
-    136 + SECTION_HEAD_BYTES + XattrAccount::BYTES + SECTIONS_BYTES_MAX;
+pub(crate) const INODE_BYTES_MAX: usize = 136 + XATTRS_SECTION_BYTES + SECTIONS_BYTES_MAX;
 
 /// No `change` is issued from here on, in the year 2262: later sums would overflow.
 const CHANGE_END: u64 = 1 << 63;

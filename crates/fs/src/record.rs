@@ -28,10 +28,10 @@ use tally_store::key::{Class, KEY_BYTES, Key};
 use tally_store::pool::{DRAWN_ROOM_END, TIME_ROOM_END};
 use tally_store::replies;
 use tally_store::tree::VALUE_BYTES_MAX;
-use tally_vfs::{FILE_SIZE_MAX, NAME_MAX, ObjectRef, RememberedReply, ReplyKey, SYMLINK_MAX};
+use tally_vfs::{FILE_SIZE_MAX, NAME_MAX, ObjectRef, RememberedReply, ReplyKey, SYMLINK_MAX, XATTR_NAME_MAX};
 
 use crate::entry::decode_entry;
-use crate::inode::{INODE_BYTES_MAX, Inode};
+use crate::inode::{INODE_BYTES_MAX, Inode, XATTRS_SECTION_BYTES};
 use crate::xattr::{self, PARTS_MAX};
 
 /// The kinds and their numbers, so that one that is named here is in [`RecordKind::ALL`], too.
@@ -156,11 +156,18 @@ const PARTS_BYTES_MAX: usize = 1 + (40 + 17) + (36 + 17) + 2 + 16;
 const INODE_AFTER_BYTES_MAX: usize = 8 + 1 + 9 + INODE_BYTES_MAX;
 /// A key, and an entry.
 const KEY_AFTER_BYTES_MAX: usize = KEY_BYTES + 1 + 4 + 9 + NAME_MAX;
-const NAMES_BYTES_MAX: usize = 5 * INODE_AFTER_BYTES_MAX + 2 * SYMLINK_MAX + 8 * KEY_AFTER_BYTES_MAX;
+/// A symbolic link's target, in place of what it has not.
+const TARGET_BYTES_MAX: usize = SYMLINK_MAX - XATTRS_SECTION_BYTES;
+const NAMES_BYTES_MAX: usize = 5 * INODE_AFTER_BYTES_MAX + 2 * TARGET_BYTES_MAX + 8 * KEY_AFTER_BYTES_MAX;
 /// Bytes of a piece's place.
 const PLACE_BYTES: usize = 12;
 const PLACES_BYTES_MAX: usize = INODE_AFTER_BYTES_MAX + 10 + RECORD_PIECES_MAX * PLACE_BYTES;
 
+/// An inode, and the keys of an extended attribute with all but its value.
+const XATTR_BYTES_MAX: usize =
+    INODE_AFTER_BYTES_MAX + PARTS_MAX as usize * (KEY_BYTES + 1 + 4) + xattr::HEAD_BYTES + XATTR_NAME_MAX;
+
+const _: () = assert!(PARTS_BYTES_MAX + XATTR_BYTES_MAX <= RECORD_OVERHEAD_MAX);
 const _: () = assert!(PARTS_BYTES_MAX + NAMES_BYTES_MAX <= RECORD_OVERHEAD_MAX);
 const _: () = assert!(PARTS_BYTES_MAX + PLACES_BYTES_MAX <= RECORD_OVERHEAD_MAX);
 

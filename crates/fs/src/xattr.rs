@@ -31,7 +31,7 @@ pub(crate) const PARTS_MAX: u64 = XATTR_VALUE_MAX.div_ceil(PART_BYTES) as u64;
 /// Most keys of one object: a first part of each, and as many others as fit into what all may take.
 pub(crate) const KEYS_MAX: usize = XATTRS_MAX as usize + XATTRS_BYTES_MAX as usize / PART_BYTES;
 /// Bytes before the name.
-const HEAD_BYTES: usize = 5;
+pub(crate) const HEAD_BYTES: usize = 5;
 /// As one extent that is freed count so many bytes of what goes: leaves with as many are about as long.
 const EXTENT_BYTES: u64 = 128;
 
@@ -100,6 +100,11 @@ pub(crate) fn part_as_extents(value: &[u8]) -> usize {
     1 + value.len() / EXTENT_BYTES as usize
 }
 
+/// How many parts a value of this length has.
+pub(crate) fn parts_of(value_bytes: usize) -> u64 {
+    value_bytes.div_ceil(PART_BYTES).max(1) as u64
+}
+
 /// The key of a part.
 pub(crate) fn key(name_key: u64, object: ObjectId, name: &[u8], part: u64) -> Key {
     Key::new(Class::Xattr, object.0, name_hash(name_key, name), part)
@@ -140,7 +145,7 @@ impl First {
 
     /// How many parts there are.
     pub(crate) fn parts(&self) -> u64 {
-        self.value_bytes.div_ceil(PART_BYTES).max(1) as u64
+        parts_of(self.value_bytes)
     }
 
     /// What its object is charged for it.

@@ -291,12 +291,13 @@ fn they_are_as_the_model_says_whatever_is_dirty() {
                 let found = fs.lookup(&cred, fs.root(), name.as_bytes()).map(|(attr, _)| attr.object);
                 let Ok(object) = found else {
                     let how = CreateHow::Guarded(mode(0o644));
-                    return patient_by_hand(&filer, || fs.create(ctx(&cred), fs.root(), name.as_bytes(), &how)).map(drop);
+                    return patient_by_hand(&filer, || fs.create(ctx(&cred), fs.root(), name.as_bytes(), &how))
+                        .map(drop);
                 };
                 match what {
-                    0..12 => patient_by_hand(&filer, || {
-                        fs.set_xattr(ctx(&cred), object, xattr.as_bytes(), &value, how)
-                    }),
+                    0..12 => {
+                        patient_by_hand(&filer, || fs.set_xattr(ctx(&cred), object, xattr.as_bytes(), &value, how))
+                    }
                     12..16 => patient_by_hand(&filer, || fs.remove_xattr(ctx(&cred), object, xattr.as_bytes())),
                     16 => patient_by_hand(&filer, || fs.remove(ctx(&cred), fs.root(), name.as_bytes())),
                     _ => Ok(()),
@@ -326,7 +327,9 @@ fn leaves(filer: &Filer) -> Vec<BlockPtr> {
     let dataset = filer.pool().datasets().into_iter().next().unwrap();
     dataset.root().tree.check(&filer.pool().io, &mut |visit| match visit {
         Visit::Block { bp, .. } => leaf = Some(*bp),
-        Visit::Entry { key, .. } if key.class == Class::Xattr => found.extend(leaf.filter(|leaf| !found.contains(leaf))),
+        Visit::Entry { key, .. } if key.class == Class::Xattr => {
+            found.extend(leaf.filter(|leaf| !found.contains(leaf)))
+        }
         _ => {}
     });
     found

@@ -25,7 +25,8 @@ use tally_members::discover::ImportSource;
 use tally_store::inspect::{Plan, inspect as inspect_pools};
 use tally_store::tuning::Tuning;
 use tally_vfs::{
-    Attributes, CreateHow, Cred, FileKind, FsError, Identity, ObjectRef, OpCtx, SetAttr, SetTime, SetXattr, Stability, Vfs,
+    Attributes, CreateHow, Cred, FileKind, FsError, Identity, ObjectRef, OpCtx, SetAttr, SetTime, SetXattr, Stability,
+    Vfs,
 };
 
 use crate::frame;

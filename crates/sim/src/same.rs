@@ -6,9 +6,7 @@ use std::collections::HashMap;
 
 use tally_base::ObjectId;
 use tally_vfs::model::Model;
-use tally_vfs::{
-    Attr, Attributes, Content, Cred, DirPage, FileKind, FsError, Identity, Names, ObjectRef, Vfs, Xattrs,
-};
+use tally_vfs::{Attr, Attributes, Content, Cred, DirPage, FileKind, FsError, Identity, Names, ObjectRef, Vfs, Xattrs};
 
 /// Names that everything is made under, so that operations meet. They stand here because this file is compiled into
 /// tests of `fs`, too, which have nothing else of this crate.

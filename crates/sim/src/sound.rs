@@ -191,12 +191,7 @@ impl Walked {
                 Class::Xattr => {
                     self.xattrs.entry((key.object, key.a)).or_default().insert(key.b, value.to_vec());
                 }
-                Class::Dataset
-                | Class::Job
-                | Class::Damage
-                | Class::History
-                | Class::Mark
-                | Class::Event => {
+                Class::Dataset | Class::Job | Class::Damage | Class::History | Class::Mark | Class::Event => {
                     self.faults.push(format!("{key:?}"));
                 }
             },

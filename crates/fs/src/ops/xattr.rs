@@ -16,10 +16,10 @@ use crate::filesystem::Filesystem;
 use crate::inode::Inode;
 use crate::object::Locked;
 use crate::record::{RECORD_OVERHEAD_MAX, Record, RecordKind, SizeRule};
-use crate::xattr::{self, PARTS_MAX};
+use crate::xattr;
 
-/// Leaves around each part that the fold may write anew, and the part itself twice.
-const PART_FOLD_BYTES: u64 = 2 * (16 << 10) + 2 * (32 << 10);
+/// Leaves around a part that the fold may write anew. One that holds a long part may hold a second one.
+const AROUND_PART_BYTES: u64 = 2 * (16 << 10);
 
 impl Filesystem {
     pub(crate) fn set_xattr(
@@ -33,7 +33,8 @@ impl Filesystem {
         // Whoever may not is told so under the lock, and has asked for no more than who may.
         let value_bytes = value.len().min(XATTR_VALUE_MAX);
         let data_bytes = value_bytes as u64;
-        let fold = FoldCost { bytes: PARTS_MAX * PART_FOLD_BYTES, ..FoldCost::default() };
+        let fold_bytes = xattr::parts_of(value_bytes) * AROUND_PART_BYTES + 2 * data_bytes;
+        let fold = FoldCost { bytes: fold_bytes, ..FoldCost::default() };
         let growth_bytes = self.xattr_growth(object, name, value_bytes);
         let ask = Ask { data_bytes, ..Ask::metadata(SpaceClass::Write).folding(fold).growing(growth_bytes) };
         let plan = |locked: &Locked, before: &Inode| self.with_xattr(locked, before, object.id, (name, value), how);
@@ -41,8 +42,7 @@ impl Filesystem {
     }
 
     pub(crate) fn remove_xattr(&self, ctx: OpCtx<'_>, object: ObjectRef, name: &[u8]) -> Outcome<()> {
-        let fold = FoldCost { bytes: PARTS_MAX * PART_FOLD_BYTES, ..FoldCost::default() };
-        let ask = Ask::metadata(SpaceClass::Remove).folding(fold);
+        let ask = Ask::metadata(SpaceClass::Remove);
         let plan = |locked: &Locked, before: &Inode| self.without_xattr(locked, before, object.id, name);
         self.change_xattr(ctx, object, (name, WRITE), (RecordKind::RemoveXattr, ask), plan)
     }

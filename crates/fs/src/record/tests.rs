@@ -1,4 +1,4 @@
-use tally_vfs::FileKind;
+use tally_vfs::{FileKind, XATTR_VALUE_MAX};
 
 use super::*;
 use crate::inode::Layout;
@@ -141,7 +141,10 @@ fn numbers_that_cannot_have_been_issued_are_malformed() {
 fn the_longest_records_fit_into_what_is_asked_for() {
     let sections = Bytes::from([&[77, 0, 252, 1][..], &[7; 508]].concat());
     let after = |target: usize| {
-        let inode = Inode { target: vec![b'x'; target].into(), sections: sections.clone(), ..inode(1) };
+        let (kind, count) = if target > 0 { (FileKind::Symlink, 0) } else { (FileKind::File, 1) };
+        let xattrs = XattrAccount { count, bytes: count };
+        let target = vec![b'x'; target].into();
+        let inode = Inode { kind, target, xattrs, sections: sections.clone(), ..inode(1) };
         InodeAfter { object: ObjectId(9), inode: Some(inode), size: SizeRule::AtLeast(4) }
     };
     let names = (0..8).map(|at| (Key::new(Class::DirEntry, 1, at, 0), Some(vec![b'n'; 9 + NAME_MAX].into())));
@@ -154,7 +157,11 @@ fn the_longest_records_fit_into_what_is_asked_for() {
     let pieces = (0..RECORD_PIECES_MAX as u64).map(|at| (at << 12, Bytes::from_static(b"x")));
     let data = Some(Data { object: ObjectId(9), pieces: pieces.collect() });
     let commit = Record { inodes: SmallVec::from_vec(vec![after(0)]), keys: SmallVec::new(), data, ..full() };
-    for (record, bytes_max) in [(rename, NAMES_BYTES_MAX), (commit, PLACES_BYTES_MAX)] {
+    let parts = xattr::parts(&[b'n'; XATTR_NAME_MAX], &[7; XATTR_VALUE_MAX]);
+    let keys = parts.into_iter().zip(0..).map(|(part, at)| (Key::new(Class::Xattr, 1, 2, at), Some(part)));
+    let set_xattr = Record { inodes: SmallVec::from_vec(vec![after(0)]), keys: keys.collect(), data: None, ..full() };
+    let cases = [(rename, NAMES_BYTES_MAX), (commit, PLACES_BYTES_MAX), (set_xattr, XATTR_BYTES_MAX + XATTR_VALUE_MAX)];
+    for (record, bytes_max) in cases {
         assert_eq!(record.encode_head().len(), PARTS_BYTES_MAX + bytes_max);
         assert_eq!(Record::decode(&encoded(&record)), Ok(record));
     }

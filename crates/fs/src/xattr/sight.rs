@@ -37,7 +37,8 @@ impl Sight<'_> {
         if inode.xattrs.is_empty() {
             return Ok(Vec::new());
         }
-        let (from, to) = (Key::new(Class::Xattr, self.id.0, from, 0), Key::new(Class::Xattr, self.id.0, u64::MAX, u64::MAX));
+        let (from, to) =
+            (Key::new(Class::Xattr, self.id.0, from, 0), Key::new(Class::Xattr, self.id.0, u64::MAX, u64::MAX));
         let found = self.range(from, to, KEYS_MAX + 1)?;
         if found.len() > KEYS_MAX {
             return Err(self.damaged_xattr());

@@ -28,8 +28,8 @@ use crate::locks::{Lock, NotLocked, Range};
 use crate::{
     Attr, Attributes, Change, ClientNumber, Content, CreateHow, Cred, DirPage, FoundAt, FsError, FsStat, Holder,
     Identity, Locks, MountNumber, Names, NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut,
-    RememberedReply, Replies, ReplyKey, Right, SetAttr, Share, Sought, Stability, ToOpen, Written, XattrName,
-    Xattrs, SetXattr
+    RememberedReply, Replies, ReplyKey, Right, SetAttr, SetXattr, Share, Sought, Stability, ToOpen, Written, XattrName,
+    Xattrs,
 };
 use state::State;
 
