@@ -12,7 +12,7 @@ use support::opener::Opener;
 use support::scene::{Scene, fate, read_reply};
 use support::session::channel;
 use tally_nfs::service::Step;
-use tally_vfs::{Attributes, Cred, Identity, NodeKind, OpCtx, SetAttr, SetXattr, XATTR_VALUE_MAX, Xattrs};
+use tally_vfs::{Attributes, Cred, Identity, Names, NodeKind, OpCtx, SetAttr, SetXattr, XATTR_VALUE_MAX, Xattrs};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
     Access4Args, Access4Res, ChannelAttrs4, CreateSession4Args, CreateSession4Res, FATTR4_XATTR_SUPPORT, Fattr4,

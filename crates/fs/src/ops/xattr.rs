@@ -10,7 +10,7 @@ use tally_vfs::{
 };
 
 use super::{after, change, failed, remember, unchanged};
-use crate::admission::{Ask, Refusal};
+use crate::admission::Ask;
 use crate::cost::FoldCost;
 use crate::filesystem::Filesystem;
 use crate::inode::Inode;
@@ -56,10 +56,8 @@ impl Filesystem {
         (kind, mut ask): (RecordKind, Ask),
         plan: impl FnOnce(&Locked, &Inode) -> Result<Planned, FsError>,
     ) -> Outcome<()> {
-        let is_logged = match self.plan_record(&mut ask) {
-            Ok(is_logged) => is_logged,
-            Err(refusal) => return refusal.outcome(),
-        };
+        // A ring has a mebibyte at least, and its frames an eighth of that: the longest is shorter.
+        ask.records = smallvec![RECORD_OVERHEAD_MAX + ask.data_bytes as usize];
         let admitted = match self.admit(&ask) {
             Ok(admitted) => admitted,
             Err(refusal) => return refusal.outcome(),
@@ -79,31 +77,14 @@ impl Filesystem {
             Ok(planned) => planned,
             Err(error) => return self.refused(&locked, smallvec![unchanged(object.id, &before)], error),
         };
-        let now = match if is_logged { Ok(self.now()) } else { self.unlogged_now() } {
-            Ok(now) => now,
-            Err(refusal) => return refusal.outcome(),
-        };
         let mut inode = before.clone();
         inode.xattrs = account;
-        inode.touch(now);
+        inode.touch(self.now());
         let rule = if inode.kind == FileKind::File { SizeRule::Keep } else { SizeRule::Exact };
         let mut record = Record { inodes: smallvec![after(object.id, &inode, rule)], keys, ..Record::default() };
         remember(&mut record, ctx, Some(object));
         let wait = self.carry_out(admitted, &mut locked, kind, record);
         Outcome { result: Ok(()), changes: smallvec![change(object.id, &before, &inode)], wait }
-    }
-
-    /// Whether the log takes a record with so much data. In a ring of less than a mebibyte it may be too long for a frame: then the change waits for its group.
-    fn plan_record(&self, ask: &mut Ask) -> Result<bool, Refusal> {
-        self.check_takes_changes()?;
-        let body_bytes = RECORD_OVERHEAD_MAX + ask.data_bytes as usize;
-        ask.records = smallvec![body_bytes];
-        if self.log().is_none_or(|lane| body_bytes <= lane.geometry().record_bytes_max()) {
-            return Ok(true);
-        }
-        ask.records.clear();
-        self.check_lease()?;
-        Ok(false)
     }
 
     /// By how much the dataset may grow. Nobody asks without a quota.
