@@ -314,7 +314,7 @@ impl Filesystem {
                 // What is cut off may be all that was there: the rest may be a hole, or hardly anything once
                 // compressed. And what was written since the last fold counts, which nobody has seen compressed.
                 Some(inode) if inode.kind == FileKind::File && inode.size < before.size => most_bytes(before),
-                Some(inode) => before.used.saturating_sub(inode.used),
+                Some(inode) => before.charged().saturating_sub(inode.charged()),
                 None => most_bytes(before).saturating_add(OBJECT_CHARGE),
             })
         };
@@ -433,6 +433,8 @@ impl Filesystem {
             let layer = state.layer_mut(txg);
             if after.inode.is_none() {
                 layer.data.discard();
+                // What was set in this very group is nobody's to free: it is not in the tree yet.
+                layer.keys.retain(|key, _| key.class != Class::Xattr);
             }
             layer.inode.clone_from(&after.inode);
             state.inode = after.inode;
@@ -532,5 +534,6 @@ impl Filesystem {
 
 /// What a file may take on disk, at most, whether or not it was folded as it is.
 fn most_bytes(inode: &Inode) -> u64 {
-    if inode.kind == FileKind::File { inode.used.max(round_to_sector(inode.size)) } else { inode.used }
+    let content = if inode.kind == FileKind::File { inode.used.max(round_to_sector(inode.size)) } else { inode.used };
+    content.saturating_add(inode.xattrs.bytes.into())
 }

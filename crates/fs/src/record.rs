@@ -31,10 +31,11 @@ use tally_store::key::{Class, KEY_BYTES, Key};
 use tally_store::pool::{DRAWN_ROOM_END, TIME_ROOM_END};
 use tally_store::replies;
 use tally_store::tree::VALUE_BYTES_MAX;
-use tally_vfs::{FILE_SIZE_MAX, NAME_MAX, ObjectRef, RememberedReply, ReplyKey, SYMLINK_MAX};
+use tally_vfs::{FILE_SIZE_MAX, NAME_MAX, ObjectRef, RememberedReply, ReplyKey, SYMLINK_MAX, XATTR_NAME_MAX};
 
 use crate::entry::decode_entry;
-use crate::inode::{INODE_BYTES_MAX, Inode};
+use crate::inode::{INODE_BYTES_MAX, Inode, XATTRS_SECTION_BYTES};
+use crate::xattr::{self, PARTS_MAX};
 
 /// The kinds and their numbers, so that one that is named here is in [`RecordKind::ALL`], too.
 macro_rules! record_kinds {
@@ -67,7 +68,9 @@ record_kinds! {
     Truncate = 10,
     Write = 11,
     CommitData = 12,
-    Punch = 16,
+    SetXattr = 16,
+    RemoveXattr = 17,
+    Punch = 18,
 }
 
 /// Flags of a body: what is in it.
@@ -146,7 +149,7 @@ pub struct Record {
     pub data: Option<Data>,
 }
 
-/// Room for everything in a record that is not data. Most of it takes a RENAME from one directory to another that replaces
+/// Room for everything in a record that is not data, nor the value of an extended attribute. Most of it takes a RENAME from one directory to another that replaces
 /// something: four inodes with their sections, two of them of symbolic links, and eight keys with names; or, where somebody has that
 /// open, five, one of them of a link.
 pub const RECORD_OVERHEAD_MAX: usize = 16 * 1024;
@@ -160,11 +163,18 @@ const PARTS_BYTES_MAX: usize = 1 + (40 + 17) + (36 + 17) + 2 + 16 + 24;
 const INODE_AFTER_BYTES_MAX: usize = 8 + 1 + 9 + INODE_BYTES_MAX;
 /// A key, and an entry.
 const KEY_AFTER_BYTES_MAX: usize = KEY_BYTES + 1 + 4 + 9 + NAME_MAX;
-const NAMES_BYTES_MAX: usize = 5 * INODE_AFTER_BYTES_MAX + 2 * SYMLINK_MAX + 8 * KEY_AFTER_BYTES_MAX;
+/// A symbolic link's target, in place of what it has not.
+const TARGET_BYTES_MAX: usize = SYMLINK_MAX - XATTRS_SECTION_BYTES;
+const NAMES_BYTES_MAX: usize = 5 * INODE_AFTER_BYTES_MAX + 2 * TARGET_BYTES_MAX + 8 * KEY_AFTER_BYTES_MAX;
 /// Bytes of a piece's place.
 const PLACE_BYTES: usize = 12;
 const PLACES_BYTES_MAX: usize = INODE_AFTER_BYTES_MAX + 10 + RECORD_PIECES_MAX * PLACE_BYTES;
 
+/// An inode, and the keys of an extended attribute with all but its value.
+const XATTR_BYTES_MAX: usize =
+    INODE_AFTER_BYTES_MAX + PARTS_MAX as usize * (KEY_BYTES + 1 + 4) + xattr::HEAD_BYTES + XATTR_NAME_MAX;
+
+const _: () = assert!(PARTS_BYTES_MAX + XATTR_BYTES_MAX <= RECORD_OVERHEAD_MAX);
 const _: () = assert!(PARTS_BYTES_MAX + NAMES_BYTES_MAX <= RECORD_OVERHEAD_MAX);
 const _: () = assert!(PARTS_BYTES_MAX + PLACES_BYTES_MAX <= RECORD_OVERHEAD_MAX);
 
@@ -290,9 +300,13 @@ impl Record {
         let entries = self.keys.iter().filter(|(key, _)| key.class == Class::DirEntry).map(|(key, _)| key.a);
         // Everything else in the tree is the fold's to write: two changes of one key would make a leaf that cannot be
         // read.
-        let is_entry = |key: &Key| matches!(key.class, Class::DirEntry | Class::DirHash);
+        let may_be = |key: &Key, value: &Option<Bytes>| match key.class {
+            Class::DirEntry | Class::DirHash => true,
+            Class::Xattr => value.as_ref().map_or(key.b < PARTS_MAX, |value| xattr::may_be_part(key.b, value)),
+            _ => false,
+        };
         let fits = |value: &Option<Bytes>| value.as_ref().is_none_or(|value| value.len() <= VALUE_BYTES_MAX);
-        let keys = self.keys.iter().all(|(key, value)| is_entry(key) && fits(value));
+        let keys = self.keys.iter().all(|(key, value)| may_be(key, value) && fits(value));
         let links = |after: &InodeAfter| after.inode.as_ref().is_none_or(|inode| inode.nlink > 0);
         let size = self.truncate.is_none_or(|(_, size)| size <= FILE_SIZE_MAX);
         let is_range = |(_, range): &(ObjectId, Range<u64>)| range.start < range.end && range.end <= FILE_SIZE_MAX;

@@ -18,11 +18,12 @@ use crate::names::{CreateHow, DirPage, NodeKind};
 use crate::opens::{Opened, Opening, ToOpen};
 use crate::outcome::{FsError, Outcome};
 use crate::request::{Cred, OpCtx, RememberedReply, ReplyKey};
+use crate::xattrs::{SetXattr, XattrName};
 
 /// A mounted dataset: all that can be asked of one. Permissions are checked behind this door, by `cred`.
-pub trait Vfs: Identity + Attributes + Names + Opens + Delegations + Locks + Content + Replies {}
+pub trait Vfs: Identity + Attributes + Names + Opens + Delegations + Locks + Content + Xattrs + Replies {}
 
-impl<T: Identity + Attributes + Names + Opens + Delegations + Locks + Content + Replies + ?Sized> Vfs for T {}
+impl<T: Identity + Attributes + Names + Opens + Delegations + Locks + Content + Xattrs + Replies + ?Sized> Vfs for T {}
 
 /// Which dataset it is, and whether it takes changes.
 pub trait Identity: Send + Sync {
@@ -158,6 +159,20 @@ pub trait Content: Send + Sync {
     fn deallocate(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, length: u64) -> Outcome<()>;
     /// Makes unstable data stable (`count` 0: to the end of the file). Gives the write verifier.
     fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64>;
+}
+
+/// Extended attributes of files and directories: small values under names that begin with [`USER_PREFIX`](crate::USER_PREFIX). To read them and their names
+/// takes permission to read the object, to change them permission to write it; whose directory is sticky changes them alone. Nothing else has any.
+pub trait Xattrs: Send + Sync {
+    /// The value under a name; [`FsError::NoXattr`] where there is none.
+    fn xattr(&self, cred: &Cred, object: ObjectRef, name: &[u8]) -> Result<Bytes, FsError>;
+    /// All names from a cookie on (0: from the start), in the order of their cookies.
+    fn list_xattrs(&self, cred: &Cred, object: ObjectRef, cookie: u64) -> Result<Vec<XattrName>, FsError>;
+    /// Sets one, as a whole: [`FsError::XattrTooBig`] for a longer value than [`XATTR_VALUE_MAX`](crate::XATTR_VALUE_MAX), and
+    /// [`FsError::NoSpace`] where the object would have more than [`XATTRS_MAX`](crate::XATTRS_MAX) or [`XATTRS_BYTES_MAX`](crate::XATTRS_BYTES_MAX).
+    fn set_xattr(&self, ctx: OpCtx<'_>, object: ObjectRef, name: &[u8], value: &[u8], how: SetXattr) -> Outcome<()>;
+    /// Removes one; [`FsError::NoXattr`] where there is none.
+    fn remove_xattr(&self, ctx: OpCtx<'_>, object: ObjectRef, name: &[u8]) -> Outcome<()>;
 }
 
 /// Answers that outlive the connection they were given on, and the server.

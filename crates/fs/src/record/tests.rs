@@ -1,7 +1,8 @@
-use tally_vfs::FileKind;
+use tally_vfs::{FileKind, XATTR_VALUE_MAX};
 
 use super::*;
 use crate::inode::Layout;
+use crate::xattr::{self, PARTS_MAX, XattrAccount};
 use tally_base::{SlotMark, Time};
 use tally_store::key::Class;
 
@@ -30,6 +31,7 @@ fn inode(size: u64) -> Inode {
         create_verifier: Some(77),
         target: Bytes::from_static(b"target"),
         cuts: None,
+        xattrs: XattrAccount::default(),
         sections: Bytes::from_static(&[1, 2, 3, 0, 7, 8, 9]),
     }
 }
@@ -49,6 +51,8 @@ fn full() -> Record {
         keys: SmallVec::from_vec(vec![
             (Key::new(Class::DirEntry, 1, 2, 0), Some(Bytes::from_static(b"name"))),
             (Key::new(Class::DirHash, 1, 2, 3), None),
+            (Key::new(Class::Xattr, 1, 2, 0), Some(xattr::parts(b"user.a", b"value")[0].clone())),
+            (Key::new(Class::Xattr, 1, 2, 1), None),
         ]),
         truncate: Some((ObjectId(9), 0)),
         punch: Some((ObjectId(9), 7..4096)),
@@ -99,17 +103,21 @@ fn the_kinds_have_stable_numbers() {
         assert_eq!(RecordKind::of(*kind as u16), Some(*kind));
     }
     assert_eq!(RecordKind::of(0), None);
-    assert_eq!(RecordKind::Write as u16, 11);
+    assert_eq!((RecordKind::Write as u16, RecordKind::SetXattr as u16, RecordKind::RemoveXattr as u16), (11, 16, 17));
 }
 
 #[test]
 fn numbers_that_cannot_have_been_issued_are_malformed() {
-    let lies: [(&str, Lie); 14] = [
+    let lies: [(&str, Lie); 16] = [
         // What follows this id could not be read: a pool that had replayed it could not be imported any more.
         ("an object with none behind it", |record| record.inodes[0].object = ObjectId((1 << 62) - 1)),
         ("a change at the end of time", |record| record.inodes[0].inode.as_mut().unwrap().change = Time((1 << 63) - 1)),
         // The fold changed the same key, and a leaf with two of it was written, which nobody could read.
         ("a key that the fold writes", |record| record.keys[0].0.class = Class::Inode),
+        ("a part of an extended attribute that no value has", |record| {
+            record.keys[0] = (Key::new(Class::Xattr, 1, 2, PARTS_MAX), None);
+        }),
+        ("an extended attribute that is none", |record| record.keys[0].0 = Key::new(Class::Xattr, 1, 2, 0)),
         ("content that the fold writes", |record| record.keys[0].0.class = Class::Extent),
         // The tree takes no longer one, and said so by a panic.
         ("a value that no leaf takes", |record| record.keys[0].1 = Some(vec![7; 33 << 10].into())),
@@ -136,7 +144,10 @@ fn numbers_that_cannot_have_been_issued_are_malformed() {
 fn the_longest_records_fit_into_what_is_asked_for() {
     let sections = Bytes::from([&[77, 0, 252, 1][..], &[7; 508]].concat());
     let after = |target: usize| {
-        let inode = Inode { target: vec![b'x'; target].into(), sections: sections.clone(), ..inode(1) };
+        let (kind, count) = if target > 0 { (FileKind::Symlink, 0) } else { (FileKind::File, 1) };
+        let xattrs = XattrAccount { count, bytes: count };
+        let target = vec![b'x'; target].into();
+        let inode = Inode { kind, target, xattrs, sections: sections.clone(), ..inode(1) };
         InodeAfter { object: ObjectId(9), inode: Some(inode), size: SizeRule::AtLeast(4) }
     };
     let names = (0..8).map(|at| (Key::new(Class::DirEntry, 1, at, 0), Some(vec![b'n'; 9 + NAME_MAX].into())));
@@ -149,7 +160,11 @@ fn the_longest_records_fit_into_what_is_asked_for() {
     let pieces = (0..RECORD_PIECES_MAX as u64).map(|at| (at << 12, Bytes::from_static(b"x")));
     let data = Some(Data { object: ObjectId(9), pieces: pieces.collect() });
     let commit = Record { inodes: SmallVec::from_vec(vec![after(0)]), keys: SmallVec::new(), data, ..full() };
-    for (record, bytes_max) in [(rename, NAMES_BYTES_MAX), (commit, PLACES_BYTES_MAX)] {
+    let parts = xattr::parts(&[b'n'; XATTR_NAME_MAX], &[7; XATTR_VALUE_MAX]);
+    let keys = parts.into_iter().zip(0..).map(|(part, at)| (Key::new(Class::Xattr, 1, 2, at), Some(part)));
+    let set_xattr = Record { inodes: SmallVec::from_vec(vec![after(0)]), keys: keys.collect(), data: None, ..full() };
+    let cases = [(rename, NAMES_BYTES_MAX), (commit, PLACES_BYTES_MAX), (set_xattr, XATTR_BYTES_MAX + XATTR_VALUE_MAX)];
+    for (record, bytes_max) in cases {
         assert_eq!(record.encode_head().len(), PARTS_BYTES_MAX + bytes_max);
         assert_eq!(Record::decode(&encoded(&record)), Ok(record));
     }
@@ -171,6 +186,7 @@ fn what_only_a_newer_program_knows_has_a_name() {
         (head(1, 1, 0), "form 1"),
         (head(1, 0, 1), "flags 0x1"),
         (head(13, 0, 0), "kind 13"),
+        (head(21, 0, 0), "kind 21"),
         (head(0, 0, 0), "kind 0"),
     ];
     for (head, words) in cases {

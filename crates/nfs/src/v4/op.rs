@@ -1,4 +1,4 @@
-//! The operations, by number (RFC 7530 §16, RFC 8881 §18, RFC 7862 §15).
+//! The operations, by number (RFC 7530 §16, RFC 8881 §18, RFC 7862 §15, RFC 8276 §8.4).
 
 use crate::stats::Operation;
 
@@ -29,8 +29,10 @@ pub(super) enum Op {
     FreeStateid,
     GetAttr,
     GetFh,
+    GetXattr,
     IoAdvise,
     Link,
+    ListXattrs,
     Lock,
     LockT,
     LockU,
@@ -49,6 +51,7 @@ pub(super) enum Op {
     ReclaimComplete,
     ReleaseLockOwner,
     Remove,
+    RemoveXattr,
     Rename,
     Renew,
     RestoreFh,
@@ -60,6 +63,7 @@ pub(super) enum Op {
     SetAttr,
     SetClientId,
     SetClientIdConfirm,
+    SetXattr,
     TestStateid,
     Verify,
     Write,
@@ -105,6 +109,8 @@ impl Op {
             Self::Access
                 | Self::GetAttr
                 | Self::GetFh
+                | Self::GetXattr
+                | Self::ListXattrs
                 | Self::Lookup
                 | Self::LookupP
                 | Self::NVerify
@@ -137,8 +143,10 @@ impl Op {
                 | Self::Link
                 | Self::Open
                 | Self::Remove
+                | Self::RemoveXattr
                 | Self::Rename
                 | Self::SetAttr
+                | Self::SetXattr
                 | Self::Write
         )
     }
@@ -213,6 +221,10 @@ pub(super) fn asked(minor: u32, number: u32) -> Asked {
         62 => Op::Deallocate,
         63 => Op::IoAdvise,
         69 => Op::Seek,
+        72 => Op::GetXattr,
+        73 => Op::SetXattr,
+        74 => Op::ListXattrs,
+        75 => Op::RemoveXattr,
         _ => return Asked::NotSupported,
     })
 }

@@ -355,6 +355,21 @@ impl Content for Gated {
     }
 }
 
+impl Xattrs for Gated {
+    fn xattr(&self, cred: &Cred, object: ObjectRef, name: &[u8]) -> Result<Bytes, FsError> {
+        self.model.xattr(cred, object, name)
+    }
+    fn list_xattrs(&self, cred: &Cred, object: ObjectRef, cookie: u64) -> Result<Vec<XattrName>, FsError> {
+        self.model.list_xattrs(cred, object, cookie)
+    }
+    fn set_xattr(&self, ctx: OpCtx<'_>, object: ObjectRef, name: &[u8], value: &[u8], how: SetXattr) -> Outcome<()> {
+        self.change(|| self.model.set_xattr(ctx, object, name, value, how))
+    }
+    fn remove_xattr(&self, ctx: OpCtx<'_>, object: ObjectRef, name: &[u8]) -> Outcome<()> {
+        self.change(|| self.model.remove_xattr(ctx, object, name))
+    }
+}
+
 impl Replies for Gated {
     fn remembered_of(&self, key: &ReplyKey, is_his: &dyn Fn(u64) -> bool) -> Option<RememberedReply> {
         self.model.remembered_of(key, is_his)

@@ -80,6 +80,10 @@ impl Compound<'_> {
             Op::Seek => ops::sparse::seek(self, words, out),
             Op::IoAdvise => ops::sparse::advise(self, words, out),
             Op::Copy => return ops::copy::copy(self, words, out),
+            Op::GetXattr => ops::xattr::get(self, words, out),
+            Op::ListXattrs => ops::xattr::list(self, words, out),
+            Op::SetXattr => return ops::xattr::set(self, words, out),
+            Op::RemoveXattr => return ops::xattr::remove(self, words, out),
         }?;
         Ok(Status::Ok)
     }

@@ -15,6 +15,7 @@ mod order;
 pub(super) mod remove;
 pub(super) mod sessions;
 pub(super) mod sparse;
+pub(super) mod xattr;
 
 use tally_vfs::Change;
 
