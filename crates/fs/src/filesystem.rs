@@ -418,7 +418,7 @@ impl Filesystem {
         let id = self.dataset.birth.id;
         // The room is in the lane of the admission, which may have lost its disk, and got another, since.
         let ring = ring?;
-        ring.lane().append(ring, id, &self.next_dseq, txg, kind as u16, &parts).ok()
+        ring.lane().append(ring, id, &self.next_dseq, txg, record.name(kind), &parts).ok()
     }
 
     /// Changes the layers of `txg` as `record` says: the one place where records change them, for operations and for replay.
