@@ -189,6 +189,11 @@ impl DataLayer {
         }
     }
 
+    /// How many pieces there are in `range`, counted up to `most`.
+    pub(crate) fn piece_count(&self, range: Range<u64>, most: usize) -> usize {
+        self.overlapping(range).take(most).count()
+    }
+
     /// Whether any of `range` is dirty.
     pub(crate) fn has_any(&self, range: Range<u64>) -> bool {
         self.overlapping(range).next().is_some()
