@@ -226,4 +226,8 @@ impl Replies for Filesystem {
     fn forget_session(&self, session: &SessionBytes) {
         self.pool.marks.forget(session);
     }
+
+    fn keep_sessions(&self, living: &[SessionBytes]) {
+        self.pool.marks.keep(living);
+    }
 }

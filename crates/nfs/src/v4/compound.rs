@@ -23,7 +23,7 @@ use super::progress::{Held, number_of};
 use super::pseudo::{Node, Shut, Tree};
 use super::results::{Mark, Owed, Results};
 use super::state::bounds::{COPY_BYTES_MAX, MARKS_OF_REQUEST_MAX};
-use super::state::{ClientId, FileId, Guard, Presence, Special, Stateid};
+use super::state::{ClientId, FileId, Guard, Mounted, Presence, Special, Stateid};
 use super::status::Status;
 use super::tracking::Given;
 use crate::entry::{Entry, Target};
@@ -180,6 +180,7 @@ impl<'a> Compound<'a> {
         if self.is_again() && results.status() == Status::Delay {
             // Of SEQUENCE, or the client would take its slot for used, and what was done is told to nobody (rules V6).
             results.cut_to_first(Status::Delay);
+            self.owed.guard = None;
         }
         self.note_told(mark, results);
         self.count(number.map_or(Operation::ILLEGAL, |number| op::counted(self.head.minor, number)), results.status());
@@ -210,8 +211,8 @@ impl<'a> Compound<'a> {
         if let Some(status) = self.head.next {
             return Err(status);
         }
-        if self.owed.again.is_some() && !op.only_looks() && !op.leaves_mark() {
-            return Err(Status::DeadSession);
+        if let Some((_, not_done)) = self.owed.again.filter(|_| !op.only_looks() && !op.leaves_mark()) {
+            return Err(not_done);
         }
         if !op.changes() && !op.ends_state() {
             return Ok(());
@@ -426,11 +427,14 @@ impl<'a> Compound<'a> {
         if first != pool {
             return Err(if self.head.minor == 0 { Status::Resource } else { Status::NotSupp }.into());
         }
-        if let Some(mark) = self.owed.again {
+        if let Some(guard) = &mut self.owed.guard {
+            guard.note_change(Mounted::of(&*target.vfs));
+        }
+        if let Some((mark, not_done)) = self.owed.again {
             self.performed = self.of_this_operation(mark).and_then(|mark| target.vfs.performed(&mark));
             if self.performed.is_none() {
                 // By now its pool may be suspended, and tells nobody what it knows.
-                return Err(if target.vfs.is_waited_for() { Status::Delay } else { Status::DeadSession }.into());
+                return Err(if target.vfs.is_waited_for() { Status::Delay } else { not_done }.into());
             }
         }
         self.owed.changes += 1;
@@ -468,9 +472,14 @@ impl<'a> Compound<'a> {
         }
     }
 
-    /// The request of a dead session is carried out once more from here on.
-    pub(super) fn go_through_again(&mut self, mark: SlotMark) {
-        self.owed.again = Some(mark);
+    /// The request goes through once more from here on: what it did is told, and the first operation that was not carried out is told this.
+    pub(super) fn go_through_again(&mut self, mark: SlotMark, not_done: Status) {
+        self.owed.again = Some((mark, not_done));
+    }
+
+    /// What an operation is told then that was not carried out.
+    pub(super) fn not_done(&self) -> Status {
+        self.owed.again.map_or(Status::ServerFault, |(_, not_done)| not_done)
     }
 
     /// Whether it is.
