@@ -6,8 +6,8 @@ use tally_vfs::{Change, FsError, OpCtx, Opened, Outcome, RememberedReply};
 
 use super::{Compound, Halt, Mark, Stop};
 use crate::entry::Target;
-use crate::v4::state::{Guard, Mounted};
 use crate::v4::state::bounds::MARKS_OF_REQUEST_MAX;
+use crate::v4::state::{Guard, Mounted};
 use crate::v4::status::Status;
 
 impl Compound<'_> {
