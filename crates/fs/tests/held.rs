@@ -46,7 +46,11 @@ fn a_client_has_its_bounds_once_for_all_datasets() {
     let world = World::new(64 * MIB, 16 * MIB);
     let filer = world.create();
     let child: Arc<dyn Vfs> = filer.create_dataset("tank/child", Default::default(), (0, 0)).unwrap();
-    let of = |fs: &dyn Vfs, name: &str| file(fs, name, 7);
+    let of = |fs: &dyn Vfs, name: &str| {
+        let (cred, how) = (Cred::root(), CreateHow::Guarded(mode(0o600)));
+        let made = patient(|| fs.create(ctx(&cred), fs.root(), name.as_bytes(), &how)).unwrap();
+        open(fs, ToOpen::Itself(made.object), 1).unwrap()
+    };
     let lock = |fs: &dyn Vfs, file, number: u64| {
         let owner = Holder { owner: OwnerNumber(2), ..holder(1) };
         let range = Range::new(2 * number, 1).unwrap();

@@ -149,7 +149,7 @@ fn what_is_passed_over_is_zeroes() {
 /// Whoever writes byte by byte has as many pieces in memory as bytes: all of them were listed at once, under the file's lock. A look goes over so many, and what is behind is content.
 #[test]
 fn a_look_over_much_that_is_dirty_ends() {
-    const BYTES: u64 = 40_000;
+    const BYTES: u64 = 18_000;
     let world = World::new(64 * MIB, 16 * MIB);
     let filer = world.create_without_threads(&with_blocks());
     let (fs, cred) = (vfs(&filer), Cred::root());
