@@ -27,7 +27,7 @@ use parking_lot::RwLock;
 use smallvec::SmallVec;
 use tally_base::codec::{DecodeError, Reader};
 use tally_base::{Dseq, Generation, Lsn, ObjectId, SlotMark, Time, Txg, Wait, round_to_sector};
-use tally_claims::Claims;
+use tally_claims::{Account, Claims};
 use tally_intent::{Appended, Lane, Reservation};
 use tally_store::dataset::{Dataset, DatasetIo, DatasetRoot, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};
@@ -84,6 +84,8 @@ pub struct Filesystem {
     pub(crate) standing: Standing,
     /// What clients have open of it, once anything is: a pool may have ten thousand datasets.
     pub(crate) claims: OnceLock<Box<Claims>>,
+    /// How many claims there are of all the pool's datasets.
+    pub(crate) account: Arc<Account>,
     /// Somebody may claim again what he had open before a restart: any file may be open.
     pub(crate) holds_all: AtomicBool,
     /// Ids from this one on are not in the newest tree: of an object, or of a directory entry. Known to the fold alone.
@@ -102,7 +104,12 @@ pub struct Filesystem {
 impl Filesystem {
     /// Mounts a dataset of an imported pool.
     #[must_use]
-    pub(crate) fn mount(pool: &Arc<Pool>, ahead: &Arc<Ahead>, dataset: &Arc<Dataset>) -> Arc<Self> {
+    pub(crate) fn mount(
+        pool: &Arc<Pool>,
+        ahead: &Arc<Ahead>,
+        account: &Arc<Account>,
+        dataset: &Arc<Dataset>,
+    ) -> Arc<Self> {
         let root = dataset.root();
         let life = pool.life();
         let filesystem = Arc::new(Self {
@@ -120,6 +127,7 @@ impl Filesystem {
             groups: Groups::default(),
             standing: Standing::new(&root, dataset.effective().quota),
             claims: OnceLock::new(),
+            account: Arc::clone(account),
             holds_all: AtomicBool::new(false),
             first_new: AtomicU64::new(root.next_object.0),
             damage: Damage::new(pool.damage_of(dataset.birth.id)),
@@ -422,7 +430,7 @@ impl Filesystem {
         let id = self.dataset.birth.id;
         // The room is in the lane of the admission, which may have lost its disk, and got another, since.
         let ring = ring?;
-        ring.lane().append(ring, id, &self.next_dseq, txg, kind as u16, &parts).ok()
+        ring.lane().append(ring, id, &self.next_dseq, txg, record.name(kind), &parts).ok()
     }
 
     /// Changes the layers of `txg` as `record` says: the one place where records change them, for operations and for replay.

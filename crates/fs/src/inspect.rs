@@ -33,9 +33,9 @@ impl Words for FsWords {
         record::newer(head)
     }
 
-    fn record(&self, kind: u16, body: &Bytes) -> Result<RecordWords, DecodeError> {
-        let kind = RecordKind::of(kind).ok_or(Malformed("kind of log record"))?;
-        let record = Record::decode(body)?;
+    fn record(&self, head: &RecordHead, body: &Bytes) -> Result<RecordWords, DecodeError> {
+        let kind = RecordKind::of(head.kind).ok_or(Malformed("kind of log record"))?;
+        let record = Record::decode(head.shape.form, body)?;
         Ok(RecordWords { fields: record_fields(kind, &record), parts: record_parts(&record) })
     }
 

@@ -248,4 +248,8 @@ impl Replies for Filesystem {
     fn forget_session(&self, session: &SessionBytes) {
         self.pool.marks.forget(session);
     }
+
+    fn keep_sessions(&self, living: &[SessionBytes]) {
+        self.pool.marks.keep(living);
+    }
 }

@@ -10,7 +10,7 @@
 //! (an unstable WRITE whose transaction group was synced): see [`SizeRule`].
 //!
 //! ```text
-//!  0  flags u8: bit 0 reply, bit 1 truncate, bit 2 data, bit 3 mark, bit 4 punch          then, in this order, what is there:
+//!  0  flags u8: bit 0 reply, bit 1 truncate, bit 2 data, bit 3 mark (form 1), bit 4 punch (form 2)     then, in this order, what is there:
 //!     reply     key 40, has object u8, object u64, generation u64
 //!     mark      session 16, slot u32, operation u32, sequence u32, fingerprint u64, then as behind a reply's key
 //!     inodes    count u8, each: object u64, present u8, [size rule u8, at least u64, inode]
@@ -19,6 +19,10 @@
 //!     punch     object u64, from u64, to u64
 //!     data      object u64, count u16, each: offset u64, length u32; then the bytes of all, to the end of the record
 //! ```
+//!
+//! A program that reads a record of a newer one has to say so before it takes it for damage: what is newer may not be lost, and
+//! damage may. So a record says in its head, outside of the body, what is needed to read it: its kind, and its **form**
+//! ([`PARTS_OF_FORM`]), the oldest one that has all its parts. What has no new part is as old programs write it, and they read it.
 
 use std::ops::Range;
 
@@ -26,7 +30,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tally_base::codec::{DecodeError, Malformed, Put, Reader};
 use tally_base::{Generation, ObjectId, SlotMark};
-use tally_intent::{RecordHead, RecordShape};
+use tally_intent::{RecordHead, RecordName, RecordShape};
 use tally_store::key::{Class, KEY_BYTES, Key};
 use tally_store::pool::{DRAWN_ROOM_END, TIME_ROOM_END};
 use tally_store::replies;
@@ -79,16 +83,35 @@ const HAS_TRUNCATE: u8 = 2;
 const HAS_DATA: u8 = 4;
 const HAS_MARK: u8 = 8;
 const HAS_PUNCH: u8 = 16;
-const FLAGS_KNOWN: u8 = HAS_REPLY | HAS_TRUNCATE | HAS_DATA | HAS_MARK | HAS_PUNCH;
+/// What may be in a body of each form. A new part, or one that means more than before, is a new form with all of the one before it, at
+/// the end. A new kind is told by its number, and needs none.
+const PARTS_OF_FORM: [u8; 3] = [
+    HAS_REPLY | HAS_TRUNCATE | HAS_DATA,
+    HAS_REPLY | HAS_TRUNCATE | HAS_DATA | HAS_MARK,
+    HAS_REPLY | HAS_TRUNCATE | HAS_DATA | HAS_MARK | HAS_PUNCH,
+];
+
+const _: () = {
+    let mut form = 1;
+    while form < PARTS_OF_FORM.len() {
+        assert!(PARTS_OF_FORM[form - 1] & !PARTS_OF_FORM[form] == 0, "a form has what the one before it has");
+        form += 1;
+    }
+};
 
 /// What a record has that only newer programs know, if anything. It was acknowledged, and is not damaged: nobody may pass over
 /// it.
 pub(crate) fn newer(head: &RecordHead) -> Option<String> {
     let RecordShape { form, flags } = head.shape;
-    if head.shape != RecordShape::PLAIN {
+    if flags != 0 || parts_of(form).is_none() {
         return Some(format!("form {form} with flags {flags:#x}"));
     }
     RecordKind::of(head.kind).is_none().then(|| format!("kind {}", head.kind))
+}
+
+/// What may be in a body of this form, or `None` if only newer programs know that.
+fn parts_of(form: u8) -> Option<u8> {
+    PARTS_OF_FORM.get(usize::from(form)).copied()
 }
 
 impl RecordKind {
@@ -183,13 +206,7 @@ impl Record {
     #[must_use]
     pub fn encode_head(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(512);
-        let flag = |is_there: bool, flag| if is_there { flag } else { 0 };
-        let flags = flag(self.reply.is_some(), HAS_REPLY)
-            | flag(self.truncate.is_some(), HAS_TRUNCATE)
-            | flag(self.data.is_some(), HAS_DATA)
-            | flag(self.mark.is_some(), HAS_MARK)
-            | flag(self.punch.is_some(), HAS_PUNCH);
-        out.put_u8(flags);
+        out.put_u8(self.parts());
         if let Some((key, reply)) = &self.reply {
             out.put(&key.0);
             out.put(&encode_reply(*reply));
@@ -230,16 +247,36 @@ impl Record {
         out
     }
 
+    /// What stands in its head: how an operation of this kind is to be read.
+    #[must_use]
+    pub fn name(&self, kind: RecordKind) -> RecordName {
+        let parts = self.parts();
+        let form =
+            PARTS_OF_FORM.iter().position(|of_form| parts & !of_form == 0).expect("the newest form has all parts");
+        RecordName { kind: kind as u16, shape: RecordShape { form: form as u8, flags: 0 } }
+    }
+
+    /// Which parts it has, as flags.
+    fn parts(&self) -> u8 {
+        let flag = |is_there: bool, flag| if is_there { flag } else { 0 };
+        flag(self.reply.is_some(), HAS_REPLY)
+            | flag(self.truncate.is_some(), HAS_TRUNCATE)
+            | flag(self.data.is_some(), HAS_DATA)
+            | flag(self.mark.is_some(), HAS_MARK)
+            | flag(self.punch.is_some(), HAS_PUNCH)
+    }
+
     /// The data's bytes: the parts of the encoding that follow the head.
     pub fn data_parts(&self) -> impl Iterator<Item = &[u8]> {
         self.data.iter().flat_map(|data| data.pieces.iter().map(|(_, bytes)| &bytes[..]))
     }
 
-    /// Reads a record back; `body` is kept alive by the data that is sliced out of it.
-    pub fn decode(body: &Bytes) -> Result<Self, DecodeError> {
+    /// Reads a record back whose head says that it is of this form; `body` is kept alive by the data that is sliced out of it.
+    pub fn decode(form: u8, body: &Bytes) -> Result<Self, DecodeError> {
+        let parts = parts_of(form).ok_or(DecodeError::Newer("form of a log record"))?;
         let mut reader = Reader::new(body, "log record");
         let flags = reader.u8()?;
-        if flags & !FLAGS_KNOWN != 0 {
+        if flags & !parts != 0 {
             return Err(reader.malformed().into());
         }
         let reply =

@@ -145,3 +145,29 @@ fn what_is_passed_over_is_zeroes() {
         }
     }
 }
+
+/// Whoever writes byte by byte has as many pieces in memory as bytes: all of them were listed at once, under the file's lock. A look goes over so many, and what is behind is content.
+#[test]
+fn a_look_over_much_that_is_dirty_ends() {
+    const BYTES: u64 = 18_000;
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create_without_threads(&with_blocks());
+    let (fs, cred) = (vfs(&filer), Cred::root());
+    let file = done(fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o600)))).unwrap().object;
+    done(fs.setattr(ctx(&cred), file, &SetAttr { size: Some(1 << 40), ..SetAttr::default() }, None)).unwrap();
+    for at in 0..BYTES {
+        let written = fs.write(ctx(&cred), file, at, Bytes::from_static(b"x"), Stability::Unstable);
+        written.result.unwrap();
+    }
+    assert_eq!(seek(&*fs, file, 0, Sought::Data), 0);
+    assert_eq!(seek(&*fs, file, BYTES - 10_000, Sought::Hole), BYTES, "it is not far");
+    assert_eq!(seek(&*fs, file, 0, Sought::Hole), 1 << 40, "it is passed over");
+    assert_eq!(seek(&*fs, file, BYTES, Sought::Data), 1 << 40);
+    // Many that are far behind much that is not there.
+    let far = 1 << 39;
+    for at in 0..BYTES {
+        fs.write(ctx(&cred), file, far + 2 * at, Bytes::from_static(b"x"), Stability::Unstable).result.unwrap();
+    }
+    assert_eq!(seek(&*fs, file, BYTES, Sought::Data), far);
+    assert_eq!(seek(&*fs, file, far, Sought::Hole), far + 1);
+}

@@ -190,6 +190,9 @@ pub trait Replies: Send + Sync {
     /// A session is over, and nobody asks again for what it has changed in this pool.
     fn forget_session(&self, session: &SessionBytes);
 
+    /// These sessions live, also where this pool came later: what they have changed in it is remembered as long as they do.
+    fn keep_sessions(&self, living: &[SessionBytes]);
+
     /// The same of this very sender.
     fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply> {
         self.remembered_of(key, &|number| number == key.number())

@@ -1,6 +1,7 @@
 use bytes::Bytes;
 use tally_base::codec::Malformed;
-use tally_base::{Generation, Time};
+use tally_base::{DatasetId, Dseq, Generation, Time, Txg};
+use tally_intent::{RecordHead, RecordShape};
 use tally_store::inspect::{Value, Words};
 use tally_store::key::{Class, Key};
 use tally_vfs::FileKind;
@@ -42,6 +43,14 @@ fn what_no_program_of_ours_wrote_is_malformed() {
         let told = FsWords.entry(&Key::new(class, 1, 2, 3), &Bytes::from_static(value));
         assert_eq!(told, Err(Malformed(what).into()), "{class:?}");
     }
-    assert!(FsWords.record(99, &Bytes::from_static(&[0, 0, 0])).is_err(), "a kind that does not exist");
-    assert!(FsWords.record(1, &Bytes::from_static(&[8])).is_err(), "flags that do not exist");
+    let record = |kind, form, body| {
+        let shape = RecordShape { form, flags: 0 };
+        FsWords.record(
+            &RecordHead { dataset: DatasetId(1), dseq: Dseq(1), txg: Txg(1), kind, shape },
+            &Bytes::from_static(body),
+        )
+    };
+    assert!(record(99, 0, &[0, 0, 0]).is_err(), "a kind that does not exist");
+    assert!(record(1, 0, &[8]).is_err(), "flags that do not exist");
+    assert!(record(1, 99, &[0, 0, 0]).is_err(), "a form that does not exist");
 }

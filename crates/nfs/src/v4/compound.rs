@@ -186,6 +186,7 @@ impl<'a> Compound<'a> {
         if self.is_again() && results.status() == Status::Delay {
             // Of SEQUENCE, or the client would take its slot for used, and what was done is told to nobody (rules V6).
             results.cut_to_first(Status::Delay);
+            self.owed.guard = None;
         }
         self.note_told(mark, results);
         self.count(number.map_or(Operation::ILLEGAL, |number| op::counted(self.head.minor, number)), results.status());
@@ -216,8 +217,8 @@ impl<'a> Compound<'a> {
         if let Some(status) = self.head.next {
             return Err(status);
         }
-        if self.owed.again.is_some() && !op.only_looks() && !op.leaves_mark() {
-            return Err(Status::DeadSession);
+        if let Some((_, not_done)) = self.owed.again.filter(|_| !op.only_looks() && !op.leaves_mark()) {
+            return Err(not_done);
         }
         if !op.changes() && !op.ends_state() {
             return Ok(());

@@ -142,6 +142,7 @@ impl House {
     pub(crate) fn end_forgotten(&self, exports: &dyn Exports) {
         let now = self.now();
         self.clients().forget_late(now);
+        self.end_with_mounts(exports);
         self.close_for_the_gone(exports);
     }
 
@@ -158,6 +159,7 @@ impl House {
         if !over.is_empty() {
             self.revoke(exports, &|mounted| over.contains(mounted));
         }
+        super::past::keep(exports, &self.sessions().persistent());
         self.endings.seen.store(changed, Relaxed);
     }
 

@@ -59,7 +59,7 @@ pub struct SessionSeen {
     pub back: usize,
 }
 
-/// A range that is locked, or a stateid of which nothing is locked any more.
+/// A range that is locked, or that somebody waits for, or a stateid of which nothing is locked any more.
 #[derive(Clone, Debug)]
 pub struct LockSeen {
     /// Whose it is.
@@ -72,7 +72,9 @@ pub struct LockSeen {
     pub range: Option<(Range, Kind)>,
     /// If it was taken from its client.
     pub revoked: Option<Revoked>,
-    /// As of when the owner has something locked there.
+    /// Another one has it, and this one is to be called when it is free.
+    pub waits: bool,
+    /// As of when the owner has something locked there, or waits for this.
     pub since: Duration,
 }
 
@@ -140,7 +142,7 @@ impl Holdings<'_> {
         self.page(shown, more)
     }
 
-    /// What they have locked, range by range.
+    /// What they have locked, range by range, and what they wait for.
     #[must_use]
     pub fn locks(&self, which: Which) -> Page<LockSeen> {
         let (seen, mut more) = self.house.locks().seen(which);
@@ -162,6 +164,7 @@ impl Holdings<'_> {
                 file,
                 range,
                 revoked: state.revoked,
+                waits: false,
                 since: state.since,
             };
             match ranges.is_empty() {
@@ -169,7 +172,17 @@ impl Holdings<'_> {
                 false => shown.extend(ranges.iter().take(room).map(|lock| of_range(Some((lock.range, lock.kind))))),
             }
         }
-        self.page(shown, more)
+        let (waiting, unseen) = self.house.waiters.seen(Which { most: which.most - shown.len(), ..which });
+        shown.extend(waiting.into_iter().map(|(wait, since)| LockSeen {
+            client: wait.owner.client,
+            owner: Some(wait.owner.name),
+            file: wait.file,
+            range: Some((wait.range, wait.kind)),
+            revoked: None,
+            waits: true,
+            since,
+        }));
+        self.page(shown, more + unseen)
     }
 
     /// Ends a client, whatever its lease: all that it has open and locked is others' to have, once the pools know that it may not claim it again (rules V24). It is told so at

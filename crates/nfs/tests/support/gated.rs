@@ -91,6 +91,8 @@ pub struct Gated {
     pub too_many_claims: AtomicBool,
     /// Directories cannot be read for now.
     pub unlistable: AtomicBool,
+    /// The sessions that it was told live.
+    pub kept_sessions: Mutex<Vec<SessionBytes>>,
 }
 
 struct Held {
@@ -141,6 +143,7 @@ impl Gated {
             behind_a_lock: Mutex::default(),
             behind_an_open: Mutex::default(),
             unlistable: AtomicBool::new(false),
+            kept_sessions: Mutex::default(),
         }
     }
 
@@ -382,5 +385,8 @@ impl Replies for Gated {
     }
     fn forget_session(&self, session: &SessionBytes) {
         self.model.forget_session(session);
+    }
+    fn keep_sessions(&self, living: &[SessionBytes]) {
+        *self.kept_sessions.lock() = living.to_vec();
     }
 }

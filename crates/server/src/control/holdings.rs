@@ -153,7 +153,10 @@ pub struct LockReport {
     pub first: Option<u64>,
     /// The last one; 2^64 - 1 is the end of the file, however far.
     pub last: Option<u64>,
-    /// For how long its owner has had something locked in this file.
+    /// Another one has it, and its owner waits to be called when it is free.
+    #[serde(default)]
+    pub waits: bool,
+    /// For how long its owner has had something locked in this file, or has waited for this.
     pub since_seconds: u64,
     /// As of [`OpenReport`].
     pub revoked: Option<String>,

@@ -398,6 +398,9 @@ impl Replies for Model {
     fn forget_session(&self, session: &SessionBytes) {
         self.performed.lock().retain(|mark, _| mark.session != *session);
     }
+
+    // Nothing of them ages here.
+    fn keep_sessions(&self, _living: &[SessionBytes]) {}
 }
 
 #[cfg(test)]

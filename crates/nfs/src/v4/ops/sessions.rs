@@ -275,7 +275,10 @@ pub(in super::super) fn sequence(
         // Its first transmission is on its way, and its answer will come.
         Begun::InProgress => return Err(Status::Delay.into()),
         Begun::Uncached(shown) => (shown, Some(Status::RetryUncachedRep)),
-        Begun::Faulted(shown) => (shown, Some(Status::ServerFault)),
+        Begun::Faulted(shown, on) => match past::broken_off(compound, &found, &asked, on)? {
+            true => (shown, None),
+            false => (shown, Some(Status::ServerFault)),
+        },
     };
     found.presence().note_minor(compound.minor());
     house.end_with_mounts(compound.scene.exports);

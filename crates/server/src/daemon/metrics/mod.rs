@@ -73,6 +73,10 @@ fn calls(text: &mut Exposition, seen: &Observation) {
         .sample(&[], ops.refused);
     text.counter("tally_nfs_retransmissions_total", "Retransmitted requests that were answered from memory.")
         .sample(&[], ops.retransmissions);
+    text.counter("tally_nfs4_calls_made_total", "Calls that were made to clients of NFSv4.")
+        .sample(&[], ops.calls_made);
+    text.counter("tally_nfs4_replies_unmatched_total", "Replies to no call that was made on their connection.")
+        .sample(&[], ops.replies_unmatched);
     text.counter("tally_nfs_throttled_total", "Requests that were run again because too much was not in the pool yet.")
         .sample(&[], ops.throttled);
 }

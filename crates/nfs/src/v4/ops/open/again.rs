@@ -17,7 +17,7 @@ use crate::xdr::Encoder;
 pub(super) fn again(compound: &mut Compound<'_>, asked: Asked<'_>, out: &mut Encoder) -> Result<Status, Stop> {
     let asked = asked.check(compound.minor())?;
     if !matches!((&asked.what, &asked.how), (What::Name(_), How::Make(..))) {
-        return Err(Status::DeadSession.into());
+        return Err(compound.not_done().into());
     }
     let place = place_of(compound, &asked)?;
     compound.begin(&place)?;
