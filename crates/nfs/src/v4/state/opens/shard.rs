@@ -11,7 +11,7 @@ use crate::v4::state::ClientId;
 use crate::v4::state::bounds::{
     OPENS_MAX, OPENS_OF_CLIENT_MAX, OWNERS_MAX, OWNERS_OF_CLIENT_MAX, REVOKED_OF_CLIENT_MAX,
 };
-use crate::v4::state::places::{OF_LOCKS, PLACES_MAX, SHARD_BITS};
+use crate::v4::state::places::{LOW_BITS, OF_DELEGATIONS, OF_LOCKS, PLACES_MAX};
 use crate::v4::state::stateid::{Asker, FileId, Mounted, Place, Revoked, Seal, Stateid};
 use crate::v4::status::Status;
 
@@ -390,11 +390,12 @@ impl Shard {
 
     /// As stateids tell it, in the form of [`super::super::places`].
     fn index(&self, position: u32) -> u32 {
-        (position + 1) << (SHARD_BITS + 1) | self.number
+        (position + 1) << LOW_BITS | self.number
     }
 
     fn position(&self, index: u32) -> Option<usize> {
-        (index >> (SHARD_BITS + 1)).checked_sub(1).filter(|_| index & OF_LOCKS == 0).map(|position| position as usize)
+        let is_of_opens = index & (OF_LOCKS | OF_DELEGATIONS) == 0;
+        (index >> LOW_BITS).checked_sub(1).filter(|_| is_of_opens).map(|position| position as usize)
     }
 }
 

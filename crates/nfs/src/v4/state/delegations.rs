@@ -1,0 +1,427 @@
+//! Delegations, as the protocol names them: which client has which file to keep, by which stateid, and how far it is with giving it back. Whether one is given, and who is in whose
+//! way, is decided below the file system; here stands what it came to.
+//!
+//! ```text
+//!  OPEN ─▶ reserve ─▶ Reserving ─▶ the file system ─▶ granted
+//!             │            └─ dropped: as it was before
+//!  READ … ─▶ find: table D6 of [`super::stateid`]
+//!  somebody is kept out by it ─▶ recall ─▶ due: the client is called ([`recall`]) ─▶ called ─▶ answered
+//!  DELEGRETURN ─▶ give_back ─▶ Ending ─▶ the file system ─▶ returned
+//!  not returned in time ─▶ due ─▶ take ─▶ Ending ─▶ the file system ─▶ revoked: it is still told why, up to `free`
+//!  the client is gone ─▶ forget_client;   its mount is over ─▶ revoke_of
+//!
+//!  none ─reserve▶ giving ─granted▶ given ─recall▶ recalled ─┬─give_back▶ ending ─returned▶ none
+//!                   └──dropped──▶ none                      └─take────▶ ending ─revoked▶ revoked ─free▶ none
+//! ```
+//!
+//! *Before the file system.* A place is reserved before the file system is asked, and given up behind it. So what is below and has no place here is nobody's: its OPEN was never
+//! answered with it. Whoever finds such a one in his way gives it back ([`Delegations::orphan`]).
+//!
+//! *A recall and a grant beside each other.* Who is kept out by one that is being given has nobody to call yet. It is noted, and `granted` says no: then it is given back, and the OPEN
+//! is answered without it.
+//!
+//! *Once, and not for each that asks.* A recall that is under way is not begun again, whoever else is kept out (RFC 8881 §10.4.5).
+//!
+//! *Locks.* As of [`Opens`](super::Opens): a client's state is in one shard, which its stateids tell, and no lock is held over a call to anything else.
+//!
+//! *Invariants.* G1: of a client and file there is at most one that is not revoked. G2: what is counted is what there is, within bounds. G3: `recalled` are those that are.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use foldhash::HashSet;
+use parking_lot::{Mutex, RwLock};
+use tally_base::Rng;
+use tally_vfs::Delegation;
+
+use super::places::SHARD_COUNT;
+use super::stateid::{Asker, FileId, Mounted, Revoked, Seal, Stateid};
+use super::{BootId, ClientId, SessionId, Which};
+use crate::v4::status::Status;
+
+mod grant;
+mod lately;
+mod recall;
+mod shard;
+
+pub use grant::{Asking, Why as WhyNone, Wish, to_ask_for};
+use lately::Lately;
+pub use recall::{Answer, Next};
+use shard::{Asked, Life, Shard, State, Totals};
+
+/// By which a delegation is known here: never that of another one, in one start of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DelegationNumber(pub(in crate::v4) u64);
+
+/// The request that was answered with something: its client may not have read that yet (RFC 8881 §2.10.6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Referred {
+    pub session: SessionId,
+    pub slot: u32,
+    pub sequence: u32,
+}
+
+/// What a stateid names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delegated {
+    /// By which it is known.
+    pub number: DelegationNumber,
+    /// Whose it is.
+    pub client: ClientId,
+    /// What was given.
+    pub file: FileId,
+    /// And how.
+    pub kind: Delegation,
+    /// The present one.
+    pub stateid: Stateid,
+    /// By which the client knows the file.
+    pub handle: Bytes,
+    /// With which it was given.
+    pub by: Option<Referred>,
+}
+
+/// One as an administrator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenDelegation {
+    /// What it is.
+    pub delegated: Delegated,
+    /// As of when it is asked for again, by the clock of leases.
+    pub recalled: Option<Duration>,
+    /// If it was taken from its client.
+    pub revoked: Option<Revoked>,
+}
+
+/// What somebody finds who is kept out by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recalled {
+    /// It is asked for from now on.
+    Begun,
+    /// It is being given, asked for, or given back.
+    Known,
+    /// Nobody was answered with it.
+    Nobodys,
+}
+
+/// All delegations.
+pub struct Delegations {
+    seal: Seal,
+    shards: [RwLock<Shard>; SHARD_COUNT],
+    totals: Arc<Totals>,
+    lately: Mutex<Lately>,
+}
+
+impl Delegations {
+    /// None, since this start.
+    #[must_use]
+    pub fn new(boot: BootId, rng: &dyn Rng) -> Self {
+        let totals = Arc::new(Totals::default());
+        let shards = std::array::from_fn(|number| RwLock::new(Shard::new(number as u32, totals.clone())));
+        Self { seal: Seal::new(boot, rng), shards, totals, lately: Mutex::default() }
+    }
+
+    /// OPEN, before it is carried out: there will be room for one. Rows i to k of table D9.
+    pub fn reserve(&self, client: ClientId, file: FileId, by: Option<Referred>, now: Duration) -> Result<Reserving<'_>, WhyNone> {
+        if self.lately.lock().has(&file, now) {
+            return Err(WhyNone::Contention);
+        }
+        let mut shard = self.shard_of(client).write();
+        if shard.of_file(client, &file).is_some() {
+            return Err(WhyNone::NotWanted);
+        }
+        let number = shard.begin(&self.seal, Asked { client, file, by }).ok_or(WhyNone::Resource)?;
+        Ok(Reserving { delegations: self, client, file, number, is_done: false })
+    }
+
+    /// What a stateid names, for an operation of `client`'s session on `file`: table D6.
+    pub fn find(&self, asked: &Stateid, client: ClientId, file: Option<&FileId>) -> Result<Delegated, Status> {
+        let shard = self.shard(asked.index()).read();
+        let number = shard.look(&self.seal, *asked, &Asker { minor: 1, client: Some(client), file })?;
+        Ok(self.delegated(shard.get(number).expect("it was looked at"), number))
+    }
+
+    /// DELEGRETURN, before it is carried out.
+    pub fn give_back(&self, asked: &Stateid, client: ClientId, file: &FileId) -> Result<Ending<'_>, Status> {
+        let mut shard = self.shard(asked.index()).write();
+        let number = shard.look(&self.seal, *asked, &Asker { minor: 1, client: Some(client), file: Some(file) })?;
+        shard.end(number);
+        Ok(Ending { delegations: self, client, file: *file, number, is_done: false })
+    }
+
+    /// Somebody is kept out by what this client has of a file.
+    pub fn recall(&self, client: ClientId, file: &FileId, now: Duration) -> Recalled {
+        self.lately.lock().note(*file, now);
+        let mut shard = self.shard_of(client).write();
+        match shard.of_file(client, file) {
+            None => Recalled::Nobodys,
+            Some(number) if shard.recall(number, now) => Recalled::Begun,
+            Some(_) => Recalled::Known,
+        }
+    }
+
+    /// What is delegated below and was answered to nobody is about to be given back there: as long as this is held nobody is given it anew.
+    pub fn orphan(&self, client: ClientId, file: FileId) -> Option<Reserving<'_>> {
+        let mut shard = self.shard_of(client).write();
+        let is_known = shard.of_file(client, &file).is_some();
+        let number = if is_known { None } else { shard.begin(&self.seal, Asked { client, file, by: None }) }?;
+        Some(Reserving { delegations: self, client, file, number, is_done: false })
+    }
+
+    /// Whether any is asked for, so that somebody has to look.
+    #[must_use]
+    pub fn has_recalled(&self) -> bool {
+        self.totals.recalled() > 0
+    }
+
+    /// Of those that are asked for, of one client or of all, what is to be done by now: up to so many.
+    #[must_use]
+    pub fn due(&self, of: Option<ClientId>, most: usize, now: Duration) -> Vec<(Delegated, Next)> {
+        let mut due = Vec::new();
+        if !self.has_recalled() {
+            return due;
+        }
+        let shards = of.map_or(&self.shards[..], |client| std::slice::from_ref(self.shard_of(client)));
+        for shard in shards {
+            let shard = shard.read();
+            let of_client = |(number, _): &(u64, Next)| {
+                of.is_none_or(|client| shard.get(*number).is_some_and(|state| state.asked.client == client))
+            };
+            for (number, next) in shard.due(now).filter(of_client).take(most - due.len()) {
+                due.push((self.delegated(shard.get(number).expect("G3"), number), next));
+            }
+        }
+        due
+    }
+
+    /// A client is about to be called for one. False: it was given back meanwhile, or another one calls.
+    pub fn call(&self, number: DelegationNumber, now: Duration) -> bool {
+        let mut shard = self.shard(number.0 as u32).write();
+        let recall = shard.recall_of(number.0).filter(|recall| recall.next(now) == Next::Call);
+        recall.is_some_and(|recall| {
+            recall.call();
+            true
+        })
+    }
+
+    /// What came of the call.
+    pub fn answered(&self, number: DelegationNumber, answer: Answer, now: Duration) {
+        if let Some(recall) = self.shard(number.0 as u32).write().recall_of(number.0) {
+            recall.answered(answer, now);
+        }
+    }
+
+    /// One whose recall is over is about to be taken. None: it was given back meanwhile.
+    pub fn take(&self, number: DelegationNumber, now: Duration) -> Option<Ending<'_>> {
+        let mut shard = self.shard(number.0 as u32).write();
+        shard.recall_of(number.0).filter(|recall| recall.next(now) == Next::Revoke)?;
+        let Asked { client, file, .. } = shard.get(number.0)?.asked;
+        shard.end(number.0);
+        Some(Ending { delegations: self, client, file, number: number.0, is_done: false })
+    }
+
+    /// FREE_STATEID: the client knows that it was revoked. One that it has is LOCKS_HELD.
+    pub fn free(&self, asked: &Stateid, client: ClientId) -> Result<(), Status> {
+        let mut shard = self.shard(asked.index()).write();
+        match shard.look(&self.seal, *asked, &Asker { minor: 1, client: Some(client), file: None }) {
+            Ok(_) => Err(Status::LocksHeld),
+            Err(Status::Expired | Status::AdminRevoked | Status::DelegRevoked) => {
+                shard.remove_at(asked.index());
+                Ok(())
+            }
+            Err(refused) => Err(refused),
+        }
+    }
+
+    /// A client is gone. Gives the files of which it had one, to be given back below.
+    pub fn forget_client(&self, client: ClientId) -> Vec<FileId> {
+        self.shard_of(client).write().forget(client)
+    }
+
+    /// Those of mounts that are over are their clients' no more. Gives how many of each client.
+    pub fn revoke_of(&self, is_over: &dyn Fn(&Mounted) -> bool) -> Vec<ClientId> {
+        self.shards.iter().flat_map(|shard| shard.write().revoke_of(is_over)).collect()
+    }
+
+    /// Of which mounts there are any.
+    #[must_use]
+    pub fn mounts(&self) -> HashSet<Mounted> {
+        self.shards.iter().fold(HashSet::default(), |mut mounts, shard| {
+            mounts.extend(shard.read().mounts());
+            mounts
+        })
+    }
+
+    /// What SEQUENCE says of what was revoked of a client's (`SEQ4_STATUS_*`), as [`Opens::flags`](super::Opens::flags).
+    #[must_use]
+    pub fn flags(&self, client: ClientId) -> u32 {
+        if self.totals.revoked() == 0 {
+            return 0;
+        }
+        let revoked = self.shard_of(client).read().revoked(client);
+        let flags = revoked.iter().zip(Revoked::FLAGS).filter(|(count, _)| **count > 0);
+        flags.fold(0, |flags, (_, [of_some, _])| flags | of_some)
+    }
+
+    /// Whether a client has one that it would lose.
+    #[must_use]
+    pub fn holds(&self, client: ClientId) -> bool {
+        self.shard_of(client).read().holds(client)
+    }
+
+    /// How many there are, and how many of these are asked for, and were taken and not freed yet.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize, usize) {
+        self.totals.counts()
+    }
+
+    /// How many a client has, those that were taken from it too.
+    #[must_use]
+    pub fn count_of(&self, client: ClientId) -> usize {
+        self.shard_of(client).read().count(client)
+    }
+
+    /// Up to so many of those that there are, and how many there are besides.
+    #[must_use]
+    pub fn seen(&self, which: Which) -> (Vec<SeenDelegation>, usize) {
+        let (mut seen, mut more) = (Vec::new(), 0);
+        let shards = which.client.map_or(&self.shards[..], |client| std::slice::from_ref(self.shard_of(client)));
+        for shard in shards {
+            let shard = shard.read();
+            let room = which.most - seen.len();
+            let all = shard.granted().filter(|(_, state)| which.is_of(state.asked.client));
+            more += all.clone().count().saturating_sub(room);
+            seen.extend(all.take(room).map(|(number, state)| SeenDelegation {
+                delegated: self.delegated(state, number),
+                recalled: state.recall().map(|recall| recall.since()),
+                revoked: state.revoked(),
+            }));
+        }
+        (seen, more)
+    }
+
+    fn delegated(&self, state: &State, number: u64) -> Delegated {
+        let Asked { client, file, by } = state.asked;
+        let stateid = self.seal.stateid(number as u32, state.tag, 1);
+        let (number, handle) = (DelegationNumber(number), state.handle.clone());
+        Delegated { number, client, file, kind: state.kind, stateid, handle, by }
+    }
+
+    fn shard_of(&self, client: ClientId) -> &RwLock<Shard> {
+        self.shard(client.0 as u32)
+    }
+
+    fn shard(&self, index: u32) -> &RwLock<Shard> {
+        &self.shards[index as usize % SHARD_COUNT]
+    }
+}
+
+impl fmt::Debug for Delegations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the key.
+        f.debug_struct("Delegations").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+/// One that may be given. Dropped, it was not.
+#[derive(Debug)]
+#[must_use = "what is reserved and dropped was not given"]
+pub struct Reserving<'a> {
+    delegations: &'a Delegations,
+    client: ClientId,
+    file: FileId,
+    number: u64,
+    is_done: bool,
+}
+
+impl<'a> Reserving<'a> {
+    /// Of which file.
+    #[must_use]
+    pub fn file(&self) -> &FileId {
+        &self.file
+    }
+
+    /// The file system has given it; one of a life before is asked for with its grant. Nothing, where somebody is kept out by it already, or the client has gone: it has to be given back.
+    pub fn granted(mut self, kind: Delegation, handle: Bytes, is_recalled: Option<Duration>) -> Result<Delegated, Ending<'a>> {
+        self.is_done = true;
+        let Self { delegations, client, file, number, .. } = self;
+        let mut shard = delegations.shard(number as u32).write();
+        match shard.grant(number, kind, handle, is_recalled) {
+            true => Ok(delegations.delegated(shard.get(number).expect("it was granted"), number)),
+            false => Err(Ending { delegations, client, file, number, is_done: false }),
+        }
+    }
+
+    /// It was not given, or is given back: as long as this is there nobody is given it anew.
+    #[must_use]
+    pub fn ending(mut self) -> Ending<'a> {
+        self.is_done = true;
+        let Self { delegations, client, file, number, .. } = self;
+        delegations.shard(number as u32).write().end(number);
+        Ending { delegations, client, file, number, is_done: false }
+    }
+}
+
+impl Drop for Reserving<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.delegations.shard(self.number as u32).write().remove(self.number);
+        }
+    }
+}
+
+/// One that is being given back below. Dropped, it is gone.
+#[derive(Debug)]
+#[must_use = "it is to be given back below first"]
+pub struct Ending<'a> {
+    delegations: &'a Delegations,
+    client: ClientId,
+    file: FileId,
+    number: u64,
+    is_done: bool,
+}
+
+impl Ending<'_> {
+    /// Whose it was.
+    #[must_use]
+    pub fn client(&self) -> ClientId {
+        self.client
+    }
+
+    /// Of which file.
+    #[must_use]
+    pub fn file(&self) -> &FileId {
+        &self.file
+    }
+
+    /// It was given back.
+    pub fn returned(self) {
+        drop(self);
+    }
+
+    /// It was taken.
+    pub fn revoked(mut self, why: Revoked) {
+        self.is_done = true;
+        self.delegations.shard(self.number as u32).write().revoke(self.number, why);
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.delegations.shard(self.number as u32).write().remove(self.number);
+        }
+    }
+}
+
+impl Stateid {
+    /// Whether it is one of a delegation, if it is one of anything.
+    #[must_use]
+    pub fn is_of_delegation(&self) -> bool {
+        self.index() & super::places::OF_DELEGATIONS != 0
+    }
+}
+
+#[cfg(test)]
+mod tests;
