@@ -123,7 +123,7 @@ impl House {
         match errand {
             Errand::NotifyLock(_, file) if verdict != Verdict::NotBegun => self.freed(exports, &file, None),
             Errand::NotifyLock(..) => {}
-            Errand::Recall(client, _) => self.call_for_delegations(Some(client)),
+            Errand::Recall(client, _) => self.call_for_delegations(client),
         }
     }
 

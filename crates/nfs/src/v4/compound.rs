@@ -37,6 +37,7 @@ use crate::v3::READ_BYTES_MAX;
 use crate::xdr::{Decoder, Encoder, Garbage};
 
 mod changes;
+mod delegated;
 mod given;
 mod handles;
 mod performing;

@@ -9,6 +9,7 @@
 //!                                                            ├─ attr: a bitmap, and values in the order of their numbers
 //!                                                            ├─ house: what all compounds share: state (clients, sessions, opens, locks)
 //!                                                            ├─ waiting: who waits for a lock is told, by callbacks: calls to clients
+//!                                                            ├─ recalls: what is delegated and in somebody's way is called back, too
 //!                                                            ├─ tracking: who may claim again what, behind a restart
 //!                                                            ├─ endings: what ends state that its client has not given up
 //!                                                            └─ holdings: who holds what, for who administers the server
@@ -25,6 +26,7 @@ mod ops;
 mod past;
 mod progress;
 mod pseudo;
+mod recalls;
 mod results;
 pub mod state;
 mod status;
@@ -34,6 +36,7 @@ mod waiting;
 pub use compound::{Halt, Scene};
 pub use house::House;
 pub use progress::{Attempt, Progress, refusal};
+pub use recalls::{Counted as DelegationsCounted, KeptOut, PARKED};
 pub use results::Ended;
 pub use status::Status;
 

@@ -22,6 +22,7 @@ pub(super) enum Op {
     Copy,
     Create,
     CreateSession,
+    DelegReturn,
     DestroyClientId,
     DestroySession,
     ExchangeId,
@@ -87,6 +88,7 @@ impl Op {
         matches!(
             self,
             Self::Close
+                | Self::DelegReturn
                 | Self::FreeStateid
                 | Self::Lock
                 | Self::LockU
@@ -166,6 +168,7 @@ pub(super) fn asked(minor: u32, number: u32) -> Asked {
         4 => Op::Close,
         5 => Op::Commit,
         6 => Op::Create,
+        8 if minor > 0 => Op::DelegReturn,
         9 => Op::GetAttr,
         10 => Op::GetFh,
         11 => Op::Link,

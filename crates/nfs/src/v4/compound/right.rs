@@ -1,6 +1,6 @@
 //! By what right an operation reads and writes a file: the stateid that it brings, or that one before it has left as the present one.
 
-use tally_vfs::Right;
+use tally_vfs::{ClientNumber, Right};
 
 use super::Compound;
 use crate::entry::Target;
@@ -47,7 +47,10 @@ impl Compound<'_> {
             Some(Special::Anonymous | Special::ReadBypass) => return self.unopened(file),
             None => asked,
         };
-        let client = self.guard().map(|guard| guard.session().presence().client());
+        if self.minor() > 0 && asked.is_of_delegation() {
+            return self.delegated(asked, file).map(|delegated| Right::Delegated(ClientNumber(delegated.client.0)));
+        }
+        let client = self.client();
         let of = FileId::of(&*file.vfs, file.object);
         let holder = self.scene.house.open_of(&asked, self.minor(), client, &of)?;
         if self.minor() == 0 {

@@ -92,6 +92,8 @@ pub const DELEGATIONS_OF_CLIENT_MAX: usize = 16_384;
 pub const DELEGATIONS_MAX: usize = 65_536;
 /// Of how many files it is remembered that a delegation was recalled a moment ago; where there are more the oldest are forgotten.
 pub const RECALLED_FILES_MAX: usize = 16_384;
+/// Most requests that wait without a worker for a delegation to come back; others are told to come again.
+pub const PARKED_MAX: usize = 1024;
 /// What one compound copies from file to file: as long as that takes a worker has nothing else to do. A COPY may end short (RFC 7862 §15.2.3), and its client goes on.
 pub const COPY_BYTES_MAX: u64 = 4 << 20;
 

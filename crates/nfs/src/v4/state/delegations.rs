@@ -5,9 +5,9 @@
 //!  OPEN ─▶ reserve ─▶ Reserving ─▶ the file system ─▶ granted
 //!             │            └─ dropped: as it was before
 //!  READ … ─▶ find: table D6 of [`super::stateid`]
-//!  somebody is kept out by it ─▶ recall ─▶ due: the client is called ([`recall`]) ─▶ called ─▶ answered
+//!  somebody is kept out by it ─▶ recall ─▶ to_call, next_call ([`recall`]) ─▶ call ─▶ answered
 //!  DELEGRETURN ─▶ give_back ─▶ Ending ─▶ the file system ─▶ returned
-//!  not returned in time ─▶ due ─▶ take ─▶ Ending ─▶ the file system ─▶ revoked: it is still told why, up to `free`
+//!  not returned in time ─▶ overdue ─▶ take ─▶ Ending ─▶ the file system ─▶ revoked: it is still told why, up to `free`
 //!  the client is gone ─▶ forget_client;   its mount is over ─▶ revoke_of
 //!
 //!  none ─reserve▶ giving ─granted▶ given ─recall▶ recalled ─┬─give_back▶ ending ─returned▶ none
@@ -175,24 +175,33 @@ impl Delegations {
         self.totals.recalled() > 0
     }
 
-    /// Of those that are asked for, of one client or of all, what is to be done by now: up to so many.
+    /// Who is to be called by now.
     #[must_use]
-    pub fn due(&self, of: Option<ClientId>, most: usize, now: Duration) -> Vec<(Delegated, Next)> {
-        let mut due = Vec::new();
-        if !self.has_recalled() {
-            return due;
+    pub fn to_call(&self, now: Duration) -> Vec<ClientId> {
+        let mut clients: Vec<_> = Vec::new();
+        for shard in self.shards.iter().filter(|_| self.has_recalled()) {
+            clients.extend(shard.read().due(None, Next::Call, now).map(|(client, _)| client));
+            clients.dedup();
         }
-        let shards = of.map_or(&self.shards[..], |client| std::slice::from_ref(self.shard_of(client)));
-        for shard in shards {
-            let shard = shard.read();
-            let of_client = |(number, _): &(u64, Next)| {
-                of.is_none_or(|client| shard.get(*number).is_some_and(|state| state.asked.client == client))
-            };
-            for (number, next) in shard.due(now).filter(of_client).take(most - due.len()) {
-                due.push((self.delegated(shard.get(number).expect("G3"), number), next));
-            }
-        }
-        due
+        clients
+    }
+
+    /// What a client is to be called for next.
+    #[must_use]
+    pub fn next_call(&self, client: ClientId, now: Duration) -> Option<Delegated> {
+        let shard = self.shard_of(client).read();
+        let (_, number) = shard.due(Some(client), Next::Call, now).next()?;
+        Some(self.delegated(shard.get(number).expect("G3"), number))
+    }
+
+    /// Those whose recall is over.
+    #[must_use]
+    pub fn overdue(&self, now: Duration) -> Vec<DelegationNumber> {
+        let shards = self.shards.iter().filter(|_| self.has_recalled());
+        let over = |shard: &RwLock<Shard>| -> Vec<_> {
+            shard.read().due(None, Next::Revoke, now).map(|(_, number)| DelegationNumber(number)).collect()
+        };
+        shards.flat_map(over).collect()
     }
 
     /// A client is about to be called for one. False: it was given back meanwhile, or another one calls.
@@ -262,6 +271,12 @@ impl Delegations {
         let revoked = self.shard_of(client).read().revoked(client);
         let flags = revoked.iter().zip(Revoked::FLAGS).filter(|(count, _)| **count > 0);
         flags.fold(0, |flags, (_, [of_some, _])| flags | of_some)
+    }
+
+    /// Whether one was taken from a client that it did not give back in time, and has not freed.
+    #[must_use]
+    pub fn has_lost(&self, client: ClientId) -> bool {
+        self.shard_of(client).read().revoked(client)[Revoked::Recalled as usize] > 0
     }
 
     /// Whether a client has one that it would lose.

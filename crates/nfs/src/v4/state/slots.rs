@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use tally_base::SlotMark;
 
+use super::delegations::Referred;
 use super::sessions::{Sequence, Session};
 
 /// What there is of a slot's last request.
@@ -121,6 +122,7 @@ impl Slot {
 pub struct Guard {
     session: Arc<Session>,
     slot: u32,
+    sequence: u32,
     must_keep: bool,
     mark: Option<SlotMark>,
     is_finished: bool,
@@ -128,15 +130,21 @@ pub struct Guard {
 
 impl Guard {
     pub(super) fn new(session: Arc<Session>, asked: &Sequence) -> Self {
-        let (slot, must_keep) = (asked.slot, asked.cache_this);
+        let (slot, sequence, must_keep) = (asked.slot, asked.sequence, asked.cache_this);
         let mark = session.is_persistent().then(|| asked.mark());
-        Self { session, slot, must_keep, mark, is_finished: false }
+        Self { session, slot, sequence, must_keep, mark, is_finished: false }
     }
 
     /// The session.
     #[must_use]
     pub fn session(&self) -> &Arc<Session> {
         &self.session
+    }
+
+    /// As which its client knows the request.
+    #[must_use]
+    pub fn referred(&self) -> Referred {
+        Referred { session: self.session.id(), slot: self.slot, sequence: self.sequence }
     }
 
     /// How long the reply may become, with its RPC header: who has asked to have it kept is refused one that cannot be (REP_TOO_BIG_TO_CACHE).

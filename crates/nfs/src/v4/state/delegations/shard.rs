@@ -104,7 +104,7 @@ pub(super) struct Shard {
     by_file: HashMap<(ClientId, FileId), u64>,
     /// All of each client.
     of_client: BTreeSet<(ClientId, u64)>,
-    recalled: BTreeSet<u64>,
+    recalled: BTreeSet<(ClientId, u64)>,
     totals: Arc<Totals>,
 }
 
@@ -185,8 +185,9 @@ impl Shard {
     }
 
     fn begin_recall(&mut self, number: u64, recall: Recall) {
-        self.places.get_mut(number).expect("it is given").life = Life::Recalled(recall);
-        self.recalled.insert(number);
+        let state = self.places.get_mut(number).expect("it is given");
+        state.life = Life::Recalled(recall);
+        self.recalled.insert((state.asked.client, number));
         self.totals.recalled.fetch_add(1, Relaxed);
     }
 
@@ -198,10 +199,13 @@ impl Shard {
         }
     }
 
-    /// Those that are asked for, of which something is to be done.
-    pub(super) fn due(&self, now: Duration) -> impl Iterator<Item = (u64, Next)> {
-        let next = move |number: &u64| Some((*number, self.get(*number)?.recall()?.next(now)));
-        self.recalled.iter().filter_map(next).filter(|(_, next)| *next != Next::Wait)
+    /// Those that are asked for, of one client or of all, of which this is to be done: client by client.
+    pub(super) fn due(&self, of: Option<ClientId>, what: Next, now: Duration) -> impl Iterator<Item = (ClientId, u64)> {
+        let (first, last) = of.map_or((ClientId(0), ClientId(u64::MAX)), |client| (client, client));
+        let is_due = move |(_, number): &(ClientId, u64)| {
+            self.get(*number).and_then(State::recall).is_some_and(|recall| recall.next(now) == what)
+        };
+        self.recalled.range((first, 0)..=(last, u64::MAX)).copied().filter(is_due)
     }
 
     /// It is about to be given back below.
@@ -213,7 +217,8 @@ impl Shard {
     }
 
     fn forget_recall(&mut self, number: u64) {
-        if self.recalled.remove(&number) {
+        let Some(client) = self.get(number).map(|state| state.asked.client) else { return };
+        if self.recalled.remove(&(client, number)) {
             self.totals.recalled.fetch_sub(1, Relaxed);
         }
     }
@@ -311,8 +316,23 @@ impl Shard {
         all.filter(|(_, state)| state.is_granted())
     }
 
+}
+
+#[cfg(test)]
+impl Shard {
+    pub(super) fn count_all(&self) -> usize {
+        self.of_client.len()
+    }
+
+    pub(super) fn count_recalled(&self) -> usize {
+        self.recalled.len()
+    }
+
+    pub(super) fn count_revoked(&self) -> usize {
+        self.clients.values().map(|known| known.revoked.iter().sum::<usize>()).sum()
+    }
+
     /// G1 to G3.
-    #[cfg(test)]
     pub(super) fn check(&self) {
         let all: Vec<_> = self.places.all().collect();
         assert_eq!(all.len(), self.of_client.len());
@@ -324,7 +344,7 @@ impl Shard {
             let Asked { client, file, .. } = state.asked;
             assert!(self.of_client.contains(&(client, *number)));
             assert!(state.revoked().is_some() || self.by_file.get(&(client, file)) == Some(number));
-            assert_eq!(state.recall().is_some(), self.recalled.contains(number));
+            assert_eq!(state.recall().is_some(), self.recalled.contains(&(client, *number)));
         }
     }
 }
