@@ -26,7 +26,7 @@ pub(in super::super) fn seek(
         _ => return Err(Status::UnionNotSupp),
     };
     let house = compound.scene.house;
-    let look = || target.vfs.seek(right, &target.cred, target.object, offset, what);
+    let look = || target.vfs.seek(compound.plain_ctx(target, right), target.object, offset, what);
     let found = house
         .past_the_late(compound.scene.exports, (target, Access::READ), look, |found| found.as_ref().err().copied())?;
     out.bool(found.is_end).u64(found.offset);

@@ -49,7 +49,7 @@ mod shard;
 pub use grant::{Asking, Why as WhyNone, Wish, to_ask_for};
 use lately::Lately;
 pub use recall::{Answer, Next};
-use shard::{Asked, Life, Shard, State, Totals};
+use shard::{Asked, Shard, State, Totals};
 
 /// By which a delegation is known here: never that of another one, in one start of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -57,15 +57,15 @@ pub(super) fn carry_out(
         (What::Name(name), How::Find) => {
             let find = |_: &Compound<'_>| find(place, name, opening);
             let found = ledger.past_the_late(compound, find, |found| found.0.error())?;
-            (given(compound, &ledger, found.0)?, found.1)
+            (settled(compound, &ledger, found.0)?, found.1)
         }
         (What::Kept(stateid, Some(name)), _) => {
             let (found, dir) = look(place, name);
-            let object = found?;
+            let object = found.map_err(Status::from)?;
             check_kept(compound, *stateid, asked, &Target { object, ..place.clone() })?;
             let open = |_: &Compound<'_>| place.vfs.open(OpCtx::of(&place.cred), ToOpen::Itself(object), opening);
             let opened = ledger.past_the_late(compound, open, Outcome::error)?;
-            (given(compound, &ledger, opened)?, dir)
+            (settled(compound, &ledger, opened)?, dir)
         }
         (What::Again(_), _) => {
             let outcome = place.vfs.open(OpCtx::of(&place.cred), ToOpen::Again(place.object), opening);
@@ -76,7 +76,7 @@ pub(super) fn carry_out(
                 Stop::Failed(Status::ShareDenied) => Status::ReclaimConflict.into(),
                 stop => stop,
             };
-            (given(compound, &ledger, outcome).map_err(told)?, None)
+            (settled(compound, &ledger, outcome).map_err(told)?, None)
         }
         (what, _) => {
             if let What::Kept(stateid, None) = what {
@@ -84,7 +84,7 @@ pub(super) fn carry_out(
             }
             let open = |_: &Compound<'_>| place.vfs.open(OpCtx::of(&place.cred), ToOpen::Itself(place.object), opening);
             let opened = ledger.past_the_late(compound, open, Outcome::error)?;
-            (given(compound, &ledger, opened)?, None)
+            (settled(compound, &ledger, opened)?, None)
         }
     };
     if let Some(given) = ledger.given.take() {
@@ -97,7 +97,7 @@ pub(super) fn carry_out(
 }
 
 /// What was opened; what its client was given to keep has to be durable as its attributes say it (rules V12).
-fn given(compound: &mut Compound<'_>, ledger: &Ledger<'_>, outcome: Outcome<Opened>) -> Result<Opened, Stop> {
+fn settled(compound: &mut Compound<'_>, ledger: &Ledger<'_>, outcome: Outcome<Opened>) -> Result<Opened, Stop> {
     let opened = outcome.result.map_err(|error| ledger.told(error))?;
     if opened.delegated.is_some() {
         compound.wait_for(outcome.wait);

@@ -51,7 +51,7 @@ pub enum Next {
 
 /// A delegation is recalled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recall {
+pub(super) struct Recall {
     since: Duration,
     call: Call,
     /// As of when the client says no.
@@ -69,25 +69,25 @@ enum Call {
 impl Recall {
     /// As of now, by the clock of leases.
     #[must_use]
-    pub fn begun(now: Duration) -> Self {
+    pub(super) fn begun(now: Duration) -> Self {
         Self { since: now, call: Call::Due(now), refused: None }
     }
 
     /// As of when.
     #[must_use]
-    pub fn since(&self) -> Duration {
+    pub(super) fn since(&self) -> Duration {
         self.since
     }
 
     /// One of which the client was told with its grant.
     #[must_use]
-    pub fn told(now: Duration) -> Self {
+    pub(super) fn told(now: Duration) -> Self {
         Self { call: Call::Told, ..Self::begun(now) }
     }
 
     /// What is to be done.
     #[must_use]
-    pub fn next(&self, now: Duration) -> Next {
+    pub(super) fn next(&self, now: Duration) -> Next {
         match self.call {
             _ if self.since + LEASE < now => Next::Revoke,
             Call::HasNone => Next::Revoke,
@@ -97,12 +97,12 @@ impl Recall {
     }
 
     /// The client is about to be called.
-    pub fn call(&mut self) {
+    pub(super) fn call(&mut self) {
         self.call = Call::Called;
     }
 
     /// What came of that.
-    pub fn answered(&mut self, answer: Answer, now: Duration) {
+    pub(super) fn answered(&mut self, answer: Answer, now: Duration) {
         if self.call != Call::Called {
             return;
         }
