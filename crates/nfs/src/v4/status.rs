@@ -114,7 +114,7 @@ impl From<FsError> for Status {
             FsError::NotOpened => Self::BadStateid,
             FsError::OpenMode => Self::OpenMode,
             FsError::Stale => Self::Stale,
-            FsError::Unavailable | FsError::Throttled | FsError::TooManyClaims => Self::Delay,
+            FsError::Unavailable | FsError::Throttled | FsError::TooManyClaims | FsError::Delegated(_) => Self::Delay,
         }
     }
 }
