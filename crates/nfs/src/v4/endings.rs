@@ -208,6 +208,17 @@ impl House {
     }
 }
 
+impl House {
+    /// A delegation was taken from a client that did not give it back.
+    pub(super) fn tell_of_taken(&self, client: ClientId) {
+        let Some(untold) = self.endings.lines.lock().speak(self.now()) else { return };
+        let (known, _) = self.clients().known(Which { client: Some(client), most: 1 });
+        let Some(known) = known.first() else { return };
+        let (client, name, address) = (Hex(client), short(&known.name), known.address);
+        tracing::info!(%client, name, %address, untold, "a client of NFSv4 did not give back what it was called for within a lease: that was taken from it");
+    }
+}
+
 /// Clients whose lease is over give way (`state/clients/courtesy.rs`; rules V20). What they had is closed below when this says that it is worth another try.
 impl House {
     /// Ends clients that are in somebody's way, if the lease of each is over.

@@ -79,7 +79,8 @@ impl House {
         let others = vfs.delegated(object).into_iter().map(|(client, _)| client).filter(|client| Some(*client) != who);
         let others: Vec<ClientNumber> = others.collect();
         // They are gone already, or go now.
-        let goes_on = others.is_empty() | self.end_late(exports, &others) | self.recall_of(vfs, &file, &others);
+        let is_gone = others.is_empty() || self.end_late(exports, &others);
+        let goes_on = is_gone || self.recall_of(vfs, &file, &others);
         match parked {
             _ if goes_on && may_wait => KeptOut::Waits(Box::new(Over)),
             Some(parked) => {
@@ -143,14 +144,22 @@ impl House {
     fn take_delegation(&self, exports: &dyn Exports, number: DelegationNumber) {
         let Some(ending) = self.delegations().take(number, self.now()) else { return };
         // The other way round it would be others' before it is known that its client may not claim it again.
-        let presence = self.clients().presence_of(ending.client());
+        let (client, file) = (ending.client(), *ending.file());
+        self.note_lost(client);
+        self.end_below(file_system(exports, &file).as_deref(), ending).revoked(Revoked::Recalled);
+        // It may have freed another one between, and be in a list again.
+        self.note_lost(client);
+        self.delegated.revoked.fetch_add(1, Relaxed);
+        self.tell_of_taken(client);
+    }
+
+    /// A client is out of the lists until it knows what it has lost.
+    fn note_lost(&self, client: ClientId) {
+        let presence = self.clients().presence_of(client);
         if let Some(presence) = presence {
             presence.note_lost(true);
             self.tracking.lose(presence.key());
         }
-        let file = *ending.file();
-        self.end_below(file_system(exports, &file).as_deref(), ending).revoked(Revoked::Recalled);
-        self.delegated.revoked.fetch_add(1, Relaxed);
     }
 
     /// It is nobody's below any more, and who was kept out by it goes on.

@@ -41,11 +41,13 @@ use super::stateid::{Asker, FileId, Mounted, Revoked, Seal, Stateid};
 use super::{BootId, ClientId, SessionId, Which};
 use crate::v4::status::Status;
 
+mod giving;
 mod grant;
 mod lately;
 mod recall;
 mod shard;
 
+pub use giving::{Ending, Reserving};
 pub use grant::{Asking, Why as WhyNone, Wish, to_ask_for};
 use lately::Lately;
 pub use recall::{Answer, Next};
@@ -124,7 +126,7 @@ impl Delegations {
 
     /// OPEN, before it is carried out: there will be room for one. Rows i to k of table D9.
     pub fn reserve(&self, client: ClientId, file: FileId, by: Option<Referred>, now: Duration) -> Result<Reserving<'_>, WhyNone> {
-        if self.lately.lock().has(&file, now) {
+        if self.totals.has_lately() && self.lately.lock().has(&file, now) {
             return Err(WhyNone::Contention);
         }
         let mut shard = self.shard_of(client).write();
@@ -132,7 +134,7 @@ impl Delegations {
             return Err(WhyNone::NotWanted);
         }
         let number = shard.begin(&self.seal, Asked { client, file, by }).ok_or(WhyNone::Resource)?;
-        Ok(Reserving { delegations: self, client, file, number, is_done: false })
+        Ok(Reserving::new(self, (client, file), number))
     }
 
     /// What a stateid names, for an operation of `client`'s session on `file`: table D6.
@@ -147,12 +149,12 @@ impl Delegations {
         let mut shard = self.shard(asked.index()).write();
         let number = shard.look(&self.seal, *asked, &Asker { minor: 1, client: Some(client), file: Some(file) })?;
         shard.end(number);
-        Ok(Ending { delegations: self, client, file: *file, number, is_done: false })
+        Ok(Ending::new(self, (client, *file), number))
     }
 
     /// Somebody is kept out by what this client has of a file.
     pub fn recall(&self, client: ClientId, file: &FileId, now: Duration) -> Recalled {
-        self.lately.lock().note(*file, now);
+        self.totals.note_lately(self.lately.lock().note(*file, now));
         let mut shard = self.shard_of(client).write();
         match shard.of_file(client, file) {
             None => Recalled::Nobodys,
@@ -166,7 +168,7 @@ impl Delegations {
         let mut shard = self.shard_of(client).write();
         let is_known = shard.of_file(client, &file).is_some();
         let number = if is_known { None } else { shard.begin(&self.seal, Asked { client, file, by: None }) }?;
-        Some(Reserving { delegations: self, client, file, number, is_done: false })
+        Some(Reserving::new(self, (client, file), number))
     }
 
     /// Whether any is asked for, so that somebody has to look.
@@ -209,7 +211,7 @@ impl Delegations {
         let mut shard = self.shard(number.0 as u32).write();
         let recall = shard.recall_of(number.0).filter(|recall| recall.next(now) == Next::Call);
         recall.is_some_and(|recall| {
-            recall.call();
+            recall.call(now);
             true
         })
     }
@@ -227,7 +229,7 @@ impl Delegations {
         shard.recall_of(number.0).filter(|recall| recall.next(now) == Next::Revoke)?;
         let Asked { client, file, .. } = shard.get(number.0)?.asked;
         shard.end(number.0);
-        Some(Ending { delegations: self, client, file, number: number.0, is_done: false })
+        Some(Ending::new(self, (client, file), number.0))
     }
 
     /// FREE_STATEID: the client knows that it was revoked. One that it has is LOCKS_HELD.
@@ -336,97 +338,6 @@ impl fmt::Debug for Delegations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Without the key.
         f.debug_struct("Delegations").field("counts", &self.counts()).finish_non_exhaustive()
-    }
-}
-
-/// One that may be given. Dropped, it was not.
-#[derive(Debug)]
-#[must_use = "what is reserved and dropped was not given"]
-pub struct Reserving<'a> {
-    delegations: &'a Delegations,
-    client: ClientId,
-    file: FileId,
-    number: u64,
-    is_done: bool,
-}
-
-impl<'a> Reserving<'a> {
-    /// Of which file.
-    #[must_use]
-    pub fn file(&self) -> &FileId {
-        &self.file
-    }
-
-    /// The file system has given it; one of a life before is asked for with its grant. Nothing, where somebody is kept out by it already, or the client has gone: it has to be given back.
-    pub fn granted(mut self, kind: Delegation, handle: Bytes, is_recalled: Option<Duration>) -> Result<Delegated, Ending<'a>> {
-        self.is_done = true;
-        let Self { delegations, client, file, number, .. } = self;
-        let mut shard = delegations.shard(number as u32).write();
-        match shard.grant(number, kind, handle, is_recalled) {
-            true => Ok(delegations.delegated(shard.get(number).expect("it was granted"), number)),
-            false => Err(Ending { delegations, client, file, number, is_done: false }),
-        }
-    }
-
-    /// It was not given, or is given back: as long as this is there nobody is given it anew.
-    #[must_use]
-    pub fn ending(mut self) -> Ending<'a> {
-        self.is_done = true;
-        let Self { delegations, client, file, number, .. } = self;
-        delegations.shard(number as u32).write().end(number);
-        Ending { delegations, client, file, number, is_done: false }
-    }
-}
-
-impl Drop for Reserving<'_> {
-    fn drop(&mut self) {
-        if !self.is_done {
-            self.delegations.shard(self.number as u32).write().remove(self.number);
-        }
-    }
-}
-
-/// One that is being given back below. Dropped, it is gone.
-#[derive(Debug)]
-#[must_use = "it is to be given back below first"]
-pub struct Ending<'a> {
-    delegations: &'a Delegations,
-    client: ClientId,
-    file: FileId,
-    number: u64,
-    is_done: bool,
-}
-
-impl Ending<'_> {
-    /// Whose it was.
-    #[must_use]
-    pub fn client(&self) -> ClientId {
-        self.client
-    }
-
-    /// Of which file.
-    #[must_use]
-    pub fn file(&self) -> &FileId {
-        &self.file
-    }
-
-    /// It was given back.
-    pub fn returned(self) {
-        drop(self);
-    }
-
-    /// It was taken.
-    pub fn revoked(mut self, why: Revoked) {
-        self.is_done = true;
-        self.delegations.shard(self.number as u32).write().revoke(self.number, why);
-    }
-}
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        if !self.is_done {
-            self.delegations.shard(self.number as u32).write().remove(self.number);
-        }
     }
 }
 

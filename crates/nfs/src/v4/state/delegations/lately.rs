@@ -25,19 +25,21 @@ impl Lately {
     }
 
     /// One was recalled. A file is noted anew no more than once in a second, so that nobody fills this by asking.
-    pub(super) fn note(&mut self, file: FileId, now: Duration) {
+    /// Gives how many there are.
+    pub(super) fn note(&mut self, file: FileId, now: Duration) -> usize {
         let until = now + LATELY;
         if self.until.get(&file).is_some_and(|known| *known + Duration::from_secs(1) > until) {
-            return;
+            return self.until.len();
         }
         self.until.insert(file, until);
         self.order.push_back((file, until));
         while self.order.front().is_some_and(|(_, until)| *until <= now) || self.order.len() > RECALLED_FILES_MAX {
-            let Some((file, until)) = self.order.pop_front() else { return };
+            let Some((file, until)) = self.order.pop_front() else { break };
             if self.until.get(&file) == Some(&until) {
                 self.until.remove(&file);
             }
         }
+        self.until.len()
     }
 }
 

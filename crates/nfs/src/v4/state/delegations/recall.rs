@@ -6,7 +6,7 @@
 //!               ▲                   │ │ BAD_STATEID or BADHANDLE for 5 s
 //!               │  DELAY, BAD_…     │ └──────────────────────────────────────────────────────────────────▶ over
 //!               └── half a second ──┤
-//!               └── a second ───────┘ no answer; it could not be sent
+//!               └── a second ───────┘ no answer; it could not be sent; its session is gone, and nobody tells
 //! ```
 //!
 //! *Why not at once.* A client that knows nothing of a delegation may have its grant on the way: the OPEN's answer and the call come over two connections. So what it says counts
@@ -24,6 +24,9 @@ const REPEATED: Duration = Duration::from_secs(5);
 const REFUSED_PACE: Duration = Duration::from_millis(500);
 /// Between two calls of one that is not heard.
 const UNHEARD_PACE: Duration = Duration::from_secs(1);
+
+/// Behind that nobody tells any more what came of a call: its session was destroyed meanwhile.
+const TOLD_IN: Duration = Duration::from_secs(15);
 
 /// What a client says to a recall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +64,7 @@ pub(super) struct Recall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     Due(Duration),
-    Called,
+    Called(Duration),
     Told,
     HasNone,
 }
@@ -92,18 +95,19 @@ impl Recall {
             _ if self.since + LEASE < now => Next::Revoke,
             Call::HasNone => Next::Revoke,
             Call::Due(at) if at <= now => Next::Call,
-            Call::Due(_) | Call::Called | Call::Told => Next::Wait,
+            Call::Called(at) if at + TOLD_IN <= now => Next::Call,
+            Call::Due(_) | Call::Called(_) | Call::Told => Next::Wait,
         }
     }
 
     /// The client is about to be called.
-    pub(super) fn call(&mut self) {
-        self.call = Call::Called;
+    pub(super) fn call(&mut self, now: Duration) {
+        self.call = Call::Called(now);
     }
 
     /// What came of that.
     pub(super) fn answered(&mut self, answer: Answer, now: Duration) {
-        if self.call != Call::Called {
+        if !matches!(self.call, Call::Called(_)) {
             return;
         }
         let is_refusal = matches!(answer, Answer::Later | Answer::HasNone);
@@ -131,7 +135,7 @@ mod tests {
         let (mut recall, mut now, mut calls) = (Recall::begun(at(10_000)), at(10_000), 0);
         while now < until {
             if recall.next(now) == Next::Call {
-                recall.call();
+                recall.call(now);
                 assert_eq!(recall.next(now), Next::Wait, "one call at a time");
                 recall.answered(answer, now);
                 calls += 1;
@@ -161,6 +165,13 @@ mod tests {
         for (answer, until, expected) in cases {
             assert_eq!(answered(answer, at(until)), expected, "{answer:?} until {until} ms");
         }
+    }
+
+    #[test]
+    fn what_nobody_tells_of_is_called_again() {
+        let mut recall = Recall::begun(at(0));
+        recall.call(at(0));
+        assert_eq!((recall.next(at(14_999)), recall.next(at(15_000))), (Next::Wait, Next::Call));
     }
 
     #[test]

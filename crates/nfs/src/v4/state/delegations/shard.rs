@@ -25,6 +25,8 @@ pub(super) struct Totals {
     all: AtomicUsize,
     recalled: AtomicUsize,
     revoked: AtomicUsize,
+    /// Files of which one was recalled a moment ago.
+    lately: AtomicUsize,
 }
 
 impl Totals {
@@ -38,6 +40,15 @@ impl Totals {
 
     pub(super) fn revoked(&self) -> usize {
         self.revoked.load(Relaxed)
+    }
+
+    /// At nearly all times there are none, and no OPEN takes a lock of all for that.
+    pub(super) fn has_lately(&self) -> bool {
+        self.lately.load(Relaxed) > 0
+    }
+
+    pub(super) fn note_lately(&self, count: usize) {
+        self.lately.store(count, Relaxed);
     }
 }
 
