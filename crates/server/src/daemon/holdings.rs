@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tally_base::{DatasetId, ObjectId, PoolGuid};
-use tally_nfs::v4::holdings::{ClientSeen, Counts, Holdings, LockSeen, Page as Seen, SessionSeen};
+use tally_nfs::v4::holdings::{ClientSeen, Counts, DelegationsSince, Holdings, LockSeen, Page as Seen, SessionSeen};
 use tally_nfs::v4::state::{ClientId, FileId, Known, LEASE, Principal, Revoked, SeenOpen, Which, printable};
 use tally_vfs::locks::Kind;
 
@@ -16,7 +16,7 @@ use super::error::PoolsError;
 use super::patience;
 use super::pools::Pools;
 use crate::control::holdings::{
-    ClientReport, FileReport, Held, HoldingCounts, LockReport, OpenReport, Owner, Page, SessionReport,
+    ClientReport, DelegationCounts, FileReport, Held, HoldingCounts, LockReport, OpenReport, Owner, Page, SessionReport,
 };
 use crate::control::message::Reply;
 
@@ -125,9 +125,12 @@ impl Register<'_> {
 
 /// How much there is of all of it.
 pub(super) fn counts(holdings: &Holdings<'_>) -> HoldingCounts {
-    let Counts { clients, late, sessions, opens, locks } = holdings.counts();
-    let [clients, courtesy, sessions, opens, locks] = [clients, late, sessions, opens, locks].map(|count| count as u64);
-    HoldingCounts { clients, courtesy, sessions, opens, locks }
+    let Counts { clients, late, sessions, opens, locks, delegations, .. } = holdings.counts();
+    let [clients, courtesy, sessions, opens, locks, delegations] =
+        [clients, late, sessions, opens, locks, delegations].map(|count| count as u64);
+    let DelegationsSince { granted, recalled, returned, revoked, .. } = holdings.delegations_since();
+    let delegations_since = DelegationCounts { granted, recalled, returned, revoked };
+    HoldingCounts { clients, courtesy, sessions, opens, locks, delegations, delegations_since }
 }
 
 type Place = (PoolGuid, DatasetId, ObjectId);
