@@ -112,6 +112,8 @@ pub(super) enum Stop {
 pub enum Halt {
     /// An operation found no room: it goes on with that one once this is over.
     Waits(Box<dyn Promise>),
+    /// The same where another client is asked for what it keeps.
+    Parked(Box<dyn Promise>),
     /// It was here before.
     Repeated(Repeated),
     /// It was carried out in its slot, with these results.

@@ -48,7 +48,7 @@ impl Compound<'_> {
         let (at, house, exports) = (self.mark.map(Mark::operation), self.scene.house, self.scene.exports);
         let may_wait = at.is_some() && std::mem::replace(&mut self.owed.kept_out, at) != at;
         match house.kept_out(exports, (vfs, object), self.client(), may_wait) {
-            KeptOut::Waits(promise) => Halt::Waits(promise).into(),
+            KeptOut::Waits(promise) => Halt::Parked(promise).into(),
             KeptOut::ComesAgain => Status::Delay.into(),
         }
     }
