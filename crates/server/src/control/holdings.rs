@@ -85,6 +85,9 @@ pub struct ClientReport {
     pub opens: u64,
     /// Files that it has locked ranges of, by owner.
     pub locks: u64,
+    /// Files that it was given to keep, those that were taken from it too.
+    #[serde(default)]
+    pub delegations: u64,
 }
 
 /// Whose something is.

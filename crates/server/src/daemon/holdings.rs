@@ -230,7 +230,7 @@ fn seconds(now: Duration, then: Duration) -> u64 {
     now.saturating_sub(then).as_secs()
 }
 
-fn client_report(ClientSeen { known, is_late, opens, locks }: &ClientSeen, now: Duration) -> ClientReport {
+fn client_report(ClientSeen { known, is_late, opens, locks, delegations }: &ClientSeen, now: Duration) -> ClientReport {
     ClientReport {
         id: id(known.client),
         name: printable(&known.name),
@@ -247,6 +247,7 @@ fn client_report(ClientSeen { known, is_late, opens, locks }: &ClientSeen, now: 
         sessions: known.sessions.len() as u64,
         opens: *opens as u64,
         locks: *locks as u64,
+        delegations: *delegations as u64,
     }
 }
 
