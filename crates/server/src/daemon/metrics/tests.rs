@@ -3,6 +3,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use super::*;
+use crate::control::holdings::DelegationCounts;
 use crate::control::observation::{KindReport, ObservedDataset};
 use crate::control::report::{
     CacheReport, DatasetReport, ErrorCounters, Exposure, OpReport, OpsReport, PrefetchReport, TxgReport,
