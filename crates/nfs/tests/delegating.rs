@@ -18,8 +18,8 @@ use tally_nfs::v3::Procedure;
 use tally_vfs::{CreateHow, Cred, Identity, Names, OpCtx, SetAttr};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
-    CallbackSecParms4, Close4Args, Fattr4, Fattr4Value, Getfh4Res, NfsArgop4, NfsResop4, Nfsstat4, OpenClaim4, OpenClaimDelegateCur4, OpenDelegation4, Open4Resok,
-    OpenNoneDelegation4, Putfh4Args, Read4Res,
+    CallbackSecParms4, Close4Args, Fattr4, Fattr4Value, Getfh4Res, NfsArgop4, NfsResop4, Nfsstat4, Open4Resok,
+    OpenClaim4, OpenClaimDelegateCur4, OpenDelegation4, OpenNoneDelegation4, Putfh4Args, Read4Res,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
@@ -141,7 +141,9 @@ fn what_recalls() {
 fn several_may_keep_a_file_and_all_are_asked_for_it() {
     let house = house();
     let mut keepers: Vec<_> = (0..3).map(|nth| Called::new(&house, format!("keeper {nth}").as_bytes())).collect();
-    keepers.iter_mut().for_each(|keeper| drop(keeper.delegated(b"f").expect("those for reading are beside each other")));
+    keepers
+        .iter_mut()
+        .for_each(|keeper| drop(keeper.delegated(b"f").expect("those for reading are beside each other")));
     let mut b = Called::new(&house, b"b");
     let asked = b.ask(&[put_root(), lookup(b"tank"), remove(b"f")]);
     for keeper in &mut keepers {
@@ -361,6 +363,20 @@ fn it_ends_with_its_client() {
     let mut again = Called::with(&house, b"a", 2, CALLS_BACK, &[CallbackSecParms4::AuthNone], channel());
     assert_eq!(v3_remove(&mut plain, &tank, b"f"), 0);
     assert!(again.delegated(b"g").is_some());
+}
+
+/// Who is parked as the server stops is told to come again, and nobody waits for longer than he would have.
+#[test]
+fn a_server_stops_with_somebody_parked() {
+    let house = house();
+    let (mut a, mut b) = (Called::new(&house, b"a"), Called::new(&house, b"b"));
+    a.delegated(b"f").unwrap();
+    let asked = b.ask(&[put_root(), lookup(b"tank"), remove(b"f")]);
+    a.call();
+    let began = Instant::now();
+    assert_eq!(house.server.stop(), 0);
+    assert!(began.elapsed() < Duration::from_secs(2));
+    assert_eq!(answer(&mut b, &asked), Nfs4ErrDelay);
 }
 
 /// A client that says that it has no such delegation is believed when it has said so for five seconds: the answer that gave it may have been under way.

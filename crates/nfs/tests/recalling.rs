@@ -18,8 +18,9 @@ use tally_nfs::v4::state::CallId;
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
     CallbackSecParms4, CbCompound4Args, CbCompound4Res, CbRecall4Args, CbRecall4Res, CbSequence4Args, CbSequence4Res,
-    CbSequence4Resok, Compound4Res, CreateSession4Args, CreateSession4Res, DestroyClientid4Args, ExchangeId4Res, NfsArgop4, NfsCbArgop4,
-    NfsCbResop4, NfsResop4, Nfsstat4, OpenClaim4, OpenDelegationType4, ReclaimComplete4Args, Sequence4Args, Stateid4,
+    CbSequence4Resok, Compound4Res, CreateSession4Args, CreateSession4Res, DestroyClientid4Args, ExchangeId4Res,
+    NfsArgop4, NfsCbArgop4, NfsCbResop4, NfsResop4, Nfsstat4, OpenClaim4, OpenDelegationType4, ReclaimComplete4Args,
+    Sequence4Args, Stateid4,
 };
 use tally_wire::{decode, encode};
 

@@ -507,7 +507,8 @@ impl Service {
     /// What another client was given to keep is asked for: this goes on when it comes back, or comes again.
     fn kept_out(&self, job: &mut Job, procedure: Procedure, object: ObjectRef) -> Step {
         let may_wait = !std::mem::replace(&mut job.was_kept_out, true);
-        let dataset = job.about.dataset.and_then(|(pool, dataset)| self.exports.pool(pool).map(|pool| pool.place(dataset)));
+        let dataset =
+            job.about.dataset.and_then(|(pool, dataset)| self.exports.pool(pool).map(|pool| pool.place(dataset)));
         if let (Some(house), Some(Place::Here(vfs))) = (&self.house, dataset)
             && let KeptOut::Waits(promise) = house.kept_out(&*self.exports, (&*vfs, object), None, may_wait)
         {

@@ -174,9 +174,7 @@ fn outgoing(calling: &Calling) -> Option<Outgoing> {
     words.u32(CB_SEQUENCE).raw(&session.0).u32(sequence).u32(slot).u32(calling.highest).bool(false);
     match &calling.callback.refers_to {
         None => words.u32(0),
-        Some(Referred { session, slot, sequence }) => {
-            words.u32(1).raw(&session.0).u32(1).u32(*sequence).u32(*slot)
-        }
+        Some(Referred { session, slot, sequence }) => words.u32(1).raw(&session.0).u32(1).u32(*sequence).u32(*slot),
     };
     words.raw(&calling.callback.operation);
     let (program, caller) = (calling.terms.program, calling.terms.caller.clone()?);

@@ -12,8 +12,8 @@ use super::compound::Stop;
 use super::endings::{Endings, file_system};
 use super::recalls::{Counted, Parking};
 use super::state::{
-    BootId, ClientId, Clients, Delegations, FileId, Freeing, LeaseClock, Locked, Locks, Opens, Orders, OwnerKey, Presence,
-    SessionId, Sessions, Stateid, Waiters,
+    BootId, ClientId, Clients, Delegations, FileId, Freeing, LeaseClock, Locked, Locks, Opens, Orders, OwnerKey,
+    Presence, SessionId, Sessions, Stateid, Waiters,
 };
 use super::status::Status;
 use super::tracking::{Asker, Given, Tracking};

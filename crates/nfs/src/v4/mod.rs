@@ -12,6 +12,7 @@
 //!                                                            ├─ recalls: what is delegated and in somebody's way is called back, too
 //!                                                            ├─ tracking: who may claim again what, behind a restart
 //!                                                            ├─ endings: what ends state that its client has not given up
+//!                                                            ├─ way: what is in the way of an operation, and goes out of it
 //!                                                            └─ holdings: who holds what, for who administers the server
 //! ```
 
@@ -32,6 +33,7 @@ pub mod state;
 mod status;
 mod tracking;
 mod waiting;
+mod way;
 
 pub use compound::{Halt, Scene};
 pub use house::House;

@@ -35,8 +35,8 @@ use crate::xdr::Encoder;
 mod parking;
 
 use parking::Over;
-pub(super) use parking::Parking;
 pub use parking::PARKED;
+pub(super) use parking::Parking;
 
 const CB_RECALL: u32 = 4;
 
@@ -173,7 +173,13 @@ impl House {
     }
 
     /// DELEGRETURN.
-    pub(super) fn return_delegation(&self, vfs: &dyn Vfs, asked: &Stateid, client: ClientId, object: ObjectRef) -> Result<(), Status> {
+    pub(super) fn return_delegation(
+        &self,
+        vfs: &dyn Vfs,
+        asked: &Stateid,
+        client: ClientId,
+        object: ObjectRef,
+    ) -> Result<(), Status> {
         let ending = self.delegations().give_back(asked, client, &FileId::of(vfs, object))?;
         self.end_below(Some(vfs), ending).returned();
         self.delegated.returned.fetch_add(1, Relaxed);

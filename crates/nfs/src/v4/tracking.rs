@@ -95,7 +95,11 @@ impl Tracking {
         tracked.read_in(&*vfs, asker.now)?;
         let (doomed, is_new, dooms) = tracked.with(|list| {
             self.advance(&tracked, list, asker.now);
-            if list.is_in_grace() { Err(Status::Grace) } else { Ok((list.take_doomed(), !list.has(key) && !has_lost, list.dooms())) }
+            if list.is_in_grace() {
+                Err(Status::Grace)
+            } else {
+                Ok((list.take_doomed(), !list.has(key) && !has_lost, list.dooms()))
+            }
         })?;
         tracked.let_go(&*vfs, doomed)?;
         if is_new {

@@ -9,10 +9,10 @@ use tally_nfs::rpc::{Call, Identity};
 use tally_nfs::{v3, v4};
 use tally_wire::nfs4::{
     AuthsysParms, BindConnToSession4Args, CallbackSecParms4, CbCompound4Args, CbCompound4Res, CbNotifyLock4Args,
-    CbNotifyLock4Res, CbRecall4Args, CbRecall4Res, CbSequence4Args, CbSequence4Res, CbSequence4Resok, ChannelAttrs4, ChannelDirFromClient4,
-    ClientOwner4, Compound4Res, CreateSession4Args, CreateSession4Res, ExchangeId4Args, ExchangeId4Res, NfsArgop4,
-    NfsCbArgop4, NfsCbResop4, NfsResop4, Nfsstat4, ReclaimComplete4Args, Sequence4Args, Sequence4Res, Sessionid4,
-    StateProtect4A,
+    CbNotifyLock4Res, CbRecall4Args, CbRecall4Res, CbSequence4Args, CbSequence4Res, CbSequence4Resok, ChannelAttrs4,
+    ChannelDirFromClient4, ClientOwner4, Compound4Res, CreateSession4Args, CreateSession4Res, ExchangeId4Args,
+    ExchangeId4Res, NfsArgop4, NfsCbArgop4, NfsCbResop4, NfsResop4, Nfsstat4, ReclaimComplete4Args, Sequence4Args,
+    Sequence4Res, Sessionid4, StateProtect4A,
 };
 use tally_wire::{decode, encode};
 

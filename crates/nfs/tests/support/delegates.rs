@@ -2,7 +2,7 @@
 
 use tally_wire::nfs4::{
     Delegreturn4Args, FreeStateid4Args, NfsArgop4, NfsResop4, Nfsstat4, Open4Args, Open4Res, Open4Resok, OpenClaim4,
-    OpenDelegation4, OpenDelegationType4, OpenOwner4, Openflag4, Opentype4, Read4Args, Stateid4, StableHow4,
+    OpenDelegation4, OpenDelegationType4, OpenOwner4, Openflag4, Opentype4, Read4Args, StableHow4, Stateid4,
     TestStateid4Args, TestStateid4Res, Write4Args,
 };
 

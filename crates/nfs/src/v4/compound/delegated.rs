@@ -55,7 +55,8 @@ impl Compound<'_> {
 
     /// The same of an operation that was about to change something.
     pub(super) fn changes_kept_out(&mut self, object: ObjectRef) -> Stop {
-        let Some(vfs) = self.current.as_ref().ok().and_then(|node| node.target()).map(|target| target.vfs.clone()) else {
+        let Some(vfs) = self.current.as_ref().ok().and_then(|node| node.target()).map(|target| target.vfs.clone())
+        else {
             return Status::Delay.into();
         };
         let stop = self.kept_out(&*vfs, object);

@@ -1,7 +1,7 @@
 //! READ, WRITE, COMMIT (RFC 7530 §16.23, §16.36, §16.3).
 
 use bytes::Bytes;
-use tally_vfs::{Access, FileKind, Outcome, Right, Stability};
+use tally_vfs::{Access, FileKind, Right, Stability};
 
 use super::super::compound::{Compound, Stop};
 use super::super::status::Status;
@@ -26,10 +26,9 @@ pub(in super::super) fn read(
     if room == 0 && count > 0 {
         return Err(compound.too_big());
     }
-    let (house, count) = (compound.scene.house, count.min(room));
+    let count = count.min(room);
     let read = || target.vfs.read_by(compound.plain_ctx(target, right), target.object, offset, count);
-    let found = house
-        .past_the_late(compound.scene.exports, (target, Access::READ), read, |found| found.as_ref().err().copied())?;
+    let found = compound.past_the_late(target, Access::READ, read)?;
     compound.note_data(found.data.iter().map(Bytes::len).sum());
     out.bool(found.eof).opaque_shared(found.data);
     Ok(())
@@ -63,10 +62,9 @@ pub(in super::super) fn write(
     check_file(&target)?;
     compound.begin(&target)?;
     let data = words.own(data);
-    let house = compound.scene.house;
     // Nobody has to be told the first answer of these: what is written twice is there once, and what is stable stays so.
     let write = || target.vfs.write(compound.plain_ctx(&target, right), target.object, offset, data.clone(), stability);
-    let outcome = house.past_the_late(compound.scene.exports, (&target, Access::WRITE), write, Outcome::error);
+    let outcome = compound.past_the_late(&target, Access::WRITE, write);
     let (written, _) = compound.changed(outcome)?;
     compound.note_written();
     compound.note_data(written.count as usize);
@@ -83,8 +81,12 @@ pub(in super::super) fn commit(
     let target = compound.to_change(compound.current())?;
     check_file(&target)?;
     compound.begin(&target)?;
-    let (verifier, _) =
-        compound.changed(target.vfs.commit(compound.plain_ctx(&target, Right::Unopened), target.object, offset, count))?;
+    let (verifier, _) = compound.changed(target.vfs.commit(
+        compound.plain_ctx(&target, Right::Unopened),
+        target.object,
+        offset,
+        count,
+    ))?;
     out.u64(verifier);
     Ok(Status::Ok)
 }

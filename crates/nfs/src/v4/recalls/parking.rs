@@ -111,7 +111,8 @@ pub(super) struct Parked {
 impl Promise for Parked {
     fn poll(&self) -> Option<Fate> {
         let places = self.lots.places.lock();
-        let is_over = places.places.get(&self.number).is_none_or(|place| place.is_woken || place.until <= Instant::now());
+        let is_over =
+            places.places.get(&self.number).is_none_or(|place| place.is_woken || place.until <= Instant::now());
         is_over.then(|| Ok(Kept::default()))
     }
 

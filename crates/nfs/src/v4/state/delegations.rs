@@ -28,6 +28,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -36,7 +37,7 @@ use parking_lot::{Mutex, RwLock};
 use tally_base::Rng;
 use tally_vfs::Delegation;
 
-use super::places::SHARD_COUNT;
+use super::shards::Shards;
 use super::stateid::{Asker, FileId, Mounted, Revoked, Seal, Stateid};
 use super::{BootId, ClientId, SessionId, Which};
 use crate::v4::status::Status;
@@ -110,9 +111,11 @@ pub enum Recalled {
 /// All delegations.
 pub struct Delegations {
     seal: Seal,
-    shards: [RwLock<Shard>; SHARD_COUNT],
+    shards: Shards<Shard>,
     totals: Arc<Totals>,
     lately: Mutex<Lately>,
+    /// How many are in there: at nearly all times none, and no OPEN takes a lock of all for that.
+    lately_count: AtomicUsize,
 }
 
 impl Delegations {
@@ -120,16 +123,23 @@ impl Delegations {
     #[must_use]
     pub fn new(boot: BootId, rng: &dyn Rng) -> Self {
         let totals = Arc::new(Totals::default());
-        let shards = std::array::from_fn(|number| RwLock::new(Shard::new(number as u32, totals.clone())));
-        Self { seal: Seal::new(boot, rng), shards, totals, lately: Mutex::default() }
+        let shards = Shards::new(|number| Shard::new(number, totals.clone()));
+        let (lately, lately_count) = Default::default();
+        Self { seal: Seal::new(boot, rng), shards, totals, lately, lately_count }
     }
 
     /// OPEN, before it is carried out: there will be room for one. Rows i to k of table D9.
-    pub fn reserve(&self, client: ClientId, file: FileId, by: Option<Referred>, now: Duration) -> Result<Reserving<'_>, WhyNone> {
-        if self.totals.has_lately() && self.lately.lock().has(&file, now) {
+    pub fn reserve(
+        &self,
+        client: ClientId,
+        file: FileId,
+        by: Option<Referred>,
+        now: Duration,
+    ) -> Result<Reserving<'_>, WhyNone> {
+        if self.lately_count.load(Relaxed) > 0 && self.lately.lock().has(&file, now) {
             return Err(WhyNone::Contention);
         }
-        let mut shard = self.shard_of(client).write();
+        let mut shard = self.shards.of(client).write();
         if shard.of_file(client, &file).is_some() {
             return Err(WhyNone::NotWanted);
         }
@@ -139,14 +149,14 @@ impl Delegations {
 
     /// What a stateid names, for an operation of `client`'s session on `file`: table D6.
     pub fn find(&self, asked: &Stateid, client: ClientId, file: Option<&FileId>) -> Result<Delegated, Status> {
-        let shard = self.shard(asked.index()).read();
+        let shard = self.shards.at(asked.index()).read();
         let number = shard.look(&self.seal, *asked, &Asker { minor: 1, client: Some(client), file })?;
         Ok(self.delegated(shard.get(number).expect("it was looked at"), number))
     }
 
     /// DELEGRETURN, before it is carried out.
     pub fn give_back(&self, asked: &Stateid, client: ClientId, file: &FileId) -> Result<Ending<'_>, Status> {
-        let mut shard = self.shard(asked.index()).write();
+        let mut shard = self.shards.at(asked.index()).write();
         let number = shard.look(&self.seal, *asked, &Asker { minor: 1, client: Some(client), file: Some(file) })?;
         shard.end(number);
         Ok(Ending::new(self, (client, *file), number))
@@ -154,8 +164,9 @@ impl Delegations {
 
     /// Somebody is kept out by what this client has of a file.
     pub fn recall(&self, client: ClientId, file: &FileId, now: Duration) -> Recalled {
-        self.totals.note_lately(self.lately.lock().note(*file, now));
-        let mut shard = self.shard_of(client).write();
+        let count = self.lately.lock().note(*file, now);
+        self.lately_count.store(count, Relaxed);
+        let mut shard = self.shards.of(client).write();
         match shard.of_file(client, file) {
             None => Recalled::Nobodys,
             Some(number) if shard.recall(number, now) => Recalled::Begun,
@@ -165,7 +176,7 @@ impl Delegations {
 
     /// What is delegated below and was answered to nobody is about to be given back there: as long as this is held nobody is given it anew.
     pub fn orphan(&self, client: ClientId, file: FileId) -> Option<Reserving<'_>> {
-        let mut shard = self.shard_of(client).write();
+        let mut shard = self.shards.of(client).write();
         let is_known = shard.of_file(client, &file).is_some();
         let number = if is_known { None } else { shard.begin(&self.seal, Asked { client, file, by: None }) }?;
         Some(Reserving::new(self, (client, file), number))
@@ -174,24 +185,29 @@ impl Delegations {
     /// Whether any is asked for, so that somebody has to look.
     #[must_use]
     pub fn has_recalled(&self) -> bool {
-        self.totals.recalled() > 0
+        self.totals.recalled.now() > 0
     }
 
     /// Who is to be called by now.
     #[must_use]
     pub fn to_call(&self, now: Duration) -> Vec<ClientId> {
         let mut clients: Vec<_> = Vec::new();
-        for shard in self.shards.iter().filter(|_| self.has_recalled()) {
+        for shard in self.recalling() {
             clients.extend(shard.read().due(None, Next::Call, now).map(|(client, _)| client));
             clients.dedup();
         }
         clients
     }
 
+    /// Where those are that are asked for.
+    fn recalling(&self) -> &[RwLock<Shard>] {
+        if self.has_recalled() { self.shards.of_each(None) } else { &[] }
+    }
+
     /// What a client is to be called for next.
     #[must_use]
     pub fn next_call(&self, client: ClientId, now: Duration) -> Option<Delegated> {
-        let shard = self.shard_of(client).read();
+        let shard = self.shards.of(client).read();
         let (_, number) = shard.due(Some(client), Next::Call, now).next()?;
         Some(self.delegated(shard.get(number).expect("G3"), number))
     }
@@ -199,16 +215,15 @@ impl Delegations {
     /// Those whose recall is over.
     #[must_use]
     pub fn overdue(&self, now: Duration) -> Vec<DelegationNumber> {
-        let shards = self.shards.iter().filter(|_| self.has_recalled());
         let over = |shard: &RwLock<Shard>| -> Vec<_> {
             shard.read().due(None, Next::Revoke, now).map(|(_, number)| DelegationNumber(number)).collect()
         };
-        shards.flat_map(over).collect()
+        self.recalling().iter().flat_map(over).collect()
     }
 
     /// A client is about to be called for one. False: it was given back meanwhile, or another one calls.
     pub fn call(&self, number: DelegationNumber, now: Duration) -> bool {
-        let mut shard = self.shard(number.0 as u32).write();
+        let mut shard = self.shards.at(number.0 as u32).write();
         let recall = shard.recall_of(number.0).filter(|recall| recall.next(now) == Next::Call);
         recall.is_some_and(|recall| {
             recall.call(now);
@@ -218,14 +233,14 @@ impl Delegations {
 
     /// What came of the call.
     pub fn answered(&self, number: DelegationNumber, answer: Answer, now: Duration) {
-        if let Some(recall) = self.shard(number.0 as u32).write().recall_of(number.0) {
+        if let Some(recall) = self.shards.at(number.0 as u32).write().recall_of(number.0) {
             recall.answered(answer, now);
         }
     }
 
     /// One whose recall is over is about to be taken. None: it was given back meanwhile.
     pub fn take(&self, number: DelegationNumber, now: Duration) -> Option<Ending<'_>> {
-        let mut shard = self.shard(number.0 as u32).write();
+        let mut shard = self.shards.at(number.0 as u32).write();
         shard.recall_of(number.0).filter(|recall| recall.next(now) == Next::Revoke)?;
         let Asked { client, file, .. } = shard.get(number.0)?.asked;
         shard.end(number.0);
@@ -234,7 +249,7 @@ impl Delegations {
 
     /// FREE_STATEID: the client knows that it was revoked. One that it has is LOCKS_HELD.
     pub fn free(&self, asked: &Stateid, client: ClientId) -> Result<(), Status> {
-        let mut shard = self.shard(asked.index()).write();
+        let mut shard = self.shards.at(asked.index()).write();
         match shard.look(&self.seal, *asked, &Asker { minor: 1, client: Some(client), file: None }) {
             Ok(_) => Err(Status::LocksHeld),
             Err(Status::Expired | Status::AdminRevoked | Status::DelegRevoked) => {
@@ -247,18 +262,18 @@ impl Delegations {
 
     /// A client is gone. Gives the files of which it had one, to be given back below.
     pub fn forget_client(&self, client: ClientId) -> Vec<FileId> {
-        self.shard_of(client).write().forget(client)
+        self.shards.of(client).write().forget(client)
     }
 
     /// Those of mounts that are over are their clients' no more. Gives how many of each client.
     pub fn revoke_of(&self, is_over: &dyn Fn(&Mounted) -> bool) -> Vec<ClientId> {
-        self.shards.iter().flat_map(|shard| shard.write().revoke_of(is_over)).collect()
+        self.shards.of_each(None).iter().flat_map(|shard| shard.write().revoke_of(is_over)).collect()
     }
 
     /// Of which mounts there are any.
     #[must_use]
     pub fn mounts(&self) -> HashSet<Mounted> {
-        self.shards.iter().fold(HashSet::default(), |mut mounts, shard| {
+        self.shards.of_each(None).iter().fold(HashSet::default(), |mut mounts, shard| {
             mounts.extend(shard.read().mounts());
             mounts
         })
@@ -267,10 +282,10 @@ impl Delegations {
     /// What SEQUENCE says of what was revoked of a client's (`SEQ4_STATUS_*`), as [`Opens::flags`](super::Opens::flags).
     #[must_use]
     pub fn flags(&self, client: ClientId) -> u32 {
-        if self.totals.revoked() == 0 {
+        if self.totals.revoked.now() == 0 {
             return 0;
         }
-        let revoked = self.shard_of(client).read().revoked(client);
+        let revoked = self.shards.of(client).read().revoked(client);
         let flags = revoked.iter().zip(Revoked::FLAGS).filter(|(count, _)| **count > 0);
         flags.fold(0, |flags, (_, [of_some, _])| flags | of_some)
     }
@@ -278,33 +293,32 @@ impl Delegations {
     /// Whether one was taken from a client that it did not give back in time, and has not freed.
     #[must_use]
     pub fn has_lost(&self, client: ClientId) -> bool {
-        self.shard_of(client).read().revoked(client)[Revoked::Recalled as usize] > 0
+        self.shards.of(client).read().revoked(client)[Revoked::Recalled as usize] > 0
     }
 
     /// Whether a client has one that it would lose.
     #[must_use]
     pub fn holds(&self, client: ClientId) -> bool {
-        self.shard_of(client).read().holds(client)
+        self.shards.of(client).read().holds(client)
     }
 
     /// How many there are, and how many of these are asked for, and were taken and not freed yet.
     #[must_use]
     pub fn counts(&self) -> (usize, usize, usize) {
-        self.totals.counts()
+        (self.totals.all.now(), self.totals.recalled.now(), self.totals.revoked.now())
     }
 
     /// How many a client has, those that were taken from it too.
     #[must_use]
     pub fn count_of(&self, client: ClientId) -> usize {
-        self.shard_of(client).read().count(client)
+        self.shards.of(client).read().count(client)
     }
 
     /// Up to so many of those that there are, and how many there are besides.
     #[must_use]
     pub fn seen(&self, which: Which) -> (Vec<SeenDelegation>, usize) {
         let (mut seen, mut more) = (Vec::new(), 0);
-        let shards = which.client.map_or(&self.shards[..], |client| std::slice::from_ref(self.shard_of(client)));
-        for shard in shards {
+        for shard in self.shards.of_each(which.client) {
             let shard = shard.read();
             let room = which.most - seen.len();
             let all = shard.granted().filter(|(_, state)| which.is_of(state.asked.client));
@@ -323,14 +337,6 @@ impl Delegations {
         let stateid = self.seal.stateid(number as u32, state.tag, 1);
         let (number, handle) = (DelegationNumber(number), state.handle.clone());
         Delegated { number, client, file, kind: state.kind, stateid, handle, by }
-    }
-
-    fn shard_of(&self, client: ClientId) -> &RwLock<Shard> {
-        self.shard(client.0 as u32)
-    }
-
-    fn shard(&self, index: u32) -> &RwLock<Shard> {
-        &self.shards[index as usize % SHARD_COUNT]
     }
 }
 

@@ -14,6 +14,8 @@
 //!  delegations  which client has which file to keep, and is asked for it   (table D9)
 //!  waiters    who waits for a range that another one has locked
 //!  places     where either stands, as a stateid tells it
+//!  shards     whose state is where, and how much there is of all
+//!  names      what is kept of an owner's name
 //!  stateid    by which name that is asked for, and by whom      (table D6)
 //!  owners     the order of an owner of minor version 0          (table D1)
 //!  orders     all such owners, and what compounds have of them under way
@@ -27,12 +29,14 @@ mod delegations;
 mod key;
 mod lease;
 mod locks;
+mod names;
 mod opens;
 mod orders;
 mod owners;
 mod places;
 mod presence;
 mod sessions;
+mod shards;
 mod slots;
 mod stateid;
 mod waiters;
@@ -43,13 +47,14 @@ pub use clients::{
     Protection, Unknown, Wanted, Which, Why, printable,
 };
 pub use delegations::{
-    Answer, Asking as AskingForDelegation, Delegated, DelegationNumber, Delegations, Ending, Next, Recalled, Referred, Reserving,
-    SeenDelegation, WhyNone, Wish, to_ask_for,
+    Answer, Asking as AskingForDelegation, Delegated, DelegationNumber, Delegations, Ending, Next, Recalled, Referred,
+    Reserving, SeenDelegation, WhyNone, Wish, to_ask_for,
 };
 pub use key::ClientKey;
 pub use lease::LeaseClock;
 pub use locks::{Freeing, Locked, Locking, Locks, SeenLock};
-pub use opens::{Changing, Closing, Found, OpenNumber, Opens, OwnerKey, OwnerName, OwnerNumber, Reserved, SeenOpen};
+pub use names::{OwnerKey, OwnerName};
+pub use opens::{Changing, Closing, Found, OpenNumber, Opens, Reserved, SeenOpen};
 pub use orders::{Asking, Came, Orders, Turns};
 pub use owners::{Brought, OwnerOrder, Told, Turn, moves};
 pub use presence::Presence;

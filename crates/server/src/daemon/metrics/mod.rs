@@ -128,9 +128,11 @@ const OF_DELEGATIONS: [HoldingMetric; 4] = [
     ("tally_nfs4_delegations_granted_total", "Files that were given to a client of NFSv4 to keep.", |held| {
         held.delegations_since.granted
     }),
-    ("tally_nfs4_delegations_recalled_total", "Of these, those that were asked for as somebody was kept out.", |held| {
-        held.delegations_since.recalled
-    }),
+    (
+        "tally_nfs4_delegations_recalled_total",
+        "Of these, those that were asked for as somebody was kept out.",
+        |held| held.delegations_since.recalled,
+    ),
     ("tally_nfs4_delegations_returned_total", "Those that were given back.", |held| held.delegations_since.returned),
     ("tally_nfs4_delegations_revoked_total", "Those that were taken, as they were not given back.", |held| {
         held.delegations_since.revoked

@@ -4,8 +4,8 @@ use tally_vfs::{Access, CreateHow, Delegation, Deny, Share};
 
 use crate::v4::attr::{self, AttrSet};
 use crate::v4::compound::Compound;
-use crate::v4::state::{ClientId, Stateid};
 use crate::v4::state::bounds::OWNER_BYTES_MAX;
+use crate::v4::state::{ClientId, Stateid};
 use crate::v4::status::Status;
 use crate::xdr::Decoder;
 

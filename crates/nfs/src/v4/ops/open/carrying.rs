@@ -1,18 +1,23 @@
 //! How an OPEN is carried out: the file system decides, and asks under the file's lock whose open of it that would be.
 
+use std::cell::Cell;
+
 use smallvec::SmallVec;
 use tally_base::Wait;
 use tally_vfs::{Access, Change, Delegation, FsError, ObjectRef, OpCtx, Opened, Opening, Outcome, ToOpen};
 
+use super::Whose;
 use super::asked::{How, Wanted, What};
 use super::delegation::Told;
 use super::ledger::Ledger;
-use super::{LOOKS_MAX, Whose};
 use crate::entry::Target;
 use crate::v4::compound::{Compound, Stop};
 use crate::v4::state::Stateid;
 use crate::v4::status::Status;
 use crate::v4::tracking::Given;
+
+/// How often a name is looked up anew as something else has it by then, before the client is told to come again.
+const LOOKS_MAX: u32 = 8;
 
 /// What an OPEN came to.
 pub(super) struct Done {
@@ -40,7 +45,7 @@ pub(super) fn carry_out(
             compound.check_marks()?;
             compound.begin(place)?;
             let remembered = compound.remembered(place).and_then(|first| first.object);
-            let made = |compound: &Compound<'_>| match remembered {
+            let made = || match remembered {
                 // It was made, or cut, behind which nobody was told: whoever asked then might open it, and may have.
                 Some(object) => {
                     ledger.is_again.set(true);
@@ -48,30 +53,32 @@ pub(super) fn carry_out(
                 }
                 None => place.vfs.open(compound.ctx(place), ToOpen::Made(place.object, name, how), opening),
             };
-            let outcome = ledger.past_the_late(compound, made, Outcome::error);
+            let outcome = ledger.past_the_late(compound, made);
             let outcome = outcome.inspect_err(|_| compound.has_not_begun())?;
             let told = outcome.error().map(|error| ledger.told(error));
             let (opened, changes) = compound.opened(outcome, told)?;
             (opened, changes.into_iter().next())
         }
         (What::Name(name), How::Find) => {
-            let find = |_: &Compound<'_>| find(place, name, opening);
-            let found = ledger.past_the_late(compound, find, |found| found.0.error())?;
-            (settled(compound, &ledger, found.0)?, found.1)
+            let dir = Cell::new(None);
+            let find = || {
+                let (outcome, found_in) = find(place, name, opening);
+                dir.set(found_in);
+                outcome
+            };
+            let found = ledger.past_the_late(compound, find)?;
+            (settled(compound, &ledger, found)?, dir.take())
         }
         (What::Kept(stateid, Some(name)), _) => {
             let (found, dir) = look(place, name);
             let object = found.map_err(Status::from)?;
             check_kept(compound, *stateid, asked, &Target { object, ..place.clone() })?;
-            let open = |_: &Compound<'_>| place.vfs.open(OpCtx::of(&place.cred), ToOpen::Itself(object), opening);
-            let opened = ledger.past_the_late(compound, open, Outcome::error)?;
+            let open = || place.vfs.open(OpCtx::of(&place.cred), ToOpen::Itself(object), opening);
+            let opened = ledger.past_the_late(compound, open)?;
             (settled(compound, &ledger, opened)?, dir)
         }
         (What::Again(_), _) => {
             let outcome = place.vfs.open(OpCtx::of(&place.cred), ToOpen::Again(place.object), opening);
-            if let Some(FsError::Delegated(object)) = outcome.error() {
-                return Err(compound.kept_out(&*place.vfs, object));
-            }
             let told = |stop| match stop {
                 Stop::Failed(Status::ShareDenied) => Status::ReclaimConflict.into(),
                 stop => stop,
@@ -82,8 +89,8 @@ pub(super) fn carry_out(
             if let What::Kept(stateid, None) = what {
                 check_kept(compound, *stateid, asked, place)?;
             }
-            let open = |_: &Compound<'_>| place.vfs.open(OpCtx::of(&place.cred), ToOpen::Itself(place.object), opening);
-            let opened = ledger.past_the_late(compound, open, Outcome::error)?;
+            let open = || place.vfs.open(OpCtx::of(&place.cred), ToOpen::Itself(place.object), opening);
+            let opened = ledger.past_the_late(compound, open)?;
             (settled(compound, &ledger, opened)?, None)
         }
     };
@@ -98,6 +105,9 @@ pub(super) fn carry_out(
 
 /// What was opened; what its client was given to keep has to be durable as its attributes say it (rules V12).
 fn settled(compound: &mut Compound<'_>, ledger: &Ledger<'_>, outcome: Outcome<Opened>) -> Result<Opened, Stop> {
+    if let Some(FsError::Delegated(object)) = outcome.error() {
+        return Err(ledger.kept_out(compound, object));
+    }
     let opened = outcome.result.map_err(|error| ledger.told(error))?;
     if opened.delegated.is_some() {
         compound.wait_for(outcome.wait);

@@ -108,7 +108,8 @@ fn one_that_answers_late_is_called_over_another_connection() {
 #[test]
 fn what_a_client_does_not_take_is_not_called() {
     let terms = Terms { minor: 1, program: 7, caller: None };
-    let is_called = |mut back: BackChannel, bytes: usize| back.call(errand(), Callback::new(vec![0; bytes].into()), &[1]).is_some();
+    let is_called =
+        |mut back: BackChannel, bytes: usize| back.call(errand(), Callback::new(vec![0; bytes].into()), &[1]).is_some();
     assert!(is_called(back(1), 1000) && !is_called(back(1), 4000) && !is_called(back(0), 10));
     assert!(!is_called(BackChannel::new(SessionId([3; 16]), terms.clone(), channel(1)), 10), "nobody that we can be");
     let one = Channel { operations: 1, ..channel(1) };

@@ -32,8 +32,8 @@ use tally_base::Rng;
 
 use super::{CONFIRMED, ClientId, Clients, Full, Of, Principal, Record, WAITING};
 use crate::v4::state::backchannel::{self, Terms};
-use crate::v4::state::presence::Presence;
 use crate::v4::state::bounds::{MESSAGE_BYTES_MIN, OPS_MAX, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, SESSIONS_MAX};
+use crate::v4::state::presence::Presence;
 use crate::v4::state::sessions::{BOTH, Channel, FORE, SessionId};
 use crate::v4::status::Status;
 

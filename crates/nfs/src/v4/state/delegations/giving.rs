@@ -6,8 +6,8 @@ use bytes::Bytes;
 use tally_vfs::Delegation;
 
 use super::{Delegated, Delegations};
-use crate::v4::state::stateid::{FileId, Revoked};
 use crate::v4::state::ClientId;
+use crate::v4::state::stateid::{FileId, Revoked};
 
 /// One that may be given. Dropped, it was not.
 #[derive(Debug)]
@@ -32,10 +32,15 @@ impl<'a> Reserving<'a> {
     }
 
     /// The file system has given it; one of a life before is asked for with its grant. Nothing, where somebody is kept out by it already, or the client has gone: it has to be given back.
-    pub fn granted(mut self, kind: Delegation, handle: Bytes, is_recalled: Option<Duration>) -> Result<Delegated, Ending<'a>> {
+    pub fn granted(
+        mut self,
+        kind: Delegation,
+        handle: Bytes,
+        is_recalled: Option<Duration>,
+    ) -> Result<Delegated, Ending<'a>> {
         self.is_done = true;
         let Self { delegations, client, file, number, .. } = self;
-        let mut shard = delegations.shard(number as u32).write();
+        let mut shard = delegations.shards.at(number as u32).write();
         match shard.grant(number, kind, handle, is_recalled) {
             true => Ok(delegations.delegated(shard.get(number).expect("it was granted"), number)),
             false => Err(Ending::new(delegations, (client, file), number)),
@@ -43,11 +48,10 @@ impl<'a> Reserving<'a> {
     }
 
     /// It was not given, or is given back: as long as this is there nobody is given it anew.
-    #[must_use]
     pub fn ending(mut self) -> Ending<'a> {
         self.is_done = true;
         let Self { delegations, client, file, number, .. } = self;
-        delegations.shard(number as u32).write().end(number);
+        delegations.shards.at(number as u32).write().end(number);
         Ending::new(delegations, (client, file), number)
     }
 }
@@ -55,7 +59,7 @@ impl<'a> Reserving<'a> {
 impl Drop for Reserving<'_> {
     fn drop(&mut self) {
         if !self.is_done {
-            self.delegations.shard(self.number as u32).write().remove(self.number);
+            self.delegations.shards.at(self.number as u32).write().remove(self.number);
         }
     }
 }
@@ -96,14 +100,14 @@ impl<'a> Ending<'a> {
     /// It was taken.
     pub fn revoked(mut self, why: Revoked) {
         self.is_done = true;
-        self.delegations.shard(self.number as u32).write().revoke(self.number, why);
+        self.delegations.shards.at(self.number as u32).write().revoke(self.number, why);
     }
 }
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
         if !self.is_done {
-            self.delegations.shard(self.number as u32).write().remove(self.number);
+            self.delegations.shards.at(self.number as u32).write().remove(self.number);
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +13,8 @@ use super::recall::{Next, Recall};
 use crate::v4::state::ClientId;
 use crate::v4::state::bounds::{DELEGATIONS_MAX, DELEGATIONS_OF_CLIENT_MAX};
 use crate::v4::state::places::{OF_DELEGATIONS, PLACES_MAX, Places};
-use crate::v4::state::stateid::{Asker, FileId, Mounted, Place, Revoked, Seal, Stateid};
+use crate::v4::state::shards::Count;
+use crate::v4::state::stateid::{Asker, FileId, Mounted, Named, Place, Revoked, Seal, Stateid};
 use crate::v4::status::Status;
 
 const _: () = assert!(DELEGATIONS_MAX < PLACES_MAX);
@@ -22,34 +22,9 @@ const _: () = assert!(DELEGATIONS_MAX < PLACES_MAX);
 /// What all shards have together.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
-    all: AtomicUsize,
-    recalled: AtomicUsize,
-    revoked: AtomicUsize,
-    /// Files of which one was recalled a moment ago.
-    lately: AtomicUsize,
-}
-
-impl Totals {
-    pub(super) fn counts(&self) -> (usize, usize, usize) {
-        (self.all.load(Relaxed), self.recalled(), self.revoked())
-    }
-
-    pub(super) fn recalled(&self) -> usize {
-        self.recalled.load(Relaxed)
-    }
-
-    pub(super) fn revoked(&self) -> usize {
-        self.revoked.load(Relaxed)
-    }
-
-    /// At nearly all times there are none, and no OPEN takes a lock of all for that.
-    pub(super) fn has_lately(&self) -> bool {
-        self.lately.load(Relaxed) > 0
-    }
-
-    pub(super) fn note_lately(&self, count: usize) {
-        self.lately.store(count, Relaxed);
-    }
+    pub(super) all: Count,
+    pub(super) recalled: Count,
+    pub(super) revoked: Count,
 }
 
 /// Whose, of what, and with which request.
@@ -100,6 +75,15 @@ impl State {
     }
 }
 
+impl Named for State {
+    /// Their seqid is always the first.
+    fn place(&self) -> Place<'_> {
+        let Asked { client, file, .. } = &self.asked;
+        let seqid = u32::from(self.is_granted());
+        Place { tag: self.tag, client: *client, is_of_minor_0: false, file, revoked: self.revoked(), seqid }
+    }
+}
+
 /// What a client has.
 #[derive(Debug, Default)]
 struct Client {
@@ -129,19 +113,9 @@ impl Shard {
         self.places.get(number)
     }
 
-    /// Table D6. Their seqid is always the first.
+    /// Table D6.
     pub(super) fn look(&self, seal: &Seal, asked: Stateid, asker: &Asker<'_>) -> Result<u64, Status> {
-        let found = self.places.at(asked.index()).filter(|(_, state)| state.is_granted());
-        let place = found.map(|(_, state)| Place {
-            tag: state.tag,
-            client: state.asked.client,
-            is_of_minor_0: false,
-            file: &state.asked.file,
-            revoked: state.revoked(),
-            seqid: 1,
-        });
-        seal.look(asked, asker, place.as_ref())?;
-        Ok(found.expect("there is one").0)
+        self.places.look(seal, asked, asker)
     }
 
     /// What a client has of a file, or is about to have, and was not revoked.
@@ -154,11 +128,12 @@ impl Shard {
         if self.count(asked.client) >= DELEGATIONS_OF_CLIENT_MAX {
             return None;
         }
-        let one_more = |count: usize| (count < DELEGATIONS_MAX).then_some(count + 1);
-        self.totals.all.fetch_update(Relaxed, Relaxed, one_more).ok()?;
+        if !self.totals.all.take(1, DELEGATIONS_MAX) {
+            return None;
+        }
         self.clients.entry(asked.client).or_default().all += 1;
         let number = self.places.add(|number| {
-            let tag = seal.tag(number as u32, (number >> 32) as u32);
+            let tag = seal.tag(number);
             let (kind, life) = (Delegation::Read, Life::Giving { is_in_the_way: false });
             State { tag, asked, kind, handle: Bytes::new(), life }
         });
@@ -199,7 +174,7 @@ impl Shard {
         let state = self.places.get_mut(number).expect("it is given");
         state.life = Life::Recalled(recall);
         self.recalled.insert((state.asked.client, number));
-        self.totals.recalled.fetch_add(1, Relaxed);
+        let _ = self.totals.recalled.next();
     }
 
     /// That of one that is asked for.
@@ -230,7 +205,7 @@ impl Shard {
     fn forget_recall(&mut self, number: u64) {
         let Some(client) = self.get(number).map(|state| state.asked.client) else { return };
         if self.recalled.remove(&(client, number)) {
-            self.totals.recalled.fetch_sub(1, Relaxed);
+            self.totals.recalled.give(1);
         }
     }
 
@@ -242,7 +217,7 @@ impl Shard {
         let Asked { client, file, .. } = state.asked;
         self.by_file.remove(&(client, file));
         self.clients.get_mut(&client).expect("it has this").revoked[why as usize] += 1;
-        self.totals.revoked.fetch_add(1, Relaxed);
+        let _ = self.totals.revoked.next();
     }
 
     /// What is at the place of a stateid goes.
@@ -257,13 +232,13 @@ impl Shard {
         let Some(state) = self.places.remove(number) else { return };
         let Asked { client, file, .. } = state.asked;
         self.of_client.remove(&(client, number));
-        self.totals.all.fetch_sub(1, Relaxed);
+        self.totals.all.give(1);
         let known = self.clients.get_mut(&client).expect("it has this");
         known.all -= 1;
         match state.life {
             Life::Revoked(why) => {
                 known.revoked[why as usize] -= 1;
-                self.totals.revoked.fetch_sub(1, Relaxed);
+                self.totals.revoked.give(1);
             }
             _ => drop(self.by_file.remove(&(client, file))),
         }
@@ -326,7 +301,6 @@ impl Shard {
         let all = self.of_client.iter().filter_map(|(_, number)| Some((*number, self.get(*number)?)));
         all.filter(|(_, state)| state.is_granted())
     }
-
 }
 
 #[cfg(test)]

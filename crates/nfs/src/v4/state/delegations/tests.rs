@@ -1,5 +1,5 @@
-use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
 use tally_base::SystemRng;
+use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
 use tally_vfs::{MountNumber, ObjectRef};
 
 use super::*;
@@ -33,8 +33,9 @@ fn given(of: &Delegations, client: ClientId, number: u64) -> Delegated {
 }
 
 fn check(of: &Delegations) {
-    of.shards.iter().for_each(|shard| shard.read().check());
-    let count = |what: fn(&Shard) -> usize| of.shards.iter().map(|shard| what(&shard.read())).sum::<usize>();
+    of.shards.of_each(None).iter().for_each(|shard| shard.read().check());
+    let count =
+        |what: fn(&Shard) -> usize| of.shards.of_each(None).iter().map(|shard| what(&shard.read())).sum::<usize>();
     let all = count(Shard::count_all);
     let (recalled, revoked) = (count(Shard::count_recalled), count(Shard::count_revoked));
     assert_eq!(of.counts(), (all, recalled, revoked));
@@ -48,11 +49,9 @@ fn it_is_known_by_its_stateid_and_given_back_once() {
     assert_eq!(of.find(&one.stateid, A, Some(&file(1))).as_ref(), Ok(&one));
     // Seqid 0 is the present one.
     assert_eq!(of.find(&Stateid { seqid: 0, ..one.stateid }, A, None).as_ref(), Ok(&one));
-    for (asked, client, of_file) in [
-        (one.stateid, B, file(1)),
-        (one.stateid, A, file(2)),
-        (Stateid { seqid: 2, ..one.stateid }, A, file(1)),
-    ] {
+    for (asked, client, of_file) in
+        [(one.stateid, B, file(1)), (one.stateid, A, file(2)), (Stateid { seqid: 2, ..one.stateid }, A, file(1))]
+    {
         assert_eq!(of.find(&asked, client, Some(&of_file)).err(), Some(Status::BadStateid));
         assert_eq!(of.give_back(&asked, client, &of_file).err(), Some(Status::BadStateid));
     }
@@ -81,8 +80,10 @@ fn each_row_that_decides_under_the_files_lock() {
     let more: Vec<_> = (0..).map_while(|nth| reserved(&of, A, 10 + nth).ok()).collect();
     assert_eq!(more.len(), DELEGATIONS_OF_CLIENT_MAX - 1);
     assert_eq!(reserved(&of, A, 3).err(), Some(WhyNone::Resource), "row j: its own bound");
-    let others: Vec<_> = (3..8).flat_map(|client| (0..DELEGATIONS_OF_CLIENT_MAX as u64).map_while(move |nth| Some((client, nth))))
-        .map_while(|(client, nth)| reserved(&of, ClientId(client), 10 + nth).ok()).collect();
+    let others: Vec<_> = (3..8)
+        .flat_map(|client| (0..DELEGATIONS_OF_CLIENT_MAX as u64).map_while(move |nth| Some((client, nth))))
+        .map_while(|(client, nth)| reserved(&of, ClientId(client), 10 + nth).ok())
+        .collect();
     assert_eq!(others.len() + DELEGATIONS_OF_CLIENT_MAX, DELEGATIONS_MAX);
     assert_eq!(reserved(&of, B, 3).err(), Some(WhyNone::Resource), "row j: that of all");
     check(&of);
@@ -130,7 +131,10 @@ fn what_is_not_returned_is_taken_and_told_until_it_is_freed() {
     assert_ne!(anew.stateid, one.stateid);
     assert_eq!(of.free(&one.stateid, B), Err(Status::BadStateid));
     assert_eq!(of.free(&one.stateid, A), Ok(()));
-    assert_eq!((of.flags(A), of.has_lost(A), of.find(&one.stateid, A, None).err()), (0, false, Some(Status::BadStateid)));
+    assert_eq!(
+        (of.flags(A), of.has_lost(A), of.find(&one.stateid, A, None).err()),
+        (0, false, Some(Status::BadStateid))
+    );
     assert!(of.find(&other.stateid, A, None).is_ok() && of.find(&anew.stateid, A, None).is_ok());
     check(&of);
 }
