@@ -37,6 +37,7 @@ use crate::v3::READ_BYTES_MAX;
 use crate::xdr::{Decoder, Encoder, Garbage};
 
 mod changes;
+mod delegated;
 mod given;
 mod handles;
 mod performing;
@@ -111,6 +112,8 @@ pub(super) enum Stop {
 pub enum Halt {
     /// An operation found no room: it goes on with that one once this is over.
     Waits(Box<dyn Promise>),
+    /// The same where another client is asked for what it keeps.
+    Parked(Box<dyn Promise>),
     /// It was here before.
     Repeated(Repeated),
     /// It was carried out in its slot, with these results.

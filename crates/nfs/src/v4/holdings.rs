@@ -3,13 +3,14 @@
 //! What is told is copied shard by shard, each as it is when it is looked at, so that no client waits for as long as all of it takes; and no more than was asked for.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tally_vfs::locks::{Kind, Range};
 
 use super::endings::file_system;
 use super::house::House;
-use super::state::{Channel, ClientId, FileId, Known, Revoked, SeenOpen, SessionId, Which};
+use super::state::{Channel, ClientId, FileId, Known, Revoked, SeenDelegation, SeenOpen, SessionId, Which};
 use crate::exports::Exports;
 
 /// What clients hold of a server.
@@ -40,6 +41,8 @@ pub struct ClientSeen {
     pub opens: usize,
     /// How many stateids of locks it has.
     pub locks: usize,
+    /// How many files it was given to keep, those that were taken from it too.
+    pub delegations: usize,
 }
 
 /// A session.
@@ -91,6 +94,25 @@ pub struct Counts {
     pub opens: usize,
     /// Their stateids of locks.
     pub locks: usize,
+    /// What they were given to keep until they are asked for it, that which was taken from them too.
+    pub delegations: usize,
+    /// Of these, what they are asked for.
+    pub recalled: usize,
+}
+
+/// What has happened to delegations since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct DelegationsSince {
+    pub granted: u64,
+    /// They were asked for.
+    pub recalled: u64,
+    /// They were given back.
+    pub returned: u64,
+    /// They were taken, as their clients did not give them back, or with their mounts.
+    pub revoked: u64,
+    /// Requests that waited for one to come back.
+    pub parked: u64,
 }
 
 impl Holdings<'_> {
@@ -103,7 +125,25 @@ impl Holdings<'_> {
         };
         let (sessions, _) = self.house.sessions().counts();
         let ((_, opens), (.., locks)) = (self.house.opens().counts(), self.house.locks().counts());
-        Counts { clients, late, sessions, opens, locks }
+        let (delegations, recalled, _) = self.house.delegations().counts();
+        Counts { clients, late, sessions, opens, locks, delegations, recalled }
+    }
+
+    /// What has happened to delegations.
+    #[must_use]
+    pub fn delegations_since(&self) -> DelegationsSince {
+        let counted = self.house.counted_delegations();
+        let [granted, recalled, returned, revoked, parked] =
+            [&counted.granted, &counted.recalled, &counted.returned, &counted.revoked, &counted.parked]
+                .map(|count| count.load(Relaxed));
+        DelegationsSince { granted, recalled, returned, revoked, parked }
+    }
+
+    /// What they were given to keep.
+    #[must_use]
+    pub fn delegations(&self, which: Which) -> Page<SeenDelegation> {
+        let (shown, more) = self.house.delegations().seen(which);
+        self.page(shown, more)
     }
 
     /// Clients that are confirmed.
@@ -116,7 +156,8 @@ impl Holdings<'_> {
     fn client(&self, known: Known) -> ClientSeen {
         let (_, opens) = self.house.opens().counts_of(known.client);
         let locks = self.house.locks().count_of(known.client);
-        ClientSeen { is_late: known.is_late(self.house.now()), known, opens, locks }
+        let delegations = self.house.delegations().count_of(known.client);
+        ClientSeen { is_late: known.is_late(self.house.now()), known, opens, locks, delegations }
     }
 
     /// Their sessions.

@@ -23,6 +23,7 @@ pub(super) enum Op {
     Create,
     CreateSession,
     Deallocate,
+    DelegReturn,
     DestroyClientId,
     DestroySession,
     ExchangeId,
@@ -92,6 +93,7 @@ impl Op {
         matches!(
             self,
             Self::Close
+                | Self::DelegReturn
                 | Self::FreeStateid
                 | Self::Lock
                 | Self::LockU
@@ -176,6 +178,7 @@ pub(super) fn asked(minor: u32, number: u32) -> Asked {
         4 => Op::Close,
         5 => Op::Commit,
         6 => Op::Create,
+        8 if minor > 0 => Op::DelegReturn,
         9 => Op::GetAttr,
         10 => Op::GetFh,
         11 => Op::Link,

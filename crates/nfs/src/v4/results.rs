@@ -152,6 +152,8 @@ pub(super) struct Owed {
     pub(super) data_bytes: u64,
     /// The stateid that belongs to the current handle, and that of the saved one, where an operation of this compound has given one.
     pub(super) stateids: [Option<Stateid>; 2],
+    /// The operation that has found in its way what another client was given to keep.
+    pub(super) kept_out: Option<u32>,
     /// Of minor version 0: whose operations it carries out.
     pub(super) turns: Turns,
 }

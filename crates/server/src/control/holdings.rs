@@ -28,6 +28,25 @@ pub struct HoldingCounts {
     pub opens: u64,
     /// Files that they have locked ranges of, by owner.
     pub locks: u64,
+    /// Files that they were given to keep until they are asked for them.
+    #[serde(default)]
+    pub delegations: u64,
+    /// What has happened to those since the start.
+    #[serde(default)]
+    pub delegations_since: DelegationCounts,
+}
+
+/// What has happened to delegations since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DelegationCounts {
+    /// They were given.
+    pub granted: u64,
+    /// Somebody was kept out by them, and they were asked for.
+    pub recalled: u64,
+    /// They were given back.
+    pub returned: u64,
+    /// They were taken.
+    pub revoked: u64,
 }
 
 /// Some of it.
@@ -66,6 +85,9 @@ pub struct ClientReport {
     pub opens: u64,
     /// Files that it has locked ranges of, by owner.
     pub locks: u64,
+    /// Files that it was given to keep, those that were taken from it too.
+    #[serde(default)]
+    pub delegations: u64,
 }
 
 /// Whose something is.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tally_base::{DatasetId, ObjectId, PoolGuid};
-use tally_nfs::v4::holdings::{ClientSeen, Counts, Holdings, LockSeen, Page as Seen, SessionSeen};
+use tally_nfs::v4::holdings::{ClientSeen, Counts, DelegationsSince, Holdings, LockSeen, Page as Seen, SessionSeen};
 use tally_nfs::v4::state::{ClientId, FileId, Known, LEASE, Principal, Revoked, SeenOpen, Which, printable};
 use tally_vfs::locks::Kind;
 
@@ -14,7 +14,7 @@ use super::error::PoolsError;
 use super::patience;
 use super::pools::Pools;
 use crate::control::holdings::{
-    ClientReport, FileReport, Held, HoldingCounts, LockReport, OpenReport, Owner, Page, SessionReport,
+    ClientReport, DelegationCounts, FileReport, Held, HoldingCounts, LockReport, OpenReport, Owner, Page, SessionReport,
 };
 use crate::control::message::Reply;
 
@@ -123,9 +123,12 @@ impl Register<'_> {
 
 /// How much there is of all of it.
 pub(super) fn counts(holdings: &Holdings<'_>) -> HoldingCounts {
-    let Counts { clients, late, sessions, opens, locks } = holdings.counts();
-    let [clients, courtesy, sessions, opens, locks] = [clients, late, sessions, opens, locks].map(|count| count as u64);
-    HoldingCounts { clients, courtesy, sessions, opens, locks }
+    let Counts { clients, late, sessions, opens, locks, delegations, .. } = holdings.counts();
+    let [clients, courtesy, sessions, opens, locks, delegations] =
+        [clients, late, sessions, opens, locks, delegations].map(|count| count as u64);
+    let DelegationsSince { granted, recalled, returned, revoked, .. } = holdings.delegations_since();
+    let delegations_since = DelegationCounts { granted, recalled, returned, revoked };
+    HoldingCounts { clients, courtesy, sessions, opens, locks, delegations, delegations_since }
 }
 
 type Place = (PoolGuid, DatasetId, ObjectId);
@@ -207,7 +210,7 @@ fn seconds(now: Duration, then: Duration) -> u64 {
     now.saturating_sub(then).as_secs()
 }
 
-fn client_report(ClientSeen { known, is_late, opens, locks }: &ClientSeen, now: Duration) -> ClientReport {
+fn client_report(ClientSeen { known, is_late, opens, locks, delegations }: &ClientSeen, now: Duration) -> ClientReport {
     ClientReport {
         id: id(known.client),
         name: printable(&known.name),
@@ -224,6 +227,7 @@ fn client_report(ClientSeen { known, is_late, opens, locks }: &ClientSeen, now: 
         sessions: known.sessions.len() as u64,
         opens: *opens as u64,
         locks: *locks as u64,
+        delegations: *delegations as u64,
     }
 }
 

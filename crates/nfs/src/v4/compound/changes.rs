@@ -89,7 +89,7 @@ impl Compound<'_> {
     pub(in crate::v4) fn ctx<'b>(&self, target: &'b Target) -> OpCtx<'b> {
         let reply = self.mark.map(Mark::operation).and_then(|nth| self.scene.repeats.key(Some(nth)));
         let mark = self.guard().and_then(Guard::mark).and_then(|mark| self.of_this_operation(mark));
-        OpCtx { reply, mark, ..OpCtx::of(&target.cred) }
+        OpCtx { reply, mark, client: self.actor(), ..OpCtx::of(&target.cred) }
     }
 
     /// What came of an OPEN that may have made or cut a file, and what is told of it if it failed.
@@ -107,6 +107,9 @@ impl Compound<'_> {
     /// What came of an operation that may have changed something. Failures wait as well (rules F9).
     pub(in crate::v4) fn changed<T>(&mut self, outcome: Outcome<T>) -> Result<(T, Changes), Stop> {
         let Outcome { result, changes, wait } = outcome;
+        if let Err(FsError::Delegated(object)) = result {
+            return Err(self.changes_kept_out(object));
+        }
         let (is_throttled, promise) = (matches!(result, Err(FsError::Throttled)), promise_of(wait));
         match (is_throttled, promise, self.mark) {
             (true, Some(promise), _) => {

@@ -64,6 +64,7 @@ impl Compound<'_> {
             Op::LockU => return Ok(ops::lock::unlock(self, words, out)?),
             Op::ReleaseLockOwner => ops::lock::release(self, words),
             Op::Close => return Ok(ops::close::close(self, words, out)?),
+            Op::DelegReturn => ops::delegation::give_back(self, words),
             Op::OpenDowngrade => return Ok(ops::close::downgrade(self, words, out)?),
             Op::OpenConfirm => return Ok(ops::close::confirm(self, words, out)?),
             Op::TestStateid => ops::close::test(self, words, out),

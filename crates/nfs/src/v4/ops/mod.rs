@@ -5,6 +5,7 @@ pub(super) mod clients;
 pub(super) mod close;
 pub(super) mod copy;
 pub(super) mod data;
+pub(super) mod delegation;
 pub(super) mod handle;
 pub(super) mod listing;
 pub(super) mod lock;

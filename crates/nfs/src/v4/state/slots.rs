@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use tally_base::SlotMark;
 
+use super::delegations::Referred;
 use super::sessions::{Sequence, Session};
 use super::stateid::Mounted;
 
@@ -144,6 +145,7 @@ impl Slot {
 pub struct Guard {
     session: Arc<Session>,
     slot: u32,
+    sequence: u32,
     must_keep: bool,
     mark: Option<SlotMark>,
     changing: Option<Mounted>,
@@ -152,9 +154,9 @@ pub struct Guard {
 
 impl Guard {
     pub(super) fn new(session: Arc<Session>, asked: &Sequence) -> Self {
-        let (slot, must_keep) = (asked.slot, asked.cache_this);
+        let (slot, sequence, must_keep) = (asked.slot, asked.sequence, asked.cache_this);
         let mark = session.is_persistent().then(|| asked.mark());
-        Self { session, slot, must_keep, mark, changing: None, is_finished: false }
+        Self { session, slot, sequence, must_keep, mark, changing: None, is_finished: false }
     }
 
     /// It is about to change something on this mount; of several it is the first.
@@ -166,6 +168,12 @@ impl Guard {
     #[must_use]
     pub fn session(&self) -> &Arc<Session> {
         &self.session
+    }
+
+    /// As which its client knows the request.
+    #[must_use]
+    pub fn referred(&self) -> Referred {
+        Referred { session: self.session.id(), slot: self.slot, sequence: self.sequence }
     }
 
     /// How long the reply may become, with its RPC header: who has asked to have it kept is refused one that cannot be (REP_TOO_BIG_TO_CACHE).
