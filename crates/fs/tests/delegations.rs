@@ -225,7 +225,7 @@ fn disturb(fs: &dyn Vfs, client: Option<ClientNumber>, dice: &mut Dice) -> Resul
 /// A client opens one of the files. If it is given it to keep, the file is for a while what it was told that it is.
 fn hold(fs: &dyn Vfs, client: u64, round: u64) -> u64 {
     let (cred, name) = (Cred::root(), NAMES[round as usize % 3]);
-    let wants = if round % 2 == 0 { READ } else { WRITE };
+    let wants = if round.is_multiple_of(2) { READ } else { WRITE };
     let how = CreateHow::Unchecked(mode(0o600));
     let outcome = open(fs, ToOpen::Made(fs.root(), name.as_bytes(), &how), client, wants);
     let (is_durable, Ok(opened)) = (outcome.wait.block(), outcome.result) else { return 0 };
