@@ -154,7 +154,7 @@ impl Pools {
                 reports.push(report);
             }
         }
-        for (report, held) in reports.iter_mut().zip(held_of(held)) {
+        for (report, held) in reports.iter_mut().zip(held_of(&held)) {
             report.held = held;
         }
         Ok(reports)
@@ -176,7 +176,7 @@ impl Pools {
         let of_chosen =
             |chosen: &Chosen| chosen.places.iter().map(|place| chosen.all.filesystem(*place)).collect::<Vec<_>>();
         let mut held = match wanted("held") {
-            true => held_of(selected.iter().flat_map(of_chosen).collect()),
+            true => held_of(&selected.iter().flat_map(of_chosen).collect::<Vec<_>>()),
             false => Vec::new(),
         }
         .into_iter();
@@ -301,10 +301,10 @@ impl Catalogue {
 const LOOK_MAX: Duration = Duration::from_secs(3);
 
 /// How many files of each are held open without a name, of those that were looked at in time. It may take a look at a disk, so it is for who asks once.
-fn held_of(all: Vec<Option<Arc<Filesystem>>>) -> Vec<Option<u64>> {
+fn held_of(all: &[Option<Arc<Filesystem>>]) -> Vec<Option<u64>> {
     let places: BTreeSet<_> = (0..all.len()).collect();
     let found = {
-        let all = all.clone();
+        let all = all.to_vec();
         patience::found_within(LOOK_MAX, places, move |place| all[place].as_ref().map(|one| one.held_count()))
     };
     (0..all.len()).map(|place| found.get(&place).copied().flatten()).collect()
