@@ -33,9 +33,10 @@ use std::ops::RangeInclusive;
 use bytes::Bytes;
 use tally_base::codec::{DecodeError, Fixed, Malformed, Put, Reader};
 use tally_base::{Generation, ObjectId, Time, Txg};
+use tally_store::tree::VALUE_BYTES_MAX;
 use tally_vfs::{Attr, FILE_SIZE_MAX, FIRST_ID, FileKind, LINK_MAX, ObjectRef, SYMLINK_MAX, entry_charge};
 
-use crate::cuts::Cuts;
+use crate::cuts::{CUTS_BYTES_MAX, Cuts};
 
 /// Where a file's content lies in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +139,8 @@ const HEAD_BYTES: usize = 132;
 
 /// Most bytes of an inode, but for the target of a symbolic link.
 pub(crate) const INODE_BYTES_MAX: usize = 136 + SECTIONS_BYTES_MAX;
+// The tree has what was cut besides.
+const _: () = assert!(INODE_BYTES_MAX + SECTION_HEAD_BYTES + CUTS_BYTES_MAX + SYMLINK_MAX <= VALUE_BYTES_MAX);
 
 /// No `change` is issued from here on, in the year 2262: later sums would overflow.
 const CHANGE_END: u64 = 1 << 63;
