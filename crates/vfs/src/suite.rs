@@ -5,6 +5,7 @@
 //! 0755, and waits for every promise it is given.
 
 mod content;
+mod delegating;
 mod listing;
 mod locking;
 mod making;
@@ -27,12 +28,13 @@ type Case = (&'static str, fn(&world::World));
 ///
 /// Where the file system under test breaks a rule.
 pub fn run_all(make: &dyn Fn() -> Arc<dyn Vfs>) {
-    let families: [&[Case]; 8] = [
+    let families: [&[Case]; 9] = [
         making::CASES,
         content::CASES,
         listing::CASES,
         moving::CASES,
         opening::CASES,
+        delegating::CASES,
         locking::CASES,
         permissions::CASES,
         sparse::CASES,

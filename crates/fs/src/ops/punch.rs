@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use smallvec::smallvec;
+use tally_claims::Act;
 use tally_store::pool::SpaceClass;
 use tally_vfs::{FsError, ObjectRef, OpCtx, Outcome};
 
@@ -45,7 +46,8 @@ impl Filesystem {
             Ok(inode) => inode,
             Err(error) => return self.refused(&locked, smallvec![], error),
         };
-        if let Err(error) = self.may_write(&before, object, ctx) {
+        let may = self.may_write(&before, object, ctx).and_then(|()| self.gate(object, ctx.actor(), Act::Changes));
+        if let Err(error) = may {
             return self.refused(&locked, smallvec![unchanged(object.id, &before)], error);
         }
         let range = offset..end.min(before.size);

@@ -18,13 +18,11 @@ use super::super::compound::{Compound, Stop};
 use super::super::state::bounds::OWNER_BYTES_MAX;
 use super::super::state::{Brought, ClientId, FileId, LockOwner, LockWait, Locked, Locking, OwnerKey, Stateid, Told};
 use super::super::status::Status;
+use super::super::way;
 use super::order::{self, Turn};
 use super::stateid;
 use crate::entry::Target;
 use crate::xdr::{Decoder, Encoder};
-
-/// How often a range is asked for anew as who held it has gone by then, before the client is told to come again.
-const ASKS_MAX: u32 = 8;
 
 /// `locker4`. Seqids are of minor version 0.
 enum Locker<'a> {
@@ -58,7 +56,7 @@ impl<'a> Locker<'a> {
 
     /// In minor version 0 it is its owners' turn; or what this was told before.
     fn take_turn(&self, compound: &mut Compound<'_>, arguments: &[u8]) -> Result<Option<Told>, Status> {
-        let asked = |brought, seqid| order::Asked { brought, seqid, arguments };
+        let asked = |brought, seqid| order::Arrival { brought, seqid, arguments };
         let turn = match self {
             _ if compound.minor() > 0 => return Ok(None),
             Self::Below(owner) => owner.take_turn(compound, &asked)?,
@@ -93,7 +91,7 @@ impl NewOwner<'_> {
     fn take_turn<'b>(
         &self,
         compound: &mut Compound<'_>,
-        asked: &dyn Fn(Brought, u32) -> order::Asked<'b>,
+        asked: &dyn Fn(Brought, u32) -> order::Arrival<'b>,
     ) -> Result<Turn, Status> {
         compound.hear(self.client)?;
         let above = match order::take_by(compound, &self.open, asked(Brought::Other, self.open_seqid))? {
@@ -177,7 +175,7 @@ pub(in super::super) fn lock(
     let wanted = Lock { holder, range, kind };
     // What it holds it keeps, whatever comes of this.
     let had_any = target.vfs.has_ranges(target.object, holder);
-    let attempt = Attempt { target: &target, wanted, had_any, locking: Some(locking) };
+    let attempt = LockAttempt { target: &target, wanted, had_any, locking: Some(locking) };
     let answer = ask(compound, || target.vfs.lock_range(target.object, below, wanted));
     if let (Ok(Answer::Given), Some(given)) = (&answer, given) {
         compound.was_given(&target, given)?;
@@ -292,7 +290,7 @@ pub(in super::super) fn release(compound: &mut Compound<'_>, words: &mut Decoder
 }
 
 /// A LOCK on its way. Where nobody tells what came of it, as it panicked, nobody may have a stateid for what it has locked: that is free then.
-struct Attempt<'a> {
+struct LockAttempt<'a> {
     target: &'a Target,
     wanted: Lock,
     /// Its owner had locked something of the file before.
@@ -300,13 +298,13 @@ struct Attempt<'a> {
     locking: Option<Locking<'a>>,
 }
 
-impl<'a> Attempt<'a> {
+impl<'a> LockAttempt<'a> {
     fn ended(mut self) -> Locking<'a> {
         self.locking.take().expect("it ends once")
     }
 }
 
-impl Drop for Attempt<'_> {
+impl Drop for LockAttempt<'_> {
     fn drop(&mut self) {
         if self.locking.take().is_some_and(|locking| !locking.is_known()) && !self.had_any {
             let told = self.target.vfs.unlock_range(self.target.object, self.wanted.holder, self.wanted.range);
@@ -341,20 +339,23 @@ impl Denied {
 ///
 /// A holder whose lease is over loses what it has, and the range is asked for anew (rules V20).
 fn ask(compound: &Compound<'_>, ask: impl Fn() -> Result<(), NotLocked>) -> Result<Answer, Status> {
-    for _ in 0..ASKS_MAX {
-        let held = match ask() {
-            Ok(()) => return Ok(Answer::Given),
-            Err(NotLocked::Failed(error)) => return Err(not_locked(error, compound.minor())),
-            Err(NotLocked::Held(held)) => held,
-        };
-        if compound.scene.house.end_late(compound.scene.exports, &[held.holder.client]) {
-            continue;
+    let (house, exports) = (compound.scene.house, compound.scene.exports);
+    let mut denied = None;
+    let makes_way = |outcome: &Result<(), NotLocked>| {
+        let Err(NotLocked::Held(held)) = *outcome else { return Ok(false) };
+        if house.end_late(exports, &[held.holder.client]) {
+            return Ok(true);
         }
-        if let Some((client, owner)) = compound.scene.house.locks().named(held.holder) {
-            return Ok(Answer::Denied(Denied { held, client, owner }));
-        }
+        // Who is not to be named any more has gone.
+        let named = house.locks().named(held.holder);
+        denied = named.map(|(client, owner)| Denied { held, client, owner });
+        Ok::<_, Status>(denied.is_none())
+    };
+    match way::past(ask, makes_way)? {
+        Ok(()) => Ok(Answer::Given),
+        Err(NotLocked::Failed(error)) => Err(not_locked(error, compound.minor())),
+        Err(NotLocked::Held(_)) => denied.map(Answer::Denied).ok_or(Status::Delay),
     }
-    Err(Status::Delay)
 }
 
 fn not_locked(error: FsError, minor: u32) -> Status {

@@ -38,9 +38,6 @@ const LOCKS_ARE_TOLD: u32 = 0x20;
 /// `OPEN4_RESULT_CONFIRM`.
 const TO_BE_CONFIRMED: u32 = 2;
 
-/// How often a name is looked up anew as something else has it by then, before the client is told to come again.
-const LOOKS_MAX: u32 = 8;
-
 pub(in super::super) fn open(
     compound: &mut Compound<'_>,
     words: &mut Decoder<'_>,
@@ -110,7 +107,7 @@ fn turn(compound: &mut Compound<'_>, asked: &Asked<'_>, arguments: &[u8]) -> Res
     compound.current()?;
     compound.hear(asked.client)?;
     let owner = OwnerKey { client: asked.client, name: compound.scene.house.opens().name(asked.owner) };
-    order::take(compound, owner, order::Asked { brought: Brought::Open, seqid: asked.seqid, arguments })
+    order::take(compound, owner, order::Arrival { brought: Brought::Open, seqid: asked.seqid, arguments })
 }
 
 fn of_session(compound: &Compound<'_>) -> Result<Whose, Status> {
