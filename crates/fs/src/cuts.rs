@@ -28,19 +28,15 @@ use std::ops::Range;
 use smallvec::SmallVec;
 use tally_base::Txg;
 use tally_base::codec::{Malformed, Put, Reader};
-use tally_store::tree::VALUE_BYTES_MAX;
 
 use self::punches::Punches;
 pub(crate) use self::punches::{PUNCHES_MAX, SHORT_PUNCHES_MAX};
-use crate::inode::INODE_BYTES_MAX;
 
 /// One more and the cut is carried out at once.
 const STAIRS_MAX: usize = 4;
 
 /// Bytes that an encoding takes at the most.
-const CUTS_BYTES_MAX: usize = punches::PUNCHES_BYTES_MAX + 16 + STAIRS_MAX * 16;
-// It is a part of an inode's value in the tree.
-const _: () = assert!(CUTS_BYTES_MAX + INODE_BYTES_MAX <= VALUE_BYTES_MAX);
+pub(crate) const CUTS_BYTES_MAX: usize = punches::PUNCHES_BYTES_MAX + 16 + STAIRS_MAX * 16;
 
 /// Behind `from` there is nothing that was born before this group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

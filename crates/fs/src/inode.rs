@@ -36,11 +36,12 @@ use std::ops::RangeInclusive;
 use bytes::Bytes;
 use tally_base::codec::{DecodeError, Fixed, Malformed, Put, Reader};
 use tally_base::{Generation, ObjectId, Time, Txg};
+use tally_store::tree::VALUE_BYTES_MAX;
 use tally_vfs::{
     Attr, FILE_SIZE_MAX, FIRST_ID, FileKind, LINK_MAX, ObjectRef, SYMLINK_MAX, entry_charge, permission::has_xattrs,
 };
 
-use crate::cuts::Cuts;
+use crate::cuts::{CUTS_BYTES_MAX, Cuts};
 use crate::xattr::XattrAccount;
 
 /// Where a file's content lies in the tree.
@@ -155,6 +156,8 @@ pub(crate) const XATTRS_SECTION_BYTES: usize = SECTION_HEAD_BYTES + XattrAccount
 
 /// Most bytes of an inode, but for the target of a symbolic link.
 pub(crate) const INODE_BYTES_MAX: usize = 136 + XATTRS_SECTION_BYTES + SECTIONS_BYTES_MAX;
+// The tree has what was cut besides.
+const _: () = assert!(INODE_BYTES_MAX + SECTION_HEAD_BYTES + CUTS_BYTES_MAX + SYMLINK_MAX <= VALUE_BYTES_MAX);
 
 /// No `change` is issued from here on, in the year 2262: later sums would overflow.
 const CHANGE_END: u64 = 1 << 63;

@@ -200,9 +200,9 @@ impl Fold<'_> {
         let Some(mut cuts) = inode.cuts.take_if(|cuts| cuts.is_waiting()) else { return Ok(()) };
         let is_extent = |key: &Key| key.class == Class::Extent && key.object == id.0;
         let changed = self.changes[first_change..].iter().map(|(key, _)| *key).filter(is_extent);
-        let changed: HashSet<u64> = changed.map(|key| key.a).collect();
+        let mut changed: HashSet<u64> = changed.map(|key| key.a).collect();
         while let Some(range) = cuts.punch_ahead() {
-            let reaped = self.reap_range(id, inode, &cuts, range.clone(), &changed)?;
+            let reaped = self.reap_range(id, inode, &cuts, range.clone(), &mut changed)?;
             // A punch that stayed for the sake of a leaf would stay for ever, as nothing covers it: so the leaf is given up.
             self.lost.extend(reaped.unreadable.iter().map(|(node, _)| *node));
             self.lost_keys.extend(reaped.unreadable.iter().map(|(_, key)| *key));
@@ -215,20 +215,21 @@ impl Fold<'_> {
         }
         let ahead = cuts.ahead();
         if !ahead.is_empty() {
-            let Reaped { at, whole, .. } = self.reap_range(id, inode, &cuts, ahead, &changed)?;
+            let Reaped { at, whole, .. } = self.reap_range(id, inode, &cuts, ahead, &mut changed)?;
             inode.cuts = cuts.reaped(at, whole.min(at)).map(Box::new);
         }
         Ok(())
     }
 
-    /// Frees what of `range` does not exist by `cuts`, as far as this group may, but for what is `changed`.
+    /// Frees what of `range` does not exist by `cuts`, as far as this group may, but for what is `changed` already: cuts and punches
+    /// overlap, and nothing is freed twice.
     fn reap_range(
         &mut self,
         id: ObjectId,
         inode: &mut Inode,
         cuts: &Cuts,
         range: Range<u64>,
-        changed: &HashSet<u64>,
+        changed: &mut HashSet<u64>,
     ) -> Result<Reaped, BlockError> {
         let key = |offset| Key::new(Class::Extent, id.0, offset, 0);
         let mut reaped = Reaped { at: range.end, whole: range.end, unreadable: Vec::new() };
@@ -255,6 +256,7 @@ impl Fold<'_> {
                 && cuts.has(offset, block.birth)
             {
                 self.replace_extent(id, inode, offset, Some(&block), None);
+                changed.insert(offset);
             }
         }
         Ok(reaped)

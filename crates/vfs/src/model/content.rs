@@ -183,11 +183,12 @@ impl State {
 
     pub(super) fn deallocate(
         &mut self,
-        OpCtx { cred, right, .. }: OpCtx<'_>,
+        ctx: OpCtx<'_>,
         object: ObjectRef,
         offset: u64,
         length: u64,
     ) -> Result<(), FsError> {
+        let OpCtx { cred, right, .. } = ctx;
         let end = offset.checked_add(length).filter(|end| *end > offset).ok_or(FsError::Invalid)?;
         let inode = self.inode(object)?;
         match &inode.body {
@@ -197,6 +198,7 @@ impl State {
         }
         let may = permission::owns(&inode.attr, cred) || permission::may(&inode.attr, cred, WRITE);
         self.check_right(object, right, Access::WRITE, may)?;
+        self.gate(object, ctx.actor(), true)?;
         let range = offset..end.min(inode.attr.size);
         if range.is_empty() {
             return Ok(());
