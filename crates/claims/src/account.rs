@@ -24,9 +24,18 @@ pub const RANGES_OF_CLIENT_MAX: usize = 65_536;
 /// Most of an object.
 pub const RANGES_OF_OBJECT_MAX: usize = 16_384;
 
+/// Most delegations in all: at most some 20 MB, if each is of another object.
+pub const DELEGATIONS_MAX: usize = 65_536;
+/// Most of a client, so that it takes four to leave others without any.
+pub const DELEGATIONS_OF_CLIENT_MAX: usize = 16_384;
+/// Most of an object: who is in their way has all of them called back.
+pub const DELEGATIONS_OF_OBJECT_MAX: usize = 1024;
+
 const _: () = assert!(OPENS_OF_OBJECT_AND_CLIENT_MAX < OPENS_OF_OBJECT_MAX);
 const _: () = assert!(OPENS_OF_OBJECT_MAX <= OPENS_OF_CLIENT_MAX && OPENS_OF_CLIENT_MAX < OPENS_MAX);
 const _: () = assert!(RANGES_OF_OBJECT_MAX <= RANGES_OF_CLIENT_MAX && RANGES_OF_CLIENT_MAX < RANGES_MAX);
+const _: () =
+    assert!(DELEGATIONS_OF_OBJECT_MAX <= DELEGATIONS_OF_CLIENT_MAX && DELEGATIONS_OF_CLIENT_MAX < DELEGATIONS_MAX);
 
 const SHARD_COUNT: usize = 16;
 
@@ -35,27 +44,34 @@ const SHARD_COUNT: usize = 16;
 pub struct Account {
     opens: AtomicUsize,
     ranges: AtomicUsize,
+    delegations: AtomicUsize,
     /// Clients that have claims, in shards by their number.
     clients: [Mutex<HashMap<ClientNumber, Count>>; SHARD_COUNT],
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Count {
-    opens: usize,
-    ranges: usize,
+/// So many of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Opens: one for each holder and object.
+    pub opens: usize,
+    /// Locked ranges.
+    pub ranges: usize,
+    /// Delegations: one for each client and object.
+    pub delegations: usize,
 }
 
 impl Account {
-    /// Opens and ranges in all.
+    /// All there are.
     #[must_use]
-    pub fn totals(&self) -> (usize, usize) {
-        (self.opens.load(Ordering::Relaxed), self.ranges.load(Ordering::Relaxed))
+    pub fn totals(&self) -> Count {
+        let now = |total: &AtomicUsize| total.load(Ordering::Relaxed);
+        Count { opens: now(&self.opens), ranges: now(&self.ranges), delegations: now(&self.delegations) }
     }
 
-    /// Opens and ranges of a client.
+    /// Those of a client.
     #[must_use]
-    pub fn of_client(&self, client: ClientNumber) -> (usize, usize) {
-        self.shard(client).lock().get(&client).map_or((0, 0), |count| (count.opens, count.ranges))
+    pub fn of_client(&self, client: ClientNumber) -> Count {
+        self.shard(client).lock().get(&client).copied().unwrap_or_default()
     }
 
     /// Takes room for so many more, or says whose bound is reached: the client's own is asked first.
@@ -66,6 +82,7 @@ impl Account {
         let (total, max, of_client_max) = match what {
             Counted::Opens => (&self.opens, OPENS_MAX, OPENS_OF_CLIENT_MAX),
             Counted::Ranges => (&self.ranges, RANGES_MAX, RANGES_OF_CLIENT_MAX),
+            Counted::Delegations => (&self.delegations, DELEGATIONS_MAX, DELEGATIONS_OF_CLIENT_MAX),
         };
         let mut clients = self.shard(client).lock();
         let mut count = clients.get(&client).copied().unwrap_or_default();
@@ -94,7 +111,11 @@ impl Account {
         if *count == Count::default() {
             clients.remove(&client);
         }
-        let total = if what == Counted::Opens { &self.opens } else { &self.ranges };
+        let total = match what {
+            Counted::Opens => &self.opens,
+            Counted::Ranges => &self.ranges,
+            Counted::Delegations => &self.delegations,
+        };
         total.fetch_sub(fewer, Ordering::Relaxed);
     }
 
@@ -108,6 +129,7 @@ impl Count {
         match what {
             Counted::Opens => &mut self.opens,
             Counted::Ranges => &mut self.ranges,
+            Counted::Delegations => &mut self.delegations,
         }
     }
 }

@@ -2,15 +2,16 @@
 //!
 //! The problem: whether a client may open, read, write or lock goes by what others have claimed, whichever protocol they came by, and a file
 //! whose last name is removed lives for as long as somebody has it open. A table in each protocol would know half of that. So there is one below
-//! them, which knows no protocol: a claim belongs to a [`Holder`], a client's number and an owner's, and who these are its protocol knows. One that has
+//! them, which knows no protocol: a claim belongs to a [`Holder`], a client's number and an owner's, or, a delegation, to the client alone, and who these are its protocol knows. One that has
 //! two sorts of owners, of opens and of locks, numbers both from one counter.
 //!
 //! ```text
 //!  Claims (of a dataset) ─▶ shard, by object ─▶ Claimed: its opens, each with the pairs that were opened (share, table D7)
 //!     │      │                                           its ranges, by owner and first byte         (ranges, table D8)
+//!     │      │                                           its delegations, by client         (delegation, tables D9, D10)
 //!     │      │                                           whether its last name is gone
 //!     │      └─▶ Holdings: which objects a client, or one owner, has claims of
-//!     └─▶ Account (of all datasets together): how many opens and ranges there are, of each client and in all
+//!     └─▶ Account (of all datasets together): how many opens, ranges and delegations there are, of each client and in all
 //! ```
 //!
 //! The file system asks under its locks of the object, so that nothing comes between what it has looked up and the claim. That is left to it on purpose: with a
@@ -32,12 +33,14 @@
 //! *Invariants.* C1: no two holders' opens conflict. C2: the ranges of one owner share no byte, and those of one kind do not touch; of two owners only READ
 //! ranges share bytes. C3: who locked below an open has locked below one that is there. C4: a removed object in the table is open. C5: an object in the table has a claim,
 //! and its holders are in the holdings. C6: what the account counts is what its tables hold. C7: an object's opens are in the order of their holders, and counted by what
-//! they allow and deny, so that who reads or writes looks at none of the others.
+//! they allow and deny, so that who reads or writes looks at none of the others. C8: a Write delegation is beside no other delegation, no other client's open and no
+//! other client's range; a Read is beside no other client's open that may write, or that lets nobody read.
 //!
 //! **Deliberately absent:** clocks and leases (whoever ends them calls [`Claims::release_client`]), a queue of those who wait for a range and the walk that finds who waits for himself,
-//! delegations, and ranges that keep others from reading or writing: they are advice, as POSIX has them.
+//! callbacks (a delegation that is in the way is told of, and whoever is told sees to it), and ranges that keep others from reading or writing: they are advice, as POSIX has them.
 
 mod account;
+mod delegation;
 mod holder;
 mod holdings;
 mod object;
@@ -47,9 +50,11 @@ mod share;
 mod table;
 
 pub use account::{
-    Account, OPENS_MAX, OPENS_OF_CLIENT_MAX, OPENS_OF_OBJECT_AND_CLIENT_MAX, OPENS_OF_OBJECT_MAX, RANGES_MAX,
-    RANGES_OF_CLIENT_MAX, RANGES_OF_OBJECT_MAX,
+    Account, Count, DELEGATIONS_MAX, DELEGATIONS_OF_CLIENT_MAX, DELEGATIONS_OF_OBJECT_MAX, OPENS_MAX,
+    OPENS_OF_CLIENT_MAX, OPENS_OF_OBJECT_AND_CLIENT_MAX, OPENS_OF_OBJECT_MAX, RANGES_MAX, RANGES_OF_CLIENT_MAX,
+    RANGES_OF_OBJECT_MAX,
 };
+pub use delegation::{Act, Conflict, Delegation, conflict};
 pub use holder::{ClientNumber, Holder, OwnerNumber};
 pub use ranges::{Kind, Lock, Range};
 pub use refused::{Claim, Counted, Refused, Within};

@@ -2,11 +2,14 @@
 
 use smallvec::SmallVec;
 
-use crate::account::{OPENS_OF_OBJECT_AND_CLIENT_MAX, OPENS_OF_OBJECT_MAX, RANGES_OF_OBJECT_MAX};
+use crate::account::{
+    DELEGATIONS_OF_OBJECT_MAX, OPENS_OF_OBJECT_AND_CLIENT_MAX, OPENS_OF_OBJECT_MAX, RANGES_OF_OBJECT_MAX,
+};
+use crate::delegation::{Act, Delegated, Delegation, OthersHave, is_given};
 use crate::holder::{ClientNumber, Holder};
 use crate::ranges::{Change, Kind, Lock, Range, Ranges};
 use crate::refused::{Claim, Counted, Refused, Within};
-use crate::share::{Counts, Opened, Share};
+use crate::share::{Access, Counts, Deny, Opened, Share};
 
 /// The claims of one object.
 #[derive(Default)]
@@ -16,12 +19,13 @@ pub(crate) struct Claimed {
     /// How many of these have each bit of access, and of what they deny: a READ asks how many there are besides its own.
     counts: Counts,
     ranges: Ranges,
+    delegated: Delegated,
     /// Its last name is gone: it goes with the last open.
     is_removed: bool,
 }
 
 /// What the bounds in all are reckoned with.
-const _: () = assert!(size_of::<Claimed>() <= 144);
+const _: () = assert!(size_of::<Claimed>() <= 168);
 
 /// What counts of opens are kept in.
 const _: () = assert!(OPENS_OF_OBJECT_MAX <= u16::MAX as usize);
@@ -50,7 +54,7 @@ impl Claimed {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.opens.is_empty() && self.ranges.len() == 0
+        self.opens.is_empty() && self.ranges.len() == 0 && self.delegated.is_none()
     }
 
     pub(crate) fn holds(&self, holder: Holder) -> bool {
@@ -100,11 +104,55 @@ impl Claimed {
         others.filter(move |open| open.opened.share().conflicts_with(share))
     }
 
+    /// Whether no other client's delegation is in the way of that (table D10).
+    pub(crate) fn admits_act(&self, who: Option<ClientNumber>, act: Act) -> Result<(), Refused> {
+        let in_the_way = self.delegated.in_the_way(who, act);
+        in_the_way.map_or(Ok(()), |(client, kind)| Err(Refused::Conflict { with: Claim::Delegation { client, kind } }))
+    }
+
+    pub(crate) fn delegated(&self) -> &Delegated {
+        &self.delegated
+    }
+
+    pub(crate) fn delegated_mut(&mut self) -> &mut Delegated {
+        &mut self.delegated
+    }
+
+    /// Whether a client may be given that by table D9, and there is room in the object.
+    pub(crate) fn admits_delegation(&self, client: ClientNumber, wanted: Delegation) -> Result<bool, Refused> {
+        if !is_given(wanted, self.delegated.held(client), self.others_have(client)) {
+            return Ok(false);
+        }
+        if self.delegated.count() < DELEGATIONS_OF_OBJECT_MAX {
+            Ok(true)
+        } else {
+            Err(Refused::TooMany { what: Counted::Delegations, within: Within::Object })
+        }
+    }
+
+    /// What clients but this one have of it. Its own opens lie side by side.
+    fn others_have(&self, client: ClientNumber) -> OthersHave {
+        let own = self.opens_of(client);
+        let counts =
+            self.opens[own.clone()].iter().fold(self.counts, |counts, open| counts.without(Some(open.opened.share())));
+        if counts.conflict_with(Share { access: Access::READ, deny: Deny::WRITE }) {
+            OthersHave::Conflicting
+        } else if own.len() < self.opens.len() || self.ranges.has_any_but_of(client) {
+            OthersHave::Something
+        } else {
+            OthersHave::Nothing
+        }
+    }
+
+    fn opens_of(&self, client: ClientNumber) -> std::ops::Range<usize> {
+        let from = self.opens.partition_point(|open| open.holder.client < client);
+        let to = self.opens.partition_point(|open| open.holder.client <= client);
+        from..to
+    }
+
     /// Whether a client may have one more: there is room for others' beside its own.
     pub(crate) fn room_for_an_open(&self, client: ClientNumber) -> Result<(), Refused> {
-        let before = |bound: ClientNumber| self.opens.partition_point(|open| open.holder.client < bound);
-        let through = self.opens.partition_point(|open| open.holder.client <= client);
-        if through - before(client) >= OPENS_OF_OBJECT_AND_CLIENT_MAX {
+        if self.opens_of(client).len() >= OPENS_OF_OBJECT_AND_CLIENT_MAX {
             return Err(Refused::TooMany { what: Counted::Opens, within: Within::Client });
         }
         if self.opens.len() < OPENS_OF_OBJECT_MAX {

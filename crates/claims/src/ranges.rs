@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
-use crate::holder::Holder;
+use crate::holder::{ClientNumber, Holder};
 
 /// What bytes are locked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -148,6 +148,11 @@ impl Ranges {
 
     pub(crate) fn has_any_of(&self, holder: Holder) -> bool {
         self.owners.iter().any(|owner| owner.0 == holder)
+    }
+
+    /// Whether an owner of another client has locked any.
+    pub(crate) fn has_any_but_of(&self, client: ClientNumber) -> bool {
+        self.owners.iter().any(|owner| owner.0.client != client)
     }
 
     /// One of another holder that is in the way (rows g to i).

@@ -1,6 +1,7 @@
 //! Why a claim is refused.
 
-use crate::holder::Holder;
+use crate::delegation::Delegation;
+use crate::holder::{ClientNumber, Holder};
 use crate::ranges::Lock;
 use crate::share::Share;
 
@@ -41,6 +42,13 @@ pub enum Claim {
     },
     /// A locked range.
     Lock(Lock),
+    /// A delegation, which is to be given back first.
+    Delegation {
+        /// Whose.
+        client: ClientNumber,
+        /// Which.
+        kind: Delegation,
+    },
 }
 
 /// What there can be too many of.
@@ -50,6 +58,8 @@ pub enum Counted {
     Opens,
     /// Locked ranges.
     Ranges,
+    /// Delegations: one for each client and object.
+    Delegations,
 }
 
 /// Where there can be too many.

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foldhash::HashMap;
 use parking_lot::RwLock;
+use smallvec::SmallVec;
 use tally_base::ObjectId;
 
 use crate::account::Account;
+use crate::delegation::{Act, Delegation};
 use crate::holder::{ClientNumber, Holder};
 use crate::holdings::Holdings;
 use crate::object::{AllFreed, Claimed};
@@ -26,6 +28,8 @@ pub struct Claims {
     shards: [RwLock<Objects>; SHARD_COUNT],
     /// How many these are.
     object_count: AtomicUsize,
+    /// How many delegations there are: where there is none, whoever acts asks for no more than this.
+    delegation_count: AtomicUsize,
     /// Which of them each holder has claims of. Changed under the lock of the object's shard.
     holdings: Holdings,
     account: Arc<Account>,
@@ -49,7 +53,13 @@ impl Claims {
     #[must_use]
     pub fn new(account: Arc<Account>) -> Self {
         let shards = std::array::from_fn(|_| RwLock::default());
-        Self { shards, object_count: AtomicUsize::new(0), holdings: Holdings::default(), account }
+        Self {
+            shards,
+            object_count: AtomicUsize::new(0),
+            delegation_count: AtomicUsize::new(0),
+            holdings: Holdings::default(),
+            account,
+        }
     }
 
     /// Whether nobody claims anything of any object. A claim of an object is seen here by whoever locks that object after the one that made it.
@@ -58,12 +68,14 @@ impl Claims {
         self.object_count.load(Ordering::Acquire) == 0
     }
 
-    /// Opens an object, or adds to the open that the holder has: then all that he has opened it for counts, until he downgrades or closes.
+    /// Opens an object, or adds to the open that the holder has: then all that he has opened it for counts, until he downgrades or closes. Whose share
+    /// is in the way is told before whose delegation, which would be called back for nothing.
     pub fn open(&self, object: ObjectId, holder: Holder, share: Share) -> Result<(), Refused> {
         let mut objects = self.shard(object).write();
         let nothing = Claimed::default();
         let known = objects.get(&object).unwrap_or(&nothing);
         known.admits(Some(holder), share)?;
+        known.admits_act(Some(holder.client), Act::opening(share))?;
         let (is_open, is_known) = (known.has_open(holder), known.holds(holder));
         if !is_open {
             known.room_for_an_open(holder.client)?;
@@ -115,8 +127,67 @@ impl Claims {
         self.look(object, |claimed| claimed.in_the_way(who, share)).unwrap_or_default()
     }
 
+    /// Whether no other client's delegation is in the way of what a client, or somebody who is none, is about to do with an object (table D10). Asked under the
+    /// object's lock, before anything is changed; where nothing is delegated this is one atomic load.
+    pub fn gate(&self, object: ObjectId, who: Option<ClientNumber>, act: Act) -> Result<(), Refused> {
+        if self.delegation_count.load(Ordering::Acquire) == 0 {
+            return Ok(());
+        }
+        self.look(object, |claimed| claimed.admits_act(who, act)).unwrap_or(Ok(()))
+    }
+
+    /// Gives a client a delegation, if table D9 allows that. The client has opened the object, under the same lock of it.
+    pub fn delegate(&self, object: ObjectId, client: ClientNumber, wanted: Delegation) -> Result<bool, Refused> {
+        let mut objects = self.shard(object).write();
+        let nothing = Claimed::default();
+        let known = objects.get(&object).unwrap_or(&nothing);
+        if known.is_removed() || !known.admits_delegation(client, wanted)? {
+            return Ok(false);
+        }
+        self.account.take(client, Counted::Delegations, 1)?;
+        self.claimed(&mut objects, object).delegated_mut().give(client, wanted);
+        self.delegation_count.fetch_add(1, Ordering::Release);
+        self.holdings.add_delegated(client, object);
+        Ok(true)
+    }
+
+    /// Who holds which delegation of an object, in the order of the clients.
+    #[must_use]
+    pub fn delegated(&self, object: ObjectId) -> SmallVec<[(ClientNumber, Delegation); 1]> {
+        if self.delegation_count.load(Ordering::Acquire) == 0 {
+            return SmallVec::new();
+        }
+        self.look(object, |claimed| claimed.delegated().all().collect()).unwrap_or_default()
+    }
+
+    /// What a client holds of an object.
+    #[must_use]
+    pub fn delegated_to(&self, object: ObjectId, client: ClientNumber) -> Option<Delegation> {
+        self.look(object, |claimed| claimed.delegated().of(client)).flatten()
+    }
+
+    /// A client gives back what it holds of an object. Whether it held anything.
+    pub fn give_back(&self, object: ObjectId, client: ClientNumber) -> bool {
+        let mut objects = self.shard(object).write();
+        let Some(claimed) = objects.get_mut(&object) else { return false };
+        let was_his = claimed.delegated_mut().take(client);
+        if was_his {
+            self.settle_delegation(object, client);
+            if claimed.is_empty() {
+                self.forget(&mut objects, object);
+            }
+        }
+        was_his
+    }
+
+    fn settle_delegation(&self, object: ObjectId, client: ClientNumber) {
+        self.account.give(client, Counted::Delegations, 1);
+        self.holdings.remove_delegated(client, object);
+        self.delegation_count.fetch_sub(1, Ordering::Release);
+    }
+
     /// Its last name goes. Whether somebody has it open, so that it has to stay until a close or release says that this was the last; if nobody has, it is
-    /// free now, and so is what was locked in it.
+    /// free now, and so is what was locked in it, or delegated of it.
     #[must_use]
     pub fn note_removed(&self, object: ObjectId) -> bool {
         let mut objects = self.shard(object).write();
@@ -138,6 +209,8 @@ impl Claims {
             return Err(Refused::NotOpened);
         }
         known.admits_lock(wanted)?;
+        // Who holds a Write locks without asking.
+        known.admits_act(Some(wanted.holder.client), Act::Reads)?;
         let change = known.plan(wanted.holder, wanted.range, Some(wanted.kind))?;
         self.change(&mut objects, object, change, below)
     }
@@ -152,7 +225,11 @@ impl Claims {
 
     /// Whether a range could be locked, as far as others' are concerned.
     pub fn test(&self, object: ObjectId, wanted: Lock) -> Result<(), Refused> {
-        self.look(object, |claimed| claimed.admits_lock(wanted)).unwrap_or(Ok(()))
+        let test = |claimed: &Claimed| {
+            claimed.admits_lock(wanted)?;
+            claimed.admits_act(Some(wanted.holder.client), Act::Reads)
+        };
+        self.look(object, test).unwrap_or(Ok(()))
     }
 
     /// Whether an owner has locked anything of an object.
@@ -173,9 +250,12 @@ impl Claims {
         self.release(self.holdings.of_owner(holder), |other| other == holder)
     }
 
-    /// The same of all owners of a client, whose new claims nobody lets in any more.
+    /// The same of all owners of a client, and of what is delegated to it, whose new claims nobody lets in any more.
     #[must_use]
     pub fn release_client(&self, client: ClientNumber) -> Vec<ObjectId> {
+        for object in self.holdings.delegated_to(client) {
+            self.give_back(object, client);
+        }
         self.release(self.holdings.of_client(client), |other| other.client == client)
     }
 
@@ -251,6 +331,7 @@ impl Claims {
         let Some(mut claimed) = objects.remove(&object) else { return };
         let freed = claimed.release(|_| true);
         self.settle(object, &claimed, &freed);
+        claimed.delegated().all().for_each(|(client, _)| self.settle_delegation(object, client));
         self.object_count.fetch_sub(1, Ordering::Release);
     }
 
@@ -270,6 +351,9 @@ impl Drop for Claims {
     /// What a dataset's clients had claimed is room for others again.
     fn drop(&mut self) {
         for mut claimed in self.shards.iter_mut().flat_map(|shard| std::mem::take(shard.get_mut()).into_values()) {
+            for (client, _) in claimed.delegated().all() {
+                self.account.give(client, Counted::Delegations, 1);
+            }
             for freed in claimed.release(|_| true) {
                 self.account.give(freed.holder.client, Counted::Opens, freed.opens);
                 self.account.give(freed.holder.client, Counted::Ranges, freed.ranges);

@@ -7,13 +7,15 @@
 //! What does the work has the verb's own name, as a method of the file system beside the door's: in here that one comes first.
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tally_base::{DatasetId, Known, PoolGuid, SessionBytes, SlotMark, Time};
 use tally_store::pool::NotServing;
 use tally_vfs::locks::{Lock, NotLocked, Range};
 use tally_vfs::{
-    Attr, Attributes, ClientNumber, Content, CreateHow, Cred, DirPage, FoundAt, FsError, FsStat, Holder, Identity,
-    Locks, MountNumber, Names, NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut, RememberedReply,
-    Replies, ReplyKey, Right, SetAttr, SetXattr, Share, Sought, Stability, ToOpen, Written, XattrName, Xattrs,
+    Attr, Attributes, ClientNumber, Content, CreateHow, Cred, Delegation, Delegations, DirPage, FoundAt, FsError,
+    FsStat, Holder, Identity, Locks, MountNumber, Names, NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens, Outcome,
+    ReadOut, RememberedReply, Replies, ReplyKey, SetAttr, SetXattr, Share, Sought, Stability, ToOpen, Written,
+    XattrName, Xattrs,
 };
 
 use crate::filesystem::Filesystem;
@@ -127,6 +129,18 @@ impl Opens for Filesystem {
     }
 }
 
+impl Delegations for Filesystem {
+    fn delegated(&self, object: ObjectRef) -> SmallVec<[(ClientNumber, Delegation); 1]> {
+        self.claims.get().map_or_else(SmallVec::new, |claims| claims.delegated(object.id))
+    }
+
+    fn give_back(&self, object: ObjectRef, client: ClientNumber) {
+        if let Some(claims) = self.claims.get() {
+            claims.give_back(object.id, client);
+        }
+    }
+}
+
 impl Locks for Filesystem {
     fn lock_range(&self, object: ObjectRef, below: Holder, wanted: Lock) -> Result<(), NotLocked> {
         self.lock_range(object, below, wanted).map_err(|error| self.awaited_by_lock(error))
@@ -154,26 +168,12 @@ impl Content for Filesystem {
         self.readlink(object).map_err(|error| self.awaited(error))
     }
 
-    fn read_by(
-        &self,
-        right: Right,
-        cred: &Cred,
-        object: ObjectRef,
-        offset: u64,
-        count: u32,
-    ) -> Result<ReadOut, FsError> {
-        self.read_by(right, cred, object, offset, count).map_err(|error| self.awaited(error))
+    fn read_by(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
+        self.read_by(ctx, object, offset, count).map_err(|error| self.awaited(error))
     }
 
-    fn seek(
-        &self,
-        right: Right,
-        cred: &Cred,
-        object: ObjectRef,
-        offset: u64,
-        what: Sought,
-    ) -> Result<FoundAt, FsError> {
-        self.seek(right, cred, object, offset, what).map_err(|error| self.awaited(error))
+    fn seek(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, what: Sought) -> Result<FoundAt, FsError> {
+        self.seek(ctx, object, offset, what).map_err(|error| self.awaited(error))
     }
 
     fn write(

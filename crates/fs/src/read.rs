@@ -6,7 +6,7 @@ use tally_base::ObjectId;
 use tally_store::key::{Class, Key};
 use tally_vfs::permission::{self, EXECUTE, READ};
 use tally_vfs::{
-    Attr, Cred, DirEntry, DirPage, FIRST_ID, FileKind, FoundAt, FsError, FsStat, ObjectRef, ReadOut, Right, Sought,
+    Attr, Cred, DirEntry, DirPage, FIRST_ID, FileKind, FoundAt, FsError, FsStat, ObjectRef, OpCtx, ReadOut, Sought,
     XattrName, check_xattr_name,
 };
 
@@ -90,14 +90,13 @@ impl Filesystem {
 
     pub(crate) fn read_by(
         &self,
-        right: Right,
-        cred: &Cred,
+        ctx: OpCtx<'_>,
         object: ObjectRef,
         offset: u64,
         count: u32,
     ) -> Result<ReadOut, FsError> {
         let read = self.see(object.id, |sight| {
-            let (inode, attr) = self.readable(sight, (right, cred), object)?;
+            let (inode, attr) = self.readable(sight, ctx, object)?;
             let end = offset.saturating_add(u64::from(count)).min(inode.size);
             let data = if offset < end { sight.content(offset..end)? } else { Default::default() };
             Ok(ReadOut { data, eof: end >= inode.size || offset >= inode.size, attr })
@@ -108,14 +107,13 @@ impl Filesystem {
 
     pub(crate) fn seek(
         &self,
-        right: Right,
-        cred: &Cred,
+        ctx: OpCtx<'_>,
         object: ObjectRef,
         offset: u64,
         what: Sought,
     ) -> Result<FoundAt, FsError> {
         self.see(object.id, |sight| {
-            let (inode, _) = self.readable(sight, (right, cred), object)?;
+            let (inode, _) = self.readable(sight, ctx, object)?;
             if offset >= inode.size {
                 return Err(FsError::BehindEnd);
             }
@@ -146,12 +144,7 @@ impl Filesystem {
     }
 
     /// A file, for who may read it.
-    fn readable(
-        &self,
-        sight: &Sight<'_>,
-        (right, cred): (Right, &Cred),
-        object: ObjectRef,
-    ) -> Result<(Inode, Attr), FsError> {
+    fn readable(&self, sight: &Sight<'_>, ctx: OpCtx<'_>, object: ObjectRef) -> Result<(Inode, Attr), FsError> {
         let inode = sight.live(object)?;
         let attr = inode.attr(object.id);
         match inode.kind {
@@ -159,7 +152,7 @@ impl Filesystem {
             FileKind::Directory => return Err(FsError::IsDirectory),
             _ => return Err(FsError::BadType),
         }
-        self.check_may_read(right, &attr, cred)?;
+        self.check_may_read(ctx, &attr)?;
         Ok((inode, attr))
     }
 

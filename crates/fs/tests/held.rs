@@ -21,7 +21,8 @@ fn holder(number: u64) -> Holder {
 fn open(fs: &dyn Vfs, what: ToOpen<'_>, number: u64) -> Result<ObjectRef, FsError> {
     let share = Share { access: Access::from_bits(3).unwrap(), deny: Deny::from_bits(0).unwrap() };
     let (cred, by) = (Cred::root(), |_| Ok(holder(number)));
-    patient(|| fs.open(OpCtx::of(&cred), what, Opening { share, by: &by })).map(|opened| opened.attr.object)
+    patient(|| fs.open(OpCtx::of(&cred), what, Opening { share, by: &by, wants: None }))
+        .map(|opened| opened.attr.object)
 }
 
 /// A file of a mebibyte that is open.
@@ -161,7 +162,7 @@ fn in_a_crowd_nothing_goes_that_is_open_and_nothing_stays_that_is_not() {
                         }
                         _ => {}
                     }
-                    let read = fs.read_by(by.right, &cred, object, at, 8).expect("it is open");
+                    let read = fs.read_by(by, object, at, 8).expect("it is open");
                     assert!(read.data.concat() == data[..], "what was written is there");
                     fs.close(object, holder(number));
                 }

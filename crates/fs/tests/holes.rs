@@ -5,7 +5,7 @@ mod world;
 use bytes::Bytes;
 use tally_fs::filer::CreateOptions;
 use tally_store::properties::{Property, PropertySet, parse};
-use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, Outcome, Right, SetAttr, Sought, Stability, Vfs};
+use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, OpCtx, Outcome, SetAttr, Sought, Stability, Vfs};
 use world::{Dice, World, ctx, done, mode, vfs};
 
 const MIB: u64 = 1 << 20;
@@ -31,7 +31,7 @@ fn write(fs: &dyn Vfs, file: ObjectRef, offset: u64, data: &[u8], how: Stability
 }
 
 fn seek(fs: &dyn Vfs, file: ObjectRef, offset: u64, what: Sought) -> u64 {
-    fs.seek(Right::Mode, &Cred::root(), file, offset, what).unwrap().offset
+    fs.seek(OpCtx::of(&Cred::root()), file, offset, what).unwrap().offset
 }
 
 /// From content to hole to content: where each stretch of content begins and ends.

@@ -83,7 +83,7 @@ fn status_of(error: FsError) -> nfsstat3 {
         FsError::Stale => S::NFS3ERR_STALE,
         FsError::NotSync => S::NFS3ERR_NOT_SYNC,
         FsError::BadType => S::NFS3ERR_BADTYPE,
-        FsError::Unavailable | FsError::Throttled => S::NFS3ERR_JUKEBOX,
+        FsError::Unavailable | FsError::Throttled | FsError::Delegated(_) => S::NFS3ERR_JUKEBOX,
         FsError::IsSymlink
         | FsError::BehindEnd
         | FsError::ShareDenied

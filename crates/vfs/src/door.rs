@@ -1,28 +1,29 @@
 //! The door itself, by noun: whoever asks for one thing alone names that one.
 //!
-//! The eight stand apart because their askers do. A door for local programs has no replies to remember, a look at names
+//! The nine stand apart because their askers do. A door for local programs has no replies to remember, a look at names
 //! needs no content, and a test that stands in for one noun has to write that noun alone. [`Vfs`] is their sum, and nothing is
-//! to be written for it: who has the eight has it. A sum as a trait object is called as one trait would be, and whoever has
+//! to be written for it: who has the nine has it. A sum as a trait object is called as one trait would be, and whoever has
 //! it can hand on one noun of it.
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tally_base::{DatasetId, Known, PoolGuid, SessionBytes, SlotMark, Time};
-use tally_claims::{ClientNumber, Holder, Share};
+use tally_claims::{ClientNumber, Delegation, Holder, Share};
 
 use crate::attributes::{Attr, FsStat, ObjectRef, SetAttr};
 use crate::content::{FoundAt, ReadOut, Sought, Stability, Written};
 use crate::locks::{Lock, NotLocked, Range};
 use crate::mount::MountNumber;
 use crate::names::{CreateHow, DirPage, NodeKind};
-use crate::opens::{Opened, Opening, Right, ToOpen};
+use crate::opens::{Opened, Opening, ToOpen};
 use crate::outcome::{FsError, Outcome};
 use crate::request::{Cred, OpCtx, RememberedReply, ReplyKey};
 use crate::xattrs::{SetXattr, XattrName};
 
 /// A mounted dataset: all that can be asked of one. Permissions are checked behind this door, by `cred`.
-pub trait Vfs: Identity + Attributes + Names + Opens + Locks + Content + Xattrs + Replies {}
+pub trait Vfs: Identity + Attributes + Names + Opens + Delegations + Locks + Content + Xattrs + Replies {}
 
-impl<T: Identity + Attributes + Names + Opens + Locks + Content + Xattrs + Replies + ?Sized> Vfs for T {}
+impl<T: Identity + Attributes + Names + Opens + Delegations + Locks + Content + Xattrs + Replies + ?Sized> Vfs for T {}
 
 /// Which dataset it is, and whether it takes changes.
 pub trait Identity: Send + Sync {
@@ -45,7 +46,7 @@ pub trait Identity: Send + Sync {
 
 /// What is known of an object beside its names and its content, and of the dataset as a whole.
 pub trait Attributes: Send + Sync {
-    /// Attributes; no permission is needed.
+    /// Attributes, as they are here; no permission is needed.
     fn getattr(&self, object: ObjectRef) -> Result<Attr, FsError>;
     /// Changes attributes; with `guard`, only if the ctime is still that.
     fn setattr(&self, ctx: OpCtx<'_>, object: ObjectRef, set: &SetAttr, guard: Option<Time>) -> Outcome<()>;
@@ -106,6 +107,16 @@ pub trait Opens: Send + Sync {
     fn close(&self, object: ObjectRef, holder: Holder);
 }
 
+/// Which client was given a file to keep (RFC 8881 §10.4): that nobody else changes it, or has it at all. It is given with an open ([`Opening::wants`]), decided under the file's
+/// lock, and nobody else's operation gets past it: that is refused with [`FsError::Delegated`], and nothing is called back from here. A look at attributes passes: who holds the
+/// Write may have newer ones, and whoever answers such a look asks for them.
+pub trait Delegations: Send + Sync {
+    /// Who holds what of an object.
+    fn delegated(&self, object: ObjectRef) -> SmallVec<[(ClientNumber, Delegation); 1]>;
+    /// A client gives back what it holds of an object, or has lost it; there may be nothing. A client that goes gives back all that it was given.
+    fn give_back(&self, object: ObjectRef, client: ClientNumber);
+}
+
 /// Who has locked which bytes of a file.
 pub trait Locks: Send + Sync {
     /// Locks a range of a file, or changes what for, below an open that may do that to it: else [`FsError::OpenMode`], and [`FsError::NotOpened`] where it is none.
@@ -126,22 +137,14 @@ pub trait Content: Send + Sync {
     /// A symbolic link's target.
     fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError>;
     /// Reads at most `count` bytes from `offset`.
-    fn read_by(
-        &self,
-        right: Right,
-        cred: &Cred,
-        object: ObjectRef,
-        offset: u64,
-        count: u32,
-    ) -> Result<ReadOut, FsError>;
-    /// The same by the file's mode.
+    fn read_by(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError>;
+    /// The same by the file's mode, for nobody's client.
     fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
-        self.read_by(Right::Mode, cred, object, offset, count)
+        self.read_by(OpCtx::of(cred), object, offset, count)
     }
     /// Where content or a hole begins, at `offset` or behind it; [`FsError::BehindEnd`] where the file does not reach so far. Between, all is of the other kind (rules V42): what is
     /// passed over in a look for content reads as zeroes.
-    fn seek(&self, right: Right, cred: &Cred, object: ObjectRef, offset: u64, what: Sought)
-    -> Result<FoundAt, FsError>;
+    fn seek(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, what: Sought) -> Result<FoundAt, FsError>;
     /// Writes `data` at `offset`.
     fn write(
         &self,

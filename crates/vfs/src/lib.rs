@@ -20,13 +20,13 @@ mod xattrs;
 
 pub use attributes::{Attr, Change, FileKind, FsStat, ObjectRef, PreAttr, SetAttr, SetTime};
 pub use content::{FILE_SIZE_MAX, FoundAt, ReadOut, Sought, Stability, WRITE_BYTES_MAX, Written};
-pub use door::{Attributes, Content, Identity, Locks, Names, Opens, Replies, Vfs, Xattrs};
+pub use door::{Attributes, Content, Delegations, Identity, Locks, Names, Opens, Replies, Vfs, Xattrs};
 pub use mount::MountNumber;
 pub use names::{
     CreateHow, DirEntry, DirPage, ENTRY_BYTES, FIRST_ID, LINK_MAX, NAME_MAX, NodeKind, RENAME_PARENTS_MAX, SYMLINK_MAX,
     entry_charge,
 };
-pub use opens::{Access, ClientNumber, Deny, Holder, Opened, Opening, OwnerNumber, Right, Share, ToOpen};
+pub use opens::{Access, ClientNumber, Delegation, Deny, Holder, Opened, Opening, OwnerNumber, Right, Share, ToOpen};
 pub use outcome::{FsError, Outcome};
 pub use request::{Cred, OpCtx, RememberedReply, ReplyKey};
 pub use xattrs::{

@@ -3,7 +3,7 @@
 //! An open is given under the file's lock, together with all that the request makes and cuts (rules V29): what is opened is what is
 //! there, and nobody else's open that forbids it comes in between. It ends with [`Opens::close`](crate::Opens::close), or with the mount; on disk there is nothing of it.
 
-pub use tally_claims::{Access, ClientNumber, Deny, Holder, OwnerNumber, Share};
+pub use tally_claims::{Access, ClientNumber, Delegation, Deny, Holder, OwnerNumber, Share};
 
 use crate::attributes::{Attr, ObjectRef};
 use crate::names::CreateHow;
@@ -19,6 +19,20 @@ pub enum Right {
     Unopened,
     /// By an open of this holder, whatever the mode says by now.
     Open(Holder),
+    /// By what is delegated to this client: what it has opened there without a word may be read, or written.
+    Delegated(ClientNumber),
+}
+
+impl Right {
+    /// Whose it is, where it is somebody's.
+    #[must_use]
+    pub const fn client(self) -> Option<ClientNumber> {
+        match self {
+            Self::Mode | Self::Unopened => None,
+            Self::Open(holder) => Some(holder.client),
+            Self::Delegated(client) => Some(client),
+        }
+    }
 }
 
 /// What is to be opened.
@@ -41,6 +55,8 @@ pub struct Opening<'a> {
     /// Who will have it; if he has the file open already that grows by this. It is asked which file it is, under its lock: before anybody else sees one that is
     /// made. An error is the answer.
     pub by: &'a dyn Fn(ObjectRef) -> Result<Holder, FsError>,
+    /// What his client would like to be given besides, to keep until it is asked for it. It is for who opens it; that a client has the file open is what it is given for.
+    pub wants: Option<Delegation>,
 }
 
 /// What was opened.
@@ -50,4 +66,7 @@ pub struct Opened {
     pub attr: Attr,
     /// Whether it was made.
     pub is_new: bool,
+    /// What the client was given of what it wanted. The attributes are of then or later, and the reply may leave once [`Outcome::wait`](crate::Outcome::wait) is kept: should
+    /// that be broken, whoever answers gives it back.
+    pub delegated: Option<Delegation>,
 }

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use tally_base::Wait;
 
-use crate::attributes::Change;
+use crate::attributes::{Change, ObjectRef};
 
 /// Why an operation failed. Each variant has one NFS status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +63,10 @@ pub enum FsError {
     XattrTooBig,
     #[error("more opens or locks than are kept")]
     TooManyClaims,
+    /// Another client was given this object to keep, and has to give it back first: whose it is [`Delegations::delegated`](crate::Delegations::delegated) says. Nothing was
+    /// done and nothing is held; whoever answers calls it back, and asks again or has its client come again.
+    #[error("delegated to another client, which has to give it back first")]
+    Delegated(ObjectRef),
     /// The pool cannot answer for now (suspended, not imported yet); the client asks again later.
     #[error("temporarily unavailable")]
     Unavailable,

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use tally_base::SlotMark;
 
 use crate::attributes::ObjectRef;
-use crate::opens::Right;
+use crate::opens::{ClientNumber, Right};
 
 /// Who asks, after squashing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,13 +43,21 @@ pub struct OpCtx<'a> {
     pub mark: Option<SlotMark>,
     /// By what right it reads and writes what is in a file.
     pub right: Right,
+    /// Which client that is, where clients are known: what is delegated to it is in the way of everybody else.
+    pub client: Option<ClientNumber>,
 }
 
 impl<'a> OpCtx<'a> {
     /// A request of somebody, by the modes of what it is about, of which nothing is remembered.
     #[must_use]
     pub const fn of(cred: &'a Cred) -> Self {
-        Self { cred, reply: None, mark: None, right: Right::Mode }
+        Self { cred, reply: None, mark: None, right: Right::Mode, client: None }
+    }
+
+    /// Which client acts, by its name or by the right that it has.
+    #[must_use]
+    pub fn actor(&self) -> Option<ClientNumber> {
+        self.client.or(self.right.client())
     }
 }
 

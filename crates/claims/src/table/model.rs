@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::tests::holder;
 use super::*;
+use crate::account::Count;
+use crate::delegation::{Act, Delegation};
 use crate::ranges::Kind;
 use crate::refused::Claim;
 use crate::share::Deny;
@@ -30,6 +32,8 @@ struct Model {
     /// Below which open an owner began.
     below: HashMap<(u64, Holder), Option<Holder>>,
     removed: HashSet<u64>,
+    /// What was given to whom, of which object: whether it is the Write.
+    given: BTreeMap<(u64, u64), bool>,
 }
 
 /// A row of numbers that a seed gives.
@@ -62,7 +66,7 @@ fn share_of((access, deny): (u32, u32)) -> Share {
 impl Model {
     fn step(&mut self, claims: &Claims, dice: &mut Dice) {
         let (object, who) = (dice.below(3), dice.holder());
-        match dice.below(24) {
+        match dice.below(28) {
             0..5 => self.open(claims, object, who, dice.share()),
             5..7 => self.downgrade(claims, object, who, dice.share()),
             7..9 => self.close(claims, object, who),
@@ -71,6 +75,8 @@ impl Model {
             20 => self.remove(claims, object),
             21 if dice.below(3) == 0 => self.release(claims, Some(who), who.client),
             22 if dice.below(4) == 0 => self.release(claims, None, who.client),
+            24..27 => self.delegate(claims, object, who.client, dice.below(2) == 0),
+            27 => self.give_back(claims, object, who.client),
             _ => self.ask(claims, object, who, dice),
         }
         self.compare(claims);
@@ -91,6 +97,38 @@ impl Model {
         others.into_iter().any(|open| open.3 & access != 0 || open.2 & deny != 0)
     }
 
+    /// Whether what another client was given is in the way of whoever changes something, or reads.
+    fn is_given_to_another(&self, object: u64, client: Option<u64>, changes: bool) -> bool {
+        let mut others = self.given.iter().filter(|((of, whose), _)| *of == object && Some(*whose) != client);
+        others.any(|(_, is_write)| *is_write || changes)
+    }
+
+    fn delegate(&mut self, claims: &Claims, object: u64, client: ClientNumber, is_write: bool) {
+        let of = |held: &&(u64, u64)| held.0 == object;
+        let others_open: Vec<_> =
+            self.opens.iter().filter(|open| open.0 == object && open.1.client != client).collect();
+        let mut others_bytes = self.bytes.keys().filter(|key| key.0 == object && key.1.client != client);
+        let has_one = self.given.contains_key(&(object, client.0));
+        let may = match is_write {
+            true => self.given.keys().find(of).is_none() && others_open.is_empty() && others_bytes.next().is_none(),
+            false => {
+                let is_written = others_open.iter().any(|open| open.2 & 2 != 0 || open.3 & 1 != 0);
+                !is_written && !self.given.iter().any(|(held, is_write)| of(&held) && *is_write)
+            }
+        };
+        let may = may && !has_one && !self.removed.contains(&object);
+        let wanted = if is_write { Delegation::Write } else { Delegation::Read };
+        assert_eq!(claims.delegate(ObjectId(object), client, wanted), Ok(may));
+        if may {
+            self.given.insert((object, client.0), is_write);
+        }
+    }
+
+    fn give_back(&mut self, claims: &Claims, object: u64, client: ClientNumber) {
+        let was_given = self.given.remove(&(object, client.0)).is_some();
+        assert_eq!(claims.give_back(ObjectId(object), client), was_given);
+    }
+
     /// What was refused for a conflict was so for one that is there.
     fn agrees(&self, told: Result<(), Refused>, object: u64, who: Option<Holder>, asked: (u32, u32)) -> bool {
         let is_denied = self.is_denied(object, who, asked);
@@ -107,6 +145,13 @@ impl Model {
 
     fn open(&mut self, claims: &Claims, object: u64, who: Holder, asked: (u32, u32)) {
         let told = claims.open(ObjectId(object), who, share_of(asked));
+        let changes = asked.0 & 2 != 0 || asked.1 != 0;
+        let is_kept = self.is_given_to_another(object, Some(who.client.0), changes);
+        if is_kept && !self.is_denied(object, Some(who), asked) {
+            let Err(Refused::Conflict { with: Claim::Delegation { client, kind } }) = told else { panic!("{told:?}") };
+            assert!(client != who.client && self.given[&(object, client.0)] == (kind == Delegation::Write));
+            return;
+        }
         if self.agrees(told, object, Some(who), asked) {
             self.opens.push((object, who, asked.0, asked.1));
         }
@@ -156,6 +201,7 @@ impl Model {
         let mut free: Vec<_> = self.removed.iter().copied().filter(|&object| !self.is_open(object)).collect();
         free.sort_unstable();
         self.free(|object, _, _| free.contains(&object));
+        self.given.retain(|(object, _), _| !free.contains(object));
         self.removed.retain(|object| !free.contains(object));
         free
     }
@@ -170,6 +216,7 @@ impl Model {
         let goes = |holder: Holder| owner.map_or(holder.client == client, |owner| holder == owner);
         let told = owner.map_or_else(|| claims.release_client(client), |owner| claims.release_owner(owner));
         self.opens.retain(|open| !goes(open.1));
+        self.given.retain(|(_, whose), _| owner.is_some() || *whose != client.0);
         self.free(|_, owner, below| goes(owner) || below.is_some_and(goes));
         assert_eq!(told, self.forget_free().into_iter().map(ObjectId).collect::<Vec<_>>());
     }
@@ -220,7 +267,12 @@ impl Model {
         if below.is_some_and(|open| self.union(object, open).0 == 0) {
             return assert_eq!(told, Err(Refused::NotOpened));
         }
+        if let Err(Refused::Conflict { with: Claim::Delegation { .. } }) = told {
+            assert!(self.is_given_to_another(object, Some(who.client.0), false));
+            return;
+        }
         if self.agrees_on_lock(told, object, wanted, &bytes.clone().collect::<Vec<_>>()) {
+            assert!(!self.is_given_to_another(object, Some(who.client.0), false));
             self.bytes.extend(bytes.map(|byte| ((object, who, byte), kind == Kind::Write)));
             self.below.entry((object, who)).or_insert(below);
         }
@@ -245,12 +297,23 @@ impl Model {
             let clients: std::collections::BTreeSet<_> = in_the_way.map(|open| open.1.client).collect();
             assert_eq!(claims.in_the_way(id, who, share_of(asked)), clients.into_iter().collect::<Vec<_>>());
         }
+        for (client, act) in [(Some(who.client), Act::Reads), (Some(who.client), Act::Changes), (None, Act::Changes)] {
+            let is_kept = self.is_given_to_another(object, client.map(|client| client.0), act == Act::Changes);
+            assert_eq!(claims.gate(id, client, act).is_err(), is_kept);
+            assert_eq!(claims.gate(id, client, Act::Looks), Ok(()));
+        }
         let (range, bytes) = Self::range(dice);
         let kind = if dice.below(2) == 0 { Kind::Write } else { Kind::Read };
         let wanted = Lock { holder: who, range, kind };
-        self.agrees_on_lock(claims.test(id, wanted), object, wanted, &bytes.collect::<Vec<_>>());
+        let told = claims.test(id, wanted);
+        if let Err(Refused::Conflict { with: Claim::Delegation { .. } }) = told {
+            assert!(self.is_given_to_another(object, Some(who.client.0), false));
+        } else {
+            self.agrees_on_lock(told, object, wanted, &bytes.collect::<Vec<_>>());
+        }
         // Byte by byte, by somebody in whose way everything is.
-        for byte in 0..BYTES {
+        let is_kept = self.is_given_to_another(object, None, false);
+        for byte in 0..if is_kept { 0 } else { BYTES } {
             let range = Range::between(real(byte).0, real(byte).1).unwrap();
             let wanted = Lock { holder: holder(9, 9), range, kind: Kind::Write };
             self.agrees_on_lock(claims.test(id, wanted), object, wanted, &[byte]);
@@ -272,11 +335,23 @@ impl Model {
             let is_claimed = union.0 != 0 || !held.is_empty();
             assert_eq!(claims.holdings.of_owner(who).contains(&ObjectId(object)), is_claimed);
         }
-        for client in 0..3 {
-            assert_eq!(claims.account.of_client(ClientNumber(client as u64)), (opens[client], ranges[client]));
+        let mut delegations = [0; 3];
+        for object in 0..3 {
+            let held = self.given.range((object, 0)..(object + 1, 0));
+            let held: Vec<_> = held.map(|(&(_, client), &is_write)| (ClientNumber(client), is_write)).collect();
+            held.iter().for_each(|(client, _)| delegations[client.0 as usize] += 1);
+            let told = claims.delegated(ObjectId(object)).into_iter();
+            assert_eq!(told.map(|(client, kind)| (client, kind == Delegation::Write)).collect::<Vec<_>>(), held);
         }
-        assert_eq!(claims.account.totals(), (opens.iter().sum(), ranges.iter().sum()));
-        assert_eq!(claims.is_unclaimed(), self.opens.is_empty() && self.bytes.is_empty());
+        for client in 0..3 {
+            let count = Count { opens: opens[client], ranges: ranges[client], delegations: delegations[client] };
+            assert_eq!(claims.account.of_client(ClientNumber(client as u64)), count);
+            assert_eq!(claims.holdings.delegated_to(ClientNumber(client as u64)).len(), delegations[client]);
+        }
+        let (opens, ranges) = (opens.iter().sum(), ranges.iter().sum());
+        assert_eq!(claims.account.totals(), Count { opens, ranges, delegations: self.given.len() });
+        let is_unclaimed = self.opens.is_empty() && self.bytes.is_empty() && self.given.is_empty();
+        assert_eq!(claims.is_unclaimed(), is_unclaimed);
     }
 }
 

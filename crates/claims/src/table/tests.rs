@@ -1,13 +1,15 @@
 use std::sync::atomic::AtomicU64;
 
 use super::*;
+use crate::account::Count;
+use crate::delegation::{Act, Delegation};
 use crate::holder::OwnerNumber;
 use crate::ranges::Kind;
 use crate::refused::{Claim, Within};
 use crate::share::Deny;
 use crate::{
-    OPENS_OF_CLIENT_MAX, OPENS_OF_OBJECT_AND_CLIENT_MAX, OPENS_OF_OBJECT_MAX, RANGES_MAX, RANGES_OF_CLIENT_MAX,
-    RANGES_OF_OBJECT_MAX,
+    DELEGATIONS_OF_CLIENT_MAX, DELEGATIONS_OF_OBJECT_MAX, OPENS_OF_CLIENT_MAX, OPENS_OF_OBJECT_AND_CLIENT_MAX,
+    OPENS_OF_OBJECT_MAX, RANGES_MAX, RANGES_OF_CLIENT_MAX, RANGES_OF_OBJECT_MAX,
 };
 
 pub(super) fn holder(client: u64, owner: u64) -> Holder {
@@ -16,6 +18,11 @@ pub(super) fn holder(client: u64, owner: u64) -> Holder {
 
 fn claims() -> Claims {
     Claims::new(Arc::default())
+}
+
+/// Opens and ranges.
+pub(super) fn count(opens: usize, ranges: usize) -> Count {
+    Count { opens, ranges, delegations: 0 }
 }
 
 fn share(access: Access, deny: Deny) -> Share {
@@ -47,12 +54,36 @@ impl Claims {
             objects += 1;
         }
         assert_eq!(self.object_count.load(Ordering::Relaxed), objects);
+        self.check_delegations();
         assert_eq!(self.is_unclaimed(), objects == 0);
+    }
+
+    /// C8, and that what is counted of them is there.
+    fn check_delegations(&self) {
+        let mut count = 0;
+        for (object, claimed) in self
+            .shards
+            .iter()
+            .flat_map(|shard| shard.read().keys().copied().collect::<Vec<_>>())
+            .map(|object| (object, self.delegated(object)))
+        {
+            count += claimed.len();
+            for (client, kind) in claimed {
+                assert!(kind == Delegation::Read || self.delegated(object).len() == 1, "C8");
+                let share = Share {
+                    access: Access::READ,
+                    deny: if kind == Delegation::Read { Deny::WRITE } else { Deny::BOTH },
+                };
+                let denied = self.look(object, |claimed| claimed.in_the_way(None, share)).unwrap();
+                assert!(denied.iter().all(|other| *other == client), "C8");
+            }
+        }
+        assert_eq!(self.delegation_count.load(Ordering::Relaxed), count);
     }
 
     fn is_left_behind(&self, client: u64) -> bool {
         !self.holdings.of_client(ClientNumber(client)).is_empty()
-            || self.account.of_client(ClientNumber(client)) != (0, 0)
+            || self.account.of_client(ClientNumber(client)) != Count::default()
     }
 }
 
@@ -81,7 +112,7 @@ fn rows_b_to_d_another_is_refused_and_told_whose_open_it_was() {
         assert_eq!(claims.open(A, other, share(Access::READ, Deny::READ)), conflict);
         assert_eq!(claims.share_of(A, other), None, "what fails registers nothing");
     }
-    assert_eq!(claims.account.totals(), (1, 0));
+    assert_eq!(claims.account.totals(), count(1, 0));
     assert_eq!(claims.open(A, both[0], readers), Ok(()));
     assert_eq!(claims.close(A, holder(1, 1)), Closed::OthersHaveIt);
     assert!(claims.open(A, both[1], Share::only(Access::BOTH)).is_err(), "the other one denies it as well");
@@ -96,7 +127,7 @@ fn row_e_an_open_of_the_same_holder_adds_to_what_he_has() {
     claims.open(A, one, share(Access::READ, Deny::WRITE)).unwrap();
     assert_eq!(claims.open(A, one, share(Access::WRITE, Deny::NONE)), Ok(()));
     assert_eq!(claims.share_of(A, one), Some(share(Access::BOTH, Deny::WRITE)));
-    assert_eq!(claims.account.of_client(ClientNumber(1)), (1, 0), "it is one open");
+    assert_eq!(claims.account.of_client(ClientNumber(1)), count(1, 0), "it is one open");
     assert!(claims.open(A, other, Share::only(Access::WRITE)).is_err());
     // An upgrade is asked against others as an open is, and what is refused leaves what was there.
     claims.open(A, other, Share::only(Access::READ)).unwrap();
@@ -217,7 +248,7 @@ fn who_goes_leaves_nothing_and_is_told_what_is_free() {
     assert_eq!(claims.release_owner(holder(1, 2)), []);
     assert_eq!(claims.release_owner(one), [A], "others have the other two open");
     assert!(!claims.has_ranges(B, two), "it was locked below an open that is gone");
-    assert_eq!(claims.account.of_client(ClientNumber(1)), (1, 0));
+    assert_eq!(claims.account.of_client(ClientNumber(1)), count(1, 0));
     claims.lock(B, Some(other), write(two, 0, 9)).unwrap();
     assert_eq!(claims.release_client(ClientNumber(1)), [ObjectId(7)]);
     assert!(!claims.is_left_behind(1));
@@ -252,9 +283,9 @@ fn a_dataset_that_goes_gives_back_what_was_counted() {
         claims.open(A, holder(1, 1), Share::only(Access::BOTH)).unwrap();
         claims.lock(A, Some(holder(1, 1)), write(holder(1, 2), 0, 9)).unwrap();
     }
-    assert_eq!(account.of_client(ClientNumber(1)), (2, 2));
+    assert_eq!(account.of_client(ClientNumber(1)), count(2, 2));
     drop(one);
-    assert_eq!((account.of_client(ClientNumber(1)), account.totals()), ((1, 1), (1, 1)));
+    assert_eq!((account.of_client(ClientNumber(1)), account.totals()), (count(1, 1), count(1, 1)));
 }
 
 fn too_many(what: Counted, within: Within) -> Result<(), Refused> {
@@ -310,7 +341,7 @@ fn a_split_without_room_changes_nothing() {
     assert_eq!(claims.lock(A, None, Lock { kind: Kind::Read, ..write(one, 0, 7) }), Ok(()));
     assert_eq!(claims.lock(A, None, write(one, 8, 24)), Ok(()));
     assert_eq!(claims.lock(A, None, write(other, 27, 27)), Ok(()));
-    assert_eq!(claims.account.totals(), (0, RANGES_OF_OBJECT_MAX));
+    assert_eq!(claims.account.totals(), count(0, RANGES_OF_OBJECT_MAX));
 }
 
 #[test]
@@ -338,6 +369,104 @@ fn ranges_have_bounds_of_a_client_and_of_all() {
 
 /// Whatever comes first, exactly one is told that the object is free: who removed it, or who closed it last. Two threads meet on an object in each round, one a little
 /// before the other or behind it. What went wrong is told when both have ended, as neither ends without the other.
+#[test]
+fn what_is_delegated_is_in_the_way_of_others_until_it_is_given_back() {
+    let claims = claims();
+    let (mine, others) = (ClientNumber(1), Some(ClientNumber(2)));
+    claims.open(A, holder(1, 1), Share::only(Access::BOTH)).unwrap();
+    assert_eq!(claims.delegate(A, mine, Delegation::Write), Ok(true));
+    assert_eq!(claims.delegate(A, mine, Delegation::Read), Ok(false), "he has one");
+    assert_eq!(claims.delegated(A).to_vec(), [(mine, Delegation::Write)]);
+    assert_eq!(
+        (claims.delegated_to(A, mine), claims.delegated_to(A, ClientNumber(2))),
+        (Some(Delegation::Write), None)
+    );
+    let refused = Err(Refused::Conflict { with: Claim::Delegation { client: mine, kind: Delegation::Write } });
+    for who in [others, None] {
+        assert_eq!(claims.gate(A, who, Act::Reads), refused);
+        assert_eq!(claims.gate(A, who, Act::Changes), refused);
+        assert_eq!(claims.gate(A, who, Act::Looks), Ok(()));
+        assert_eq!(claims.gate(B, who, Act::Changes), Ok(()), "another object");
+    }
+    assert_eq!(claims.gate(A, Some(mine), Act::Changes), Ok(()));
+    assert_eq!(claims.open(A, holder(2, 1), Share::only(Access::READ)), refused);
+    assert_eq!(claims.lock(A, None, write(holder(2, 1), 0, 9)), refused);
+    assert_eq!(claims.test(A, write(holder(2, 1), 0, 9)), refused, "its holder may have locked it without a word");
+    assert_eq!(claims.open(A, holder(1, 2), Share::only(Access::READ)), Ok(()), "the same client");
+    // What an open has is told by closes: the delegation is none.
+    assert_eq!((claims.close(A, holder(1, 1)), claims.close(A, holder(1, 2))), (Closed::OthersHaveIt, Closed::Last));
+    assert_eq!(claims.gate(A, None, Act::Reads), refused);
+    assert!(!claims.give_back(A, ClientNumber(2)) && !claims.give_back(B, mine));
+    assert!(claims.give_back(A, mine) && !claims.give_back(A, mine));
+    assert_eq!(claims.gate(A, None, Act::Changes), Ok(()));
+    assert!(claims.is_unclaimed() && !claims.is_left_behind(1));
+    claims.check();
+}
+
+#[test]
+fn whose_share_is_in_the_way_is_told_before_whose_delegation() {
+    let claims = claims();
+    claims.open(A, holder(1, 1), share(Access::BOTH, Deny::WRITE)).unwrap();
+    assert_eq!(claims.delegate(A, ClientNumber(1), Delegation::Write), Ok(true));
+    let told = claims.open(A, holder(2, 1), Share::only(Access::WRITE));
+    assert!(matches!(told, Err(Refused::Conflict { with: Claim::Open { .. } })), "{told:?}");
+    let told = claims.open(A, holder(2, 1), Share::only(Access::READ));
+    assert!(matches!(told, Err(Refused::Conflict { with: Claim::Delegation { .. } })), "{told:?}");
+    claims.check();
+}
+
+#[test]
+fn a_client_that_goes_gives_back_what_it_was_given_and_an_object_that_is_free_takes_it_along() {
+    let (one, other) = (ClientNumber(1), ClientNumber(2));
+    let account = Arc::new(Account::default());
+    let claims = Claims::new(Arc::clone(&account));
+    for object in [A, B] {
+        claims.open(object, holder(1, 1), Share::only(Access::READ)).unwrap();
+        assert_eq!(claims.delegate(object, one, Delegation::Read), Ok(true));
+    }
+    claims.open(A, holder(2, 1), Share::only(Access::READ)).unwrap();
+    assert_eq!(claims.delegate(A, other, Delegation::Read), Ok(true));
+    assert!(claims.release_owner(holder(1, 1)).is_empty());
+    assert_eq!(account.of_client(one), Count { delegations: 2, ..Count::default() }, "they are nobody's who opens");
+    assert!(claims.release_client(one).is_empty());
+    assert!(!claims.is_left_behind(1));
+    assert_eq!(claims.delegated(A).to_vec(), [(other, Delegation::Read)]);
+    assert!(claims.note_removed(A), "it is open");
+    assert_eq!(claims.delegate(A, one, Delegation::Read), Ok(false), "it has no name");
+    assert_eq!(claims.close(A, holder(2, 1)), Closed::LastOfRemoved);
+    assert!(claims.is_unclaimed() && !claims.is_left_behind(2));
+    // One that nobody has open goes at once, and a dataset that goes takes along what is left.
+    claims.open(B, holder(2, 1), Share::only(Access::READ)).unwrap();
+    assert_eq!(claims.delegate(B, other, Delegation::Write), Ok(true));
+    assert_eq!(claims.close(B, holder(2, 1)), Closed::Last);
+    assert!(!claims.note_removed(B) && claims.is_unclaimed());
+    claims.open(A, holder(2, 1), Share::only(Access::READ)).unwrap();
+    assert_eq!(claims.delegate(A, other, Delegation::Write), Ok(true));
+    claims.check();
+    drop(claims);
+    assert_eq!(account.totals(), Count::default());
+}
+
+#[test]
+fn delegations_have_bounds_of_an_object_of_a_client_and_of_all() {
+    let claims = claims();
+    for client in 0..DELEGATIONS_OF_OBJECT_MAX as u64 {
+        assert_eq!(claims.delegate(A, ClientNumber(client), Delegation::Read), Ok(true));
+    }
+    let last = ClientNumber(DELEGATIONS_OF_OBJECT_MAX as u64);
+    let too_many = |within| Err(Refused::TooMany { what: Counted::Delegations, within });
+    assert_eq!(claims.delegate(A, last, Delegation::Read), too_many(Within::Object));
+    assert_eq!(claims.delegate(A, last, Delegation::Write), Ok(false), "others hold it");
+    for object in 0..DELEGATIONS_OF_CLIENT_MAX as u64 {
+        assert_eq!(claims.delegate(ObjectId(1_000_000 + object), last, Delegation::Write), Ok(true));
+    }
+    assert_eq!(claims.delegate(B, last, Delegation::Write), too_many(Within::Client));
+    assert!(claims.release_client(last).is_empty());
+    assert_eq!(claims.delegate(B, last, Delegation::Write), Ok(true));
+    assert_eq!(claims.account.totals().delegations, DELEGATIONS_OF_OBJECT_MAX + 1);
+    claims.check();
+}
+
 #[test]
 fn of_a_removed_object_exactly_one_is_told_that_it_is_free() {
     const ROUNDS: u64 = 20_000;
@@ -369,7 +498,7 @@ fn of_a_removed_object_exactly_one_is_told_that_it_is_free() {
             }
         }
     });
-    assert_eq!((wrong, claims.account.totals()), (vec![], (0, 0)));
+    assert_eq!((wrong, claims.account.totals()), (vec![], count(0, 0)));
 }
 
 /// Waits for a round, and a moment longer.

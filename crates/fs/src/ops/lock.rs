@@ -18,7 +18,7 @@ impl Filesystem {
         if !share.access.has(needed) {
             return Err(FsError::OpenMode.into());
         }
-        claims.lock(object.id, Some(below), wanted).map_err(refusal)
+        claims.lock(object.id, Some(below), wanted).map_err(|refused| refusal(refused, object))
     }
 
     pub(crate) fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> Result<(), FsError> {
@@ -28,7 +28,9 @@ impl Filesystem {
 
     pub(crate) fn test_range(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {
         check_is_file(&self.getattr(object)?)?;
-        self.claims.get().map_or(Ok(()), |claims| claims.test(object.id, wanted).map_err(refusal))
+        self.claims
+            .get()
+            .map_or(Ok(()), |claims| claims.test(object.id, wanted).map_err(|refused| refusal(refused, object)))
     }
 
     pub(crate) fn ranges(&self, object: ObjectRef, holder: Holder, most: usize) -> Vec<Lock> {
@@ -41,8 +43,9 @@ impl Filesystem {
 }
 
 /// What is said of a range that is not locked.
-fn refusal(refused: Refused) -> NotLocked {
+fn refusal(refused: Refused, object: ObjectRef) -> NotLocked {
     match refused {
+        Refused::Conflict { with: Claim::Delegation { .. } } => FsError::Delegated(object).into(),
         Refused::Conflict { with: Claim::Lock(held) } => NotLocked::Held(held),
         Refused::TooMany { .. } => FsError::TooManyClaims.into(),
         Refused::Conflict { .. } | Refused::NotOpened | Refused::Invalid => FsError::NotOpened.into(),

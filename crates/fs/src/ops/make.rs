@@ -237,7 +237,7 @@ impl Filesystem {
                 smallvec![after(dir.id, &parent_after, SizeRule::Exact), after(id, &inode, SizeRule::Exact)];
             remember(&mut record, ctx, Some(attr.object));
             let wait = self.carry_out(admitted, &mut locked, plan.record_kind, record);
-            let made = Opened { attr, is_new: true };
+            let made = Opened { attr, is_new: true, delegated: None };
             return Outcome { result: Ok(made), changes: smallvec![change(dir.id, &parent, &parent_after)], wait };
         }
     }
@@ -296,7 +296,7 @@ impl Filesystem {
                 return self.refused_in(&locked, dir, Some(parent), error);
             }
             let wait = self.wait_for_seen(&locked);
-            let found = Opened { attr, is_new: false };
+            let found = Opened { attr, is_new: false, delegated: None };
             return Outcome { result: Ok(found), changes: smallvec![unchanged(dir.id, parent)], wait };
         };
         let (mut resized, now) = (inode, self.now());
@@ -314,7 +314,7 @@ impl Filesystem {
         record.inodes.push(after(existing, &resized, SizeRule::Exact));
         remember(&mut record, ctx, Some(attr.object));
         let wait = self.carry_out(admitted, &mut locked, RecordKind::Truncate, record);
-        let cut = Opened { attr: resized.attr(existing), is_new: false };
+        let cut = Opened { attr: resized.attr(existing), is_new: false, delegated: None };
         Outcome { result: Ok(cut), changes: smallvec![unchanged(dir.id, parent)], wait }
     }
 

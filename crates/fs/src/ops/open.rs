@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tally_base::Wait;
-use tally_claims::{Claims, Closed, Refused};
+use tally_claims::{Claim, Claims, Closed, Refused};
 use tally_vfs::permission::{self, EXECUTE, READ, WRITE};
 use tally_vfs::{
-    Access, Attr, Cred, FileKind, FsError, Holder, Identity, ObjectRef, OpCtx, Opened, Opening, Outcome, Right, Share,
-    ToOpen,
+    Access, Attr, ClientNumber, Cred, Delegation, FileKind, FsError, Holder, Identity, ObjectRef, OpCtx, Opened,
+    Opening, Outcome, Right, Share, ToOpen,
 };
 
 use crate::filesystem::Filesystem;
@@ -51,11 +51,11 @@ impl Filesystem {
         if inode.is_held() {
             let _is_open = self.claims.get().is_some_and(|claims| claims.note_removed(object.id));
         }
-        Ok(Opened { attr, is_new: false })
+        Ok(Opened { attr, is_new: false, delegated: None })
     }
 
     /// Registers an open. The caller has the object's lock, and does nothing more that could be refused.
-    pub(super) fn claim(&self, object: ObjectRef, Opening { share, by }: Opening<'_>) -> Result<(), FsError> {
+    pub(super) fn claim(&self, object: ObjectRef, Opening { share, by, .. }: Opening<'_>) -> Result<(), FsError> {
         self.claim_for(object, by(object)?, share)
     }
 
@@ -63,12 +63,17 @@ impl Filesystem {
         let claims = self.claims.get_or_init(|| Box::new(Claims::new(Arc::default())));
         claims.open(object.id, holder, share).map_err(|refused| match refused {
             Refused::TooMany { .. } => FsError::TooManyClaims,
+            Refused::Conflict { with: Claim::Delegation { .. } } => FsError::Delegated(object),
             _ => FsError::ShareDenied,
         })
     }
 
     /// The same of a file that is cut by it, whatever it is opened for: others may have it open and forbid that.
-    pub(super) fn claim_to_cut(&self, object: ObjectRef, Opening { share, by }: Opening<'_>) -> Result<(), FsError> {
+    pub(super) fn claim_to_cut(
+        &self,
+        object: ObjectRef,
+        Opening { share, by, .. }: Opening<'_>,
+    ) -> Result<(), FsError> {
         let holder = by(object)?;
         if let Some(claims) = self.claims.get() {
             claims.may_write(object.id, Some(holder)).map_err(|_| FsError::ShareDenied)?;
@@ -92,9 +97,11 @@ impl Filesystem {
     }
 
     /// Whether a file may be read by this right. The owner may always: an open file stays readable after a chmod. Executing is reading, too.
-    pub(crate) fn check_may_read(&self, right: Right, attr: &Attr, cred: &Cred) -> Result<(), FsError> {
-        if let Right::Open(holder) = right {
-            return self.check_open(attr, holder, Access::READ);
+    pub(crate) fn check_may_read(&self, OpCtx { right, cred, .. }: OpCtx<'_>, attr: &Attr) -> Result<(), FsError> {
+        match right {
+            Right::Open(holder) => return self.check_open(attr, holder, Access::READ),
+            Right::Delegated(client) => return self.check_delegated(attr, client, Access::READ),
+            Right::Mode | Right::Unopened => {}
         }
         let may = permission::granted(attr, cred) & (READ | EXECUTE) != 0;
         if !may && !permission::owns(attr, cred) {
@@ -107,6 +114,7 @@ impl Filesystem {
     pub(crate) fn check_may_write(&self, right: Right, attr: &Attr, may: bool) -> Result<(), FsError> {
         match right {
             Right::Open(holder) => self.check_open(attr, holder, Access::WRITE),
+            Right::Delegated(client) => self.check_delegated(attr, client, Access::WRITE),
             _ if !may => Err(FsError::Access),
             _ => self.check_shared(right, attr, Access::WRITE),
         }
@@ -118,6 +126,15 @@ impl Filesystem {
             None => Err(FsError::NotOpened),
             Some(share) if share.access.has(wanted) => Ok(()),
             Some(_) => Err(FsError::OpenMode),
+        }
+    }
+
+    /// What is delegated to a client it may read, or write.
+    fn check_delegated(&self, attr: &Attr, client: ClientNumber, wanted: Access) -> Result<(), FsError> {
+        match self.claims.get().and_then(|claims| claims.delegated_to(attr.object.id, client)) {
+            None => Err(FsError::NotOpened),
+            Some(Delegation::Read) if wanted.has(Access::WRITE) => Err(FsError::OpenMode),
+            Some(_) => Ok(()),
         }
     }
 

@@ -57,7 +57,7 @@ impl From<FsError> for Status {
             FsError::Quota => Self::DQuot,
             FsError::Stale => Self::Stale,
             FsError::NotSync => Self::NotSync,
-            FsError::Unavailable | FsError::Throttled => Self::JukeBox,
+            FsError::Unavailable | FsError::Throttled | FsError::Delegated(_) => Self::JukeBox,
             // Of opens, of which there are none here, and of what nobody can ask.
             FsError::IsSymlink
             | FsError::BehindEnd

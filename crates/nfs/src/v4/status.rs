@@ -118,7 +118,7 @@ impl From<FsError> for Status {
             FsError::NoXattr => Self::NoXattr,
             FsError::XattrTooBig => Self::Xattr2Big,
             FsError::Stale => Self::Stale,
-            FsError::Unavailable | FsError::Throttled | FsError::TooManyClaims => Self::Delay,
+            FsError::Unavailable | FsError::Throttled | FsError::TooManyClaims | FsError::Delegated(_) => Self::Delay,
         }
     }
 }

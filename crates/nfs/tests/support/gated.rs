@@ -299,6 +299,15 @@ impl Opens for Gated {
     }
 }
 
+impl Delegations for Gated {
+    fn delegated(&self, object: ObjectRef) -> smallvec::SmallVec<[(ClientNumber, Delegation); 1]> {
+        self.model.delegated(object)
+    }
+    fn give_back(&self, object: ObjectRef, client: ClientNumber) {
+        self.model.give_back(object, client);
+    }
+}
+
 impl Locks for Gated {
     fn lock_range(&self, object: ObjectRef, below: Holder, wanted: Lock) -> Result<(), NotLocked> {
         let told = self.model.lock_range(object, below, wanted);
@@ -328,12 +337,12 @@ impl Content for Gated {
     fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
         self.model.readlink(object)
     }
-    fn read_by(&self, by: Right, cred: &Cred, object: ObjectRef, at: u64, count: u32) -> Result<ReadOut, FsError> {
+    fn read_by(&self, ctx: OpCtx<'_>, object: ObjectRef, at: u64, count: u32) -> Result<ReadOut, FsError> {
         self.reads.pass();
-        self.model.read_by(by, cred, object, at, count)
+        self.model.read_by(ctx, object, at, count)
     }
-    fn seek(&self, by: Right, cred: &Cred, object: ObjectRef, at: u64, what: Sought) -> Result<FoundAt, FsError> {
-        self.model.seek(by, cred, object, at, what)
+    fn seek(&self, ctx: OpCtx<'_>, object: ObjectRef, at: u64, what: Sought) -> Result<FoundAt, FsError> {
+        self.model.seek(ctx, object, at, what)
     }
     fn write(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, data: Bytes, how: Stability) -> Outcome<Written> {
         self.change(|| self.model.write(ctx, object, offset, data, how))

@@ -84,15 +84,8 @@ fn parts(offset: u64, count: usize) -> impl Iterator<Item = (u64, usize, std::op
 }
 
 impl State {
-    pub(super) fn read(
-        &self,
-        right: Right,
-        cred: &Cred,
-        object: ObjectRef,
-        offset: u64,
-        count: u32,
-    ) -> Result<ReadOut, FsError> {
-        let (attr, content) = self.readable(right, cred, object)?;
+    pub(super) fn read(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
+        let (attr, content) = self.readable(ctx, object)?;
         let count = u64::from(count).min(attr.size.saturating_sub(offset));
         let bytes = content.read(offset, usize::try_from(count).expect("at most 4 GiB"));
         let mut data = SmallVec::new();
@@ -103,7 +96,8 @@ impl State {
     }
 
     /// What is in a file, for who may read it.
-    fn readable(&self, right: Right, cred: &Cred, object: ObjectRef) -> Result<(&Attr, &Content), FsError> {
+    fn readable(&self, ctx: OpCtx<'_>, object: ObjectRef) -> Result<(&Attr, &Content), FsError> {
+        let OpCtx { right, cred, .. } = ctx;
         let inode = self.inode(object)?;
         let content = match &inode.body {
             Body::Content(content) => content,
@@ -120,13 +114,12 @@ impl State {
 
     pub(super) fn seek(
         &self,
-        right: Right,
-        cred: &Cred,
+        ctx: OpCtx<'_>,
         object: ObjectRef,
         offset: u64,
         what: Sought,
     ) -> Result<FoundAt, FsError> {
-        let (attr, content) = self.readable(right, cred, object)?;
+        let (attr, content) = self.readable(ctx, object)?;
         if offset >= attr.size {
             return Err(FsError::BehindEnd);
         }

@@ -7,6 +7,7 @@
 //! Promises are kept at once, since there is nothing that could lose the data but the end of the process.
 
 mod content;
+mod delegations;
 mod locks;
 mod make;
 mod names;
@@ -26,10 +27,10 @@ use tally_base::{Clock, DatasetId, Known, PoolGuid, Rng, SessionBytes, SlotMark,
 
 use crate::locks::{Lock, NotLocked, Range};
 use crate::{
-    Attr, Attributes, Change, ClientNumber, Content, CreateHow, Cred, DirPage, FoundAt, FsError, FsStat, Holder,
-    Identity, Locks, MountNumber, Names, NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens, Outcome, ReadOut,
-    RememberedReply, Replies, ReplyKey, Right, SetAttr, SetXattr, Share, Sought, Stability, ToOpen, Written, XattrName,
-    Xattrs,
+    Attr, Attributes, Change, ClientNumber, Content, CreateHow, Cred, Delegation, Delegations, DirPage, FoundAt,
+    FsError, FsStat, Holder, Identity, Locks, MountNumber, Names, NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens,
+    Outcome, ReadOut, RememberedReply, Replies, ReplyKey, SetAttr, SetXattr, Share, Sought, Stability, ToOpen, Written,
+    XattrName, Xattrs,
 };
 use state::State;
 
@@ -290,6 +291,16 @@ impl Opens for Model {
     }
 }
 
+impl Delegations for Model {
+    fn delegated(&self, object: ObjectRef) -> SmallVec<[(ClientNumber, Delegation); 1]> {
+        self.state().delegated(object)
+    }
+
+    fn give_back(&self, object: ObjectRef, client: ClientNumber) {
+        self.state().give_back(object, client);
+    }
+}
+
 impl Locks for Model {
     fn lock_range(&self, object: ObjectRef, below: Holder, wanted: Lock) -> Result<(), NotLocked> {
         self.state().lock_range(object, below, wanted)
@@ -318,26 +329,12 @@ impl Content for Model {
         self.state().readlink(object)
     }
 
-    fn read_by(
-        &self,
-        right: Right,
-        cred: &Cred,
-        object: ObjectRef,
-        offset: u64,
-        count: u32,
-    ) -> Result<ReadOut, FsError> {
-        self.state().read(right, cred, object, offset, count)
+    fn read_by(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
+        self.state().read(ctx, object, offset, count)
     }
 
-    fn seek(
-        &self,
-        right: Right,
-        cred: &Cred,
-        object: ObjectRef,
-        offset: u64,
-        what: Sought,
-    ) -> Result<FoundAt, FsError> {
-        self.state().seek(right, cred, object, offset, what)
+    fn seek(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, what: Sought) -> Result<FoundAt, FsError> {
+        self.state().seek(ctx, object, offset, what)
     }
 
     fn write(

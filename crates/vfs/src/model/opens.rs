@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tally_claims::{Access, ClientNumber, Holder, Share};
+use tally_claims::{Access, ClientNumber, Delegation, Holder, Share};
 
 use super::state::State;
 use crate::permission::{self, EXECUTE, READ, WRITE};
@@ -32,7 +32,7 @@ impl State {
         let as_whom = if is_again && permission::owns(&attr, cred) { &root } else { cred };
         check_may_open(&attr, as_whom, opening.share.access)?;
         self.give(object, opening)?;
-        Ok(Opened { attr, is_new: false })
+        Ok(Opened { attr, is_new: false, delegated: None })
     }
 
     /// Opens what is made, or there.
@@ -56,7 +56,7 @@ impl State {
                     *self = before;
                 }
             })?;
-            return Ok(Opened { attr, is_new: there.is_none() });
+            return Ok(Opened { attr, is_new: there.is_none(), delegated: None });
         };
         check_may_open(attr, cred, opening.share.access)?;
         let is_cut = set.size == Some(0) && attr.size > 0;
@@ -71,10 +71,10 @@ impl State {
             self.setattr(Right::Mode, cred, attr.object, &cut, None)?;
         }
         self.note_open(attr.object, holder, opening.share);
-        Ok(Opened { attr: self.attr(attr.object)?, is_new: false })
+        Ok(Opened { attr: self.attr(attr.object)?, is_new: false, delegated: None })
     }
 
-    fn give(&mut self, object: ObjectRef, Opening { share, by }: Opening<'_>) -> Result<(), FsError> {
+    fn give(&mut self, object: ObjectRef, Opening { share, by, .. }: Opening<'_>) -> Result<(), FsError> {
         let holder = by(object)?;
         self.check_opening(object, holder, share)?;
         self.note_open(object, holder, share);
@@ -125,6 +125,7 @@ impl State {
     pub(super) fn forget_opens(&mut self) {
         self.opens.clear();
         self.locked.clear();
+        self.given.clear();
     }
 
     /// Whether anybody has it open.
@@ -162,6 +163,14 @@ impl State {
                     Ok(())
                 } else {
                     Err(FsError::OpenMode)
+                }
+            }
+            Right::Delegated(client) => {
+                let held = self.delegated(object).into_iter().find(|(holder, _)| *holder == client);
+                match held {
+                    None => Err(FsError::NotOpened),
+                    Some((_, Delegation::Read)) if wanted[1] => Err(FsError::OpenMode),
+                    Some(_) => Ok(()),
                 }
             }
             _ if !may => Err(FsError::Access),

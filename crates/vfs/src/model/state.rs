@@ -8,6 +8,7 @@ use tally_base::{Clock, Generation, ObjectId, Rng, Time};
 
 use super::ModelOptions;
 use super::content::Content;
+use super::delegations::Given;
 use super::locks::Held;
 use super::opens::Open;
 use super::xattrs::Xattrs;
@@ -27,6 +28,7 @@ pub(super) struct State {
     pub(super) inodes: BTreeMap<ObjectId, Inode>,
     pub(super) opens: Vec<Open>,
     pub(super) locked: Vec<Held>,
+    pub(super) given: Vec<Given>,
     next_id: u64,
     last_time: Time,
     clock: Arc<dyn Clock>,
@@ -87,6 +89,7 @@ impl State {
             inodes: BTreeMap::new(),
             opens: Vec::new(),
             locked: Vec::new(),
+            given: Vec::new(),
             next_id: FIRST_ID,
             last_time: Time(0),
             clock: options.clock.clone(),

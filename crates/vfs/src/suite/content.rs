@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::Case;
 use super::world::{ALICE, World, guarded, mode, user};
-use crate::{Cred, FILE_SIZE_MAX, FsError, Right, SetAttr, SetTime, Sought, Stability};
+use crate::{Cred, FILE_SIZE_MAX, FsError, OpCtx, SetAttr, SetTime, Sought, Stability};
 use tally_base::Time;
 
 pub(super) const CASES: &[Case] = &[
@@ -162,7 +162,7 @@ fn sought(world: &World) {
     assert_eq!(seek(1 << 62, Sought::Hole), Ok((1 << 62, false)));
     // As who reads.
     world.setattr_as(&root, file, &mode(0o600)).unwrap();
-    let seek_as = |cred: &Cred, object| world.vfs.seek(Right::Mode, cred, object, 0, Sought::Data).map(|_| ());
+    let seek_as = |cred: &Cred, object| world.vfs.seek(OpCtx::of(cred), object, 0, Sought::Data).map(|_| ());
     assert_eq!(seek_as(&user(ALICE, &[]), file), Err(FsError::Access));
     let dir = world.dir(world.root, "d");
     assert_eq!(seek_as(&root, dir), Err(FsError::IsDirectory));

@@ -34,7 +34,7 @@ impl World {
     fn open_for(&self, file: ObjectRef, number: u64, access: Access) {
         let share = Share { access, deny: Deny::NONE };
         let by = |_| Ok(open_of(number));
-        let opening = Opening { share, by: &by };
+        let opening = Opening { share, by: &by, wants: None };
         self.run(&Cred::root(), |ctx| self.vfs.open(ctx, ToOpen::Itself(file), opening)).0.unwrap();
     }
 

@@ -57,7 +57,7 @@ impl World {
             named.set(Some(object));
             Ok(holder(owner))
         };
-        let opened = self.run(cred, |ctx| self.vfs.open(ctx, what, Opening { share, by: &by })).0;
+        let opened = self.run(cred, |ctx| self.vfs.open(ctx, what, Opening { share, by: &by, wants: None })).0;
         assert!(opened.as_ref().is_ok_and(|opened| named.get() == Some(opened.attr.object)) || opened.is_err());
         opened
     }
@@ -71,7 +71,7 @@ impl World {
     }
 
     fn read_by(&self, right: Right, cred: &Cred, file: ObjectRef) -> Result<(), FsError> {
-        self.vfs.read_by(right, cred, file, 0, 100).map(drop)
+        self.vfs.read_by(OpCtx { right, ..OpCtx::of(cred) }, file, 0, 100).map(drop)
     }
 
     fn cut_by(&self, right: Right, cred: &Cred, file: ObjectRef) -> Result<(), FsError> {
@@ -132,7 +132,7 @@ fn refused(world: &World) {
     world.write_as(&root, file, 0, b"content").unwrap();
     let how = CreateHow::Unchecked(SetAttr { size: Some(0), ..SetAttr::default() });
     let open = |what| {
-        let opening = Opening { share: share(3, 3), by: &|_| Err(FsError::Unavailable) };
+        let opening = Opening { share: share(3, 3), by: &|_| Err(FsError::Unavailable), wants: None };
         world.run(&root, |ctx| world.vfs.open(ctx, what, opening)).0
     };
     assert_eq!(open(ToOpen::Made(world.root, b"f", &how)), Err(FsError::Unavailable));

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::{
-    Attr, Change, CreateHow, Cred, FoundAt, FsError, NodeKind, ObjectRef, OpCtx, Outcome, Right, SetAttr, Sought,
-    Stability, Vfs,
+    Attr, Change, CreateHow, Cred, FoundAt, FsError, NodeKind, ObjectRef, OpCtx, Outcome, SetAttr, Sought, Stability,
+    Vfs,
 };
 
 /// An ordinary user, and another one.
@@ -130,7 +130,7 @@ impl World {
     }
 
     pub(super) fn seek(&self, file: ObjectRef, offset: u64, what: Sought) -> Result<FoundAt, FsError> {
-        self.vfs.seek(Right::Mode, &Cred::root(), file, offset, what)
+        self.vfs.seek(OpCtx::of(&Cred::root()), file, offset, what)
     }
 
     /// Names of a directory without the dots, in the order of the listing.

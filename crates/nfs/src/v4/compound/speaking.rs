@@ -1,7 +1,7 @@
 //! Who speaks in minor version 0, where no session says it: clients by their id or a stateid, and owners in their order.
 
 use super::{Compound, Mark, Node, Results};
-use crate::v4::state::{ClientId, FileId, Turns};
+use crate::v4::state::{ClientId, FileId, Presence, Turns};
 use crate::v4::status::Status;
 
 impl Compound<'_> {
@@ -10,6 +10,12 @@ impl Compound<'_> {
         let house = self.scene.house;
         self.speaker = Some(house.clients().hear(client, house.heard())?);
         Ok(())
+    }
+
+    /// Whose session it is carried out in, or which client of minor version 0 spoke last.
+    pub(in crate::v4) fn presence(&self) -> Result<&Presence, Status> {
+        let of_session = self.guard().map(|guard| guard.session().presence());
+        of_session.or(self.speaker.as_deref()).ok_or(Status::OpNotInSession)
     }
 
     /// What an owner's operation was told.

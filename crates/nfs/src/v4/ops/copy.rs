@@ -127,7 +127,8 @@ fn carry_out(compound: &mut Compound<'_>, way: &Way, bytes: u64) -> Result<(u64,
 impl Way {
     fn read(&self, compound: &Compound<'_>, at: u64, count: u64) -> Result<Bytes, Status> {
         let (house, from) = (compound.scene.house, &self.from);
-        let read = || from.vfs.read_by(self.may_read, &from.cred, from.object, self.from_offset + at, count as u32);
+        let ctx = OpCtx { right: self.may_read, ..OpCtx::of(&from.cred) };
+        let read = || from.vfs.read_by(ctx, from.object, self.from_offset + at, count as u32);
         let found = house
             .past_the_late(compound.scene.exports, (from, Access::READ), read, |found| found.as_ref().err().copied())?;
         // A buffer of its own: blocks of the source are kept by nobody who writes (rules P5).

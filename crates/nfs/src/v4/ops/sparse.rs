@@ -1,6 +1,6 @@
 //! SEEK and IO_ADVISE (RFC 7862 §15.11 and §15.5).
 
-use tally_vfs::{Access, FileKind, Right, Sought};
+use tally_vfs::{Access, FileKind, OpCtx, Right, Sought};
 
 use super::super::compound::Compound;
 use super::super::state::Stateid;
@@ -26,7 +26,7 @@ pub(in super::super) fn seek(
         _ => return Err(Status::UnionNotSupp),
     };
     let house = compound.scene.house;
-    let look = || target.vfs.seek(right, &target.cred, target.object, offset, what);
+    let look = || target.vfs.seek(OpCtx { right, ..OpCtx::of(&target.cred) }, target.object, offset, what);
     let found = house
         .past_the_late(compound.scene.exports, (target, Access::READ), look, |found| found.as_ref().err().copied())?;
     out.bool(found.is_end).u64(found.offset);
