@@ -107,7 +107,7 @@ fn the_kinds_have_stable_numbers() {
 
 #[test]
 fn numbers_that_cannot_have_been_issued_are_malformed() {
-    let lies: [(&str, Lie); 14] = [
+    let lies: [(&str, Lie); 15] = [
         // What follows this id could not be read: a pool that had replayed it could not be imported any more.
         ("an object with none behind it", |record| record.inodes[0].object = ObjectId((1 << 62) - 1)),
         ("a change at the end of time", |record| record.inodes[0].inode.as_mut().unwrap().change = Time((1 << 63) - 1)),
@@ -115,6 +115,9 @@ fn numbers_that_cannot_have_been_issued_are_malformed() {
         ("a key that the fold writes", |record| record.keys[0].0.class = Class::Inode),
         ("a part of an extended attribute that no value has", |record| {
             record.keys[0] = (Key::new(Class::Xattr, 1, 2, PARTS_MAX), None);
+        }),
+        ("a symbolic link with extended attributes", |record| {
+            record.inodes[0].inode.as_mut().unwrap().xattrs = XattrAccount { count: 1, bytes: 40 };
         }),
         ("an extended attribute that is none", |record| record.keys[0].0 = Key::new(Class::Xattr, 1, 2, 0)),
         ("content that the fold writes", |record| record.keys[0].0.class = Class::Extent),
