@@ -96,6 +96,12 @@ impl Share {
         Self { access, deny: Deny::NONE }
     }
 
+    /// All that either opens for, and all that either denies.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self { access: Access(self.access.0 | other.access.0), deny: Deny(self.deny.0 | other.deny.0) }
+    }
+
     /// Whether two holders cannot have both (rows b, c and h).
     #[must_use]
     pub const fn conflicts_with(self, other: Self) -> bool {

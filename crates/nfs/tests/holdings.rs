@@ -65,8 +65,9 @@ fn what_each_holds_is_told_and_no_more_of_it_than_was_asked_for() {
     assert_eq!((holdings(&one).clients(first(1)).shown.len(), holdings(&one).clients(first(1)).more), (1, 1));
 
     let opens = holdings(&one).opens(of(&one));
-    let told: Vec<_> = opens.shown.iter().map(|seen| (seen.open.access, seen.open.deny)).collect();
-    assert_eq!((told, opens.more), (vec![(BOTH, WRITE), (READ, 0)], 0));
+    let told: Vec<_> =
+        opens.shown.iter().map(|seen| seen.open.share.map(|share| (share.access.bits(), share.deny.bits()))).collect();
+    assert_eq!((told, opens.more), (vec![Some((BOTH, WRITE)), Some((READ, 0))], 0));
     let age = |nth: usize| (opens.now - opens.shown[nth].since).as_secs();
     assert!((4..=6).contains(&(age(0) - age(1))), "{} and {} seconds", age(0), age(1));
     for (most, shown, more) in [(0, 0, 3), (1, 1, 2), (3, 3, 0), (9, 3, 0)] {

@@ -9,22 +9,17 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tally_base::blocking;
-use tally_vfs::{Access, ClientNumber, FsError, Share, Vfs};
+use tally_vfs::Vfs;
 
 use super::house::House;
 use super::state::{ClientId, Closing, FileId, Gone, Known, Mounted, Revoked, Stateid, Which, Why, printable};
-use crate::entry::Target;
 use crate::exports::{Exports, Place};
-
-/// How often something is tried again as somebody was in the way who is gone by then: others may have come.
-const ATTEMPTS_MAX: u32 = 8;
 
 /// Who is at it.
 pub(super) struct Endings {
@@ -199,65 +194,6 @@ impl House {
     /// Whether a file is of the mount that is there now: what is opened of another one would be kept for nobody.
     pub(super) fn is_of_today(&self, exports: &dyn Exports, file: &FileId) -> bool {
         mounted(exports, &file.of) == Some(file.of)
-    }
-}
-
-/// Clients whose lease is over give way (`state/clients/courtesy.rs`; rules V20). What they had is closed below when this says that it is worth another try.
-impl House {
-    /// Ends clients that are in somebody's way, if the lease of each is over.
-    pub(super) fn end_late(&self, exports: &dyn Exports, in_the_way: &[ClientNumber]) -> bool {
-        let clients: Vec<_> = in_the_way.iter().map(|number| ClientId(number.0)).collect();
-        let now = self.now();
-        if clients.is_empty() || !self.clients().end_late(&clients, now) {
-            return false;
-        }
-        self.close_for_the_gone(exports);
-        true
-    }
-
-    /// Reads, writes or cuts a file without an open, past denies of clients whose lease is over.
-    pub(super) fn past_the_late<T>(
-        &self,
-        exports: &dyn Exports,
-        (file, access): (&Target, Access),
-        mut attempt: impl FnMut() -> T,
-        refused: impl Fn(&T) -> Option<FsError>,
-    ) -> T {
-        for _ in 0..ATTEMPTS_MAX {
-            let outcome = attempt();
-            let is_denied = refused(&outcome) == Some(FsError::Locked);
-            let in_the_way = || file.vfs.in_the_way(file.object, None, Share::only(access));
-            if !is_denied || !self.end_late(exports, &in_the_way()) {
-                return outcome;
-            }
-        }
-        attempt()
-    }
-
-    /// Makes room for an open of this client, where there is none for anybody, or its address has its half of all.
-    pub(super) fn make_room_for(&self, exports: &dyn Exports, client: ClientId) -> bool {
-        let of = match self.has_less_than_half(client) {
-            true if !self.opens().is_full() => return false,
-            true => None,
-            false => self.clients().neighbours(client).map(|(address, _)| address),
-        };
-        self.end_silent(exports, of)
-    }
-
-    /// Ends the client that was silent for longest, of all or from one address, if its lease is over and it holds something.
-    pub(super) fn end_silent(&self, exports: &dyn Exports, of: Option<IpAddr>) -> bool {
-        let now = self.now();
-        let is_ended = self.clients().end_silent(of, &|id| self.holds(id), now);
-        if is_ended {
-            self.close_for_the_gone(exports);
-        }
-        is_ended
-    }
-
-    /// Whether the clients from the address of this one have less than half of all that may be open (rules V35).
-    pub(super) fn has_less_than_half(&self, client: ClientId) -> bool {
-        self.opens()
-            .is_less_than_half(|| self.clients().neighbours(client).map_or_else(Vec::new, |(_, clients)| clients))
     }
 }
 

@@ -11,6 +11,7 @@
 //!                                                            ├─ waiting: who waits for a lock is told, by callbacks: calls to clients
 //!                                                            ├─ tracking: who may claim again what, behind a restart
 //!                                                            ├─ endings: what ends state that its client has not given up
+//!                                                            ├─ way: what is in the way of an operation, and goes out of it
 //!                                                            └─ holdings: who holds what, for who administers the server
 //! ```
 
@@ -30,6 +31,7 @@ pub mod state;
 mod status;
 mod tracking;
 mod waiting;
+mod way;
 
 pub use compound::{Halt, Scene};
 pub use house::House;

@@ -265,8 +265,8 @@ fn open_report(seen: &SeenOpen, now: Duration, files: &Files, whose: &Whose) -> 
     OpenReport {
         file: files.report(&seen.open.file),
         owner: whose.owner(seen.open.client),
-        access: ways(seen.open.access).into(),
-        deny: ways(seen.open.deny).into(),
+        access: ways(seen.open.share.map_or(0, |share| share.access.bits())).into(),
+        deny: ways(seen.open.share.map_or(0, |share| share.deny.bits())).into(),
         since_seconds: seconds(now, seen.since),
         revoked: revoked(seen.open.revoked),
     }

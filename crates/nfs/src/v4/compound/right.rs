@@ -1,11 +1,14 @@
 //! By what right an operation reads and writes a file: the stateid that it brings, or that one before it has left as the present one.
 
-use tally_vfs::Right;
+use std::convert::Infallible;
+
+use tally_vfs::{Access, FsError, Right, Share};
 
 use super::Compound;
 use crate::entry::Target;
 use crate::v4::state::{ClientId, FileId, Special, Stateid};
 use crate::v4::status::Status;
+use crate::v4::way::{self, Refusable};
 
 impl Compound<'_> {
     /// The stateid of what an operation opened, or closed: those behind it may ask for it as the present one.
@@ -76,5 +79,21 @@ impl Compound<'_> {
             Some(Special::ReadBypass) => Ok(Right::Mode),
             _ => self.right_beside(self.owed.stateids[1], asked, file),
         }
+    }
+
+    /// Reads, writes or cuts a file without an open, past denies of clients whose lease is over.
+    pub(in crate::v4) fn past_the_late<T: Refusable>(
+        &self,
+        file: &Target,
+        access: Access,
+        attempt: impl FnMut() -> T,
+    ) -> T {
+        let makes_way = |outcome: &T| {
+            let is_denied = outcome.refused() == Some(FsError::Locked);
+            let in_the_way = || file.vfs.in_the_way(file.object, None, Share::only(access));
+            Ok::<_, Infallible>(is_denied && self.scene.house.end_late(self.scene.exports, &in_the_way()))
+        };
+        let Ok(outcome) = way::past(attempt, makes_way);
+        outcome
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tally_base::{DatasetId, Generation, ObjectId, PoolGuid, SystemRng};
-use tally_vfs::{MountNumber, ObjectRef};
+use tally_vfs::{Access, MountNumber, ObjectRef, Share};
 
 use super::*;
 use crate::exports::{PoolExports, Resolved};
@@ -45,7 +45,7 @@ fn client(house: &House, number: u8, address: u8) -> ClientId {
 fn open(house: &House, client: ClientId, id: u64) -> Result<Stateid, Status> {
     let of = Mounted { pool: PoolGuid(1), dataset: DatasetId(1), mount: MountNumber(1) };
     let object = ObjectRef { id: ObjectId(id), generation: Generation(1) };
-    house.opens().reserve(0, client, b"o", FileId { of, object })?.granted(1, 0)
+    house.opens().reserve(0, client, b"o", FileId { of, object })?.granted(Share::only(Access::READ))
 }
 
 fn fill(house: &House, client: ClientId, opens: usize) {

@@ -1,6 +1,6 @@
 //! ACCESS, GETATTR, SETATTR, VERIFY, NVERIFY.
 
-use tally_vfs::{Access, OpCtx, Outcome, Right};
+use tally_vfs::{Access, OpCtx, Right};
 
 use super::super::attr::{self, AttrSet, Subject};
 use super::super::compound::{Compound, Stop};
@@ -70,9 +70,8 @@ pub(in super::super) fn set(
     }
     compound.begin(&target)?;
     if compound.has_written() || compound.remembered(&target).is_none() {
-        let house = compound.scene.house;
         let cut = || target.vfs.setattr(OpCtx { right, ..compound.ctx(&target) }, target.object, &set, None);
-        let outcome = house.past_the_late(compound.scene.exports, (&target, Access::WRITE), cut, Outcome::error);
+        let outcome = compound.past_the_late(&target, Access::WRITE, cut);
         compound.changed(outcome)?;
     }
     settable.encode(out);

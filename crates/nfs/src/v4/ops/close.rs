@@ -96,7 +96,7 @@ pub(in super::super) fn downgrade(
         FsError::NotOpened => Status::BadStateid,
         error => error.into(),
     })?;
-    let downgraded = changing.downgraded(share.access.bits(), share.deny.bits());
+    let downgraded = changing.downgraded(share);
     out.raw(&downgraded.to_wire());
     compound.note_stateid(downgraded);
     Ok(Status::Ok)

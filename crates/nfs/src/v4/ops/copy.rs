@@ -126,11 +126,10 @@ fn carry_out(compound: &mut Compound<'_>, way: &Way, bytes: u64) -> Result<(u64,
 
 impl Way {
     fn read(&self, compound: &Compound<'_>, at: u64, count: u64) -> Result<Bytes, Status> {
-        let (house, from) = (compound.scene.house, &self.from);
+        let from = &self.from;
         let ctx = OpCtx { right: self.may_read, ..OpCtx::of(&from.cred) };
         let read = || from.vfs.read_by(ctx, from.object, self.from_offset + at, count as u32);
-        let found = house
-            .past_the_late(compound.scene.exports, (from, Access::READ), read, |found| found.as_ref().err().copied())?;
+        let found = compound.past_the_late(from, Access::READ, read)?;
         // A buffer of its own: blocks of the source are kept by nobody who writes (rules P5).
         let mut data = BytesMut::with_capacity(count as usize);
         found.data.iter().for_each(|piece| data.extend_from_slice(piece));
@@ -138,10 +137,10 @@ impl Way {
     }
 
     fn write(&self, compound: &Compound<'_>, at: u64, data: &Bytes) -> Outcome<Written> {
-        let (house, to) = (compound.scene.house, &self.to);
+        let to = &self.to;
         let ctx = OpCtx { right: self.may_write, ..OpCtx::of(&to.cred) };
         let offset = self.to_offset.saturating_add(at);
         let write = || to.vfs.write(ctx, to.object, offset, data.clone(), Stability::Unstable);
-        house.past_the_late(compound.scene.exports, (to, Access::WRITE), write, Outcome::error)
+        compound.past_the_late(to, Access::WRITE, write)
     }
 }

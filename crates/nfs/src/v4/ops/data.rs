@@ -1,7 +1,7 @@
 //! READ, WRITE, COMMIT (RFC 7530 §16.23, §16.36, §16.3).
 
 use bytes::Bytes;
-use tally_vfs::{Access, FileKind, OpCtx, Outcome, Right, Stability};
+use tally_vfs::{Access, FileKind, OpCtx, Right, Stability};
 
 use super::super::compound::{Compound, Stop};
 use super::super::status::Status;
@@ -26,10 +26,9 @@ pub(in super::super) fn read(
     if room == 0 && count > 0 {
         return Err(compound.too_big());
     }
-    let (house, count) = (compound.scene.house, count.min(room));
+    let count = count.min(room);
     let read = || target.vfs.read_by(without_memory(target, right), target.object, offset, count);
-    let found = house
-        .past_the_late(compound.scene.exports, (target, Access::READ), read, |found| found.as_ref().err().copied())?;
+    let found = compound.past_the_late(target, Access::READ, read)?;
     compound.note_data(found.data.iter().map(Bytes::len).sum());
     out.bool(found.eof).opaque_shared(found.data);
     Ok(())
@@ -63,9 +62,8 @@ pub(in super::super) fn write(
     check_file(&target)?;
     compound.begin(&target)?;
     let data = words.own(data);
-    let house = compound.scene.house;
     let write = || target.vfs.write(without_memory(&target, right), target.object, offset, data.clone(), stability);
-    let outcome = house.past_the_late(compound.scene.exports, (&target, Access::WRITE), write, Outcome::error);
+    let outcome = compound.past_the_late(&target, Access::WRITE, write);
     let (written, _) = compound.changed(outcome)?;
     compound.note_written();
     compound.note_data(written.count as usize);

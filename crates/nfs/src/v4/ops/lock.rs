@@ -18,13 +18,11 @@ use super::super::compound::{Compound, Stop};
 use super::super::state::bounds::OWNER_BYTES_MAX;
 use super::super::state::{Brought, ClientId, FileId, LockOwner, LockWait, Locked, Locking, OwnerKey, Stateid, Told};
 use super::super::status::Status;
+use super::super::way;
 use super::order::{self, Turn};
 use super::stateid;
 use crate::entry::Target;
 use crate::xdr::{Decoder, Encoder};
-
-/// How often a range is asked for anew as who held it has gone by then, before the client is told to come again.
-const ASKS_MAX: u32 = 8;
 
 /// `locker4`. Seqids are of minor version 0.
 enum Locker<'a> {
@@ -341,20 +339,23 @@ impl Denied {
 ///
 /// A holder whose lease is over loses what it has, and the range is asked for anew (rules V20).
 fn ask(compound: &Compound<'_>, ask: impl Fn() -> Result<(), NotLocked>) -> Result<Answer, Status> {
-    for _ in 0..ASKS_MAX {
-        let held = match ask() {
-            Ok(()) => return Ok(Answer::Given),
-            Err(NotLocked::Failed(error)) => return Err(not_locked(error, compound.minor())),
-            Err(NotLocked::Held(held)) => held,
-        };
-        if compound.scene.house.end_late(compound.scene.exports, &[held.holder.client]) {
-            continue;
+    let (house, exports) = (compound.scene.house, compound.scene.exports);
+    let mut denied = None;
+    let makes_way = |outcome: &Result<(), NotLocked>| {
+        let Err(NotLocked::Held(held)) = *outcome else { return Ok(false) };
+        if house.end_late(exports, &[held.holder.client]) {
+            return Ok(true);
         }
-        if let Some((client, owner)) = compound.scene.house.locks().named(held.holder) {
-            return Ok(Answer::Denied(Denied { held, client, owner }));
-        }
+        // Who is not to be named any more has gone.
+        let named = house.locks().named(held.holder);
+        denied = named.map(|(client, owner)| Denied { held, client, owner });
+        Ok::<_, Status>(denied.is_none())
+    };
+    match way::past(ask, makes_way)? {
+        Ok(()) => Ok(Answer::Given),
+        Err(NotLocked::Failed(error)) => Err(not_locked(error, compound.minor())),
+        Err(NotLocked::Held(_)) => denied.map(Answer::Denied).ok_or(Status::Delay),
     }
-    Err(Status::Delay)
 }
 
 fn not_locked(error: FsError, minor: u32) -> Status {

@@ -38,9 +38,6 @@ const LOCKS_ARE_TOLD: u32 = 0x20;
 /// `OPEN4_RESULT_CONFIRM`.
 const TO_BE_CONFIRMED: u32 = 2;
 
-/// How often a name is looked up anew as something else has it by then, before the client is told to come again.
-const LOOKS_MAX: u32 = 8;
-
 pub(in super::super) fn open(
     compound: &mut Compound<'_>,
     words: &mut Decoder<'_>,

@@ -25,10 +25,8 @@ pub(in super::super) fn seek(
         1 => Sought::Hole,
         _ => return Err(Status::UnionNotSupp),
     };
-    let house = compound.scene.house;
     let look = || target.vfs.seek(OpCtx { right, ..OpCtx::of(&target.cred) }, target.object, offset, what);
-    let found = house
-        .past_the_late(compound.scene.exports, (target, Access::READ), look, |found| found.as_ref().err().copied())?;
+    let found = compound.past_the_late(target, Access::READ, look)?;
     out.bool(found.is_end).u64(found.offset);
     Ok(())
 }

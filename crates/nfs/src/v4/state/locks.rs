@@ -31,13 +31,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::RwLock;
 use tally_base::Rng;
 use tally_vfs::{ClientNumber, Holder, OwnerNumber};
 
 use super::bounds::OWNER_BYTES_MAX;
+use super::names::Namer;
 use super::opens::{Found as FoundOpen, no_room};
-use super::places::{OF_LOCKS, SHARD_COUNT};
+use super::places::OF_LOCKS;
+use super::shards::Shards;
 use super::stateid::{Asker, FileId, Revoked, Seal, Stateid, next_seqid};
 use super::{BootId, ClientId, OwnerKey, OwnerName, Which};
 use crate::v4::status::Status;
@@ -77,9 +78,8 @@ pub struct SeenLock {
 /// All stateids of locks.
 pub struct Locks {
     seal: Seal,
-    /// Of the hashes of owners' names: another one than that of opens.
-    key: [u8; 32],
-    shards: [RwLock<Shard>; SHARD_COUNT],
+    namer: Namer,
+    shards: Shards<Shard>,
     totals: Arc<Totals>,
 }
 
@@ -88,10 +88,9 @@ impl Locks {
     #[must_use]
     pub fn new(boot: BootId, rng: &dyn Rng) -> Self {
         let totals = Arc::new(Totals::default());
-        let mut key = [0; 32];
-        rng.fill(&mut key);
-        let shards = std::array::from_fn(|number| RwLock::new(Shard::new(number as u32, totals.clone())));
-        Self { seal: Seal::new(boot, rng), key, shards, totals }
+        let namer = Namer::new(rng);
+        let shards = Shards::new(|number| Shard::new(number, totals.clone()));
+        Self { seal: Seal::new(boot, rng), namer, shards, totals }
     }
 
     /// LOCK of an owner below an open, before it is carried out: there will be room for it. It may have a stateid there already, whose reply was lost.
@@ -101,7 +100,7 @@ impl Locks {
         }
         let (client, file, name) = (open.client, open.file, self.name(owner));
         let asked = Asked { is_of_minor_0: minor == 0, client, name, file, below: open.holder().owner.0 };
-        let mut shard = self.shard_of(open.client).write();
+        let mut shard = self.shards.of(open.client).write();
         let known = shard.below(&asked);
         let number = known.or_else(|| shard.begin(&self.seal, asked, owner)).ok_or(no_room(minor))?;
         self.locking(&mut shard, number)
@@ -115,7 +114,7 @@ impl Locks {
         client: Option<ClientId>,
         file: Option<&FileId>,
     ) -> Result<Locking<'_>, Status> {
-        let mut shard = self.shard(asked.index()).write();
+        let mut shard = self.shards.at(asked.index()).write();
         let number = shard.look(&self.seal, *asked, &Asker { minor, client, file })?;
         self.locking(&mut shard, number)
     }
@@ -137,7 +136,7 @@ impl Locks {
         client: Option<ClientId>,
         file: Option<&FileId>,
     ) -> Result<Locked, Status> {
-        let shard = self.shard(asked.index()).read();
+        let shard = self.shards.at(asked.index()).read();
         let number = shard.look(&self.seal, *asked, &Asker { minor, client, file })?;
         Ok(self.locked(shard.get(number).expect("it was looked at"), number))
     }
@@ -146,36 +145,30 @@ impl Locks {
     #[must_use]
     pub fn holder(&self, client: ClientId, owner: &[u8]) -> Holder {
         let owner = OwnerKey { client, name: self.name(owner) };
-        holder(client, self.shard_of(client).read().owner(&owner).unwrap_or(0))
+        holder(client, self.shards.of(client).read().owner(&owner).unwrap_or(0))
     }
 
     /// What its order is known by.
     #[must_use]
     pub fn name(&self, owner: &[u8]) -> OwnerName {
-        *blake3::keyed_hash(&self.key, owner).as_bytes().first_chunk().expect("half of a hash")
+        self.namer.name(owner)
     }
 
     /// Whether an owner has a stateid, or is about to.
     #[must_use]
     pub fn has_owner(&self, owner: &OwnerKey) -> bool {
-        self.shard_of(owner.client).read().owner(owner).is_some()
+        self.shards.of(owner.client).read().owner(owner).is_some()
     }
 
     /// Whose a stateid of minor version 0 is, whatever its seqid, and be it revoked: rows a to d of D6.
     pub fn owner_of(&self, asked: &Stateid) -> Result<OwnerKey, Status> {
-        let shard = self.shard(asked.index()).read();
-        let (unnumbered, asker) = (Stateid { seqid: 0, ..*asked }, Asker { minor: 0, client: None, file: None });
-        match shard.look(&self.seal, unnumbered, &asker) {
-            Ok(_) | Err(Status::OldStateid | Status::Expired | Status::AdminRevoked | Status::DelegRevoked) => {}
-            Err(refused) => return Err(refused),
-        }
-        let Asked { client, name, .. } = shard.at(asked.index()).ok_or(Status::BadStateid)?.asked;
-        Ok(OwnerKey { client, name })
+        let shard = self.shards.at(asked.index()).read();
+        Ok(shard.look_past_revoked(&self.seal, *asked)?.asked.owner())
     }
 
     /// RELEASE_LOCKOWNER: all stateids of an owner, to be freed if the file system knows of no ranges of his. While one of them is used there are such.
     pub fn release(&self, owner: &OwnerKey) -> Result<Vec<Freeing<'_>>, Status> {
-        let mut shard = self.shard_of(owner.client).write();
+        let mut shard = self.shards.of(owner.client).write();
         let numbers = shard.all_of(owner);
         let is_used = |number: &u64| shard.get(*number).is_some_and(|it| it.locking > 0 || it.is_freeing);
         if numbers.iter().any(is_used) {
@@ -193,13 +186,13 @@ impl Locks {
     #[must_use]
     pub fn named(&self, holder: Holder) -> Option<(ClientId, Arc<[u8]>)> {
         let client = ClientId(holder.client.0);
-        let name = self.shard_of(client).read().name(holder.owner.0)?;
+        let name = self.shards.of(client).read().name(holder.owner.0)?;
         Some((client, name))
     }
 
     /// FREE_STATEID of what holds nothing any more, which the file system is to be asked; none where it was revoked, and is gone now.
     pub fn free(&self, asked: &Stateid, client: ClientId) -> Result<Option<Freeing<'_>>, Status> {
-        let mut shard = self.shard(asked.index()).write();
+        let mut shard = self.shards.at(asked.index()).write();
         match shard.look(&self.seal, *asked, &Asker { minor: 1, client: Some(client), file: None }) {
             Ok(number) => {
                 let state = shard.get_mut(number).expect("it was looked at");
@@ -219,33 +212,29 @@ impl Locks {
 
     /// An open was closed, and what was locked below it is free: so are its stateids.
     pub fn closed(&self, open: Holder) {
-        self.shard_of(ClientId(open.client.0)).write().close(open.owner.0);
+        self.shards.of(ClientId(open.client.0)).write().close(open.owner.0);
     }
 
     /// An open was taken from its client, which stays to be told of its stateids below it, too.
     pub fn revoke_below(&self, open: Holder, why: Revoked) {
-        self.shard_of(ClientId(open.client.0)).write().revoke(open.owner.0, why);
+        self.shards.of(ClientId(open.client.0)).write().revoke(open.owner.0, why);
     }
 
     /// A client is gone, and what it had open is closed.
     pub fn forget_client(&self, client: ClientId) {
-        self.shard_of(client).write().forget(client);
+        self.shards.of(client).write().forget(client);
     }
 
     /// It is `now` by the clock of leases: as of then is locked what is locked first from here on.
     pub fn look_at_clock(&self, now: Duration) {
-        self.totals.look_at_clock(now);
+        self.totals.second.look_at_clock(now);
     }
 
     /// Up to so many of those that there are, and how many there are besides. A shard is looked at after the other, and copied under its lock.
     #[must_use]
     pub fn seen(&self, which: Which) -> (Vec<SeenLock>, usize) {
         let (mut seen, mut more) = (Vec::new(), 0);
-        let shards: &[RwLock<Shard>] = match which.client {
-            Some(client) => std::slice::from_ref(self.shard_of(client)),
-            None => &self.shards,
-        };
-        for shard in shards {
+        for shard in self.shards.of_each(which.client) {
             let shard = shard.read();
             let room = which.most - seen.len();
             let all = shard.granted().filter(|(_, state)| which.is_of(state.asked.client));
@@ -263,27 +252,19 @@ impl Locks {
     /// How many stateids a client has.
     #[must_use]
     pub fn count_of(&self, client: ClientId) -> usize {
-        self.shard_of(client).read().count(client)
+        self.shards.of(client).read().count(client)
     }
 
     /// How many owners there are, how many bytes their names have, and how many stateids.
     #[must_use]
     pub fn counts(&self) -> (usize, usize, usize) {
-        self.totals.counts()
+        (self.totals.owners.now(), self.totals.names_bytes.now(), self.totals.locks.now())
     }
 
     fn locked(&self, state: &State, number: u64) -> Locked {
         let Asked { client, file, below, .. } = state.asked;
         let stateid = self.seal.stateid(number as u32, state.tag, state.seqid);
         Locked { holder: holder(client, state.owner), below: holder(client, below), client, file, stateid }
-    }
-
-    fn shard_of(&self, client: ClientId) -> &RwLock<Shard> {
-        self.shard(client.0 as u32)
-    }
-
-    fn shard(&self, index: u32) -> &RwLock<Shard> {
-        &self.shards[index as usize % SHARD_COUNT]
     }
 }
 
@@ -332,7 +313,7 @@ impl Locking<'_> {
     /// It was carried out. Where it is an error, the open was closed or revoked meanwhile, or the client has gone: what was locked is free.
     pub fn granted(mut self) -> Result<Stateid, Status> {
         self.is_done = true;
-        let mut shard = self.locks.shard(self.number as u32).write();
+        let mut shard = self.locks.shards.at(self.number as u32).write();
         let state = shard.get_mut(self.number).ok_or(Status::BadStateid)?;
         state.locking -= 1;
         if let Some(revoked) = state.revoked {
@@ -346,7 +327,7 @@ impl Locking<'_> {
 impl Drop for Locking<'_> {
     fn drop(&mut self) {
         if !self.is_done {
-            self.locks.shard(self.number as u32).write().withdraw(self.number);
+            self.locks.shards.at(self.number as u32).write().withdraw(self.number);
         }
     }
 }
@@ -369,13 +350,13 @@ impl Freeing<'_> {
 
     /// Nothing is locked by it.
     pub fn freed(self) {
-        self.locks.shard(self.number as u32).write().remove(self.number);
+        self.locks.shards.at(self.number as u32).write().remove(self.number);
     }
 }
 
 impl Drop for Freeing<'_> {
     fn drop(&mut self) {
-        if let Some(state) = self.locks.shard(self.number as u32).write().get_mut(self.number) {
+        if let Some(state) = self.locks.shards.at(self.number as u32).write().get_mut(self.number) {
             state.is_freeing = false;
         }
     }

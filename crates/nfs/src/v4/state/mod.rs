@@ -13,6 +13,8 @@
 //!  locks      and what it has locked below that
 //!  waiters    who waits for a range that another one has locked
 //!  places     where either stands, as a stateid tells it
+//!  shards     whose state is where, and how much there is of all
+//!  names      what is kept of an owner's name
 //!  stateid    by which name that is asked for, and by whom      (table D6)
 //!  owners     the order of an owner of minor version 0          (table D1)
 //!  orders     all such owners, and what compounds have of them under way
@@ -25,12 +27,14 @@ mod clients;
 mod key;
 mod lease;
 mod locks;
+mod names;
 mod opens;
 mod orders;
 mod owners;
 mod places;
 mod presence;
 mod sessions;
+mod shards;
 mod slots;
 mod stateid;
 mod waiters;
@@ -43,7 +47,8 @@ pub use clients::{
 pub use key::ClientKey;
 pub use lease::LeaseClock;
 pub use locks::{Freeing, Locked, Locking, Locks, SeenLock};
-pub use opens::{Changing, Closing, Found, OpenNumber, Opens, OwnerKey, OwnerName, OwnerNumber, Reserved, SeenOpen};
+pub use names::{OwnerKey, OwnerName};
+pub use opens::{Changing, Closing, Found, OpenNumber, Opens, Reserved, SeenOpen};
 pub use orders::{Asking, Came, Orders, Turns};
 pub use owners::{Brought, OwnerOrder, Told, Turn, moves};
 pub use presence::Presence;

@@ -18,8 +18,7 @@
 //! who comes second is told DELAY, since whichever of the two ended last below would be wrong here, or the other way round.
 //!
 //! *Numbers.* An [`OpenNumber`] is of one open alone, and never of another one, not even of the same owner and file: what is below goes by it, so that a
-//! close that comes late closes nothing that was opened since. An [`OwnerNumber`] is of an owner for as long as it has something open.
-//! Of an owner's name a keyed hash is kept, as no answer has the name: an owner is as long as any other.
+//! close that comes late closes nothing that was opened since.
 //!
 //! *Who is gone.* Nothing here knows which clients there are. Whoever reserves asks afterwards whether there still is the client (RENEW's answer, or that the
 //! session can be found): if it went before, `forget_client` may have been here already; if it goes later, `granted` will say so.
@@ -35,33 +34,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::HashSet;
-use parking_lot::RwLock;
 use tally_base::Rng;
-use tally_vfs::{ClientNumber, Holder};
+use tally_vfs::{ClientNumber, Holder, OwnerNumber, Share};
 
 use super::bounds::{OPENS_MAX, OWNER_BYTES_MAX, OWNERS_MAX};
-use super::places::SHARD_COUNT;
+use super::names::Namer;
+use super::shards::Shards;
 use super::stateid::{Asker, FileId, Mounted, Revoked, Seal, Stateid, next_seqid};
-use super::{BootId, ClientId, Which};
+use super::{BootId, ClientId, OwnerName, Which};
 use crate::v4::status::Status;
 
 mod confirming;
 mod shard;
 
-pub use confirming::{OwnerKey, OwnerName};
 use shard::{Asked, Open, Shard, Totals};
 
 /// An open: the place below, how often that was used above. Never that of another one, in one start of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpenNumber(pub u64);
 
-/// An owner of a client. Never that of another one, in one start of the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OwnerNumber(pub u64);
-
 /// By whom an open is known below.
 fn holder(client: ClientId, open: OpenNumber) -> Holder {
-    Holder { client: ClientNumber(client.0), owner: tally_vfs::OwnerNumber(open.0) }
+    Holder { client: ClientNumber(client.0), owner: OwnerNumber(open.0) }
 }
 
 /// What a stateid names.
@@ -70,15 +64,11 @@ pub struct Found {
     /// By which it is known below.
     pub open: OpenNumber,
     /// Whose it is.
-    pub owner: OwnerNumber,
-    /// And whose that is.
     pub client: ClientId,
     /// What is open.
     pub file: FileId,
-    /// `OPEN4_SHARE_ACCESS_*`.
-    pub access: u32,
-    /// `OPEN4_SHARE_DENY_*`.
-    pub deny: u32,
+    /// All that its owner has opened it with; none before the first OPEN is granted.
+    pub share: Option<Share>,
     /// The present one.
     pub stateid: Stateid,
     /// If it was taken from its client.
@@ -109,7 +99,6 @@ pub struct Closing {
     pub file: FileId,
     pub client: ClientId,
     pub open: OpenNumber,
-    pub owner: OwnerNumber,
 }
 
 impl Closing {
@@ -123,9 +112,8 @@ impl Closing {
 /// All opens.
 pub struct Opens {
     seal: Seal,
-    /// Of the hashes of owners' names.
-    key: [u8; 32],
-    shards: [RwLock<Shard>; SHARD_COUNT],
+    namer: Namer,
+    shards: Shards<Shard>,
     totals: Arc<Totals>,
 }
 
@@ -134,10 +122,15 @@ impl Opens {
     #[must_use]
     pub fn new(boot: BootId, rng: &dyn Rng) -> Self {
         let totals = Arc::new(Totals::default());
-        let mut key = [0; 32];
-        rng.fill(&mut key);
-        let shards = std::array::from_fn(|number| RwLock::new(Shard::new(number as u32, totals.clone())));
-        Self { seal: Seal::new(boot, rng), key, shards, totals }
+        let namer = Namer::new(rng);
+        let shards = Shards::new(|number| Shard::new(number, totals.clone()));
+        Self { seal: Seal::new(boot, rng), namer, shards, totals }
+    }
+
+    /// What is kept of an owner's name.
+    #[must_use]
+    pub fn name(&self, owner: &[u8]) -> OwnerName {
+        self.namer.name(owner)
     }
 
     /// OPEN, before it is carried out: there will be room for it.
@@ -147,17 +140,16 @@ impl Opens {
         }
         let name = self.name(owner);
         let asked = Asked { is_of_minor_0: minor == 0, client, name, file };
-        let mut shard = self.shard_of(client).write();
+        let mut shard = self.shards.of(client).write();
         let known = shard.of_file(&asked);
-        let position = known.or_else(|| shard.begin(&self.seal, asked)).ok_or(no_room(minor))?;
-        let number = shard.number_of(position);
+        let number = known.or_else(|| shard.begin(&self.seal, asked)).ok_or(no_room(minor))?;
         let open = shard.at_mut(number).expect("it was found, or made");
         if open.is_changing {
             return Err(Status::Delay);
         }
         open.opening += 1;
-        let (owner, is_upgrade) = (open.owner, open.is_granted());
-        Ok(Reserved { opens: self, client, number, owner, is_upgrade, is_provisional: false, is_done: false })
+        let is_upgrade = open.is_granted();
+        Ok(Reserved { opens: self, client, number, is_upgrade, is_provisional: false, is_done: false })
     }
 
     /// What a stateid names, for an operation of `client`'s session, or of minor version 0, on `file`: table D6.
@@ -168,7 +160,7 @@ impl Opens {
         client: Option<ClientId>,
         file: Option<&FileId>,
     ) -> Result<Found, Status> {
-        let shard = self.shard(asked.index()).read();
+        let shard = self.shards.at(asked.index()).read();
         let number = shard.look(&self.seal, *asked, &Asker { minor, client, file })?;
         shard.at(number).filter(|open| !open.is_provisional).ok_or(Status::BadStateid)?;
         Ok(self.found(&shard, number))
@@ -182,7 +174,7 @@ impl Opens {
         client: Option<ClientId>,
         file: Option<&FileId>,
     ) -> Result<Changing<'_>, Status> {
-        let mut shard = self.shard(asked.index()).write();
+        let mut shard = self.shards.at(asked.index()).write();
         let number = shard.look(&self.seal, *asked, &Asker { minor, client, file })?;
         let found = self.found(&shard, number);
         let open = shard.at_mut(number).expect("it was looked at");
@@ -199,7 +191,7 @@ impl Opens {
     /// An open by its number, revoked or not.
     #[must_use]
     pub fn by_number(&self, number: OpenNumber) -> Option<Found> {
-        let shard = self.shard(number.0 as u32).read();
+        let shard = self.shards.at(number.0 as u32).read();
         shard.at(number).filter(|open| open.is_granted())?;
         Some(self.found(&shard, number))
     }
@@ -207,17 +199,13 @@ impl Opens {
     /// Takes what `which` says from a client, or from all: it stays to be told of. Gives what has to be closed below.
     pub fn revoke(&self, of: Option<ClientId>, which: &dyn Fn(&Found) -> bool, why: Revoked) -> Vec<Closing> {
         let mut closing = Vec::new();
-        let revoke = |shard: &RwLock<Shard>| {
+        for shard in self.shards.of_each(of) {
             let mut shard = shard.write();
             let clients = of.map_or_else(|| shard.clients(), |client| vec![client]);
             for client in clients {
                 let which = |shard: &Shard, number| which(&self.found(shard, number));
                 closing.extend(shard.revoke(client, &which, why));
             }
-        };
-        match of {
-            Some(client) => std::iter::once(self.shard_of(client)).for_each(revoke),
-            None => self.shards.iter().for_each(revoke),
         }
         closing
     }
@@ -227,10 +215,10 @@ impl Opens {
     #[must_use]
     pub fn flags(&self, client: ClientId) -> u32 {
         // At nearly all times nothing is.
-        if self.totals.revoked() == 0 {
+        if self.totals.revoked.now() == 0 {
             return 0;
         }
-        let (revoked, has_more) = self.shard_of(client).read().revoked(client);
+        let (revoked, has_more) = self.shards.of(client).read().revoked(client);
         let flags = revoked.iter().zip(Revoked::FLAGS).filter(|(is_revoked, _)| **is_revoked);
         flags.fold(0, |flags, (_, [of_some, of_all])| flags | if has_more { of_some } else { of_all })
     }
@@ -238,7 +226,7 @@ impl Opens {
     /// Of which mounts anything is open, or about to be.
     #[must_use]
     pub fn mounts(&self) -> HashSet<Mounted> {
-        self.shards.iter().fold(HashSet::default(), |mut mounts, shard| {
+        self.shards.of_each(None).iter().fold(HashSet::default(), |mut mounts, shard| {
             mounts.extend(shard.read().mounts());
             mounts
         })
@@ -252,7 +240,7 @@ impl Opens {
 
     /// FREE_STATEID: the client knows that it was revoked. What is open is LOCKS_HELD.
     pub fn free(&self, asked: &Stateid, client: ClientId) -> Result<(), Status> {
-        let mut shard = self.shard(asked.index()).write();
+        let mut shard = self.shards.at(asked.index()).write();
         match shard.look(&self.seal, *asked, &Asker { minor: 1, client: Some(client), file: None }) {
             Ok(_) => Err(Status::LocksHeld),
             Err(Status::Expired | Status::AdminRevoked | Status::DelegRevoked) => {
@@ -265,13 +253,13 @@ impl Opens {
 
     /// A client is gone: it has nothing any more. Gives what has to be closed below.
     pub fn forget_client(&self, client: ClientId) -> Vec<Closing> {
-        self.shard_of(client).write().forget(client)
+        self.shards.of(client).write().forget(client)
     }
 
     /// Whether a client has something that it would lose.
     #[must_use]
     pub fn holds(&self, client: ClientId) -> bool {
-        self.shard_of(client).read().holds(client)
+        self.shards.of(client).read().holds(client)
     }
 
     /// Whether there is no room for another open or owner, whoever asks.
@@ -286,25 +274,21 @@ impl Opens {
     pub fn is_less_than_half(&self, clients: impl FnOnce() -> Vec<ClientId>) -> bool {
         let is_little = |(owners, opens): (usize, usize)| owners < OWNERS_MAX / 2 && opens < OPENS_MAX / 2;
         is_little(self.counts()) || {
-            let of_clients = clients().into_iter().map(|client| self.shard_of(client).read().counts(client));
+            let of_clients = clients().into_iter().map(|client| self.shards.of(client).read().counts(client));
             is_little(of_clients.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1)))
         }
     }
 
     /// It is `now` by the clock of leases: as of then is open what is opened from here on.
     pub fn look_at_clock(&self, now: Duration) {
-        self.totals.look_at_clock(now);
+        self.totals.second.look_at_clock(now);
     }
 
     /// Up to so many of those that there are, and how many there are besides. A shard is looked at after the other, and copied under its lock.
     #[must_use]
     pub fn seen(&self, which: Which) -> (Vec<SeenOpen>, usize) {
         let (mut seen, mut more) = (Vec::new(), 0);
-        let shards: &[RwLock<Shard>] = match which.client {
-            Some(client) => std::slice::from_ref(self.shard_of(client)),
-            None => &self.shards,
-        };
-        for shard in shards {
+        for shard in self.shards.of_each(which.client) {
             let shard = shard.read();
             for client in which.client.map_or_else(|| shard.clients(), |client| vec![client]) {
                 let room = which.most - seen.len();
@@ -326,29 +310,20 @@ impl Opens {
     /// How many owners a client has, and how many opens, revoked ones too.
     #[must_use]
     pub fn counts_of(&self, client: ClientId) -> (usize, usize) {
-        self.shard_of(client).read().counts(client)
+        self.shards.of(client).read().counts(client)
     }
 
     /// How many owners there are, and how many opens.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
-        self.totals.counts()
-    }
-
-    fn shard_of(&self, client: ClientId) -> &RwLock<Shard> {
-        // The ids of one start count up.
-        self.shard(client.0 as u32)
-    }
-
-    fn shard(&self, index: u32) -> &RwLock<Shard> {
-        &self.shards[index as usize % SHARD_COUNT]
+        (self.totals.owners.now(), self.totals.opens.now())
     }
 
     fn found(&self, shard: &Shard, number: OpenNumber) -> Found {
         let open = shard.at(number).expect("it was looked at under this lock");
-        let Open { owner, asked: Asked { client, file, .. }, access, deny, revoked, .. } = *open;
+        let Open { asked: Asked { client, file, .. }, share, revoked, .. } = *open;
         let stateid = self.seal.stateid(number.0 as u32, open.tag, open.seqid);
-        Found { open: number, owner, client, file, access, deny, stateid, revoked }
+        Found { open: number, client, file, share, stateid, revoked }
     }
 }
 
@@ -371,7 +346,6 @@ pub struct Reserved<'a> {
     opens: &'a Opens,
     client: ClientId,
     number: OpenNumber,
-    owner: OwnerNumber,
     is_upgrade: bool,
     is_provisional: bool,
     is_done: bool,
@@ -390,12 +364,6 @@ impl Reserved<'_> {
         holder(self.client, self.number)
     }
 
-    /// Whose it will be.
-    #[must_use]
-    pub fn owner_number(&self) -> OwnerNumber {
-        self.owner
-    }
-
     /// Whether its owner had the file open.
     #[must_use]
     pub fn is_upgrade(&self) -> bool {
@@ -404,9 +372,9 @@ impl Reserved<'_> {
 
     /// It was carried out: this is open now, besides what was. Where it is an error, the client has gone or the open was revoked meanwhile: it has to be
     /// closed below.
-    pub fn granted(mut self, access: u32, deny: u32) -> Result<Stateid, Status> {
+    pub fn granted(mut self, share: Share) -> Result<Stateid, Status> {
         self.is_done = true;
-        let mut shard = self.opens.shard(self.number.0 as u32).write();
+        let mut shard = self.opens.shards.at(self.number.0 as u32).write();
         let open = shard.at_mut(self.number).ok_or(Status::Expired)?;
         open.opening -= 1;
         if let Some(revoked) = open.revoked {
@@ -414,8 +382,7 @@ impl Reserved<'_> {
         }
         open.seqid = next_seqid(open.seqid);
         open.is_provisional |= self.is_provisional;
-        open.access |= access;
-        open.deny |= deny;
+        open.share = Some(open.share.map_or(share, |before| before.and(share)));
         Ok(self.opens.found(&shard, self.number).stateid)
     }
 }
@@ -426,7 +393,7 @@ impl Reserved<'_> {
     #[must_use]
     pub fn withdrawn(mut self) -> Option<Holder> {
         self.is_done = true;
-        let is_gone = self.opens.shard(self.number.0 as u32).write().withdraw(self.number);
+        let is_gone = self.opens.shards.at(self.number.0 as u32).write().withdraw(self.number);
         is_gone.then(|| self.holder())
     }
 }
@@ -434,7 +401,7 @@ impl Reserved<'_> {
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         if !self.is_done {
-            self.opens.shard(self.number.0 as u32).write().withdraw(self.number);
+            self.opens.shards.at(self.number.0 as u32).write().withdraw(self.number);
         }
     }
 }
@@ -457,10 +424,10 @@ impl Changing<'_> {
 
     /// OPEN_DOWNGRADE was carried out: this is open now.
     #[must_use]
-    pub fn downgraded(self, access: u32, deny: u32) -> Stateid {
-        let mut shard = self.opens.shard(self.found.open.0 as u32).write();
+    pub fn downgraded(self, share: Share) -> Stateid {
+        let mut shard = self.opens.shards.at(self.found.open.0 as u32).write();
         if let Some(open) = shard.at_mut(self.found.open) {
-            (open.access, open.deny, open.seqid) = (access, deny, next_seqid(open.seqid));
+            (open.share, open.seqid) = (Some(share), next_seqid(open.seqid));
         }
         self.next()
     }
@@ -468,7 +435,7 @@ impl Changing<'_> {
     /// CLOSE was carried out. Gives what it answers.
     #[must_use]
     pub fn closed(self) -> Stateid {
-        self.opens.shard(self.found.open.0 as u32).write().remove(self.found.open);
+        self.opens.shards.at(self.found.open.0 as u32).write().remove(self.found.open);
         if self.minor == 0 { self.next() } else { Stateid::INVALID }
     }
 
@@ -479,7 +446,7 @@ impl Changing<'_> {
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
-        if let Some(open) = self.opens.shard(self.found.open.0 as u32).write().at_mut(self.found.open) {
+        if let Some(open) = self.opens.shards.at(self.found.open.0 as u32).write().at_mut(self.found.open) {
             open.is_changing = false;
         }
     }

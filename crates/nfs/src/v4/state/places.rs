@@ -101,6 +101,14 @@ impl<T> Places<T> {
         indices.filter_map(|index| self.at(index))
     }
 
+    /// Each place is in use, or free, or all its numbers are used.
+    pub(super) fn check(&self) {
+        let is_empty = |slot: &&Slot<T>| slot.value.is_none();
+        let worn = self.slots.iter().filter(is_empty).filter(|slot| slot.generation == u32::MAX).count();
+        assert_eq!(self.all().count() + self.free.len() + worn, self.slots.len());
+        assert!(self.free.iter().all(|position| is_empty(&&self.slots[*position as usize])));
+    }
+
     /// How many are in use, and how many may be used again.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.all().count(), self.free.len())

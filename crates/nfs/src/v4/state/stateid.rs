@@ -33,6 +33,7 @@
 use tally_base::{DatasetId, PoolGuid, Rng};
 use tally_vfs::{MountNumber, ObjectRef, Vfs};
 
+use super::places::Places;
 use super::{BootId, ClientId};
 use crate::v4::status::Status;
 
@@ -198,8 +199,9 @@ impl Seal {
         Self { boot, key }
     }
 
-    /// The tag of a place that is used for the `generation`th time.
-    pub(super) fn tag(&self, index: u32, generation: u32) -> u32 {
+    /// The tag of a place in one of its turns, which the number tells ([`super::places`]).
+    pub(super) fn tag(&self, number: u64) -> u32 {
+        let (index, generation) = (number as u32, (number >> 32) as u32);
         let hash = blake3::keyed_hash(&self.key, &[index.to_be_bytes(), generation.to_be_bytes()].concat());
         u32::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash is longer"))
     }
@@ -235,22 +237,38 @@ pub(super) struct Place<'a> {
     pub(super) seqid: u32,
 }
 
+/// What stateids name.
+pub(super) trait Named {
+    /// It, as the table asks for it.
+    fn place(&self) -> Place<'_>;
+}
+
+impl<T: Named> Places<T> {
+    /// What a client was told of at that place.
+    fn told_at(&self, index: u32) -> Option<(u64, &T)> {
+        self.at(index).filter(|(_, value)| value.place().seqid > 0)
+    }
+
+    /// Table D6.
+    pub(super) fn look(&self, seal: &Seal, asked: Stateid, asker: &Asker<'_>) -> Result<u64, Status> {
+        let told = self.told_at(asked.index());
+        seal.look(asked, asker, told.map(|(_, value)| value.place()))?;
+        Ok(told.expect("there is one").0)
+    }
+
+    /// What a stateid of minor version 0 names, whatever its seqid, and be it revoked: rows a to d.
+    pub(super) fn look_past_revoked(&self, seal: &Seal, asked: Stateid) -> Result<&T, Status> {
+        let told = self.told_at(asked.index());
+        let asker = Asker { minor: 0, client: None, file: None };
+        seal.meet(asked, &asker, told.map(|(_, value)| value.place()))?;
+        Ok(told.expect("there is one").1)
+    }
+}
+
 impl Seal {
     /// Table D6.
-    pub(super) fn look(&self, asked: Stateid, asker: &Asker<'_>, place: Option<&Place<'_>>) -> Result<(), Status> {
-        let is_minor_0 = asker.minor == 0;
-        if asked.is_reserved() {
-            return Err(Status::BadStateid);
-        }
-        if asked.boot() != self.boot {
-            return Err(if is_minor_0 { Status::StaleStateid } else { Status::BadStateid });
-        }
-        let place = place.filter(|place| place.tag == asked.tag()).ok_or(Status::BadStateid)?;
-        let is_others = asker.client.is_some_and(|client| client != place.client);
-        let is_elsewhere = asker.file.is_some_and(|file| !file.is_same(place.file));
-        if is_minor_0 != place.is_of_minor_0 || is_others || is_elsewhere {
-            return Err(Status::BadStateid);
-        }
+    pub(super) fn look(&self, asked: Stateid, asker: &Asker<'_>, place: Option<Place<'_>>) -> Result<(), Status> {
+        let (is_minor_0, place) = (asker.minor == 0, self.meet(asked, asker, place)?);
         if let Some(revoked) = place.revoked {
             return Err(revoked.status());
         }
@@ -270,6 +288,24 @@ impl Seal {
             ..0 => Err(Status::OldStateid),
             1.. => Err(Status::BadStateid),
         }
+    }
+
+    /// Rows a to g.
+    fn meet<'a>(&self, asked: Stateid, asker: &Asker<'_>, place: Option<Place<'a>>) -> Result<Place<'a>, Status> {
+        let is_minor_0 = asker.minor == 0;
+        if asked.is_reserved() {
+            return Err(Status::BadStateid);
+        }
+        if asked.boot() != self.boot {
+            return Err(if is_minor_0 { Status::StaleStateid } else { Status::BadStateid });
+        }
+        let place = place.filter(|place| place.tag == asked.tag()).ok_or(Status::BadStateid)?;
+        let is_others = asker.client.is_some_and(|client| client != place.client);
+        let is_elsewhere = asker.file.is_some_and(|file| !file.is_same(place.file));
+        if is_minor_0 != place.is_of_minor_0 || is_others || is_elsewhere {
+            return Err(Status::BadStateid);
+        }
+        Ok(place)
     }
 }
 

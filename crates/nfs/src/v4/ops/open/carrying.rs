@@ -1,15 +1,18 @@
 //! How an OPEN is carried out: the file system decides, and asks under the file's lock whose open of it that would be.
 
-use tally_vfs::{Change, FsError, OpCtx, Opened, Opening, Outcome, ToOpen};
+use tally_vfs::{Change, FsError, OpCtx, Opened, Opening, ToOpen};
 
+use super::Whose;
 use super::asked::{How, Wanted, What};
 use super::ledger::Ledger;
-use super::{LOOKS_MAX, Whose};
 use crate::entry::Target;
 use crate::v4::compound::{Compound, Stop};
 use crate::v4::state::Stateid;
 use crate::v4::status::Status;
 use crate::v4::tracking::Given;
+
+/// How often a name is looked up anew as something else has it by then, before the client is told to come again.
+const LOOKS_MAX: u32 = 8;
 
 /// What an OPEN came to.
 pub(super) struct Done {
@@ -36,7 +39,7 @@ pub(super) fn carry_out(
             compound.check_marks()?;
             compound.begin(place)?;
             let remembered = compound.remembered(place).and_then(|first| first.object);
-            let made = |compound: &Compound<'_>| match remembered {
+            let made = || match remembered {
                 // It was made, or cut, behind which nobody was told: whoever asked then might open it, and may have.
                 Some(object) => {
                     ledger.is_again.set(true);
@@ -44,15 +47,15 @@ pub(super) fn carry_out(
                 }
                 None => place.vfs.open(compound.ctx(place), ToOpen::Made(place.object, name, how), opening),
             };
-            let outcome = ledger.past_the_late(compound, made, Outcome::error);
+            let outcome = ledger.past_the_late(compound, made);
             let outcome = outcome.inspect_err(|_| compound.has_not_begun())?;
             let told = outcome.error().map(|error| ledger.told(error));
             let (opened, changes) = compound.opened(outcome, told)?;
             (opened, changes.into_iter().next())
         }
         (What::Name(name), How::Find) => {
-            let find = |_: &Compound<'_>| find(place, name, opening);
-            let found = ledger.past_the_late(compound, find, |found| found.as_ref().err().copied())?;
+            let find = || find(place, name, opening);
+            let found = ledger.past_the_late(compound, find)?;
             found.map_err(|error| ledger.told(error))?
         }
         (What::Again, _) => {
@@ -64,9 +67,8 @@ pub(super) fn carry_out(
             (outcome.result.map_err(told)?, None)
         }
         _ => {
-            let open =
-                |_: &Compound<'_>| place.vfs.open(OpCtx::of(&place.cred), ToOpen::Itself(place.object), opening).result;
-            let opened = ledger.past_the_late(compound, open, |opened| opened.as_ref().err().copied())?;
+            let open = || place.vfs.open(OpCtx::of(&place.cred), ToOpen::Itself(place.object), opening).result;
+            let opened = ledger.past_the_late(compound, open)?;
             (opened.map_err(|error| ledger.told(error))?, None)
         }
     };

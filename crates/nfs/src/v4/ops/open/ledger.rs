@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 
 use tally_vfs::{Access, FsError, Holder, ObjectRef, Share};
 
+use super::Whose;
 use super::asked::Wanted;
-use super::{LOOKS_MAX, Whose};
 use crate::entry::Target;
 use crate::exports::Exports;
 use crate::v4::compound::{Compound, Stop};
@@ -13,6 +13,7 @@ use crate::v4::house::House;
 use crate::v4::state::{FileId, Reserved, Stateid};
 use crate::v4::status::Status;
 use crate::v4::tracking::Given;
+use crate::v4::way::{self, Refusable};
 
 /// Where an OPEN is written down while the file system carries it out. Dropped before it is granted, as by a panic, it is open nowhere.
 pub(super) struct Ledger<'a> {
@@ -63,8 +64,7 @@ impl<'a> Ledger<'a> {
     /// answer again, and what is denied is denied to him as well (RFC 7530 §9.9).
     fn check_own(&self, reserved: &Reserved<'_>) -> Result<(), Status> {
         let own = self.house.opens().by_number(reserved.number()).filter(|_| self.minor == 0 && !self.is_again.get());
-        let (access, deny) = own.map_or((0, 0), |own| (own.access, own.deny));
-        let is_denied = self.share.access.bits() & deny | self.share.deny.bits() & access != 0;
+        let is_denied = own.and_then(|own| own.share).is_some_and(|own| own.conflicts_with(self.share));
         if is_denied { Err(Status::ShareDenied) } else { Ok(()) }
     }
 
@@ -78,20 +78,18 @@ impl<'a> Ledger<'a> {
 
     /// Tries it as often as those who were in the way are gone, as their leases were over. What is given then is given once it is written down that they may not claim
     /// it again (rules V24).
-    pub(super) fn past_the_late<T>(
+    pub(super) fn past_the_late<T: Refusable>(
         &self,
-        compound: &mut Compound<'_>,
-        attempt: impl Fn(&Compound<'_>) -> T,
-        refused: impl Fn(&T) -> Option<FsError>,
+        compound: &Compound<'_>,
+        attempt: impl FnMut() -> T,
     ) -> Result<T, Stop> {
-        for _ in 0..LOOKS_MAX {
-            let outcome = attempt(compound);
-            if refused(&outcome).is_none_or(|error| !self.makes_way(error)) {
-                return Ok(outcome);
+        way::past(attempt, |outcome| {
+            let is_worth_it = outcome.refused().is_some_and(|error| self.makes_way(error));
+            if is_worth_it {
+                self.given.replace(Some(compound.may_be_given(self.place)?));
             }
-            self.given.replace(Some(compound.may_be_given(self.place)?));
-        }
-        Ok(attempt(compound))
+            Ok(is_worth_it)
+        })
     }
 
     fn makes_way(&self, error: FsError) -> bool {
@@ -128,7 +126,7 @@ impl<'a> Ledger<'a> {
         let (object, reserved) = self.entry.take().expect("the file system asked whose it becomes");
         let reserved = reserved?;
         let holder = reserved.holder();
-        reserved.granted(share.access.bits(), share.deny.bits()).map_err(|status| {
+        reserved.granted(share).map_err(|status| {
             // The client has gone, or lost the open, while it was opened; or its dataset was mounted anew, where it can be opened.
             file.vfs.close(object, holder);
             if self.house.is_of_today(self.exports, &FileId::of(&*file.vfs, object)) { status } else { Status::Delay }

@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
 
 use foldhash::HashMap;
 
@@ -12,7 +10,8 @@ use crate::v4::state::bounds::{
     OWNERS_OF_CLIENT_MAX,
 };
 use crate::v4::state::places::{OF_LOCKS, PLACES_MAX, Places};
-use crate::v4::state::stateid::{Asker, FileId, Place, Revoked, Seal, Stateid};
+use crate::v4::state::shards::{Count, Second};
+use crate::v4::state::stateid::{Asker, FileId, Named, Place, Revoked, Seal, Stateid};
 use crate::v4::state::{ClientId, OwnerKey, OwnerName};
 use crate::v4::status::Status;
 
@@ -21,34 +20,19 @@ const _: () = assert!(LOCKS_MAX < PLACES_MAX);
 /// What all shards have together.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
-    owners: AtomicUsize,
-    names_bytes: AtomicUsize,
-    locks: AtomicUsize,
+    pub(super) owners: Count,
+    pub(super) names_bytes: Count,
+    pub(super) locks: Count,
     /// Of owners, since the start.
-    numbers: AtomicUsize,
-    /// What time it is, by the clock of leases.
-    second: AtomicU32,
+    numbers: Count,
+    pub(super) second: Second,
 }
 
 impl Totals {
-    pub(super) fn counts(&self) -> (usize, usize, usize) {
-        (self.owners.load(Relaxed), self.names_bytes.load(Relaxed), self.locks.load(Relaxed))
-    }
-
-    pub(super) fn look_at_clock(&self, now: Duration) {
-        self.second.store(now.as_secs() as u32, Relaxed);
-    }
-
     /// One that no owner had before, and no open has: theirs are indices of opens.
     fn next_number(&self) -> u64 {
-        (self.numbers.fetch_add(1, Relaxed) as u64 + 1) * u64::from(OF_LOCKS * 2) + u64::from(OF_LOCKS)
+        self.numbers.next() as u64 * u64::from(OF_LOCKS * 2) + u64::from(OF_LOCKS)
     }
-}
-
-/// So many more, if that is within bounds.
-fn take(count: &AtomicUsize, more: usize, most: usize) -> bool {
-    let taken = |count: usize| Some(count + more).filter(|count| *count <= most);
-    count.fetch_update(Relaxed, Relaxed, taken).is_ok()
 }
 
 /// What is locked, below which open.
@@ -64,7 +48,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    fn owner(&self) -> OwnerKey {
+    pub(super) fn owner(&self) -> OwnerKey {
         OwnerKey { client: self.client, name: self.name }
     }
 }
@@ -84,6 +68,20 @@ pub(super) struct State {
     /// LOCKs and LOCKUs that are being carried out.
     pub(super) locking: u32,
     pub(super) is_freeing: bool,
+}
+
+impl Named for State {
+    fn place(&self) -> Place<'_> {
+        let Asked { is_of_minor_0, client, file, .. } = &self.asked;
+        Place {
+            tag: self.tag,
+            client: *client,
+            is_of_minor_0: *is_of_minor_0,
+            file,
+            revoked: self.revoked,
+            seqid: self.seqid,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -131,24 +129,14 @@ impl Shard {
         self.places.get_mut(number)
     }
 
-    /// What is at the place of a stateid.
-    pub(super) fn at(&self, index: u32) -> Option<&State> {
-        self.places.at(index).map(|(_, state)| state)
-    }
-
     /// Table D6.
     pub(super) fn look(&self, seal: &Seal, asked: Stateid, asker: &Asker<'_>) -> Result<u64, Status> {
-        let found = self.places.at(asked.index()).filter(|(_, state)| state.seqid > 0);
-        let place = found.map(|(_, state)| Place {
-            tag: state.tag,
-            client: state.asked.client,
-            is_of_minor_0: state.asked.is_of_minor_0,
-            file: &state.asked.file,
-            revoked: state.revoked,
-            seqid: state.seqid,
-        });
-        seal.look(asked, asker, place.as_ref())?;
-        Ok(found.expect("there is one").0)
+        self.places.look(seal, asked, asker)
+    }
+
+    /// The same of minor version 0, whatever the seqid, and be it revoked.
+    pub(super) fn look_past_revoked(&self, seal: &Seal, asked: Stateid) -> Result<&State, Status> {
+        self.places.look_past_revoked(seal, asked)
     }
 
     /// All that its client was told of, revoked or not, client by client.
@@ -187,10 +175,16 @@ impl Shard {
     pub(super) fn begin(&mut self, seal: &Seal, asked: Asked, name: &[u8]) -> Option<u64> {
         let owner = self.enter(asked.owner(), name)?;
         let (revoked, locking, is_freeing) = Default::default();
-        let since_s = self.totals.second.load(Relaxed);
-        let number = self.places.add(|number| {
-            let tag = seal.tag(number as u32, (number >> 32) as u32);
-            State { tag, asked, owner, since_s, seqid: 0, revoked, locking, is_freeing }
+        let since_s = self.totals.second.now();
+        let number = self.places.add(|number| State {
+            tag: seal.tag(number),
+            asked,
+            owner,
+            since_s,
+            seqid: 0,
+            revoked,
+            locking,
+            is_freeing,
         });
         self.below.insert((asked.below, owner), number);
         self.of_client.insert((asked.client, number));
@@ -210,11 +204,11 @@ impl Shard {
         if known.locks >= LOCKS_OF_CLIENT_MAX || owner.is_none() && is_full {
             return None;
         }
-        if !take(&self.totals.locks, 1, LOCKS_MAX) {
+        if !self.totals.locks.take(1, LOCKS_MAX) {
             return None;
         }
         let Some(owner) = owner.or_else(|| self.enter_owner(key, name)) else {
-            self.totals.locks.fetch_sub(1, Relaxed);
+            self.totals.locks.give(1);
             return None;
         };
         self.clients.entry(key.client).or_default().locks += 1;
@@ -223,11 +217,11 @@ impl Shard {
     }
 
     fn enter_owner(&mut self, key: OwnerKey, name: &[u8]) -> Option<u64> {
-        if !take(&self.totals.owners, 1, OWNERS_MAX) {
+        if !self.totals.owners.take(1, OWNERS_MAX) {
             return None;
         }
-        if !take(&self.totals.names_bytes, name.len(), LOCK_NAMES_BYTES_MAX) {
-            self.totals.owners.fetch_sub(1, Relaxed);
+        if !self.totals.names_bytes.take(name.len(), LOCK_NAMES_BYTES_MAX) {
+            self.totals.owners.give(1);
             return None;
         }
         let (name, number): (Arc<[u8]>, _) = (name.into(), self.totals.next_number());
@@ -259,7 +253,7 @@ impl Shard {
         let Some(state) = self.places.remove(number) else { return };
         let client = state.asked.client;
         self.of_client.remove(&(client, number));
-        self.totals.locks.fetch_sub(1, Relaxed);
+        self.totals.locks.give(1);
         let known = self.clients.get_mut(&client).expect("it has this");
         known.locks -= 1;
         if known.locks == 0 {
@@ -281,8 +275,8 @@ impl Shard {
         let known = self.clients.get_mut(&owner.key.client).expect("it has this");
         known.owners.remove(&owner.key.name);
         known.names_bytes -= owner.name.len();
-        self.totals.owners.fetch_sub(1, Relaxed);
-        self.totals.names_bytes.fetch_sub(owner.name.len(), Relaxed);
+        self.totals.owners.give(1);
+        self.totals.names_bytes.give(owner.name.len());
     }
 
     fn all_below(&self, open: u64) -> Vec<u64> {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
-use tally_vfs::{MountNumber, ObjectRef};
+use tally_vfs::{Access, MountNumber, ObjectRef, Share};
 
 use super::*;
 use crate::v4::state::bounds::{
@@ -11,7 +11,8 @@ use crate::v4::state::bounds::{
     OWNERS_OF_CLIENT_MAX,
 };
 use crate::v4::state::clients::desk::Draws;
-use crate::v4::state::opens::{OpenNumber, Opens, OwnerNumber as OpenOwner};
+use crate::v4::state::opens::{OpenNumber, Opens};
+use crate::v4::state::places::SHARD_COUNT;
 use crate::v4::state::stateid::Mounted;
 use crate::v4::state::{Asking, Brought, Came, Orders, Turns};
 
@@ -30,8 +31,8 @@ pub(super) fn file(id: u64) -> FileId {
 /// An open of a client's, of file 3. No two clients' have one number.
 pub(super) fn open(client: ClientId, number: u64) -> FoundOpen {
     let stateid = Stateid { seqid: 1, other: [1; 12] };
-    let (open, owner) = (OpenNumber(client.0 << 32 | number), OpenOwner(1));
-    FoundOpen { open, owner, client, file: file(3), access: 3, deny: 0, stateid, revoked: None }
+    let open = OpenNumber(client.0 << 32 | number);
+    FoundOpen { open, client, file: file(3), share: Some(Share::only(Access::BOTH)), stateid, revoked: None }
 }
 
 impl Locks {
@@ -45,7 +46,7 @@ impl Locks {
 
     /// L1 to L3, and what is counted.
     pub(super) fn check(&self) {
-        let of_shards = self.shards.iter().map(|shard| shard.read().check());
+        let of_shards = self.shards.of_each(None).iter().map(|shard| shard.read().check());
         let sum = of_shards.fold((0, 0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1, sum.2 + of.2));
         assert_eq!(self.counts(), sum, "L2");
         assert!(sum.0 <= OWNERS_MAX && sum.1 <= LOCK_NAMES_BYTES_MAX && sum.2 <= LOCKS_MAX, "L2");
@@ -87,7 +88,7 @@ fn rows_a_to_l_by_what_is_asked() {
     }
     // Row g: an open's is not found here, nor a lock's there, were the place and the tag the same.
     let opens = Opens::new(BootId(7), &Draws(AtomicU64::new(1)));
-    let opened = opens.reserve(1, A, b"a", file(3)).unwrap().granted(3, 0).unwrap();
+    let opened = opens.reserve(1, A, b"a", file(3)).unwrap().granted(Share::only(Access::BOTH)).unwrap();
     assert!(second.is_of_lock() && !opened.is_of_lock());
     assert_eq!((find(opened, 1, Some(A), 3), opens.find(&second, 1, Some(A), None).err()), (bad, bad));
     // Row h, before the seqid.
@@ -302,7 +303,7 @@ fn all_clients_together_meet_the_bounds_of_all() {
     }
     assert_eq!((granted, refused, locks.counts().2), (LOCKS_MAX, 1000, LOCKS_MAX));
     assert_eq!(locks.counts().1, 64 * 1024 * 256);
-    let bytes: usize = locks.shards.iter().map(|shard| shard.read().bytes()).sum();
+    let bytes: usize = locks.shards.of_each(None).iter().map(|shard| shard.read().bytes()).sum();
     assert!(bytes < 96 << 20, "{bytes}");
     (0..64).for_each(|id| locks.forget_client(client(id)));
     assert_eq!(locks.counts(), (0, 0, 0));

@@ -2,54 +2,32 @@
 //! nobody knew are provisional until it confirms them (RFC 7530 §9.1.11).
 
 use super::{Closing, Opens, Reserved};
-use crate::v4::state::ClientId;
+use crate::v4::state::OwnerKey;
 use crate::v4::state::stateid::{Asker, FileId, Stateid, next_seqid};
 use crate::v4::status::Status;
 
-/// A keyed hash of an owner's name.
-pub type OwnerName = [u8; 16];
-
-/// An owner: whose, and by which name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)]
-pub struct OwnerKey {
-    pub client: ClientId,
-    pub name: OwnerName,
-}
-
 impl Opens {
-    /// What is kept of an owner's name.
-    #[must_use]
-    pub fn name(&self, owner: &[u8]) -> OwnerName {
-        *blake3::keyed_hash(&self.key, owner).as_bytes().first_chunk().expect("half of a hash")
-    }
-
     /// Whose a stateid of minor version 0 is, whatever its seqid, and be it revoked: rows a to d of D6.
     pub fn owner_of(&self, asked: &Stateid) -> Result<OwnerKey, Status> {
-        let shard = self.shard(asked.index()).read();
-        let (unnumbered, asker) = (Stateid { seqid: 0, ..*asked }, Asker { minor: 0, client: None, file: None });
-        match shard.look(&self.seal, unnumbered, &asker) {
-            Ok(_) | Err(Status::OldStateid | Status::Expired | Status::AdminRevoked | Status::DelegRevoked) => {}
-            Err(refused) => return Err(refused),
-        }
-        let open = shard.at_place(asked.index()).ok_or(Status::BadStateid)?;
+        let shard = self.shards.at(asked.index()).read();
+        let open = shard.look_past_revoked(&self.seal, *asked)?;
         Ok(OwnerKey { client: open.asked.client, name: open.asked.name })
     }
 
     /// Whether an owner has something open, or is about to.
     #[must_use]
     pub fn has_owner(&self, owner: &OwnerKey) -> bool {
-        self.shard_of(owner.client).read().has_owner(owner.client, &owner.name)
+        self.shards.of(owner.client).read().has_owner(owner.client, &owner.name)
     }
 
     /// An owner has forgotten what it had opened. Gives what has to be closed below.
     pub fn forget_owner(&self, owner: &OwnerKey) -> Vec<Closing> {
-        self.shard_of(owner.client).write().forget_owner(owner.client, &owner.name)
+        self.shards.of(owner.client).write().forget_owner(owner.client, &owner.name)
     }
 
     /// OPEN_CONFIRM: what is confirmed already is not the one that is asked for.
     pub fn confirm(&self, asked: &Stateid, file: &FileId) -> Result<Stateid, Status> {
-        let mut shard = self.shard(asked.index()).write();
+        let mut shard = self.shards.at(asked.index()).write();
         let number = shard.look(&self.seal, *asked, &Asker { minor: 0, client: None, file: Some(file) })?;
         let open = shard.at_mut(number).expect("it was looked at");
         if !open.is_provisional {

@@ -1,6 +1,8 @@
 //! Random operations of a few clients, against a model that knows the rules in its own words: a list of opens, walked from its beginning.
 
-use super::tests::{BOTH, READ, client, file, opens};
+use tally_vfs::Access;
+
+use super::tests::{BOTH, READ, client, file, opens, share};
 use super::*;
 use crate::v4::state::clients::desk::Draws;
 
@@ -95,9 +97,9 @@ impl<'a> Model<'a> {
         if self.below(4) == 0 {
             return;
         }
-        let (number, owner_number) = (reserved.number(), reserved.owner_number());
+        let number = reserved.number();
         let (access, deny) = (self.below(3) as u32 + 1, self.below(4) as u32);
-        let told = reserved.granted(access, deny);
+        let told = reserved.granted(share(access, deny));
         match self.known.iter_mut().find(|known| known.number == number) {
             Some(Known { is: Is::Revoked(why), .. }) => return assert_eq!(told, Err(why.status())),
             Some(Known { is: Is::Gone, .. }) => return assert_eq!(told, Err(Status::Expired)),
@@ -114,7 +116,7 @@ impl<'a> Model<'a> {
                 self.known.push(Known { client, owner, file: id, number, stateid, access, deny, is: Is::Open });
             }
         }
-        assert_eq!(self.opens.by_number(number).map(|found| found.owner), Some(owner_number));
+        assert_eq!(self.opens.by_number(number).map(|found| (found.client, found.file)), Some((client, file(id))));
     }
 
     /// What of the OPENs under way is of nothing that was granted, and is `of` those that go.
@@ -157,8 +159,8 @@ impl<'a> Model<'a> {
         assert_eq!(told.map(|_| ()), expected, "{:?} {asked:?}", self.known[at]);
         let known = &self.known[at];
         let Ok(found) = told else { return };
-        let of = (found.client, found.file, found.access, found.deny, found.stateid);
-        assert_eq!(of, (known.client, file(known.file), known.access, known.deny, known.stateid));
+        let of = (found.client, found.file, found.share, found.stateid);
+        assert_eq!(of, (known.client, file(known.file), Some(share(known.access, known.deny)), known.stateid));
     }
 
     fn begin_change(&mut self) {
@@ -181,7 +183,7 @@ impl<'a> Model<'a> {
         match self.rng.below(3) {
             0 => drop(changing),
             1 => {
-                assert_eq!(changing.downgraded(READ, 0), next);
+                assert_eq!(changing.downgraded(share(READ, 0)), next);
                 if known.is != Is::Gone {
                     (known.stateid, known.access, known.deny) = (next, READ, 0);
                 }
@@ -197,7 +199,11 @@ impl<'a> Model<'a> {
     fn revoke(&mut self) {
         let (of, id) = ((self.below(2) > 0).then(|| self.client()), self.below(3));
         let why = [Revoked::Expired, Revoked::Admin][self.below(2) as usize];
-        let told = self.opens.revoke(of, &|found| found.file == file(id) && found.access != BOTH, why);
+        let told = self.opens.revoke(
+            of,
+            &|found| found.file == file(id) && found.share.is_none_or(|share| share.access != Access::BOTH),
+            why,
+        );
         let mut count = 0;
         for known in &mut self.known {
             let is_of = of.is_none_or(|client| client == known.client) && known.file == id && known.access != BOTH;

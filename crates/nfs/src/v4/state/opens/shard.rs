@@ -1,55 +1,37 @@
 //! The opens of some of the clients: places, found by number, and what leads to them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
 
 use foldhash::{HashMap, HashMapExt};
+use tally_vfs::Share;
 
-use super::{Closing, OpenNumber, OwnerName, OwnerNumber};
-use crate::v4::state::ClientId;
+use super::{Closing, OpenNumber};
 use crate::v4::state::bounds::{
     OPENS_MAX, OPENS_OF_CLIENT_MAX, OWNERS_MAX, OWNERS_OF_CLIENT_MAX, REVOKED_OF_CLIENT_MAX,
 };
-use crate::v4::state::places::{OF_LOCKS, PLACES_MAX, SHARD_BITS};
-use crate::v4::state::stateid::{Asker, FileId, Mounted, Place, Revoked, Seal, Stateid};
+use crate::v4::state::places::{PLACES_MAX, Places};
+use crate::v4::state::shards::{Count, Second};
+use crate::v4::state::stateid::{Asker, FileId, Mounted, Named, Place, Revoked, Seal, Stateid};
+use crate::v4::state::{ClientId, OwnerName};
 use crate::v4::status::Status;
+
+const _: () = assert!(OPENS_MAX < PLACES_MAX);
 
 /// What all shards have together.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
-    owners: AtomicUsize,
-    opens: AtomicUsize,
+    pub(super) owners: Count,
+    pub(super) opens: Count,
     /// Of opens.
-    revoked: AtomicUsize,
+    pub(super) revoked: Count,
     /// Of owners, since the start.
-    numbers: AtomicUsize,
-    /// What time it is, by the clock of leases.
-    second: AtomicU32,
+    numbers: Count,
+    pub(super) second: Second,
 }
 
-impl Totals {
-    pub(super) fn counts(&self) -> (usize, usize) {
-        (self.owners.load(Relaxed), self.opens.load(Relaxed))
-    }
-
-    pub(super) fn revoked(&self) -> usize {
-        self.revoked.load(Relaxed)
-    }
-
-    pub(super) fn look_at_clock(&self, now: Duration) {
-        self.second.store(now.as_secs() as u32, Relaxed);
-    }
-}
-
-/// One more, if that is within bounds.
-fn take(count: &AtomicUsize, most: usize) -> bool {
-    count.fetch_update(Relaxed, Relaxed, |count| (count < most).then_some(count + 1)).is_ok()
-}
-
-fn give(count: &AtomicUsize) {
-    count.fetch_sub(1, Relaxed);
-}
+/// An owner with something open. Never that of another one, in one start of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Opener(u64);
 
 /// Who opens what.
 #[derive(Clone, Copy, Debug)]
@@ -65,13 +47,13 @@ pub(super) struct Asked {
 pub(super) struct Open {
     pub(super) tag: u32,
     pub(super) asked: Asked,
-    pub(super) owner: OwnerNumber,
+    owner: Opener,
     /// When it was begun, by the clock of leases.
     pub(super) since_s: u32,
     /// 0 before it was granted.
     pub(super) seqid: u32,
-    pub(super) access: u32,
-    pub(super) deny: u32,
+    /// None before that, either.
+    pub(super) share: Option<Share>,
     pub(super) revoked: Option<Revoked>,
     /// OPENs that are being carried out.
     pub(super) opening: u32,
@@ -83,9 +65,9 @@ pub(super) struct Open {
 }
 
 impl Open {
-    fn new(tag: u32, asked: Asked, owner: OwnerNumber, listed: usize, since_s: u32) -> Self {
-        let (seqid, access, deny, revoked, opening, is_changing, is_provisional) = Default::default();
-        Self { tag, asked, owner, since_s, seqid, access, deny, revoked, opening, is_changing, is_provisional, listed }
+    fn new(tag: u32, asked: Asked, owner: Opener, listed: usize, since_s: u32) -> Self {
+        let (seqid, share, revoked, opening, is_changing, is_provisional) = Default::default();
+        Self { tag, asked, owner, since_s, seqid, share, revoked, opening, is_changing, is_provisional, listed }
     }
 
     pub(super) fn is_granted(&self) -> bool {
@@ -93,23 +75,30 @@ impl Open {
     }
 }
 
-/// A place, and how often it was used.
-#[derive(Debug, Default)]
-struct Slot {
-    generation: u32,
-    open: Option<Open>,
+impl Named for Open {
+    fn place(&self) -> Place<'_> {
+        let Asked { is_of_minor_0, client, file, .. } = &self.asked;
+        Place {
+            tag: self.tag,
+            client: *client,
+            is_of_minor_0: *is_of_minor_0,
+            file,
+            revoked: self.revoked,
+            seqid: self.seqid,
+        }
+    }
 }
 
 #[derive(Debug)]
 struct Owner {
-    number: OwnerNumber,
+    number: Opener,
     opens: usize,
 }
 
 #[derive(Debug, Default)]
 struct Client {
     owners: HashMap<OwnerName, Owner>,
-    /// Positions of all that it has open, and of what was revoked.
+    /// Places of all that it has open, and of what was revoked.
     opens: Vec<u32>,
     /// How many of these were revoked, by why.
     revoked: [usize; Revoked::COUNT],
@@ -123,96 +112,70 @@ impl Client {
 
 #[derive(Debug)]
 pub(super) struct Shard {
-    number: u32,
-    slots: Vec<Slot>,
-    free: Vec<u32>,
+    places: Places<Open>,
     clients: HashMap<ClientId, Client>,
-    /// What is not revoked.
-    by_file: HashMap<(OwnerNumber, FileId), u32>,
+    /// Places of what is not revoked.
+    by_file: HashMap<(Opener, FileId), u32>,
     totals: Arc<Totals>,
 }
 
 impl Shard {
     pub(super) fn new(number: u32, totals: Arc<Totals>) -> Self {
-        let (slots, free) = Default::default();
-        Self { number, slots, free, clients: HashMap::new(), by_file: HashMap::new(), totals }
+        Self { places: Places::new(number), clients: HashMap::new(), by_file: HashMap::new(), totals }
     }
 
     /// The open at that place, if it still is that one.
     pub(super) fn at(&self, number: OpenNumber) -> Option<&Open> {
-        let slot = self.slots.get(self.position(number.0 as u32)?)?;
-        slot.open.as_ref().filter(|_| u64::from(slot.generation) == number.0 >> 32)
+        self.places.get(number.0)
     }
 
     pub(super) fn at_mut(&mut self, number: OpenNumber) -> Option<&mut Open> {
-        let position = self.position(number.0 as u32)?;
-        let slot = self.slots.get_mut(position)?;
-        slot.open.as_mut().filter(|_| u64::from(slot.generation) == number.0 >> 32)
-    }
-
-    /// What is at the place of a stateid.
-    pub(super) fn at_place(&self, index: u32) -> Option<&Open> {
-        self.slots.get(self.position(index)?)?.open.as_ref()
+        self.places.get_mut(number.0)
     }
 
     /// Table D6.
     pub(super) fn look(&self, seal: &Seal, asked: Stateid, asker: &Asker<'_>) -> Result<OpenNumber, Status> {
-        let position = self.position(asked.index()).filter(|position| *position < self.slots.len());
-        let open = position.and_then(|position| self.slots[position].open.as_ref()).filter(|open| open.is_granted());
-        let place = open.map(|open| Place {
-            tag: open.tag,
-            client: open.asked.client,
-            is_of_minor_0: open.asked.is_of_minor_0,
-            file: &open.asked.file,
-            revoked: open.revoked,
-            seqid: open.seqid,
-        });
-        seal.look(asked, asker, place.as_ref())?;
-        Ok(self.number_of(position.expect("there is an open") as u32))
+        self.places.look(seal, asked, asker).map(OpenNumber)
+    }
+
+    /// The same of minor version 0, whatever the seqid, and be it revoked.
+    pub(super) fn look_past_revoked(&self, seal: &Seal, asked: Stateid) -> Result<&Open, Status> {
+        self.places.look_past_revoked(seal, asked)
     }
 
     /// Where an owner has a file open, or is about to.
-    pub(super) fn of_file(&self, asked: &Asked) -> Option<u32> {
+    pub(super) fn of_file(&self, asked: &Asked) -> Option<OpenNumber> {
         let owner = self.clients.get(&asked.client)?.owners.get(&asked.name)?.number;
-        self.by_file.get(&(owner, asked.file)).copied()
+        self.by_file.get(&(owner, asked.file)).map(|index| self.number_of(*index))
     }
 
     /// A place for what an owner will have open; none where there is no room, and then nothing has changed.
-    pub(super) fn begin(&mut self, seal: &Seal, asked: Asked) -> Option<u32> {
+    pub(super) fn begin(&mut self, seal: &Seal, asked: Asked) -> Option<OpenNumber> {
         let owner = self.enter(asked.client, asked.name)?;
         let known = self.clients.get_mut(&asked.client).expect("it was entered");
-        let listed = known.opens.len();
-        let position = self.free.pop().unwrap_or(self.slots.len() as u32);
-        known.opens.push(position);
-        if position as usize == self.slots.len() {
-            self.slots.push(Slot::default());
-        }
-        let index = self.index(position);
-        let slot = &mut self.slots[position as usize];
-        slot.generation += 1;
-        let (tag, second) = (seal.tag(index, slot.generation), self.totals.second.load(Relaxed));
-        slot.open = Some(Open::new(tag, asked, owner, listed, second));
-        self.by_file.insert((owner, asked.file), position);
-        Some(position)
+        let (listed, since_s) = (known.opens.len(), self.totals.second.now());
+        let number = self.places.add(|number| Open::new(seal.tag(number), asked, owner, listed, since_s));
+        known.opens.push(number as u32);
+        self.by_file.insert((owner, asked.file), number as u32);
+        Some(OpenNumber(number))
     }
 
     /// Counts one more open of an owner, who may be new: the client's bounds before those of all.
-    fn enter(&mut self, client: ClientId, name: OwnerName) -> Option<OwnerNumber> {
+    fn enter(&mut self, client: ClientId, name: OwnerName) -> Option<Opener> {
         let known = self.clients.get(&client);
         let is_new = known.is_none_or(|known| !known.owners.contains_key(&name));
         let (owners, opens) = known.map_or((0, 0), |known| (known.owners.len(), known.opens.len()));
         if opens >= OPENS_OF_CLIENT_MAX || is_new && owners >= OWNERS_OF_CLIENT_MAX {
             return None;
         }
-        if !take(&self.totals.opens, OPENS_MAX) {
+        if !self.totals.opens.take(1, OPENS_MAX) {
             return None;
         }
-        if is_new && !take(&self.totals.owners, OWNERS_MAX) {
-            give(&self.totals.opens);
+        if is_new && !self.totals.owners.take(1, OWNERS_MAX) {
+            self.totals.opens.give(1);
             return None;
         }
-        let numbers = &self.totals.numbers;
-        let number = || OwnerNumber(numbers.fetch_add(1, Relaxed) as u64 + 1);
+        let number = || Opener(self.totals.numbers.next() as u64);
         let owners = &mut self.clients.entry(client).or_default().owners;
         let owner = owners.entry(name).or_insert_with(|| Owner { number: number(), opens: 0 });
         owner.opens += 1;
@@ -232,8 +195,7 @@ impl Shard {
 
     /// What is at the place of a stateid goes.
     pub(super) fn remove_at(&mut self, index: u32) {
-        let position = self.position(index).expect("it was looked at");
-        self.remove(self.number_of(position as u32));
+        self.remove(self.number_of(index));
     }
 
     /// An open goes, if it still is that one.
@@ -255,31 +217,22 @@ impl Shard {
         owner.opens -= 1;
         if owner.opens == 0 {
             owners.remove(&name);
-            give(&self.totals.owners);
+            self.totals.owners.give(1);
         }
     }
 
     /// Its place becomes free.
     fn clear(&mut self, number: OpenNumber) {
-        if self.at(number).is_none() {
-            return;
-        }
-        let position = self.position(number.0 as u32).expect("it is there");
-        let slot = &mut self.slots[position];
-        let open = slot.open.take().expect("it is there");
-        // A place whose numbers are all used stays empty, so that none of them comes twice.
-        if slot.generation < u32::MAX {
-            self.free.push(position as u32);
-        }
-        give(&self.totals.opens);
+        let Some(open) = self.places.remove(number.0) else { return };
+        self.totals.opens.give(1);
         let known = self.clients.get_mut(&open.asked.client).expect("O3");
         if let Some(why) = open.revoked {
             known.revoked[why as usize] -= 1;
-            give(&self.totals.revoked);
+            self.totals.revoked.give(1);
         }
         known.opens.swap_remove(open.listed);
-        if let Some(moved) = known.opens.get(open.listed) {
-            self.slots[*moved as usize].open.as_mut().expect("O3").listed = open.listed;
+        if let Some((moved, _)) = known.opens.get(open.listed).map(|index| self.places.at(*index).expect("O3")) {
+            self.places.get_mut(moved).expect("O3").listed = open.listed;
         }
         if known.opens.is_empty() {
             self.clients.remove(&open.asked.client);
@@ -306,7 +259,7 @@ impl Shard {
     /// What was not granted yet goes, and its OPEN will be told.
     fn revoke_one(&mut self, number: OpenNumber, why: Revoked) -> Option<Closing> {
         let open = self.at(number)?;
-        let closing = Closing { file: open.asked.file, client: open.asked.client, open: number, owner: open.owner };
+        let closing = Closing { file: open.asked.file, client: open.asked.client, open: number };
         if !open.is_granted() {
             self.remove(number);
             return None;
@@ -315,7 +268,7 @@ impl Shard {
         self.leave(number);
         self.at_mut(number)?.revoked = Some(why);
         self.clients.get_mut(&client).expect("O3").revoked[why as usize] += 1;
-        self.totals.revoked.fetch_add(1, Relaxed);
+        self.totals.revoked.next();
         Some(closing)
     }
 
@@ -328,7 +281,7 @@ impl Shard {
     fn forget_all(&mut self, numbers: Vec<OpenNumber>) -> Vec<Closing> {
         let open = |number: &OpenNumber| {
             let open = self.at(*number).filter(|open| open.is_granted() && open.revoked.is_none())?;
-            Some(Closing { file: open.asked.file, client: open.asked.client, open: *number, owner: open.owner })
+            Some(Closing { file: open.asked.file, client: open.asked.client, open: *number })
         };
         let closing = numbers.iter().filter_map(open).collect();
         numbers.into_iter().for_each(|number| self.remove(number));
@@ -380,25 +333,14 @@ impl Shard {
     /// All of a client's.
     pub(super) fn numbers(&self, client: ClientId) -> impl Iterator<Item = OpenNumber> {
         let opens = self.clients.get(&client).map_or(&[][..], |known| &known.opens);
-        opens.iter().map(|position| self.number_of(*position))
+        opens.iter().map(|index| self.number_of(*index))
     }
 
-    pub(super) fn number_of(&self, position: u32) -> OpenNumber {
-        let generation = self.slots[position as usize].generation;
-        OpenNumber(u64::from(generation) << 32 | u64::from(self.index(position)))
-    }
-
-    /// As stateids tell it, in the form of [`super::super::places`].
-    fn index(&self, position: u32) -> u32 {
-        (position + 1) << (SHARD_BITS + 1) | self.number
-    }
-
-    fn position(&self, index: u32) -> Option<usize> {
-        (index >> (SHARD_BITS + 1)).checked_sub(1).filter(|_| index & OF_LOCKS == 0).map(|position| position as usize)
+    /// Of what is at that place.
+    fn number_of(&self, index: u32) -> OpenNumber {
+        OpenNumber(self.places.at(index).expect("it was looked at under this lock").0)
     }
 }
-
-const _: () = assert!(OPENS_MAX < PLACES_MAX);
 
 #[cfg(test)]
 mod check;

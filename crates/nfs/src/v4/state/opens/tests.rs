@@ -2,19 +2,25 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
-use tally_vfs::{MountNumber, ObjectRef};
+use tally_vfs::{Access, Deny, MountNumber, ObjectRef};
 
 use super::*;
 use crate::v4::state::bounds::{
     OPENS_MAX, OPENS_OF_CLIENT_MAX, OWNERS_MAX, OWNERS_OF_CLIENT_MAX, REVOKED_OF_CLIENT_MAX,
 };
 use crate::v4::state::clients::desk::Draws;
+use crate::v4::state::places::SHARD_COUNT;
 
 pub(super) const READ: u32 = 1;
 pub(super) const WRITE: u32 = 2;
 pub(super) const BOTH: u32 = 3;
 const A: ClientId = ClientId(7 << 32 | 1);
 const B: ClientId = ClientId(7 << 32 | 2);
+
+/// In the numbers that protocols have.
+pub(super) fn share(access: u32, deny: u32) -> Share {
+    Share { access: Access::from_bits(access).unwrap(), deny: Deny::from_bits(deny).unwrap() }
+}
 
 pub(super) fn opens(seed: u64) -> Opens {
     Opens::new(BootId(7), &Draws(AtomicU64::new(seed)))
@@ -33,12 +39,12 @@ const MOUNTED: Mounted = Mounted { pool: PoolGuid(1), dataset: DatasetId(2), mou
 
 impl Opens {
     fn open(&self, minor: u32, client: ClientId, owner: &[u8], id: u64) -> Stateid {
-        self.reserve(minor, client, owner, file(id)).unwrap().granted(READ, 0).unwrap()
+        self.reserve(minor, client, owner, file(id)).unwrap().granted(share(READ, 0)).unwrap()
     }
 
     /// All that a client has open, and what was revoked.
     pub(super) fn of_client(&self, client: ClientId) -> Vec<Found> {
-        let shard = self.shard_of(client).read();
+        let shard = self.shards.of(client).read();
         let numbers = shard.numbers(client);
         let granted = numbers.filter(|number| shard.at(*number).is_some_and(Open::is_granted));
         granted.map(|number| self.found(&shard, number)).collect()
@@ -46,7 +52,7 @@ impl Opens {
 
     /// O1 to O3, and what is counted.
     pub(super) fn check(&self) {
-        let of_shards = self.shards.iter().map(|shard| shard.read().check());
+        let of_shards = self.shards.of_each(None).iter().map(|shard| shard.read().check());
         let sum = of_shards.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
         assert_eq!(self.counts(), sum, "O2");
         assert!(sum.0 <= OWNERS_MAX && sum.1 <= OPENS_MAX, "O2");
@@ -112,7 +118,7 @@ fn rows_d_to_f_of_other_versions_clients_and_files() {
     assert_eq!(opens.find(&in_session, 1, Some(A), Some(&file(3))), bad, "e");
     assert_eq!(opens.find(&in_session, 1, Some(B), Some(&file(4))), bad, "f");
     let found = opens.find(&in_session, 2, Some(B), Some(&file(3))).unwrap();
-    assert_eq!((found.client, found.file, found.access, found.deny), (B, file(3), READ, 0));
+    assert_eq!((found.client, found.file, found.share), (B, file(3), Some(share(READ, 0))));
     assert_eq!(opens.find(&in_0, 0, None, Some(&file(3))).unwrap().client, A, "the stateid tells the client");
     // The same of what changes one.
     for (asked, minor, client, at) in
@@ -131,7 +137,7 @@ fn row_h_what_is_revoked_is_told_why_until_it_is_freed() {
         assert_eq!(opens.free(&stateid, A), Err(Status::LocksHeld), "it is open");
         let number = opens.find(&stateid, 1, Some(A), None).unwrap();
         let closing = opens.revoke(Some(A), &|found| found.file == file(3), why);
-        assert_eq!(closing, [Closing { file: file(3), client: number.client, open: number.open, owner: number.owner }]);
+        assert_eq!(closing, [Closing { file: file(3), client: number.client, open: number.open }]);
         assert_eq!(opens.revoke(None, &|found| found.file == file(3), why), [], "once");
         opens.check();
         let later = Stateid { seqid: 9, ..stateid };
@@ -143,8 +149,8 @@ fn row_h_what_is_revoked_is_told_why_until_it_is_freed() {
         assert_eq!(opens.by_number(number.open).unwrap().revoked, Some(why));
         // Its owner may open the file again, and that is another one.
         let again = opens.reserve(1, A, b"a", file(3)).unwrap();
-        assert!(!again.is_upgrade() && again.number() != number.open && again.owner_number() == number.owner);
-        let again = again.granted(WRITE, 0).unwrap();
+        assert!(!again.is_upgrade() && again.number() != number.open);
+        let again = again.granted(share(WRITE, 0)).unwrap();
         assert_eq!(opens.free(&stateid, B), Err(Status::BadStateid), "of another client");
         assert_eq!(opens.free(&stateid, A), Ok(()));
         assert_eq!((opens.free(&stateid, A), opens.test(&stateid, A)), (Err(Status::BadStateid), Status::BadStateid));
@@ -199,22 +205,21 @@ fn an_open_whose_reply_was_lost_is_found_again() {
     let opens = opens(1);
     let first = opens.reserve(1, A, b"a", file(3)).unwrap();
     assert!(!first.is_upgrade());
-    let (number, owner) = (first.number(), first.owner_number());
-    let first = first.granted(READ, 0).unwrap();
+    let number = first.number();
+    let first = first.granted(share(READ, 0)).unwrap();
     let again = opens.reserve(1, A, b"a", file(3)).unwrap();
-    assert!(again.is_upgrade() && (again.number(), again.owner_number()) == (number, owner));
-    assert_eq!(again.granted(WRITE, WRITE).unwrap(), Stateid { seqid: 2, ..first });
+    assert!(again.is_upgrade() && again.number() == number);
+    assert_eq!(again.granted(share(WRITE, WRITE)).unwrap(), Stateid { seqid: 2, ..first });
     let found = opens.find(&Stateid { seqid: 0, ..first }, 1, Some(A), None).unwrap();
-    assert_eq!((found.access, found.deny), (BOTH, WRITE));
+    assert_eq!(found.share, Some(share(BOTH, WRITE)));
     // Another owner's, another client's, and another file's are others.
     let others = [(A, b"b", 3), (B, b"a", 3), (A, b"a", 4)].map(|(client, owner, id)| {
         let reserved = opens.reserve(1, client, owner, file(id)).unwrap();
         assert!(!reserved.is_upgrade());
-        (reserved.number(), reserved.owner_number())
+        reserved
     });
-    let numbers: HashSet<_> = others.iter().map(|(number, _)| *number).chain([number]).collect();
-    assert_eq!((numbers.len(), others[2].1 == owner), (4, true));
-    assert!(others[0].1 != owner && others[1].1 != owner && others[0].1 != others[1].1);
+    let numbers: HashSet<_> = others.iter().map(Reserved::number).chain([number]).collect();
+    assert_eq!((numbers.len(), opens.counts()), (4, (3, 4)), "what A's a has twice is of one owner");
 }
 
 /// What fails registers nothing (rules V29).
@@ -242,18 +247,18 @@ fn a_change_and_an_open_of_one_owner_and_file_are_one_behind_the_other() {
     let first = [(); 2].map(|()| opens.reserve(1, A, b"a", file(3)).unwrap());
     assert_eq!(first[0].number(), first[1].number(), "OPENs go on beside each other");
     let [one, two] = first;
-    let stateid = two.granted(READ, 0).unwrap();
+    let stateid = two.granted(share(READ, 0)).unwrap();
     assert_eq!(opens.change(&stateid, 1, Some(A), None).unwrap_err(), Status::Delay);
-    let stateid = one.granted(WRITE, 0).unwrap();
+    let stateid = one.granted(share(WRITE, 0)).unwrap();
     assert_eq!(stateid.seqid, 2);
     let changing = opens.change(&stateid, 1, Some(A), None).unwrap();
     assert_eq!(opens.reserve(1, A, b"a", file(3)).unwrap_err(), Status::Delay);
     assert_eq!(opens.change(&stateid, 1, Some(A), None).unwrap_err(), Status::Delay);
     assert!(opens.find(&stateid, 1, Some(A), None).is_ok(), "what reads and writes goes on");
     assert!(opens.reserve(1, A, b"b", file(3)).is_ok() && opens.reserve(1, A, b"a", file(4)).is_ok());
-    assert_eq!(changing.downgraded(READ, 0), Stateid { seqid: 3, ..stateid });
+    assert_eq!(changing.downgraded(share(READ, 0)), Stateid { seqid: 3, ..stateid });
     let now = Stateid { seqid: 3, ..stateid };
-    assert_eq!(opens.find(&now, 1, Some(A), None).unwrap().access, READ);
+    assert_eq!(opens.find(&now, 1, Some(A), None).unwrap().share, Some(share(READ, 0)));
     drop(opens.reserve(1, A, b"a", file(3)).unwrap());
     let closing = opens.change(&now, 1, Some(A), None).unwrap();
     assert_eq!(closing.found().stateid, now);
@@ -266,11 +271,11 @@ fn no_number_comes_twice() {
     let opens = opens(1);
     let close = |stateid| opens.change(&stateid, 1, Some(A), None).unwrap().closed();
     let _ = close(opens.open(1, A, b"a", 3));
-    opens.shard_of(A).write().wear();
+    opens.shards.of(A).write().wear();
     let places = [(); 3].map(|()| {
         let reserved = opens.reserve(1, A, b"a", file(3)).unwrap();
         let number = reserved.number();
-        let _ = close(reserved.granted(READ, 0).unwrap());
+        let _ = close(reserved.granted(share(READ, 0)).unwrap());
         opens.check();
         (number.0 as u32, number.0 >> 32)
     });
@@ -299,7 +304,7 @@ fn who_is_gone_has_nothing_and_gets_nothing() {
     let number = opens.by_number(upgrade.number()).unwrap();
     assert_eq!(
         opens.forget_client(A),
-        [Closing { file: file(3), client: number.client, open: number.open, owner: number.owner }],
+        [Closing { file: file(3), client: number.client, open: number.open }],
         "what was revoked is closed already, what was not granted says so itself"
     );
     opens.check();
@@ -308,8 +313,8 @@ fn who_is_gone_has_nothing_and_gets_nothing() {
     // Somebody has those places by now.
     let other = ClientId(A.0 + SHARD_COUNT as u64);
     let others: Vec<_> = (0..4).map(|id| opens.open(1, other, b"o", id)).collect();
-    assert_eq!(fresh.granted(READ, 0), Err(Status::Expired));
-    assert_eq!(upgrade.granted(READ, 0), Err(Status::Expired));
+    assert_eq!(fresh.granted(share(READ, 0)), Err(Status::Expired));
+    assert_eq!(upgrade.granted(share(READ, 0)), Err(Status::Expired));
     assert!([stateid, revoked].iter().all(|asked| opens.test(asked, A) == Status::BadStateid));
     assert!(others.iter().all(|asked| opens.test(asked, other) == Status::Ok && asked.seqid == 1));
     assert_eq!(opens.test(&stays, B), Status::Ok);
@@ -322,8 +327,8 @@ fn what_is_revoked_while_it_is_opened_or_changed_is_told_so() {
     let stateid = opens.open(1, A, b"a", 3);
     let (upgrade, fresh) = (opens.reserve(1, A, b"a", file(3)).unwrap(), opens.reserve(1, A, b"a", file(4)).unwrap());
     assert_eq!(opens.revoke(None, &|_| true, Revoked::Admin).len(), 1);
-    assert_eq!(upgrade.granted(WRITE, 0), Err(Status::AdminRevoked));
-    assert_eq!(fresh.granted(WRITE, 0), Err(Status::Expired));
+    assert_eq!(upgrade.granted(share(WRITE, 0)), Err(Status::AdminRevoked));
+    assert_eq!(fresh.granted(share(WRITE, 0)), Err(Status::Expired));
     assert_eq!(opens.test(&stateid, A), Status::AdminRevoked);
     opens.check();
     let stateid = opens.open(1, A, b"a", 5);
@@ -383,7 +388,7 @@ fn a_million_opens_without_a_close_meet_the_bounds() {
         let (client, owner) = (client(round % 64), round / 128 % 4096);
         match opens.reserve(1, client, &[owner.to_be_bytes(); 128].concat(), file(round / 64)) {
             Ok(reserved) => {
-                reserved.granted(READ, 0).unwrap();
+                reserved.granted(share(READ, 0)).unwrap();
                 granted += 1;
             }
             Err(status) => {
@@ -394,7 +399,7 @@ fn a_million_opens_without_a_close_meet_the_bounds() {
     }
     assert_eq!((granted, refused, opens.counts().1), (OPENS_MAX, 1_000_000 - OPENS_MAX, OPENS_MAX));
     opens.check();
-    let bytes: usize = opens.shards.iter().map(|shard| shard.read().bytes()).sum();
+    let bytes: usize = opens.shards.of_each(None).iter().map(|shard| shard.read().bytes()).sum();
     assert!(bytes < 96 << 20, "{bytes}");
     for id in 0..64 {
         let _ = opens.forget_client(client(id));

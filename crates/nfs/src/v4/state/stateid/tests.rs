@@ -45,10 +45,10 @@ fn on_the_wire_it_is_as_drawn() {
 fn a_tag_is_of_its_start_its_place_and_its_turn() {
     let seal = Seal::new(BootId(7), &Draws(AtomicU64::new(1)));
     let other = Seal::new(BootId(7), &Draws(AtomicU64::new(2)));
-    assert_eq!(seal.tag(16, 1), seal.tag(16, 1));
-    assert_ne!(seal.tag(16, 1), seal.tag(16, 2));
-    assert_ne!(seal.tag(16, 1), seal.tag(32, 1));
-    assert_ne!(seal.tag(16, 1), other.tag(16, 1));
+    assert_eq!(seal.tag(1 << 32 | 16), seal.tag(1 << 32 | 16));
+    assert_ne!(seal.tag(1 << 32 | 16), seal.tag(2 << 32 | 16));
+    assert_ne!(seal.tag(1 << 32 | 16), seal.tag(1 << 32 | 32));
+    assert_ne!(seal.tag(1 << 32 | 16), other.tag(1 << 32 | 16));
 }
 
 /// Row h: of a mount that is over. What is of another file says nothing of that.
@@ -58,7 +58,7 @@ fn row_h_what_was_opened_before_its_dataset_was_mounted_anew_is_revoked() {
     let place = |revoked| Place { tag: 5, client: ClientId(1), is_of_minor_0: false, file: &FILE, revoked, seqid: 2 };
     let look = |file: &FileId, revoked| {
         let asker = Asker { minor: 1, client: None, file: Some(file) };
-        seal.look(seal.stateid(16, 5, 2), &asker, Some(&place(revoked)))
+        seal.look(seal.stateid(16, 5, 2), &asker, Some(place(revoked)))
     };
     let anew = FileId { of: Mounted { mount: MountNumber(2), ..FILE.of }, ..FILE };
     let other = FileId { object: ObjectRef { generation: Generation(5), ..FILE.object }, ..anew };
@@ -83,7 +83,7 @@ fn rows_h_to_l_what_was_revoked_goes_before_its_seqid() {
     };
     let look = |minor, revoked, present, asked| {
         let asker = Asker { minor, client: None, file: None };
-        seal.look(seal.stateid(16, 5, asked), &asker, Some(&place(minor, revoked, present)))
+        seal.look(seal.stateid(16, 5, asked), &asker, Some(place(minor, revoked, present)))
     };
     for minor in [0, 1, 2] {
         for (why, status) in [

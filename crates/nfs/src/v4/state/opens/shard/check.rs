@@ -5,33 +5,25 @@ use super::*;
 impl Shard {
     /// O1 to O3. Gives how many owners and opens there are.
     pub(in super::super) fn check(&self) -> (usize, usize) {
-        let used: Vec<u32> =
-            (0..self.slots.len() as u32).filter(|at| self.slots[*at as usize].open.is_some()).collect();
-        let worn = self.slots.iter().filter(|slot| slot.open.is_none() && slot.generation == u32::MAX).count();
-        assert_eq!(used.len() + self.free.len() + worn, self.slots.len(), "O2");
-        assert!(self.free.iter().all(|at| self.slots[*at as usize].open.is_none()), "O2");
-        for position in &used {
-            let open = self.slots[*position as usize].open.as_ref().unwrap();
-            let known = &self.clients[&open.asked.client];
-            assert_eq!(known.opens[open.listed], *position, "O3");
-            let by_file = self.by_file.get(&(open.owner, open.asked.file));
+        self.places.check();
+        for (number, open) in self.places.all() {
+            let (known, index) = (&self.clients[&open.asked.client], number as u32);
+            assert_eq!(known.opens[open.listed], index, "O3");
+            let by_file = self.by_file.get(&(open.owner, open.asked.file)).copied();
             match open.revoked {
-                Some(_) => assert_ne!(by_file, Some(position), "O1"),
-                None => {
-                    assert_eq!((by_file, known.owners[&open.asked.name].number), (Some(position), open.owner), "O1")
-                }
+                Some(_) => assert_ne!(by_file, Some(index), "O1"),
+                None => assert_eq!((by_file, known.owners[&open.asked.name].number), (Some(index), open.owner), "O1"),
             }
         }
-        let living =
-            used.iter().filter(|at| self.slots[**at as usize].open.as_ref().unwrap().revoked.is_none()).count();
+        let living = self.places.all().filter(|(_, open)| open.revoked.is_none()).count();
         assert_eq!(self.by_file.len(), living, "O1");
         self.check_clients();
-        (self.clients.values().map(|known| known.owners.len()).sum(), used.len())
+        (self.clients.values().map(|known| known.owners.len()).sum(), self.places.counts().0)
     }
 
     fn check_clients(&self) {
         for (client, known) in &self.clients {
-            let opens: Vec<_> = known.opens.iter().map(|at| self.slots[*at as usize].open.as_ref().unwrap()).collect();
+            let opens: Vec<_> = known.opens.iter().map(|index| self.places.at(*index).unwrap().1).collect();
             assert!(opens.iter().all(|open| open.asked.client == *client), "O3");
             assert_eq!(opens.iter().filter(|open| open.revoked.is_some()).count(), known.revoked_count(), "O2");
             assert!(!opens.is_empty() && known.opens.len() <= OPENS_OF_CLIENT_MAX, "O3");
@@ -46,7 +38,7 @@ impl Shard {
 
     /// As if every place had been used as often as it can be, but for once.
     pub(in super::super) fn wear(&mut self) {
-        self.slots.iter_mut().for_each(|slot| slot.generation = u32::MAX - 1);
+        self.places.wear();
     }
 
     /// What it has allocated, roughly.
@@ -54,9 +46,8 @@ impl Shard {
         let of_clients = |known: &Client| {
             known.owners.capacity() * (size_of::<(OwnerName, Owner)>() + 1) + known.opens.capacity() * 4
         };
-        self.slots.capacity() * size_of::<Slot>()
-            + self.free.capacity() * 4
-            + self.by_file.capacity() * (size_of::<(OwnerNumber, FileId, u32)>() + 1)
+        self.places.bytes()
+            + self.by_file.capacity() * (size_of::<(Opener, FileId, u32)>() + 1)
             + self.clients.values().map(of_clients).sum::<usize>()
     }
 }
