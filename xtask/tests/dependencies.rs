@@ -119,7 +119,7 @@ const FLOORS: [(&str, &[&[&str]]); 20] = [
             &["model", "suite"],
             &["door", "permission"],
             &["content", "request"],
-            &["locks", "opens"],
+            &["locks", "opens", "xattrs"],
             &["names", "outcome"],
             &["attributes", "mount"],
         ],
@@ -162,7 +162,7 @@ const FS: [&[&str]; 7] = [
     &["object", "record"],
     &["entry", "layer"],
     &["inode"],
-    &["cuts", "group", "schema"],
+    &["cuts", "group", "schema", "xattr"],
 ];
 
 /// What a request knows of its connection stands below all that asks it.
