@@ -375,7 +375,7 @@ impl Filesystem {
     }
 
     /// Whether the switch to or from `disabled` is not on disk yet: only a whole group can be relied on then.
-    fn is_under_way(&self, switch: LogSwitch, txg: Txg) -> bool {
+    pub(crate) fn is_under_way(&self, switch: LogSwitch, txg: Txg) -> bool {
         txg >= switch.at && self.pool.txgs.last_synced().next() < switch.at
     }
 

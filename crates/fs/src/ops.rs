@@ -5,6 +5,7 @@ mod access;
 mod ancestry;
 mod bounds;
 mod commit;
+mod delegation;
 mod follow;
 mod link;
 mod lock;

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use tally_base::ObjectId;
+use tally_claims::Act;
 use tally_store::key::{Class, Key};
 use tally_vfs::permission::{self, EXECUTE, READ};
 use tally_vfs::{
@@ -153,6 +154,7 @@ impl Filesystem {
             _ => return Err(FsError::BadType),
         }
         self.check_may_read(ctx, &attr)?;
+        self.gate(object, ctx.actor(), Act::Reads)?;
         Ok((inode, attr))
     }
 

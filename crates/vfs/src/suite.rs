@@ -5,6 +5,7 @@
 //! 0755, and waits for every promise it is given.
 
 mod content;
+mod delegating;
 mod listing;
 mod locking;
 mod making;
@@ -33,6 +34,7 @@ pub fn run_all(make: &dyn Fn() -> Arc<dyn Vfs>) {
         listing::CASES,
         moving::CASES,
         opening::CASES,
+        delegating::CASES,
         locking::CASES,
         permissions::CASES,
         xattrs::CASES,

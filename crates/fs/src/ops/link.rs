@@ -1,6 +1,7 @@
 //! LINK: another name for a file.
 
 use smallvec::smallvec;
+use tally_claims::Act;
 use tally_store::pool::SpaceClass;
 use tally_vfs::{Attr, FileKind, FsError, LINK_MAX, ObjectRef, OpCtx, Outcome, entry_charge};
 
@@ -40,7 +41,7 @@ impl Filesystem {
             Ok(None) if before.nlink >= LINK_MAX => Some(FsError::TooManyLinks),
             Ok(None) => None,
         };
-        if let Some(error) = refusal {
+        if let Err(error) = refusal.map_or_else(|| self.gate(object, ctx.actor(), Act::Changes), Err) {
             return self.refused_in(&locked, dir, Some(&parent), error);
         }
         let now = self.now();

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use smallvec::smallvec;
 use tally_base::{ObjectId, Time};
+use tally_claims::Act;
 use tally_store::dataset::OBJECT_CHARGE;
 use tally_store::pool::SpaceClass;
 use tally_vfs::permission::{self, EXECUTE, WRITE};
@@ -219,9 +220,10 @@ impl Filesystem {
             let (id, entry) = (self.draw_id(), self.draw_id());
             // Nobody knows of it yet, so only a bound can be in the way.
             let object = ObjectRef { id, generation: inode.generation };
-            if let Some(Err(error)) = plan.opening.map(|opening| self.claim(object, opening)) {
-                return self.refused_in(&locked, dir, Some(&parent), error);
-            }
+            let holder = match plan.opening.map(|opening| self.claim(object, opening)).transpose() {
+                Ok(holder) => holder,
+                Err(error) => return self.refused_in(&locked, dir, Some(&parent), error),
+            };
             inode.gain_name(dir.id, entry);
             if plan.covered {
                 self.mountpoints.write().insert(id);
@@ -237,7 +239,8 @@ impl Filesystem {
                 smallvec![after(dir.id, &parent_after, SizeRule::Exact), after(id, &inode, SizeRule::Exact)];
             remember(&mut record, ctx, Some(attr.object));
             let wait = self.carry_out(admitted, &mut locked, plan.record_kind, record);
-            let made = Opened { attr, is_new: true, delegated: None };
+            let delegated = self.delegate(&locked, id, holder, plan.opening);
+            let made = Opened { attr, is_new: true, delegated };
             return Outcome { result: Ok(made), changes: smallvec![change(dir.id, &parent, &parent_after)], wait };
         }
     }
@@ -292,20 +295,25 @@ impl Filesystem {
             _ => None,
         };
         let Some(size) = new_size else {
-            if let Some(Err(error)) = opening.map(|opening| self.claim(attr.object, opening)) {
-                return self.refused_in(&locked, dir, Some(parent), error);
-            }
+            let holder = match opening.map(|opening| self.claim(attr.object, opening)).transpose() {
+                Ok(holder) => holder,
+                Err(error) => return self.refused_in(&locked, dir, Some(parent), error),
+            };
+            let delegated = self.delegate(&locked, existing, holder, opening);
             let wait = self.wait_for_seen(&locked);
-            let found = Opened { attr, is_new: false, delegated: None };
+            let found = Opened { attr, is_new: false, delegated };
             return Outcome { result: Ok(found), changes: smallvec![unchanged(dir.id, parent)], wait };
         };
         let (mut resized, now) = (inode, self.now());
         let may = permission::may(&attr, ctx.cred, WRITE).then_some(()).ok_or(FsError::Access);
-        let planned = resize(&mut resized, size, may, now)
-            .and_then(|()| opening.map_or(Ok(()), |opening| self.claim_to_cut(attr.object, opening)));
-        if let Err(error) = planned {
-            return self.refused_in(&locked, dir, Some(parent), error);
-        }
+        let planned = resize(&mut resized, size, may, now).and_then(|()| match opening {
+            Some(opening) => self.claim_to_cut(attr.object, opening).map(Some),
+            None => self.gate(attr.object, ctx.actor(), Act::Changes).map(|()| None),
+        });
+        let holder = match planned {
+            Ok(holder) => holder,
+            Err(error) => return self.refused_in(&locked, dir, Some(parent), error),
+        };
         strip_privileges(&mut resized, ctx.cred);
         resized.touch(now);
         // It is a SETATTR by another name, and ends what an EXCLUSIVE create may still be asked again (rules F23).
@@ -314,7 +322,8 @@ impl Filesystem {
         record.inodes.push(after(existing, &resized, SizeRule::Exact));
         remember(&mut record, ctx, Some(attr.object));
         let wait = self.carry_out(admitted, &mut locked, RecordKind::Truncate, record);
-        let cut = Opened { attr: resized.attr(existing), is_new: false, delegated: None };
+        let delegated = self.delegate(&locked, existing, holder, opening);
+        let cut = Opened { attr: resized.attr(existing), is_new: false, delegated };
         Outcome { result: Ok(cut), changes: smallvec![unchanged(dir.id, parent)], wait }
     }
 

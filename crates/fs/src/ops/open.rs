@@ -7,35 +7,37 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tally_base::Wait;
-use tally_claims::{Claim, Claims, Closed, Refused};
+use tally_claims::{Act, Claim, Claims, Closed, Refused};
 use tally_vfs::permission::{self, EXECUTE, READ, WRITE};
 use tally_vfs::{
     Access, Attr, ClientNumber, Cred, Delegation, FileKind, FsError, Holder, Identity, ObjectRef, OpCtx, Opened,
     Opening, Outcome, Right, Share, ToOpen,
 };
 
+use super::failed;
 use crate::filesystem::Filesystem;
 
 impl Filesystem {
     pub(crate) fn open(&self, ctx: OpCtx<'_>, what: ToOpen<'_>, opening: Opening<'_>) -> Outcome<Opened> {
         match what {
             ToOpen::Made(dir, name, how) => self.make_open(ctx, dir, name, how, opening),
-            // Nothing is changed, so nothing is waited for.
             ToOpen::Itself(object) | ToOpen::Again(object) => {
                 let is_again = matches!(what, ToOpen::Again(_));
-                let result = self.open_itself((ctx.cred, is_again), object, opening);
-                Outcome { result, changes: SmallVec::new(), wait: Wait::Ready }
+                match self.open_itself((ctx.cred, is_again), object, opening) {
+                    Ok((opened, wait)) => Outcome { result: Ok(opened), changes: SmallVec::new(), wait },
+                    Err(error) => failed(error),
+                }
             }
         }
     }
 
-    /// Its owner opens again what he had open whatever its mode says by now (rules V26); others as that says, since nobody knows what they had open.
+    /// Nothing is changed, so nothing is waited for, but by who is given a delegation: what is there may not go any more (rules V12). Its owner opens again what he had open whatever its mode says by now (rules V26); others as that says, since nobody knows what they had open.
     fn open_itself(
         &self,
         (cred, is_again): (&Cred, bool),
         object: ObjectRef,
         opening: Opening<'_>,
-    ) -> Result<Opened, FsError> {
+    ) -> Result<(Opened, Wait), FsError> {
         if opening.share.access.has(Access::WRITE) && Identity::is_read_only(self) {
             return Err(FsError::ReadOnly);
         }
@@ -46,17 +48,21 @@ impl Filesystem {
         if !(is_again && permission::owns(&attr, cred)) {
             check_may_open(&attr, cred, opening.share.access)?;
         }
-        self.claim(object, opening)?;
+        let holder = self.claim(object, opening)?;
         // Behind a restart nobody has noted that its last close frees it.
         if inode.is_held() {
             let _is_open = self.claims.get().is_some_and(|claims| claims.note_removed(object.id));
         }
-        Ok(Opened { attr, is_new: false, delegated: None })
+        let delegated = self.delegate(&locked, object.id, Some(holder), Some(opening));
+        let wait = if delegated.is_some() { self.wait_for_seen(&locked) } else { Wait::Ready };
+        Ok((Opened { attr, is_new: false, delegated }, wait))
     }
 
-    /// Registers an open. The caller has the object's lock, and does nothing more that could be refused.
-    pub(super) fn claim(&self, object: ObjectRef, Opening { share, by, .. }: Opening<'_>) -> Result<(), FsError> {
-        self.claim_for(object, by(object)?, share)
+    /// Registers an open, and says whose. The caller has the object's lock, and does nothing more that could be refused.
+    pub(super) fn claim(&self, object: ObjectRef, Opening { share, by, .. }: Opening<'_>) -> Result<Holder, FsError> {
+        let holder = by(object)?;
+        self.claim_for(object, holder, share)?;
+        Ok(holder)
     }
 
     fn claim_for(&self, object: ObjectRef, holder: Holder, share: Share) -> Result<(), FsError> {
@@ -69,16 +75,14 @@ impl Filesystem {
     }
 
     /// The same of a file that is cut by it, whatever it is opened for: others may have it open and forbid that.
-    pub(super) fn claim_to_cut(
-        &self,
-        object: ObjectRef,
-        Opening { share, by, .. }: Opening<'_>,
-    ) -> Result<(), FsError> {
-        let holder = by(object)?;
+    pub(super) fn claim_to_cut(&self, object: ObjectRef, opening: Opening<'_>) -> Result<Holder, FsError> {
+        let holder = (opening.by)(object)?;
         if let Some(claims) = self.claims.get() {
             claims.may_write(object.id, Some(holder)).map_err(|_| FsError::ShareDenied)?;
+            self.gate(object, Some(holder.client), Act::Changes)?;
         }
-        self.claim_for(object, holder, share)
+        self.claim_for(object, holder, opening.share)?;
+        Ok(holder)
     }
 
     pub(crate) fn downgrade(&self, object: ObjectRef, holder: Holder, left: Share) -> Result<(), FsError> {

@@ -71,7 +71,8 @@ impl Filesystem {
             let Some(found) = seen else {
                 return self.refused_in(&locked, dir, Some(&parent), FsError::NotFound);
             };
-            let inode = match self.removable(ctx, &locked, (dir, &parent), found.object, removal) {
+            let removable = self.removable(ctx, &locked, (dir, &parent), found.object, removal);
+            let inode = match removable.and_then(|inode| self.gate_to(found.object, inode, ctx)) {
                 Ok(inode) => inode,
                 Err(error) => return self.refused_in(&locked, dir, Some(&parent), error),
             };
@@ -90,7 +91,9 @@ impl Filesystem {
                     return self.refused_in(&locked, dir, Some(&parent), error);
                 }
             } else {
-                record.inodes.push(unlinked(dir.id, found, &inode, now));
+                let gone = unlinked(dir.id, found, &inode, now);
+                self.note_unlinked(&gone);
+                record.inodes.push(gone);
             }
             remember(&mut record, ctx, None);
             let kind = if removal == Removal::Directory { RecordKind::Rmdir } else { RecordKind::Remove };

@@ -245,6 +245,9 @@ impl Filesystem {
             Some(target) => Some((target, self.replaceable(ctx, locked, (to, &to_dir), target.object, &moved)?)),
             None => None,
         };
+        let moved = self.gate_to(source.object, moved, ctx)?;
+        let gated = |(target, inode): (Found, Inode)| Ok((target, self.gate_to(target.object, inode, ctx)?));
+        let replaced = replaced.map(gated).transpose()?;
         Ok(Some(Judged { from_dir, to_dir, work: Some(Work { source, moved, replaced }) }))
     }
 
@@ -327,7 +330,9 @@ impl Filesystem {
             if self.may_be_open(target.object) && self.note_to_be_held(target.object, inode) {
                 self.hold(locked, &mut record, target.object, inode)?;
             } else {
-                record.inodes.push(unlinked(to.dir.id, *target, inode, now));
+                let gone = unlinked(to.dir.id, *target, inode, now);
+                self.note_unlinked(&gone);
+                record.inodes.push(gone);
             }
         }
         self.put_entry(&mut record, to.dir.id, entry, to.name, source.object, moved.kind);

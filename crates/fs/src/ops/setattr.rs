@@ -2,6 +2,7 @@
 
 use smallvec::smallvec;
 use tally_base::{ObjectId, Time, round_to_sector};
+use tally_claims::Act;
 use tally_store::pool::SpaceClass;
 use tally_vfs::permission::{self, WRITE};
 use tally_vfs::{Cred, FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Outcome, SetAttr, SetTime};
@@ -39,11 +40,14 @@ impl Filesystem {
             Err(error) => return self.refused(&locked, smallvec![], error),
         };
         let now = self.now();
-        let planned = if guard.is_some_and(|ctime| ctime != before.ctime) {
-            Err(FsError::NotSync)
-        } else {
-            self.attr_after(&before, object, set, ctx, now)
-        };
+        let gate = || self.gate(object, ctx.actor(), Act::Changes);
+        // Who holds the Write may know of a later ctime than is here: which one it is, is asked once it was given back.
+        let guarded = guard.map_or(Ok(()), |ctime| {
+            gate().and_then(|()| if ctime == before.ctime { Ok(()) } else { Err(FsError::NotSync) })
+        });
+        let planned = guarded.and_then(|()| self.attr_after(&before, object, set, ctx, now));
+        let planned =
+            planned.and_then(|inode| if *set == SetAttr::default() { Ok(inode) } else { gate().map(|()| inode) });
         let inode = match planned {
             Ok(inode) => inode,
             Err(error) => return self.refused(&locked, smallvec![unchanged(object.id, &before)], error),

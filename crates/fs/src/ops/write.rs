@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 use tally_base::{Txg, round_to_sector};
+use tally_claims::Act;
 use tally_store::block::{BlockError, NoSpace};
 use tally_store::dataset::Placed;
 use tally_store::pool::SpaceClass;
@@ -184,7 +185,8 @@ impl Filesystem {
             Ok(inode) => inode,
             Err(error) => return self.refused(&locked, smallvec![], error),
         };
-        if let Err(error) = self.may_write(&before, object, ctx) {
+        let may = self.may_write(&before, object, ctx).and_then(|()| self.gate(object, ctx.actor(), Act::Changes));
+        if let Err(error) = may {
             return self.refused(&locked, smallvec![unchanged(object.id, &before)], error);
         }
         let stability = if is_stable { Stability::FileSync } else { Stability::Unstable };

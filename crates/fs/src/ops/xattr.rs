@@ -2,6 +2,7 @@
 
 use smallvec::{SmallVec, smallvec};
 use tally_base::ObjectId;
+use tally_claims::Act;
 use tally_store::key::Key;
 use tally_store::pool::SpaceClass;
 use tally_vfs::permission::{self, WRITE};
@@ -72,7 +73,8 @@ impl Filesystem {
         };
         let planned = permission::may_xattr(&before.attr(object.id), ctx.cred, wanted)
             .and_then(|()| check_xattr_name(name))
-            .and_then(|()| plan(&locked, &before));
+            .and_then(|()| plan(&locked, &before))
+            .and_then(|planned| self.gate(object, ctx.actor(), Act::Changes).map(|()| planned));
         let Planned { account, keys } = match planned {
             Ok(planned) => planned,
             Err(error) => return self.refused(&locked, smallvec![unchanged(object.id, &before)], error),

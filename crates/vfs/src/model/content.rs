@@ -109,6 +109,7 @@ impl State {
         // be executed must be read for that: the server cannot tell one READ from the other.
         let may = permission::owns(attr, cred) || permission::granted(attr, cred) & (READ | EXECUTE) != 0;
         self.check_right(object, right, Access::READ, may)?;
+        self.gate(object, ctx.actor(), false)?;
         Ok((attr, content))
     }
 
@@ -129,12 +130,13 @@ impl State {
 
     pub(super) fn write(
         &mut self,
-        OpCtx { cred, right, .. }: OpCtx<'_>,
+        ctx: OpCtx<'_>,
         object: ObjectRef,
         offset: u64,
         data: &[u8],
         stability: Stability,
     ) -> Result<Written, FsError> {
+        let OpCtx { cred, right, .. } = ctx;
         let inode = self.inode(object)?;
         let content = match &inode.body {
             Body::Content(content) => content,
@@ -143,6 +145,7 @@ impl State {
         };
         let may = permission::owns(&inode.attr, cred) || permission::may(&inode.attr, cred, WRITE);
         self.check_right(object, right, Access::WRITE, may)?;
+        self.gate(object, ctx.actor(), true)?;
         let count = data.len() as u64;
         let end = offset.checked_add(count).filter(|end| *end <= FILE_SIZE_MAX).ok_or(FsError::TooBig)?;
         let growth = content.growth_bytes(offset, count);

@@ -19,6 +19,7 @@ impl State {
         let needed = if wanted.kind == Kind::Read { Access::READ } else { Access::WRITE };
         self.check_right(object, Right::Open(below), needed, false)?;
         self.conflict(object, wanted)?;
+        self.gate(object, Some(wanted.holder.client), false)?;
         let is_his = |held: &&Held| held.object == object && held.lock.holder == wanted.holder;
         let below = self.locked.iter().find(is_his).map_or(below, |first| first.below);
         self.unlock_range(object, wanted.holder, wanted.range);
@@ -42,7 +43,8 @@ impl State {
 
     pub(super) fn test_range(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {
         check_is_file(&self.attr(object)?)?;
-        self.conflict(object, wanted)
+        self.conflict(object, wanted)?;
+        Ok(self.gate(object, Some(wanted.holder.client), false)?)
     }
 
     pub(super) fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {

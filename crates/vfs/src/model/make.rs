@@ -7,25 +7,26 @@ use super::content::Content;
 use super::state::{Body, Directory, State, check_name};
 use crate::permission;
 use crate::{
-    Attr, CreateHow, Cred, FILE_SIZE_MAX, FileKind, FsError, LINK_MAX, NodeKind, ObjectRef, Right, SYMLINK_MAX,
+    Attr, CreateHow, Cred, FILE_SIZE_MAX, FileKind, FsError, LINK_MAX, NodeKind, ObjectRef, OpCtx, Right, SYMLINK_MAX,
     SetAttr, SetTime,
 };
 
 impl State {
     pub(super) fn create(
         &mut self,
-        cred: &Cred,
+        ctx: OpCtx<'_>,
         dir: ObjectRef,
         name: &[u8],
         how: &CreateHow,
     ) -> Result<Attr, FsError> {
+        let cred = ctx.cred;
         let (_, directory) = self.directory(dir)?;
         check_name(name, FsError::Exists)?;
         if !permission::may(&self.attr(dir)?, cred, permission::EXECUTE) {
             return Err(FsError::Access);
         }
         if let Some(existing) = directory.find(name) {
-            return self.create_existing(cred, existing, how);
+            return self.create_existing(ctx, existing, how);
         }
         let set = match how {
             CreateHow::Unchecked(set) | CreateHow::Guarded(set) => set.clone(),
@@ -44,7 +45,7 @@ impl State {
         Ok(inode.attr.clone())
     }
 
-    fn create_existing(&mut self, cred: &Cred, id: ObjectId, how: &CreateHow) -> Result<Attr, FsError> {
+    fn create_existing(&mut self, ctx: OpCtx<'_>, id: ObjectId, how: &CreateHow) -> Result<Attr, FsError> {
         let inode = self.named(id);
         match how {
             CreateHow::Guarded(_) => Err(FsError::Exists),
@@ -57,10 +58,11 @@ impl State {
                 let size = set.size.filter(|size| *size != old_size);
                 if size.is_some() {
                     // As `open` would: other than by SETATTR, the owner needs the permission, too.
-                    if !permission::may(&inode.attr, cred, permission::WRITE) {
+                    if !permission::may(&inode.attr, ctx.cred, permission::WRITE) {
                         return Err(FsError::Access);
                     }
-                    self.setattr(Right::Mode, cred, object, &SetAttr { size, ..SetAttr::default() }, None)?;
+                    let ctx = OpCtx { right: Right::Mode, ..ctx };
+                    self.setattr(ctx, object, &SetAttr { size, ..SetAttr::default() }, None)?;
                 }
                 self.attr(object)
             }
@@ -120,7 +122,7 @@ impl State {
 
     pub(super) fn link(
         &mut self,
-        cred: &Cred,
+        ctx: OpCtx<'_>,
         object: ObjectRef,
         dir: ObjectRef,
         name: &[u8],
@@ -134,13 +136,14 @@ impl State {
         if attr.kind == FileKind::Directory {
             return Err(FsError::IsDirectory);
         }
-        self.may_change_dir(cred, dir)?;
+        self.may_change_dir(ctx.cred, dir)?;
         if attr.nlink == 0 {
             return Err(FsError::NotFound);
         }
         if attr.nlink >= LINK_MAX {
             return Err(FsError::TooManyLinks);
         }
+        self.gate(object, ctx.actor(), true)?;
         let now = self.issue_time();
         let entry = self.draw_id();
         self.enter(dir.id, entry, name, object.id);

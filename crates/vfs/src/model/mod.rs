@@ -193,7 +193,7 @@ impl Attributes for Model {
     }
 
     fn setattr(&self, ctx: OpCtx<'_>, object: ObjectRef, set: &SetAttr, guard: Option<Time>) -> Outcome<()> {
-        self.change(ctx, &[object], |()| Some(object), |state, cred| state.setattr(ctx.right, cred, object, set, guard))
+        self.change(ctx, &[object], |()| Some(object), |state, _| state.setattr(ctx, object, set, guard))
     }
 
     fn statfs(&self) -> Result<FsStat, FsError> {
@@ -218,7 +218,7 @@ impl Names for Model {
     }
 
     fn create(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr> {
-        self.change(ctx, &[dir], |attr: &Attr| Some(attr.object), |state, cred| state.create(cred, dir, name, how))
+        self.change(ctx, &[dir], |attr: &Attr| Some(attr.object), |state, _| state.create(ctx, dir, name, how))
     }
 
     fn mkdir(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], set: &SetAttr) -> Outcome<Attr> {
@@ -239,7 +239,7 @@ impl Names for Model {
     }
 
     fn remove(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8]) -> Outcome<()> {
-        self.change(ctx, &[dir], |()| None, |state, cred| state.remove(cred, dir, name))
+        self.change(ctx, &[dir], |()| None, |state, _| state.remove(ctx, dir, name))
     }
 
     fn rmdir(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8]) -> Outcome<()> {
@@ -248,11 +248,11 @@ impl Names for Model {
 
     fn rename(&self, ctx: OpCtx<'_>, from_dir: ObjectRef, from: &[u8], to_dir: ObjectRef, to: &[u8]) -> Outcome<()> {
         let around = [from_dir, to_dir];
-        self.change(ctx, &around, |()| None, |state, cred| state.rename(cred, from_dir, from, to_dir, to))
+        self.change(ctx, &around, |()| None, |state, _| state.rename(ctx, from_dir, from, to_dir, to))
     }
 
     fn link(&self, ctx: OpCtx<'_>, object: ObjectRef, dir: ObjectRef, name: &[u8]) -> Outcome<Attr> {
-        self.change(ctx, &[dir], |attr: &Attr| Some(attr.object), |state, cred| state.link(cred, object, dir, name))
+        self.change(ctx, &[dir], |attr: &Attr| Some(attr.object), |state, _| state.link(ctx, object, dir, name))
     }
 }
 
@@ -363,11 +363,11 @@ impl Xattrs for Model {
     }
 
     fn set_xattr(&self, ctx: OpCtx<'_>, object: ObjectRef, name: &[u8], value: &[u8], how: SetXattr) -> Outcome<()> {
-        self.change(ctx, &[object], |()| Some(object), |state, cred| state.set_xattr(cred, object, (name, value), how))
+        self.change(ctx, &[object], |()| Some(object), |state, _| state.set_xattr(ctx, object, (name, value), how))
     }
 
     fn remove_xattr(&self, ctx: OpCtx<'_>, object: ObjectRef, name: &[u8]) -> Outcome<()> {
-        self.change(ctx, &[object], |()| Some(object), |state, cred| state.remove_xattr(cred, object, name))
+        self.change(ctx, &[object], |()| Some(object), |state, _| state.remove_xattr(ctx, object, name))
     }
 }
 

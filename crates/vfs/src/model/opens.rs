@@ -6,14 +6,14 @@ use tally_claims::{Access, ClientNumber, Delegation, Holder, Share};
 
 use super::state::State;
 use crate::permission::{self, EXECUTE, READ, WRITE};
-use crate::{Attr, CreateHow, Cred, FileKind, FsError, ObjectRef, Opened, Opening, Right, SetAttr};
+use crate::{Attr, CreateHow, Cred, FileKind, FsError, ObjectRef, OpCtx, Opened, Opening, Right, SetAttr};
 
 /// One OPEN that was answered, and not closed.
 #[derive(Clone)]
 pub(super) struct Open {
-    object: ObjectRef,
-    holder: Holder,
-    share: Share,
+    pub(super) object: ObjectRef,
+    pub(super) holder: Holder,
+    pub(super) share: Share,
 }
 
 impl State {
@@ -31,8 +31,9 @@ impl State {
         let root = Cred::root();
         let as_whom = if is_again && permission::owns(&attr, cred) { &root } else { cred };
         check_may_open(&attr, as_whom, opening.share.access)?;
-        self.give(object, opening)?;
-        Ok(Opened { attr, is_new: false, delegated: None })
+        let holder = self.give(object, opening)?;
+        let delegated = self.delegate(object, holder, opening.wants);
+        Ok(Opened { attr, is_new: false, delegated })
     }
 
     /// Opens what is made, or there.
@@ -47,16 +48,17 @@ impl State {
         let (Some(attr), CreateHow::Unchecked(set)) = (there.as_ref().filter(|_| may_search), how) else {
             // What is there is not changed by the others. What is made, and may not be opened, was not made.
             let before = there.is_none().then(|| self.clone());
-            let attr = self.create(cred, dir, name, how)?;
+            let attr = self.create(OpCtx::of(cred), dir, name, how)?;
             if there.is_some() && !permission::owns(&attr, cred) {
                 check_may_open(&attr, cred, opening.share.access)?;
             }
-            self.give(attr.object, opening).inspect_err(|_| {
+            let holder = self.give(attr.object, opening).inspect_err(|_| {
                 if let Some(before) = before {
                     *self = before;
                 }
             })?;
-            return Ok(Opened { attr, is_new: there.is_none(), delegated: None });
+            let delegated = self.delegate(attr.object, holder, opening.wants);
+            return Ok(Opened { attr, is_new: there.is_none(), delegated });
         };
         check_may_open(attr, cred, opening.share.access)?;
         let is_cut = set.size == Some(0) && attr.size > 0;
@@ -68,22 +70,28 @@ impl State {
         if is_cut {
             self.check_opening(attr.object, holder, Share::only(Access::WRITE))?;
             let cut = SetAttr { size: Some(0), ..SetAttr::default() };
-            self.setattr(Right::Mode, cred, attr.object, &cut, None)?;
+            let ctx = OpCtx { client: Some(holder.client), ..OpCtx::of(cred) };
+            self.setattr(ctx, attr.object, &cut, None)?;
         }
         self.note_open(attr.object, holder, opening.share);
-        Ok(Opened { attr: self.attr(attr.object)?, is_new: false, delegated: None })
+        let delegated = self.delegate(attr.object, holder, opening.wants);
+        Ok(Opened { attr: self.attr(attr.object)?, is_new: false, delegated })
     }
 
-    fn give(&mut self, object: ObjectRef, Opening { share, by, .. }: Opening<'_>) -> Result<(), FsError> {
+    fn give(&mut self, object: ObjectRef, Opening { share, by, .. }: Opening<'_>) -> Result<Holder, FsError> {
         let holder = by(object)?;
         self.check_opening(object, holder, share)?;
         self.note_open(object, holder, share);
-        Ok(())
+        Ok(holder)
     }
 
     /// Whether somebody else is in the way.
     fn check_opening(&self, object: ObjectRef, holder: Holder, share: Share) -> Result<(), FsError> {
-        if self.in_the_way(object, Some(holder), share).is_empty() { Ok(()) } else { Err(FsError::ShareDenied) }
+        if !self.in_the_way(object, Some(holder), share).is_empty() {
+            return Err(FsError::ShareDenied);
+        }
+        let [_, writes, no_reads, no_writes] = bits(share);
+        self.gate(object, Some(holder.client), writes || no_reads || no_writes)
     }
 
     pub(super) fn in_the_way(&self, object: ObjectRef, who: Option<Holder>, share: Share) -> Vec<ClientNumber> {
@@ -140,6 +148,7 @@ impl State {
         let is_nameless = self.inode(object).is_ok_and(|inode| inode.attr.nlink == 0);
         if is_nameless && !self.is_open(object) {
             self.inodes.remove(&object.id);
+            self.forget_given(object);
         }
     }
 
@@ -200,7 +209,7 @@ fn check_may_open(attr: &Attr, cred: &Cred, access: Access) -> Result<(), FsErro
 }
 
 /// To read, to write, that nobody reads, that nobody writes.
-fn bits(share: Share) -> [bool; 4] {
+pub(super) fn bits(share: Share) -> [bool; 4] {
     let (access, deny) = (share.access.bits(), share.deny.bits());
     [access & 1 != 0, access & 2 != 0, deny & 1 != 0, deny & 2 != 0]
 }

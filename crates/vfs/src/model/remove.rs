@@ -4,14 +4,15 @@ use tally_base::{ObjectId, Time};
 
 use super::state::{Body, State, check_name};
 use crate::permission::{self, EXECUTE, WRITE};
-use crate::{Attr, Cred, FileKind, FsError, LINK_MAX, ObjectRef, RENAME_PARENTS_MAX};
+use crate::{Attr, Cred, FileKind, FsError, LINK_MAX, ObjectRef, OpCtx, RENAME_PARENTS_MAX};
 
 impl State {
-    pub(super) fn remove(&mut self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(), FsError> {
-        let victim = self.find_removable(cred, dir, name)?;
+    pub(super) fn remove(&mut self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8]) -> Result<(), FsError> {
+        let victim = self.find_removable(ctx.cred, dir, name)?;
         if victim.kind == FileKind::Directory {
             return Err(FsError::IsDirectory);
         }
+        self.gate(victim.object, ctx.actor(), true)?;
         let now = self.issue_time();
         self.leave(dir.id, name);
         self.touch_content(dir.id, now);
@@ -36,12 +37,13 @@ impl State {
 
     pub(super) fn rename(
         &mut self,
-        cred: &Cred,
+        ctx: OpCtx<'_>,
         from_dir: ObjectRef,
         from: &[u8],
         to_dir: ObjectRef,
         to: &[u8],
     ) -> Result<(), FsError> {
+        let cred = ctx.cred;
         self.directory(to_dir)?;
         check_name(to, FsError::Invalid)?;
         let (from_attr, moved) = self.find_changeable(cred, from_dir, from)?;
@@ -57,6 +59,9 @@ impl State {
         }
         self.check_move(cred, &moved, from_dir, to_dir)?;
         self.check_replace(&moved, target.as_ref())?;
+        for changed in std::iter::once(&moved).chain(&target) {
+            self.gate(changed.object, ctx.actor(), true)?;
+        }
         let directory_moves = moved.kind == FileKind::Directory && from_dir != to_dir;
         if directory_moves && target.is_none() && to_attr.nlink >= LINK_MAX {
             return Err(FsError::TooManyLinks);
@@ -157,6 +162,7 @@ impl State {
         let (object, is_gone) = (attr.object, attr.nlink == 0);
         if is_gone && !self.is_open(object) {
             self.inodes.remove(&id);
+            self.forget_given(object);
         } else {
             self.touch(id, now);
         }

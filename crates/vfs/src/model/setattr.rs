@@ -3,19 +3,22 @@
 use super::content::drop_set_ids_on_write;
 use super::state::{Body, State};
 use crate::permission::{self, WRITE};
-use crate::{Access, Attr, Cred, FILE_SIZE_MAX, FileKind, FsError, ObjectRef, Right, SetAttr, SetTime};
+use crate::{Access, Attr, Cred, FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Right, SetAttr, SetTime};
 use tally_base::Time;
 
 impl State {
     pub(super) fn setattr(
         &mut self,
-        right: Right,
-        cred: &Cred,
+        ctx: OpCtx<'_>,
         object: ObjectRef,
         set: &SetAttr,
         guard: Option<Time>,
     ) -> Result<(), FsError> {
+        let OpCtx { cred, right, .. } = ctx;
         let attr = self.attr(object)?;
+        if guard.is_some() {
+            self.gate(object, ctx.actor(), true)?;
+        }
         if guard.is_some_and(|ctime| ctime != attr.ctime) {
             return Err(FsError::NotSync);
         }
@@ -24,6 +27,7 @@ impl State {
         if *set == SetAttr::default() {
             return Ok(());
         }
+        self.gate(object, ctx.actor(), true)?;
         let now = self.issue_time();
         let inode = self.named(object.id);
         inode.create_verifier = None;

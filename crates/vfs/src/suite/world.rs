@@ -55,6 +55,11 @@ impl World {
         panic!("admission was refused {ADMISSION_TRIES} times");
     }
 
+    /// The same with a context of the caller's, of which the result alone is asked.
+    pub(super) fn run_in<T>(&self, ctx: OpCtx<'_>, op: impl Fn(OpCtx<'_>) -> Outcome<T>) -> Result<T, FsError> {
+        self.run(ctx.cred, |_| op(ctx)).0
+    }
+
     pub(super) fn create_as(&self, cred: &Cred, dir: ObjectRef, name: &str, how: &CreateHow) -> Result<Attr, FsError> {
         self.run(cred, |ctx| self.vfs.create(ctx, dir, name.as_bytes(), how)).0
     }
