@@ -28,7 +28,7 @@ type Case = (&'static str, fn(&world::World));
 ///
 /// Where the file system under test breaks a rule.
 pub fn run_all(make: &dyn Fn() -> Arc<dyn Vfs>) {
-    let families: [&[Case]; 8] = [
+    let families: [&[Case]; 9] = [
         making::CASES,
         content::CASES,
         listing::CASES,
