@@ -120,7 +120,7 @@ const FLOORS: [(&str, &[&[&str]]); 20] = [
             &["model", "suite"],
             &["door", "permission"],
             &["content", "request"],
-            &["locks", "opens"],
+            &["locks", "opens", "xattrs"],
             &["names", "outcome"],
             &["attributes", "mount"],
         ],
@@ -163,7 +163,7 @@ const FS: [&[&str]; 7] = [
     &["object", "record"],
     &["entry", "layer"],
     &["inode"],
-    &["cuts", "group", "schema"],
+    &["cuts", "group", "schema", "xattr"],
 ];
 
 /// What a request knows of its connection stands below all that asks it.

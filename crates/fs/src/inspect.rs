@@ -19,7 +19,7 @@ use crate::fold::OrphanKind;
 use crate::inode::{Inode, Layout, kind_of};
 use crate::record::{self, InodeAfter, Record, RecordKind, SizeRule};
 use crate::schema::Files;
-use crate::xattr::First;
+use crate::xattr::{First, may_be_part};
 
 /// Bytes of a small file that are shown.
 const SMALL_SHOWN_BYTES: usize = 24;
@@ -112,9 +112,13 @@ fn extent(key: &Key, value: &Bytes) -> Result<Fields, Malformed> {
 }
 
 fn extended_attribute(key: &Key, value: &Bytes) -> Result<Fields, Malformed> {
+    let malformed = Malformed("extended attribute");
     let mut fields = vec![object(key), ("hash", Value::Hex(key.a)), ("part", key.b.into())];
+    if !may_be_part(key.b, value) {
+        return Err(malformed);
+    }
     if key.b == 0 {
-        let first = First::decode(value).ok_or(Malformed("extended attribute"))?;
+        let first = First::decode(value).ok_or(malformed)?;
         fields.extend([("name", text_of(&first.name)), ("value_bytes", first.value_bytes.into())]);
     }
     fields.push(("bytes", value.len().into()));

@@ -3,6 +3,8 @@
 //! The tree's root is fetched after the object's lock is held. A layer goes only once the root that contains it is
 //! published, so whoever finds no layer finds its content in the root (rules F11).
 
+mod xattr;
+
 use std::ops::Range;
 use std::sync::Arc;
 

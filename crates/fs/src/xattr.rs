@@ -14,8 +14,6 @@
 //! Of two names of one object with one hash the second is refused, as if there was no room for it: with 128 names that is one object of 10^15, and the hash has a
 //! key that no client knows.
 
-mod sight;
-
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tally_base::codec::{Malformed, Put, Reader};
@@ -154,7 +152,7 @@ impl First {
     }
 
     /// The whole value, if these are the parts behind this one.
-    fn whole(&self, behind: &[Bytes]) -> Option<Bytes> {
+    pub(crate) fn whole(&self, behind: &[Bytes]) -> Option<Bytes> {
         if behind.is_empty() && self.begin.len() == self.value_bytes {
             return Some(self.begin.clone());
         }

@@ -1,8 +1,8 @@
 //! The door itself, by noun: whoever asks for one thing alone names that one.
 //!
-//! The eight stand apart because their askers do. A door for local programs has no replies to remember, a look at names
+//! The nine stand apart because their askers do. A door for local programs has no replies to remember, a look at names
 //! needs no content, and a test that stands in for one noun has to write that noun alone. [`Vfs`] is their sum, and nothing is
-//! to be written for it: who has the eight has it. A sum as a trait object is called as one trait would be, and whoever has
+//! to be written for it: who has the nine has it. A sum as a trait object is called as one trait would be, and whoever has
 //! it can hand on one noun of it.
 
 use bytes::Bytes;

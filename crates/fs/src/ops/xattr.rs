@@ -73,8 +73,8 @@ impl Filesystem {
         };
         let planned = permission::may_xattr(&before.attr(object.id), ctx.cred, wanted)
             .and_then(|()| check_xattr_name(name))
-            .and_then(|()| self.gate(object, ctx.actor(), Act::Changes))
-            .and_then(|()| plan(&locked, &before));
+            .and_then(|()| plan(&locked, &before))
+            .and_then(|planned| self.gate(object, ctx.actor(), Act::Changes).map(|()| planned));
         let Planned { account, keys } = match planned {
             Ok(planned) => planned,
             Err(error) => return self.refused(&locked, smallvec![unchanged(object.id, &before)], error),

@@ -122,6 +122,9 @@ fn numbers_that_cannot_have_been_issued_are_malformed() {
         ("a part of an extended attribute that no value has", |record| {
             record.keys[0] = (Key::new(Class::Xattr, 1, 2, PARTS_MAX), None);
         }),
+        ("a symbolic link with extended attributes", |record| {
+            record.inodes[0].inode.as_mut().unwrap().xattrs = XattrAccount { count: 1, bytes: 40 };
+        }),
         ("an extended attribute that is none", |record| record.keys[0].0 = Key::new(Class::Xattr, 1, 2, 0)),
         ("content that the fold writes", |record| record.keys[0].0.class = Class::Extent),
         // The tree takes no longer one, and said so by a panic.

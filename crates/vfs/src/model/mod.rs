@@ -367,11 +367,11 @@ impl Xattrs for Model {
     }
 
     fn set_xattr(&self, ctx: OpCtx<'_>, object: ObjectRef, name: &[u8], value: &[u8], how: SetXattr) -> Outcome<()> {
-        self.change(ctx, &[object], |()| Some(object), |state, cred| state.set_xattr(cred, object, (name, value), how))
+        self.change(ctx, &[object], |()| Some(object), |state, _| state.set_xattr(ctx, object, (name, value), how))
     }
 
     fn remove_xattr(&self, ctx: OpCtx<'_>, object: ObjectRef, name: &[u8]) -> Outcome<()> {
-        self.change(ctx, &[object], |()| Some(object), |state, cred| state.remove_xattr(cred, object, name))
+        self.change(ctx, &[object], |()| Some(object), |state, _| state.remove_xattr(ctx, object, name))
     }
 }
 

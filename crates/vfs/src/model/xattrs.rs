@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::state::State;
 use crate::permission::{READ, WRITE, has_xattrs, may_xattr};
 use crate::xattrs::{XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX, check_xattr_name, xattr_charge};
-use crate::{Cred, FsError, ObjectRef, SetXattr, XattrName};
+use crate::{Cred, FsError, ObjectRef, OpCtx, SetXattr, XattrName};
 
 /// Cookie and value, by name.
 pub(super) type Xattrs = BTreeMap<Vec<u8>, (u64, Bytes)>;
@@ -37,13 +37,13 @@ impl State {
 
     pub(super) fn set_xattr(
         &mut self,
-        cred: &Cred,
+        ctx: OpCtx<'_>,
         object: ObjectRef,
         (name, value): (&[u8], &[u8]),
         how: SetXattr,
     ) -> Result<(), FsError> {
         let inode = self.inode(object)?;
-        may_xattr(&inode.attr, cred, WRITE)?;
+        may_xattr(&inode.attr, ctx.cred, WRITE)?;
         check_xattr_name(name)?;
         if value.len() > XATTR_VALUE_MAX {
             return Err(FsError::XattrTooBig);
@@ -56,6 +56,7 @@ impl State {
         if count > XATTRS_MAX || bytes > XATTRS_BYTES_MAX {
             return Err(FsError::NoSpace);
         }
+        self.gate(object, ctx.actor(), true)?;
         let cookie = inode.xattrs.get(name).map(|(cookie, _)| *cookie);
         let cookie = cookie.unwrap_or_else(|| self.draw_id());
         let value = (cookie, Bytes::copy_from_slice(value));
@@ -65,11 +66,15 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn remove_xattr(&mut self, cred: &Cred, object: ObjectRef, name: &[u8]) -> Result<(), FsError> {
+    pub(super) fn remove_xattr(&mut self, ctx: OpCtx<'_>, object: ObjectRef, name: &[u8]) -> Result<(), FsError> {
         let inode = self.inode(object)?;
-        may_xattr(&inode.attr, cred, WRITE)?;
+        may_xattr(&inode.attr, ctx.cred, WRITE)?;
         check_xattr_name(name)?;
-        self.named(object.id).xattrs.remove(name).ok_or(FsError::NoXattr)?;
+        if !inode.xattrs.contains_key(name) {
+            return Err(FsError::NoXattr);
+        }
+        self.gate(object, ctx.actor(), true)?;
+        self.named(object.id).xattrs.remove(name);
         let now = self.issue_time();
         self.touch(object.id, now);
         Ok(())

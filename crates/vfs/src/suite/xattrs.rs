@@ -168,10 +168,10 @@ fn listing(world: &World) {
     }
     // What was listed goes, and what is to be listed next.
     for gone in [3, 10] {
-        let name = String::from_utf8(all[gone].name.to_vec()).unwrap();
-        assert_eq!(world.remove_xattr_as(&Cred::root(), file, &name), Ok(()));
+        let name = str::from_utf8(&all[gone].name).unwrap();
+        assert_eq!(world.remove_xattr_as(&Cred::root(), file, name), Ok(()));
     }
-    world.set_xattr(file, &String::from_utf8(all[12].name.to_vec()).unwrap(), b"another");
+    world.set_xattr(file, str::from_utf8(&all[12].name).unwrap(), b"another");
     assert_eq!(world.list_xattrs(file, all[10].cookie), all[11..]);
 }
 

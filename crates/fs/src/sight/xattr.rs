@@ -4,10 +4,10 @@ use bytes::Bytes;
 use tally_store::key::{Class, Key};
 use tally_vfs::{FsError, XattrName};
 
-use super::{First, KEYS_MAX, PARTS_MAX, key};
+use super::Sight;
 use crate::damage::Part;
 use crate::inode::Inode;
-use crate::sight::Sight;
+use crate::xattr::{First, KEYS_MAX, PARTS_MAX, key};
 
 /// One that was found under the hash of a name, which may be another one's.
 pub(crate) struct Found {
