@@ -11,15 +11,15 @@ use support::compound::{
 };
 use support::gated::Promises;
 use support::scene::{Scene, fate};
-use support::session::{channel, exchange_id};
+use support::session::{Entered, Newcomer, channel, complete};
 use tally_base::{Known, SlotMark};
 use tally_nfs::service::Step;
 use tally_vfs::Replies;
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
-    ChannelAttrs4, Compound4Res, CreateSession4Args, CreateSession4Res, Createhow4, Createtype4, DestroyClientid4Args,
-    DestroySession4Args, ExchangeId4Res, Fattr4, Fattr4Value, NfsArgop4, NfsResop4, Nfsstat4, Open4Args, Open4Res,
-    OpenClaim4, OpenOwner4, Openflag4, Opentype4, ReclaimComplete4Args, Sequence4Args, Sequence4Res, Sessionid4,
+    ChannelAttrs4, Compound4Res, Createhow4, Createtype4, DestroyClientid4Args, DestroySession4Args, Fattr4,
+    Fattr4Value, NfsArgop4, NfsResop4, Nfsstat4, Open4Args, Open4Res, OpenClaim4, OpenOwner4, Openflag4, Opentype4,
+    Sequence4Res, Sessionid4,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
@@ -35,25 +35,17 @@ struct Client {
 }
 
 impl Client {
-    fn new(scene: &Scene, name: &[u8], csa_flags: u32) -> Self {
-        let mut reply = scene.run(1, &[exchange_id(name)]);
-        let Some(NfsResop4::OpExchangeId(ExchangeId4Res::Nfs4Ok(known))) = reply.resarray.0.pop() else { panic!() };
-        let asked = op(&NfsArgop4::OpCreateSession(CreateSession4Args {
-            csa_clientid: known.eir_clientid,
-            csa_sequence: known.eir_sequenceid,
-            csa_flags,
-            csa_fore_chan_attrs: ChannelAttrs4 { ca_maxoperations: 16, ca_maxresponsesize_cached: 4096, ..channel() },
-            csa_back_chan_attrs: channel(),
-            csa_cb_program: 0x4000_0000,
-            csa_sec_parms: Vec::new().into(),
-        }));
-        let mut reply = scene.run(2, &[asked]);
-        let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(made))) = reply.resarray.0.pop() else {
-            panic!()
-        };
-        let client = Self { id: known.eir_clientid, session: made.csr_sessionid, flags: made.csr_flags };
-        let done = op(&NfsArgop4::OpReclaimComplete(ReclaimComplete4Args { rca_one_fs: false }));
-        assert_eq!(client.run(scene, 3, 1, &[done]).status, OK);
+    fn new(scene: &Scene, name: &[u8], flags: u32) -> Self {
+        let fore = ChannelAttrs4 { ca_maxoperations: 16, ca_maxresponsesize_cached: 4096, ..channel() };
+        let newcomer = Newcomer { flags, fore, ..Newcomer::named(name) };
+        let mut xid = 0;
+        let entered = newcomer.enter(|ops| {
+            xid += 1;
+            scene.run(xid, ops)
+        });
+        let Entered { client: id, session, created } = entered.expect("it is let in");
+        let client = Self { id, session, flags: created.csr_flags };
+        assert_eq!(client.run(scene, 3, 1, &[complete()]).status, OK);
         client
     }
 
@@ -64,13 +56,7 @@ impl Client {
     }
 
     fn request(&self, slot: u32, sequence: u32, ops: &[Op]) -> Vec<Op> {
-        let sequence = op(&NfsArgop4::OpSequence(Sequence4Args {
-            sa_sessionid: self.session,
-            sa_sequenceid: sequence,
-            sa_slotid: slot,
-            sa_highest_slotid: slot,
-            sa_cachethis: true,
-        }));
+        let sequence = support::session::sequence(self.session, slot, sequence, true);
         [&[sequence], ops].concat()
     }
 

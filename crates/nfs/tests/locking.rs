@@ -7,15 +7,14 @@ use std::sync::atomic::Ordering::SeqCst;
 use support::House;
 use support::client::Client;
 use support::compound::{Op, get_attr, lookup, make, op, put_root, set, stateid};
-use support::session::{channel, exchange_id};
+use support::session::{Newcomer, channel, complete};
 use tally_vfs::{Cred, Identity, Names, OpCtx, SetAttr};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
-    ChannelAttrs4, Close4Args, Compound4Res, CreateSession4Args, CreateSession4Res, DestroyClientid4Args,
-    ExchangeId4Args, ExchangeId4Res, ExistLockOwner4, Fattr4, Fattr4Value, FreeStateid4Args, Lock4Args, Lock4Denied,
-    Lock4Res, Locker4, Lockt4Args, Lockt4Res, Locku4Args, Locku4Res, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4,
-    Open4Args, Open4Res, OpenClaim4, OpenDowngrade4Args, OpenOwner4, OpenToLockOwner4, Openflag4, Opentype4, Read4Args,
-    ReclaimComplete4Args, Sequence4Args, Sessionid4, StableHow4, StateOwner4, Stateid4, TestStateid4Args,
+    ChannelAttrs4, Close4Args, Compound4Res, DestroyClientid4Args, ExistLockOwner4, Fattr4, Fattr4Value,
+    FreeStateid4Args, Lock4Args, Lock4Denied, Lock4Res, Locker4, Lockt4Args, Lockt4Res, Locku4Args, Locku4Res,
+    NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4, Open4Args, Open4Res, OpenClaim4, OpenDowngrade4Args, OpenOwner4,
+    OpenToLockOwner4, Openflag4, Opentype4, Read4Args, Sessionid4, StableHow4, StateOwner4, Stateid4, TestStateid4Args,
     TestStateid4Res, Write4Args,
 };
 
@@ -38,43 +37,23 @@ struct Peer {
 impl Peer {
     /// One that has reclaimed all that it wants to.
     fn new(house: &House, name: &[u8]) -> Self {
-        let mut peer = Self::fresh(house, exchange_id(name), 2048);
-        let complete = op(&NfsArgop4::OpReclaimComplete(ReclaimComplete4Args { rca_one_fs: false }));
-        assert_eq!(peer.run(&[complete]).status, OK);
+        let mut peer = Self::fresh(house, (name, 1), 2048);
+        assert_eq!(peer.run(&[complete()]).status, OK);
         peer
     }
 
-    fn fresh(house: &House, introduction: Op, cached_bytes: u32) -> Self {
+    /// One by that name, started for the `verifier`th time.
+    fn fresh(house: &House, (name, verifier): (&[u8], u8), cached_bytes: u32) -> Self {
         let mut wire = house.client();
-        let Some(NfsResop4::OpExchangeId(ExchangeId4Res::Nfs4Ok(known))) = last(wire.compound(1, &[introduction]))
-        else {
-            panic!()
-        };
-        let create = op(&NfsArgop4::OpCreateSession(CreateSession4Args {
-            csa_clientid: known.eir_clientid,
-            csa_sequence: known.eir_sequenceid,
-            csa_flags: 0,
-            csa_fore_chan_attrs: ChannelAttrs4 { ca_maxresponsesize_cached: cached_bytes, ..channel() },
-            csa_back_chan_attrs: channel(),
-            csa_cb_program: 0x4000_0000,
-            csa_sec_parms: Vec::new().into(),
-        }));
-        let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(created))) = last(wire.compound(1, &[create]))
-        else {
-            panic!()
-        };
-        Self { wire, id: known.eir_clientid, session: created.csr_sessionid, next: 1 }
+        let fore = ChannelAttrs4 { ca_maxresponsesize_cached: cached_bytes, ..channel() };
+        let newcomer = Newcomer { verifier, fore, ..Newcomer::named(name) };
+        let entered = newcomer.enter(|ops| wire.compound(1, ops)).expect("it is let in");
+        Self { wire, id: entered.client, session: entered.session, next: 1 }
     }
 
     /// A compound behind SEQUENCE, in the next place of the slot or in that one again.
     fn run_at(&mut self, sequence: u32, is_kept: bool, ops: &[Op]) -> Compound4Res {
-        let head = op(&NfsArgop4::OpSequence(Sequence4Args {
-            sa_sessionid: self.session,
-            sa_sequenceid: sequence,
-            sa_slotid: 0,
-            sa_highest_slotid: 0,
-            sa_cachethis: is_kept,
-        }));
+        let head = support::session::sequence(self.session, 0, sequence, is_kept);
         self.wire.compound(1, &[&[head], ops].concat())
     }
 
@@ -413,7 +392,7 @@ fn who_may_still_reclaim_locks_nothing_new() {
     let open = a.opened(b"f", BOTH);
     let reclaim = lock_as(WriteLt, true, (0, 1), below(&open, b"o"));
     assert_eq!(a.status(b"f", reclaim), Nfs4ErrNoGrace);
-    let mut fresh = Peer::fresh(&house, exchange_id(b"client c"), 2048);
+    let mut fresh = Peer::fresh(&house, (b"client c", 1), 2048);
     assert_eq!(fresh.status(b"f", lock(&open, b"o", ReadLt, 0, 1)), Nfs4ErrGrace);
     let reclaim = lock_as(WriteLt, true, (0, 1), below(&open, b"o"));
     assert_eq!(fresh.status(b"f", reclaim), Nfs4ErrNoGrace);
@@ -446,9 +425,8 @@ fn a_denied_reply_is_told_again() {
     // Too long for what a slot keeps.
     let open_a = a.opened(b"f", BOTH);
     a.locked(lock(&open_a, &long, WriteLt, 100, ALL));
-    let mut c = Peer::fresh(&house, exchange_id(b"client c"), 1024);
-    let complete = op(&NfsArgop4::OpReclaimComplete(ReclaimComplete4Args { rca_one_fs: false }));
-    assert_eq!(c.run(&[complete]).status, OK);
+    let mut c = Peer::fresh(&house, (b"client c", 1), 1024);
+    assert_eq!(c.run(&[complete()]).status, OK);
     let open_c = c.opened(b"f", BOTH);
     let ask = |offset| [put_root(), lookup(b"tank"), lookup(b"f"), lock(&open_c, b"c", WriteLt, offset, 1)];
     assert_eq!(c.run_at(c.next, true, &ask(200)).status, Nfs4ErrRepTooBigToCache);
@@ -466,13 +444,7 @@ fn what_a_client_had_locked_goes_with_it() {
     assert_eq!(a.wire.compound(1, &[destroy]).status, Nfs4ErrClientidBusy);
     assert_eq!(told(b.denied(test(b"b", ReadLt, 0, 1))).3, a.id);
     // It starts anew, under the same name.
-    let again = op(&NfsArgop4::OpExchangeId(ExchangeId4Args {
-        eia_clientowner: tally_wire::nfs4::ClientOwner4 { co_verifier: [2; 8], co_ownerid: b"client a".into() },
-        eia_flags: 0,
-        eia_state_protect: tally_wire::nfs4::StateProtect4A::Sp4None,
-        eia_client_impl_id: Vec::new().into(),
-    }));
-    let mut a = Peer::fresh(&house, again, 2048);
+    let mut a = Peer::fresh(&house, (b"client a", 2), 2048);
     assert_eq!(b.status(b"f", test(b"b", WriteLt, 0, ALL)), OK);
     assert_eq!(a.test(&[locked]), [Nfs4ErrBadStateid]);
     let open_b = b.opened(b"f", BOTH);

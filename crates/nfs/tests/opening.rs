@@ -3,14 +3,14 @@
 mod support;
 
 use support::compound::{Op, get_attr, op, read, set, stateid};
-use support::session::{Session, create_session};
+use support::session::{Newcomer, Session, complete};
 use tally_vfs::{Attributes, Cred, Names, OpCtx, SetAttr};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
     Close4Args, Close4Res, Createhow4, Creatverfattr, DestroyClientid4Args, FATTR4_SIZE, Fattr4, Fattr4Value,
     FreeStateid4Args, NfsArgop4, NfsResop4, Nfsstat4, Open4Args, Open4Res, Open4Resok, OpenClaim4, OpenDelegation4,
-    OpenDowngrade4Args, OpenDowngrade4Res, OpenOwner4, Openflag4, Opentype4, Read4Args, ReclaimComplete4Args,
-    StableHow4, Stateid4, TestStateid4Args, TestStateid4Res, Write4Args,
+    OpenDowngrade4Args, OpenDowngrade4Res, OpenOwner4, Openflag4, Opentype4, Read4Args, StableHow4, Stateid4,
+    TestStateid4Args, TestStateid4Res, Write4Args,
 };
 use tally_wire::numbers;
 
@@ -28,7 +28,7 @@ struct Client {
 impl Client {
     fn new() -> Self {
         let mut client = Self { session: Session::new(), next: 1 };
-        assert_eq!(client.status(&[op(&NfsArgop4::OpReclaimComplete(ReclaimComplete4Args { rca_one_fs: false }))]), OK);
+        assert_eq!(client.status(&[complete()]), OK);
         client
     }
 
@@ -332,23 +332,13 @@ fn what_a_client_had_open_goes_with_it() {
     assert_eq!(client.session.status(&[destroy]), Nfs4ErrClientidBusy);
     // It starts anew, under the same name.
     let scene = &client.session.scene;
-    let again = op(&NfsArgop4::OpExchangeId(tally_wire::nfs4::ExchangeId4Args {
-        eia_clientowner: tally_wire::nfs4::ClientOwner4 { co_verifier: [2; 8], co_ownerid: b"a client".into() },
-        eia_flags: 0,
-        eia_state_protect: tally_wire::nfs4::StateProtect4A::Sp4None,
-        eia_client_impl_id: Vec::new().into(),
-    }));
-    let mut reply = scene.run(900, &[again]);
-    let Some(NfsResop4::OpExchangeId(tally_wire::nfs4::ExchangeId4Res::Nfs4Ok(known))) = reply.resarray.0.pop() else {
-        panic!()
-    };
-    let mut reply = scene.run(901, &[create_session(known.eir_clientid, known.eir_sequenceid)]);
-    let Some(NfsResop4::OpCreateSession(tally_wire::nfs4::CreateSession4Res::Nfs4Ok(created))) = reply.resarray.0.pop()
-    else {
-        panic!()
-    };
-    client.session.session = created.csr_sessionid;
+    let mut xid = 899;
+    let entered = Newcomer { verifier: 2, ..Newcomer::named(b"a client") }.enter(|ops| {
+        xid += 1;
+        scene.run(xid, ops)
+    });
+    client.session.session = entered.expect("it is let in").session;
     client.next = 1;
-    assert_eq!(client.status(&[op(&NfsArgop4::OpReclaimComplete(ReclaimComplete4Args { rca_one_fs: false }))]), OK);
+    assert_eq!(client.status(&[complete()]), OK);
     assert_eq!(client.status(&[open_as(b"b", b"f", (BOTH, BOTH), find())]), OK);
 }

@@ -10,16 +10,15 @@ use std::time::Duration;
 use support::compound::{Op, op, put, stateid};
 use support::gated::Promises;
 use support::scene::{Scene, fate, read_reply};
-use support::session::{create_session, exchange_id};
+use support::session::{Entered, Newcomer, complete, exchange_id, sequence};
 use tally_nfs::service::Step;
 use tally_nfs::v4::state::ClientId;
 use tally_vfs::{Attributes, Cred, Identity, Names, OpCtx, SetAttr};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
-    Close4Args, CreateSession4Res, Createhow4, DestroyClientid4Args, DestroySession4Args, ExchangeId4Res, Fattr4,
-    Lock4Args, Locker4, Lockt4Args, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4, Open4Args, Open4Res, OpenClaim4,
-    OpenDelegationType4, OpenOwner4, OpenToLockOwner4, Openflag4, Opentype4, Read4Args, ReclaimComplete4Args,
-    Sequence4Args, Sessionid4, Stateid4,
+    Close4Args, Createhow4, DestroyClientid4Args, DestroySession4Args, ExchangeId4Res, Fattr4, Lock4Args, Locker4,
+    Lockt4Args, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4, Open4Args, Open4Res, OpenClaim4, OpenDelegationType4,
+    OpenOwner4, OpenToLockOwner4, Openflag4, Opentype4, Read4Args, Sessionid4, Stateid4,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
@@ -35,13 +34,13 @@ struct Client {
 
 impl Client {
     fn new(scene: &Scene, name: &[u8]) -> Self {
-        let mut reply = scene.run(1, &[exchange_id(name)]);
-        let Some(NfsResop4::OpExchangeId(ExchangeId4Res::Nfs4Ok(known))) = reply.resarray.0.pop() else { panic!() };
-        let mut reply = scene.run(2, &[create_session(known.eir_clientid, known.eir_sequenceid)]);
-        let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(made))) = reply.resarray.0.pop() else {
-            panic!()
-        };
-        Self { client: known.eir_clientid, session: made.csr_sessionid, next: Cell::new(1) }
+        let mut xid = 0;
+        let entered = Newcomer::named(name).enter(|ops| {
+            xid += 1;
+            scene.run(xid, ops)
+        });
+        let Entered { client, session, .. } = entered.expect("it is let in");
+        Self { client, session, next: Cell::new(1) }
     }
 
     /// One that has nothing to claim.
@@ -53,13 +52,7 @@ impl Client {
 
     fn behind_sequence(&self, ops: &[Op]) -> Vec<Op> {
         let number = self.next.replace(self.next.get() + 1);
-        let sequence = op(&NfsArgop4::OpSequence(Sequence4Args {
-            sa_sessionid: self.session,
-            sa_sequenceid: number,
-            sa_slotid: 0,
-            sa_highest_slotid: 0,
-            sa_cachethis: false,
-        }));
+        let sequence = sequence(self.session, 0, number, false);
         [&[sequence], ops].concat()
     }
 
@@ -103,7 +96,7 @@ impl Client {
 }
 
 fn done() -> Op {
-    op(&NfsArgop4::OpReclaimComplete(ReclaimComplete4Args { rca_one_fs: false }))
+    complete()
 }
 
 fn opening((access, deny): (u32, u32), how: Openflag4, claim: OpenClaim4) -> Op {
@@ -231,13 +224,7 @@ fn nobody_is_answered_before_he_is_in_the_list() {
 }
 
 fn client_on(client: &Client, slot: u32, ops: &[Op]) -> Vec<Op> {
-    let sequence = op(&NfsArgop4::OpSequence(Sequence4Args {
-        sa_sessionid: client.session,
-        sa_sequenceid: 1,
-        sa_slotid: slot,
-        sa_highest_slotid: slot,
-        sa_cachethis: false,
-    }));
+    let sequence = sequence(client.session, slot, 1, false);
     [&[sequence], ops].concat()
 }
 

@@ -20,8 +20,8 @@ use tally_base::Promise;
 use tally_vfs::RememberedReply;
 
 use super::house::House;
-use super::op::{self, Asked, Op};
-use super::progress::{Held, number_of};
+use super::op::{self, Meaning, Op};
+use super::progress::{HeldHandle, number_of};
 use super::pseudo::{Node, Shut, Tree};
 use super::results::{Mark, Owed, Results};
 use super::state::bounds::COPY_BYTES_MAX;
@@ -140,7 +140,12 @@ impl From<Garbage> for Stop {
 
 impl<'a> Compound<'a> {
     /// With these handles, entered under today's rules.
-    pub(super) fn new(scene: &'a Scene<'a>, head: Head, owed: &'a mut Owed, [current, saved]: [&Held; 2]) -> Self {
+    pub(super) fn new(
+        scene: &'a Scene<'a>,
+        head: Head,
+        owed: &'a mut Owed,
+        [current, saved]: [&HeldHandle; 2],
+    ) -> Self {
         let entry = Entry::new(scene.exports, scene.link, &scene.call.identity);
         let (client, minor) = (scene.link.peer().ip(), head.minor);
         let tree = Tree { exports: scene.exports, entry: &entry, client, minor };
@@ -151,7 +156,7 @@ impl<'a> Compound<'a> {
     }
 
     /// Its handles.
-    pub(super) fn held(&self) -> [Held; 2] {
+    pub(super) fn held(&self) -> [HeldHandle; 2] {
         [&self.current, &self.saved].map(|node| match node {
             Ok(node) => Ok(node.handle()),
             Err(Shut { unseen: Some((handle, ..)), .. }) => Ok(handle.clone()),
@@ -162,18 +167,18 @@ impl<'a> Compound<'a> {
     /// The next operation. What it wrote before it failed goes.
     pub(super) fn step(&mut self, words: &mut Decoder<'_>, results: &mut Results) -> Result<(), Halt> {
         let number = words.u32();
-        let asked = number.map_or(Asked::Illegal, |number| op::asked(self.head.minor, number));
+        let asked = number.map_or(Meaning::Illegal, |number| op::asked(self.head.minor, number));
         let mark = results.open(number_of(self.head.minor, number.ok()));
         self.mark = Some(mark);
         let outcome = match asked {
-            Asked::For(op) => match self.check_place(op, mark, &results.out) {
+            Meaning::For(op) => match self.check_place(op, mark, &results.out) {
                 Ok(()) => self.perform_counted(op, words, &mut results.out),
                 Err(status) => Err(status.into()),
             },
-            Asked::NotSupported if self.is_outside(mark) => Err(Status::OpNotInSession.into()),
-            Asked::NotSupported => Err(Status::NotSupp.into()),
-            Asked::Illegal if number.is_err() => Err(Status::BadXdr.into()),
-            Asked::Illegal => Err(Status::OpIllegal.into()),
+            Meaning::NotSupported if self.is_outside(mark) => Err(Status::OpNotInSession.into()),
+            Meaning::NotSupported => Err(Status::NotSupp.into()),
+            Meaning::Illegal if number.is_err() => Err(Status::BadXdr.into()),
+            Meaning::Illegal => Err(Status::OpIllegal.into()),
         };
         let outcome = outcome.and_then(|status| Ok(self.was_here().map(|()| status)?));
         match outcome {

@@ -146,7 +146,7 @@ impl Op {
 
 /// What a number stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum Meaning {
     /// An operation that is carried out.
     For(Op),
     /// One that the protocol has, and this server has not yet.
@@ -156,14 +156,14 @@ pub(super) enum Asked {
 }
 
 /// What an operation's number stands for in a minor version.
-pub(super) fn asked(minor: u32, number: u32) -> Asked {
+pub(super) fn asked(minor: u32, number: u32) -> Meaning {
     let last = LAST.get(minor as usize).copied().unwrap_or(0);
     if !(FIRST..=last).contains(&number) {
-        return Asked::Illegal;
+        return Meaning::Illegal;
     }
-    Asked::For(match number {
+    Meaning::For(match number {
         // By sessions these have become needless (RFC 8881 §8.8 and §18).
-        20 | 30 | 35 | 36 | 39 if minor > 0 => return Asked::NotSupported,
+        20 | 30 | 35 | 36 | 39 if minor > 0 => return Meaning::NotSupported,
         3 => Op::Access,
         4 => Op::Close,
         5 => Op::Commit,
@@ -213,14 +213,14 @@ pub(super) fn asked(minor: u32, number: u32) -> Asked {
         60 => Op::Copy,
         63 => Op::IoAdvise,
         69 => Op::Seek,
-        _ => return Asked::NotSupported,
+        _ => return Meaning::NotSupported,
     })
 }
 
 /// What an operation's number stands for in statistics.
 pub(super) fn counted(minor: u32, number: u32) -> Operation {
     match asked(minor, number) {
-        Asked::Illegal => Operation::ILLEGAL,
-        Asked::For(_) | Asked::NotSupported => Operation::of(number),
+        Meaning::Illegal => Operation::ILLEGAL,
+        Meaning::For(_) | Meaning::NotSupported => Operation::of(number),
     }
 }

@@ -6,7 +6,7 @@
 use tally_base::{DatasetId, PoolGuid, Promise};
 
 use super::compound::{Compound, Halt, Head, Scene};
-use super::op::{self, Asked};
+use super::op::{self, Meaning};
 use super::pseudo::Handle;
 use super::results::{Ended, ILLEGAL, Owed, Results};
 use super::status::Status;
@@ -26,12 +26,12 @@ pub struct Progress {
     at: usize,
     results: Results,
     owed: Owed,
-    current: Held,
-    saved: Held,
+    current: HeldHandle,
+    saved: HeldHandle,
 }
 
 /// A handle, or what is said to who asks for it.
-pub(super) type Held = Result<Handle, Status>;
+pub(super) type HeldHandle = Result<Handle, Status>;
 
 /// What came of an attempt.
 pub struct Attempt {
@@ -161,5 +161,5 @@ pub fn refusal(call: &Call, status: Status) -> Option<Encoder> {
 
 /// With which number the results of an operation begin.
 pub(super) fn number_of(minor: u32, number: Option<u32>) -> u32 {
-    number.filter(|number| op::asked(minor, *number) != Asked::Illegal).unwrap_or(ILLEGAL)
+    number.filter(|number| op::asked(minor, *number) != Meaning::Illegal).unwrap_or(ILLEGAL)
 }

@@ -10,16 +10,15 @@ use tally_nfs::{v3, v4};
 use tally_wire::nfs4::{
     AuthsysParms, BindConnToSession4Args, CallbackSecParms4, CbCompound4Args, CbCompound4Res, CbNotifyLock4Args,
     CbNotifyLock4Res, CbRecall4Args, CbRecall4Res, CbSequence4Args, CbSequence4Res, CbSequence4Resok, ChannelAttrs4,
-    ChannelDirFromClient4, ClientOwner4, Compound4Res, CreateSession4Args, CreateSession4Res, ExchangeId4Args,
-    ExchangeId4Res, NfsArgop4, NfsCbArgop4, NfsCbResop4, NfsResop4, Nfsstat4, ReclaimComplete4Args, Sequence4Args,
-    Sequence4Res, Sessionid4, StateProtect4A,
+    ChannelDirFromClient4,
+    Compound4Res, NfsArgop4, NfsCbArgop4, NfsCbResop4, NfsResop4, Nfsstat4, Sequence4Res, Sessionid4,
 };
 use tally_wire::{decode, encode};
 
 use super::House;
 use super::client::{Answer, Client, record};
 use super::compound::{Op, arguments, op, results};
-use super::session::channel;
+use super::session::{Entered, Newcomer, channel, complete, sequence};
 
 pub const PROGRAM: u32 = 0x4000_0001;
 /// CREATE_SESSION4_FLAG_CONN_BACK_CHAN.
@@ -121,34 +120,12 @@ impl Called {
         back: ChannelAttrs4,
     ) -> Self {
         let mut wire = house.client();
-        let introduction = op(&NfsArgop4::OpExchangeId(ExchangeId4Args {
-            eia_clientowner: ClientOwner4 { co_verifier: [verifier; 8], co_ownerid: name.into() },
-            eia_flags: 0,
-            eia_state_protect: StateProtect4A::Sp4None,
-            eia_client_impl_id: Vec::new().into(),
-        }));
-        let Some(NfsResop4::OpExchangeId(ExchangeId4Res::Nfs4Ok(known))) = last(wire.compound(1, &[introduction]))
-        else {
-            panic!()
-        };
-        let create = op(&NfsArgop4::OpCreateSession(CreateSession4Args {
-            csa_clientid: known.eir_clientid,
-            csa_sequence: known.eir_sequenceid,
-            csa_flags: flags,
-            csa_fore_chan_attrs: channel(),
-            csa_back_chan_attrs: back,
-            csa_cb_program: PROGRAM,
-            csa_sec_parms: parms.to_vec().into(),
-        }));
-        let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(created))) = last(wire.compound(1, &[create]))
-        else {
-            panic!()
-        };
+        let newcomer = Newcomer { verifier, flags, back, program: PROGRAM, parms, ..Newcomer::named(name) };
+        let entered = newcomer.enter(|ops| wire.compound(1, ops)).expect("it is let in");
+        let Entered { client: id, session, created } = entered;
         let granted = (created.csr_flags, created.csr_back_chan_attrs);
-        let (id, session) = (known.eir_clientid, created.csr_sessionid);
         let mut called = Self { wire, id, session, granted, next: 1, calls: VecDeque::new() };
-        let complete = op(&NfsArgop4::OpReclaimComplete(ReclaimComplete4Args { rca_one_fs: false }));
-        assert_eq!(called.run(&[complete]).status, Nfsstat4::Nfs4Ok);
+        assert_eq!(called.run(&[complete()]).status, Nfsstat4::Nfs4Ok);
         called
     }
 
@@ -187,13 +164,7 @@ impl Called {
 
     /// Sends a compound in the session: its xid, and all operations.
     pub fn ask(&mut self, ops: &[Op]) -> (u32, Vec<Op>) {
-        let head = op(&NfsArgop4::OpSequence(Sequence4Args {
-            sa_sessionid: self.session,
-            sa_sequenceid: self.next,
-            sa_slotid: 0,
-            sa_highest_slotid: 0,
-            sa_cachethis: false,
-        }));
+        let head = sequence(self.session, 0, self.next, false);
         self.next += 1;
         let (xid, all) = (self.wire.xid(), [&[head], ops].concat());
         let record = record(xid, (0, &[0]), (v3::PROGRAM, v4::VERSION), 1, arguments(1, &all));

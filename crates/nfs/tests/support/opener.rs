@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use tally_nfs::link::Link;
 use tally_wire::nfs4::{
-    ClientOwner4, Close4Args, Compound4Res, CreateSession4Res, DestroyClientid4Args, DestroySession4Args,
-    ExchangeId4Args, ExchangeId4Res, FreeStateid4Args, NfsArgop4, NfsResop4, Nfsstat4, Open4Args, Open4Res, Open4Resok,
-    OpenClaim4, OpenOwner4, Openflag4, Opentype4, Read4Args, ReclaimComplete4Args, Sequence4Args, Sequence4Res,
-    Sessionid4, StateProtect4A, Stateid4, TestStateid4Args, TestStateid4Res,
+    Close4Args, Compound4Res, DestroyClientid4Args, DestroySession4Args, FreeStateid4Args, NfsArgop4, NfsResop4,
+    Nfsstat4, Open4Args, Open4Res, Open4Resok, OpenClaim4, OpenOwner4, Openflag4, Opentype4, Read4Args, Sequence4Res,
+    Sessionid4, Stateid4, TestStateid4Args, TestStateid4Res,
 };
 
 use super::compound::{Op, op};
 use super::scene::Scene;
-use super::session::create_session;
+use super::session::{Newcomer, complete, sequence};
 
 pub const READ: u32 = 1;
 pub const WRITE: u32 = 2;
@@ -44,23 +43,9 @@ impl Opener {
         let link = Arc::new(Link::new(number, (std::net::Ipv4Addr::new(127, 0, 1, address), 700).into()));
         let mut one =
             Self { scene: scene.clone(), link, client: 0, session: [0; 16], next: 1, xid: 1000 * number as u32 };
-        let introduced = one.send(&[op(&NfsArgop4::OpExchangeId(ExchangeId4Args {
-            eia_clientowner: ClientOwner4 { co_verifier: [1; 8], co_ownerid: name.as_bytes().into() },
-            eia_flags: 0,
-            eia_state_protect: StateProtect4A::Sp4None,
-            eia_client_impl_id: Vec::new().into(),
-        }))]);
-        let Some(NfsResop4::OpExchangeId(ExchangeId4Res::Nfs4Ok(known))) = introduced.resarray.0.last() else {
-            return Err(introduced.status);
-        };
-        one.client = known.eir_clientid;
-        let made = one.send(&[create_session(known.eir_clientid, known.eir_sequenceid)]);
-        let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(created))) = made.resarray.0.last() else {
-            return Err(made.status);
-        };
-        one.session = created.csr_sessionid;
-        let complete = op(&NfsArgop4::OpReclaimComplete(ReclaimComplete4Args { rca_one_fs: false }));
-        assert_eq!(one.status(&[complete]), Nfsstat4::Nfs4Ok);
+        let entered = Newcomer::named(name.as_bytes()).enter(|ops| one.send(ops))?;
+        (one.client, one.session) = (entered.client, entered.session);
+        assert_eq!(one.status(&[complete()]), Nfsstat4::Nfs4Ok);
         Ok(one)
     }
 
@@ -73,13 +58,7 @@ impl Opener {
 
     pub fn sequence(&mut self) -> Op {
         self.next += 1;
-        op(&NfsArgop4::OpSequence(Sequence4Args {
-            sa_sessionid: self.session,
-            sa_sequenceid: self.next - 1,
-            sa_slotid: 0,
-            sa_highest_slotid: 0,
-            sa_cachethis: false,
-        }))
+        sequence(self.session, 0, self.next - 1, false)
     }
 
     /// A compound in the tank, behind SEQUENCE and PUTFH.

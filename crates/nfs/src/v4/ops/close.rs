@@ -6,7 +6,7 @@ use super::super::compound::Compound;
 use super::super::state::{Brought, ClientId, FileId, OwnerKey, Stateid, Told};
 use super::super::status::Status;
 use super::open::share;
-use super::order::{self, Asked, Turn};
+use super::order::{self, Arrival, Turn};
 use super::stateid;
 use crate::entry::Target;
 use crate::xdr::{Decoder, Encoder};
@@ -35,7 +35,7 @@ impl Asker {
 }
 
 /// Who asks for that, or what he was told before.
-fn asker(compound: &mut Compound<'_>, by: &Stateid, asked: Asked<'_>) -> Result<Result<Asker, Told>, Status> {
+fn asker(compound: &mut Compound<'_>, by: &Stateid, asked: Arrival<'_>) -> Result<Result<Asker, Told>, Status> {
     if compound.minor() > 0 {
         return Ok(Ok(Asker::Client(compound.presence()?.client())));
     }
@@ -52,7 +52,7 @@ pub(in super::super) fn close(
 ) -> Result<Status, Status> {
     let at = words.position();
     let (seqid, asked) = (words.u32()?, stateid(words)?);
-    let brought = Asked { brought: Brought::Other, seqid, arguments: words.since(at) };
+    let brought = Arrival { brought: Brought::Other, seqid, arguments: words.since(at) };
     let asker = match asker(compound, &asked, brought)? {
         Ok(asker) => asker,
         Err(told) => return order::tell(compound, &told, out),
@@ -82,7 +82,7 @@ pub(in super::super) fn downgrade(
     let at = words.position();
     let (asked, seqid) = (stateid(words)?, words.u32()?);
     let (access, deny) = (words.u32()?, words.u32()?);
-    let brought = Asked { brought: Brought::Other, seqid, arguments: words.since(at) };
+    let brought = Arrival { brought: Brought::Other, seqid, arguments: words.since(at) };
     let asker = match asker(compound, &asked, brought)? {
         Ok(asker) => asker,
         Err(told) => return order::tell(compound, &told, out),
@@ -110,7 +110,7 @@ pub(in super::super) fn confirm(
 ) -> Result<Status, Status> {
     let at = words.position();
     let (asked, seqid) = (stateid(words)?, words.u32()?);
-    let brought = Asked { brought: Brought::Confirm, seqid, arguments: words.since(at) };
+    let brought = Arrival { brought: Brought::Confirm, seqid, arguments: words.since(at) };
     let owner = match order::take_by(compound, &asked, brought)? {
         Turn::Of(owner, _) => owner,
         Turn::Told(told) => return order::tell(compound, &told, out),

@@ -56,7 +56,7 @@ impl<'a> Locker<'a> {
 
     /// In minor version 0 it is its owners' turn; or what this was told before.
     fn take_turn(&self, compound: &mut Compound<'_>, arguments: &[u8]) -> Result<Option<Told>, Status> {
-        let asked = |brought, seqid| order::Asked { brought, seqid, arguments };
+        let asked = |brought, seqid| order::Arrival { brought, seqid, arguments };
         let turn = match self {
             _ if compound.minor() > 0 => return Ok(None),
             Self::Below(owner) => owner.take_turn(compound, &asked)?,
@@ -91,7 +91,7 @@ impl NewOwner<'_> {
     fn take_turn<'b>(
         &self,
         compound: &mut Compound<'_>,
-        asked: &dyn Fn(Brought, u32) -> order::Asked<'b>,
+        asked: &dyn Fn(Brought, u32) -> order::Arrival<'b>,
     ) -> Result<Turn, Status> {
         compound.hear(self.client)?;
         let above = match order::take_by(compound, &self.open, asked(Brought::Other, self.open_seqid))? {
@@ -175,7 +175,7 @@ pub(in super::super) fn lock(
     let wanted = Lock { holder, range, kind };
     // What it holds it keeps, whatever comes of this.
     let had_any = target.vfs.has_ranges(target.object, holder);
-    let attempt = Attempt { target: &target, wanted, had_any, locking: Some(locking) };
+    let attempt = LockAttempt { target: &target, wanted, had_any, locking: Some(locking) };
     let answer = ask(compound, || target.vfs.lock_range(target.object, below, wanted));
     if let (Ok(Answer::Given), Some(given)) = (&answer, given) {
         compound.was_given(&target, given)?;
@@ -290,7 +290,7 @@ pub(in super::super) fn release(compound: &mut Compound<'_>, words: &mut Decoder
 }
 
 /// A LOCK on its way. Where nobody tells what came of it, as it panicked, nobody may have a stateid for what it has locked: that is free then.
-struct Attempt<'a> {
+struct LockAttempt<'a> {
     target: &'a Target,
     wanted: Lock,
     /// Its owner had locked something of the file before.
@@ -298,13 +298,13 @@ struct Attempt<'a> {
     locking: Option<Locking<'a>>,
 }
 
-impl<'a> Attempt<'a> {
+impl<'a> LockAttempt<'a> {
     fn ended(mut self) -> Locking<'a> {
         self.locking.take().expect("it ends once")
     }
 }
 
-impl Drop for Attempt<'_> {
+impl Drop for LockAttempt<'_> {
     fn drop(&mut self) {
         if self.locking.take().is_some_and(|locking| !locking.is_known()) && !self.had_any {
             let told = self.target.vfs.unlock_range(self.target.object, self.wanted.holder, self.wanted.range);

@@ -107,7 +107,7 @@ fn turn(compound: &mut Compound<'_>, asked: &Asked<'_>, arguments: &[u8]) -> Res
     compound.current()?;
     compound.hear(asked.client)?;
     let owner = OwnerKey { client: asked.client, name: compound.scene.house.opens().name(asked.owner) };
-    order::take(compound, owner, order::Asked { brought: Brought::Open, seqid: asked.seqid, arguments })
+    order::take(compound, owner, order::Arrival { brought: Brought::Open, seqid: asked.seqid, arguments })
 }
 
 fn of_session(compound: &Compound<'_>) -> Result<Whose, Status> {

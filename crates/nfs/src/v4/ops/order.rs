@@ -14,7 +14,7 @@ use crate::xdr::Encoder;
 
 /// What an operation brought, and its arguments.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct Arrival<'a> {
     pub(super) brought: Brought,
     pub(super) seqid: u32,
     pub(super) arguments: &'a [u8],
@@ -39,7 +39,7 @@ impl Turn {
 }
 
 /// An operation of an owner comes.
-pub(super) fn take(compound: &mut Compound<'_>, owner: OwnerKey, asked: Asked<'_>) -> Result<Turn, Status> {
+pub(super) fn take(compound: &mut Compound<'_>, owner: OwnerKey, asked: Arrival<'_>) -> Result<Turn, Status> {
     let fingerprint = fingerprint(compound, asked)?;
     let (house, exports) = (compound.scene.house, compound.scene.exports);
     let (turns, nth) = compound.turns();
@@ -59,14 +59,14 @@ pub(super) fn take(compound: &mut Compound<'_>, owner: OwnerKey, asked: Asked<'_
 }
 
 /// The same of one that names an owner of locks by its stateid.
-pub(super) fn take_by_lock(compound: &mut Compound<'_>, stateid: &Stateid, asked: Asked<'_>) -> Result<Turn, Status> {
+pub(super) fn take_by_lock(compound: &mut Compound<'_>, stateid: &Stateid, asked: Arrival<'_>) -> Result<Turn, Status> {
     let owner = compound.scene.house.locks().owner_of(stateid)?;
     compound.hear(owner.client).map_err(|_| Status::BadStateid)?;
     take(compound, owner, asked)
 }
 
 /// The same of one that names its owner by the stateid of an open.
-pub(super) fn take_by(compound: &mut Compound<'_>, stateid: &Stateid, asked: Asked<'_>) -> Result<Turn, Status> {
+pub(super) fn take_by(compound: &mut Compound<'_>, stateid: &Stateid, asked: Arrival<'_>) -> Result<Turn, Status> {
     let house = compound.scene.house;
     let owner = house.opens().owner_of(stateid).or_else(|refused| match refused {
         // What was closed last may be closed once more.
@@ -98,7 +98,7 @@ fn node_of(compound: &Compound<'_>, FileId { of, object }: FileId) -> Result<Nod
 }
 
 /// By which the same is told from another: what was asked, where, and by whom.
-fn fingerprint(compound: &Compound<'_>, asked: Asked<'_>) -> Result<u64, Status> {
+fn fingerprint(compound: &Compound<'_>, asked: Arrival<'_>) -> Result<u64, Status> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&[asked.brought as u8]);
     match &compound.scene.call.identity {

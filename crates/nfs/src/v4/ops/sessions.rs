@@ -7,7 +7,7 @@ use tally_base::SystemRng;
 use super::super::compound::{Compound, Halt, Stop};
 use super::super::past;
 use super::super::state::{
-    Asked, Begun, Channel, ClientId, Introduction, Protection, Sequence, SessionId, Shown, Terms, Wanted,
+    Begun, Channel, ClientId, Direction, Introduction, Protection, Sequence, SessionId, Shown, Terms, Wanted,
 };
 use super::super::status::Status;
 use super::clients::{NAME_BYTES_MAX, principal};
@@ -209,10 +209,10 @@ pub(in super::super) fn bind(
 ) -> Result<(), Status> {
     let session = SessionId(words.array()?);
     let asked = match words.u32()? {
-        1 => Asked::Fore,
-        2 => Asked::Back,
-        3 => Asked::ForeOrBoth,
-        7 => Asked::BackOrBoth,
+        1 => Direction::Fore,
+        2 => Direction::Back,
+        3 => Direction::ForeOrBoth,
+        7 => Direction::BackOrBoth,
         _ => return Err(Status::BadXdr),
     };
     let _rdma = words.bool()?;

@@ -45,7 +45,7 @@ use crate::v4::status::Status;
 
 mod shard;
 
-use shard::{Asked, Shard, State, Totals};
+use shard::{LockKey, Shard, State, Totals};
 
 /// What a lock's stateid names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl Locks {
             return Err(Status::BadXdr);
         }
         let (client, file, name) = (open.client, open.file, self.name(owner));
-        let asked = Asked { is_of_minor_0: minor == 0, client, name, file, below: open.holder().owner.0 };
+        let asked = LockKey { is_of_minor_0: minor == 0, client, name, file, below: open.holder().owner.0 };
         let mut shard = self.shards.of(open.client).write();
         let known = shard.below(&asked);
         let number = known.or_else(|| shard.begin(&self.seal, asked, owner)).ok_or(no_room(minor))?;
@@ -262,7 +262,7 @@ impl Locks {
     }
 
     fn locked(&self, state: &State, number: u64) -> Locked {
-        let Asked { client, file, below, .. } = state.asked;
+        let LockKey { client, file, below, .. } = state.asked;
         let stateid = self.seal.stateid(number as u32, state.tag, state.seqid);
         Locked { holder: holder(client, state.owner), below: holder(client, below), client, file, stateid }
     }

@@ -59,7 +59,7 @@ pub use orders::{Asking, Came, Orders, Turns};
 pub use owners::{Brought, OwnerOrder, Told, Turn, moves};
 pub use presence::Presence;
 pub use sessions::{
-    Asked, BACK, BACKCHANNEL_FAULT, BOTH, Begun, CB_PATH_DOWN, CB_PATH_DOWN_SESSION, Channel, FORE,
+    BACK, BACKCHANNEL_FAULT, BOTH, Begun, CB_PATH_DOWN, CB_PATH_DOWN_SESSION, Channel, Direction, FORE,
     RESTART_RECLAIM_NEEDED, Sequence, Session, SessionId, Sessions, Shown,
 };
 pub use slots::Guard;

@@ -47,7 +47,7 @@ use crate::v4::status::Status;
 mod confirming;
 mod shard;
 
-use shard::{Asked, Open, Shard, Totals};
+use shard::{Open, OpenKey, Shard, Totals};
 
 /// An open: the place below, how often that was used above. Never that of another one, in one start of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -139,7 +139,7 @@ impl Opens {
             return Err(Status::BadXdr);
         }
         let name = self.name(owner);
-        let asked = Asked { is_of_minor_0: minor == 0, client, name, file };
+        let asked = OpenKey { is_of_minor_0: minor == 0, client, name, file };
         let mut shard = self.shards.of(client).write();
         let known = shard.of_file(&asked);
         let number = known.or_else(|| shard.begin(&self.seal, asked)).ok_or(no_room(minor))?;
@@ -321,7 +321,7 @@ impl Opens {
 
     fn found(&self, shard: &Shard, number: OpenNumber) -> Found {
         let open = shard.at(number).expect("it was looked at under this lock");
-        let Open { asked: Asked { client, file, .. }, share, revoked, .. } = *open;
+        let Open { asked: OpenKey { client, file, .. }, share, revoked, .. } = *open;
         let stateid = self.seal.stateid(number.0 as u32, open.tag, open.seqid);
         Found { open: number, client, file, share, stateid, revoked }
     }

@@ -144,7 +144,7 @@ pub const BACKCHANNEL_FAULT: u32 = 0x400;
 /// `channel_dir_from_client4`: what BIND_CONN_TO_SESSION asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Asked {
+pub enum Direction {
     Fore,
     Back,
     ForeOrBoth,
@@ -158,7 +158,7 @@ pub const BACK: u32 = 2;
 /// `CDFS4_BOTH`.
 pub const BOTH: u32 = FORE | BACK;
 
-impl Asked {
+impl Direction {
     /// What a connection is bound to that was bound to `before` (0 for nothing); none if that is INVAL.
     fn on(self, before: u32) -> Option<u32> {
         let (least, most) = match self {
@@ -307,7 +307,7 @@ impl Session {
         true
     }
 
-    fn bind(&self, connection: u64, asked: Asked, bound: &Bound) -> Result<u32, Status> {
+    fn bind(&self, connection: u64, asked: Direction, bound: &Bound) -> Result<u32, Status> {
         let mut inner = self.inner.lock();
         if inner.is_closed {
             return Err(Status::BadSession);
@@ -381,7 +381,7 @@ impl Sessions {
     }
 
     /// BIND_CONN_TO_SESSION: gives what the connection is bound to ([`FORE`], [`BACK`] or both).
-    pub fn bind(&self, session: SessionId, connection: u64, asked: Asked) -> Result<u32, Status> {
+    pub fn bind(&self, session: SessionId, connection: u64, asked: Direction) -> Result<u32, Status> {
         self.find(session).ok_or(Status::BadSession)?.bind(connection, asked, &self.bound)
     }
 

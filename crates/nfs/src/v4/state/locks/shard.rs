@@ -37,7 +37,7 @@ impl Totals {
 
 /// What is locked, below which open.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct LockKey {
     pub(super) is_of_minor_0: bool,
     pub(super) client: ClientId,
     /// Its owner's.
@@ -47,7 +47,7 @@ pub(super) struct Asked {
     pub(super) below: u64,
 }
 
-impl Asked {
+impl LockKey {
     pub(super) fn owner(&self) -> OwnerKey {
         OwnerKey { client: self.client, name: self.name }
     }
@@ -57,7 +57,7 @@ impl Asked {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) tag: u32,
-    pub(super) asked: Asked,
+    pub(super) asked: LockKey,
     /// An owner's number.
     pub(super) owner: u64,
     /// When it was begun, by the clock of leases.
@@ -72,7 +72,7 @@ pub(super) struct State {
 
 impl Named for State {
     fn place(&self) -> Place<'_> {
-        let Asked { is_of_minor_0, client, file, .. } = &self.asked;
+        let LockKey { is_of_minor_0, client, file, .. } = &self.asked;
         Place {
             tag: self.tag,
             client: *client,
@@ -166,13 +166,13 @@ impl Shard {
     }
 
     /// What an owner has below an open, or is about to have.
-    pub(super) fn below(&self, asked: &Asked) -> Option<u64> {
+    pub(super) fn below(&self, asked: &LockKey) -> Option<u64> {
         let owner = self.owner(&asked.owner())?;
         self.below.get(&(asked.below, owner)).copied()
     }
 
     /// A place for what an owner will have; none where there is no room, and then nothing has changed.
-    pub(super) fn begin(&mut self, seal: &Seal, asked: Asked, name: &[u8]) -> Option<u64> {
+    pub(super) fn begin(&mut self, seal: &Seal, asked: LockKey, name: &[u8]) -> Option<u64> {
         let owner = self.enter(asked.owner(), name)?;
         let (revoked, locking, is_freeing) = Default::default();
         let since_s = self.totals.second.now();

@@ -35,7 +35,7 @@ pub(super) struct Opener(u64);
 
 /// Who opens what.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct OpenKey {
     pub(super) is_of_minor_0: bool,
     pub(super) client: ClientId,
     pub(super) name: OwnerName,
@@ -46,7 +46,7 @@ pub(super) struct Asked {
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) tag: u32,
-    pub(super) asked: Asked,
+    pub(super) asked: OpenKey,
     owner: Opener,
     /// When it was begun, by the clock of leases.
     pub(super) since_s: u32,
@@ -65,7 +65,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    fn new(tag: u32, asked: Asked, owner: Opener, listed: usize, since_s: u32) -> Self {
+    fn new(tag: u32, asked: OpenKey, owner: Opener, listed: usize, since_s: u32) -> Self {
         let (seqid, share, revoked, opening, is_changing, is_provisional) = Default::default();
         Self { tag, asked, owner, since_s, seqid, share, revoked, opening, is_changing, is_provisional, listed }
     }
@@ -77,7 +77,7 @@ impl Open {
 
 impl Named for Open {
     fn place(&self) -> Place<'_> {
-        let Asked { is_of_minor_0, client, file, .. } = &self.asked;
+        let OpenKey { is_of_minor_0, client, file, .. } = &self.asked;
         Place {
             tag: self.tag,
             client: *client,
@@ -144,13 +144,13 @@ impl Shard {
     }
 
     /// Where an owner has a file open, or is about to.
-    pub(super) fn of_file(&self, asked: &Asked) -> Option<OpenNumber> {
+    pub(super) fn of_file(&self, asked: &OpenKey) -> Option<OpenNumber> {
         let owner = self.clients.get(&asked.client)?.owners.get(&asked.name)?.number;
         self.by_file.get(&(owner, asked.file)).map(|index| self.number_of(*index))
     }
 
     /// A place for what an owner will have open; none where there is no room, and then nothing has changed.
-    pub(super) fn begin(&mut self, seal: &Seal, asked: Asked) -> Option<OpenNumber> {
+    pub(super) fn begin(&mut self, seal: &Seal, asked: OpenKey) -> Option<OpenNumber> {
         let owner = self.enter(asked.client, asked.name)?;
         let known = self.clients.get_mut(&asked.client).expect("it was entered");
         let (listed, since_s) = (known.opens.len(), self.totals.second.now());
@@ -210,7 +210,7 @@ impl Shard {
     /// It is its owner's no more: a later OPEN makes another one.
     fn leave(&mut self, number: OpenNumber) {
         let Some(open) = self.at(number) else { return };
-        let (owner, Asked { client, name, file, .. }) = (open.owner, open.asked);
+        let (owner, OpenKey { client, name, file, .. }) = (open.owner, open.asked);
         self.by_file.remove(&(owner, file));
         let owners = &mut self.clients.get_mut(&client).expect("O3").owners;
         let owner = owners.get_mut(&name).expect("O3");

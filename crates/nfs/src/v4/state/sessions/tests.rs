@@ -10,7 +10,7 @@ fn of_client(desk: &mut Desk, name: &str, wanted: impl Fn(Wanted) -> Wanted) -> 
 
 #[test]
 fn each_cell_of_what_a_connection_is_bound_to() {
-    use Asked::{Back, BackOrBoth, Fore, ForeOrBoth};
+    use Direction::{Back, BackOrBoth, Fore, ForeOrBoth};
     for (before, asked, after) in [
         (0, Fore, Ok(FORE)),
         (0, Back, Ok(BACK)),
@@ -55,11 +55,11 @@ fn a_client_is_told_where_it_cannot_be_called_back() {
     desk.sessions.disconnect(1);
     let down = CB_PATH_DOWN | CB_PATH_DOWN_SESSION;
     assert_eq!((desk.flags(&first, 0, 3), desk.flags(&second, 0, 3)), (down, down));
-    desk.sessions.bind(first.session, 4, Asked::ForeOrBoth).unwrap();
+    desk.sessions.bind(first.session, 4, Direction::ForeOrBoth).unwrap();
     assert_eq!((desk.flags(&first, 0, 4), desk.flags(&second, 0, 4)), (0, CB_PATH_DOWN_SESSION));
     desk.clients.destroy_session(first.session, 4).unwrap();
     assert_eq!(desk.flags(&second, 0, 5), down);
-    assert_eq!(desk.sessions.bind(first.session, 4, Asked::Back), Err(Status::BadSession));
+    assert_eq!(desk.sessions.bind(first.session, 4, Direction::Back), Err(Status::BadSession));
 }
 
 #[test]
@@ -73,11 +73,11 @@ fn a_session_is_bound_to_sixty_four_connections_and_works_over_others() {
     }
     let session = desk.sessions.find(created.session).unwrap();
     assert!(session.is_bound(64) && !session.is_bound(65));
-    assert_eq!(desk.sessions.bind(created.session, 65, Asked::Back), Err(Status::Delay));
+    assert_eq!(desk.sessions.bind(created.session, 65, Direction::Back), Err(Status::Delay));
     assert_eq!(desk.clients.destroy_session(created.session, 65), Err(Status::ConnNotBoundToSession));
     desk.sessions.disconnect(64);
     desk.sessions.disconnect(65);
-    assert_eq!(desk.sessions.bind(created.session, 65, Asked::Back), Ok(BACK));
+    assert_eq!(desk.sessions.bind(created.session, 65, Direction::Back), Ok(BACK));
     desk.clients.destroy_session(created.session, 1).unwrap();
     assert!(desk.sessions.bound.lock().is_empty());
 }
@@ -155,7 +155,7 @@ fn of_a_closed_session_no_request_begins() {
         session.begin(&sequence_on(&created, 0, 1), &desk.sessions.bound, desk.now).unwrap_err(),
         Status::BadSession
     );
-    assert_eq!(session.bind(2, Asked::Back, &desk.sessions.bound), Err(Status::BadSession));
+    assert_eq!(session.bind(2, Direction::Back, &desk.sessions.bound), Err(Status::BadSession));
     assert_eq!(session.in_use(), 0);
     assert!(desk.sessions.bound.lock().is_empty());
 }
