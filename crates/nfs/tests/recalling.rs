@@ -7,20 +7,20 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use bytes::Bytes;
+use support::called::CALLS_BACK;
 use support::compound::{Op, get_attr, lookup, op, remove};
 use support::delegates::{READ, WRITE, delegated, free, give_back, open, open_by, opened, read_by};
 use support::opener::{Opener, close};
 use support::scene::{Scene, fate, read_reply};
-use support::session::{channel, exchange_id};
+use support::session::{Newcomer, complete, sequence};
 use tally_nfs::rpc::Returned;
 use tally_nfs::service::{Service, Step};
 use tally_nfs::v4::state::CallId;
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
     CallbackSecParms4, CbCompound4Args, CbCompound4Res, CbRecall4Args, CbRecall4Res, CbSequence4Args, CbSequence4Res,
-    CbSequence4Resok, Compound4Res, CreateSession4Args, CreateSession4Res, DestroyClientid4Args, ExchangeId4Res,
-    NfsArgop4, NfsCbArgop4, NfsCbResop4, NfsResop4, Nfsstat4, OpenClaim4, OpenDelegationType4, ReclaimComplete4Args,
-    Sequence4Args, Stateid4,
+    CbSequence4Resok, Compound4Res, CreateSession4Res, DestroyClientid4Args, NfsArgop4, NfsCbArgop4, NfsCbResop4,
+    NfsResop4, Nfsstat4, OpenClaim4, OpenDelegationType4, Sessionid4, Stateid4,
 };
 use tally_wire::{decode, encode};
 
@@ -39,24 +39,16 @@ fn delegating(scene: Scene) -> Scene {
     Scene { service: Service::new(scene.exports.clone()).speaking_4().delegating(), ..scene }
 }
 
-/// A session of this client over which it can be called.
-fn called_session(csa_clientid: u64, csa_sequence: u32) -> Op {
-    op(&NfsArgop4::OpCreateSession(CreateSession4Args {
-        csa_clientid,
-        csa_sequence,
-        csa_flags: 2,
-        csa_fore_chan_attrs: channel(),
-        csa_back_chan_attrs: channel(),
-        csa_cb_program: 0x4000_0000,
-        csa_sec_parms: vec![CallbackSecParms4::AuthNone].into(),
-    }))
+/// Who can be called.
+fn called(name: &[u8]) -> Newcomer<'_> {
+    Newcomer { flags: CALLS_BACK, parms: &[CallbackSecParms4::AuthNone], ..Newcomer::named(name) }
 }
 
 /// A client that can be called.
 fn client(scene: &Arc<Scene>, name: &str, number: u64) -> Opener {
     let mut client = Opener::beside(scene, name, number);
     let id = client.client;
-    let made = client.send(&[called_session(id, 2)]);
+    let made = client.send(&[called(name.as_bytes()).session(id, 2)]);
     let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(created))) = made.resarray.0.last() else {
         panic!("{made:?}")
     };
@@ -204,7 +196,7 @@ fn from_whom_something_was_taken_claims_nothing_behind_a_crash() {
         let claims = |name: &[u8]| {
             let session = introduced(&scene, name);
             let claim = open_by(OpenClaim4::ClaimPrevious(OpenDelegationType4::OpenDelegateNone), READ, 0);
-            scene.run(7, &[in_session(session, 1), put_g.clone(), claim]).status
+            scene.run(7, &[sequence(session, 0, 1, false), put_g.clone(), claim]).status
         };
         assert_eq!(claims(b"a"), if has_freed { OK } else { Nfs4ErrNoGrace });
         assert_eq!(claims(b"b"), OK);
@@ -212,22 +204,13 @@ fn from_whom_something_was_taken_claims_nothing_behind_a_crash() {
 }
 
 /// A session of a client that has not completed yet.
-fn introduced(scene: &Scene, name: &[u8]) -> [u8; 16] {
-    let mut reply = scene.run(1, &[exchange_id(name)]);
-    let Some(NfsResop4::OpExchangeId(ExchangeId4Res::Nfs4Ok(known))) = reply.resarray.0.pop() else { panic!() };
-    let mut reply = scene.run(2, &[called_session(known.eir_clientid, known.eir_sequenceid)]);
-    let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(made))) = reply.resarray.0.pop() else { panic!() };
-    made.csr_sessionid
-}
-
-fn in_session(sa_sessionid: [u8; 16], sa_sequenceid: u32) -> Op {
-    op(&NfsArgop4::OpSequence(Sequence4Args {
-        sa_sessionid,
-        sa_sequenceid,
-        sa_slotid: 0,
-        sa_highest_slotid: 0,
-        sa_cachethis: false,
-    }))
+fn introduced(scene: &Scene, name: &[u8]) -> Sessionid4 {
+    let mut xid = 0;
+    let entered = called(name).enter(|ops| {
+        xid += 1;
+        scene.run(xid, ops)
+    });
+    entered.expect("it is let in").session
 }
 
 /// What a client had it claims again, and is asked for it with the same word: what it has kept of the file is to be looked at.
@@ -244,15 +227,14 @@ fn what_is_claimed_again_is_asked_for_at_once() {
     let session = introduced(&scene, b"a");
     let (put_f, put_tank) = (scene.put(file), scene.put_tank());
     let claim = |of| open_by(OpenClaim4::ClaimPrevious(of), READ, 0);
-    let ask = |number, ops: &[Op]| scene.run(10 + number, &[&[in_session(session, number)], ops].concat());
+    let ask = |number, ops: &[Op]| scene.run(10 + number, &[&[sequence(session, 0, number, false)], ops].concat());
     // One for writing was never given.
     let told = ask(1, &[put_f.clone(), claim(OpenDelegationType4::OpenDelegateWrite)]).resarray.0.pop();
     assert_eq!(delegated(&opened(told).unwrap()), None);
     let told = ask(2, &[put_f.clone(), claim(OpenDelegationType4::OpenDelegateRead)]).resarray.0.pop();
     let (kept, is_recalled) = delegated(&opened(told).unwrap()).expect("it had it");
     assert!(is_recalled && call(&scene).is_none(), "it knows, and is not called");
-    let complete = op(&NfsArgop4::OpReclaimComplete(ReclaimComplete4Args { rca_one_fs: false }));
-    assert_eq!(ask(3, &[complete, put_f, give_back(kept)]).status, OK);
+    assert_eq!(ask(3, &[complete(), put_f, give_back(kept)]).status, OK);
     assert_eq!(ask(4, &[put_tank, lookup(b"f"), get_attr(&[1])]).status, OK);
 }
 
