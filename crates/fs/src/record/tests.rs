@@ -113,7 +113,7 @@ fn the_kinds_have_stable_numbers() {
 
 #[test]
 fn numbers_that_cannot_have_been_issued_are_malformed() {
-    let lies: [(&str, Lie); 16] = [
+    let lies: [(&str, Lie); 17] = [
         // What follows this id could not be read: a pool that had replayed it could not be imported any more.
         ("an object with none behind it", |record| record.inodes[0].object = ObjectId((1 << 62) - 1)),
         ("a change at the end of time", |record| record.inodes[0].inode.as_mut().unwrap().change = Time((1 << 63) - 1)),
