@@ -141,7 +141,10 @@ fn what_recalls() {
 fn several_may_keep_a_file_and_all_are_asked_for_it() {
     let house = house();
     let mut keepers: Vec<_> = (0..3).map(|nth| Called::new(&house, format!("keeper {nth}").as_bytes())).collect();
-    assert!(keepers.iter_mut().all(|keeper| keeper.delegated(b"f").is_some()), "those for reading stand beside each other");
+    assert!(
+        keepers.iter_mut().all(|keeper| keeper.delegated(b"f").is_some()),
+        "those for reading stand beside each other"
+    );
     let mut b = Called::new(&house, b"b");
     let asked = b.ask(&[put_root(), lookup(b"tank"), remove(b"f")]);
     for keeper in &mut keepers {

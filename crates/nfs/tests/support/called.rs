@@ -10,8 +10,8 @@ use tally_nfs::{v3, v4};
 use tally_wire::nfs4::{
     AuthsysParms, BindConnToSession4Args, CallbackSecParms4, CbCompound4Args, CbCompound4Res, CbNotifyLock4Args,
     CbNotifyLock4Res, CbRecall4Args, CbRecall4Res, CbSequence4Args, CbSequence4Res, CbSequence4Resok, ChannelAttrs4,
-    ChannelDirFromClient4,
-    Compound4Res, NfsArgop4, NfsCbArgop4, NfsCbResop4, NfsResop4, Nfsstat4, Sequence4Res, Sessionid4,
+    ChannelDirFromClient4, Compound4Res, NfsArgop4, NfsCbArgop4, NfsCbResop4, NfsResop4, Nfsstat4, Sequence4Res,
+    Sessionid4,
 };
 use tally_wire::{decode, encode};
 
