@@ -4,18 +4,21 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use support::called::CALLS_BACK;
-use support::compound::{Op, get_attr, lookup, op, remove};
+use support::client::record;
+use support::compound::{Op, arguments, get_attr, lookup, op, remove};
 use support::delegates::{READ, WRITE, delegated, free, give_back, open, open_by, opened, read_by};
 use support::opener::{Opener, close};
 use support::scene::{Scene, fate, read_reply};
 use support::session::{Newcomer, complete, sequence};
+use tally_nfs::link::Link;
 use tally_nfs::rpc::Returned;
 use tally_nfs::service::{Service, Step};
 use tally_nfs::v4::state::CallId;
+use tally_nfs::{v3, v4};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
     CallbackSecParms4, CbCompound4Args, CbCompound4Res, CbRecall4Args, CbRecall4Res, CbSequence4Args, CbSequence4Res,
@@ -234,6 +237,15 @@ fn what_is_claimed_again_is_asked_for_at_once() {
     let told = ask(2, &[put_f.clone(), claim(OpenDelegationType4::OpenDelegateRead)]).resarray.0.pop();
     let (kept, is_recalled) = delegated(&opened(told).unwrap()).expect("it had it");
     assert!(is_recalled && call(&scene).is_none(), "it knows, and is not called");
+    let other = introduced(&scene, b"b");
+    let ops = [sequence(other, 0, 1, false), complete(), put_tank.clone(), remove(b"f")];
+    let (mut job, step) = scene.begin(99, &ops);
+    assert!(matches!(step, Step::Again(_)), "it is kept out");
+    std::thread::sleep(Duration::from_millis(60));
+    scene.service.end_parking();
+    let step = scene.service.run(&mut job);
+    assert_eq!(scene.end(&mut job, step, &ops).status, Nfs4ErrDelay);
+    assert!(call(&scene).is_none(), "nor as somebody is kept out");
     assert_eq!(ask(3, &[complete(), put_f, give_back(kept)]).status, OK);
     assert_eq!(ask(4, &[put_tank, lookup(b"f"), get_attr(&[1])]).status, OK);
 }
@@ -279,7 +291,18 @@ fn a_client_that_keeps_a_file_is_busy() {
     let scene = Arc::new(scene());
     scene.file(b"f");
     let mut a = client(&scene, "a", 2);
-    let kept = keeps(&mut a, b"f");
+    let opened = opened(run(&mut a, &[open(b"f", READ, 0)]).resarray.0.pop()).unwrap();
+    let (kept, _) = delegated(&opened).unwrap();
+    assert_eq!(a.status(&[lookup(b"f"), close(opened.stateid)]), OK);
+    // Another principal.
+    let ask = |scene: &Scene| {
+        let record = record(77, (5, &[5]), (v3::PROGRAM, v4::VERSION), 1, arguments(1, &[called(b"a").introduction()]));
+        let link = Arc::new(Link::new(9, "127.0.1.1:700".parse().unwrap()));
+        let mut job = scene.service.open(record.into(), &link, Instant::now()).unwrap();
+        let step = scene.service.run(&mut job);
+        scene.end(&mut job, step, &[called(b"a").introduction()]).status
+    };
+    assert_eq!(ask(&scene), Nfs4ErrClidInuse);
     assert_eq!(a.tested(&[&kept]), [OK]);
     let destroy = op(&NfsArgop4::OpDestroyClientid(DestroyClientid4Args { dca_clientid: a.client }));
     assert_eq!(a.send(&[destroy]).status, Nfs4ErrClientidBusy);

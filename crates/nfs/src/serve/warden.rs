@@ -45,6 +45,7 @@ pub(super) fn keep(hub: &Arc<Hub>) {
     loop {
         let step = if hub.doubtful.is_empty() { interval } else { DOUBT_INTERVAL.min(interval) };
         let step = if hub.service.has_leases() { step.min(LEASE_INTERVAL) } else { step };
+        // Nobody is parked for longer (rules V15).
         let step = if hub.service.has_parked() { step.min(PARKED / 2) } else { step };
         if hub.sleep(step) {
             return;

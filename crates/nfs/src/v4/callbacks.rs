@@ -166,7 +166,7 @@ impl House {
     }
 }
 
-/// `CB_COMPOUND4args`: CB_SEQUENCE, of which nothing is to be kept, and the operation.
+/// `CB_COMPOUND4args`: CB_SEQUENCE, of which nothing is to be kept and that names the request whose answer may be under way (rules V41), and the operation.
 fn outgoing(calling: &Calling) -> Option<Outgoing> {
     let (session, slot, sequence) = calling.id.place();
     let mut words = Encoder::new();

@@ -108,6 +108,7 @@ impl<'a> Ledger<'a> {
 
     /// Another client keeps the file.
     pub(super) fn kept_out(&self, compound: &mut Compound<'_>, object: ObjectRef) -> Stop {
+        self.reserving.take();
         compound.kept_out(&*self.place.vfs, object)
     }
 
@@ -134,6 +135,8 @@ impl<'a> Ledger<'a> {
 
     /// What is said of an open that the file system refused, for a reason of its own or because of this.
     pub(super) fn told(&self, error: FsError) -> Status {
+        // Nothing was given, and nobody who is parked goes on for that: he may be this one.
+        self.reserving.take();
         match self.entry.take() {
             Some((_, Err(status))) => status,
             _ => not_opened(error, self.minor),
