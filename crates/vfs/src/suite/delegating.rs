@@ -130,7 +130,7 @@ fn given_of_what_is_made(world: &World) {
 /// What each operation is to somebody else's delegation: table D10 at the door.
 fn keeps_out(world: &World) {
     type Act = fn(&World, OpCtx<'_>, ObjectRef, ObjectRef) -> Result<(), FsError>;
-    let acts: [(&str, Act, bool, bool); 16] = [
+    let acts: [(&str, Act, bool, bool); 17] = [
         ("getattr", |world, _, _, file| world.vfs.getattr(file).map(drop), false, false),
         ("lookup", |world, ctx, dir, _| world.vfs.lookup(ctx.cred, dir, b"f").map(drop), false, false),
         ("readdir", |world, ctx, dir, _| world.vfs.readdir(ctx.cred, dir, 0, 10, true).map(drop), false, false),
@@ -165,6 +165,7 @@ fn keeps_out(world: &World) {
         ),
         ("write", |world, ctx, _, file| world.write_in(ctx, file, CONTENT), true, true),
         ("write of nothing", |world, ctx, _, file| world.write_in(ctx, file, b""), true, true),
+        ("punch", |world, ctx, _, file| world.run_in(ctx, |ctx| world.vfs.deallocate(ctx, file, 0, 3)), true, true),
         (
             "chmod",
             |world, ctx, _, file| world.run_in(ctx, |ctx| world.vfs.setattr(ctx, file, &mode(0o600), None)),
