@@ -1,6 +1,6 @@
 //! SEEK, IO_ADVISE and DEALLOCATE (RFC 7862 §15.11, §15.5 and §15.4).
 
-use tally_vfs::{Access, FileKind, OpCtx, Outcome, Right, Sought};
+use tally_vfs::{Access, FileKind, OpCtx, Right, Sought};
 
 use super::super::compound::{Compound, Stop};
 use super::super::state::Stateid;
@@ -58,10 +58,9 @@ pub(in super::super) fn deallocate(compound: &mut Compound<'_>, words: &mut Deco
     check_is_file(&target)?;
     compound.begin(&target)?;
     if compound.has_written() || compound.remembered(&target).is_none() {
-        let house = compound.scene.house;
         let ctx = OpCtx { right, ..compound.ctx(&target) };
         let punch = || target.vfs.deallocate(ctx, target.object, offset, length);
-        let outcome = house.past_the_late(compound.scene.exports, (&target, Access::WRITE), punch, Outcome::error);
+        let outcome = compound.past_the_late(&target, Access::WRITE, punch);
         compound.changed(outcome)?;
     }
     Ok(Status::Ok)
