@@ -124,7 +124,17 @@ const FLOORS: [(&str, &[&[&str]]); 20] = [
             &["attributes", "mount"],
         ],
     ),
-    ("claims", &[&["table"], &["account", "holdings", "object"], &["refused"], &["ranges", "share"], &["holder"]]),
+    (
+        "claims",
+        &[
+            &["table"],
+            &["account", "holdings", "object"],
+            &["refused"],
+            &["delegation"],
+            &["ranges", "share"],
+            &["holder"],
+        ],
+    ),
     ("fs", &FS),
     ("nfs", &NFS),
     ("bench", &BENCH),
