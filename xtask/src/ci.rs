@@ -1,6 +1,7 @@
 //! What continuous integration runs, from the cheap to the dear, so that a slip is told early.
 
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 
@@ -14,6 +15,7 @@ const CARGO_DENY: &str = "0.19.0";
 
 /// Formatting, whether what is generated is current, lints, the rules for dependencies, and all tests.
 pub(crate) fn run() -> Result<()> {
+    let began = Instant::now();
     cargo::run(&["fmt", "--all", "--check"])?;
     Xdr { check: true }.run()?;
     timed("lints", || cargo::run(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
@@ -22,7 +24,7 @@ pub(crate) fn run() -> Result<()> {
         cargo::run(&["test", "--workspace", "--test", "dependencies", "--test", "rules"])
     })?;
     timed("licences and advisories", deny)?;
-    test::run()
+    test::run(began)
 }
 
 /// Licences, sources and bans need no network beyond the registry. Advisories need a clone of their database:
@@ -53,8 +55,9 @@ fn deny_program() -> Result<std::path::PathBuf> {
     let program = root.join("bin/cargo-deny");
     if !program.is_file() {
         let folder = root.to_str().context("the path of the checkout is not UTF-8")?;
-        // Optimised it would take minutes more to build than it saves.
-        cargo::run(&["install", "cargo-deny", "--debug", "--locked", "--version", CARGO_DENY, "--root", folder])?;
+        // Optimised it would take minutes more to build than it saves, and nobody looks into it.
+        let install = ["install", "cargo-deny", "--debug", "--locked", "--version", CARGO_DENY, "--root", folder];
+        cargo::step(cargo::command(&install).env("CARGO_PROFILE_DEV_DEBUG", "0"))?;
     }
     Ok(program)
 }

@@ -11,6 +11,8 @@ mod xdr;
 
 use std::process::ExitCode;
 
+use std::time::Instant;
+
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use tally_lab::{crash_images, guests, recording, slow_disk};
@@ -72,7 +74,7 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<()> {
     match task {
         Task::Ci => ci::run(),
-        Task::Test => test::run(),
+        Task::Test => test::run(Instant::now()),
         Task::Lab(options) => guests::run(&options)?.into_result(),
         Task::Crash(crash) => crash.run()?.into_result(),
         Task::FailingDisks(disks) => disks.run()?.into_result(),

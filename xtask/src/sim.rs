@@ -30,9 +30,14 @@ const SEEDS_MAX: u64 = 2000;
 /// fails now and then would catch anything.
 const TEST_RUNS: u32 = 10;
 /// Patches that continuous integration tries, in rotation. They share what is built, so that each costs what it
-/// touches: up to a minute on two processors, and two minutes more for the first one. With twelve the whole took 44 of the
-/// 45 minutes that it may.
-const CI_PATCHES: usize = 7;
+/// touches: up to a minute on two processors, and two minutes more for the first one. On a machine that is slower, or whose crates
+/// had to be built first, there are fewer, and [`CI_PATCHES_MIN`] in any case.
+const CI_PATCHES_MAX: usize = 7;
+const CI_PATCHES_MIN: usize = 2;
+/// What a planted bug takes there, reckoned high.
+const CI_PATCH_TIME: Duration = Duration::from_secs(90);
+/// When the last of them is to be over. All of it may take 45 minutes, of which what builds this program has the first ones.
+const CI_TIME: Duration = Duration::from_secs(41 * 60);
 /// Seeds of continuous integration.
 const CI_SEEDS: u64 = 200;
 /// States behind a cut of short sequences, there.
@@ -97,7 +102,7 @@ impl Holding {
 }
 
 /// The share of continuous integration.
-pub(crate) fn continuous_integration() -> Result<Tally> {
+pub(crate) fn continuous_integration(began: Instant) -> Result<Tally> {
     let mut tally = Tally::default();
     let seeds_held = simulate("sim", &["--seeds".to_owned(), CI_SEEDS.to_string()])?;
     let cuts_held = simulate("cuts", &["--states", CI_STATES].map(str::to_owned))?;
@@ -106,9 +111,17 @@ pub(crate) fn continuous_integration() -> Result<Tally> {
     }
     let patches = patches()?;
     let start = rotation() % patches.len();
-    let today: Vec<PathBuf> = patches.iter().cycle().skip(start).take(CI_PATCHES).cloned().collect();
+    let count = patches_in(CI_TIME.saturating_sub(began.elapsed()));
+    eprintln!("{count} of {} planted bugs are tried, from number {} on.", patches.len(), start + 1);
+    let today: Vec<PathBuf> = patches.iter().cycle().skip(start).take(count).cloned().collect();
     tally += timed("planted bugs", || plant(&today, if seeds_held { CI_SEEDS } else { 0 }))?;
     Ok(tally)
+}
+
+/// For how many planted bugs there is time.
+fn patches_in(left: Duration) -> usize {
+    let fit = left.as_secs() / CI_PATCH_TIME.as_secs();
+    usize::try_from(fit).unwrap_or(usize::MAX).clamp(CI_PATCHES_MIN, CI_PATCHES_MAX)
 }
 
 /// Runs a command of the simulated world; tells whether everything held.

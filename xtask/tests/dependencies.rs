@@ -39,7 +39,8 @@ const CRATES: [(&str, &[&str]); 21] = [
     ("tally-xdrgen", &[]),
     // Guests, recorded disks, and what every tool needs.
     ("tally-lab", &["tally-bench"]),
-    ("tally-yardsticks", &["tally-base", "tally-disk", "tally-bench", "tally-lab"]),
+    // A client of version 4 speaks by the generated codec.
+    ("tally-yardsticks", &["tally-base", "tally-disk", "tally-bench", "tally-lab", "tally-wire"]),
     // Where a developer comes in: it does little itself.
     ("xtask", &["tally-lab", "tally-yardsticks", "tally-xdrgen"]),
 ];
@@ -119,12 +120,22 @@ const FLOORS: [(&str, &[&[&str]]); 20] = [
             &["model", "suite"],
             &["door", "permission"],
             &["content", "request"],
-            &["locks", "opens"],
+            &["locks", "opens", "xattrs"],
             &["names", "outcome"],
             &["attributes", "mount"],
         ],
     ),
-    ("claims", &[&["table"], &["account", "holdings", "object"], &["refused"], &["ranges", "share"], &["holder"]]),
+    (
+        "claims",
+        &[
+            &["table"],
+            &["account", "holdings", "object"],
+            &["refused"],
+            &["delegation"],
+            &["ranges", "share"],
+            &["holder"],
+        ],
+    ),
     ("fs", &FS),
     ("nfs", &NFS),
     ("bench", &BENCH),
@@ -162,7 +173,7 @@ const FS: [&[&str]; 7] = [
     &["object", "record"],
     &["entry", "layer"],
     &["inode"],
-    &["cuts", "group", "schema"],
+    &["cuts", "group", "schema", "xattr"],
 ];
 
 /// What a request knows of its connection stands below all that asks it.
@@ -304,13 +315,14 @@ const YARDSTICKS: [&[&str]; 7] = [
         "taken",
         "truncate",
         "removal",
+        "versions",
         "ways",
         "wtmax",
     ],
     &["limits"],
     &["figures", "handles"],
     &["filer", "report"],
-    &["attacks", "floor", "load", "server"],
+    &["attacks", "floor", "load", "server", "session"],
 ];
 
 const MEMBERS: [&[&str]; 7] = [

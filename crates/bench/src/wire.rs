@@ -12,6 +12,7 @@
 //! ```
 
 mod change;
+mod compound;
 mod connect;
 mod limits;
 mod look;

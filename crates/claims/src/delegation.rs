@@ -16,7 +16,7 @@
 //! | f | Write | none | an open or a locked range | not given |
 //! | g | Write | none | nothing | given |
 //!
-//! **D10, what is in whose way**. Who acts without being a client (NFSv3, the server's own work) is always another.
+//! **D10, what is in whose way** (rules V14). Who acts without being a client (NFSv3, the server's own work) is always another.
 //!
 //! | row | whose it is | held | who acts | then |
 //! |---|---|---|---|---|

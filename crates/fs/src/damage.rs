@@ -6,7 +6,7 @@
 //!
 //! The list is the pool's, too, which writes it into its catalog ([`Pool::note_damage`](tally_store::pool::Pool::note_damage)): the next import
 //! knows it. An entry goes when a read or a scrub finds the place whole, or when the list is shown and its object or block is
-//! gone by then. Space that was lost is told until the next import alone: it is nobody's file.
+//! gone by then. Space that was lost is told until the next import alone: it is nobody's file; and so are extended attributes, which whoever wants them meets again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -38,6 +38,8 @@ pub enum Part {
     Attributes,
     /// Names in a directory.
     Names,
+    /// Extended attributes.
+    Xattrs,
     /// Content of a file, from this offset on.
     Content(u64),
     /// What it took of the pool, which was not given back: nobody knows any more where it is.
@@ -49,6 +51,7 @@ impl fmt::Display for Part {
         match self {
             Self::Attributes => f.write_str("attributes"),
             Self::Names => f.write_str("names in it"),
+            Self::Xattrs => f.write_str("extended attributes"),
             Self::Content(offset) => write!(f, "content at offset {offset}"),
             Self::Space => f.write_str("space that was not given back"),
         }
@@ -62,7 +65,7 @@ impl Part {
             Self::Attributes => Some(Spot::Attributes),
             Self::Names => Some(Spot::Names),
             Self::Content(offset) => Some(Spot::Content(offset)),
-            Self::Space => None,
+            Self::Xattrs | Self::Space => None,
         }
     }
 
@@ -294,6 +297,10 @@ impl Filesystem {
                     Err(_) => true,
                 })
             }
+            Part::Xattrs => self.see(id, |sight| match sight.inode() {
+                Ok(inode) => inode.is_some_and(|inode| sight.are_xattrs_damaged(&inode)),
+                Err(_) => true,
+            }),
             Part::Content(offset) => self.see(id, |sight| {
                 let Ok(newest) = sight.inode() else { return true };
                 if newest.is_none_or(|inode| offset >= inode.size) {

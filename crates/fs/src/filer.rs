@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tally_base::{DatasetId, Dseq, Txg};
+use tally_claims::Account;
 use tally_disk::{Platform, Within};
 use tally_intent::recovery::DatasetReplay;
 use tally_members::assemble::{self, ImportError, PoolSelect};
@@ -61,6 +62,7 @@ pub struct Filer {
     /// One command at a time.
     command: Mutex<()>,
     ahead: Arc<Ahead>,
+    account: Arc<Account>,
     /// What scrubs of this import have found that must not be, by the names of files.
     space_alarms: Mutex<Vec<String>>,
 }
@@ -328,14 +330,14 @@ impl Filer {
     fn new(pool: Arc<Pool>) -> Self {
         let (mounted, names, hidden, going, children) = Default::default();
         let ahead = Ahead::new(&pool);
-        let space_alarms = Mutex::default();
-        Self { pool, mounted, names, hidden, going, children, command: Mutex::new(()), ahead, space_alarms }
+        let (space_alarms, account) = (Mutex::default(), Arc::default());
+        Self { pool, mounted, names, hidden, going, children, command: Mutex::new(()), ahead, account, space_alarms }
     }
 
     fn mount_all(&self) {
         let mut mounted = self.mounted.write();
         for dataset in self.pool.datasets() {
-            mounted.insert(dataset.birth.id, Filesystem::mount(&self.pool, &self.ahead, &dataset));
+            mounted.insert(dataset.birth.id, Filesystem::mount(&self.pool, &self.ahead, &self.account, &dataset));
         }
         *self.names.write() = Arc::new(Names::new(mounted.values().cloned()));
         for filesystem in mounted.values() {

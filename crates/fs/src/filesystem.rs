@@ -27,7 +27,7 @@ use parking_lot::RwLock;
 use smallvec::SmallVec;
 use tally_base::codec::{DecodeError, Reader};
 use tally_base::{Dseq, Generation, Lsn, ObjectId, SlotMark, Time, Txg, Wait, round_to_sector};
-use tally_claims::Claims;
+use tally_claims::{Account, Claims};
 use tally_intent::{Appended, Lane, Reservation};
 use tally_store::dataset::{Dataset, DatasetIo, DatasetRoot, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};
@@ -84,6 +84,8 @@ pub struct Filesystem {
     pub(crate) standing: Standing,
     /// What clients have open of it, once anything is: a pool may have ten thousand datasets.
     pub(crate) claims: OnceLock<Box<Claims>>,
+    /// How many claims there are of all the pool's datasets.
+    pub(crate) account: Arc<Account>,
     /// Somebody may claim again what he had open before a restart: any file may be open.
     pub(crate) holds_all: AtomicBool,
     /// Ids from this one on are not in the newest tree: of an object, or of a directory entry. Known to the fold alone.
@@ -102,7 +104,12 @@ pub struct Filesystem {
 impl Filesystem {
     /// Mounts a dataset of an imported pool.
     #[must_use]
-    pub(crate) fn mount(pool: &Arc<Pool>, ahead: &Arc<Ahead>, dataset: &Arc<Dataset>) -> Arc<Self> {
+    pub(crate) fn mount(
+        pool: &Arc<Pool>,
+        ahead: &Arc<Ahead>,
+        account: &Arc<Account>,
+        dataset: &Arc<Dataset>,
+    ) -> Arc<Self> {
         let root = dataset.root();
         let life = pool.life();
         let filesystem = Arc::new(Self {
@@ -120,6 +127,7 @@ impl Filesystem {
             groups: Groups::default(),
             standing: Standing::new(&root, dataset.effective().quota),
             claims: OnceLock::new(),
+            account: Arc::clone(account),
             holds_all: AtomicBool::new(false),
             first_new: AtomicU64::new(root.next_object.0),
             damage: Damage::new(pool.damage_of(dataset.birth.id)),
@@ -314,7 +322,7 @@ impl Filesystem {
                 // What is cut off may be all that was there: the rest may be a hole, or hardly anything once
                 // compressed. And what was written since the last fold counts, which nobody has seen compressed.
                 Some(inode) if inode.kind == FileKind::File && inode.size < before.size => most_bytes(before),
-                Some(inode) => before.used.saturating_sub(inode.used),
+                Some(inode) => before.charged().saturating_sub(inode.charged()),
                 None => most_bytes(before).saturating_add(OBJECT_CHARGE),
             })
         };
@@ -422,7 +430,7 @@ impl Filesystem {
         let id = self.dataset.birth.id;
         // The room is in the lane of the admission, which may have lost its disk, and got another, since.
         let ring = ring?;
-        ring.lane().append(ring, id, &self.next_dseq, txg, kind as u16, &parts).ok()
+        ring.lane().append(ring, id, &self.next_dseq, txg, record.name(kind), &parts).ok()
     }
 
     /// Changes the layers of `txg` as `record` says: the one place where records change them, for operations and for replay.
@@ -433,6 +441,8 @@ impl Filesystem {
             let layer = state.layer_mut(txg);
             if after.inode.is_none() {
                 layer.data.discard();
+                // What was set in this very group is nobody's to free: it is not in the tree yet.
+                layer.keys.retain(|key, _| key.class != Class::Xattr);
             }
             layer.inode.clone_from(&after.inode);
             state.inode = after.inode;
@@ -532,5 +542,6 @@ impl Filesystem {
 
 /// What a file may take on disk, at most, whether or not it was folded as it is.
 fn most_bytes(inode: &Inode) -> u64 {
-    if inode.kind == FileKind::File { inode.used.max(round_to_sector(inode.size)) } else { inode.used }
+    let content = if inode.kind == FileKind::File { inode.used.max(round_to_sector(inode.size)) } else { inode.used };
+    content.saturating_add(inode.xattrs.bytes.into())
 }

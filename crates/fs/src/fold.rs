@@ -206,7 +206,7 @@ impl Fold<'_> {
 
     fn changed(&mut self, id: ObjectId, inode: &Inode, old: Option<&Inode>, layer: &Layer) -> Result<(), BlockError> {
         let mut inode = inode.clone();
-        let was_used = old.map_or(0, |old| old.used);
+        let (was_used, was_charged) = old.map_or((0, 0), |old| (old.used, old.charged()));
         inode.layout = old.map_or(Layout::Small, |old| old.layout);
         inode.cuts = old.and_then(|old| old.cuts.clone());
         if inode.kind == FileKind::File {
@@ -220,7 +220,7 @@ impl Fold<'_> {
             self.object_count = self.object_count.saturating_add(1);
             self.used_bytes = self.used_bytes.saturating_add(OBJECT_CHARGE);
         }
-        let used_bytes = self.used_bytes.saturating_sub(was_used).saturating_add(inode.used);
+        let used_bytes = self.used_bytes.saturating_sub(was_charged).saturating_add(inode.charged());
         self.used_bytes = used_bytes.min(ACCOUNT_MAX);
         self.folded.push(Folded { id, used: inode.used, cuts: inode.cuts.clone() });
         self.put_inode(id, &inode);

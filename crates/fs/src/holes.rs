@@ -1,7 +1,7 @@
 //! Where a file has content, and where holes: under the object's lock, in the layers of groups that are not synced and in the tree together (rules V42).
 //!
 //! A hole reads as zeroes. Nobody promises that zeroes are a hole: in memory they are content, until a fold finds them. So whoever looks for content may stop
-//! anywhere and call it that, and whoever looks for a hole may call the end of the file one, as every file has one there: a look goes over so many blocks and no more.
+//! anywhere and call it that, and whoever looks for a hole may call the end of the file one, as every file has one there: a look goes over so many blocks and pieces and no more.
 
 use std::ops::{ControlFlow, Range};
 
@@ -14,8 +14,10 @@ use crate::layer::{Seen, see_through};
 use crate::schema::decode_pointer;
 use crate::sight::Sight;
 
-/// So many blocks are looked at: of 128 KiB they are 2 GiB, in 80 leaves.
+/// So many blocks, and parts of what is dirty, are looked at: blocks of 128 KiB are 2 GiB, in 80 leaves.
 const BLOCKS_MAX: usize = 16 << 10;
+/// So many pieces of what is dirty are listed at a time: a client may have made them of a byte each.
+const PIECES_MAX: usize = 1024;
 /// The layers are asked for so much first, and each time for twice as much: what is dirty and far behind is not listed, and a file of 2^63 bytes takes forty.
 const WINDOW_BYTES: u64 = 16 << 20;
 
@@ -28,8 +30,17 @@ impl Sight<'_> {
         let (mut at, mut window, mut left) = (offset, WINDOW_BYTES, BLOCKS_MAX);
         let mut stored = None;
         while at < size {
-            let end = at.saturating_add(window).min(size);
-            for (_, part, seen) in see_through(self.layers(), at..end) {
+            if left == 0 {
+                return Ok((what == Sought::Data).then_some(at));
+            }
+            let mut end = at.saturating_add(window).min(size);
+            while end - at > 1 && self.has_many_pieces(at..end) {
+                end = at + (end - at) / 2;
+            }
+            window = end - at;
+            let parts = see_through(self.layers(), at..end);
+            left = left.saturating_sub(parts.len());
+            for (_, part, seen) in parts {
                 let look = match seen {
                     Seen::Piece(_) => found(what == Sought::Data, part.start),
                     Seen::Zero => found(what == Sought::Hole, part.start),
@@ -47,6 +58,15 @@ impl Sight<'_> {
             (at, window) = (end, window.saturating_mul(2));
         }
         Ok(None)
+    }
+
+    /// Whether more is dirty there than is listed at a time.
+    fn has_many_pieces(&self, range: Range<u64>) -> bool {
+        let mut left = PIECES_MAX;
+        for layer in self.layers() {
+            left -= layer.data.piece_count(range.clone(), left);
+        }
+        left == 0
     }
 
     /// The same in `range` of the tree. What lies behind the stored size is a hole.

@@ -7,17 +7,20 @@
 //!  32  rdev major u32        36  rdev minor u32
 //!  40  atime    u64          48  mtime    u64      56  ctime    u64      64  change   u64
 //!  72  generation u64        80  parent   u64 (where it has a name; 0: not known)
-//!  88  layout   u8           89  record shift u8   90  flags    u16 (bit 0: create verifier present; bit 1: section 2)
+//!  88  layout   u8           89  record shift u8   90  flags    u16 (bit 0: create verifier present; bit 1: section 2;
+//!                                                                       bit 2: section 3)
 //!  92  create verifier u64  100  birth    u64     108  reserved u64 = 0
 //! 116  ACL kind u8 = 0      117  zero     3       120  project  u32 = 0      124  entry    u64 (of that name)
 //! 132  inline length u16, then that many bytes (a short symbolic link's target)
 //!      length of the sections u16, then the sections: id u16, length u16, bytes
 //! ```
 //!
-//! What is drawn as 0, flags behind bit 1, and a record shift of 21 to 24 are for what comes: an inode that has them is of a
+//! What is drawn as 0, flags behind bit 2, and a record shift of 21 to 24 are for what comes: an inode that has them is of a
 //! newer program, and refused as such ([`DecodeError::Newer`]), and not as a damaged one.
 //! Section 1 is what was cut and is not freed yet ([`Cuts`]); it stands first, and only in the tree: no record has it. Where a file
-//! was punched it is section 2, with a flag, so that no program serves what was punched that does not know of it. All others stay as they are. Together those take 512 bytes at most, as each record that names the object holds them beside
+//! was punched it is section 2, with a flag, so that no program serves what was punched that does not know of it. Section 3 is what the object has of
+//! extended attributes ([`XattrAccount`]), and stands before all but those; who does not know bit 2 of the flags leaves the object as it is, as it would
+//! free the object without them. All others stay as they are. Together those take 512 bytes at most, as each record that names the object holds them beside
 //! everything else (`RECORD_OVERHEAD_MAX`).
 //!
 //! An object tells **one of its names**, by directory and entry: who knows its id finds its path without looking through
@@ -26,7 +29,7 @@
 //! `size` of a directory is its number of entries plus two, as `ls` shows it on other copy-on-write pools. `used` of a
 //! directory is what its entries are charged ([`entry_charge`]), and that of a symbolic link the bytes of its target: the
 //! dataset's account is the sum of what its objects use and of a charge for each, so both count against a quota, and an
-//! object that goes takes with it exactly what it brought. Where faulty software wrote less it stops at zero.
+//! object that goes takes with it exactly what it brought. Extended attributes are charged beside that, and `used` has nothing of them. Where faulty software wrote less it stops at zero.
 
 use std::ops::RangeInclusive;
 
@@ -34,9 +37,12 @@ use bytes::Bytes;
 use tally_base::codec::{DecodeError, Fixed, Malformed, Put, Reader};
 use tally_base::{Generation, ObjectId, Time, Txg};
 use tally_store::tree::VALUE_BYTES_MAX;
-use tally_vfs::{Attr, FILE_SIZE_MAX, FIRST_ID, FileKind, LINK_MAX, ObjectRef, SYMLINK_MAX, entry_charge};
+use tally_vfs::{
+    Attr, FILE_SIZE_MAX, FIRST_ID, FileKind, LINK_MAX, ObjectRef, SYMLINK_MAX, entry_charge, permission::has_xattrs,
+};
 
 use crate::cuts::{CUTS_BYTES_MAX, Cuts};
+use crate::xattr::XattrAccount;
 
 /// Where a file's content lies in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +99,8 @@ pub struct Inode {
     pub target: Bytes,
     /// What was cut and is not freed yet, as the tree has it. The fold alone decides of it, and goes by what is stored.
     pub cuts: Option<Box<Cuts>>,
+    /// What it has of extended attributes.
+    pub xattrs: XattrAccount,
     /// What other programs have put there.
     pub sections: Bytes,
 }
@@ -113,14 +121,20 @@ const VERSION: u8 = 2;
 const HAS_VERIFIER: u16 = 1;
 /// The flag of a section of punches.
 const HAS_PUNCHES: u16 = 2;
+/// The flag of extended attributes.
+const HAS_XATTRS: u16 = 4;
+const FLAGS_KNOWN: u16 = HAS_VERIFIER | HAS_PUNCHES | HAS_XATTRS;
 
-/// Bytes of all sections of an object, but for the one of its cuts.
+/// Bytes of all sections of an object, but for those of its cuts and of its extended attributes.
 const SECTIONS_BYTES_MAX: usize = 512;
 
 /// The section of what was cut.
 const CUTS_SECTION: u16 = 1;
 /// The section of what was cut, where something was punched.
 const PUNCHES_SECTION: u16 = 2;
+
+/// The section of extended attributes.
+const XATTRS_SECTION: u16 = 3;
 
 /// Bytes before a section's own: its id and length.
 const SECTION_HEAD_BYTES: usize = 4;
@@ -137,8 +151,11 @@ const NOT_YET: [u8; 16] = [0; 16];
 /// Bytes before the length of the target.
 const HEAD_BYTES: usize = 132;
 
+/// Bytes of the section of extended attributes, which no symbolic link has.
+pub(crate) const XATTRS_SECTION_BYTES: usize = SECTION_HEAD_BYTES + XattrAccount::BYTES;
+
 /// Most bytes of an inode, but for the target of a symbolic link.
-pub(crate) const INODE_BYTES_MAX: usize = 136 + SECTIONS_BYTES_MAX;
+pub(crate) const INODE_BYTES_MAX: usize = 136 + XATTRS_SECTION_BYTES + SECTIONS_BYTES_MAX;
 // The tree has what was cut besides.
 const _: () = assert!(INODE_BYTES_MAX + SECTION_HEAD_BYTES + CUTS_BYTES_MAX + SYMLINK_MAX <= VALUE_BYTES_MAX);
 
@@ -200,6 +217,7 @@ impl Inode {
             create_verifier: None,
             target: Bytes::new(),
             cuts: None,
+            xattrs: XattrAccount::default(),
             sections: Bytes::new(),
         }
     }
@@ -222,6 +240,12 @@ impl Inode {
             ctime: self.ctime,
             change: self.change,
         }
+    }
+
+    /// What its dataset is charged for it, beside what each object is.
+    #[must_use]
+    pub fn charged(&self) -> u64 {
+        self.used.saturating_add(self.xattrs.bytes.into())
     }
 
     /// Block size of the content, bytes.
@@ -277,7 +301,7 @@ impl Inode {
 
     /// Appends the encoding drawn in the module's head, as records have it.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        self.encode_with(&[], 0, out);
+        self.encode_with(Vec::new(), 0, out);
     }
 
     /// Appends the encoding that the tree has.
@@ -292,10 +316,16 @@ impl Inode {
             section.put_u16(bytes.len() as u16);
             section.put(&bytes);
         }
-        self.encode_with(&section, flags, out);
+        self.encode_with(section, flags, out);
     }
 
-    fn encode_with(&self, first_section: &[u8], flags: u16, out: &mut Vec<u8>) {
+    /// Behind `sections`, which may come first, and with the flags that say so.
+    fn encode_with(&self, mut sections: Vec<u8>, flags: u16, out: &mut Vec<u8>) {
+        if !self.xattrs.is_empty() {
+            sections.put_u16(XATTRS_SECTION);
+            sections.put_u16(XattrAccount::BYTES as u16);
+            self.xattrs.encode(&mut sections);
+        }
         let mut head = Fixed::<HEAD_BYTES>::default();
         head.put_u8(VERSION);
         head.put_u8(self.kind as u8);
@@ -314,17 +344,19 @@ impl Inode {
         head.put_u64(self.parent.0);
         head.put_u8(self.layout as u8);
         head.put_u8(self.record_shift);
-        head.put_u16(flags | if self.create_verifier.is_some() { HAS_VERIFIER } else { 0 });
+        let flag = |is_there: bool, flag| if is_there { flag } else { 0 };
+        let own = flag(self.create_verifier.is_some(), HAS_VERIFIER) | flag(!self.xattrs.is_empty(), HAS_XATTRS);
+        head.put_u16(flags | own);
         head.put_u64(self.create_verifier.unwrap_or(0));
         head.put_u64(self.birth.0);
         head.put(&NOT_YET);
         head.put_u64(self.entry.0);
-        out.reserve(HEAD_BYTES + 4 + self.target.len() + first_section.len() + self.sections.len());
+        out.reserve(HEAD_BYTES + 4 + self.target.len() + sections.len() + self.sections.len());
         out.put(head.bytes());
         out.put_u16(self.target.len() as u16);
         out.put(&self.target);
-        out.put_u16((first_section.len() + self.sections.len()) as u16);
-        out.put(first_section);
+        out.put_u16((sections.len() + self.sections.len()) as u16);
+        out.put(&sections);
         out.put(&self.sections);
     }
 
@@ -359,6 +391,7 @@ impl Inode {
         let target = Bytes::copy_from_slice(reader.bytes(target_length)?);
         let sections_length = usize::from(reader.u16()?);
         let (cuts, sections) = split_cuts(reader.bytes(sections_length)?, flags & HAS_PUNCHES != 0)?;
+        let (xattrs, sections) = split_xattrs(sections)?;
         let [atime, mtime, ctime, change] = times;
         // A sound checksum says that it was written so, not that it can be.
         let possible = sections.len() <= SECTIONS_BYTES_MAX
@@ -371,7 +404,9 @@ impl Inode {
             && RECORD_SHIFTS_KEPT.contains(&record_shift)
             && target_length <= SYMLINK_MAX
             // A record has room for the targets of two symbolic links, and not for those of four objects.
-            && (target_length == 0 || kind == FileKind::Symlink);
+            && (target_length == 0 || kind == FileKind::Symlink)
+            && xattrs.is_some() == (flags & HAS_XATTRS != 0)
+            && (xattrs.is_none() || has_xattrs(kind));
         if !possible {
             return Err(malformed.into());
         }
@@ -400,6 +435,7 @@ impl Inode {
             create_verifier: (flags & HAS_VERIFIER != 0).then_some(verifier),
             target,
             cuts: cuts.map(Box::new),
+            xattrs: xattrs.unwrap_or_default(),
             sections: Bytes::copy_from_slice(sections),
         })
     }
@@ -412,7 +448,7 @@ fn newer(
     record_shift: u8,
 ) -> Option<&'static str> {
     let cases = [
-        (flags & !(HAS_VERIFIER | HAS_PUNCHES) != 0, "an inode with a flag"),
+        (flags & !FLAGS_KNOWN != 0, "an inode with a flag"),
         (reserved != &[0; 8], "an inode with reserved space"),
         (*acl != 0, "an inode with an access control list"),
         ([p0, p1, p2, p3] != [&0; 4], "an inode of a project"),
@@ -421,19 +457,31 @@ fn newer(
     cases.into_iter().find(|(is_met, _)| *is_met).map(|(_, what)| what)
 }
 
-/// The section of cuts, where it stands first, and the others. Where there are punches it has to.
-fn split_cuts(sections: &[u8], is_punched: bool) -> Result<(Option<Cuts>, &[u8]), Malformed> {
+/// The section of this id, where it stands first, and the others.
+fn split_section(sections: &[u8], id: u16) -> Result<(Option<&[u8]>, &[u8]), Malformed> {
     let mut reader = Reader::new(sections, "inode sections");
-    let section = if is_punched { PUNCHES_SECTION } else { CUTS_SECTION };
-    if sections.len() < SECTION_HEAD_BYTES || reader.u16()? != section {
-        return if is_punched { Err(reader.malformed()) } else { Ok((None, sections)) };
+    if sections.len() < SECTION_HEAD_BYTES || reader.u16()? != id {
+        return Ok((None, sections));
     }
     let length = reader.u16()?;
-    let cuts = Cuts::decode(reader.bytes(length.into())?)?;
-    if is_punched != (cuts.punch_count() > 0) {
-        return Err(reader.malformed());
+    Ok((Some(reader.bytes(length.into())?), reader.rest()))
+}
+
+/// The section of extended attributes, and those behind it.
+fn split_xattrs(sections: &[u8]) -> Result<(Option<XattrAccount>, &[u8]), Malformed> {
+    let (section, rest) = split_section(sections, XATTRS_SECTION)?;
+    Ok((section.map(XattrAccount::decode).transpose()?, rest))
+}
+
+/// The section of cuts, and the others. Where there are punches it has to be there.
+fn split_cuts(sections: &[u8], is_punched: bool) -> Result<(Option<Cuts>, &[u8]), Malformed> {
+    let id = if is_punched { PUNCHES_SECTION } else { CUTS_SECTION };
+    let (section, rest) = split_section(sections, id)?;
+    let cuts = section.map(Cuts::decode).transpose()?;
+    if is_punched != cuts.as_ref().is_some_and(|cuts| cuts.punch_count() > 0) {
+        return Err(Reader::new(sections, "inode sections").malformed());
     }
-    Ok((Some(cuts), reader.rest()))
+    Ok((cuts, rest))
 }
 
 /// Whether these bytes are sections, one behind the other.

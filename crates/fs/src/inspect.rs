@@ -19,6 +19,7 @@ use crate::fold::OrphanKind;
 use crate::inode::{Inode, Layout, kind_of};
 use crate::record::{self, InodeAfter, Record, RecordKind, SizeRule};
 use crate::schema::Files;
+use crate::xattr::{First, may_be_part};
 
 /// Bytes of a small file that are shown.
 const SMALL_SHOWN_BYTES: usize = 24;
@@ -32,9 +33,9 @@ impl Words for FsWords {
         record::newer(head)
     }
 
-    fn record(&self, kind: u16, body: &Bytes) -> Result<RecordWords, DecodeError> {
-        let kind = RecordKind::of(kind).ok_or(Malformed("kind of log record"))?;
-        let record = Record::decode(body)?;
+    fn record(&self, head: &RecordHead, body: &Bytes) -> Result<RecordWords, DecodeError> {
+        let kind = RecordKind::of(head.kind).ok_or(Malformed("kind of log record"))?;
+        let record = Record::decode(head.shape.form, body)?;
         Ok(RecordWords { fields: record_fields(kind, &record), parts: record_parts(&record) })
     }
 
@@ -54,9 +55,7 @@ impl Words for FsWords {
                 Ok(vec![object(key), ("bytes", value.len().into()), ("begins", text_of(shown))])
             }
             Class::Orphan => orphan(key, value),
-            Class::Xattr => {
-                Ok(vec![object(key), ("a", key.a.into()), ("b", key.b.into()), ("bytes", value.len().into())])
-            }
+            Class::Xattr => extended_attribute(key, value),
             Class::Dataset | Class::Job | Class::Damage | Class::History | Class::Mark | Class::Event => {
                 Err(Malformed("class of a dataset's tree"))
             }
@@ -112,6 +111,20 @@ fn extent(key: &Key, value: &Bytes) -> Result<Fields, Malformed> {
     ])
 }
 
+fn extended_attribute(key: &Key, value: &Bytes) -> Result<Fields, Malformed> {
+    let malformed = Malformed("extended attribute");
+    let mut fields = vec![object(key), ("hash", Value::Hex(key.a)), ("part", key.b.into())];
+    if !may_be_part(key.b, value) {
+        return Err(malformed);
+    }
+    if key.b == 0 {
+        let first = First::decode(value).ok_or(malformed)?;
+        fields.extend([("name", text_of(&first.name)), ("value_bytes", first.value_bytes.into())]);
+    }
+    fields.push(("bytes", value.len().into()));
+    Ok(fields)
+}
+
 fn orphan(key: &Key, value: &Bytes) -> Result<Fields, Malformed> {
     let mut fields = vec![object(key)];
     match OrphanKind::of(key.a).ok_or(Malformed("kind of an orphan"))? {
@@ -162,6 +175,10 @@ fn inode_fields(id: ObjectId, inode: &Inode) -> Fields {
         FileKind::Fifo | FileKind::Socket => {}
     }
     fields.extend(inode.create_verifier.map(|verifier| ("create_verifier", Value::Hex(verifier))));
+    if !inode.xattrs.is_empty() {
+        fields.push(("xattrs", inode.xattrs.count.into()));
+        fields.push(("xattr_bytes", inode.xattrs.bytes.into()));
+    }
     if !inode.sections.is_empty() {
         fields.push(("sections", sections_words(&inode.sections).into()));
     }
@@ -203,6 +220,10 @@ fn record_fields(kind: RecordKind, record: &Record) -> Fields {
     let name = record.keys.iter().find(|(key, value)| key.class == Class::DirEntry && value.is_some());
     if let Some((_, name)) = name.and_then(|(_, value)| decode_entry(value.as_ref()?)) {
         fields.push(("name", text_of(&name)));
+    }
+    let xattr = record.keys.iter().find(|(key, _)| key.class == Class::Xattr && key.b == 0);
+    if let Some(first) = xattr.and_then(|(_, value)| First::decode(value.as_ref()?)) {
+        fields.push(("name", text_of(&first.name)));
     }
     fields.push(("keys", record.keys.len().into()));
     if let Some((_, size)) = record.truncate {

@@ -201,6 +201,12 @@ impl DataLayer {
         }
     }
 
+    /// How many pieces and punched parts there are in `range`, counted up to `most`.
+    pub(crate) fn piece_count(&self, range: Range<u64>, most: usize) -> usize {
+        let pieces = self.overlapping(range.clone()).take(most).count();
+        pieces + self.punched.split(range).filter(|(_, is_punched)| *is_punched).take(most - pieces).count()
+    }
+
     /// Whether any of `range` is dirty, or punched in part.
     pub(crate) fn has_any(&self, range: Range<u64>) -> bool {
         self.overlapping(range.clone()).next().is_some() || self.punched.has_border_within(&range)

@@ -24,6 +24,7 @@ pub mod replay;
 mod schema;
 mod sight;
 mod subtree;
+mod xattr;
 
 pub use filer::Filer;
 pub use filesystem::Filesystem;

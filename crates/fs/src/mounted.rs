@@ -14,7 +14,8 @@ use tally_vfs::locks::{Lock, NotLocked, Range};
 use tally_vfs::{
     Attr, Attributes, ClientNumber, Content, CreateHow, Cred, Delegation, Delegations, DirPage, FoundAt, FsError,
     FsStat, Holder, Identity, Locks, MountNumber, Names, NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens, Outcome,
-    ReadOut, RememberedReply, Replies, ReplyKey, SetAttr, Share, Sought, Stability, ToOpen, Written,
+    ReadOut, RememberedReply, Replies, ReplyKey, SetAttr, SetXattr, Share, Sought, Stability, ToOpen, Written,
+    XattrName, Xattrs,
 };
 
 use crate::filesystem::Filesystem;
@@ -195,6 +196,24 @@ impl Content for Filesystem {
     }
 }
 
+impl Xattrs for Filesystem {
+    fn xattr(&self, cred: &Cred, object: ObjectRef, name: &[u8]) -> Result<Bytes, FsError> {
+        self.xattr(cred, object, name).map_err(|error| self.awaited(error))
+    }
+
+    fn list_xattrs(&self, cred: &Cred, object: ObjectRef, cookie: u64) -> Result<Vec<XattrName>, FsError> {
+        self.list_xattrs(cred, object, cookie).map_err(|error| self.awaited(error))
+    }
+
+    fn set_xattr(&self, ctx: OpCtx<'_>, object: ObjectRef, name: &[u8], value: &[u8], how: SetXattr) -> Outcome<()> {
+        self.outcome(self.set_xattr(ctx, object, name, value, how))
+    }
+
+    fn remove_xattr(&self, ctx: OpCtx<'_>, object: ObjectRef, name: &[u8]) -> Outcome<()> {
+        self.outcome(self.remove_xattr(ctx, object, name))
+    }
+}
+
 impl Filesystem {
     fn outcome<T>(&self, outcome: Outcome<T>) -> Outcome<T> {
         Outcome { result: outcome.result.map_err(|error| self.awaited(error)), ..outcome }
@@ -228,5 +247,9 @@ impl Replies for Filesystem {
 
     fn forget_session(&self, session: &SessionBytes) {
         self.pool.marks.forget(session);
+    }
+
+    fn keep_sessions(&self, living: &[SessionBytes]) {
+        self.pool.marks.keep(living);
     }
 }

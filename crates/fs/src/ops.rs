@@ -16,6 +16,7 @@ mod remove;
 mod rename;
 mod setattr;
 mod write;
+mod xattr;
 
 pub(crate) use ancestry::Ancestry;
 pub use bounds::LogBounds;

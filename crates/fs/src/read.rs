@@ -8,6 +8,7 @@ use tally_store::key::{Class, Key};
 use tally_vfs::permission::{self, EXECUTE, READ};
 use tally_vfs::{
     Attr, Cred, DirEntry, DirPage, FIRST_ID, FileKind, FoundAt, FsError, FsStat, ObjectRef, OpCtx, ReadOut, Sought,
+    XattrName, check_xattr_name,
 };
 
 use crate::entry::decode_entry;
@@ -119,6 +120,27 @@ impl Filesystem {
             }
             let offset = sight.seek(inode.size, offset, what)?.unwrap_or(inode.size);
             Ok(FoundAt { offset, is_end: offset >= inode.size })
+        })
+    }
+
+    pub(crate) fn xattr(&self, cred: &Cred, object: ObjectRef, name: &[u8]) -> Result<Bytes, FsError> {
+        self.see(object.id, |sight| {
+            let inode = sight.live(object)?;
+            permission::may_xattr(&inode.attr(object.id), cred, READ)?;
+            check_xattr_name(name)?;
+            let found = sight.xattr(&inode, name)?.filter(|found| found.first.name == name);
+            found.map(|found| found.value).ok_or(FsError::NoXattr)
+        })
+    }
+
+    pub(crate) fn list_xattrs(&self, cred: &Cred, object: ObjectRef, cookie: u64) -> Result<Vec<XattrName>, FsError> {
+        self.see(object.id, |sight| {
+            let inode = sight.live(object)?;
+            if !permission::has_xattrs(inode.kind) {
+                return Ok(Vec::new());
+            }
+            permission::may_xattr(&inode.attr(object.id), cred, READ)?;
+            sight.xattr_names(&inode, cookie)
         })
     }
 

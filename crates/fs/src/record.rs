@@ -10,7 +10,7 @@
 //! (an unstable WRITE whose transaction group was synced): see [`SizeRule`].
 //!
 //! ```text
-//!  0  flags u8: bit 0 reply, bit 1 truncate, bit 2 data, bit 3 mark, bit 4 punch          then, in this order, what is there:
+//!  0  flags u8: bit 0 reply, bit 1 truncate, bit 2 data, bit 3 mark (form 1), bit 4 punch (form 2)     then, in this order, what is there:
 //!     reply     key 40, has object u8, object u64, generation u64
 //!     mark      session 16, slot u32, operation u32, sequence u32, fingerprint u64, then as behind a reply's key
 //!     inodes    count u8, each: object u64, present u8, [size rule u8, at least u64, inode]
@@ -19,6 +19,10 @@
 //!     punch     object u64, from u64, to u64
 //!     data      object u64, count u16, each: offset u64, length u32; then the bytes of all, to the end of the record
 //! ```
+//!
+//! A program that reads a record of a newer one has to say so before it takes it for damage: what is newer may not be lost, and
+//! damage may. So a record says in its head, outside of the body, what is needed to read it: its kind, and its **form**
+//! ([`PARTS_OF_FORM`]), the oldest one that has all its parts. What has no new part is as old programs write it, and they read it.
 
 use std::ops::Range;
 
@@ -26,15 +30,16 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tally_base::codec::{DecodeError, Malformed, Put, Reader};
 use tally_base::{Generation, ObjectId, SlotMark};
-use tally_intent::{RecordHead, RecordShape};
+use tally_intent::{RecordHead, RecordName, RecordShape};
 use tally_store::key::{Class, KEY_BYTES, Key};
 use tally_store::pool::{DRAWN_ROOM_END, TIME_ROOM_END};
 use tally_store::replies;
 use tally_store::tree::VALUE_BYTES_MAX;
-use tally_vfs::{FILE_SIZE_MAX, NAME_MAX, ObjectRef, RememberedReply, ReplyKey, SYMLINK_MAX};
+use tally_vfs::{FILE_SIZE_MAX, NAME_MAX, ObjectRef, RememberedReply, ReplyKey, SYMLINK_MAX, XATTR_NAME_MAX};
 
 use crate::entry::decode_entry;
-use crate::inode::{INODE_BYTES_MAX, Inode};
+use crate::inode::{INODE_BYTES_MAX, Inode, XATTRS_SECTION_BYTES};
+use crate::xattr::{self, PARTS_MAX};
 
 /// The kinds and their numbers, so that one that is named here is in [`RecordKind::ALL`], too.
 macro_rules! record_kinds {
@@ -67,7 +72,9 @@ record_kinds! {
     Truncate = 10,
     Write = 11,
     CommitData = 12,
-    Punch = 16,
+    SetXattr = 16,
+    RemoveXattr = 17,
+    Punch = 18,
 }
 
 /// Flags of a body: what is in it.
@@ -76,16 +83,35 @@ const HAS_TRUNCATE: u8 = 2;
 const HAS_DATA: u8 = 4;
 const HAS_MARK: u8 = 8;
 const HAS_PUNCH: u8 = 16;
-const FLAGS_KNOWN: u8 = HAS_REPLY | HAS_TRUNCATE | HAS_DATA | HAS_MARK | HAS_PUNCH;
+/// What may be in a body of each form. A new part, or one that means more than before, is a new form with all of the one before it, at
+/// the end. A new kind is told by its number, and needs none.
+const PARTS_OF_FORM: [u8; 3] = [
+    HAS_REPLY | HAS_TRUNCATE | HAS_DATA,
+    HAS_REPLY | HAS_TRUNCATE | HAS_DATA | HAS_MARK,
+    HAS_REPLY | HAS_TRUNCATE | HAS_DATA | HAS_MARK | HAS_PUNCH,
+];
+
+const _: () = {
+    let mut form = 1;
+    while form < PARTS_OF_FORM.len() {
+        assert!(PARTS_OF_FORM[form - 1] & !PARTS_OF_FORM[form] == 0, "a form has what the one before it has");
+        form += 1;
+    }
+};
 
 /// What a record has that only newer programs know, if anything. It was acknowledged, and is not damaged: nobody may pass over
 /// it.
 pub(crate) fn newer(head: &RecordHead) -> Option<String> {
     let RecordShape { form, flags } = head.shape;
-    if head.shape != RecordShape::PLAIN {
+    if flags != 0 || parts_of(form).is_none() {
         return Some(format!("form {form} with flags {flags:#x}"));
     }
     RecordKind::of(head.kind).is_none().then(|| format!("kind {}", head.kind))
+}
+
+/// What may be in a body of this form, or `None` if only newer programs know that.
+fn parts_of(form: u8) -> Option<u8> {
+    PARTS_OF_FORM.get(usize::from(form)).copied()
 }
 
 impl RecordKind {
@@ -146,7 +172,7 @@ pub struct Record {
     pub data: Option<Data>,
 }
 
-/// Room for everything in a record that is not data. Most of it takes a RENAME from one directory to another that replaces
+/// Room for everything in a record that is not data, nor the value of an extended attribute. Most of it takes a RENAME from one directory to another that replaces
 /// something: four inodes with their sections, two of them of symbolic links, and eight keys with names; or, where somebody has that
 /// open, five, one of them of a link.
 pub const RECORD_OVERHEAD_MAX: usize = 16 * 1024;
@@ -160,11 +186,18 @@ const PARTS_BYTES_MAX: usize = 1 + (40 + 17) + (36 + 17) + 2 + 16 + 24;
 const INODE_AFTER_BYTES_MAX: usize = 8 + 1 + 9 + INODE_BYTES_MAX;
 /// A key, and an entry.
 const KEY_AFTER_BYTES_MAX: usize = KEY_BYTES + 1 + 4 + 9 + NAME_MAX;
-const NAMES_BYTES_MAX: usize = 5 * INODE_AFTER_BYTES_MAX + 2 * SYMLINK_MAX + 8 * KEY_AFTER_BYTES_MAX;
+/// A symbolic link's target, in place of what it has not.
+const TARGET_BYTES_MAX: usize = SYMLINK_MAX - XATTRS_SECTION_BYTES;
+const NAMES_BYTES_MAX: usize = 5 * INODE_AFTER_BYTES_MAX + 2 * TARGET_BYTES_MAX + 8 * KEY_AFTER_BYTES_MAX;
 /// Bytes of a piece's place.
 const PLACE_BYTES: usize = 12;
 const PLACES_BYTES_MAX: usize = INODE_AFTER_BYTES_MAX + 10 + RECORD_PIECES_MAX * PLACE_BYTES;
 
+/// An inode, and the keys of an extended attribute with all but its value.
+const XATTR_BYTES_MAX: usize =
+    INODE_AFTER_BYTES_MAX + PARTS_MAX as usize * (KEY_BYTES + 1 + 4) + xattr::HEAD_BYTES + XATTR_NAME_MAX;
+
+const _: () = assert!(PARTS_BYTES_MAX + XATTR_BYTES_MAX <= RECORD_OVERHEAD_MAX);
 const _: () = assert!(PARTS_BYTES_MAX + NAMES_BYTES_MAX <= RECORD_OVERHEAD_MAX);
 const _: () = assert!(PARTS_BYTES_MAX + PLACES_BYTES_MAX <= RECORD_OVERHEAD_MAX);
 
@@ -173,13 +206,7 @@ impl Record {
     #[must_use]
     pub fn encode_head(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(512);
-        let flag = |is_there: bool, flag| if is_there { flag } else { 0 };
-        let flags = flag(self.reply.is_some(), HAS_REPLY)
-            | flag(self.truncate.is_some(), HAS_TRUNCATE)
-            | flag(self.data.is_some(), HAS_DATA)
-            | flag(self.mark.is_some(), HAS_MARK)
-            | flag(self.punch.is_some(), HAS_PUNCH);
-        out.put_u8(flags);
+        out.put_u8(self.parts());
         if let Some((key, reply)) = &self.reply {
             out.put(&key.0);
             out.put(&encode_reply(*reply));
@@ -220,16 +247,36 @@ impl Record {
         out
     }
 
+    /// What stands in its head: how an operation of this kind is to be read.
+    #[must_use]
+    pub fn name(&self, kind: RecordKind) -> RecordName {
+        let parts = self.parts();
+        let form =
+            PARTS_OF_FORM.iter().position(|of_form| parts & !of_form == 0).expect("the newest form has all parts");
+        RecordName { kind: kind as u16, shape: RecordShape { form: form as u8, flags: 0 } }
+    }
+
+    /// Which parts it has, as flags.
+    fn parts(&self) -> u8 {
+        let flag = |is_there: bool, flag| if is_there { flag } else { 0 };
+        flag(self.reply.is_some(), HAS_REPLY)
+            | flag(self.truncate.is_some(), HAS_TRUNCATE)
+            | flag(self.data.is_some(), HAS_DATA)
+            | flag(self.mark.is_some(), HAS_MARK)
+            | flag(self.punch.is_some(), HAS_PUNCH)
+    }
+
     /// The data's bytes: the parts of the encoding that follow the head.
     pub fn data_parts(&self) -> impl Iterator<Item = &[u8]> {
         self.data.iter().flat_map(|data| data.pieces.iter().map(|(_, bytes)| &bytes[..]))
     }
 
-    /// Reads a record back; `body` is kept alive by the data that is sliced out of it.
-    pub fn decode(body: &Bytes) -> Result<Self, DecodeError> {
+    /// Reads a record back whose head says that it is of this form; `body` is kept alive by the data that is sliced out of it.
+    pub fn decode(form: u8, body: &Bytes) -> Result<Self, DecodeError> {
+        let parts = parts_of(form).ok_or(DecodeError::Newer("form of a log record"))?;
         let mut reader = Reader::new(body, "log record");
         let flags = reader.u8()?;
-        if flags & !FLAGS_KNOWN != 0 {
+        if flags & !parts != 0 {
             return Err(reader.malformed().into());
         }
         let reply =
@@ -290,9 +337,13 @@ impl Record {
         let entries = self.keys.iter().filter(|(key, _)| key.class == Class::DirEntry).map(|(key, _)| key.a);
         // Everything else in the tree is the fold's to write: two changes of one key would make a leaf that cannot be
         // read.
-        let is_entry = |key: &Key| matches!(key.class, Class::DirEntry | Class::DirHash);
+        let may_be = |key: &Key, value: &Option<Bytes>| match key.class {
+            Class::DirEntry | Class::DirHash => true,
+            Class::Xattr => value.as_ref().map_or(key.b < PARTS_MAX, |value| xattr::may_be_part(key.b, value)),
+            _ => false,
+        };
         let fits = |value: &Option<Bytes>| value.as_ref().is_none_or(|value| value.len() <= VALUE_BYTES_MAX);
-        let keys = self.keys.iter().all(|(key, value)| is_entry(key) && fits(value));
+        let keys = self.keys.iter().all(|(key, value)| may_be(key, value) && fits(value));
         let links = |after: &InodeAfter| after.inode.as_ref().is_none_or(|inode| inode.nlink > 0);
         let size = self.truncate.is_none_or(|(_, size)| size <= FILE_SIZE_MAX);
         let is_range = |(_, range): &(ObjectId, Range<u64>)| range.start < range.end && range.end <= FILE_SIZE_MAX;

@@ -3,6 +3,8 @@
 //! The tree's root is fetched after the object's lock is held. A layer goes only once the root that contains it is
 //! published, so whoever finds no layer finds its content in the root (rules F11).
 
+mod xattr;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -105,15 +107,23 @@ impl Sight<'_> {
         if let Some(value) = layers.iter().rev().find_map(|layer| layer.keys.get(key)) {
             return Ok(value.clone());
         }
-        self.unless_nothing_is_stored(self.fs.io().get(&self.root.tree, key))
+        self.unless_nothing_is_stored(key.class, self.fs.io().get(&self.root.tree, key))
     }
 
-    /// What was read of a directory's names in the tree. Where they cannot be read it may still be that the stored
+    /// What was read of a directory's names, or of extended attributes, in the tree. Where they cannot be read it may still be that the stored
     /// inode knows of none: a directory that was made above a leaf that had rotted is not damaged by it.
-    fn unless_nothing_is_stored<T>(&self, read: Result<Option<T>, BlockError>) -> Result<Option<T>, FsError> {
+    fn unless_nothing_is_stored<T>(
+        &self,
+        class: Class,
+        read: Result<Option<T>, BlockError>,
+    ) -> Result<Option<T>, FsError> {
+        let (has_none, part): (fn(&Inode) -> bool, _) = match class {
+            Class::Xattr => (|inode| inode.xattrs.is_empty(), Part::Xattrs),
+            _ => (Inode::is_empty_directory, Part::Names),
+        };
         read.or_else(|error| match self.fs.stored_inode(&self.root, self.id) {
-            Ok(inode) if inode.as_ref().is_none_or(Inode::is_empty_directory) => Ok(None),
-            _ => Err(self.damaged(Part::Names, &error)),
+            Ok(inode) if inode.as_ref().is_none_or(has_none) => Ok(None),
+            _ => Err(self.damaged(part, &error)),
         })
     }
 
@@ -123,7 +133,7 @@ impl Sight<'_> {
         let mut overlays: SmallVec<[_; 3]> =
             layers.iter().rev().map(|layer| layer.keys.range(from..to).peekable()).collect();
         let mut stored = self.fs.io().range(&self.root.tree, &from, &to);
-        let mut next_stored = self.unless_nothing_is_stored(stored.next().transpose())?;
+        let mut next_stored = self.unless_nothing_is_stored(from.class, stored.next().transpose())?;
         let mut found = Vec::new();
         while found.len() < max {
             let in_layers = overlays.iter_mut().filter_map(|layer| layer.peek().map(|(key, _)| **key)).min();
@@ -138,7 +148,7 @@ impl Sight<'_> {
             if next_stored.as_ref().is_some_and(|(of_tree, _)| *of_tree == key) {
                 let (_, of_tree) = next_stored.take().expect("it was just looked at");
                 value = value.or(Some(Some(of_tree)));
-                next_stored = stored.next().transpose().map_err(|error| self.damaged(Part::Names, &error))?;
+                next_stored = self.unless_nothing_is_stored(from.class, stored.next().transpose())?;
             }
             if let Some(Some(value)) = value {
                 found.push((key, value));

@@ -5,7 +5,9 @@ mod world;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tally_claims::{RANGES_OF_CLIENT_MAX, RANGES_OF_OBJECT_MAX};
 use tally_fs::filer::Filer;
+use tally_vfs::locks::{Kind, Lock, NotLocked, Range};
 use tally_vfs::{
     Access, ClientNumber, CreateHow, Cred, Deny, FsError, Holder, ObjectRef, OpCtx, Opening, OwnerNumber, Right, Share,
     Stability, ToOpen, Vfs,
@@ -36,6 +38,35 @@ fn file(fs: &dyn Vfs, name: &str, seed: u64) -> ObjectRef {
 fn used(filer: &Filer) -> u64 {
     (0..3).for_each(|_| _ = filer.sync().unwrap());
     filer.by_name("tank").unwrap().info().used_bytes
+}
+
+/// Each dataset had an account of its own: a client that was refused in one had as much again in the next.
+#[test]
+fn a_client_has_its_bounds_once_for_all_datasets() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let child: Arc<dyn Vfs> = filer.create_dataset("tank/child", Default::default(), (0, 0)).unwrap();
+    let of = |fs: &dyn Vfs, name: &str| {
+        let (cred, how) = (Cred::root(), CreateHow::Guarded(mode(0o600)));
+        let made = patient(|| fs.create(ctx(&cred), fs.root(), name.as_bytes(), &how)).unwrap();
+        open(fs, ToOpen::Itself(made.object), 1).unwrap()
+    };
+    let lock = |fs: &dyn Vfs, file, number: u64| {
+        let owner = Holder { owner: OwnerNumber(2), ..holder(1) };
+        let range = Range::new(2 * number, 1).unwrap();
+        fs.lock_range(file, holder(1), Lock { holder: owner, range, kind: Kind::Write })
+    };
+    let fs = vfs(&filer);
+    let files = [(&fs, "a"), (&fs, "b"), (&fs, "c"), (&child, "d")].map(|(fs, name)| (fs, of(&**fs, name)));
+    for (fs, file) in files {
+        (0..RANGES_OF_OBJECT_MAX as u64).for_each(|number| lock(&**fs, file, number).unwrap());
+    }
+    const _: () = assert!(4 * RANGES_OF_OBJECT_MAX == RANGES_OF_CLIENT_MAX);
+    let one_more = of(&*child, "e");
+    assert_eq!(lock(&*child, one_more, 0), Err(NotLocked::Failed(FsError::TooManyClaims)));
+    // What it gives back in one it may have in the other.
+    fs.unlock_range(files[0].1, Holder { owner: OwnerNumber(2), ..holder(1) }, Range::new(0, 1).unwrap()).unwrap();
+    assert_eq!(lock(&*child, one_more, 0), Ok(()));
 }
 
 /// In the log alone, in the tree, and half and half.

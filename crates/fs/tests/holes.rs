@@ -3,8 +3,10 @@
 mod world;
 
 use bytes::Bytes;
-use tally_fs::filer::CreateOptions;
+use tally_fs::filer::{CreateOptions, Filer};
+use tally_members::grammar::parse_vdev_args;
 use tally_store::properties::{Property, PropertySet, parse};
+use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, OpCtx, Outcome, SetAttr, Sought, Stability, Vfs};
 use world::{Dice, World, ctx, done, mode, vfs};
 
@@ -144,4 +146,33 @@ fn what_is_passed_over_is_zeroes() {
             }
         }
     }
+}
+
+/// Whoever writes byte by byte has as many pieces in memory as bytes: all of them were listed at once, under the file's lock. A look goes over so many, and what is behind is content.
+#[test]
+fn a_look_over_much_that_is_dirty_ends() {
+    const BYTES: u64 = 17_000;
+    // There is room for all of it, and no group ends meanwhile.
+    let world = World::without_log(2048 * MIB);
+    let (tuning, specs) = (Tuning { dirty_bytes_max: 8 << 30, ..Tuning::default() }, ["/disks/data".to_owned()]);
+    let specs = parse_vdev_args(&specs).unwrap();
+    let filer = Filer::create(&world.platform(), &tuning, "tank", &specs, &with_blocks()).unwrap();
+    let (fs, cred) = (vfs(&filer), Cred::root());
+    let file = done(fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o600)))).unwrap().object;
+    done(fs.setattr(ctx(&cred), file, &SetAttr { size: Some(1 << 40), ..SetAttr::default() }, None)).unwrap();
+    for at in 0..BYTES {
+        let written = fs.write(ctx(&cred), file, at, Bytes::from_static(b"x"), Stability::Unstable);
+        written.result.unwrap();
+    }
+    assert_eq!(seek(&*fs, file, 0, Sought::Data), 0);
+    assert_eq!(seek(&*fs, file, BYTES - 10_000, Sought::Hole), BYTES, "it is not far");
+    assert_eq!(seek(&*fs, file, 0, Sought::Hole), 1 << 40, "it is passed over");
+    assert_eq!(seek(&*fs, file, BYTES, Sought::Data), 1 << 40);
+    // Many that are far behind much that is not there.
+    let far = 1 << 39;
+    for at in 0..3000 {
+        fs.write(ctx(&cred), file, far + 2 * at, Bytes::from_static(b"x"), Stability::Unstable).result.unwrap();
+    }
+    assert_eq!(seek(&*fs, file, BYTES, Sought::Data), far);
+    assert_eq!(seek(&*fs, file, far, Sought::Hole), far + 1);
 }

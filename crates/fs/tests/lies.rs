@@ -28,7 +28,7 @@ use tally_store::tree::{Around, Change, Tree, Visit};
 use tally_store::tuning::Tuning;
 use tally_vfs::{
     Attr, Attributes, Content, CreateHow, Cred, FILE_SIZE_MAX, FileKind, FsError, Identity, LINK_MAX, Names, ObjectRef,
-    Outcome, SetAttr, Stability, Vfs,
+    Outcome, SetAttr, SetXattr, Stability, Vfs, Xattrs,
 };
 use world::{World, ctx, done, mode, vfs};
 
@@ -79,6 +79,9 @@ fn furnish(fs: &dyn Vfs) {
     done(fs.write(ctx(&cred), large, 0, vec![9; 300_000].into(), Stability::FileSync)).unwrap();
     done(fs.symlink(ctx(&cred), fs.root(), b"symlink", b"file", &SetAttr::default())).unwrap();
     done(fs.mkdir(ctx(&cred), fs.root(), b"other", &mode(0o755))).unwrap();
+    for (object, length) in [(large, 65_536), (dir, 10)] {
+        done(fs.set_xattr(ctx(&cred), object, b"user.a", &vec![8; length], SetXattr::Either)).unwrap();
+    }
 }
 
 /// A pool with a dataset `tank/forged`: a copy of `tank` with lies in it, as an import finds it.
@@ -176,6 +179,7 @@ fn use_all(fs: &Filesystem, what: &str) {
         }
         for name in [&b"large"[..], b"link", b"symlink"] {
             let Ok(file) = look(root, name) else { continue };
+            use_xattrs(fs, file);
             let _ = patient(|| fs.write(ctx(&cred), file, 200_000, vec![3; 70_000].into(), Stability::Unstable));
             let _ = patient(|| fs.commit(ctx(&cred), file, 0, 0));
             let _ = patient(|| fs.link(ctx(&cred), file, root, &[b'l', round, name[0]]));
@@ -183,6 +187,7 @@ fn use_all(fs: &Filesystem, what: &str) {
             let _ = patient(|| fs.remove(ctx(&cred), root, name));
         }
         for dir in [Ok(root), look(root, b"dir")].into_iter().flatten() {
+            use_xattrs(fs, dir);
             let Ok(page) = fs.readdir(&cred, dir, 0, 100, true) else { continue };
             page.entries.iter().filter_map(|entry| entry.attr.as_ref()).for_each(|attr| assert_possible(attr, what));
         }
@@ -190,6 +195,56 @@ fn use_all(fs: &Filesystem, what: &str) {
         assert!(space.total_bytes < 1 << 63 && space.free_bytes <= space.total_bytes, "{what}: {space:?}");
         assert!(space.total_files < 1 << 48 && space.free_files <= space.total_files, "{what}: {space:?}");
     }
+}
+
+fn use_xattrs(fs: &Filesystem, object: ObjectRef) {
+    let cred = Cred::root();
+    let _ = fs.list_xattrs(&cred, object, 0);
+    for name in [&b"user.a"[..], b"user.b"] {
+        let _ = fs.xattr(&cred, object, name);
+        let _ = patient(|| fs.set_xattr(ctx(&cred), object, name, &[9; 40_000], SetXattr::Either));
+        let _ = patient(|| fs.set_xattr(ctx(&cred), object, name, b"short", SetXattr::Replace));
+        let _ = patient(|| fs.remove_xattr(ctx(&cred), object, name));
+    }
+}
+
+/// Extended attributes whose parts are not what they say, with good checksums; and accounts of what is not there.
+#[test]
+fn extended_attributes_that_are_none_are_said_to_be_so() {
+    type Lie = fn(&mut Vec<(Key, Bytes)>, usize);
+    let lies: [(&str, Lie); 8] = [
+        ("no value at all", |entries, first| entries[first].1 = Bytes::new()),
+        ("a name that goes on behind the end", |entries, first| entries[first].1.truncate(7)),
+        ("a value that is too short", |entries, first| entries[first].1.truncate(9000)),
+        ("a part that is gone", |entries, first| _ = entries.remove(first + 1)),
+        ("a part that is short", |entries, first| entries[first + 1].1.truncate(1)),
+        ("no first part", |entries, first| _ = entries.remove(first)),
+        ("a part too many", |entries, first| {
+            let (key, value) = entries[first + 2].clone();
+            entries.insert(first + 3, (Key { b: 3, ..key }, value));
+        }),
+        ("another number of parts", |entries, first| entries[first + 2].0.b = 77),
+    ];
+    for (what, lie) in lies {
+        let made = rewritten(|entries, _| {
+            let is_long = |(key, value): &(Key, Bytes)| key.class == Class::Xattr && value.len() > 9000;
+            let first = entries.iter().position(is_long).expect("there is a long one");
+            lie(entries, first);
+        });
+        let (_world, filer) = made.unwrap();
+        let (fs, cred) = (filer.by_name("tank/forged").unwrap(), Cred::root());
+        let large = fs.lookup(&cred, fs.root(), b"large").unwrap().0.object;
+        let told = fs.xattr(&cred, large, b"user.a").map(|value| value.len());
+        let is_honest = told == Err(FsError::Io) || told == Err(FsError::NoXattr);
+        assert!(is_honest, "{what}: {told:?}");
+        use_all(&fs, what);
+        filer.sync().unwrap();
+        assert!(filer.pool().fault().is_none(), "{what}");
+    }
+    // Its inode says that it has as many as there can be, or none.
+    survives("accounts", |_, inode| inode.xattrs.count = if inode.xattrs.is_empty() { 0 } else { 128 }, |_| {});
+    survives("none", |_, inode| (inode.xattrs.count, inode.xattrs.bytes) = (0, 0), |_| {});
+    survives("one byte", |_, inode| inode.xattrs.bytes = 1, |_| {});
 }
 
 /// An import may refuse the lie by name; if it does not, the pool must live with it.

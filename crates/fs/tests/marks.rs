@@ -2,13 +2,20 @@
 
 mod world;
 
-use tally_base::{Known, SlotMark};
+use std::collections::BTreeSet;
+
+use tally_base::{Known, SECTOR, SlotMark};
 use tally_fs::filer::Filer;
+use tally_fs::inspect::FsWords;
+use tally_members::discover::ImportSource;
+use tally_store::inspect::{Plan, inspect};
 use tally_store::pool::{RewindOrder, RewindTo};
 use tally_vfs::{CreateHow, Cred, FsError, Identity, Names, ObjectRef, OpCtx, Replies};
 use world::{World, done, mode, vfs};
 
 const MIB: u64 = 1 << 20;
+const DISK: &str = "/disks/data";
+const LOG: &str = "/disks/slog";
 
 fn mark(slot: u32, sequence: u32) -> SlotMark {
     SlotMark { session: *b"a session of one", slot, operation: 2, sequence, fingerprint: 77 }
@@ -56,6 +63,26 @@ fn a_mark_is_in_the_log_and_then_in_the_catalog() {
         let (after, _) = disks.cut().import();
         assert_eq!(performed(&after, &mark(3, 1)), Some(made));
     }
+}
+
+/// A program from before marks is to say that the record is newer, and not that it is damaged: its head says so. What has no mark it reads.
+#[test]
+fn a_record_says_in_its_head_that_it_has_a_mark() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let (fs, cred) = (vfs(&filer), Cred::root());
+    done(fs.create(OpCtx::of(&cred), fs.root(), b"plain", &CreateHow::Guarded(mode(0o600)))).unwrap();
+    make(&filer, b"marked", mark(3, 1)).unwrap();
+    let disks = world.cut();
+    let (source, mut forms) = (ImportSource { paths: vec![DISK.into(), LOG.into()], dirs: vec![] }, Vec::new());
+    inspect(&*disks.platform().opener, &source, &Plan { verbose: true, ..Plan::default() }, &FsWords, &mut |fact| {
+        if fact.what == "record" {
+            let form = fact.fields.iter().find(|(name, _)| *name == "form");
+            forms.push(form.map(|(_, form)| form.to_string()));
+        }
+    })
+    .unwrap();
+    assert_eq!(forms, [None, Some("1".to_owned())]);
 }
 
 /// The next request of a slot takes the place of the last one, of which nobody asks any more.
@@ -138,6 +165,85 @@ fn a_change_and_its_mark_are_one() {
             assert_eq!(performed(&after, &mark(number % 3, number)).is_some(), is_last_of_slot, "{number} of {last}");
         }
     }
+}
+
+/// A rotten node of the catalog with marks costs those sessions of which it may have had some, and keeps nobody from his files. Of them nothing is known at all, also from the log,
+/// and also in the lives behind: that a session is known says that what has no mark was not done.
+#[test]
+fn a_rotten_node_of_marks_costs_its_sessions_alone() {
+    const SESSIONS: u32 = 24;
+    let of = |session: u32, slot| SlotMark { session: [session as u8 * 10; 16], ..mark(slot, 1) };
+    let world = World::without_log(64 * MIB);
+    let filer = world.create_without_threads(&Default::default());
+    for (session, slot) in (0..SESSIONS).flat_map(|session| (0..24).map(move |slot| (session, slot))) {
+        if slot == 0 {
+            filer.sync().unwrap();
+        }
+        let (fs, cred) = (vfs(&filer), Cred::root());
+        let asked = OpCtx { mark: Some(of(session, slot)), ..OpCtx::of(&cred) };
+        fs.create(asked, fs.root(), &name(session * 24 + slot), &CreateHow::Guarded(mode(0o600))).result.unwrap();
+    }
+    filer.sync().unwrap();
+    let leaves = leaves_of_marks(&world);
+    assert!(leaves.len() >= 3, "{leaves:?}");
+    // What is in the log alone: of a new session, and one of each old one.
+    for session in 0..=SESSIONS {
+        let (fs, cred) = (vfs(&filer), Cred::root());
+        let asked = OpCtx { mark: Some(SlotMark { slot: 30, ..of(session, 0) }), ..OpCtx::of(&cred) };
+        done(fs.create(asked, fs.root(), &name(10_000 + session), &CreateHow::Guarded(mode(0o600)))).unwrap();
+    }
+    let mut lost_at_all = 0;
+    for leaf in leaves {
+        let rotten = world.cut();
+        let content = rotten.content_of(DISK);
+        let sector = &content[leaf as usize..][..SECTOR];
+        let places = content.chunks(SECTOR).zip(0_u64..).filter(|(other, _)| *other == sector);
+        let places: Vec<_> = places.map(|(_, number)| number * SECTOR as u64).collect();
+        assert_eq!(places.len(), 2, "each node of the catalog has two");
+        let turned: Vec<_> = sector.iter().map(|byte| !byte).collect();
+        places.iter().for_each(|place| rotten.poke(DISK, *place, &turned));
+        let (after, report) = rotten.try_import_without_threads(&Default::default(), &Default::default()).unwrap();
+        assert!(
+            report.remarks.iter().any(|remark| remark.contains("those sessions are forgotten")),
+            "{:?}",
+            report.remarks
+        );
+        let fs = vfs(&after);
+        for number in (0..SESSIONS * 24).chain(10_000..=10_000 + SESSIONS) {
+            assert!(fs.lookup(&Cred::root(), fs.root(), &name(number)).is_ok(), "{number}");
+        }
+        let known = |filer: &Filer| -> Vec<_> {
+            let of_session = |session| (0..24).chain([30]).map(move |slot| SlotMark { slot, ..of(session, 0) });
+            let known = |mark: SlotMark| vfs(filer).known(&mark);
+            (0..SESSIONS).map(|session| of_session(session).map(known).collect::<Vec<_>>()).collect()
+        };
+        let told = known(&after);
+        let is_lost = |told: &&Vec<Known>| told.iter().all(|known| *known == Known::Nothing);
+        let is_whole = |told: &&Vec<Known>| told.iter().all(|known| *known == Known::Request);
+        let (lost, whole) = (told.iter().filter(is_lost).count(), told.iter().filter(is_whole).count());
+        assert_eq!(lost + whole, SESSIONS as usize, "all of a session, or nothing: {told:?}");
+        assert!(lost > 0 && whole > 0, "{lost} of {SESSIONS}");
+        lost_at_all += lost;
+        after.pool().check_catalog().unwrap();
+        after.sync().unwrap();
+        // Whole again, and as honest.
+        let (again, report) =
+            rotten.cut().try_import_without_threads(&Default::default(), &Default::default()).unwrap();
+        assert_eq!((known(&again), report.remarks), (told, Vec::<String>::new()));
+    }
+    assert!(lost_at_all >= SESSIONS as usize, "{lost_at_all}");
+}
+
+/// Where the leaves of the catalog with marks are.
+fn leaves_of_marks(world: &World) -> BTreeSet<u64> {
+    let (source, mut leaves) = (ImportSource { paths: vec![DISK.into()], dirs: vec![] }, BTreeSet::new());
+    inspect(&*world.platform().opener, &source, &Plan { verbose: true, ..Plan::default() }, &FsWords, &mut |fact| {
+        if fact.what == "mark" {
+            leaves.insert(fact.source.as_ref().unwrap().offset);
+        }
+    })
+    .unwrap();
+    leaves
 }
 
 /// What a client sends again that was carried out in what was given up, and what was done to a dataset that is gone.

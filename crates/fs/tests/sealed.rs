@@ -310,7 +310,7 @@ fn records_wait_for_their_key() {
         let length = u32::from_le_bytes(head[..4].try_into().unwrap()) as usize;
         let sealed = &chain[at + RECORD_HEAD_BYTES..][..length];
         let plain = unseal_record(&keys, head, sealed).unwrap();
-        replayed.push(Record::decode(&Bytes::from(plain)).unwrap());
+        replayed.push(Record::decode(0, &Bytes::from(plain)).unwrap());
         // Bound to their dataset, group and kind, and not to their number.
         for (byte, is_bound) in [(4, true), (6, true), (8, true), (24, true), (DSEQ.start, false)] {
             let mut other = head.to_vec();

@@ -25,7 +25,8 @@ use tally_members::discover::ImportSource;
 use tally_store::inspect::{Plan, inspect as inspect_pools};
 use tally_store::tuning::Tuning;
 use tally_vfs::{
-    Attributes, CreateHow, Cred, FileKind, FsError, Identity, ObjectRef, OpCtx, SetAttr, SetTime, Stability, Vfs,
+    Attributes, CreateHow, Cred, FileKind, FsError, Identity, ObjectRef, OpCtx, SetAttr, SetTime, SetXattr, Stability,
+    Vfs,
 };
 
 use crate::frame;
@@ -305,6 +306,9 @@ fn look_around(filer: &Filer) {
 fn look_at(fs: &dyn Vfs, object: ObjectRef, found: &mut Vec<ObjectRef>) {
     let cred = Cred::root();
     let Ok(attr) = fs.getattr(object) else { return };
+    for name in fs.list_xattrs(&cred, object, 0).unwrap_or_default() {
+        let _ = fs.xattr(&cred, object, &name.name);
+    }
     match attr.kind {
         FileKind::Directory => {
             let Ok(page) = fs.readdir(&cred, object, 0, OBJECTS_MAX, true) else { return };
@@ -344,6 +348,8 @@ fn work(fs: &dyn Vfs) {
         let _ = fs.setattr(ctx, attr.object, &size, None).result;
         let _ = fs.write(ctx, attr.object, attr.size, Bytes::from_static(b"more"), Stability::Unstable).result;
         let _ = fs.commit(ctx, attr.object, 0, 0).result;
+        let _ = fs.set_xattr(ctx, attr.object, b"user.note", &[7; 40_000], SetXattr::Either).result;
+        let _ = fs.remove_xattr(ctx, attr.object, b"user.other").result;
     }
     let Ok(dir) = fs.mkdir(ctx, root, b"made by the fuzzer", &set).result else { return };
     let file: Result<_, FsError> = fs.create(ctx, dir.object, b"file", &CreateHow::Guarded(set.clone())).result;

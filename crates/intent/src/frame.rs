@@ -79,11 +79,11 @@ pub struct RecordHead {
     pub shape: RecordShape,
 }
 
-/// How a record's body is encoded. This program writes [`RecordShape::PLAIN`] and knows nothing else: what a newer one has
-/// written is found, ordered and skipped like others, and whoever would have to understand it refuses it.
+/// How a record's body is encoded. Opaque here: what a newer program has written is found, ordered and skipped like others, and
+/// whoever would have to understand it refuses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordShape {
-    /// Layout of the body; 0 is the one of this version.
+    /// Layout of the body; 0 is the first one.
     pub form: u8,
     /// What was done to it; bit 0 is kept for bodies that are sealed.
     pub flags: u8,
@@ -92,6 +92,21 @@ pub struct RecordShape {
 impl RecordShape {
     /// The owner's encoding as it is.
     pub const PLAIN: Self = Self { form: 0, flags: 0 };
+}
+
+/// What the owner of a body says of it, so that a program that does not know that is told before it reads the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordName {
+    /// What it is called.
+    pub kind: u16,
+    /// How it is encoded.
+    pub shape: RecordShape,
+}
+
+impl From<u16> for RecordName {
+    fn from(kind: u16) -> Self {
+        Self { kind, shape: RecordShape::PLAIN }
+    }
 }
 
 /// Bytes that a record takes in a frame.

@@ -34,7 +34,7 @@ mod testdisk;
 pub use checkpoint::Checkpoint;
 pub use config::{LaneConfig, Leg, LegFailed, LegSet, StaleLeg};
 pub use failure::LaneFailed;
-pub use frame::{FrameHeader, RecordHead, RecordShape};
+pub use frame::{FrameHeader, RecordHead, RecordName, RecordShape};
 pub use lane::{Appended, Lane, Reservation, RingLook};
 pub use ring::{Fill, LaneGeometry, RingFull};
 pub use stats::{BySize, LaneStats};

@@ -12,7 +12,7 @@ use support::compound::{
 use support::gated::Promises;
 use support::scene::{Scene, fate};
 use support::session::{Entered, Newcomer, channel, complete};
-use tally_base::{Known, SlotMark};
+use tally_base::{Broken, Fate, Known, SlotMark};
 use tally_nfs::service::Step;
 use tally_vfs::{Content, Replies};
 use tally_wire::nfs4::Nfsstat4::*;
@@ -391,4 +391,138 @@ fn what_was_punched_is_not_punched_again() {
     assert_eq!(client.run(&scene, 0, 1, &ops).status, OK);
     assert_eq!(shown(&scene), b"text");
     assert_eq!(client.run(&scene, 0, 2, &ops).status, Nfs4ErrDeadsession);
+}
+
+/// The client's request was in the pool when that was suspended, and was told SERVERFAULT as it served again: its `open` with O_EXCL failed, and the file was there.
+#[test]
+fn what_a_suspended_pool_broke_off_is_told_once_it_serves_again() {
+    let scene = scene();
+    let client = Client::persistent(&scene);
+    let ops = [scene.put_tank(), guarded(b"mine"), get_handle()];
+    let asked = client.request(0, 1, &ops);
+    scene.hold();
+    let (mut job, step) = scene.begin(600, &asked);
+    assert!(matches!(step, Step::Wait(_)));
+    scene.exports.tank.suspended.store(true, SeqCst);
+    let broken: Fate = Err(Broken("the pool is suspended".into()));
+    assert!(scene.service.stays_in_doubt(&mut job, Some(&broken)));
+    drop(step);
+    // Slot and sequence stay.
+    let told = client.run(&scene, 0, 1, &ops);
+    assert_eq!((told.status, told.resarray.0.len()), (Nfs4ErrDelay, 1), "{told:?}");
+    *scene.exports.away.lock() = true;
+    assert_eq!(client.run(&scene, 0, 1, &ops).status, Nfs4ErrDelay);
+    *scene.exports.away.lock() = false;
+
+    scene.exports.mount_anew();
+    let anew = scene.exports.anew.lock().clone().unwrap();
+    anew.unlistable.store(true, SeqCst);
+    let step = scene.service.run(&mut job);
+    let told = scene.end(&mut job, step, &asked);
+    assert_eq!(told.status, OK, "{told:?}");
+    assert_eq!(anew.changes.load(SeqCst), 0, "nothing is carried out");
+    assert_eq!(client.run(&scene, 0, 1, &ops), told, "from here on its slot has that");
+    let other = [scene.put_tank(), guarded(b"other")];
+    assert_eq!(client.run(&scene, 0, 1, &other).status, Nfs4ErrSeqFalseRetry);
+    assert_eq!(client.run(&scene, 0, 2, &other).status, OK, "and the session goes on");
+}
+
+/// What of it was not done nobody does, and nobody tells a client that its session is dead, which lives.
+#[test]
+fn what_was_not_done_of_what_was_broken_off_is_a_fault() {
+    let scene = scene();
+    let client = Client::persistent(&scene);
+    let tank = scene.exports.tank.clone();
+    let ops = [scene.put_tank(), make(b"a"), scene.put_tank(), make(b"b")];
+    let broken: Fate = Err(Broken("the pool is suspended".into()));
+    for slot in [0, 1] {
+        // Of the second nothing is done.
+        let ops = if slot == 0 { &ops[..] } else { &ops[2..] };
+        if slot == 0 {
+            tank.throttle_behind(1);
+        } else {
+            tank.throttle.store(1, SeqCst);
+        }
+        let (mut job, step) = scene.begin(600 + slot, &client.request(slot, 1, ops));
+        assert!(matches!(step, Step::Again(_)));
+        tank.suspended.store(true, SeqCst);
+        assert!(scene.service.stays_in_doubt(&mut job, Some(&broken)));
+        drop((job, step));
+        tank.suspended.store(false, SeqCst);
+        let told = client.run(&scene, slot, 1, ops);
+        assert_eq!(
+            (told.status, told.resarray.0.len()),
+            (Nfs4ErrServerfault, 2),
+            "on this mount nobody knows what is durable"
+        );
+    }
+    scene.exports.mount_anew();
+    let told = client.run(&scene, 0, 1, &ops);
+    assert_eq!((told.status, told.resarray.0.len()), (Nfs4ErrServerfault, 5), "{told:?}");
+    assert_eq!(client.run(&scene, 0, 1, &ops), told);
+    let told = client.run(&scene, 1, 1, &ops[2..]);
+    assert_eq!((told.status, told.resarray.0.len()), (Nfs4ErrServerfault, 2), "{told:?}");
+    assert!(scene.has(b"a") && !scene.has(b"b"));
+    // One that is not persistent has left no mark, whatever its pool says.
+    let fleeting = Client::new(&scene, b"one", 0);
+    let anew = scene.exports.anew.lock().clone().unwrap();
+    anew.throttle.store(1, SeqCst);
+    let (mut job, step) = scene.begin(700, &fleeting.request(0, 1, &ops));
+    anew.suspended.store(true, SeqCst);
+    assert!(scene.service.stays_in_doubt(&mut job, Some(&broken)));
+    drop((job, step));
+    let told = fleeting.run(&scene, 0, 1, &ops);
+    assert_eq!((told.status, told.resarray.0.len()), (Nfs4ErrServerfault, 2), "{told:?}");
+}
+
+/// What goes through once more and finds that it has to come again leaves its slot as it was.
+#[test]
+fn what_was_broken_off_and_is_told_to_come_again_comes_again() {
+    let scene = scene();
+    let client = Client::persistent(&scene);
+    let ops = [scene.put_tank(), guarded(b"mine"), scene.put_tank(), read_dir(0, 4096, &[1])];
+    scene.hold();
+    let (mut job, step) = scene.begin(600, &client.request(0, 1, &ops));
+    scene.exports.tank.suspended.store(true, SeqCst);
+    assert!(scene.service.stays_in_doubt(&mut job, Some(&Err(Broken("the pool is suspended".into())))));
+    drop((job, step));
+    scene.exports.mount_anew();
+    let anew = scene.exports.anew.lock().clone().unwrap();
+    anew.unlistable.store(true, SeqCst);
+    for _ in 0..2 {
+        let told = client.run(&scene, 0, 1, &ops);
+        assert_eq!((told.status, told.resarray.0.len()), (Nfs4ErrDelay, 1), "{told:?}");
+    }
+    anew.unlistable.store(false, SeqCst);
+    assert_eq!(client.run(&scene, 0, 1, &ops).status, OK);
+}
+
+/// A pool that was exported and imported took the sessions of this very start for those of a life before: their marks aged, and were the first to give way to others.
+#[test]
+fn a_pool_that_comes_is_told_which_sessions_live() {
+    let scene = scene();
+    let client = Client::persistent(&scene);
+    let fleeting = Client::new(&scene, b"one", 0);
+    scene.exports.mount_anew();
+    assert_eq!(fleeting.run(&scene, 0, 1, &[scene.put_tank()]).status, OK);
+    let anew = scene.exports.anew.lock().clone().unwrap();
+    assert_eq!(*anew.kept_sessions.lock(), [client.session]);
+    // Also where nobody says a word.
+    scene.exports.mount_anew();
+    scene.service.look_after_clients();
+    let anew = scene.exports.anew.lock().clone().unwrap();
+    assert_eq!(*anew.kept_sessions.lock(), [client.session]);
+}
+
+/// Pools keep it over restarts, and other builds read it: a request that a build from before has carried out is known by the same value.
+#[test]
+fn a_request_is_known_by_the_same_value_for_ever() {
+    let scene = scene();
+    let client = Client::persistent(&scene);
+    let ops = [op(&NfsArgop4::OpPutrootfh), lookup(b"tank"), make(b"d")];
+    assert_eq!(client.run(&scene, 0, 1, &ops).status, OK);
+    let fingerprint = 0xc830_41fb_8e3b_52ba;
+    let mark = SlotMark { session: client.session, slot: 0, operation: 3, sequence: 1, fingerprint };
+    assert_eq!(scene.exports.tank.known(&mark), Known::Request);
+    assert!(scene.exports.tank.performed(&mark).is_some());
 }

@@ -129,11 +129,11 @@ fn a_waiter_is_called_and_takes_what_is_free() {
     assert_eq!((call.program, call.identity.clone(), call.minor), ((PROGRAM, 1), Caller::Nobody, 1));
     let sequence = &call.sequence;
     assert_eq!((sequence.csa_sessionid, call.place(), sequence.csa_cachethis), (b.session, (0, 1), false));
-    let StateOwner4 { clientid, owner } = &call.notify.cnla_lock_owner;
+    let StateOwner4 { clientid, owner } = &call.notify().cnla_lock_owner;
     assert_eq!((*clientid, &owner[..]), (b.id, &b"waits 0"[..]));
     match on_file(&mut b, bare(10)) {
         NfsResop4::OpGetfh(tally_wire::nfs4::Getfh4Res::Nfs4Ok(handle)) => {
-            assert_eq!(handle.object, call.notify.cnla_fh)
+            assert_eq!(handle.object, call.notify().cnla_fh)
         }
         other => panic!("{other:?}"),
     }
@@ -439,7 +439,7 @@ fn a_lost_connection_and_another_one() {
     let next = b.next;
     drop(b);
     let again = beside.call();
-    assert_eq!((again.place(), &again.notify), (call.place(), &call.notify));
+    assert_eq!((again.place(), again.notify()), (call.place(), call.notify()));
     beside.answer(&again);
     beside.next = next;
     assert_eq!(waits.lock(&mut beside, WritewLt, ALL), OK);

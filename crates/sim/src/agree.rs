@@ -90,6 +90,8 @@ fn status_of(error: FsError) -> nfsstat3 {
         | FsError::Locked
         | FsError::NotOpened
         | FsError::OpenMode
-        | FsError::TooManyClaims => S::NFS3ERR_SERVERFAULT,
+        | FsError::TooManyClaims
+        | FsError::NoXattr
+        | FsError::XattrTooBig => S::NFS3ERR_SERVERFAULT,
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use tally_base::ObjectId;
 use tally_vfs::model::Model;
-use tally_vfs::{Attr, Attributes, Content, Cred, DirPage, FileKind, FsError, Identity, Names, ObjectRef, Vfs};
+use tally_vfs::{Attr, Attributes, Content, Cred, DirPage, FileKind, FsError, Identity, Names, ObjectRef, Vfs, Xattrs};
 
 /// Names that everything is made under, so that operations meet. They stand here because this file is compiled into
 /// tests of `fs`, too, which have nothing else of this crate.
@@ -128,6 +128,7 @@ impl Comparison<'_> {
             return Err(format!("{path} is another name of the wrong object"));
         }
         same_attr(&attr, &wanted).map_err(|what| format!("{path}: {what}"))?;
+        self.xattrs(attr.object, wanted.object).map_err(|what| format!("{path}: {what}"))?;
         match attr.kind {
             FileKind::File => self.content(attr.object, wanted.object).map_err(|what| format!("{path}: {what}")),
             FileKind::Directory if name != b"." && name != b".." => self.directory(attr.object, wanted.object, path),
@@ -153,6 +154,36 @@ impl Comparison<'_> {
                 Err(FsError::NotFound) if !expected => {}
                 Err(FsError::Io) if (self.excuse.of)(&asked) => {}
                 found => return Err(format!("{name}: {:?}, and it is {expected} that it is there", found.map(|_| ()))),
+            }
+        }
+        Ok(())
+    }
+
+    /// All extended attributes.
+    fn xattrs(&self, object: ObjectRef, wanted: ObjectRef) -> Result<(), String> {
+        let root = Cred::root();
+        let listed = self.real.list_xattrs(&root, object, 0);
+        let Some(found) = self.found(&[wanted.id], listed, || "names of extended attributes".into())? else {
+            return Ok(());
+        };
+        let expected = self.model.list_xattrs(&root, wanted, 0).expect("it was just found");
+        let [found, expected] = [found, expected].map(|names| {
+            let mut names: Vec<_> = names.into_iter().map(|name| name.name).collect();
+            names.sort();
+            names
+        });
+        if found != expected {
+            return Err(format!("extended attributes {found:?} instead of {expected:?}"));
+        }
+        for name in found {
+            let read = self.real.xattr(&root, object, &name);
+            let Some(value) = self.found(&[wanted.id], read, || format!("extended attribute {name:?}"))? else {
+                continue;
+            };
+            let expected = self.model.xattr(&root, wanted, &name).expect("it was just listed");
+            same_bytes(&value, &expected, 0).map_err(|what| format!("extended attribute {name:?}: {what}"))?;
+            if value.len() != expected.len() {
+                return Err(format!("extended attribute {name:?} has {} bytes of {}", value.len(), expected.len()));
             }
         }
         Ok(())

@@ -22,6 +22,8 @@ struct Walked {
     hashes: BTreeMap<(u64, u64, u64), u64>,
     extents: BTreeMap<(u64, u64), BlockPtr>,
     small: BTreeMap<u64, usize>,
+    /// (object, hash of the name) → its parts, by number.
+    xattrs: BTreeMap<(u64, u64), BTreeMap<u64, Vec<u8>>>,
     orphans: Vec<u64>,
     cut: Vec<u64>,
     block_bytes: u64,
@@ -86,11 +88,12 @@ fn sound_if_resting(filer: &Filer) -> Result<(), String> {
         walked.check_blocks_apart();
         walked.check_names(dataset.birth.name_key);
         walked.check_files();
+        walked.check_xattrs(dataset.birth.name_key);
         let live = walked.inodes.values().filter(|inode| inode.nlink > 0 || !walked.orphans.is_empty()).count() as u64;
         if root.object_count != live {
             faults.push(format!("{live} objects, the root says {}", root.object_count));
         }
-        let used: u64 = walked.inodes.values().map(|inode| inode.used + OBJECT_CHARGE).sum();
+        let used: u64 = walked.inodes.values().map(|inode| inode.charged() + OBJECT_CHARGE).sum();
         if root.used_bytes != used {
             faults.push(format!("{used} bytes used, the root says {}", root.used_bytes));
         }
@@ -185,16 +188,44 @@ impl Walked {
                 // Of a file that stays only some is for the reaper.
                 Class::Orphan if key.a == 0 => self.orphans.push(key.object),
                 Class::Orphan => self.cut.push(key.object),
-                Class::Xattr
-                | Class::Dataset
-                | Class::Job
-                | Class::Damage
-                | Class::History
-                | Class::Mark
-                | Class::Event => {
+                Class::Xattr => {
+                    self.xattrs.entry((key.object, key.a)).or_default().insert(key.b, value.to_vec());
+                }
+                Class::Dataset | Class::Job | Class::Damage | Class::History | Class::Mark | Class::Event => {
                     self.faults.push(format!("{key:?}"));
                 }
             },
+        }
+    }
+
+    /// Each is whole, under the hash of its name, and what its object says that it has.
+    fn check_xattrs(&mut self, name_key: u64) {
+        let mut found: BTreeMap<u64, (u32, u32)> = BTreeMap::new();
+        for ((object, hash), parts) in &self.xattrs {
+            let whole = parts.values().flatten().copied().collect::<Vec<u8>>();
+            let are_in_order = parts.keys().copied().eq(0..parts.len() as u64);
+            let lengths = whole.split_first_chunk::<5>().filter(|_| are_in_order);
+            let Some(([name_bytes, value_bytes @ ..], rest)) = lengths else {
+                self.faults.push(format!("parts {:?} of an extended attribute of {object}", parts.keys()));
+                continue;
+            };
+            let (name, value) = rest.split_at(usize::from(*name_bytes).min(rest.len()));
+            if value.len() != u32::from_le_bytes(*value_bytes) as usize
+                || tally_base::name_hash(name_key, name) != *hash
+            {
+                self.faults.push(format!("{} of {object} is not whole", String::from_utf8_lossy(name)));
+            }
+            let (count, bytes) = found.entry(*object).or_default();
+            (*count, *bytes) = (*count + 1, *bytes + tally_vfs::xattr_charge(name, value.len()));
+            if !self.inodes.contains_key(object) {
+                self.faults.push(format!("{} of {object}, which is not there", String::from_utf8_lossy(name)));
+            }
+        }
+        for (id, inode) in self.inodes.iter().filter(|(id, _)| !self.orphans.contains(id)) {
+            let (found, told) = (found.get(id).copied().unwrap_or_default(), (inode.xattrs.count, inode.xattrs.bytes));
+            if found != told {
+                self.faults.push(format!("object {id} has {found:?} of extended attributes and says {told:?}"));
+            }
         }
     }
 

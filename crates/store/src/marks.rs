@@ -14,6 +14,9 @@
 //! be lost with it. That the one before it is gone by then does no harm: its client has had the answer, or it would not have used the slot again.
 //!
 //! ```text
+//! A node with marks that cannot be read keeps its pool from nobody ([`LostMarks`]): sessions of which one may have been there are forgotten as a whole.
+//!
+//! ```text
 //!  key     class 51, session (16), slot u32, operation u32
 //!  value    0  form u8 = 1    1  dataset u64     9  txg u64    17  time in service u64 (ns)
 //!          25  sequence u32  29  fingerprint u64 37  answer (17, as of a reply)                    54
@@ -22,6 +25,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::BuildHasher;
 use std::ops::{Deref, DerefMut, RangeInclusive};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -30,6 +34,8 @@ use foldhash::quality::RandomState;
 use parking_lot::{Mutex, MutexGuard};
 use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{DatasetId, Known, SessionBytes, SlotMark, Time, Txg};
+
+pub(crate) use lost::LostMarks;
 
 use crate::key::{Class, KEY_BYTES, Key};
 use crate::replies::Value;
@@ -70,6 +76,10 @@ struct Shard {
     changed: BTreeSet<Key>,
     /// Sessions of lives before, and when each was last used.
     dead: BTreeMap<SessionBytes, Time>,
+    /// An import replays: what is remembered is of a life before.
+    is_replaying: bool,
+    /// What that import could not read.
+    lost: Arc<LostMarks>,
 }
 
 /// The marks of a pool.
@@ -118,13 +128,28 @@ impl Drop for Held<'_> {
 }
 
 impl Marks {
-    /// Takes in what the catalog says, at import. Gives the newest time among them; a mark that cannot be read is forgotten, and no reason to keep the pool from
-    /// everybody (rules S3).
-    pub(crate) fn load(&self, found: BTreeMap<Key, Bytes>, can_be: &CanBe, remarks: &mut Vec<String>) -> Time {
+    /// Takes in what the catalog says, at import, but for sessions of which some may be `lost`. Gives the newest time among them; a mark that cannot be read is forgotten,
+    /// and no reason to keep the pool from everybody (rules S3).
+    pub(crate) fn load(
+        &self,
+        found: BTreeMap<Key, Bytes>,
+        lost: LostMarks,
+        can_be: &CanBe,
+        remarks: &mut Vec<String>,
+    ) -> Time {
         let mut newest = Time(0);
+        remarks.extend(lost.remark());
+        let lost = Arc::new(lost);
+        for mut shard in self.all_shards() {
+            (shard.is_replaying, shard.lost) = (true, Arc::clone(&lost));
+        }
         for (key, value) in found {
             let session = session_of(&key);
             let mut shard = self.shard(&session);
+            if lost.may_have(&session) {
+                shard.changed.insert(key);
+                continue;
+            }
             let read = Mark::decode(&value);
             match read.and_then(|mark| mark.can_be(can_be).then_some(mark).ok_or(Malformed("mark of a slot"))) {
                 Ok(mark) => {
@@ -155,8 +180,13 @@ impl Marks {
         let SlotMark { session, slot, sequence, fingerprint, .. } = *place;
         self.make_room(Some(&session));
         let mut shard = self.shard(&session);
-        if let Some(used) = shard.dead.get_mut(&session) {
-            // A replay, which tells of a life before.
+        if shard.lost.may_have(&session) {
+            return;
+        }
+        if !shard.is_replaying {
+            // Only who lives changes something.
+            shard.dead.remove(&session);
+        } else if let Some(used) = shard.dead.get_mut(&session) {
             *used = now;
         }
         let of_slot = || range_of(&session, slot..=slot);
@@ -172,12 +202,18 @@ impl Marks {
     /// All that is there from here on is of lives before: everything is replayed.
     pub fn begin_life(&self) {
         for mut shard in self.all_shards() {
+            (shard.is_replaying, shard.lost) = (false, Arc::default());
             let used: Vec<_> = shard.marks.iter().map(|(key, mark)| (session_of(key), mark.time)).collect();
             for (session, time) in used {
                 let used = shard.dead.entry(session).or_default();
                 *used = time.max(*used);
             }
         }
+    }
+
+    /// These sessions live, also where this pool was imported only after they had begun: what they have changed is remembered as long as they do.
+    pub fn keep(&self, living: &[SessionBytes]) {
+        living.iter().for_each(|session| _ = self.shard(session).dead.remove(session));
     }
 
     /// What an operation was answered that changed this dataset.
@@ -412,6 +448,8 @@ fn session_of(key: &Key) -> SessionBytes {
     session[8..].copy_from_slice(&key.a.to_be_bytes());
     session
 }
+
+mod lost;
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 //! The door itself, by noun: whoever asks for one thing alone names that one.
 //!
-//! The eight stand apart because their askers do. A door for local programs has no replies to remember, a look at names
+//! The nine stand apart because their askers do. A door for local programs has no replies to remember, a look at names
 //! needs no content, and a test that stands in for one noun has to write that noun alone. [`Vfs`] is their sum, and nothing is
-//! to be written for it: who has the eight has it. A sum as a trait object is called as one trait would be, and whoever has
+//! to be written for it: who has the nine has it. A sum as a trait object is called as one trait would be, and whoever has
 //! it can hand on one noun of it.
 
 use bytes::Bytes;
@@ -18,11 +18,12 @@ use crate::names::{CreateHow, DirPage, NodeKind};
 use crate::opens::{Opened, Opening, ToOpen};
 use crate::outcome::{FsError, Outcome};
 use crate::request::{Cred, OpCtx, RememberedReply, ReplyKey};
+use crate::xattrs::{SetXattr, XattrName};
 
 /// A mounted dataset: all that can be asked of one. Permissions are checked behind this door, by `cred`.
-pub trait Vfs: Identity + Attributes + Names + Opens + Delegations + Locks + Content + Replies {}
+pub trait Vfs: Identity + Attributes + Names + Opens + Delegations + Locks + Content + Xattrs + Replies {}
 
-impl<T: Identity + Attributes + Names + Opens + Delegations + Locks + Content + Replies + ?Sized> Vfs for T {}
+impl<T: Identity + Attributes + Names + Opens + Delegations + Locks + Content + Xattrs + Replies + ?Sized> Vfs for T {}
 
 /// Which dataset it is, and whether it takes changes.
 pub trait Identity: Send + Sync {
@@ -160,6 +161,20 @@ pub trait Content: Send + Sync {
     fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64>;
 }
 
+/// Extended attributes of files and directories: small values under names that begin with [`USER_PREFIX`](crate::USER_PREFIX). To read them and their names
+/// takes permission to read the object, to change them permission to write it; whose directory is sticky changes them alone. Nothing else has any.
+pub trait Xattrs: Send + Sync {
+    /// The value under a name; [`FsError::NoXattr`] where there is none.
+    fn xattr(&self, cred: &Cred, object: ObjectRef, name: &[u8]) -> Result<Bytes, FsError>;
+    /// All names from a cookie on (0: from the start), in the order of their cookies.
+    fn list_xattrs(&self, cred: &Cred, object: ObjectRef, cookie: u64) -> Result<Vec<XattrName>, FsError>;
+    /// Sets one, as a whole: [`FsError::XattrTooBig`] for a longer value than [`XATTR_VALUE_MAX`](crate::XATTR_VALUE_MAX), and
+    /// [`FsError::NoSpace`] where the object would have more than [`XATTRS_MAX`](crate::XATTRS_MAX) or [`XATTRS_BYTES_MAX`](crate::XATTRS_BYTES_MAX).
+    fn set_xattr(&self, ctx: OpCtx<'_>, object: ObjectRef, name: &[u8], value: &[u8], how: SetXattr) -> Outcome<()>;
+    /// Removes one; [`FsError::NoXattr`] where there is none.
+    fn remove_xattr(&self, ctx: OpCtx<'_>, object: ObjectRef, name: &[u8]) -> Outcome<()>;
+}
+
 /// Answers that outlive the connection they were given on, and the server.
 pub trait Replies: Send + Sync {
     /// The answer to a request that was carried out before, perhaps before a crash. Of several that are equal to `key` but for
@@ -174,6 +189,9 @@ pub trait Replies: Send + Sync {
 
     /// A session is over, and nobody asks again for what it has changed in this pool.
     fn forget_session(&self, session: &SessionBytes);
+
+    /// These sessions live, also where this pool came later: what they have changed in it is remembered as long as they do.
+    fn keep_sessions(&self, living: &[SessionBytes]);
 
     /// The same of this very sender.
     fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply> {

@@ -16,10 +16,11 @@ mod outcome;
 pub mod permission;
 mod request;
 pub mod suite;
+mod xattrs;
 
 pub use attributes::{Attr, Change, FileKind, FsStat, ObjectRef, PreAttr, SetAttr, SetTime};
 pub use content::{FILE_SIZE_MAX, FoundAt, ReadOut, Sought, Stability, WRITE_BYTES_MAX, Written};
-pub use door::{Attributes, Content, Delegations, Identity, Locks, Names, Opens, Replies, Vfs};
+pub use door::{Attributes, Content, Delegations, Identity, Locks, Names, Opens, Replies, Vfs, Xattrs};
 pub use mount::MountNumber;
 pub use names::{
     CreateHow, DirEntry, DirPage, ENTRY_BYTES, FIRST_ID, LINK_MAX, NAME_MAX, NodeKind, RENAME_PARENTS_MAX, SYMLINK_MAX,
@@ -28,3 +29,7 @@ pub use names::{
 pub use opens::{Access, ClientNumber, Delegation, Deny, Holder, Opened, Opening, OwnerNumber, Right, Share, ToOpen};
 pub use outcome::{FsError, Outcome};
 pub use request::{Cred, OpCtx, RememberedReply, ReplyKey};
+pub use xattrs::{
+    SetXattr, USER_PREFIX, XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX, XattrName, check_xattr_name,
+    xattr_charge,
+};

@@ -57,6 +57,10 @@ pub enum FsError {
     NotOpened,
     #[error("not opened for this")]
     OpenMode,
+    #[error("no such extended attribute")]
+    NoXattr,
+    #[error("value of an extended attribute too long")]
+    XattrTooBig,
     #[error("more opens or locks than are kept")]
     TooManyClaims,
     /// Another client was given this object to keep, and has to give it back first: whose it is [`Delegations::delegated`](crate::Delegations::delegated) says. Nothing was
@@ -79,7 +83,7 @@ pub enum FsError {
 pub struct Outcome<T> {
     /// What happened.
     pub result: Result<T, FsError>,
-    /// Attributes around the operation: of the object itself (SETATTR, WRITE, COMMIT), else of the directory
+    /// Attributes around the operation: of the object itself (SETATTR, WRITE, COMMIT, extended attributes), else of the directory
     /// (CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, LINK), else of source and target directory (RENAME).
     pub changes: SmallVec<[Change; 2]>,
     /// What the reply has to wait for, success or not (rules F9).

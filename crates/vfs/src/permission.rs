@@ -45,6 +45,25 @@ pub fn sticky_forbids(dir: &Attr, entry: &Attr, cred: &Cred) -> bool {
     dir.mode & 0o1000 != 0 && !owns(dir, cred) && !owns(entry, cred)
 }
 
+/// Whether `cred` may read (`wanted` is [`READ`]) or change ([`WRITE`]) an object's extended attributes, by the rules of xattr(7) for those of users: only what
+/// has a mode that says who may use it has any. Where everybody may write a sticky directory its owner alone says what is noted beside it.
+pub fn may_xattr(attr: &Attr, cred: &Cred, wanted: u32) -> Result<(), FsError> {
+    let changes = wanted & WRITE != 0;
+    if !has_xattrs(attr.kind) {
+        return Err(if changes { FsError::NotOwner } else { FsError::NoXattr });
+    }
+    if changes && attr.kind == FileKind::Directory && attr.mode & 0o1000 != 0 && !owns(attr, cred) {
+        return Err(FsError::NotOwner);
+    }
+    if may(attr, cred, wanted) { Ok(()) } else { Err(FsError::Access) }
+}
+
+/// Whether an object of this kind can have extended attributes.
+#[must_use]
+pub fn has_xattrs(kind: FileKind) -> bool {
+    matches!(kind, FileKind::File | FileKind::Directory)
+}
+
 /// Whether `cred` may make the changes of `set` other than the size, by the rules of chmod(2), chown(2) and
 /// utimensat(2).
 pub fn may_set(attr: &Attr, cred: &Cred, set: &SetAttr) -> Result<(), FsError> {

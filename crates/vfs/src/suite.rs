@@ -14,6 +14,7 @@ mod opening;
 mod permissions;
 mod sparse;
 mod world;
+mod xattrs;
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ type Case = (&'static str, fn(&world::World));
 ///
 /// Where the file system under test breaks a rule.
 pub fn run_all(make: &dyn Fn() -> Arc<dyn Vfs>) {
-    let families: [&[Case]; 9] = [
+    let families: [&[Case]; 10] = [
         making::CASES,
         content::CASES,
         listing::CASES,
@@ -38,6 +39,7 @@ pub fn run_all(make: &dyn Fn() -> Arc<dyn Vfs>) {
         locking::CASES,
         permissions::CASES,
         sparse::CASES,
+        xattrs::CASES,
     ];
     for (name, case) in families.into_iter().flatten() {
         println!("vfs suite: {name}");

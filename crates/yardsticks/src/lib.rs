@@ -24,6 +24,7 @@ mod report;
 mod rivals;
 mod scrub;
 pub mod server;
+mod session;
 mod sizes;
 mod slope;
 mod slow;
@@ -31,6 +32,7 @@ mod soak;
 mod stream;
 mod taken;
 mod truncate;
+mod versions;
 mod ways;
 mod wtmax;
 
@@ -95,6 +97,8 @@ pub enum Bench {
     Datasets(datasets::Datasets),
     /// Forged, damaged and foreign handles; fails if one of them is accepted.
     Handles(handles::Handles),
+    /// NFSv4.1 beside NFSv3, by turns: a lone SETATTR, untar, creates on 64 connections; and what an idle client takes.
+    Versions(versions::Versions),
     /// Files of 64 KiB to 1 MiB as one FILE_SYNC WRITE and as UNSTABLE WRITEs with COMMIT: what wtmax should be.
     #[command(name = "wtmax")]
     WtMax(wtmax::WtMax),
@@ -145,6 +149,7 @@ impl Bench {
             Self::Cold(cold) => cold.run(),
             Self::Datasets(datasets) => datasets.run(),
             Self::Handles(handles) => handles.run(),
+            Self::Versions(versions) => versions.run(),
             Self::WtMax(wtmax) => wtmax.run(),
         }
     }

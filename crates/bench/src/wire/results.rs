@@ -82,6 +82,11 @@ impl<'a> Results<'a> {
         }
     }
 
+    /// What nobody has looked at.
+    pub(super) fn rest(self) -> &'a [u8] {
+        self.rest
+    }
+
     pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(length).context("reply too short")?;
         self.rest = rest;

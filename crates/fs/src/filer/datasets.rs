@@ -240,7 +240,7 @@ impl Filer {
                 root_generation: tally_base::Generation(rng.next_u64()),
             };
             let dataset = Arc::new(Dataset::new(birth, line, name, in_force, root));
-            let filesystem = Filesystem::mount(&self.pool, &self.ahead, &dataset);
+            let filesystem = Filesystem::mount(&self.pool, &self.ahead, &self.account, &dataset);
             filesystem.found(txg, owner);
             pool.add_dataset(dataset);
             filesystem

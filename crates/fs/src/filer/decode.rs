@@ -32,7 +32,7 @@ pub(super) fn decoded<'scope>(
         if let Some(what) = newer(&record.head) {
             return (dseq, Err(ReplayError::Newer { dseq, what }));
         }
-        let decoded = Record::decode(&record.body).map_err(|why| match why {
+        let decoded = Record::decode(record.head.shape.form, &record.body).map_err(|why| match why {
             DecodeError::Malformed(source) => ReplayError::Malformed { dseq, source },
             DecodeError::Newer(what) => ReplayError::Newer { dseq, what: what.into() },
         });

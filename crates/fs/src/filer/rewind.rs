@@ -40,7 +40,8 @@ impl Filer {
             let of_dataset =
                 found.entry(*dataset).or_insert_with(|| DroppedRecords { dataset: name(), count: 0, times: None });
             of_dataset.count += 1;
-            let decoded = newer(&record.head).is_none().then(|| Record::decode(&record.body).ok()).flatten();
+            let (head, body) = (&record.head, &record.body);
+            let decoded = newer(head).is_none().then(|| Record::decode(head.shape.form, body).ok()).flatten();
             let changes = decoded.iter().flat_map(|record| &record.inodes).filter_map(|after| after.inode.as_ref());
             let Some(time) = changes.map(|inode| inode.change).max() else { continue };
             self.pool.learn_time(time);

@@ -20,6 +20,7 @@ use crate::damage::Part;
 use crate::filesystem::Filesystem;
 use crate::group::Folded;
 use crate::inode::{Inode, Layout};
+use crate::xattr::part_as_extents;
 
 /// A removed file with more bytes on disk than this is left to the reaper, to keep the group short; so are those with
 /// which the files that one group removes would have too many extents together.
@@ -65,9 +66,12 @@ impl Fold<'_> {
     pub(super) fn removed(&mut self, id: ObjectId, old: Option<&Inode>) -> Result<(), BlockError> {
         self.folded.push(Folded { id, used: 0, cuts: None });
         let is_much = |old: &&Inode| {
-            old.used > REAP_FROM_BYTES || extents_at_most(old, 0..old.extents_end()) > self.reap_extents_left as u64
+            let is_file = old.kind == FileKind::File;
+            let extents = if is_file { extents_at_most(old, 0..old.extents_end()) } else { 0 };
+            is_file && old.used > REAP_FROM_BYTES
+                || extents.saturating_add(old.xattrs.as_extents()) > self.reap_extents_left as u64
         };
-        if let Some(old) = old.filter(|old| old.kind == FileKind::File).filter(is_much) {
+        if let Some(old) = old.filter(is_much) {
             // Its name is gone, and what was cut from it goes with it.
             let (parent, entry) = (ObjectId(0), ObjectId(0));
             let orphan = Inode { nlink: 0, parent, entry, cuts: None, ..old.clone() };
@@ -79,13 +83,16 @@ impl Fold<'_> {
         }
         let freed = self.drop_extents(id, 0, usize::MAX)?;
         self.reap_extents_left = self.reap_extents_left.saturating_sub(freed.count);
+        if old.is_none_or(|old| !old.xattrs.is_empty()) {
+            self.drop_xattrs(id, None)?;
+        }
         if old.is_none_or(|old| old.layout == Layout::Small) {
             self.changes.push((Key::new(Class::Small, id.0, 0, 0), Change::Delete));
         }
         if let Some(old) = old {
             self.note_cuts(id, Some(old), &Inode { cuts: None, ..old.clone() });
         }
-        self.drop_inode(id, old.map_or(0, |old| old.used));
+        self.drop_inode(id, old.map_or(0, Inode::charged));
         Ok(())
     }
 
@@ -151,6 +158,9 @@ impl Fold<'_> {
         }
         let freed = self.drop_extents(id, 0, self.reap_extents_left)?;
         self.reap_extents_left -= freed.count;
+        if inode.as_ref().is_none_or(|inode| !inode.xattrs.is_empty()) {
+            self.drop_xattrs(id, Some(self.reap_extents_left))?;
+        }
         if self.reap_extents_left == 0 {
             if let Some(inode) = inode {
                 let used = inode.used.saturating_sub(freed.bytes);
@@ -159,7 +169,7 @@ impl Fold<'_> {
             }
             return Ok(false);
         }
-        self.drop_inode(id, inode.map_or(0, |inode| inode.used));
+        self.drop_inode(id, inode.as_ref().map_or(0, Inode::charged));
         self.changes.push((listed, Change::Delete));
         self.orphan_count = self.orphan_count.saturating_sub(1);
         Ok(true)
@@ -296,6 +306,27 @@ impl Fold<'_> {
             freed.count += 1;
         }
         Ok(freed)
+    }
+}
+
+impl Fold<'_> {
+    /// Deletes the stored extended attributes of what goes, at most about as many as so many extents. Those in a leaf that cannot be read stay there,
+    /// as extents do.
+    fn drop_xattrs(&mut self, id: ObjectId, most: Option<usize>) -> Result<(), BlockError> {
+        let (first, end) = (Key::new(Class::Xattr, id.0, 0, 0), Key::new(Class::Xattr, id.0, u64::MAX, u64::MAX));
+        let (old, fs) = (self.old, self.fs);
+        let mut left = most.unwrap_or(usize::MAX);
+        for part in fs.io().range(&old.tree, &first, &end).around_damage() {
+            if left == 0 {
+                break;
+            }
+            let Stored::Known((key, value)) = self.unless_damaged(id, Part::Xattrs, part)? else { continue };
+            self.changes.push((key, Change::Delete));
+            let taken = part_as_extents(&value).min(left);
+            left -= taken;
+            self.reap_extents_left = self.reap_extents_left.saturating_sub(taken);
+        }
+        Ok(())
     }
 }
 

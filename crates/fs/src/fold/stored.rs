@@ -130,6 +130,7 @@ pub(super) fn absence(io: &DatasetIo, old: &DatasetRoot, cuts: &HashMap<ObjectId
     // What was cut away before, and is not freed yet, does not exist either; but it is there.
     let (never_from, is_new) = match (key.class, inode) {
         (Class::DirEntry | Class::DirHash, inode) if inode.as_ref().is_none_or(Inode::is_empty_directory) => (0, true),
+        (Class::Xattr, inode) if inode.as_ref().is_none_or(|inode| inode.xattrs.is_empty()) => (0, true),
         (Class::Extent, None) => (0, true),
         (Class::Extent, Some(inode)) => (inode.blocks_end(), inode.extents_end() == inode.blocks_end()),
         _ => return None,

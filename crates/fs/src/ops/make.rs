@@ -361,6 +361,7 @@ impl Filesystem {
             create_verifier: plan.verifier,
             target: Bytes::copy_from_slice(plan.target),
             cuts: None,
+            xattrs: Default::default(),
             sections: Bytes::new(),
         };
         (inode.uid, inode.gid) = permission::owners_given(ctx.cred, (inode.uid, inode.gid), plan.set);

@@ -66,7 +66,7 @@ impl Filesystem {
     }
 
     fn claim_for(&self, object: ObjectRef, holder: Holder, share: Share) -> Result<(), FsError> {
-        let claims = self.claims.get_or_init(|| Box::new(Claims::new(Arc::default())));
+        let claims = self.claims.get_or_init(|| Box::new(Claims::new(Arc::clone(&self.account))));
         claims.open(object.id, holder, share).map_err(|refused| match refused {
             Refused::TooMany { .. } => FsError::TooManyClaims,
             Refused::Conflict { with: Claim::Delegation { .. } } => FsError::Delegated(object),

@@ -5,7 +5,9 @@
 use bytes::Bytes;
 use tally_base::Time;
 use tally_fs::record::RecordKind;
-use tally_vfs::{CreateHow, Cred, NodeKind, ObjectRef, OpCtx, SetAttr, SetTime, Stability, Vfs};
+use tally_vfs::{
+    CreateHow, Cred, NodeKind, ObjectRef, OpCtx, SetAttr, SetTime, SetXattr, Stability, Vfs, XATTR_VALUE_MAX,
+};
 
 use crate::world::{ctx, done, mode};
 
@@ -57,6 +59,12 @@ pub(crate) fn furnish(fs: &dyn Vfs) {
     done(fs.link(ctx(&root), twice, other, b"again")).unwrap();
     file(other, b"nothing", 0);
     done(fs.symlink(ctx(&root), dir, b"link", b"small", &SetAttr::default())).unwrap();
+    // What is moved, removed, or replaced has some as well.
+    set_xattr(fs, ctx(&root), "dir/small", "user.short", 20);
+    set_xattr(fs, ctx(&root), "dir/small", "user.parts", 40_000);
+    for path in ["dir/sub", "other/large", "other"] {
+        set_xattr(fs, ctx(&root), path, "user.short", 20);
+    }
 }
 
 /// Stays under one key of the tree, also with 500 bytes more at its end; 3,000 more take it into blocks.
@@ -102,6 +110,15 @@ fn punch(fs: &dyn Vfs, ctx: OpCtx<'_>, path: &str, offset: u64, length: u64) {
     done(fs.deallocate(ctx, at(fs, path), offset, length)).unwrap();
 }
 
+fn set_xattr(fs: &dyn Vfs, ctx: OpCtx<'_>, path: &str, name: &str, length: usize) {
+    let value = pattern(length, 4);
+    done(fs.set_xattr(ctx, at(fs, path), name.as_bytes(), &value, SetXattr::Either)).unwrap();
+}
+
+fn remove_xattr(fs: &dyn Vfs, ctx: OpCtx<'_>, path: &str, name: &str) {
+    done(fs.remove_xattr(ctx, at(fs, path), name.as_bytes())).unwrap();
+}
+
 fn rename(fs: &dyn Vfs, ctx: OpCtx<'_>, from: (&str, &str), to: (&str, &str)) {
     let renamed = fs.rename(ctx, at(fs, from.0), from.1.as_bytes(), at(fs, to.0), to.1.as_bytes());
     done(renamed).unwrap();
@@ -127,6 +144,8 @@ pub(crate) const fn shapes(kind: RecordKind) -> &'static [Shape] {
         RecordKind::Write => WRITE,
         RecordKind::CommitData => COMMIT_DATA,
         RecordKind::Punch => PUNCH,
+        RecordKind::SetXattr => SET_XATTR,
+        RecordKind::RemoveXattr => REMOVE_XATTR,
     }
 }
 
@@ -292,4 +311,24 @@ const PUNCH: &[Shape] = &[
         late: Late::Lost(|fs| unstable(fs, "dir/small", 2000, 9000)),
         op: |fs, ctx| punch(fs, ctx, "dir/small", 1000, 4000),
     },
+];
+
+const SET_XATTR: &[Shape] = &[
+    shape("the first of a file", |fs, ctx| set_xattr(fs, ctx, "dir/large", "user.new", 100)),
+    shape("one more of a directory", |fs, ctx| set_xattr(fs, ctx, "other", "user.new", 0)),
+    shape("the longest, in place of a short one", |fs, ctx| {
+        set_xattr(fs, ctx, "dir/small", "user.short", XATTR_VALUE_MAX);
+    }),
+    shape("a short one, in place of one of two parts", |fs, ctx| set_xattr(fs, ctx, "dir/small", "user.parts", 7)),
+    // Its inode says a size that the file has only as long as the data is there.
+    Shape {
+        name: "of a file that unstable data has made longer",
+        late: Late::Lost(|fs| unstable(fs, "dir/small", 2000, 9000)),
+        op: |fs, ctx| set_xattr(fs, ctx, "dir/small", "user.new", 100),
+    },
+];
+
+const REMOVE_XATTR: &[Shape] = &[
+    shape("the only one of a directory", |fs, ctx| remove_xattr(fs, ctx, "other", "user.short")),
+    shape("one of two parts", |fs, ctx| remove_xattr(fs, ctx, "dir/small", "user.parts")),
 ];

@@ -10,7 +10,7 @@ use tally_fs::filer::CreateOptions;
 use tally_members::grammar::parse_vdev_args;
 use tally_members::label;
 use tally_store::tuning::Tuning;
-use tally_vfs::{CreateHow, Cred, NodeKind, OpCtx, Outcome, ReplyKey, SetAttr, Stability, Vfs};
+use tally_vfs::{CreateHow, Cred, NodeKind, OpCtx, Outcome, ReplyKey, SetAttr, SetXattr, Stability, Vfs};
 
 use super::{Seed, put_blob, trimmed};
 use crate::frame::{self, CONTINUES, FIELD_BYTES, HEADER_BYTES};
@@ -202,6 +202,8 @@ fn one_of_each(fs: &dyn Vfs) {
     done(fs.commit(ctx, file, 0, 0));
     done(fs.setattr(ctx, file, &SetAttr { size: Some(50), ..SetAttr::default() }, None));
     done(fs.setattr(ctx, file, &set, None));
+    done(fs.set_xattr(ctx, file, b"user.note", b"a value", SetXattr::Either));
+    done(fs.remove_xattr(ctx, file, b"user.note"));
     done(fs.remove(ctx, dir, b"moved"));
     done(fs.mkdir(ctx, root, b"gone", &set));
     done(fs.rmdir(ctx, root, b"gone"));

@@ -67,7 +67,7 @@ use self::ring::{LiveFrame, Ring};
 use crate::checkpoint::Checkpoint;
 use crate::config::{LaneConfig, LegFailed};
 use crate::failure::LaneFailed;
-use crate::frame::{RecordHead, RecordShape};
+use crate::frame::{RecordHead, RecordName};
 use crate::gather::Gathering;
 use crate::promise::{LanePromise, Waiters};
 use crate::ring::{Budget, Fill, LaneGeometry, RingFull};
@@ -269,9 +269,10 @@ impl Lane {
         dataset: DatasetId,
         next_dseq: &AtomicU64,
         txg: Txg,
-        kind: u16,
+        name: impl Into<RecordName>,
         parts: &[&[u8]],
     ) -> Result<Appended, LaneFailed> {
+        let RecordName { kind, shape } = name.into();
         let body_bytes = parts.iter().map(|part| part.len()).sum();
         let charge = self.geometry.charge(body_bytes);
         assert!(
@@ -287,7 +288,7 @@ impl Lane {
                 return Err(failed.clone());
             }
             let dseq = Dseq(next_dseq.fetch_add(1, Ordering::Relaxed));
-            let head = RecordHead { dataset, dseq, txg, kind, shape: RecordShape::PLAIN };
+            let head = RecordHead { dataset, dseq, txg, kind, shape };
             let lsn = state.gathering.next_lsn();
             let frame_bytes_max = u64::from(self.geometry.frame_bytes_max);
             let clock = self.clock.as_ref();

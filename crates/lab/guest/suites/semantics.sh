@@ -57,6 +57,15 @@ if os.environ["NFS_VERSION"] == "4.2":
     write("not-allocated", b""); assert subprocess.run(["fallocate", "-l", "1M", "not-allocated"], stderr=subprocess.DEVNULL).returncode, "nothing is reserved, and nobody may be told so"
 else:
     fd = os.open("punched", os.O_WRONLY); os.pwrite(fd, bytes(1_500_000), 100_000); os.close(fd)
+if os.environ["NFS_VERSION"] == "4.2":
+    for name in ("attributes", "d1"):
+        os.setxattr(name, "user.note", b"first", os.XATTR_CREATE); os.setxattr(name, "user.note", b"a note", os.XATTR_REPLACE)
+        refused(errno.EEXIST, os.setxattr, name, "user.note", b"", os.XATTR_CREATE)
+        refused(errno.ENODATA, os.setxattr, name, "user.none", b"", os.XATTR_REPLACE)
+        os.setxattr(name, "user.long", bytes(range(256)) * 256); os.setxattr(name, "user.empty", b"")
+        os.setxattr(name, "user.gone", b"v"); os.removexattr(name, "user.gone"); refused(errno.ENODATA, os.getxattr, name, "user.gone")
+        for number in range(100): os.setxattr(name, f"user.{number} of a hundred names that take more than one reply" + "." * 100, b"%d" % number)
+    refused(errno.EPERM, os.setxattr, "symlink", "user.note", b"v", 0, follow_symlinks=False)
 os.umask(0o027); write("masked", b""); os.close(os.open("masked-excl", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)); os.mkdir("masked-dir"); os.mkfifo("masked-fifo", 0o777)
 PY
 cat > /tmp/verify.py <<'PY'
@@ -92,6 +101,11 @@ modes = [os.lstat("masked" + kind).st_mode & 0o7777 for kind in ("", "-excl", "-
 if os.environ["NFS_VERSION"] == "4.2":
     fd, at = os.open("sparse", os.O_RDONLY), []
     for whence in (os.SEEK_DATA, os.SEEK_HOLE, os.SEEK_DATA, os.SEEK_HOLE): at.append(os.lseek(fd, at[-1] if at else 0, whence))
+    for name in ("attributes", "d1"):
+        names = os.listxattr(name); assert len(names) == len(set(names)) == 103 and {"user.note", "user.long", "user.empty"} < set(names), names
+        assert os.getxattr(name, "user.note") == b"a note" and os.getxattr(name, "user.empty") == b"" and os.getxattr(name, "user.long") == bytes(range(256)) * 256
+        assert all(os.getxattr(name, f"user.{number} of a hundred names that take more than one reply" + "." * 100) == b"%d" % number for number in range(100))
+    assert os.listxattr("plain") == []
     os.close(fd); assert at[0] == 1 << 31 < at[1] < 3 << 30 and (1 << 33) - (2 << 20) < at[2] < at[3] == 1 << 33, at
     fd = os.open("punched", os.O_RDONLY); hole = os.lseek(fd, 0, os.SEEK_HOLE); data = os.lseek(fd, hole, os.SEEK_DATA); os.close(fd)
     assert 100_000 <= hole <= 100_000 + (128 << 10) and 1_600_000 - (128 << 10) <= data <= 1_600_000, (hole, data)
@@ -110,6 +124,10 @@ refused(denied, os.chmod, "/mnt/tank/r/open", 0o600)
 refused(denied, os.chown, "/mnt/tank/r/own", 0, 0)
 refused(denied, os.unlink, "/mnt/tank/r/sticky/roots")
 refused(denied, os.unlink, "/mnt/tank/r/open")
+if os.environ["NFS_VERSION"] == "4.2":
+    for name in ("secret", "open"): refused(denied, os.setxattr, "/mnt/tank/r/" + name, "user.note", b"v")
+    refused(denied, os.getxattr, "/mnt/tank/r/secret", "user.note"); refused(denied, os.setxattr, "/mnt/tank/r/sticky", "user.note", b"v")
+    os.setxattr("/mnt/tank/r/group", "user.note", b"v"); assert os.getxattr("/mnt/tank/r/group", "user.note") == b"v"; os.removexattr("/mnt/tank/r/group", "user.note")
 os.close(os.open("/mnt/tank/r/group", os.O_RDWR)); os.close(os.open("/mnt/tank/r/open", os.O_RDONLY))
 os.chmod("/mnt/tank/r/own", 0o400); os.chown("/mnt/tank/r/own", -1, 500)
 fd = os.open("/mnt/tank/r/sticky/mine", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444); os.write(fd, b"a mode that forbids its owner to write does not bind an open file"); os.close(fd)
@@ -122,6 +140,7 @@ if [ "$NFS_VERSION" = 4.2 ]; then
     SPOIL="set -- of_the_server LAYOUTSTATS" check "copied by the server" of_the_server COPY
     SPOIL="set -- of_the_server LAYOUTSTATS" check "holes are the server's" of_the_server SEEK
     SPOIL="set -- of_the_server LAYOUTSTATS" check "punched by the server" of_the_server DEALLOCATE
+    SPOIL="set -- of_the_server LAYOUTSTATS" check "extended attributes are the server's" of_the_server SETXATTR
 fi
 mkdir -p "$MNT/r/sticky"; cd "$MNT/r" && { echo s > secret; chmod 600 secret; echo o > open; chmod 644 open; echo g > group; chgrp 500 group; chmod 660 group; echo w > own; chown 1000:1000 own; chmod 1777 sticky; echo r > sticky/roots; }; cd /tmp
 check "rights of an ordinary user" setpriv --reuid 1000 --regid 1000 --groups 500 python3 /tmp/rights.py

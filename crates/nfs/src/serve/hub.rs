@@ -343,6 +343,8 @@ impl Hub {
         self.doubtful.leave_all(&self.service);
         let deadline = Instant::now() + self.options.stop_patience;
         while self.request_count.load(SeqCst) > 0 && Instant::now() < deadline {
+            // Whoever looks at times looks no more.
+            self.service.end_parking();
             // Nobody has begun what waits for a peer to take replies, and nobody waits for that peer.
             let parked = self.all_connections().into_iter().filter(|connection| connection.backlog.is_parked());
             parked.for_each(|connection| connection.drop_backlog());

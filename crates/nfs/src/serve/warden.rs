@@ -20,6 +20,7 @@ use super::complaints::Complaint;
 use super::hub::Hub;
 use super::ledger::Sum;
 use super::work::Connection;
+use crate::v4::PARKED;
 
 /// Between two looks at the times.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
@@ -44,9 +45,12 @@ pub(super) fn keep(hub: &Arc<Hub>) {
     loop {
         let step = if hub.doubtful.is_empty() { interval } else { DOUBT_INTERVAL.min(interval) };
         let step = if hub.service.has_leases() { step.min(LEASE_INTERVAL) } else { step };
+        // Nobody is parked for longer (rules V15).
+        let step = if hub.service.has_parked() { step.min(PARKED / 2) } else { step };
         if hub.sleep(step) {
             return;
         }
+        hub.service.end_parking();
         leases.look(hub);
         if hub.service.has_waiters() {
             hub.queue.push_look();

@@ -283,8 +283,12 @@ fn run(hub: &Arc<Hub>, mut work: Box<Work>, alone: bool) -> bool {
         }
         Step::Attached => {}
         Step::Again(promise) => {
-            let hub = hub.clone();
-            promise.then(Box::new(move |_| hub.push_run(work)));
+            let again = hub.clone();
+            promise.then(Box::new(move |_| again.push_run(work)));
+            // Whoever looks at times may be asleep for longer than anybody is parked.
+            if hub.service.has_parked() {
+                hub.rouse();
+            }
         }
         Step::Wait(promise) => return wait(hub, work, promise, alone),
     }

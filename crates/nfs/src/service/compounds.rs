@@ -60,6 +60,10 @@ impl Service {
                 job.compound = Some(progress);
                 Step::Again(promise)
             }
+            Some(Halt::Parked(promise)) => {
+                job.compound = Some(progress);
+                Step::Again(promise)
+            }
             Some(Halt::Repeated(repeated)) => self.repeat(job, repeated),
             Some(Halt::Told(results)) => {
                 job.counted = None;

@@ -42,6 +42,8 @@ pub struct Job {
     pub(super) began_in: u64,
     /// It was carried out, after that moment, and nobody knows whether it is on disk: it is carried out again when its pool serves.
     pub(super) in_doubt: Option<u64>,
+    /// It found in its way what another client was given to keep.
+    pub(super) was_kept_out: bool,
     pub(super) about: About,
     /// How its promise was kept.
     pub(super) kept: Kept,
@@ -100,6 +102,7 @@ impl Job {
             compound: None,
             began_in: 0,
             in_doubt: None,
+            was_kept_out: false,
             about: About::default(),
             kept: Kept::default(),
         }

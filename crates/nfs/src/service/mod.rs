@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tally_base::{DatasetId, Fate, PoolGuid, Promise, Rng, SystemRng, Wait};
-use tally_vfs::ReplyKey;
+use tally_vfs::{ObjectRef, ReplyKey};
 
 use crate::exports::{Exports, Place};
 use crate::link::Link;
@@ -48,7 +48,7 @@ use crate::senders::Senders;
 use crate::stats::{Stats, count};
 use crate::v3::{self, About, Answer, Done, Procedure, Request, Status};
 use crate::v4::holdings::Holdings;
-use crate::v4::{self, Ended, state::CallId};
+use crate::v4::{self, Ended, KeptOut, state::CallId};
 use crate::xdr::Garbage;
 pub use job::Job;
 use job::{Memory, Pending};
@@ -111,6 +111,12 @@ impl Service {
     #[must_use]
     pub fn speaking_4(self) -> Self {
         Self { house: Some(v4::House::default()), ..self }
+    }
+
+    /// The same, which gives clients of it delegations where they can be called.
+    #[must_use]
+    pub fn delegating(self) -> Self {
+        Self { house: self.house.map(v4::House::delegating), ..self }
     }
 
     /// The same, of a server that clients know again behind a restart: the one of this machine that has its state in this place.
@@ -482,6 +488,7 @@ impl Service {
             // Admission is refused and nobody says until when: the client asks again.
             Ok(Done::Again(Wait::Ready)) => Step::Reply(self.failure(job, procedure, Status::JukeBox)),
             Ok(Done::Repeated(repeated)) => self.repeat(job, repeated),
+            Ok(Done::KeptOut(object)) => self.kept_out(job, procedure, object),
             Ok(Done::Answer(Answer { status, body, wait })) => {
                 job.told = Some(status.into());
                 let reply = Reply::success(job.call.xid, body);
@@ -494,6 +501,32 @@ impl Service {
                     }
                 }
             }
+        }
+    }
+
+    /// What another client was given to keep is asked for: this goes on when it comes back, or comes again.
+    fn kept_out(&self, job: &mut Job, procedure: Procedure, object: ObjectRef) -> Step {
+        let may_wait = !std::mem::replace(&mut job.was_kept_out, true);
+        let dataset =
+            job.about.dataset.and_then(|(pool, dataset)| self.exports.pool(pool).map(|pool| pool.place(dataset)));
+        if let (Some(house), Some(Place::Here(vfs))) = (&self.house, dataset)
+            && let KeptOut::Waits(promise) = house.kept_out(&*self.exports, (&*vfs, object), None, may_wait)
+        {
+            return Step::Again(promise);
+        }
+        Step::Reply(self.failure(job, procedure, Status::JukeBox))
+    }
+
+    /// Whether requests are parked, so that [`Self::end_parking`] is to be asked for as often as [`v4::PARKED`].
+    #[must_use]
+    pub fn has_parked(&self) -> bool {
+        self.house.as_ref().is_some_and(v4::House::has_parked)
+    }
+
+    /// Those that have been parked for long enough go on.
+    pub fn end_parking(&self) {
+        if let Some(house) = &self.house {
+            house.end_parking();
         }
     }
 

@@ -1,7 +1,7 @@
 //! READ, WRITE, COMMIT.
 
 use bytes::Bytes;
-use tally_vfs::{ReadOut, Stability};
+use tally_vfs::{FsError, ReadOut, Stability};
 
 use super::Procedure;
 use super::request::{Done, Request};
@@ -21,6 +21,7 @@ pub(super) fn read(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<Don
             request.note_data(found.data.iter().map(Bytes::len).sum(), Stability::Unstable);
             Done::now(Status::Ok, read_body(found, target.fsid))
         }
+        Err(FsError::Delegated(object)) => Done::KeptOut(object),
         Err(error) => {
             let status = Status::from(error);
             let mut out = Encoder::new();

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use tally_base::{DatasetId, PoolGuid, Wait};
-use tally_vfs::{Change, FsError, OpCtx, Outcome, RememberedReply, Stability};
+use tally_vfs::{Change, FsError, ObjectRef, OpCtx, Outcome, RememberedReply, Stability};
 
 use super::Procedure;
 use super::status::Status;
@@ -53,6 +53,8 @@ pub enum Done {
     Again(Wait),
     /// It was here before.
     Repeated(Repeated),
+    /// Another client was given this object of its dataset to keep, and is to give it back first.
+    KeptOut(ObjectRef),
 }
 
 /// An answer, and what it waits for.
@@ -162,6 +164,7 @@ impl Done {
         let Outcome { result, changes, wait } = outcome;
         let (status, value) = match result {
             Err(FsError::Throttled) if matches!(wait, Wait::On(_)) => return Self::Again(wait),
+            Err(FsError::Delegated(object)) => return Self::KeptOut(object),
             Err(error) => (Status::from(error), None),
             Ok(value) => (Status::Ok, Some(value)),
         };

@@ -65,6 +65,8 @@ impl From<FsError> for Status {
             | FsError::Locked
             | FsError::NotOpened
             | FsError::OpenMode
+            | FsError::NoXattr
+            | FsError::XattrTooBig
             | FsError::TooManyClaims => Self::ServerFault,
         }
     }

@@ -14,12 +14,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::house::House;
 use super::state::bounds::{CALLS_MAX, CALLS_OF_CLIENT_MAX};
-use super::state::{CallId, Calling, ClientId, Errand, Lost, SessionId, Verdict};
+use super::state::{Answer, CallId, Callback, Calling, ClientId, Errand, Lost, Referred, SessionId, Verdict};
 use super::status::Status;
 use crate::exports::Exports;
 use crate::rpc::{Outgoing, Returned};
@@ -39,9 +38,25 @@ const RESULTS_MAX: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Came {
     Done,
-    Refused,
+    /// With this status.
+    Refused(u32),
     /// Its client has not begun with it, or nobody knows.
     Unknown,
+}
+
+impl Came {
+    /// What that is to a recall.
+    fn to_recall(self) -> Answer {
+        const DELAY: u32 = Status::Delay as u32;
+        const BAD_STATEID: u32 = Status::BadStateid as u32;
+        const BAD_HANDLE: u32 = Status::BadHandle as u32;
+        match self {
+            Self::Done => Answer::Taken,
+            Self::Refused(DELAY) => Answer::Later,
+            Self::Refused(BAD_STATEID | BAD_HANDLE) => Answer::HasNone,
+            Self::Refused(_) | Self::Unknown => Answer::Nothing,
+        }
+    }
 }
 
 /// Calls that are to be made, and those that are made.
@@ -64,16 +79,15 @@ impl Callbacks {
 }
 
 impl House {
-    /// Calls a client over this session of it, or over another one. None, where it cannot be called for now: the errand was not begun.
-    pub(super) fn call(&self, first: SessionId, errand: &Errand, operation: &Bytes) -> Option<()> {
-        let Errand::NotifyLock(owner, _) = errand;
-        if !self.callbacks.has_room_for(owner.client) {
+    /// Calls a client over this session of it, if one is named, or over another one. None, where it cannot be called for now: the errand was not begun.
+    pub(super) fn call(&self, first: Option<SessionId>, errand: &Errand, callback: &Callback) -> Option<()> {
+        if !self.callbacks.has_room_for(errand.client()) {
             return None;
         }
-        let over = |id| self.sessions().find(id)?.call(errand.clone(), operation.clone());
-        let calling = over(first).or_else(|| {
-            let others = self.clients().sessions_of(owner.client);
-            others.into_iter().filter(|id| *id != first).find_map(over)
+        let over = |id| self.sessions().find(id)?.call(errand.clone(), callback.clone());
+        let calling = first.and_then(over).or_else(|| {
+            let others = self.clients().sessions_of(errand.client());
+            others.into_iter().filter(|id| Some(*id) != first).find_map(over)
         })?;
         self.post(calling);
         Some(())
@@ -106,9 +120,10 @@ impl House {
         };
         self.came_of(&errand, came(verdict, status));
         // There is a slot for others. Who was not told is told at the next look, and not at the pace at which he refuses it.
-        let Errand::NotifyLock(_, file) = errand;
-        if verdict != Verdict::NotBegun {
-            self.freed(exports, &file, None);
+        match errand {
+            Errand::NotifyLock(_, file) if verdict != Verdict::NotBegun => self.freed(exports, &file, None),
+            Errand::NotifyLock(..) => {}
+            Errand::Recall(client, _) => self.call_for_delegations(client),
         }
     }
 
@@ -142,22 +157,26 @@ impl House {
 
     /// Who was called may come still. Who does not know that he may, or says no, is in nobody's way; but what he waits for by now may be another thing.
     fn came_of(&self, errand: &Errand, came: Came) {
-        let Errand::NotifyLock(owner, file) = errand;
-        match came {
-            Came::Done => {}
-            Came::Refused => self.waiters.leave_if_told(owner, file),
-            Came::Unknown => self.waiters.go_behind(owner, file),
+        match (errand, came) {
+            (Errand::Recall(_, number), came) => self.delegations().answered(*number, came.to_recall(), self.now()),
+            (Errand::NotifyLock(..), Came::Done) => {}
+            (Errand::NotifyLock(owner, file), Came::Refused(_)) => self.waiters.leave_if_told(owner, file),
+            (Errand::NotifyLock(owner, file), Came::Unknown) => self.waiters.go_behind(owner, file),
         }
     }
 }
 
-/// `CB_COMPOUND4args`: CB_SEQUENCE, of which nothing is to be kept, and the operation.
+/// `CB_COMPOUND4args`: CB_SEQUENCE, of which nothing is to be kept and that names the request whose answer may be under way (rules V41), and the operation.
 fn outgoing(calling: &Calling) -> Option<Outgoing> {
     let (session, slot, sequence) = calling.id.place();
     let mut words = Encoder::new();
     words.opaque(b"").u32(calling.terms.minor).u32(0).u32(2);
-    words.u32(CB_SEQUENCE).raw(&session.0).u32(sequence).u32(slot).u32(calling.highest).bool(false).u32(0);
-    words.raw(&calling.operation);
+    words.u32(CB_SEQUENCE).raw(&session.0).u32(sequence).u32(slot).u32(calling.highest).bool(false);
+    match &calling.callback.refers_to {
+        None => words.u32(0),
+        Some(Referred { session, slot, sequence }) => words.u32(1).raw(&session.0).u32(1).u32(*sequence).u32(*slot),
+    };
+    words.raw(&calling.callback.operation);
     let (program, caller) = (calling.terms.program, calling.terms.caller.clone()?);
     Some(Outgoing { program, version: VERSION, procedure: CB_COMPOUND, caller, arguments: words.into_vec().into() })
 }
@@ -165,7 +184,7 @@ fn outgoing(calling: &Calling) -> Option<Outgoing> {
 fn came(verdict: Verdict, status: u32) -> Came {
     match verdict {
         Verdict::Done if status == Status::Ok as u32 || status == Status::RetryUncachedRep as u32 => Came::Done,
-        Verdict::Done => Came::Refused,
+        Verdict::Done => Came::Refused(status),
         Verdict::NotBegun | Verdict::OutOfStep => Came::Unknown,
     }
 }

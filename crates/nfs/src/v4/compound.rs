@@ -37,6 +37,7 @@ use crate::v3::READ_BYTES_MAX;
 use crate::xdr::{Decoder, Encoder, Garbage};
 
 mod changes;
+mod delegated;
 mod given;
 mod handles;
 mod performing;
@@ -111,6 +112,8 @@ pub(super) enum Stop {
 pub enum Halt {
     /// An operation found no room: it goes on with that one once this is over.
     Waits(Box<dyn Promise>),
+    /// The same where another client is asked for what it keeps.
+    Parked(Box<dyn Promise>),
     /// It was here before.
     Repeated(Repeated),
     /// It was carried out in its slot, with these results.
@@ -191,6 +194,7 @@ impl<'a> Compound<'a> {
         if self.is_again() && results.status() == Status::Delay {
             // Of SEQUENCE, or the client would take its slot for used, and what was done is told to nobody (rules V6).
             results.cut_to_first(Status::Delay);
+            self.owed.guard = None;
         }
         self.note_told(mark, results);
         self.count(number.map_or(Operation::ILLEGAL, |number| op::counted(self.head.minor, number)), results.status());
@@ -221,8 +225,8 @@ impl<'a> Compound<'a> {
         if let Some(status) = self.head.next {
             return Err(status);
         }
-        if self.owed.again.is_some() && !op.only_looks() && !op.leaves_mark() {
-            return Err(Status::DeadSession);
+        if let Some((_, not_done)) = self.owed.again.filter(|_| !op.only_looks() && !op.leaves_mark()) {
+            return Err(not_done);
         }
         if !op.changes() && !op.ends_state() {
             return Ok(());

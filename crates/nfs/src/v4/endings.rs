@@ -63,11 +63,11 @@ impl Lines {
 }
 
 impl Endings {
-    /// A client has gone, of which so many opens and stateids of locks were ended with it. One that went by itself, or had nothing, is nothing to tell.
-    fn tell_of_gone(&self, gone: &Gone, (opens, locks): (usize, usize), now: Duration) {
+    /// A client has gone, of which so many opens, stateids of locks and delegations were ended with it. One that went by itself, or had nothing, is nothing to tell.
+    fn tell_of_gone(&self, gone: &Gone, (opens, locks, delegations): (usize, usize, usize), now: Duration) {
         let why = match gone.why {
             Why::Itself => return,
-            Why::Late | Why::Forgotten if opens + locks == 0 => return,
+            Why::Late | Why::Forgotten if opens + locks + delegations == 0 => return,
             Why::Late => "its lease was over, and it was in somebody's way, or there was no room",
             Why::Forgotten => "nobody has heard of it for a day",
             Why::Evicted => "it was evicted",
@@ -76,7 +76,7 @@ impl Endings {
         // Nobody evicts as many as would fill the log.
         let Some(untold) = told.or((gone.why == Why::Evicted).then_some(0)) else { return };
         let (client, name, address) = (Hex(gone.client), short(&gone.name), gone.address);
-        tracing::info!(%client, name, %address, opens, locks, untold, "a client of NFSv4 was ended with all that it held: {why}");
+        tracing::info!(%client, name, %address, opens, locks, delegations, untold, "a client of NFSv4 was ended with all that it held: {why}");
     }
 
     /// So many opens of a client were revoked, as their mount is over.
@@ -126,8 +126,9 @@ impl House {
             let (closing, locks) = (self.opens().forget_client(client), self.locks().count_of(client));
             close_below(exports, &closing);
             self.locks().forget_client(client);
+            let delegations = self.forget_delegations(exports, client);
             closed.extend(closing.iter().map(|closing| closing.file));
-            self.endings.tell_of_gone(gone, (closing.len(), locks), self.now());
+            self.endings.tell_of_gone(gone, (closing.len(), locks, delegations), self.now());
         }
         if !gone.is_empty() {
             self.tracking.let_go_of_doomed();
@@ -142,6 +143,7 @@ impl House {
     pub(crate) fn end_forgotten(&self, exports: &dyn Exports) {
         let now = self.now();
         self.clients().forget_late(now);
+        self.end_with_mounts(exports);
         self.close_for_the_gone(exports);
     }
 
@@ -154,18 +156,21 @@ impl House {
         // Who comes meanwhile need not wait: what he uses tells him as well.
         let Some(_alone) = self.endings.looking.try_lock() else { return };
         let mut over = self.opens().mounts();
+        over.extend(self.delegations().mounts());
         over.retain(|mounted| is_over(exports, mounted));
         if !over.is_empty() {
             self.revoke(exports, &|mounted| over.contains(mounted));
         }
+        super::past::keep(exports, &self.sessions().persistent());
         self.endings.seen.store(changed, Relaxed);
     }
 
     /// The same, of what this stateid names, before it is tested or freed.
     pub(super) fn end_if_over(&self, exports: &dyn Exports, asked: &Stateid, client: ClientId) {
-        let file = match asked.is_of_lock() {
-            true => self.locks().find(asked, 1, Some(client), None).map(|locked| locked.file),
-            false => self.opens().find(asked, 1, Some(client), None).map(|found| found.file),
+        let file = match (asked.is_of_lock(), asked.is_of_delegation()) {
+            (_, true) => self.delegations().find(asked, client, None).map(|delegated| delegated.file),
+            (true, _) => self.locks().find(asked, 1, Some(client), None).map(|locked| locked.file),
+            _ => self.opens().find(asked, 1, Some(client), None).map(|found| found.file),
         };
         if let Some(over) = file.ok().map(|file| file.of).filter(|mounted| is_over(exports, mounted)) {
             self.revoke(exports, &|mounted| *mounted == over);
@@ -180,11 +185,14 @@ impl House {
             self.locks().revoke_below(closing.holder(), Revoked::Admin);
         }
         close_below(exports, &revoked);
+        let delegated = self.delegations().revoke_of(is_over);
+        self.delegated.revoked.fetch_add(delegated.len() as u64, Relaxed);
         revoked.iter().for_each(|closing| self.waiters.close(&closing.file, closing.holder()));
         let files: HashSet<_> = revoked.iter().map(|closing| closing.file).collect();
         files.iter().for_each(|file| self.freed(exports, file, None));
         let mut opens: BTreeMap<ClientId, usize> = BTreeMap::new();
-        revoked.iter().for_each(|closing| *opens.entry(closing.client).or_default() += 1);
+        let clients = revoked.iter().map(|closing| closing.client).chain(delegated);
+        clients.for_each(|client| *opens.entry(client).or_default() += 1);
         for (client, opens) in opens {
             let (known, _) = self.clients().known(Which { client: Some(client), most: 1 });
             self.endings.tell_of_revoked(known.first(), opens, self.now());
@@ -194,6 +202,17 @@ impl House {
     /// Whether a file is of the mount that is there now: what is opened of another one would be kept for nobody.
     pub(super) fn is_of_today(&self, exports: &dyn Exports, file: &FileId) -> bool {
         mounted(exports, &file.of) == Some(file.of)
+    }
+}
+
+impl House {
+    /// A delegation was taken from a client that did not give it back.
+    pub(super) fn tell_of_taken(&self, client: ClientId) {
+        let Some(untold) = self.endings.lines.lock().speak(self.now()) else { return };
+        let (known, _) = self.clients().known(Which { client: Some(client), most: 1 });
+        let Some(known) = known.first() else { return };
+        let (client, name, address) = (Hex(client), short(&known.name), known.address);
+        tracing::info!(%client, name, %address, untold, "a client of NFSv4 did not give back what it was called for within a lease: that was taken from it");
     }
 }
 

@@ -3,13 +3,14 @@
 //! What is told is copied shard by shard, each as it is when it is looked at, so that no client waits for as long as all of it takes; and no more than was asked for.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tally_vfs::locks::{Kind, Range};
 
 use super::endings::file_system;
 use super::house::House;
-use super::state::{Channel, ClientId, FileId, Known, Revoked, SeenOpen, SessionId, Which};
+use super::state::{Channel, ClientId, FileId, Known, Revoked, SeenDelegation, SeenOpen, SessionId, Which};
 use crate::exports::Exports;
 
 /// What clients hold of a server.
@@ -40,6 +41,8 @@ pub struct ClientSeen {
     pub opens: usize,
     /// How many stateids of locks it has.
     pub locks: usize,
+    /// How many files it was given to keep, those that were taken from it too.
+    pub delegations: usize,
 }
 
 /// A session.
@@ -59,7 +62,7 @@ pub struct SessionSeen {
     pub back: usize,
 }
 
-/// A range that is locked, or a stateid of which nothing is locked any more.
+/// A range that is locked, or that somebody waits for, or a stateid of which nothing is locked any more.
 #[derive(Clone, Debug)]
 pub struct LockSeen {
     /// Whose it is.
@@ -72,7 +75,9 @@ pub struct LockSeen {
     pub range: Option<(Range, Kind)>,
     /// If it was taken from its client.
     pub revoked: Option<Revoked>,
-    /// As of when the owner has something locked there.
+    /// Another one has it, and this one is to be called when it is free.
+    pub waits: bool,
+    /// As of when the owner has something locked there, or waits for this.
     pub since: Duration,
 }
 
@@ -89,6 +94,25 @@ pub struct Counts {
     pub opens: usize,
     /// Their stateids of locks.
     pub locks: usize,
+    /// What they were given to keep until they are asked for it, that which was taken from them too.
+    pub delegations: usize,
+    /// Of these, what they are asked for.
+    pub recalled: usize,
+}
+
+/// What has happened to delegations since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct DelegationsSince {
+    pub granted: u64,
+    /// They were asked for.
+    pub recalled: u64,
+    /// They were given back.
+    pub returned: u64,
+    /// They were taken, as their clients did not give them back, or with their mounts.
+    pub revoked: u64,
+    /// Requests that waited for one to come back.
+    pub parked: u64,
 }
 
 impl Holdings<'_> {
@@ -101,7 +125,25 @@ impl Holdings<'_> {
         };
         let (sessions, _) = self.house.sessions().counts();
         let ((_, opens), (.., locks)) = (self.house.opens().counts(), self.house.locks().counts());
-        Counts { clients, late, sessions, opens, locks }
+        let (delegations, recalled, _) = self.house.delegations().counts();
+        Counts { clients, late, sessions, opens, locks, delegations, recalled }
+    }
+
+    /// What has happened to delegations.
+    #[must_use]
+    pub fn delegations_since(&self) -> DelegationsSince {
+        let counted = self.house.counted_delegations();
+        let [granted, recalled, returned, revoked, parked] =
+            [&counted.granted, &counted.recalled, &counted.returned, &counted.revoked, &counted.parked]
+                .map(|count| count.load(Relaxed));
+        DelegationsSince { granted, recalled, returned, revoked, parked }
+    }
+
+    /// What they were given to keep.
+    #[must_use]
+    pub fn delegations(&self, which: Which) -> Page<SeenDelegation> {
+        let (shown, more) = self.house.delegations().seen(which);
+        self.page(shown, more)
     }
 
     /// Clients that are confirmed.
@@ -114,7 +156,8 @@ impl Holdings<'_> {
     fn client(&self, known: Known) -> ClientSeen {
         let (_, opens) = self.house.opens().counts_of(known.client);
         let locks = self.house.locks().count_of(known.client);
-        ClientSeen { is_late: known.is_late(self.house.now()), known, opens, locks }
+        let delegations = self.house.delegations().count_of(known.client);
+        ClientSeen { is_late: known.is_late(self.house.now()), known, opens, locks, delegations }
     }
 
     /// Their sessions.
@@ -140,7 +183,7 @@ impl Holdings<'_> {
         self.page(shown, more)
     }
 
-    /// What they have locked, range by range.
+    /// What they have locked, range by range, and what they wait for.
     #[must_use]
     pub fn locks(&self, which: Which) -> Page<LockSeen> {
         let (seen, mut more) = self.house.locks().seen(which);
@@ -162,6 +205,7 @@ impl Holdings<'_> {
                 file,
                 range,
                 revoked: state.revoked,
+                waits: false,
                 since: state.since,
             };
             match ranges.is_empty() {
@@ -169,7 +213,17 @@ impl Holdings<'_> {
                 false => shown.extend(ranges.iter().take(room).map(|lock| of_range(Some((lock.range, lock.kind))))),
             }
         }
-        self.page(shown, more)
+        let (waiting, unseen) = self.house.waiters.seen(Which { most: which.most - shown.len(), ..which });
+        shown.extend(waiting.into_iter().map(|(wait, since)| LockSeen {
+            client: wait.owner.client,
+            owner: Some(wait.owner.name),
+            file: wait.file,
+            range: Some((wait.range, wait.kind)),
+            revoked: None,
+            waits: true,
+            since,
+        }));
+        self.page(shown, more + unseen)
     }
 
     /// Ends a client, whatever its lease: all that it has open and locked is others' to have, once the pools know that it may not claim it again (rules V24). It is told so at

@@ -10,9 +10,10 @@ use tally_vfs::Holder;
 use super::callbacks::Callbacks;
 use super::compound::Stop;
 use super::endings::{Endings, file_system};
+use super::recalls::{Counted, Parking};
 use super::state::{
-    BootId, ClientId, Clients, FileId, Freeing, LeaseClock, Locked, Locks, Opens, Orders, OwnerKey, Presence,
-    SessionId, Sessions, Stateid, Waiters,
+    BootId, ClientId, Clients, Delegations, FileId, Freeing, LeaseClock, Locked, Locks, Opens, Orders, OwnerKey,
+    Presence, SessionId, Sessions, Stateid, Waiters,
 };
 use super::status::Status;
 use super::tracking::{Asker, Given, Tracking};
@@ -25,6 +26,11 @@ pub struct House {
     opens: Opens,
     orders: Arc<Orders>,
     locks: Locks,
+    delegations: Delegations,
+    /// Whether it gives any.
+    delegates: bool,
+    pub(super) delegated: Counted,
+    pub(super) parking: Parking,
     pub(super) waiters: Waiters,
     /// Held by who looks after them.
     pub(super) looking_after_waiters: Mutex<()>,
@@ -41,7 +47,7 @@ impl Default for House {
         // An id of another start is told from one of this by a draw: a clock may go back.
         let boot = BootId((SystemRng.next_u64() >> 32) as u32);
         let (clients, opens) = (Clients::new(boot), Opens::new(boot, &SystemRng));
-        let locks = Locks::new(boot, &SystemRng);
+        let (locks, delegations) = (Locks::new(boot, &SystemRng), Delegations::new(boot, &SystemRng));
         let mut identity = [0; 16];
         SystemRng.fill(&mut identity);
         Self {
@@ -50,6 +56,10 @@ impl Default for House {
             opens,
             orders: Arc::default(),
             locks,
+            delegations,
+            delegates: false,
+            delegated: Counted::default(),
+            parking: Parking::default(),
             waiters: Waiters::default(),
             looking_after_waiters: Mutex::default(),
             callbacks: Callbacks::default(),
@@ -71,6 +81,17 @@ impl House {
         hasher.update(&host.to_be_bytes()).update(place);
         let identity = *hasher.finalize().as_bytes().first_chunk().expect("half of a hash");
         Self { identity, ..self }
+    }
+
+    /// The same, which gives delegations.
+    #[must_use]
+    pub fn delegating(self) -> Self {
+        Self { delegates: true, ..self }
+    }
+
+    /// Whether it gives delegations.
+    pub(super) fn delegates(&self) -> bool {
+        self.delegates
     }
 
     /// The register of clients.
@@ -103,6 +124,16 @@ impl House {
         &self.locks
     }
 
+    /// What clients were given to keep until they are asked for it.
+    pub(super) fn delegations(&self) -> &Delegations {
+        &self.delegations
+    }
+
+    /// What has happened to that.
+    pub(crate) fn counted_delegations(&self) -> &Counted {
+        &self.delegated
+    }
+
     /// The open that an operation with this stateid goes by, which may be a lock's below it.
     pub(super) fn open_of(
         &self,
@@ -119,14 +150,20 @@ impl House {
 
     /// TEST_STATEID.
     pub(super) fn test_stateid(&self, asked: &Stateid, client: ClientId) -> Status {
+        if asked.is_of_delegation() {
+            return self.delegations.find(asked, client, None).map_or_else(|status| status, |_| Status::Ok);
+        }
         match asked.is_of_lock() {
             true => self.locks.find(asked, 1, Some(client), None).map_or_else(|status| status, |_| Status::Ok),
             false => self.opens.test(asked, client),
         }
     }
 
-    /// FREE_STATEID: of what is open, or locked, LOCKS_HELD.
+    /// FREE_STATEID: of what is open, locked or delegated, LOCKS_HELD.
     pub(super) fn free_stateid(&self, exports: &dyn Exports, asked: &Stateid, client: ClientId) -> Result<(), Status> {
+        if asked.is_of_delegation() {
+            return self.free_delegation(asked, client);
+        }
         if !asked.is_of_lock() {
             return self.opens.free(asked, client);
         }
@@ -154,9 +191,9 @@ impl House {
         Ok(())
     }
 
-    /// Whether a client has something open.
+    /// Whether a client has something open, or delegated.
     pub(super) fn holds(&self, client: ClientId) -> bool {
-        self.opens.holds(client)
+        self.opens.holds(client) || self.delegations.holds(client)
     }
 
     /// A client is about to be given something that it could claim again: whether it may be.

@@ -9,6 +9,7 @@
 //!                                                            ├─ attr: a bitmap, and values in the order of their numbers
 //!                                                            ├─ house: what all compounds share: state (clients, sessions, opens, locks)
 //!                                                            ├─ waiting: who waits for a lock is told, by callbacks: calls to clients
+//!                                                            ├─ recalls: what is delegated and in somebody's way is called back, too
 //!                                                            ├─ tracking: who may claim again what, behind a restart
 //!                                                            ├─ endings: what ends state that its client has not given up
 //!                                                            ├─ way: what is in the way of an operation, and goes out of it
@@ -26,6 +27,7 @@ mod ops;
 mod past;
 mod progress;
 mod pseudo;
+mod recalls;
 mod results;
 pub mod state;
 mod status;
@@ -36,6 +38,7 @@ mod way;
 pub use compound::{Halt, Scene};
 pub use house::House;
 pub use progress::{Attempt, Progress, refusal};
+pub use recalls::{Counted as DelegationsCounted, KeptOut, PARKED};
 pub use results::Ended;
 pub use status::Status;
 

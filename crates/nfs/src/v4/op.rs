@@ -1,4 +1,4 @@
-//! The operations, by number (RFC 7530 §16, RFC 8881 §18, RFC 7862 §15).
+//! The operations, by number (RFC 7530 §16, RFC 8881 §18, RFC 7862 §15, RFC 8276 §8.4).
 
 use crate::stats::Operation;
 
@@ -23,14 +23,17 @@ pub(super) enum Op {
     Create,
     CreateSession,
     Deallocate,
+    DelegReturn,
     DestroyClientId,
     DestroySession,
     ExchangeId,
     FreeStateid,
     GetAttr,
     GetFh,
+    GetXattr,
     IoAdvise,
     Link,
+    ListXattrs,
     Lock,
     LockT,
     LockU,
@@ -49,6 +52,7 @@ pub(super) enum Op {
     ReclaimComplete,
     ReleaseLockOwner,
     Remove,
+    RemoveXattr,
     Rename,
     Renew,
     RestoreFh,
@@ -60,6 +64,7 @@ pub(super) enum Op {
     SetAttr,
     SetClientId,
     SetClientIdConfirm,
+    SetXattr,
     TestStateid,
     Verify,
     Write,
@@ -88,6 +93,7 @@ impl Op {
         matches!(
             self,
             Self::Close
+                | Self::DelegReturn
                 | Self::FreeStateid
                 | Self::Lock
                 | Self::LockU
@@ -105,6 +111,8 @@ impl Op {
             Self::Access
                 | Self::GetAttr
                 | Self::GetFh
+                | Self::GetXattr
+                | Self::ListXattrs
                 | Self::Lookup
                 | Self::LookupP
                 | Self::NVerify
@@ -137,8 +145,10 @@ impl Op {
                 | Self::Link
                 | Self::Open
                 | Self::Remove
+                | Self::RemoveXattr
                 | Self::Rename
                 | Self::SetAttr
+                | Self::SetXattr
                 | Self::Write
         )
     }
@@ -168,6 +178,7 @@ pub(super) fn asked(minor: u32, number: u32) -> Meaning {
         4 => Op::Close,
         5 => Op::Commit,
         6 => Op::Create,
+        8 if minor > 0 => Op::DelegReturn,
         9 => Op::GetAttr,
         10 => Op::GetFh,
         11 => Op::Link,
@@ -213,6 +224,10 @@ pub(super) fn asked(minor: u32, number: u32) -> Meaning {
         62 => Op::Deallocate,
         63 => Op::IoAdvise,
         69 => Op::Seek,
+        72 => Op::GetXattr,
+        73 => Op::SetXattr,
+        74 => Op::ListXattrs,
+        75 => Op::RemoveXattr,
         _ => return Meaning::NotSupported,
     })
 }

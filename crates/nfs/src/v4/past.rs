@@ -18,6 +18,17 @@
 //!  e  none does                                                         │ BADSESSION
 //! ```
 //!
+//! A request that was broken off in this life, as its pool was suspended, is told by the same marks what it did, once that pool was taken up anew: what stands in them then is on the disks. The session lives
+//! and goes on, so what was not carried out is told SERVERFAULT, as all of such a request is where no mark tells of it.
+//!
+//! ```text
+//!  SEQUENCE of a slot whose request was broken off (row f of D2), where the session is persistent and it was to change something
+//!  ─────────────────────────────────────────────────────────────────────┬─────────────────────────────
+//!  f  its pool is suspended, or not there                               │ DELAY
+//!  g  it is another mount than that was, and knows the request          │ OK, and the compound goes on
+//!  h  else                                                              │ SERVERFAULT behind SEQUENCE
+//! ```
+//!
 //! Of row c the client keeps slot and sequence. A pool that stays away, or suspended, does not hold it back for longer than [`AWAY_MAX`] from the start on, as its claims in other
 //! pools have their time (rules V26): each session would wait, also of a client that has nothing there.
 
@@ -28,7 +39,7 @@ use tally_base::Known;
 use tally_vfs::Vfs;
 
 use super::compound::Compound;
-use super::state::{LEASE, RESTART_RECLAIM_NEEDED, Sequence, SessionId};
+use super::state::{LEASE, Mounted, RESTART_RECLAIM_NEEDED, Sequence, Session, SessionId};
 use super::status::Status;
 use crate::exports::{Exports, Place, PoolExports};
 use crate::xdr::Encoder;
@@ -57,10 +68,47 @@ pub(super) fn sequence(compound: &mut Compound<'_>, asked: &Sequence, out: &mut 
         Known::Session => return Err(Status::DeadSession),
         Known::Nothing => return Err(Status::BadSession),
     }
-    compound.go_through_again(mark);
+    compound.go_through_again(mark, Status::DeadSession);
     out.raw(&asked.session.0).u32(asked.sequence).u32(asked.slot).u32(asked.slot).u32(asked.slot);
     out.u32(RESTART_RECLAIM_NEEDED);
     Ok(Status::Ok)
+}
+
+/// SEQUENCE of a request that was broken off in this life, on that mount: whether it is told what it did (rows f to h).
+pub(super) fn broken_off(
+    compound: &mut Compound<'_>,
+    session: &Arc<Session>,
+    asked: &Sequence,
+    on: Option<Mounted>,
+) -> Result<bool, Status> {
+    let Some((on, pool)) = on.and_then(|on| Some((on, compound.scene.exports.pool(on.pool)?))) else {
+        return Ok(false);
+    };
+    let vfs = match pool.place(on.dataset) {
+        Place::Here(vfs) => vfs,
+        Place::Away if pool.root().is_none() => return Err(Status::Delay),
+        Place::Away | Place::Going | Place::Unknown => return Ok(false),
+    };
+    if vfs.is_waited_for() {
+        return Err(Status::Delay);
+    }
+    // On the mount of then nobody can say what of it is durable.
+    if Mounted::of(&*vfs) == on || vfs.known(&asked.mark()) != Known::Request {
+        return Ok(false);
+    }
+    // Another one is told.
+    compound.hold(session.take_up(asked, on).ok_or(Status::Delay)?);
+    compound.go_through_again(asked.mark(), Status::ServerFault);
+    Ok(true)
+}
+
+/// What is exported has changed: pools that came by that are told which sessions live, whose marks do not age.
+pub(super) fn keep(exports: &dyn Exports, living: &[SessionId]) {
+    if living.is_empty() {
+        return;
+    }
+    let living: Vec<_> = living.iter().map(|session| session.0).collect();
+    exports.pools().iter().filter_map(|pool| root_of(&**pool)).for_each(|vfs| vfs.keep_sessions(&living));
 }
 
 /// Sessions are over: no pool has to know what they have changed.

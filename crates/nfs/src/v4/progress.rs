@@ -72,7 +72,7 @@ impl Progress {
         }
         let (entered, too_weak) = (compound.entry.dataset(), compound.entry.too_weak());
         let held = compound.held();
-        if matches!(halt, Some(Halt::Waits(_))) {
+        if matches!(halt, Some(Halt::Waits(_) | Halt::Parked(_))) {
             [self.current, self.saved] = held;
         }
         Attempt { halt, dataset: self.owed.dataset.or(entered), too_weak }

@@ -146,12 +146,14 @@ pub(super) struct Owed {
     pub(super) changes: usize,
     /// How many of them are remembered, in a persistent session.
     pub(super) marks: usize,
-    /// The request of a dead session that is carried out once more, and changes nothing (rules V6).
-    pub(super) again: Option<SlotMark>,
+    /// The request that goes through once more, and changes nothing (rules V6), and what the first operation is told that was not carried out.
+    pub(super) again: Option<(SlotMark, Status)>,
     /// Bytes of files that were read or written, in all.
     pub(super) data_bytes: u64,
     /// The stateid that belongs to the current handle, and that of the saved one, where an operation of this compound has given one.
     pub(super) stateids: [Option<Stateid>; 2],
+    /// The operation that has found in its way what another client was given to keep.
+    pub(super) kept_out: Option<u32>,
     /// Of minor version 0: whose operations it carries out.
     pub(super) turns: Turns,
 }

@@ -86,6 +86,8 @@ pub enum Status {
     WrongType = 10083,
     DelegRevoked = 10087,
     UnionNotSupp = 10090,
+    NoXattr = 10095,
+    Xattr2Big = 10096,
 }
 
 impl From<FsError> for Status {
@@ -113,6 +115,8 @@ impl From<FsError> for Status {
             FsError::Locked => Self::Locked,
             FsError::NotOpened => Self::BadStateid,
             FsError::OpenMode => Self::OpenMode,
+            FsError::NoXattr => Self::NoXattr,
+            FsError::XattrTooBig => Self::Xattr2Big,
             FsError::Stale => Self::Stale,
             FsError::Unavailable | FsError::Throttled | FsError::TooManyClaims | FsError::Delegated(_) => Self::Delay,
         }

@@ -85,7 +85,9 @@ impl Tracking {
         let Some(vfs) = pool.clients() else { return Ok(Given { promise: None, mount: None, dooms: 0 }) };
         let (tracked, key) = (self.tracked(pool.guid(), &vfs)?, asker.presence.key());
         let mount = Some(tracked.mount);
-        let at_rest = |list: &List| list.is_at_rest(key).then(|| list.dooms());
+        // Who does not know yet that something was taken from it goes into no list: behind a crash it would claim that as well (rules V24).
+        let has_lost = asker.presence.has_lost();
+        let at_rest = |list: &List| list.is_at_rest(key, has_lost).then(|| list.dooms());
         if let Some(dooms) = tracked.list.lock().as_ref().and_then(at_rest) {
             return Ok(Given { promise: None, mount, dooms });
         }
@@ -93,7 +95,11 @@ impl Tracking {
         tracked.read_in(&*vfs, asker.now)?;
         let (doomed, is_new, dooms) = tracked.with(|list| {
             self.advance(&tracked, list, asker.now);
-            if list.is_in_grace() { Err(Status::Grace) } else { Ok((list.take_doomed(), !list.has(key), list.dooms())) }
+            if list.is_in_grace() {
+                Err(Status::Grace)
+            } else {
+                Ok((list.take_doomed(), !list.has(key) && !has_lost, list.dooms()))
+            }
         })?;
         tracked.let_go(&*vfs, doomed)?;
         if is_new {
@@ -150,6 +156,11 @@ impl Tracking {
     /// A client is gone, and what it had is about to be others': from here on whoever is given something waits until it is out of the lists (rules V24).
     pub(super) fn doom(&self, key: ClientKey) {
         self.completed.lock().remove(&key);
+        self.lose(key);
+    }
+
+    /// The same of one that is there, and from which something was taken.
+    pub(super) fn lose(&self, key: ClientKey) {
         for tracked in self.all() {
             if let Some(list) = &mut *tracked.list.lock() {
                 list.forget(key);
@@ -270,7 +281,17 @@ impl Tracked {
     /// it is out of both (rules V24).
     fn note(&self, folder: &dyn Vfs, presence: &Presence) -> Result<(), Stop> {
         let key = presence.key();
-        self.with(|list| presence.check_there().map(|()| list.note(key)))?;
+        let is_noted = self.with(|list| {
+            presence.check_there()?;
+            let may = !presence.has_lost();
+            if may {
+                list.note(key);
+            }
+            Ok::<_, Status>(may)
+        })?;
+        if !is_noted {
+            return Ok(());
+        }
         self.write_down(folder, key).inspect_err(|_| self.with(|list| list.is_not_noted(key)))?;
         Ok(presence.check_there()?)
     }

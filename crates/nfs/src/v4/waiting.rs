@@ -21,7 +21,7 @@ use tally_vfs::locks::{Lock, NotLocked, Range};
 use super::endings::file_system;
 use super::house::House;
 use super::state::bounds::{DEADLOCK_STEPS_MAX, WAITERS_LOOKED_AT};
-use super::state::{ClientId, Errand, FileId, LockOwner, LockWait};
+use super::state::{Callback, ClientId, Errand, FileId, LockOwner, LockWait};
 use super::status::Status;
 use crate::exports::Exports;
 use crate::xdr::Encoder;
@@ -102,7 +102,7 @@ impl House {
             return false;
         }
         let errand = Errand::NotifyLock(wait.owner.clone(), wait.file);
-        let is_called = self.call(wait.session, &errand, &notify_lock(wait)).is_some();
+        let is_called = self.call(Some(wait.session), &errand, &Callback::new(notify_lock(wait))).is_some();
         if !is_called {
             self.waiters.has_not_told(wait);
         }
@@ -111,12 +111,13 @@ impl House {
 
     /// Whether somebody waits, or a client is waited for.
     pub(crate) fn has_waiters(&self) -> bool {
-        !self.waiters.is_empty() || self.has_calls()
+        !self.waiters.is_empty() || self.has_calls() || self.delegations().has_recalled()
     }
 
     /// Several times in two seconds: who was told and did not come has lost his place, and what is free by now is told.
     pub(crate) fn look_after_waiters(&self, exports: &dyn Exports) {
         self.end_overdue_calls();
+        self.look_after_recalls(exports);
         if self.waiters.is_empty() {
             return;
         }

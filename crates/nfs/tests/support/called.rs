@@ -9,8 +9,9 @@ use tally_nfs::rpc::{Call, Identity};
 use tally_nfs::{v3, v4};
 use tally_wire::nfs4::{
     AuthsysParms, BindConnToSession4Args, CallbackSecParms4, CbCompound4Args, CbCompound4Res, CbNotifyLock4Args,
-    CbNotifyLock4Res, CbSequence4Args, CbSequence4Res, CbSequence4Resok, ChannelAttrs4, ChannelDirFromClient4,
-    Compound4Res, NfsArgop4, NfsCbArgop4, NfsCbResop4, NfsResop4, Nfsstat4, Sequence4Res, Sessionid4,
+    CbNotifyLock4Res, CbRecall4Args, CbRecall4Res, CbSequence4Args, CbSequence4Res, CbSequence4Resok, ChannelAttrs4,
+    ChannelDirFromClient4, Compound4Res, NfsArgop4, NfsCbArgop4, NfsCbResop4, NfsResop4, Nfsstat4, Sequence4Res,
+    Sessionid4,
 };
 use tally_wire::{decode, encode};
 
@@ -35,7 +36,7 @@ pub struct Called {
     calls: VecDeque<Bytes>,
 }
 
-/// A call of the server's: CB_SEQUENCE and CB_NOTIFY_LOCK.
+/// A call of the server's: CB_SEQUENCE, and CB_NOTIFY_LOCK or CB_RECALL.
 #[derive(Clone, Debug)]
 pub struct CallBack {
     pub xid: u32,
@@ -43,7 +44,7 @@ pub struct CallBack {
     pub identity: Identity,
     pub minor: u32,
     pub sequence: CbSequence4Args,
-    pub notify: CbNotifyLock4Args,
+    pub asked: NfsCbArgop4,
 }
 
 impl CallBack {
@@ -52,12 +53,22 @@ impl CallBack {
         assert_eq!(call.procedure, 1, "CB_COMPOUND");
         let at = call.arguments().position();
         let CbCompound4Args { minorversion, argarray, .. } = decode(&record[at..]).expect("as RFC 8881 has it");
-        let [NfsCbArgop4::OpCbSequence(sequence), NfsCbArgop4::OpCbNotifyLock(notify)] = &argarray[..] else {
-            panic!("{argarray:?}")
-        };
+        let [NfsCbArgop4::OpCbSequence(sequence), asked] = &argarray[..] else { panic!("{argarray:?}") };
         let (program, minor) = ((call.program, call.version), minorversion);
-        let (sequence, notify) = (sequence.clone(), notify.clone());
-        Self { xid: call.xid, program, identity: call.identity, minor, sequence, notify }
+        let (sequence, asked) = (sequence.clone(), asked.clone());
+        Self { xid: call.xid, program, identity: call.identity, minor, sequence, asked }
+    }
+
+    /// That a lock may be free.
+    pub fn notify(&self) -> &CbNotifyLock4Args {
+        let NfsCbArgop4::OpCbNotifyLock(notify) = &self.asked else { panic!("{:?}", self.asked) };
+        notify
+    }
+
+    /// That a delegation is to be given back.
+    pub fn recall(&self) -> &CbRecall4Args {
+        let NfsCbArgop4::OpCbRecall(recall) = &self.asked else { panic!("{:?}", self.asked) };
+        recall
     }
 
     /// Slot and sequence.
@@ -67,6 +78,11 @@ impl CallBack {
 
     /// What a client answers who has understood.
     pub fn results(&self) -> CbCompound4Res {
+        self.results_with(Nfsstat4::Nfs4Ok)
+    }
+
+    /// The same, with this status of what was asked behind CB_SEQUENCE.
+    pub fn results_with(&self, status: Nfsstat4) -> CbCompound4Res {
         let asked = &self.sequence;
         let sequence = CbSequence4Res::Nfs4Ok(CbSequence4Resok {
             csr_sessionid: asked.csa_sessionid,
@@ -75,9 +91,12 @@ impl CallBack {
             csr_highest_slotid: 3,
             csr_target_highest_slotid: 3,
         });
-        let told = CbNotifyLock4Res { cnlr_status: Nfsstat4::Nfs4Ok };
-        let all = vec![NfsCbResop4::OpCbSequence(sequence), NfsCbResop4::OpCbNotifyLock(told)];
-        CbCompound4Res { status: Nfsstat4::Nfs4Ok, tag: b"".into(), resarray: all.into() }
+        let told = match &self.asked {
+            NfsCbArgop4::OpCbNotifyLock(_) => NfsCbResop4::OpCbNotifyLock(CbNotifyLock4Res { cnlr_status: status }),
+            NfsCbArgop4::OpCbRecall(_) => NfsCbResop4::OpCbRecall(CbRecall4Res { status }),
+            other => panic!("{other:?}"),
+        };
+        CbCompound4Res { status, tag: b"".into(), resarray: vec![NfsCbResop4::OpCbSequence(sequence), told].into() }
     }
 }
 
@@ -189,7 +208,12 @@ impl Called {
     }
 
     pub fn answer(&mut self, call: &CallBack) {
-        self.reply(call.xid, &accepted(&encode(&call.results())));
+        self.answer_with(call, Nfsstat4::Nfs4Ok);
+    }
+
+    /// With this status of what was asked.
+    pub fn answer_with(&mut self, call: &CallBack, status: Nfsstat4) {
+        self.reply(call.xid, &accepted(&encode(&call.results_with(status))));
     }
 
     /// A reply of these words behind xid and REPLY.

@@ -91,6 +91,8 @@ pub struct Gated {
     pub too_many_claims: AtomicBool,
     /// Directories cannot be read for now.
     pub unlistable: AtomicBool,
+    /// The sessions that it was told live.
+    pub kept_sessions: Mutex<Vec<SessionBytes>>,
 }
 
 struct Held {
@@ -141,6 +143,7 @@ impl Gated {
             behind_a_lock: Mutex::default(),
             behind_an_open: Mutex::default(),
             unlistable: AtomicBool::new(false),
+            kept_sessions: Mutex::default(),
         }
     }
 
@@ -355,6 +358,21 @@ impl Content for Gated {
     }
 }
 
+impl Xattrs for Gated {
+    fn xattr(&self, cred: &Cred, object: ObjectRef, name: &[u8]) -> Result<Bytes, FsError> {
+        self.model.xattr(cred, object, name)
+    }
+    fn list_xattrs(&self, cred: &Cred, object: ObjectRef, cookie: u64) -> Result<Vec<XattrName>, FsError> {
+        self.model.list_xattrs(cred, object, cookie)
+    }
+    fn set_xattr(&self, ctx: OpCtx<'_>, object: ObjectRef, name: &[u8], value: &[u8], how: SetXattr) -> Outcome<()> {
+        self.change(|| self.model.set_xattr(ctx, object, name, value, how))
+    }
+    fn remove_xattr(&self, ctx: OpCtx<'_>, object: ObjectRef, name: &[u8]) -> Outcome<()> {
+        self.change(|| self.model.remove_xattr(ctx, object, name))
+    }
+}
+
 impl Replies for Gated {
     fn remembered_of(&self, key: &ReplyKey, is_his: &dyn Fn(u64) -> bool) -> Option<RememberedReply> {
         self.model.remembered_of(key, is_his)
@@ -367,5 +385,8 @@ impl Replies for Gated {
     }
     fn forget_session(&self, session: &SessionBytes) {
         self.model.forget_session(session);
+    }
+    fn keep_sessions(&self, living: &[SessionBytes]) {
+        *self.kept_sessions.lock() = living.to_vec();
     }
 }

@@ -5,6 +5,7 @@
 pub mod called;
 pub mod client;
 pub mod compound;
+pub mod delegates;
 pub mod desk;
 pub mod gated;
 pub mod opener;
@@ -247,8 +248,17 @@ impl House {
 
     /// One that speaks version 4, too.
     pub fn speaking_4() -> Self {
+        Self::of(|service| service.speaking_4())
+    }
+
+    /// The same, and gives delegations.
+    pub fn delegating() -> Self {
+        Self::of(|service| service.speaking_4().delegating())
+    }
+
+    fn of(speaking: fn(Service) -> Service) -> Self {
         let exports = TestExports::new();
-        let service = Arc::new(Service::new(exports.clone()).speaking_4());
+        let service = Arc::new(speaking(Service::new(exports.clone())));
         let server = Server::start(service, &["127.0.0.1:0".parse().unwrap()], &ServeOptions::default()).unwrap();
         let address = server.addresses()[0];
         Self { exports, server, address }

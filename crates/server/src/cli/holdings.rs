@@ -204,7 +204,7 @@ fn locks(page: &Page<LockReport>, style: TableArgs) -> String {
             byte(lock.first),
             last(lock.last),
             age(lock.since_seconds, style),
-            state(lock.revoked.as_ref()),
+            if lock.waits { "waits".into() } else { state(lock.revoked.as_ref()) },
             shown(&lock.lock_owner, style),
             lock.file.dataset.clone(),
             path(&lock.file),
@@ -309,7 +309,9 @@ ID                ADDRESS   VERSION  OPENS  LOCKS  SESSIONS  SINCE  SILENT  STAT
             last: Some(u64::MAX),
             ..LockReport::default()
         };
-        let text = locks(&Page { shown: vec![lock], more: 0 }, plain);
+        let waits = LockReport { waits: true, since_seconds: 7, ..lock.clone() };
+        let text = locks(&Page { shown: vec![lock, waits], more: 0 }, plain);
         assert!(text.contains("\twrite\t5\tend\t0\theld\tpid\ttank\t"), "{text}");
+        assert!(text.contains("\twrite\t5\tend\t7\twaits\tpid\ttank\t"), "{text}");
     }
 }

@@ -154,6 +154,8 @@ fn beside(report: &OpsReport) -> String {
         (report.refused, "calls were refused: unknown programs or procedures, garbage, bad credentials"),
         (report.retransmissions, "retransmitted requests were answered from memory"),
         (report.throttled, "requests were run again because too much was not in the pool yet"),
+        (report.calls_made, "calls were made to clients of NFSv4"),
+        (report.replies_unmatched, "replies came to no call that was made: clients that answer late, or lie"),
         (report.connections_refused, "connections were refused: there were too many"),
         (
             report.connections_dismissed,
@@ -294,7 +296,9 @@ CREATE         7       1  9.00us  20.0us  90.0us  4.00ms
         let plain = ops(&report, TableArgs { plain: true, exact: true });
         assert_eq!(plain, "CREATE\t7\t1\t9000\t20000\t90000\t4000000\ncompound putfh\t9\t0\t300\t900\t0\t0\n");
         // These were counted and shown nowhere.
-        let report = OpsReport { panics: 3, connections_refused: 70, ..OpsReport::default() };
+        let (calls_made, replies_unmatched) = (12, 5);
+        let report =
+            OpsReport { panics: 3, connections_refused: 70, calls_made, replies_unmatched, ..OpsReport::default() };
         let text = ops(&report, TableArgs::default());
         assert!(
             text.contains("\n3 operations ended in a bug") && text.contains("\n70 connections were refused"),

@@ -28,6 +28,25 @@ pub struct HoldingCounts {
     pub opens: u64,
     /// Files that they have locked ranges of, by owner.
     pub locks: u64,
+    /// Files that they were given to keep until they are asked for them.
+    #[serde(default)]
+    pub delegations: u64,
+    /// What has happened to those since the start.
+    #[serde(default)]
+    pub delegations_since: DelegationCounts,
+}
+
+/// What has happened to delegations since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DelegationCounts {
+    /// They were given.
+    pub granted: u64,
+    /// Somebody was kept out by them, and they were asked for.
+    pub recalled: u64,
+    /// They were given back.
+    pub returned: u64,
+    /// They were taken.
+    pub revoked: u64,
 }
 
 /// Some of it.
@@ -66,6 +85,9 @@ pub struct ClientReport {
     pub opens: u64,
     /// Files that it has locked ranges of, by owner.
     pub locks: u64,
+    /// Files that it was given to keep, those that were taken from it too.
+    #[serde(default)]
+    pub delegations: u64,
 }
 
 /// Whose something is.
@@ -153,7 +175,10 @@ pub struct LockReport {
     pub first: Option<u64>,
     /// The last one; 2^64 - 1 is the end of the file, however far.
     pub last: Option<u64>,
-    /// For how long its owner has had something locked in this file.
+    /// Another one has it, and its owner waits to be called when it is free.
+    #[serde(default)]
+    pub waits: bool,
+    /// For how long its owner has had something locked in this file, or has waited for this.
     pub since_seconds: u64,
     /// As of [`OpenReport`].
     pub revoked: Option<String>,

@@ -473,6 +473,12 @@ pub struct OpsReport {
     pub retransmissions: u64,
     /// Requests run again because too much was not in the pool yet.
     pub throttled: u64,
+    /// Calls that were made to clients of NFSv4.
+    #[serde(default)]
+    pub calls_made: u64,
+    /// Replies to no call that was made on their connection.
+    #[serde(default)]
+    pub replies_unmatched: u64,
 }
 
 /// One procedure of NFSv3; all compounds of version 4 that modify something (`compound_modify`), or all others (`compound`); or one of

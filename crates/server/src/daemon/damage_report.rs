@@ -87,6 +87,7 @@ fn damaged_object(dataset: &str, place: DamagedPlace) -> DamagedObject {
     let (what, offset) = match place.part {
         Part::Attributes => ("attributes", None),
         Part::Names => ("names", None),
+        Part::Xattrs => ("xattrs", None),
         Part::Content(offset) => ("content", Some(offset)),
         Part::Space => ("space", None),
     };

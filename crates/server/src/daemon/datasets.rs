@@ -4,11 +4,13 @@
 //! for one of them what takes a look at all: a list goes once over the pool's table of names, in which a dataset is
 //! followed by what is below it ([`Names`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tally_base::Size;
+use tally_fs::Filesystem;
 use tally_fs::filer::{DatasetError, Filer, Names, is_or_holds};
 use tally_nfs::exports::parse_sharenfs;
 use tally_store::pool::ancestors;
@@ -18,6 +20,7 @@ use tally_store::properties::{
 };
 
 use super::error::PoolsError;
+use super::patience;
 use super::pools::Pools;
 use crate::config::ExportRule;
 use crate::control::message::Assignment;
@@ -138,7 +141,7 @@ impl Pools {
         users: &[String],
     ) -> Result<Vec<DatasetReport>, PoolsError> {
         users.iter().try_for_each(|name| check_user_name(name))?;
-        let mut reports = Vec::new();
+        let (mut reports, mut held) = (Vec::new(), Vec::new());
         for chosen in self.select(names, recursive)? {
             for place in &chosen.places {
                 let Some(mut report) = chosen.all.report(*place) else { continue };
@@ -147,9 +150,12 @@ impl Pools {
                     let held = chosen.all.users(&report.name).into_iter().filter(|held| users.contains(&held.name));
                     report.user = held.map(|held| (held.name, held.value)).collect();
                 }
-                report.held = Some(chosen.all.held(*place));
+                held.push(chosen.all.filesystem(*place));
                 reports.push(report);
             }
+        }
+        for (report, held) in reports.iter_mut().zip(held_of(&held)) {
+            report.held = held;
         }
         Ok(reports)
     }
@@ -166,11 +172,19 @@ impl Pools {
         }
         let wanted_users = || properties.iter().filter(|name| is_user_name(name));
         let wanted = |name: &str| properties.is_empty() || properties.iter().any(|wanted| wanted == name);
-        let mut lines = Vec::new();
-        for chosen in self.select(names, recursive)? {
+        let (mut lines, selected) = (Vec::new(), self.select(names, recursive)?);
+        let of_chosen =
+            |chosen: &Chosen| chosen.places.iter().map(|place| chosen.all.filesystem(*place)).collect::<Vec<_>>();
+        let mut held = match wanted("held") {
+            true => held_of(&selected.iter().flat_map(of_chosen).collect::<Vec<_>>()),
+            false => Vec::new(),
+        }
+        .into_iter();
+        for chosen in &selected {
             for place in &chosen.places {
+                let held = held.next().flatten();
                 let Some(report) = chosen.all.report(*place) else { continue };
-                let report = DatasetReport { held: Some(chosen.all.held(*place)), ..report };
+                let report = DatasetReport { held, ..report };
                 lines.extend(facts(&report).into_iter().filter(|line| wanted(&line.property)));
                 let chain = chosen.all.chain(&report.name);
                 let chain: Vec<_> = chain.iter().map(|(name, local)| (name.as_str(), local)).collect();
@@ -266,9 +280,8 @@ impl Catalogue {
         })
     }
 
-    /// How many files of it are held open without a name. It may take a look at a disk, so it is for who asks once.
-    fn held(&self, place: usize) -> u64 {
-        self.names.at(place).map_or(0, |named| named.filesystem.held_count())
+    fn filesystem(&self, place: usize) -> Option<Arc<Filesystem>> {
+        self.names.at(place).map(|named| Arc::clone(&named.filesystem))
     }
 
     /// The user properties that hold for a dataset.
@@ -282,6 +295,19 @@ impl Catalogue {
         let above = ancestors(name).filter_map(|name| self.names.find(name));
         above.map(|filesystem| filesystem.info()).map(|info| (info.name, info.local)).collect()
     }
+}
+
+/// How long it may take to look how many files are held: one may stand on a disk that hangs.
+const LOOK_MAX: Duration = Duration::from_secs(3);
+
+/// How many files of each are held open without a name, of those that were looked at in time. It may take a look at a disk, so it is for who asks once.
+fn held_of(all: &[Option<Arc<Filesystem>>]) -> Vec<Option<u64>> {
+    let places: BTreeSet<_> = (0..all.len()).collect();
+    let found = {
+        let all = all.to_vec();
+        patience::found_within(LOOK_MAX, places, move |place| all[place].as_ref().map(|one| one.held_count()))
+    };
+    (0..all.len()).map(|place| found.get(&place).copied().flatten()).collect()
 }
 
 /// What each has together with all below it, of names of which each is followed by those below it.
@@ -315,7 +341,7 @@ fn facts(dataset: &DatasetReport) -> Vec<PropertyLine> {
         same(dataset.mountpoint.clone()),
         same(dataset.created_txg.to_string()),
         same(dataset.guid.to_string()),
-        same(dataset.held.unwrap_or_default().to_string()),
+        same(dataset.held.map_or_else(|| "-".into(), |held| held.to_string())),
     ];
     let line = |(property, (value, exact)): (&str, (String, String))| PropertyLine {
         name: dataset.name.clone(),

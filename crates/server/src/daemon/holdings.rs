@@ -1,14 +1,12 @@
 //! Who holds what by NFSv4, with names for people: clients, sessions, opens and locks; and ending a client.
 
 use std::collections::{BTreeSet, HashMap};
-use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::Mutex;
 use tally_base::{DatasetId, ObjectId, PoolGuid};
-use tally_nfs::v4::holdings::{ClientSeen, Counts, Holdings, LockSeen, Page as Seen, SessionSeen};
+use tally_nfs::v4::holdings::{ClientSeen, Counts, DelegationsSince, Holdings, LockSeen, Page as Seen, SessionSeen};
 use tally_nfs::v4::state::{ClientId, FileId, Known, LEASE, Principal, Revoked, SeenOpen, Which, printable};
 use tally_vfs::locks::Kind;
 
@@ -16,7 +14,7 @@ use super::error::PoolsError;
 use super::patience;
 use super::pools::Pools;
 use crate::control::holdings::{
-    ClientReport, FileReport, Held, HoldingCounts, LockReport, OpenReport, Owner, Page, SessionReport,
+    ClientReport, DelegationCounts, FileReport, Held, HoldingCounts, LockReport, OpenReport, Owner, Page, SessionReport,
 };
 use crate::control::message::Reply;
 
@@ -118,16 +116,19 @@ impl Register<'_> {
     fn files(&self, files: impl Iterator<Item = FileId>) -> Files {
         let wanted: BTreeSet<_> = files.map(|file| (file.of.pool, file.of.dataset, file.object.id)).collect();
         let pools = Arc::clone(self.pools);
-        let paths = found_within(LOOK_MAX, wanted, move |wanted| path(&pools, wanted));
+        let paths = patience::found_within(LOOK_MAX, wanted, move |wanted| path(&pools, wanted));
         Files { paths, pools: Arc::clone(self.pools) }
     }
 }
 
 /// How much there is of all of it.
 pub(super) fn counts(holdings: &Holdings<'_>) -> HoldingCounts {
-    let Counts { clients, late, sessions, opens, locks } = holdings.counts();
-    let [clients, courtesy, sessions, opens, locks] = [clients, late, sessions, opens, locks].map(|count| count as u64);
-    HoldingCounts { clients, courtesy, sessions, opens, locks }
+    let Counts { clients, late, sessions, opens, locks, delegations, .. } = holdings.counts();
+    let [clients, courtesy, sessions, opens, locks, delegations] =
+        [clients, late, sessions, opens, locks, delegations].map(|count| count as u64);
+    let DelegationsSince { granted, recalled, returned, revoked, .. } = holdings.delegations_since();
+    let delegations_since = DelegationCounts { granted, recalled, returned, revoked };
+    HoldingCounts { clients, courtesy, sessions, opens, locks, delegations, delegations_since }
 }
 
 type Place = (PoolGuid, DatasetId, ObjectId);
@@ -135,24 +136,6 @@ type Place = (PoolGuid, DatasetId, ObjectId);
 fn path(pools: &Pools, (pool, dataset, object): Place) -> Option<String> {
     let served = pools.all().into_iter().find(|served| served.guid() == pool)?;
     served.filer.filesystem(dataset)?.path_of(object).map(end_of)
-}
-
-/// What is found for these in time; who is looking goes no further then than what he is at.
-fn found_within<K, V>(time: Duration, wanted: BTreeSet<K>, look: impl Fn(K) -> V + Send + 'static) -> HashMap<K, V>
-where
-    K: Copy + Eq + Hash + Send + 'static,
-    V: Send + 'static,
-{
-    let (found, until) = (Arc::new(Mutex::new(HashMap::new())), Instant::now() + time);
-    let shared = Arc::clone(&found);
-    let look_for_all = move || {
-        for one in wanted.into_iter().take_while(|_| Instant::now() < until) {
-            let what = look(one);
-            shared.lock().insert(one, what);
-        }
-    };
-    let _in_time = patience::within(time, look_for_all);
-    std::mem::take(&mut *found.lock())
 }
 
 /// As much of a path as is told.
@@ -227,7 +210,7 @@ fn seconds(now: Duration, then: Duration) -> u64 {
     now.saturating_sub(then).as_secs()
 }
 
-fn client_report(ClientSeen { known, is_late, opens, locks }: &ClientSeen, now: Duration) -> ClientReport {
+fn client_report(ClientSeen { known, is_late, opens, locks, delegations }: &ClientSeen, now: Duration) -> ClientReport {
     ClientReport {
         id: id(known.client),
         name: printable(&known.name),
@@ -244,6 +227,7 @@ fn client_report(ClientSeen { known, is_late, opens, locks }: &ClientSeen, now: 
         sessions: known.sessions.len() as u64,
         opens: *opens as u64,
         locks: *locks as u64,
+        delegations: *delegations as u64,
     }
 }
 
@@ -285,6 +269,7 @@ fn lock_report(seen: &LockSeen, now: Duration, files: &Files, whose: &Whose) -> 
         .into(),
         first: seen.range.map(|(range, _)| range.first()),
         last: seen.range.map(|(range, _)| range.last()),
+        waits: seen.waits,
         since_seconds: seconds(now, seen.since),
         revoked: revoked(seen.revoked),
     }
@@ -312,26 +297,6 @@ fn revoked(why: Option<Revoked>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_was_found_in_time_is_told_and_nobody_looks_on() {
-        let (looks, release) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(())));
-        let (looked, held) = (Arc::clone(&looks), Arc::clone(&release));
-        let disk = release.lock();
-        let found = found_within(Duration::from_millis(50), (1..=5).collect(), move |one| {
-            *looked.lock() += 1;
-            let _hangs = (one == 3).then(|| held.lock());
-            one * 10
-        });
-        let mut found: Vec<_> = found.into_iter().collect();
-        found.sort_unstable();
-        assert_eq!(found, [(1, 10), (2, 20)]);
-        drop(disk);
-        while Arc::strong_count(&looks) > 1 {
-            std::thread::yield_now();
-        }
-        assert_eq!(*looks.lock(), 3, "not behind the time that there was");
-    }
 
     #[test]
     fn of_a_long_path_the_end_is_told() {

@@ -27,6 +27,8 @@ pub(super) fn report(stats: &Stats) -> OpsReport {
         refused: stats.refused.load(Relaxed),
         retransmissions: stats.retransmissions.load(Relaxed),
         throttled: stats.throttled.load(Relaxed),
+        calls_made: stats.calls_made.load(Relaxed),
+        replies_unmatched: stats.replies_unmatched.load(Relaxed),
     }
 }
 

@@ -173,7 +173,7 @@ fn say_record(report: &mut Report<'_>, lane: &Lane<'_>, tally: &mut Tally, frame
     });
     tally.to_replay += u64::from(replayed == Some(true));
     let source = lane.source(frame.leg, record.offset);
-    let words = lane.words.record(head.kind, &record.body);
+    let words = lane.words.record(head, &record.body);
     if words.is_ok() && !report.shows(Part::Log, Detail::Lines) {
         return;
     }
@@ -184,9 +184,10 @@ fn say_record(report: &mut Report<'_>, lane: &Lane<'_>, tally: &mut Tally, frame
         .with("dseq", head.dseq)
         .with("txg", head.txg)
         .with_some("replay", replayed)
+        .with_some("form", (head.shape.form != 0).then_some(head.shape.form))
         .with("bytes", record.body.len());
     if let Some(what) = lane.words.newer(head) {
-        let fact = fact.with("kind", head.kind).with("form", head.shape.form).with("flags", head.shape.flags);
+        let fact = fact.with("kind", head.kind).with("flags", head.shape.flags);
         report.say(Detail::Lines, &fact.note(format!("{what}, which only a newer program knows")));
         return;
     }

@@ -101,8 +101,8 @@ pub trait Words {
     /// What of a log record only newer programs know.
     fn newer(&self, head: &RecordHead) -> Option<String>;
 
-    /// A log record of this kind.
-    fn record(&self, kind: u16, body: &Bytes) -> Result<RecordWords, DecodeError>;
+    /// A log record with this head.
+    fn record(&self, head: &RecordHead, body: &Bytes) -> Result<RecordWords, DecodeError>;
 
     /// An entry of a dataset's tree.
     fn entry(&self, key: &Key, value: &Bytes) -> Result<Fields, DecodeError>;

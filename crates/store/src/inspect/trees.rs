@@ -83,6 +83,7 @@ fn root_of(view: &PoolView<'_>, uberblock: &Uberblock) -> Result<Root, RootError
         names: Vec::new(),
         kept: Default::default(),
         marks: Default::default(),
+        lost_marks: Default::default(),
     };
     let source = view.source(block.dva);
     Ok(Root { uberblock: uberblock.clone(), top, entries: Vec::new(), alloc, block, source })

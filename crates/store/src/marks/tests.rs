@@ -41,7 +41,7 @@ fn what_is_read_is_what_was_written_and_ages_by_its_session() {
     }
     let (there, _) = marks.take(Txg(7), Time(7));
     let (read, mut remarks) = (Marks::default(), Vec::new());
-    assert_eq!(read.load(there.clone(), &|_, _, time| time < Time(HOUR), &mut remarks), Time(7));
+    assert_eq!(read.load(there.clone(), LostMarks::default(), &|_, _, time| time < Time(HOUR), &mut remarks), Time(7));
     assert_eq!((read.all(Txg(7)), remarks.len()), (there.clone(), 0));
     assert_eq!(read.recall(HOME, &place(2, 3, 9)), Some([7; 17]));
     assert_eq!(read.recall(DatasetId(5), &place(2, 3, 9)), None);
@@ -59,12 +59,12 @@ fn what_is_read_is_what_was_written_and_ages_by_its_session() {
     let (mut rotten, marks) = (there, Marks::default());
     let (key, value) = rotten.pop_first().unwrap();
     rotten.insert(key, value.slice(1..));
-    marks.load(rotten, &|_, _, _| true, &mut remarks);
+    marks.load(rotten, LostMarks::default(), &|_, _, _| true, &mut remarks);
     assert_eq!((marks.count(), remarks.len()), (7, 1));
     assert_eq!(marks.take(Txg(9), Time(9)).1, vec![key], "it goes with the next group");
     // Sound, and of a time that nobody has issued.
     let (marks, mut remarks) = (Marks::default(), Vec::new());
-    let newest = marks.load(marks_there, &|_, _, time| time < Time(7), &mut remarks);
+    let newest = marks.load(marks_there, LostMarks::default(), &|_, _, time| time < Time(7), &mut remarks);
     assert_eq!((marks.count(), remarks.len(), newest), (0, 8, Time(0)));
 }
 
@@ -98,4 +98,42 @@ fn there_are_only_so_many_and_the_dead_go_first() {
     }
     let known = [1, 2, 3].map(|session| marks.known(&at(session, 0)));
     assert_eq!((known, marks.count()), ([Known::Request, Known::Nothing, Known::Request], 3));
+}
+
+/// As the catalog has had it since there are marks.
+#[test]
+fn a_mark_is_written_byte_by_byte() {
+    let session = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+    let (slot, operation, sequence) = (0x0102_0304, 5, 0x0a0b_0c0d);
+    let place = SlotMark { session, slot, operation, sequence, fingerprint: 0x1122_3344_5566_7788 };
+    let marks = Marks::default();
+    marks.remember(HOME, Txg(7), Time(9), &place, [0xaa; 17]);
+    let (there, _) = marks.take(Txg(7), Time(9));
+    let (key, value) = there.first_key_value().unwrap();
+    let expected: Vec<u8> = [51].into_iter().chain(session).chain([1, 2, 3, 4, 0, 0, 0, 5]).collect();
+    assert_eq!(key.encode()[..], expected);
+    let (dataset, txg, time) = (4_u64.to_le_bytes(), 7_u64.to_le_bytes(), 9_u64.to_le_bytes());
+    let (sequence, print) = ([0x0d, 0x0c, 0x0b, 0x0a], [0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11]);
+    assert_eq!(value[..], [&[1][..], &dataset, &txg, &time, &sequence, &print, &[0xaa; 17]].concat());
+}
+
+/// A pool that is exported and imported while its clients have their sessions took those for sessions of a life before.
+#[test]
+fn sessions_that_live_do_not_age_wherever_their_pool_was() {
+    let marks = Marks::default();
+    [1, 2, 3].into_iter().for_each(|session| remember(&marks, 7, &place(session, 0, 9)));
+    let (there, _) = marks.take(Txg(7), Time(7));
+    let (marks, mut remarks) = (Marks::default(), Vec::new());
+    marks.load(there, LostMarks::default(), &|_, _, _| true, &mut remarks);
+    // A replay changes nothing of that.
+    remember(&marks, 8, &place(3, 1, 9));
+    marks.begin_life();
+    marks.keep(&[[1; 16], [9; 16]]);
+    // Who changes something lives.
+    remember(&marks, 9, &place(2, 1, 1));
+    assert_eq!(marks.take(Txg(9), Time(10 * HOUR)).1.len(), 2);
+    assert_eq!(
+        [1, 2, 3].map(|session| marks.known(&place(session, 0, 9))),
+        [Known::Request, Known::Request, Known::Nothing]
+    );
 }

@@ -31,7 +31,7 @@ use crate::bp::{BlockKind, BlockPtr, Dva};
 use crate::dataset::{DATASET_NAME_MAX, DatasetEntry, EntryError};
 use crate::io::BlockIo;
 use crate::key::{Class, KEY_BYTES, Key};
-use crate::marks;
+use crate::marks::{self, LostMarks};
 use crate::run::RunWriter;
 use crate::tree::{Change, RangeIter, Tree, Visit, of_newer_programs};
 
@@ -226,14 +226,27 @@ pub(crate) struct Top {
     pub(crate) kept: Entries,
     /// What requests of sessions have changed ([`crate::marks`]).
     pub(crate) marks: Entries,
+    /// Which of those cannot be read.
+    pub(crate) lost_marks: LostMarks,
 }
 
 impl Top {
-    /// Reads the catalog below `root`.
+    /// Reads the catalog below `root`, around marks that cannot be read.
     pub(super) fn read(root: PoolRoot, io: &BlockIo) -> Result<Self, OpenError> {
         let (mut datasets, mut kept, mut marks) = (Vec::new(), Entries::new(), Entries::new());
-        for entry in all_of(&root.catalog, io) {
-            let (key, value) = entry.map_err(|error| unreadable(io, error))?;
+        let mut lost_marks = LostMarks::default();
+        for entry in all_of(&root.catalog, io).around_damage() {
+            let (key, value) = match entry {
+                Ok(entry) => entry,
+                // All of them are found at once.
+                Err(_) if !lost_marks.is_empty() => continue,
+                Err(error) => {
+                    lost_marks = lost_marks_of(&root.catalog, io)
+                        .filter(|lost| !lost.is_empty())
+                        .ok_or_else(|| unreadable(io, error))?;
+                    continue;
+                }
+            };
             match key.class {
                 Class::Job | Class::Damage | Class::History | Class::Event if kept.len() < READ_MAX => {
                     kept.insert(key, value);
@@ -244,11 +257,12 @@ impl Top {
                 _ => datasets.push(entry_of(&root, &key, &value)?),
             }
         }
-        if (datasets.len() + kept.len() + marks.len()) as u64 != root.catalog.entry_count() {
+        let (found, all) = ((datasets.len() + kept.len() + marks.len()) as u64, root.catalog.entry_count());
+        if if lost_marks.is_empty() { found != all } else { found >= all } {
             return Err(Malformed("number of datasets").into());
         }
         let names = names_of(&datasets);
-        let top = Self { root, datasets, names, kept, marks };
+        let top = Self { root, datasets, names, kept, marks, lost_marks };
         let names: HashSet<_> = top.names.iter().flatten().collect();
         if names.len() == top.datasets.len() { Ok(top) } else { Err(Malformed("name of a dataset").into()) }
     }
@@ -267,13 +281,27 @@ impl Top {
     }
 }
 
+/// Which marks of a catalog cannot be read; `None`: others cannot either, or a newer program has put something in their place.
+fn lost_marks_of(tree: &Tree, io: &BlockIo) -> Option<LostMarks> {
+    let (mut lost, mut are_all) = (LostMarks::default(), true);
+    tree.check(io, &mut |visit| {
+        if let Visit::Damage { from, to, error, .. } = visit {
+            are_all &= lost.note(from, to) && newer_in(io, error).is_none();
+        }
+    });
+    are_all.then_some(lost)
+}
+
 /// A node that this program takes for none may be that of a newer one, although no feature in the labels has said so.
 fn unreadable(io: &BlockIo, error: BlockError) -> OpenError {
-    let found = match &error {
+    newer_in(io, &error).map_or(OpenError::Catalog(error), OpenError::newer)
+}
+
+fn newer_in(io: &BlockIo, error: &BlockError) -> Option<&'static str> {
+    match error {
         BlockError::Malformed { bp, .. } => io.read(bp).ok().and_then(|bytes| of_newer_programs(&bytes)),
         _ => None,
-    };
-    found.map_or(OpenError::Catalog(error), OpenError::newer)
+    }
 }
 
 fn place_of(datasets: &[DatasetEntry], id: DatasetId) -> Option<usize> {

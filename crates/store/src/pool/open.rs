@@ -40,7 +40,7 @@ use crate::block::BlockError;
 use crate::bp::BlockPtr;
 use crate::dataset::{Dataset, DatasetEntry, DatasetIo, EntryError, Schema};
 use crate::io::BlockIo;
-use crate::marks::Marks;
+use crate::marks::{LostMarks, Marks};
 use crate::properties::effective;
 use crate::replies::ReplyCache;
 use crate::tuning::Tuning;
@@ -178,7 +178,14 @@ impl Pool {
         let top = (
             uberblock,
             None,
-            Top { root, datasets: Vec::new(), names: Vec::new(), kept: BTreeMap::new(), marks: BTreeMap::new() },
+            Top {
+                root,
+                datasets: Vec::new(),
+                names: Vec::new(),
+                kept: BTreeMap::new(),
+                marks: BTreeMap::new(),
+                lost_marks: LostMarks::default(),
+            },
         );
         let pool = Self::assemble(platform, tuning, roster, schema, (devs, alloc), top, begin);
         {
@@ -273,9 +280,12 @@ impl Pool {
                 begin.lives = uberblock.open_gen - kept_gen;
             }
         }
-        let marks = std::mem::take(&mut top.marks);
+        let (marks, lost) = (std::mem::take(&mut top.marks), std::mem::take(&mut top.lost_marks));
         let top = (uberblock, Some(pointer), top);
         let pool = Self::assemble(platform, tuning, roster, schema, (devs, alloc), top, begin);
+        if !lost.is_empty() {
+            pool.syncing.lock().catalog.note_damage();
+        }
         if chosen.rewind.is_some() {
             pool.forget_replies();
             pool.marks.forget_all(marks);
@@ -287,7 +297,7 @@ impl Pool {
             let can_be = |dataset: DatasetId, txg: Txg, time: Time| {
                 dataset.0 < room::DRAWN_ROOM_END && txg.0 < room::DRAWN_ROOM_END && time < room::TIME_ROOM_END
             };
-            pool.replies.note_loaded(pool.marks.load(marks, &can_be, &mut content.remarks));
+            pool.replies.note_loaded(pool.marks.load(marks, lost, &can_be, &mut content.remarks));
         }
         Ok((pool, content))
     }

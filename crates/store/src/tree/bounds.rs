@@ -28,6 +28,13 @@ impl Bounds {
         Self { from, to: node.key(at + 1).or(self.to), class }
     }
 
+    /// The first key that a node with these bounds may hold, and the first one behind it.
+    pub(super) fn range(&self) -> (Option<Key>, Option<Key>) {
+        let Some(class) = self.class else { return (self.from, self.to) };
+        let to = [self.to, class.end()].into_iter().flatten().min();
+        (self.from.max(Some(Key::new(class, 0, 0, 0))), to)
+    }
+
     /// An error if the node's keys lie outside.
     pub(super) fn check_inner(&self, bp: &BlockPtr, node: &Inner<'_>) -> Result<(), BlockError> {
         self.check(bp, node.key(0), node.key(node.count() - 1))

@@ -86,7 +86,8 @@ impl Walk<'_> {
         let outcome = if height == 0 { self.leaf(bp, bounds) } else { self.inner(bp, height, bounds) };
         if let Err(error) = outcome {
             self.summary.damage_count += 1;
-            (self.visit)(Visit::Damage { bp, height, from: bounds.from, to: bounds.to, error: &error });
+            let (from, to) = bounds.range();
+            (self.visit)(Visit::Damage { bp, height, from, to, error: &error });
         }
     }
 

@@ -15,6 +15,7 @@ mod opens;
 mod remove;
 mod setattr;
 mod state;
+mod xattrs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +29,8 @@ use crate::locks::{Lock, NotLocked, Range};
 use crate::{
     Attr, Attributes, Change, ClientNumber, Content, CreateHow, Cred, Delegation, Delegations, DirPage, FoundAt,
     FsError, FsStat, Holder, Identity, Locks, MountNumber, Names, NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens,
-    Outcome, ReadOut, RememberedReply, Replies, ReplyKey, SetAttr, Share, Sought, Stability, ToOpen, Written,
+    Outcome, ReadOut, RememberedReply, Replies, ReplyKey, SetAttr, SetXattr, Share, Sought, Stability, ToOpen, Written,
+    XattrName, Xattrs,
 };
 use state::State;
 
@@ -355,6 +357,24 @@ impl Content for Model {
     }
 }
 
+impl Xattrs for Model {
+    fn xattr(&self, cred: &Cred, object: ObjectRef, name: &[u8]) -> Result<Bytes, FsError> {
+        self.state().xattr(cred, object, name)
+    }
+
+    fn list_xattrs(&self, cred: &Cred, object: ObjectRef, cookie: u64) -> Result<Vec<XattrName>, FsError> {
+        self.state().list_xattrs(cred, object, cookie)
+    }
+
+    fn set_xattr(&self, ctx: OpCtx<'_>, object: ObjectRef, name: &[u8], value: &[u8], how: SetXattr) -> Outcome<()> {
+        self.change(ctx, &[object], |()| Some(object), |state, _| state.set_xattr(ctx, object, (name, value), how))
+    }
+
+    fn remove_xattr(&self, ctx: OpCtx<'_>, object: ObjectRef, name: &[u8]) -> Outcome<()> {
+        self.change(ctx, &[object], |()| Some(object), |state, _| state.remove_xattr(ctx, object, name))
+    }
+}
+
 impl Replies for Model {
     fn remembered_of(&self, key: &ReplyKey, is_his: &dyn Fn(u64) -> bool) -> Option<RememberedReply> {
         let remembered = self.remembered.lock();
@@ -378,6 +398,9 @@ impl Replies for Model {
     fn forget_session(&self, session: &SessionBytes) {
         self.performed.lock().retain(|mark, _| mark.session != *session);
     }
+
+    // Nothing of them ages here.
+    fn keep_sessions(&self, _living: &[SessionBytes]) {}
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use super::content::Content;
 use super::delegations::Given;
 use super::locks::Held;
 use super::opens::Open;
+use super::xattrs::Xattrs;
 use crate::names::{FIRST_ID, entry_charge};
 use crate::permission::{self, EXECUTE, WRITE};
 use crate::{Attr, Cred, FileKind, FsError, FsStat, NAME_MAX, ObjectRef};
@@ -40,6 +41,7 @@ pub(super) struct Inode {
     pub(super) body: Body,
     /// Verifier of an exclusive create, until the first SETATTR.
     pub(super) create_verifier: Option<u64>,
+    pub(super) xattrs: Xattrs,
 }
 
 #[derive(Clone)]
@@ -144,7 +146,7 @@ impl State {
             ctime: now,
             change: now,
         };
-        self.inodes.insert(id, Inode { attr: attr.clone(), body, create_verifier: None });
+        self.inodes.insert(id, Inode { attr: attr.clone(), body, create_verifier: None, xattrs: Xattrs::default() });
         attr
     }
 

@@ -7,7 +7,7 @@ use super::world::{ALICE, BOB, World, guarded, mode, user};
 use crate::locks::{Kind, Lock, NotLocked, Range};
 use crate::{
     Access, ClientNumber, CreateHow, Cred, Delegation, Deny, FsError, Holder, ObjectRef, OpCtx, Opened, Opening,
-    OwnerNumber, Right, SetAttr, Share, Sought, Stability, ToOpen,
+    OwnerNumber, Right, SetAttr, SetXattr, Share, Sought, Stability, ToOpen,
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -130,7 +130,7 @@ fn given_of_what_is_made(world: &World) {
 /// What each operation is to somebody else's delegation: table D10 at the door.
 fn keeps_out(world: &World) {
     type Act = fn(&World, OpCtx<'_>, ObjectRef, ObjectRef) -> Result<(), FsError>;
-    let acts: [(&str, Act, bool, bool); 15] = [
+    let acts: [(&str, Act, bool, bool); 17] = [
         ("getattr", |world, _, _, file| world.vfs.getattr(file).map(drop), false, false),
         ("lookup", |world, ctx, dir, _| world.vfs.lookup(ctx.cred, dir, b"f").map(drop), false, false),
         ("readdir", |world, ctx, dir, _| world.vfs.readdir(ctx.cred, dir, 0, 10, true).map(drop), false, false),
@@ -148,6 +148,21 @@ fn keeps_out(world: &World) {
         ),
         ("read", |world, ctx, _, file| world.vfs.read_by(ctx, file, 0, 10).map(drop), false, true),
         ("seek", |world, ctx, _, file| world.vfs.seek(ctx, file, 0, Sought::Data).map(drop), false, true),
+        // Whoever has a file to keep sends its extended attributes all the same.
+        (
+            "list of extended attributes",
+            |world, ctx, _, file| world.vfs.list_xattrs(ctx.cred, file, 0).map(drop),
+            false,
+            false,
+        ),
+        (
+            "extended attribute",
+            |world, ctx, _, file| {
+                world.run_in(ctx, |ctx| world.vfs.set_xattr(ctx, file, b"user.a", b"v", SetXattr::Either))
+            },
+            true,
+            true,
+        ),
         ("write", |world, ctx, _, file| world.write_in(ctx, file, CONTENT), true, true),
         ("write of nothing", |world, ctx, _, file| world.write_in(ctx, file, b""), true, true),
         ("punch", |world, ctx, _, file| world.run_in(ctx, |ctx| world.vfs.deallocate(ctx, file, 0, 3)), true, true),

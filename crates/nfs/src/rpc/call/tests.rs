@@ -65,3 +65,20 @@ fn the_fingerprint_is_of_ids_and_arguments() {
         assert_ne!(changed(at), print(sample()), "byte {at}");
     }
 }
+
+/// Of requests in persistent sessions it stands in pools, over restarts and builds (rules V5): a build that gives another value knows none of those before it.
+#[test]
+fn the_fingerprint_is_what_it_was() {
+    let call = Call::parse(sample().into()).unwrap();
+    assert_eq!(call.fingerprint(None), 0xa755_1a7c_6623_0580);
+    assert_eq!(call.fingerprint(Some(7)), 0x9d69_6f7e_ff56_9e1f);
+    // What follows SEQUENCE, of root: PUTROOTFH, LOOKUP of "tank", CREATE of a directory "d" with mode 755.
+    let head = [1, 0, 2, 100_003, 4, 1, 1, 24, 0, 4].map(word).concat();
+    let ids = [0, 0, 0, 0, 0].map(word).concat();
+    let ops = [24, 15, 4].map(word).concat();
+    let create = [6, 2, 1].map(word).concat();
+    let attributes = [2, 0, 2, 4, 0o755].map(word).concat();
+    let arguments = [&ops[..], b"tank", &create, b"d\0\0\0", &attributes].concat();
+    let call = Call::parse([&head[..], b"test", &ids, &arguments].concat().into()).unwrap();
+    assert_eq!(call.fingerprint(None), 0xc830_41fb_8e3b_52ba);
+}

@@ -88,7 +88,7 @@ pub(in super::super) fn encode_values(told: &AttrSet, subject: &Subject<'_>, out
     READABLE.into_iter().filter(|number| told.has(*number)).try_for_each(|number| value(number, subject, out))
 }
 
-/// One value (RFC 7530 §5.6 and §5.7, RFC 8881 §5.8.1.14, RFC 7862 §12.2).
+/// One value (RFC 7530 §5.6 and §5.7, RFC 8881 §5.8.1.14, RFC 7862 §12.2, RFC 8276 §8.2).
 fn value(number: u32, subject: &Subject<'_>, out: &mut Encoder) -> Result<(), Status> {
     let attr = &subject.attr;
     match number {
@@ -146,6 +146,8 @@ fn value(number: u32, subject: &Subject<'_>, out: &mut Encoder) -> Result<(), St
         75 => subject.known(&SETTABLE).encode(out),
         // change_attr_type
         79 => _ = out.u32(RISES),
+        // xattr_support: of its file system
+        82 => _ = out.bool(subject.node.target().is_some()),
         number => unreachable!("attribute {number} is told and has no value"),
     }
     Ok(())

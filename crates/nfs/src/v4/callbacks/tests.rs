@@ -6,7 +6,7 @@ use tally_wire::{decode, encode};
 
 use super::*;
 use crate::rpc::Caller;
-use crate::v4::state::Terms;
+use crate::v4::state::{Callback, Referred, Terms};
 
 const ID: CallId = CallId { session: SessionId([7; 16]), slot: 2, sequence: 9, attempt: 11 };
 
@@ -49,11 +49,20 @@ fn an_answer_counts_if_it_is_whole_up_to_its_slot() {
 fn a_call_is_as_the_rfc_has_it() {
     let terms = Terms { minor: 2, program: 5, caller: Some(Caller::Nobody) };
     let words = encode(&NfsCbArgop4::OpCbIllegal);
-    let calling = Calling { connection: 1, id: ID, highest: 3, terms, operation: words.into() };
+    let callback = Callback::new(words.into());
+    let mut calling = Calling { connection: 1, id: ID, highest: 3, terms, callback };
     let sent = outgoing(&calling).unwrap();
     let CbCompound4Args { minorversion, argarray, .. } = decode(&sent.arguments).unwrap();
     let [NfsCbArgop4::OpCbSequence(sequence), NfsCbArgop4::OpCbIllegal] = &argarray[..] else { panic!("{argarray:?}") };
     let place = (sequence.csa_sessionid, sequence.csa_slotid, sequence.csa_sequenceid);
     assert_eq!((minorversion, place, sequence.csa_highest_slotid), (2, ([7; 16], 2, 9), 3));
     assert_eq!((sent.program, sent.version, sent.procedure), (5, 1, 1));
+    assert!(sequence.csa_referring_call_lists.0.is_empty());
+    // What is about an answer that may be on its way says which.
+    calling.callback.refers_to = Some(Referred { session: SessionId([8; 16]), slot: 6, sequence: 5 });
+    let CbCompound4Args { argarray, .. } = decode(&outgoing(&calling).unwrap().arguments).unwrap();
+    let [NfsCbArgop4::OpCbSequence(sequence), NfsCbArgop4::OpCbIllegal] = &argarray[..] else { panic!("{argarray:?}") };
+    let [list] = &sequence.csa_referring_call_lists[..] else { panic!() };
+    let [call] = &list.rcl_referring_calls[..] else { panic!() };
+    assert_eq!((list.rcl_sessionid, call.rc_slotid, call.rc_sequenceid), ([8; 16], 6, 5));
 }

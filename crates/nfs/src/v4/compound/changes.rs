@@ -6,8 +6,8 @@ use tally_vfs::{Change, FsError, OpCtx, Opened, Outcome, RememberedReply};
 
 use super::{Compound, Halt, Mark, Stop};
 use crate::entry::Target;
-use crate::v4::state::Guard;
 use crate::v4::state::bounds::MARKS_OF_REQUEST_MAX;
+use crate::v4::state::{Guard, Mounted};
 use crate::v4::status::Status;
 
 impl Compound<'_> {
@@ -36,11 +36,14 @@ impl Compound<'_> {
         if first != pool {
             return Err(if self.head.minor == 0 { Status::Resource } else { Status::NotSupp }.into());
         }
-        if let Some(mark) = self.owed.again {
+        if let Some(guard) = &mut self.owed.guard {
+            guard.note_change(Mounted::of(&*target.vfs));
+        }
+        if let Some((mark, not_done)) = self.owed.again {
             self.performed = self.of_this_operation(mark).and_then(|mark| target.vfs.performed(&mark));
             if self.performed.is_none() {
                 // By now its pool may be suspended, and tells nobody what it knows.
-                return Err(if target.vfs.is_waited_for() { Status::Delay } else { Status::DeadSession }.into());
+                return Err(if target.vfs.is_waited_for() { Status::Delay } else { not_done }.into());
             }
         }
         self.owed.changes += 1;
@@ -63,9 +66,14 @@ impl Compound<'_> {
         }
     }
 
-    /// The request of a dead session is carried out once more from here on.
-    pub(in crate::v4) fn go_through_again(&mut self, mark: SlotMark) {
-        self.owed.again = Some(mark);
+    /// The request goes through once more from here on: what it did is told, and the first operation that was not carried out is told this.
+    pub(in crate::v4) fn go_through_again(&mut self, mark: SlotMark, not_done: Status) {
+        self.owed.again = Some((mark, not_done));
+    }
+
+    /// What an operation is told then that was not carried out.
+    pub(in crate::v4) fn not_done(&self) -> Status {
+        self.owed.again.map_or(Status::ServerFault, |(_, not_done)| not_done)
     }
 
     /// Whether it is.
@@ -81,7 +89,7 @@ impl Compound<'_> {
     pub(in crate::v4) fn ctx<'b>(&self, target: &'b Target) -> OpCtx<'b> {
         let reply = self.mark.map(Mark::operation).and_then(|nth| self.scene.repeats.key(Some(nth)));
         let mark = self.guard().and_then(Guard::mark).and_then(|mark| self.of_this_operation(mark));
-        OpCtx { reply, mark, ..OpCtx::of(&target.cred) }
+        OpCtx { reply, mark, client: self.actor(), ..OpCtx::of(&target.cred) }
     }
 
     /// What came of an OPEN that may have made or cut a file, and what is told of it if it failed.
@@ -99,6 +107,9 @@ impl Compound<'_> {
     /// What came of an operation that may have changed something. Failures wait as well (rules F9).
     pub(in crate::v4) fn changed<T>(&mut self, outcome: Outcome<T>) -> Result<(T, Changes), Stop> {
         let Outcome { result, changes, wait } = outcome;
+        if let Err(FsError::Delegated(object)) = result {
+            return Err(self.changes_kept_out(object));
+        }
         let (is_throttled, promise) = (matches!(result, Err(FsError::Throttled)), promise_of(wait));
         match (is_throttled, promise, self.mark) {
             (true, Some(promise), _) => {

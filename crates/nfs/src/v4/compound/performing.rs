@@ -64,6 +64,7 @@ impl Compound<'_> {
             Op::LockU => return Ok(ops::lock::unlock(self, words, out)?),
             Op::ReleaseLockOwner => ops::lock::release(self, words),
             Op::Close => return Ok(ops::close::close(self, words, out)?),
+            Op::DelegReturn => ops::delegation::give_back(self, words),
             Op::OpenDowngrade => return Ok(ops::close::downgrade(self, words, out)?),
             Op::OpenConfirm => return Ok(ops::close::confirm(self, words, out)?),
             Op::TestStateid => ops::close::test(self, words, out),
@@ -80,6 +81,10 @@ impl Compound<'_> {
             Op::Seek => ops::sparse::seek(self, words, out),
             Op::IoAdvise => ops::sparse::advise(self, words, out),
             Op::Copy => return ops::copy::copy(self, words, out),
+            Op::GetXattr => ops::xattr::get(self, words, out),
+            Op::ListXattrs => ops::xattr::list(self, words, out),
+            Op::SetXattr => return ops::xattr::set(self, words, out),
+            Op::RemoveXattr => return ops::xattr::remove(self, words, out),
         }?;
         Ok(Status::Ok)
     }

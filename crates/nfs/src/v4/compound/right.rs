@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use tally_vfs::{Access, FsError, Right, Share};
+use tally_vfs::{Access, ClientNumber, FsError, Right, Share};
 
 use super::Compound;
 use crate::entry::Target;
@@ -50,7 +50,10 @@ impl Compound<'_> {
             Some(Special::Anonymous | Special::ReadBypass) => return self.unopened(file),
             None => asked,
         };
-        let client = self.guard().map(|guard| guard.session().presence().client());
+        if self.minor() > 0 && asked.is_of_delegation() {
+            return self.delegated(asked, file).map(|delegated| Right::Delegated(ClientNumber(delegated.client.0)));
+        }
+        let client = self.client();
         let of = FileId::of(&*file.vfs, file.object);
         let holder = self.scene.house.open_of(&asked, self.minor(), client, &of)?;
         if self.minor() == 0 {

@@ -5,7 +5,7 @@ use tally_vfs::{Access, OpCtx, Right};
 use super::super::attr::{self, AttrSet, Subject};
 use super::super::compound::{Compound, Stop};
 use super::super::status::Status;
-use super::stateid;
+use super::{stateid, xattr};
 use crate::numbers::{ACCESS_LOOKUP, ACCESS_READ, meaningful_access};
 use crate::xdr::{Decoder, Encoder};
 
@@ -17,11 +17,13 @@ pub(in super::super) fn access(
     let wanted = words.u32()?;
     let node = compound.current()?;
     let attr = compound.tree().attr(node)?;
-    let granted = match node.target() {
-        Some(target) => target.access(&attr),
-        None => ACCESS_READ | ACCESS_LOOKUP,
+    let (granted, of_xattrs) = match node.target() {
+        Some(target) => (target.access(&attr) | xattr::access(target, &attr), xattr::meaningful_access(attr.kind)),
+        None => (ACCESS_READ | ACCESS_LOOKUP, 0),
     };
-    let supported = wanted & meaningful_access(attr.kind);
+    // Bits of extended attributes are of minor version 2 (RFC 8276 §8.5).
+    let of_xattrs = if compound.minor() < 2 { 0 } else { of_xattrs };
+    let supported = wanted & (meaningful_access(attr.kind) | of_xattrs);
     out.u32(supported).u32(supported & granted);
     Ok(())
 }

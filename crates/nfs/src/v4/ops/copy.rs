@@ -6,7 +6,7 @@
 //! on from there, and is told why it cannot.
 
 use bytes::{Bytes, BytesMut};
-use tally_vfs::{Access, FileKind, OpCtx, Outcome, Right, Stability, Written};
+use tally_vfs::{Access, FileKind, Outcome, Right, Stability, Written};
 
 use super::super::compound::{Compound, Stop};
 use super::super::state::Stateid;
@@ -127,7 +127,7 @@ fn carry_out(compound: &mut Compound<'_>, way: &Way, bytes: u64) -> Result<(u64,
 impl Way {
     fn read(&self, compound: &Compound<'_>, at: u64, count: u64) -> Result<Bytes, Status> {
         let from = &self.from;
-        let ctx = OpCtx { right: self.may_read, ..OpCtx::of(&from.cred) };
+        let ctx = compound.plain_ctx(from, self.may_read);
         let read = || from.vfs.read_by(ctx, from.object, self.from_offset + at, count as u32);
         let found = compound.past_the_late(from, Access::READ, read)?;
         // A buffer of its own: blocks of the source are kept by nobody who writes (rules P5).
@@ -138,7 +138,7 @@ impl Way {
 
     fn write(&self, compound: &Compound<'_>, at: u64, data: &Bytes) -> Outcome<Written> {
         let to = &self.to;
-        let ctx = OpCtx { right: self.may_write, ..OpCtx::of(&to.cred) };
+        let ctx = compound.plain_ctx(to, self.may_write);
         let offset = self.to_offset.saturating_add(at);
         let write = || to.vfs.write(ctx, to.object, offset, data.clone(), Stability::Unstable);
         compound.past_the_late(to, Access::WRITE, write)

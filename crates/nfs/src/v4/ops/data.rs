@@ -1,7 +1,7 @@
 //! READ, WRITE, COMMIT (RFC 7530 §16.23, §16.36, §16.3).
 
 use bytes::Bytes;
-use tally_vfs::{Access, FileKind, OpCtx, Right, Stability};
+use tally_vfs::{Access, FileKind, Right, Stability};
 
 use super::super::compound::{Compound, Stop};
 use super::super::status::Status;
@@ -27,7 +27,7 @@ pub(in super::super) fn read(
         return Err(compound.too_big());
     }
     let count = count.min(room);
-    let read = || target.vfs.read_by(without_memory(target, right), target.object, offset, count);
+    let read = || target.vfs.read_by(compound.plain_ctx(target, right), target.object, offset, count);
     let found = compound.past_the_late(target, Access::READ, read)?;
     compound.note_data(found.data.iter().map(Bytes::len).sum());
     out.bool(found.eof).opaque_shared(found.data);
@@ -62,7 +62,8 @@ pub(in super::super) fn write(
     check_file(&target)?;
     compound.begin(&target)?;
     let data = words.own(data);
-    let write = || target.vfs.write(without_memory(&target, right), target.object, offset, data.clone(), stability);
+    // Nobody has to be told the first answer of these: what is written twice is there once, and what is stable stays so.
+    let write = || target.vfs.write(compound.plain_ctx(&target, right), target.object, offset, data.clone(), stability);
     let outcome = compound.past_the_late(&target, Access::WRITE, write);
     let (written, _) = compound.changed(outcome)?;
     compound.note_written();
@@ -80,13 +81,12 @@ pub(in super::super) fn commit(
     let target = compound.to_change(compound.current())?;
     check_file(&target)?;
     compound.begin(&target)?;
-    let (verifier, _) =
-        compound.changed(target.vfs.commit(without_memory(&target, Right::Unopened), target.object, offset, count))?;
+    let (verifier, _) = compound.changed(target.vfs.commit(
+        compound.plain_ctx(&target, Right::Unopened),
+        target.object,
+        offset,
+        count,
+    ))?;
     out.u64(verifier);
     Ok(Status::Ok)
-}
-
-/// Nobody has to be told the first answer of these: what is written twice is there once, and what is stable stays so.
-fn without_memory(target: &Target, right: Right) -> OpCtx<'_> {
-    OpCtx { right, ..OpCtx::of(&target.cred) }
 }

@@ -5,6 +5,7 @@ pub(super) mod clients;
 pub(super) mod close;
 pub(super) mod copy;
 pub(super) mod data;
+pub(super) mod delegation;
 pub(super) mod handle;
 pub(super) mod listing;
 pub(super) mod lock;
@@ -15,6 +16,7 @@ mod order;
 pub(super) mod remove;
 pub(super) mod sessions;
 pub(super) mod sparse;
+pub(super) mod xattr;
 
 use tally_vfs::Change;
 

@@ -1,10 +1,10 @@
 //! OPEN (RFC 8881 §18.16, RFC 7530 §16.16): a file by its name, or by its handle, is found or made, and somebody has it open from then on.
 //!
 //! The order: what can be wrong with the request; the bounds of what is kept of it; the file system, which decides (rules V29); then the stateid, that
-//! stands for what it has decided. No delegation is given yet. What was open before a restart is claimed again by its handle, without a look at its mode (rules V26).
+//! stands for what it has decided, and another one if the client is given the file to keep. What was open before a restart is claimed again by its handle, without a look at its mode (rules V26).
 //!
 //! Here is what becomes of each OPEN; [`asked`] says what it asks for, [`carrying`] lets the file system decide, for which [`ledger`] keeps what it has entered,
-//! [`again`] answers those of dead sessions and [`delegation`] says what is told of one.
+//! [`again`] answers those of dead sessions and [`delegation`] says whether one is given besides, and what is told of it.
 
 use tally_vfs::Access;
 
@@ -59,7 +59,7 @@ pub(in super::super) fn open(
     };
     let asked = asked.check(compound.minor())?;
     asked.check_session(compound)?;
-    let is_claimed = matches!(asked.what, What::Again);
+    let is_claimed = matches!(asked.what, What::Again(_));
     // Who has not said that he claims nothing more again asks for nothing new (RFC 8881 §18.51.3).
     if !is_claimed && compound.minor() > 0 && !compound.presence()?.has_reclaimed() {
         return Err(Status::Grace.into());
@@ -73,7 +73,7 @@ pub(in super::super) fn open(
     } else {
         Some(compound.may_be_given(&place)?)
     };
-    let Done { file, stateid, is_new, dir } = carry_out(compound, &place, &asked, whose, given)?;
+    let Done { file, stateid, is_new, dir, delegated } = carry_out(compound, &place, &asked, whose, given)?;
     if let (true, Some(owner)) = (is_claimed, whose.owner) {
         compound.scene.house.orders().confirm(&owner);
     }
@@ -86,7 +86,7 @@ pub(in super::super) fn open(
     let told = if is_told { LOCKS_ARE_TOLD } else { 0 };
     out.u32(LOCKS_AS_POSIX | to_be_confirmed | stays | told);
     asked.attributes_set(is_new).encode(out);
-    delegation::put_none(asked.wants, out);
+    delegation::put(&delegated, is_claimed, asked.wants, out);
     compound.current = Ok(Node::Object(file));
     compound.note_stateid(stateid);
     Ok(Status::Ok)
@@ -120,6 +120,10 @@ fn place_of(compound: &Compound<'_>, asked: &Wanted<'_>) -> Result<Target, Stop>
     let node = compound.current()?;
     let name = match (&asked.what, &asked.how) {
         (What::Name(name), _) => {
+            check_name(name)?;
+            Some(*name)
+        }
+        (What::Kept(_, Some(name)), How::Find) => {
             check_name(name)?;
             Some(*name)
         }

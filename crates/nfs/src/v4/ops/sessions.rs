@@ -275,12 +275,16 @@ pub(in super::super) fn sequence(
         // Its first transmission is on its way, and its answer will come.
         Begun::InProgress => return Err(Status::Delay.into()),
         Begun::Uncached(shown) => (shown, Some(Status::RetryUncachedRep)),
-        Begun::Faulted(shown) => (shown, Some(Status::ServerFault)),
+        Begun::Faulted(shown, on) => match past::broken_off(compound, &found, &asked, on)? {
+            true => (shown, None),
+            false => (shown, Some(Status::ServerFault)),
+        },
     };
     found.presence().note_minor(compound.minor());
     house.end_with_mounts(compound.scene.exports);
     let Shown { highest, target, flags } = shown;
-    let flags = flags | house.opens().flags(found.presence().client());
+    let client = found.presence().client();
+    let flags = flags | house.opens().flags(client) | house.delegations().flags(client);
     out.raw(&session.0).u32(sequence).u32(slot).u32(highest).u32(target).u32(flags);
     compound.next_fails_with(then);
     Ok(Status::Ok)

@@ -25,7 +25,7 @@ pub(in super::super) fn seek(
         1 => Sought::Hole,
         _ => return Err(Status::UnionNotSupp),
     };
-    let look = || target.vfs.seek(OpCtx { right, ..OpCtx::of(&target.cred) }, target.object, offset, what);
+    let look = || target.vfs.seek(compound.plain_ctx(target, right), target.object, offset, what);
     let found = compound.past_the_late(target, Access::READ, look)?;
     out.bool(found.is_end).u64(found.offset);
     Ok(())

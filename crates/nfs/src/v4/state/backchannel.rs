@@ -24,9 +24,10 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::FileId;
+use super::delegations::{DelegationNumber, Referred};
 use super::sessions::{Channel, SessionId};
 use super::waiters::LockOwner;
+use super::{ClientId, FileId};
 use crate::rpc::Caller;
 
 /// Most slots of a backchannel.
@@ -51,7 +52,45 @@ pub struct Terms {
 pub enum Errand {
     /// CB_NOTIFY_LOCK: what this owner waits for in this file is free.
     NotifyLock(LockOwner, FileId),
+    /// CB_RECALL: this client is to give a delegation back.
+    Recall(ClientId, DelegationNumber),
 }
+
+impl Errand {
+    /// Who is called.
+    #[must_use]
+    pub fn client(&self) -> ClientId {
+        match self {
+            Self::NotifyLock(owner, _) => owner.client,
+            Self::Recall(client, _) => *client,
+        }
+    }
+}
+
+/// What is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Callback {
+    /// The operation behind CB_SEQUENCE.
+    pub operation: Bytes,
+    /// The request whose answer it is about, which its client may not have read yet (rules V41).
+    pub refers_to: Option<Referred>,
+}
+
+impl Callback {
+    /// One that is about no answer.
+    #[must_use]
+    pub fn new(operation: Bytes) -> Self {
+        Self { operation, refers_to: None }
+    }
+
+    /// As CB_SEQUENCE and what is behind it has.
+    fn bytes(&self) -> usize {
+        self.operation.len() + if self.refers_to.is_some() { REFERRED_BYTES } else { 0 }
+    }
+}
+
+/// `referring_call_list4` of one call.
+const REFERRED_BYTES: usize = 16 + 4 + 8;
 
 /// By what a call is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,8 +119,7 @@ pub struct Calling {
     /// The highest slot in which a call is under way.
     pub highest: u32,
     pub terms: Terms,
-    /// Behind CB_SEQUENCE.
-    pub operation: Bytes,
+    pub callback: Callback,
 }
 
 /// What came of a call.
@@ -136,7 +174,7 @@ enum Life {
 #[derive(Debug)]
 struct Called {
     errand: Errand,
-    operation: Bytes,
+    callback: Callback,
     connection: u64,
     /// Over so many other connections it was tried.
     others: u32,
@@ -193,9 +231,9 @@ impl BackChannel {
     }
 
     /// A call over one of these connections, if there is one, and a slot.
-    pub(super) fn call(&mut self, errand: Errand, operation: Bytes, connections: &[u64]) -> Option<Calling> {
+    pub(super) fn call(&mut self, errand: Errand, callback: Callback, connections: &[u64]) -> Option<Calling> {
         self.terms.caller.as_ref()?;
-        if self.operations < OPERATIONS_MIN || operation.len() + HEAD_BYTES_MAX > self.request_bytes {
+        if self.operations < OPERATIONS_MIN || callback.bytes() + HEAD_BYTES_MAX > self.request_bytes {
             return None;
         }
         let connection = *connections.get(self.turn % connections.len().max(1))?;
@@ -203,7 +241,7 @@ impl BackChannel {
         let slot = &mut self.slots[at];
         slot.sequence = slot.sequence.wrapping_add(1);
         slot.try_once_more();
-        slot.life = Life::Called(Box::new(Called { errand, operation, connection, others: 0, is_sent: false }));
+        slot.life = Life::Called(Box::new(Called { errand, callback, connection, others: 0, is_sent: false }));
         self.calling(at)
     }
 
@@ -212,8 +250,8 @@ impl BackChannel {
         let id = CallId { session: self.session, slot: at as u32, sequence: *sequence, attempt: *attempt };
         let is_called = |slot: &Slot| matches!(slot.life, Life::Called(_));
         let highest = self.slots.iter().rposition(is_called).unwrap_or(at) as u32;
-        let (terms, operation) = (self.terms.clone(), called.operation.clone());
-        Some(Calling { connection: called.connection, id, highest, terms, operation })
+        let (terms, callback) = (self.terms.clone(), called.callback.clone());
+        Some(Calling { connection: called.connection, id, highest, terms, callback })
     }
 
     /// The slot of a call, if that was its last attempt.

@@ -86,9 +86,18 @@ pub const LOCK_NAMES_BYTES_OF_CLIENT_MAX: usize = OWNERS_OF_CLIENT_MAX * 256;
 pub const LOCK_NAMES_BYTES_MAX: usize = OWNERS_MAX * 256;
 /// Most revoked opens of a client; at one more all that it has is revoked.
 pub const REVOKED_OF_CLIENT_MAX: usize = 4096;
+/// Most delegations of a client, with those that were revoked and that it has not freed; past it and past the next it opens files without any.
+pub const DELEGATIONS_OF_CLIENT_MAX: usize = 16_384;
+/// Of all clients: some 16 MiB.
+pub const DELEGATIONS_MAX: usize = 65_536;
+/// Of how many files it is remembered that a delegation was recalled a moment ago; where there are more the oldest are forgotten.
+pub const RECALLED_FILES_MAX: usize = 16_384;
+/// Most requests that wait without a worker for a delegation to come back; others are told to come again.
+pub const PARKED_MAX: usize = 1024;
 /// What one compound copies from file to file: as long as that takes a worker has nothing else to do. A COPY may end short (RFC 7862 §15.2.3), and its client goes on.
 pub const COPY_BYTES_MAX: u64 = 4 << 20;
 
 const _: () = assert!(OWNERS_OF_CLIENT_MAX < OWNERS_MAX && OPENS_OF_CLIENT_MAX < OPENS_MAX);
+const _: () = assert!(DELEGATIONS_OF_CLIENT_MAX < DELEGATIONS_MAX);
 const _: () = assert!(LOCKS_OF_CLIENT_MAX < LOCKS_MAX && LOCK_NAMES_BYTES_OF_CLIENT_MAX < LOCK_NAMES_BYTES_MAX);
 const _: () = assert!(KEPT_BYTES_SHORT <= KEPT_BYTES_MAX && SESSIONS_BYTES_SHORT < SESSIONS_BYTES_MAX);

@@ -11,6 +11,7 @@
 //!  backchannel  calls to a client, in slots of ours
 //!  opens      which owner of which client has what open
 //!  locks      and what it has locked below that
+//!  delegations  which client has which file to keep, and is asked for it   (table D9)
 //!  waiters    who waits for a range that another one has locked
 //!  places     where either stands, as a stateid tells it
 //!  shards     whose state is where, and how much there is of all
@@ -24,6 +25,7 @@
 mod backchannel;
 pub mod bounds;
 mod clients;
+mod delegations;
 mod key;
 mod lease;
 mod locks;
@@ -39,10 +41,14 @@ mod slots;
 mod stateid;
 mod waiters;
 
-pub use backchannel::{CallId, Calling, Errand, Lost, Terms, Verdict};
+pub use backchannel::{CallId, Callback, Calling, Errand, Lost, Terms, Verdict};
 pub use clients::{
     BootId, COURTESY, ClientId, Clients, Created, Exchanged, Gone, Introduced, Introduction, Known, LEASE, Principal,
     Protection, Unknown, Wanted, Which, Why, printable,
+};
+pub use delegations::{
+    Answer, Asking as AskingForDelegation, Delegated, DelegationNumber, Delegations, Ending, Next, Recalled, Referred,
+    Reserving, SeenDelegation, WhyNone, Wish, to_ask_for,
 };
 pub use key::ClientKey;
 pub use lease::LeaseClock;

@@ -1,19 +1,22 @@
 //! Places of what stateids name: found by the index that a stateid tells, and used again when they are free.
 //!
 //! ```text
-//!  number   generation: how often the place was used │ index: position + 1 │ whether it is a lock's │ shard
-//!           32 bits                                  │        27 bits      │        1 bit           │ 4 bits
+//!  number   generation: how often the place was used │ index: position + 1 │ whether it is a delegation's │ a lock's │ shard
+//!           32 bits                                  │        26 bits      │            1 bit             │  1 bit   │ 4 bits
 //! ```
 //!
 //! A number never comes twice in one start of the server. An index is never 0, so that no stateid is one of those that name nothing, and tells whether an
-//! open or a lock is asked for.
+//! open, a lock or a delegation is asked for.
 
 /// Of clients: a client's state is in one shard, which its stateids tell.
 pub(super) const SHARD_BITS: u32 = 4;
 pub(super) const SHARD_COUNT: usize = 1 << SHARD_BITS;
 /// Of an index that is a lock's.
 pub(super) const OF_LOCKS: u32 = 1 << SHARD_BITS;
-const LOW_BITS: u32 = SHARD_BITS + 1;
+/// Of one that is a delegation's.
+pub(super) const OF_DELEGATIONS: u32 = OF_LOCKS << 1;
+/// What stands below the position.
+pub(super) const LOW_BITS: u32 = SHARD_BITS + 2;
 
 /// Most places of one shard.
 pub(super) const PLACES_MAX: usize = 1 << (32 - LOW_BITS - 1);
@@ -34,7 +37,7 @@ pub(super) struct Places<T> {
 }
 
 impl<T> Places<T> {
-    /// None yet. The low bits are the shard, and whether they are for locks.
+    /// None yet. The low bits are the shard, and what they are for.
     pub(super) const fn new(low: u32) -> Self {
         Self { low, slots: Vec::new(), free: Vec::new() }
     }

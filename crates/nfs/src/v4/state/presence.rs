@@ -16,6 +16,7 @@ pub struct Presence {
     /// The minor version of its newest request in a session, plus one; 0: there was none.
     minor: AtomicU32,
     has_reclaimed: AtomicBool,
+    has_lost: AtomicBool,
     is_ended: AtomicBool,
     /// Of its sessions, those with a connection for callbacks.
     reachable: AtomicUsize,
@@ -23,9 +24,9 @@ pub struct Presence {
 
 impl Presence {
     pub(super) fn new(client: ClientId, key: ClientKey, now: Duration) -> Self {
-        let (minor, has_reclaimed, is_ended, reachable) = Default::default();
+        let (minor, has_reclaimed, has_lost, is_ended, reachable) = Default::default();
         let heard_ns = AtomicU64::new(now.as_nanos() as u64);
-        Self { client, key, since: now, heard_ns, minor, has_reclaimed, is_ended, reachable }
+        Self { client, key, since: now, heard_ns, minor, has_reclaimed, has_lost, is_ended, reachable }
     }
 
     /// Whose it is.
@@ -88,6 +89,17 @@ impl Presence {
     #[must_use]
     pub fn has_reclaimed(&self) -> bool {
         self.has_reclaimed.load(Relaxed)
+    }
+
+    /// Something was taken from it that it does not know of yet, or knows of by now: meanwhile it is in no list of those who may claim again what they had (rules V24).
+    pub(in crate::v4) fn note_lost(&self, has_lost: bool) {
+        self.has_lost.store(has_lost, Relaxed);
+    }
+
+    /// Whether something was taken from it that it does not know of.
+    #[must_use]
+    pub fn has_lost(&self) -> bool {
+        self.has_lost.load(Relaxed)
     }
 
     /// It is no client any more. Under the register's lock, before what it had is anybody else's.

@@ -41,6 +41,7 @@ use super::backchannel::{BackChannel, Terms};
 use super::bounds::CONNECTIONS_MAX;
 use super::presence::Presence;
 use super::slots::{Ended, Guard, Row, Slot};
+use super::stateid::Mounted;
 use crate::v4::status::Status;
 
 mod calling;
@@ -114,8 +115,8 @@ pub enum Begun {
     InProgress,
     /// It was carried out, and its results were too long to keep: what follows SEQUENCE is RETRY_UNCACHED_REP.
     Uncached(Shown),
-    /// It was broken off: what follows SEQUENCE is SERVERFAULT.
-    Faulted(Shown),
+    /// It was broken off, in a persistent session where it was to change something on this mount: what follows SEQUENCE is SERVERFAULT, unless what it did is known.
+    Faulted(Shown, Option<Mounted>),
 }
 
 /// What SEQUENCE answers of the session, where it is OK.
@@ -275,8 +276,20 @@ impl Session {
         Ok(match row {
             Row::Retry => Begun::Retry(Bytes::copy_from_slice(inner.slots[asked.slot as usize].kept())),
             Row::Uncached => Begun::Uncached(shown),
-            Row::Faulted => Begun::Faulted(shown),
+            Row::Faulted => Begun::Faulted(shown, inner.slots[asked.slot as usize].broken_off()),
             _ => Begun::New(Guard::new(self.clone(), asked), shown),
+        })
+    }
+
+    /// What a request of a slot did is known that was broken off on that mount: whoever gets the guard tells it. Nobody, where another one is at it.
+    pub fn take_up(self: &Arc<Self>, asked: &Sequence, on: Mounted) -> Option<Guard> {
+        let mut inner = self.inner.lock();
+        let is_taken =
+            !inner.is_closed && slot_at(&mut inner.slots, asked.slot).take_up(asked.sequence, asked.fingerprint);
+        is_taken.then(|| {
+            let mut guard = Guard::new(self.clone(), asked);
+            guard.note_change(on);
+            guard
         })
     }
 
@@ -437,6 +450,16 @@ impl Sessions {
     pub(super) fn close(&self, id: SessionId) {
         let taken = self.shard(id).write().remove(&id);
         taken.into_iter().for_each(|session| session.close(&self.bound));
+    }
+
+    /// Those that are persistent.
+    #[must_use]
+    pub fn persistent(&self) -> Vec<SessionId> {
+        let of = |shard: &RwLock<HashMap<SessionId, Arc<Session>>>| -> Vec<_> {
+            let shard = shard.read();
+            shard.values().filter(|session| session.is_persistent()).map(|session| session.id()).collect()
+        };
+        self.shards.iter().flat_map(of).collect()
     }
 
     /// The persistent ones that were closed and have ended their last request since this was asked last: nobody asks again for what they have changed.

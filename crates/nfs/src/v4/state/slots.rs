@@ -16,14 +16,17 @@
 //! ```
 //!
 //! A slot in use is held by a [`Guard`], and there is no way out without it: one that is dropped unfinished, since nobody will answer it or its pool
-//! is suspended, leaves the slot broken off, and its retry is SERVERFAULT (rules V4). Results are kept as bytes and given back as they were, over
+//! is suspended, leaves the slot broken off, and its retry is SERVERFAULT (rules V4), unless the session is persistent, and the pool that it was to change was taken up anew since and
+//! knows what it did: then it is taken up, and told that ([`past`](crate::v4::past)). Results are kept as bytes and given back as they were, over
 //! whatever connection (rules V8); kept are all that fit, whether the client asked for it or not, in a buffer that the slot keeps as well.
 
 use std::sync::Arc;
 
 use tally_base::SlotMark;
 
+use super::delegations::Referred;
 use super::sessions::{Sequence, Session};
+use super::stateid::Mounted;
 
 /// What there is of a slot's last request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,7 +55,8 @@ pub(super) enum Row {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ended<'a> {
     Done(Option<&'a [u8]>),
-    BrokenOff,
+    /// Of a persistent session: on which mount it was to change something.
+    BrokenOff(Option<Mounted>),
 }
 
 /// One slot.
@@ -62,6 +66,8 @@ pub(super) struct Slot {
     life: Life,
     fingerprint: u64,
     kept: Vec<u8>,
+    /// Where its request was broken off that was to change something. Seldom there, and no slot has to have the room.
+    broken_off: Option<Box<Mounted>>,
 }
 
 impl Slot {
@@ -84,7 +90,22 @@ impl Slot {
     /// Row b.
     pub(super) fn begin(&mut self, sequence: u32, fingerprint: u64) {
         debug_assert_eq!(self.look(sequence, fingerprint), Row::New);
-        *self = Self { sequence, fingerprint, life: Life::InUse, kept: std::mem::take(&mut self.kept) };
+        let kept = std::mem::take(&mut self.kept);
+        *self = Self { sequence, fingerprint, life: Life::InUse, kept, broken_off: None };
+    }
+
+    /// Row f, where what it did is known: it is told that by whoever gets `true`.
+    pub(super) fn take_up(&mut self, sequence: u32, fingerprint: u64) -> bool {
+        let is_broken_off = self.look(sequence, fingerprint) == Row::Faulted;
+        if is_broken_off {
+            self.life = Life::InUse;
+        }
+        is_broken_off
+    }
+
+    /// Where its request was broken off.
+    pub(super) fn broken_off(&self) -> Option<Mounted> {
+        self.broken_off.as_deref().copied()
     }
 
     /// The request in the slot has ended.
@@ -100,7 +121,10 @@ impl Slot {
                 Life::Kept
             }
             Ended::Done(_) => Life::TooLong,
-            Ended::BrokenOff => Life::BrokenOff,
+            Ended::BrokenOff(on) => {
+                self.broken_off = on.map(Box::new);
+                Life::BrokenOff
+            }
         };
     }
 
@@ -121,22 +145,35 @@ impl Slot {
 pub struct Guard {
     session: Arc<Session>,
     slot: u32,
+    sequence: u32,
     must_keep: bool,
     mark: Option<SlotMark>,
+    changing: Option<Mounted>,
     is_finished: bool,
 }
 
 impl Guard {
     pub(super) fn new(session: Arc<Session>, asked: &Sequence) -> Self {
-        let (slot, must_keep) = (asked.slot, asked.cache_this);
+        let (slot, sequence, must_keep) = (asked.slot, asked.sequence, asked.cache_this);
         let mark = session.is_persistent().then(|| asked.mark());
-        Self { session, slot, must_keep, mark, is_finished: false }
+        Self { session, slot, sequence, must_keep, mark, changing: None, is_finished: false }
+    }
+
+    /// It is about to change something on this mount; of several it is the first.
+    pub fn note_change(&mut self, on: Mounted) {
+        self.changing.get_or_insert(on);
     }
 
     /// The session.
     #[must_use]
     pub fn session(&self) -> &Arc<Session> {
         &self.session
+    }
+
+    /// As which its client knows the request.
+    #[must_use]
+    pub fn referred(&self) -> Referred {
+        Referred { session: self.session.id(), slot: self.slot, sequence: self.sequence }
     }
 
     /// How long the reply may become, with its RPC header: who has asked to have it kept is refused one that cannot be (REP_TOO_BIG_TO_CACHE).
@@ -177,7 +214,8 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.is_finished {
-            self.session.end(self.slot, Ended::BrokenOff);
+            let on = self.changing.filter(|_| self.mark.is_some());
+            self.session.end(self.slot, Ended::BrokenOff(on));
         }
     }
 }

@@ -33,7 +33,7 @@ use tally_vfs::Holder;
 use tally_vfs::locks::{Kind, Range};
 
 use super::bounds::{WAITERS_MAX, WAITERS_OF_CLIENT_MAX, WAITERS_OF_FILE_MAX};
-use super::{ClientId, FileId, LEASE, SessionId};
+use super::{ClientId, FileId, LEASE, SessionId, Which};
 
 /// How long one who was told may take to come before the next is told.
 pub const COME: Duration = Duration::from_secs(3);
@@ -84,6 +84,8 @@ fn overlap(one: Range, other: Range) -> bool {
 #[derive(Debug)]
 struct Place {
     wait: LockWait,
+    /// When he asked first, and last.
+    since: Duration,
     asked: Duration,
     /// Until when he may come who was told.
     told: Option<Duration>,
@@ -127,7 +129,7 @@ impl Waiters {
     pub fn join(&self, wait: LockWait, now: Duration) -> bool {
         self.change(|queues| {
             if let Some(place) = queues.place(&wait.owner).filter(|place| place.wait.is_like(&wait)) {
-                *place = Place { wait, asked: now, told: None };
+                *place = Place { wait, since: place.since, asked: now, told: None };
                 return true;
             }
             queues.remove(&wait.owner);
@@ -137,7 +139,7 @@ impl Waiters {
                 return false;
             }
             queues.owners.insert(wait.owner.clone(), wait.file);
-            queues.files.entry(wait.file).or_default().push_back(Place { wait, asked: now, told: None });
+            queues.files.entry(wait.file).or_default().push_back(Place { wait, since: now, asked: now, told: None });
             true
         })
     }
@@ -238,6 +240,19 @@ impl Waiters {
             let owners: Vec<_> = late.map(|place| place.wait.owner.clone()).collect();
             owners.iter().for_each(|owner| queues.remove(owner));
         });
+    }
+
+    /// Those who wait, of all or of one client, and since when: as many as `which` says, and how many there are besides.
+    #[must_use]
+    pub fn seen(&self, which: Which) -> (Vec<(LockWait, Duration)>, usize) {
+        if self.is_empty() {
+            return (Vec::new(), 0);
+        }
+        let queues = self.queues.lock();
+        let asked = |place: &&Place| which.client.is_none_or(|client| place.wait.owner.client == client);
+        let mut places = queues.files.values().flatten().filter(asked);
+        let shown = places.by_ref().take(which.most).map(|place| (place.wait.clone(), place.since)).collect();
+        (shown, places.count())
     }
 
     /// In which files somebody waits for something.

@@ -103,9 +103,9 @@ impl List {
         !self.is_in_grace
     }
 
-    /// Whether this client may be given something new, and nothing has to be done before.
-    pub(super) fn is_at_rest(&self, key: ClientKey) -> bool {
-        self.is_over() && self.is_settled && self.doomed.is_empty() && self.has(key)
+    /// Whether this client, which may have lost something without knowing it, may be given something new, and nothing has to be done before.
+    pub(super) fn is_at_rest(&self, key: ClientKey, has_lost: bool) -> bool {
+        self.is_over() && self.is_settled && self.doomed.is_empty() && (has_lost || self.has(key))
     }
 
     pub(super) fn has(&self, key: ClientKey) -> bool {

@@ -73,6 +73,10 @@ fn calls(text: &mut Exposition, seen: &Observation) {
         .sample(&[], ops.refused);
     text.counter("tally_nfs_retransmissions_total", "Retransmitted requests that were answered from memory.")
         .sample(&[], ops.retransmissions);
+    text.counter("tally_nfs4_calls_made_total", "Calls that were made to clients of NFSv4.")
+        .sample(&[], ops.calls_made);
+    text.counter("tally_nfs4_replies_unmatched_total", "Replies to no call that was made on their connection.")
+        .sample(&[], ops.replies_unmatched);
     text.counter("tally_nfs_throttled_total", "Requests that were run again because too much was not in the pool yet.")
         .sample(&[], ops.throttled);
 }
@@ -108,15 +112,35 @@ fn held(text: &mut Exposition, holdings: Option<&HoldingCounts>) {
         let mut family = text.gauge(name, help);
         holdings.into_iter().for_each(|held| family.sample(&[], of(held)));
     }
+    for (name, help, of) in OF_DELEGATIONS {
+        let mut family = text.counter(name, help);
+        holdings.into_iter().for_each(|held| family.sample(&[], of(held)));
+    }
 }
 
 /// A metric of what is held: its name, what it means, and how it is read.
 type HoldingMetric = (&'static str, &'static str, fn(&HoldingCounts) -> u64);
 
-const OF_HOLDINGS: [HoldingMetric; 3] = [
+const OF_HOLDINGS: [HoldingMetric; 4] = [
     ("tally_nfs4_sessions", "Sessions of clients of NFSv4.", |held| held.sessions),
     ("tally_nfs4_opens", "Files that clients of NFSv4 have open, by owner.", |held| held.opens),
     ("tally_nfs4_locks", "Files that clients of NFSv4 have locked ranges of, by owner.", |held| held.locks),
+    ("tally_nfs4_delegations", "Files that clients of NFSv4 were given to keep.", |held| held.delegations),
+];
+
+const OF_DELEGATIONS: [HoldingMetric; 4] = [
+    ("tally_nfs4_delegations_granted_total", "Files that were given to a client of NFSv4 to keep.", |held| {
+        held.delegations_since.granted
+    }),
+    (
+        "tally_nfs4_delegations_recalled_total",
+        "Of these, those that were asked for as somebody was kept out.",
+        |held| held.delegations_since.recalled,
+    ),
+    ("tally_nfs4_delegations_returned_total", "Those that were given back.", |held| held.delegations_since.returned),
+    ("tally_nfs4_delegations_revoked_total", "Those that were taken, as they were not given back.", |held| {
+        held.delegations_since.revoked
+    }),
 ];
 
 /// A metric of an account: its name, what it means, and how it is read.

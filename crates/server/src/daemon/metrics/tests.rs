@@ -3,6 +3,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use super::*;
+use crate::control::holdings::DelegationCounts;
 use crate::control::observation::{KindReport, ObservedDataset};
 use crate::control::report::{
     CacheReport, DatasetReport, ErrorCounters, Exposure, OpReport, OpsReport, PrefetchReport, TxgReport,
@@ -56,7 +57,15 @@ fn everything() -> Observation {
     Observation {
         pools: vec![pool, gone, former],
         datasets: vec![ObservedDataset { dataset, sync: "disabled".into(), exposed_bytes: 77, exposed_seconds: 1.5 }],
-        holdings: Some(HoldingCounts { clients: 5, courtesy: 2, sessions: 6, opens: 7, locks: 8 }),
+        holdings: Some(HoldingCounts {
+            clients: 5,
+            courtesy: 2,
+            sessions: 6,
+            opens: 7,
+            locks: 8,
+            delegations: 9,
+            delegations_since: DelegationCounts { granted: 19, recalled: 10, returned: 8, revoked: 2 },
+        }),
         ops: OpsReport { procedures: vec![op], operations: vec![putfh], whole_times: times(), ..OpsReport::default() },
         accounts: vec![account("10.0.0.1"), account("*"), account(AccountReport::GONE)],
         ..Observation::default()
@@ -74,6 +83,11 @@ fn lines_say_what_was_seen() {
         "tally_nfs4_clients{state=\"active\"} 3",
         "tally_nfs4_clients{state=\"courtesy\"} 2",
         "tally_nfs4_locks 8",
+        "tally_nfs4_delegations 9",
+        "tally_nfs4_delegations_granted_total 19",
+        "tally_nfs4_delegations_recalled_total 10",
+        "tally_nfs4_delegations_returned_total 8",
+        "tally_nfs4_delegations_revoked_total 2",
         "tally_nfs4_operations_total{operation=\"putfh\"} 12",
         "tally_nfs4_operation_errors_total{operation=\"putfh\"} 2",
         "tally_nfs_requests_total{procedure=\"WRITE\",stable_how=\"FILE_SYNC\"} 9",

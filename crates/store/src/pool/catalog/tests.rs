@@ -283,6 +283,63 @@ fn a_catalog_holds_nothing_but_datasets_and_all_of_them() {
     bench.txg = Txg(1);
 }
 
+/// One rotten node with marks kept a pool from everybody, with all its files.
+#[test]
+fn marks_that_cannot_be_read_are_lost_alone() {
+    const SESSIONS: u8 = 60;
+    let mark = |session: u8, slot: u64| {
+        let half = u64::from_be_bytes([session; 8]);
+        (Key::new(Class::Mark, half, half, slot << 32), Change::Put(Bytes::from_static(&[7; 54])))
+    };
+    let mut all: Vec<_> = (1..=300).map(|id| (key_of(DatasetId(id)), Change::Put(entry(id).encode()))).collect();
+    all.extend((0..SESSIONS).flat_map(|session| (0..64).map(move |slot| mark(session, slot))));
+    let event = Key::new(Class::Event, 1, 0, 0);
+    all.push((event, Change::Put(Bytes::from_static(b"something"))));
+    let written = || {
+        let bench = Bench::new();
+        let mut out = bench.io.writer(Txg(1)).with_copies(RedundantMetadata::Most, |_, _| true);
+        let tree = Tree::empty().apply(&bench.io, &mut out, &all).unwrap();
+        out.finish().unwrap();
+        (bench, tree)
+    };
+    let (bench, tree) = written();
+    let mut blocks: Vec<(BlockPtr, Option<Class>)> = Vec::new();
+    tree.check(&bench.io, &mut |visit| match visit {
+        Visit::Block { bp, .. } => blocks.push((*bp, None)),
+        Visit::Entry { key, .. } => blocks.last_mut().unwrap().1 = Some(key.class),
+        Visit::Damage { .. } => unreachable!(),
+    });
+    let (mut lost_at_all, mut refused) = (0, 0);
+    for (bp, class) in blocks {
+        let (bench, tree) = written();
+        bench.rot(&bp);
+        let root = PoolRoot { next_dataset: 301, catalog: tree, ..PoolRoot::new(LIFE) };
+        let top = match Top::read(root, &bench.io) {
+            Err(OpenError::Catalog(_)) if class != Some(Class::Mark) => {
+                refused += 1;
+                continue;
+            }
+            top => top.unwrap(),
+        };
+        assert_eq!(
+            (class, top.datasets.len(), top.kept.keys().collect::<Vec<_>>()),
+            (Some(Class::Mark), 300, vec![&event])
+        );
+        let there = |session| top.marks.keys().filter(|key| key.object == u64::from_be_bytes([session; 8])).count();
+        let lost: Vec<_> = (0..SESSIONS).filter(|session| there(*session) < 64).collect();
+        assert!((1..10).contains(&lost.len()), "{lost:?}");
+        lost_at_all += lost.len();
+        for session in 0..SESSIONS {
+            let is_lost = lost.contains(&session);
+            assert!(!is_lost || top.lost_marks.may_have(&[session; 16]), "{session} of {lost:?}");
+            // The next one may have had a mark at the end of the node.
+            let is_beside = lost.iter().any(|lost| lost.abs_diff(session) <= 1);
+            assert!(is_beside || !top.lost_marks.may_have(&[session; 16]), "{session} of {lost:?}");
+        }
+    }
+    assert!(lost_at_all >= usize::from(SESSIONS) && refused >= 3, "{lost_at_all} sessions, {refused} nodes");
+}
+
 /// A newer program has put something under a class that is kept for it, in a leaf beside ours. The import called that damage, "written
 /// so, by a bug", and told nobody that another program reads it.
 #[test]

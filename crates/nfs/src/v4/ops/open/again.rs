@@ -8,7 +8,7 @@ use crate::entry::Target;
 use crate::v4::compound::{Compound, Stop};
 use crate::v4::ops::put_change_of_before;
 use crate::v4::pseudo::Node;
-use crate::v4::state::Stateid;
+use crate::v4::state::{Stateid, WhyNone};
 use crate::v4::status::Status;
 use crate::xdr::Encoder;
 
@@ -17,7 +17,7 @@ use crate::xdr::Encoder;
 pub(super) fn again(compound: &mut Compound<'_>, asked: Asked<'_>, out: &mut Encoder) -> Result<Status, Stop> {
     let asked = asked.check(compound.minor())?;
     if !matches!((&asked.what, &asked.how), (What::Name(_), How::Make(..))) {
-        return Err(Status::DeadSession.into());
+        return Err(compound.not_done().into());
     }
     let place = place_of(compound, &asked)?;
     compound.begin(&place)?;
@@ -28,7 +28,7 @@ pub(super) fn again(compound: &mut Compound<'_>, asked: Asked<'_>, out: &mut Enc
     // What was there before nobody knows any more, but a file with a verifier, or under a new name, was made.
     let is_new = !matches!(asked.how, How::Make(CreateHow::Unchecked(_), _));
     asked.attributes_set(is_new).encode(out);
-    delegation::put_none(asked.wants, out);
+    delegation::put(&Err(WhyNone::Resource), false, asked.wants, out);
     compound.current = Ok(Node::Object(Target { object, ..place }));
     compound.note_stateid(Stateid::OF_THE_DEAD);
     Ok(Status::Ok)

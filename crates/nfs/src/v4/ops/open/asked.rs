@@ -1,11 +1,11 @@
 //! What an OPEN asks for, and what can be wrong with that by itself.
 
-use tally_vfs::{Access, CreateHow, Deny, Share};
+use tally_vfs::{Access, CreateHow, Delegation, Deny, Share};
 
 use crate::v4::attr::{self, AttrSet};
 use crate::v4::compound::Compound;
-use crate::v4::state::ClientId;
 use crate::v4::state::bounds::OWNER_BYTES_MAX;
+use crate::v4::state::{ClientId, Stateid};
 use crate::v4::status::Status;
 use crate::xdr::Decoder;
 
@@ -49,8 +49,10 @@ pub(super) enum What<'a> {
     Name(&'a [u8]),
     /// The current handle's file.
     Handle,
-    /// The same, which this owner had open before a restart of the server.
-    Again,
+    /// The same, which this owner had open before a restart of the server, and its client was given so to keep.
+    Again(Option<Delegation>),
+    /// The file of a delegation, which its client has opened without a word: by its name, or the current handle's.
+    Kept(Stateid, Option<&'a [u8]>),
     /// None of what there can be: it is told so.
     Nothing(Status),
 }
@@ -137,14 +139,14 @@ impl<'a> What<'a> {
     fn decode(words: &mut Decoder<'a>, minor: u32) -> Result<Self, Status> {
         Ok(match words.u32()? {
             0 => Self::Name(words.opaque(usize::MAX)?),
-            // Of what kind its delegation was: there was none.
-            1 => {
-                let _delegation = words.u32()?;
-                Self::Again
-            }
+            1 => Self::Again(match words.u32()? {
+                1 => Some(Delegation::Read),
+                2 => Some(Delegation::Write),
+                _ => None,
+            }),
             2 => {
-                let (_stateid, _name) = (words.array::<16>()?, words.opaque(usize::MAX)?);
-                Self::Nothing(Status::BadStateid)
+                let (stateid, name) = (Stateid::from_wire(words.array()?), words.opaque(usize::MAX)?);
+                if minor == 0 { Self::Nothing(Status::BadStateid) } else { Self::Kept(stateid, Some(name)) }
             }
             3 => {
                 let _name = words.opaque(usize::MAX)?;
@@ -152,10 +154,7 @@ impl<'a> What<'a> {
             }
             4.. if minor == 0 => return Err(Status::BadXdr),
             4 => Self::Handle,
-            5 => {
-                let _stateid = words.array::<16>()?;
-                Self::Nothing(Status::BadStateid)
-            }
+            5 => Self::Kept(Stateid::from_wire(words.array()?), None),
             6 => Self::Nothing(Status::NotSupp),
             _ => return Err(Status::BadXdr),
         })

@@ -1,9 +1,14 @@
 //! How an OPEN is carried out: the file system decides, and asks under the file's lock whose open of it that would be.
 
-use tally_vfs::{Change, FsError, OpCtx, Opened, Opening, ToOpen};
+use std::cell::Cell;
+
+use smallvec::SmallVec;
+use tally_base::Wait;
+use tally_vfs::{Access, Change, Delegation, FsError, ObjectRef, OpCtx, Opened, Opening, Outcome, ToOpen};
 
 use super::Whose;
 use super::asked::{How, Wanted, What};
+use super::delegation::Told;
 use super::ledger::Ledger;
 use crate::entry::Target;
 use crate::v4::compound::{Compound, Stop};
@@ -20,6 +25,7 @@ pub(super) struct Done {
     pub(super) stateid: Stateid,
     pub(super) is_new: bool,
     pub(super) dir: Option<Change>,
+    pub(super) delegated: Told,
 }
 
 /// Lets the file system decide, which asks under the file's lock whose open of it that would be.
@@ -33,7 +39,7 @@ pub(super) fn carry_out(
     let ledger = Ledger::of(compound, place, asked, whose);
     ledger.given.replace(given);
     let by = |object| ledger.enter(object);
-    let opening = Opening { share: asked.share, by: &by, wants: None };
+    let opening = Opening { share: asked.share, by: &by, wants: ledger.wants.ok() };
     let (opened, dir) = match (&asked.what, &asked.how) {
         (What::Name(name), How::Make(how, _)) => {
             compound.check_marks()?;
@@ -54,41 +60,94 @@ pub(super) fn carry_out(
             (opened, changes.into_iter().next())
         }
         (What::Name(name), How::Find) => {
-            let find = || find(place, name, opening);
-            let found = ledger.past_the_late(compound, find)?;
-            found.map_err(|error| ledger.told(error))?
-        }
-        (What::Again, _) => {
-            let outcome = place.vfs.open(OpCtx::of(&place.cred), ToOpen::Again(place.object), opening);
-            let told = |error| match ledger.told(error) {
-                Status::ShareDenied => Status::ReclaimConflict,
-                status => status,
+            let dir = Cell::new(None);
+            let find = || {
+                let (outcome, found_in) = find(place, name, opening);
+                dir.set(found_in);
+                outcome
             };
-            (outcome.result.map_err(told)?, None)
+            let found = ledger.past_the_late(compound, find)?;
+            (settled(compound, &ledger, found)?, dir.take())
         }
-        _ => {
-            let open = || place.vfs.open(OpCtx::of(&place.cred), ToOpen::Itself(place.object), opening).result;
+        (What::Kept(stateid, Some(name)), _) => {
+            let (found, dir) = look(place, name);
+            let object = found.map_err(Status::from)?;
+            check_kept(compound, *stateid, asked, &Target { object, ..place.clone() })?;
+            let open = || place.vfs.open(OpCtx::of(&place.cred), ToOpen::Itself(object), opening);
             let opened = ledger.past_the_late(compound, open)?;
-            (opened.map_err(|error| ledger.told(error))?, None)
+            (settled(compound, &ledger, opened)?, dir)
+        }
+        (What::Again(_), _) => {
+            let outcome = place.vfs.open(OpCtx::of(&place.cred), ToOpen::Again(place.object), opening);
+            let told = |stop| match stop {
+                Stop::Failed(Status::ShareDenied) => Status::ReclaimConflict.into(),
+                stop => stop,
+            };
+            (settled(compound, &ledger, outcome).map_err(told)?, None)
+        }
+        (what, _) => {
+            if let What::Kept(stateid, None) = what {
+                check_kept(compound, *stateid, asked, place)?;
+            }
+            let open = || place.vfs.open(OpCtx::of(&place.cred), ToOpen::Itself(place.object), opening);
+            let opened = ledger.past_the_late(compound, open)?;
+            (settled(compound, &ledger, opened)?, None)
         }
     };
     if let Some(given) = ledger.given.take() {
         compound.was_given(place, given)?;
     }
     let file = Target { object: opened.attr.object, ..place.clone() };
-    Ok(Done { stateid: ledger.granted(&file, asked.share)?, file, is_new: opened.is_new, dir })
+    let stateid = ledger.granted(&file, asked.share)?;
+    let delegated = ledger.delegated(&file, opened.delegated, matches!(asked.what, What::Again(_)));
+    Ok(Done { stateid, file, is_new: opened.is_new, dir, delegated })
+}
+
+/// What was opened; what its client was given to keep has to be durable as its attributes say it (rules V12).
+fn settled(compound: &mut Compound<'_>, ledger: &Ledger<'_>, outcome: Outcome<Opened>) -> Result<Opened, Stop> {
+    if let Some(FsError::Delegated(object)) = outcome.error() {
+        return Err(ledger.kept_out(compound, object));
+    }
+    let opened = outcome.result.map_err(|error| ledger.told(error))?;
+    if opened.delegated.is_some() {
+        compound.wait_for(outcome.wait);
+    }
+    Ok(opened)
+}
+
+/// Whether that is a delegation of this file, by which it may have been opened so.
+fn check_kept(compound: &Compound<'_>, asked: Stateid, wanted: &Wanted<'_>, file: &Target) -> Result<(), Status> {
+    let asked = compound.present(asked)?;
+    if !asked.is_of_delegation() {
+        return Err(Status::BadStateid);
+    }
+    let delegated = compound.delegated(asked, file)?;
+    let is_too_much = delegated.kind == Delegation::Read && wanted.share.access.has(Access::WRITE);
+    if is_too_much { Err(Status::OpenMode) } else { Ok(()) }
+}
+
+/// What has a name, and the directory of that look.
+fn look(place: &Target, name: &[u8]) -> (Result<ObjectRef, FsError>, Option<Change>) {
+    let (found, dir) = place.vfs.look(&place.cred, place.object, name);
+    (found.map(|attr| attr.object), dir.map(|attr| Change { before: Some((&attr).into()), after: Some(attr) }))
 }
 
 /// Opens what has the name. That it may be gone by then is seen, and looked for again; that it has another name is not: it is what had the name a moment ago.
-fn find(place: &Target, name: &[u8], opening: Opening<'_>) -> Result<(Opened, Option<Change>), FsError> {
+fn find(place: &Target, name: &[u8], opening: Opening<'_>) -> (Outcome<Opened>, Option<Change>) {
     for _ in 0..LOOKS_MAX {
-        let (found, dir) = place.vfs.look(&place.cred, place.object, name);
-        let dir = dir.map(|attr| Change { before: Some((&attr).into()), after: Some(attr) });
-        let outcome = place.vfs.open(OpCtx::of(&place.cred), ToOpen::Itself(found?.object), opening);
-        match outcome.result {
-            Err(FsError::Stale) => {}
-            result => return result.map(|opened| (opened, dir)),
+        let (found, dir) = look(place, name);
+        let object = match found {
+            Ok(object) => object,
+            Err(error) => return (failed(error), dir),
+        };
+        let outcome = place.vfs.open(OpCtx::of(&place.cred), ToOpen::Itself(object), opening);
+        if outcome.error() != Some(FsError::Stale) {
+            return (outcome, dir);
         }
     }
-    Err(FsError::Unavailable)
+    (failed(FsError::Unavailable), None)
+}
+
+fn failed<T>(error: FsError) -> Outcome<T> {
+    Outcome { result: Err(error), changes: SmallVec::new(), wait: Wait::Ready }
 }

@@ -2,15 +2,18 @@
 
 use std::cell::{Cell, RefCell};
 
-use tally_vfs::{Access, FsError, Holder, ObjectRef, Share};
+use bytes::Bytes;
+use tally_vfs::{Access, Delegation, FsError, Holder, ObjectRef, Share};
 
 use super::Whose;
 use super::asked::Wanted;
 use crate::entry::Target;
 use crate::exports::Exports;
+use crate::stats::count;
 use crate::v4::compound::{Compound, Stop};
 use crate::v4::house::House;
-use crate::v4::state::{FileId, Reserved, Stateid};
+use crate::v4::pseudo::Node;
+use crate::v4::state::{Delegated, FileId, Referred, Reserved, Reserving, Stateid, WhyNone};
 use crate::v4::status::Status;
 use crate::v4::tracking::Given;
 use crate::v4::way::{self, Refusable};
@@ -29,20 +32,27 @@ pub(super) struct Ledger<'a> {
     /// What the list of clients has to say of it.
     pub(super) given: RefCell<Option<Given>>,
     entry: RefCell<Option<(ObjectRef, Result<Reserved<'a>, Status>)>>,
+    /// What the file system is asked to give besides, and with which request.
+    pub(super) wants: Result<Delegation, WhyNone>,
+    referred: Option<Referred>,
+    reserving: RefCell<Option<Result<Reserving<'a>, WhyNone>>>,
 }
 
 impl<'a> Ledger<'a> {
     pub(super) fn of(compound: &Compound<'a>, place: &'a Target, asked: &Wanted<'a>, whose: Whose) -> Self {
         let (minor, house, exports) = (compound.minor(), compound.scene.house, compound.scene.exports);
         let (owner, share) = (asked.owner, asked.share);
-        let (is_again, given, entry) = Default::default();
-        Self { place, owner, share, house, exports, minor, whose, is_again, given, entry }
+        let (is_again, given, entry, reserving) = Default::default();
+        let (wants, referred) = (asked.delegation(compound), compound.referred());
+        Self { place, owner, share, house, exports, minor, whose, is_again, given, entry, wants, referred, reserving }
     }
 
     /// Whose open of that file it becomes.
     pub(super) fn enter(&self, object: ObjectRef) -> Result<Holder, FsError> {
         // What an attempt before this one has entered is let go of first: it may be the same.
         self.entry.take();
+        // Nothing was given there, as nothing was opened.
+        self.reserving.take();
         let file = FileId::of(&*self.place.vfs, object);
         let reserved = self.house.opens().reserve(self.minor, self.whose.client, self.owner, file);
         let reserved = reserved.and_then(|reserved| {
@@ -56,6 +66,10 @@ impl<'a> Ledger<'a> {
             Ok(if self.whose.is_confirmed { reserved } else { reserved.is_provisional() })
         });
         let holder = reserved.as_ref().map(Reserved::holder).map_err(|_| FsError::Unavailable);
+        if holder.is_ok() && self.wants.is_ok() {
+            let (delegations, now) = (self.house.delegations(), self.house.now());
+            *self.reserving.borrow_mut() = Some(delegations.reserve(self.whose.client, file, self.referred, now));
+        }
         *self.entry.borrow_mut() = Some((object, reserved));
         holder
     }
@@ -92,6 +106,12 @@ impl<'a> Ledger<'a> {
         })
     }
 
+    /// Another client keeps the file.
+    pub(super) fn kept_out(&self, compound: &mut Compound<'_>, object: ObjectRef) -> Stop {
+        self.reserving.take();
+        compound.kept_out(&*self.place.vfs, object)
+    }
+
     fn makes_way(&self, error: FsError) -> bool {
         let who = self
             .entry
@@ -115,9 +135,49 @@ impl<'a> Ledger<'a> {
 
     /// What is said of an open that the file system refused, for a reason of its own or because of this.
     pub(super) fn told(&self, error: FsError) -> Status {
+        // Nothing was given, and nobody who is parked goes on for that: he may be this one.
+        self.reserving.take();
         match self.entry.take() {
             Some((_, Err(status))) => status,
             _ => not_opened(error, self.minor),
+        }
+    }
+
+    /// It is open, and this was given besides, if anything was. `is_claimed`: its client is told at once to give it back.
+    pub(super) fn delegated(
+        &self,
+        file: &Target,
+        given: Option<Delegation>,
+        is_claimed: bool,
+    ) -> Result<Delegated, WhyNone> {
+        let wanted = self.wants?;
+        let reserving = self.reserving.take().unwrap_or(Err(WhyNone::Resource));
+        match (given, reserving) {
+            (Some(kind), Ok(reserving)) => {
+                let handle = Bytes::copy_from_slice(Node::Object(file.clone()).handle().as_slice());
+                debug_assert_eq!(kind, wanted);
+                match reserving.granted(kind, handle, is_claimed.then(|| self.house.now())) {
+                    Ok(delegated) => {
+                        count(&self.house.delegated.granted);
+                        Ok(delegated)
+                    }
+                    // Somebody is kept out by it, or the client has gone.
+                    Err(ending) => {
+                        self.house.withdraw_delegation(&*file.vfs, ending);
+                        Err(WhyNone::Contention)
+                    }
+                }
+            }
+            // Another OPEN of this client may have been given it, which has found this one here and no place.
+            (None, Ok(reserving)) => {
+                self.house.withdraw_delegation(&*file.vfs, reserving.ending());
+                Err(WhyNone::Contention)
+            }
+            (Some(_), Err(why)) => {
+                self.house.give_up_unknown(&*file.vfs, self.whose.client, file.object);
+                Err(why)
+            }
+            (None, Err(why)) => Err(why),
         }
     }
 
@@ -141,6 +201,10 @@ impl Drop for Ledger<'_> {
             && let Some(holder) = reserved.withdrawn()
         {
             self.place.vfs.close(object, holder);
+        }
+        // So is what nobody was told that he was given.
+        if let Some(Ok(reserving)) = self.reserving.take() {
+            self.house.withdraw_delegation(&*self.place.vfs, reserving.ending());
         }
     }
 }

@@ -12,6 +12,10 @@ fn errand() -> Errand {
     Errand::NotifyLock(LockOwner { client: ClientId(1), name: Arc::from(&b"owner"[..]) }, file)
 }
 
+fn no_operation() -> Callback {
+    Callback::new(Bytes::new())
+}
+
 fn channel(slots: u32) -> Channel {
     Channel { request_bytes: 4096, reply_bytes: 4096, cached_bytes: 0, operations: 2, slots }
 }
@@ -22,7 +26,7 @@ fn back(slots: u32) -> BackChannel {
 }
 
 fn call(back: &mut BackChannel) -> CallId {
-    back.call(errand(), Bytes::from_static(b"op"), &[10, 20]).expect("a slot is free").id
+    back.call(errand(), Callback::new(Bytes::from_static(b"op")), &[10, 20]).expect("a slot is free").id
 }
 
 fn place(back: &mut BackChannel) -> (u32, u32) {
@@ -62,13 +66,13 @@ fn gone_of(lost: Lost) -> Option<Errand> {
 fn the_fourth_slot_of_which_nothing_is_known_is_the_last() {
     let mut back = back(64);
     let ids: Vec<_> = (0..4).map(|_| call(&mut back)).collect();
-    assert_eq!(back.call(errand(), Bytes::new(), &[10]), None, "four are under way");
+    assert_eq!(back.call(errand(), no_operation(), &[10]), None, "four are under way");
     for (nth, id) in ids.iter().enumerate() {
         assert!(!back.is_out_of_step(), "{nth}");
         assert_eq!(back.overdue(id), Some(errand()));
     }
     assert!(back.is_out_of_step());
-    assert_eq!(back.call(errand(), Bytes::new(), &[10]), None);
+    assert_eq!(back.call(errand(), no_operation(), &[10]), None);
     assert_eq!(back.returned(&ids[2], Verdict::Done), None, "nothing comes of that any more");
     assert!(!back.is_out_of_step());
     assert_eq!(place(&mut back), (2, 2), "but the slot is known");
@@ -94,17 +98,18 @@ fn a_call_goes_over_another_connection_and_not_in_circles() {
 #[test]
 fn one_that_answers_late_is_called_over_another_connection() {
     let mut back = back(4);
-    let first = back.call(errand(), Bytes::new(), &[10, 20]).unwrap();
+    let first = back.call(errand(), no_operation(), &[10, 20]).unwrap();
     assert_eq!(first.connection, 10);
     back.overdue(&first.id);
-    assert_eq!(back.call(errand(), Bytes::new(), &[10, 20]).unwrap().connection, 20);
-    assert_eq!(back.call(errand(), Bytes::new(), &[]), None);
+    assert_eq!(back.call(errand(), no_operation(), &[10, 20]).unwrap().connection, 20);
+    assert_eq!(back.call(errand(), no_operation(), &[]), None);
 }
 
 #[test]
 fn what_a_client_does_not_take_is_not_called() {
     let terms = Terms { minor: 1, program: 7, caller: None };
-    let is_called = |mut back: BackChannel, bytes: usize| back.call(errand(), vec![0; bytes].into(), &[1]).is_some();
+    let is_called =
+        |mut back: BackChannel, bytes: usize| back.call(errand(), Callback::new(vec![0; bytes].into()), &[1]).is_some();
     assert!(is_called(back(1), 1000) && !is_called(back(1), 4000) && !is_called(back(0), 10));
     assert!(!is_called(BackChannel::new(SessionId([3; 16]), terms.clone(), channel(1)), 10), "nobody that we can be");
     let one = Channel { operations: 1, ..channel(1) };

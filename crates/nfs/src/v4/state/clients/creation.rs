@@ -24,6 +24,7 @@
 //! In d to j the sequence is that of the last, plus one. In d, e, f and h it stays (others than the client may have come, or the client comes again with
 //! it), so that nobody can make a client miss its turn.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -32,6 +33,7 @@ use tally_base::Rng;
 use super::{CONFIRMED, ClientId, Clients, Full, Of, Principal, Record, WAITING};
 use crate::v4::state::backchannel::{self, Terms};
 use crate::v4::state::bounds::{MESSAGE_BYTES_MIN, OPS_MAX, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, SESSIONS_MAX};
+use crate::v4::state::presence::Presence;
 use crate::v4::state::sessions::{BOTH, Channel, FORE, SessionId};
 use crate::v4::status::Status;
 
@@ -168,6 +170,12 @@ impl Clients {
         [CONFIRMED, WAITING].into_iter().for_each(|which| self.forget(id, which));
         self.check();
         Ok(())
+    }
+
+    /// Of a client that is confirmed, what each of its requests asks for.
+    #[must_use]
+    pub fn presence_of(&self, id: ClientId) -> Option<Arc<Presence>> {
+        self.confirmed.get(&id).map(|record| record.presence.clone())
     }
 
     /// The sessions of a client.

@@ -134,7 +134,7 @@ pub(in crate::v4::state) fn word(told: &Result<Begun, Status>) -> String {
         Ok(Begun::Retry(_)) => "retry".into(),
         Ok(Begun::InProgress) => "in progress".into(),
         Ok(Begun::Uncached(_)) => "uncached".into(),
-        Ok(Begun::Faulted(_)) => "faulted".into(),
+        Ok(Begun::Faulted(..)) => "faulted".into(),
         Err(status) => format!("{status:?}"),
     }
 }

@@ -1,11 +1,10 @@
 //! Calls over a session's backchannel: which connection they go over. What a slot makes of them stands in [`crate::v4::state::backchannel`].
 
-use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::{BACK, Inner, Session};
 use crate::rpc::Caller;
-use crate::v4::state::backchannel::{CallId, Calling, Errand, Lost, Verdict};
+use crate::v4::state::backchannel::{CallId, Callback, Calling, Errand, Lost, Verdict};
 
 impl Inner {
     /// Those that callbacks go over.
@@ -17,10 +16,10 @@ impl Inner {
 impl Session {
     /// Calls the client, if there is a connection for that and a slot. What comes of it is told once: by [`Self::returned`], [`Self::overdue`] or [`Self::lost`].
     #[must_use]
-    pub fn call(&self, errand: Errand, operation: Bytes) -> Option<Calling> {
+    pub fn call(&self, errand: Errand, callback: Callback) -> Option<Calling> {
         let mut inner = self.inner.lock();
         let connections = inner.ways_back();
-        if inner.is_closed { None } else { inner.back.call(errand, operation, &connections) }
+        if inner.is_closed { None } else { inner.back.call(errand, callback, &connections) }
     }
 
     /// A call was answered.

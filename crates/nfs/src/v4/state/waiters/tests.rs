@@ -144,3 +144,24 @@ fn a_late_answer_takes_nobodys_next_place() {
     waiters.leave_if_told(&next.owner, &next.file);
     assert!(waiters.is_empty());
 }
+
+/// What nobody was shown: who waits, and since when he does, however often he asks.
+#[test]
+fn who_waits_is_shown_with_the_time_he_began() {
+    let waiters = Waiters::default();
+    let all = Which { client: None, most: usize::MAX };
+    assert_eq!(waiters.seen(all), (Vec::new(), 0));
+    let later = NOW + Duration::from_secs(20);
+    let (first, second) = (wait(1, "a", (0, 9)), wait(2, "b", (0, 9)));
+    assert!(
+        waiters.join(first.clone(), NOW) && waiters.join(second.clone(), later) && waiters.join(first.clone(), later)
+    );
+    assert_eq!(waiters.seen(all), (vec![(first.clone(), NOW), (second.clone(), later)], 0));
+    assert_eq!(waiters.seen(Which { most: 1, ..all }), (vec![(first, NOW)], 1));
+    let of_second = Which { client: Some(ClientId(2)), ..all };
+    assert_eq!(waiters.seen(of_second), (vec![(second, later)], 0));
+    // He wants something else, which he has not waited for.
+    let other = wait(2, "b", (5, 9));
+    assert!(waiters.join(other.clone(), later + COME));
+    assert_eq!(waiters.seen(of_second), (vec![(other, later + COME)], 0));
+}

@@ -27,9 +27,9 @@ fn who_is_in_it_may_claim_until_the_grace_is_over() {
     assert_eq!(list.advance(second(95), &has_completed), None, "it is told once");
     assert!(list.is_over() && !list.reclaim(A, second(95)) && !list.reclaim(B, second(95)));
     assert_eq!(list.take_doomed(), [B], "who has claimed nothing has nothing");
-    assert!(list.has(A) && !list.is_at_rest(A), "B may not be out of it yet");
+    assert!(list.has(A) && !list.is_at_rest(A, false), "B may not be out of it yet");
     list.settle();
-    assert!(list.is_at_rest(A));
+    assert!(list.is_at_rest(A, false));
 }
 
 /// Seed 1150 of the histories of what clients hold, as it was drawn on 2026-11-29. A client claimed one of two opens and was silent until the grace was over. The other one was given to

@@ -1,0 +1,240 @@
+//! Delegations that are in somebody's way: their clients are asked for them (RFC 8881 §10.4.5 and §20.2), and what does not come back is taken.
+//!
+//! ```text
+//!  any operation, of any version: FsError::Delegated ─▶ kept_out ─▶ whose it is, of the file system ─▶ their leases are over? ─▶ they are ended (rules V20)
+//!                                                                     │ recalled, once
+//!                                                                     ▼
+//!                                                     CB_RECALL ─▶ DELEGRETURN ─▶ given back below ─▶ who is parked goes on
+//!                                                        │ twice a second: not answered, said no
+//!                                                        └─▶ again;   a lease later ─▶ out of the lists (rules V24), taken
+//! ```
+//!
+//! *Nobody waits for a client* (rules V15). Who is kept out is parked, which costs no worker, for [`PARKED`]; then it is told to come again (DELAY, JUKEBOX), as it is where too many are parked. The recall goes on.
+//!
+//! *One client does not keep others waiting.* What a client is called for is asked for client by client, and goes to the next where one has no slot or connection left.
+//!
+//! *What is taken* might be claimed again behind a crash, and by then be another's. So its client goes out of the lists before it is taken below, and comes into none before it knows
+//! (FREE_STATEID): what it opens until then it cannot claim either.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use bytes::Bytes;
+use tally_base::Promise;
+use tally_vfs::{ClientNumber, ObjectRef, Vfs};
+
+use super::endings::file_system;
+use super::house::House;
+use super::state::bounds::CALLS_OF_CLIENT_MAX;
+use super::state::{
+    Answer, Callback, ClientId, Delegated, DelegationNumber, Ending, Errand, FileId, Recalled, Revoked, Stateid,
+};
+use super::status::Status;
+use crate::exports::Exports;
+use crate::xdr::Encoder;
+
+mod parking;
+
+use parking::Over;
+pub use parking::PARKED;
+pub(super) use parking::Parking;
+
+const CB_RECALL: u32 = 4;
+
+/// What becomes of who is kept out.
+pub enum KeptOut {
+    /// He goes on when this is over, and may be kept out still.
+    Waits(Box<dyn Promise>),
+    /// He comes again.
+    ComesAgain,
+}
+
+/// How often what has happened to delegations, since the start.
+#[derive(Debug, Default)]
+pub struct Counted {
+    /// They were given.
+    pub granted: AtomicU64,
+    /// They were asked for.
+    pub recalled: AtomicU64,
+    /// They were given back.
+    pub returned: AtomicU64,
+    /// They were taken.
+    pub revoked: AtomicU64,
+    /// Somebody was parked as one was in his way.
+    pub parked: AtomicU64,
+}
+
+impl House {
+    /// Somebody, this client if it is one, is kept out by what others have of an object. `may_wait`: he was not parked before.
+    pub(crate) fn kept_out(
+        &self,
+        exports: &dyn Exports,
+        (vfs, object): (&dyn Vfs, ObjectRef),
+        who: Option<ClientId>,
+        may_wait: bool,
+    ) -> KeptOut {
+        let file = FileId::of(vfs, object);
+        // Before it is asked who that is: what comes back from here on is noticed.
+        let parked = may_wait.then(|| self.parking.park(file)).flatten();
+        let who = who.map(|client| ClientNumber(client.0));
+        let others = vfs.delegated(object).into_iter().map(|(client, _)| client).filter(|client| Some(*client) != who);
+        let others: Vec<ClientNumber> = others.collect();
+        // They are gone already, or go now.
+        let is_gone = others.is_empty() || self.end_late(exports, &others);
+        let goes_on = is_gone || self.recall_of(vfs, &file, &others);
+        match parked {
+            _ if goes_on && may_wait => KeptOut::Waits(Box::new(Over)),
+            Some(parked) => {
+                self.delegated.parked.fetch_add(1, Relaxed);
+                KeptOut::Waits(Box::new(parked))
+            }
+            None => KeptOut::ComesAgain,
+        }
+    }
+
+    /// Asks these clients for what they have of a file. Whether one of them had it by mistake, and has not any more.
+    fn recall_of(&self, vfs: &dyn Vfs, file: &FileId, clients: &[ClientNumber]) -> bool {
+        let mut is_less = false;
+        for client in clients.iter().map(|number| ClientId(number.0)) {
+            match self.delegations().recall(client, file, self.now()) {
+                Recalled::Begun => {
+                    self.delegated.recalled.fetch_add(1, Relaxed);
+                    self.call_for_delegations(client);
+                }
+                Recalled::Known => {}
+                Recalled::Nobodys => {
+                    let Some(orphan) = self.delegations().orphan(client, *file) else { continue };
+                    self.end_below(Some(vfs), orphan.ending()).returned();
+                    is_less = true;
+                }
+            }
+        }
+        is_less
+    }
+
+    /// Calls a client for what it is asked for, as far as it can be called for now.
+    pub(super) fn call_for_delegations(&self, client: ClientId) {
+        for _ in 0..CALLS_OF_CLIENT_MAX {
+            let Some(delegated) = self.delegations().next_call(client, self.now()) else { return };
+            if !self.delegations().call(delegated.number, self.now()) {
+                continue;
+            }
+            let errand = Errand::Recall(client, delegated.number);
+            let callback = Callback { operation: cb_recall(&delegated), refers_to: delegated.by };
+            if self.call(None, &errand, &callback).is_none() {
+                // Nor can it be for the others, and they are looked at with the first answer or half a second later.
+                return self.delegations().answered(delegated.number, Answer::Nothing, self.now());
+            }
+        }
+    }
+
+    /// Several times in two seconds: who is to be called is, and what was not given back in time is taken.
+    pub(super) fn look_after_recalls(&self, exports: &dyn Exports) {
+        self.parking.end_late();
+        if !self.delegations().has_recalled() {
+            return;
+        }
+        let overdue = self.delegations().overdue(self.now());
+        overdue.iter().for_each(|number| self.take_delegation(exports, *number));
+        if !overdue.is_empty() {
+            self.tracking.let_go_of_doomed();
+        }
+        self.delegations().to_call(self.now()).into_iter().for_each(|client| self.call_for_delegations(client));
+    }
+
+    fn take_delegation(&self, exports: &dyn Exports, number: DelegationNumber) {
+        let Some(ending) = self.delegations().take(number, self.now()) else { return };
+        // The other way round it would be others' before it is known that its client may not claim it again.
+        let (client, file) = (ending.client(), *ending.file());
+        self.note_lost(client);
+        self.end_below(file_system(exports, &file).as_deref(), ending).revoked(Revoked::Recalled);
+        // It may have freed another one between, and be in a list again.
+        self.note_lost(client);
+        self.delegated.revoked.fetch_add(1, Relaxed);
+        self.tell_of_taken(client);
+    }
+
+    /// A client is out of the lists until it knows what it has lost.
+    fn note_lost(&self, client: ClientId) {
+        let presence = self.clients().presence_of(client);
+        if let Some(presence) = presence {
+            presence.note_lost(true);
+            self.tracking.lose(presence.key());
+        }
+    }
+
+    /// It is nobody's below any more, and who was kept out by it goes on.
+    fn end_below<'a>(&self, vfs: Option<&dyn Vfs>, ending: Ending<'a>) -> Ending<'a> {
+        let file = ending.file();
+        if let Some(vfs) = vfs.filter(|vfs| FileId::of(*vfs, file.object) == *file) {
+            vfs.give_back(file.object, ClientNumber(ending.client().0));
+        }
+        self.parking.wake(file);
+        ending
+    }
+
+    /// DELEGRETURN.
+    pub(super) fn return_delegation(
+        &self,
+        vfs: &dyn Vfs,
+        asked: &Stateid,
+        client: ClientId,
+        object: ObjectRef,
+    ) -> Result<(), Status> {
+        let ending = self.delegations().give_back(asked, client, &FileId::of(vfs, object))?;
+        self.end_below(Some(vfs), ending).returned();
+        self.delegated.returned.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// What was given, and its client was not told of.
+    pub(super) fn withdraw_delegation(&self, vfs: &dyn Vfs, ending: Ending<'_>) {
+        self.end_below(Some(vfs), ending).returned();
+    }
+
+    /// What the file system has given to a client, and nothing is known of here: others are in a moment, or it is kept for nobody.
+    pub(super) fn give_up_unknown(&self, vfs: &dyn Vfs, client: ClientId, object: ObjectRef) {
+        if let Some(orphan) = self.delegations().orphan(client, FileId::of(vfs, object)) {
+            self.withdraw_delegation(vfs, orphan.ending());
+        }
+    }
+
+    /// FREE_STATEID of one that was taken: behind the last its client may be in the lists again.
+    pub(super) fn free_delegation(&self, asked: &Stateid, client: ClientId) -> Result<(), Status> {
+        self.delegations().free(asked, client)?;
+        if !self.delegations().has_lost(client)
+            && let Some(presence) = self.clients().presence_of(client)
+        {
+            presence.note_lost(false);
+        }
+        Ok(())
+    }
+
+    /// A client is gone, and so is what was delegated to it. Gives how many.
+    pub(super) fn forget_delegations(&self, exports: &dyn Exports, client: ClientId) -> usize {
+        let files = self.delegations().forget_client(client);
+        for file in &files {
+            if let Some(vfs) = file_system(exports, file) {
+                vfs.give_back(file.object, ClientNumber(client.0));
+            }
+            self.parking.wake(file);
+        }
+        files.len()
+    }
+
+    /// Whether somebody is parked, for whom there is to be a look at once in [`PARKED`].
+    pub(crate) fn has_parked(&self) -> bool {
+        self.parking.has_some()
+    }
+
+    /// Ends the wait of those who have been parked for long enough.
+    pub(crate) fn end_parking(&self) {
+        self.parking.end_late();
+    }
+}
+
+/// `CB_RECALL4args`: nothing is about to be cut.
+fn cb_recall(delegated: &Delegated) -> Bytes {
+    let mut words = Encoder::new();
+    words.u32(CB_RECALL).raw(&delegated.stateid.to_wire()).bool(false).opaque(&delegated.handle);
+    words.into_vec().into()
+}

@@ -1,0 +1,359 @@
+//! Delegations, as the protocol names them: which client has which file to keep, by which stateid, and how far it is with giving it back. Whether one is given, and who is in whose
+//! way, is decided below the file system; here stands what it came to.
+//!
+//! ```text
+//!  OPEN ─▶ reserve ─▶ Reserving ─▶ the file system ─▶ granted
+//!             │            └─ dropped: as it was before
+//!  READ … ─▶ find: table D6 of [`super::stateid`]
+//!  somebody is kept out by it ─▶ recall ─▶ to_call, next_call ([`recall`]) ─▶ call ─▶ answered
+//!  DELEGRETURN ─▶ give_back ─▶ Ending ─▶ the file system ─▶ returned
+//!  not returned in time ─▶ overdue ─▶ take ─▶ Ending ─▶ the file system ─▶ revoked: it is still told why, up to `free`
+//!  the client is gone ─▶ forget_client;   its mount is over ─▶ revoke_of
+//!
+//!  none ─reserve▶ giving ─granted▶ given ─recall▶ recalled ─┬─give_back▶ ending ─returned▶ none
+//!                   └──dropped──▶ none                      └─take────▶ ending ─revoked▶ revoked ─free▶ none
+//! ```
+//!
+//! *Before the file system.* A place is reserved before the file system is asked, and given up behind it. So what is below and has no place here is nobody's: its OPEN was never
+//! answered with it. Whoever finds such a one in his way gives it back ([`Delegations::orphan`]).
+//!
+//! *A recall and a grant beside each other.* Who is kept out by one that is being given has nobody to call yet. It is noted, and `granted` says no: then it is given back, and the OPEN
+//! is answered without it.
+//!
+//! *Once, and not for each that asks.* A recall that is under way is not begun again, whoever else is kept out (RFC 8881 §10.4.5).
+//!
+//! *Locks.* As of [`Opens`](super::Opens): a client's state is in one shard, which its stateids tell, and no lock is held over a call to anything else.
+//!
+//! *Invariants.* G1: of a client and file there is at most one that is not revoked. G2: what is counted is what there is, within bounds. G3: `recalled` are those that are.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use bytes::Bytes;
+use foldhash::HashSet;
+use parking_lot::{Mutex, RwLock};
+use tally_base::Rng;
+use tally_vfs::Delegation;
+
+use super::shards::Shards;
+use super::stateid::{Asker, FileId, Mounted, Revoked, Seal, Stateid};
+use super::{BootId, ClientId, SessionId, Which};
+use crate::v4::status::Status;
+
+mod giving;
+mod grant;
+mod lately;
+mod recall;
+mod shard;
+
+pub use giving::{Ending, Reserving};
+pub use grant::{Asking, Why as WhyNone, Wish, to_ask_for};
+use lately::Lately;
+pub use recall::{Answer, Next};
+use shard::{Asked, Shard, State, Totals};
+
+/// By which a delegation is known here: never that of another one, in one start of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DelegationNumber(pub(in crate::v4) u64);
+
+/// The request that was answered with something: its client may not have read that yet (RFC 8881 §2.10.6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Referred {
+    pub session: SessionId,
+    pub slot: u32,
+    pub sequence: u32,
+}
+
+/// What a stateid names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delegated {
+    /// By which it is known.
+    pub number: DelegationNumber,
+    /// Whose it is.
+    pub client: ClientId,
+    /// What was given.
+    pub file: FileId,
+    /// And how.
+    pub kind: Delegation,
+    /// The present one.
+    pub stateid: Stateid,
+    /// By which the client knows the file.
+    pub handle: Bytes,
+    /// With which it was given.
+    pub by: Option<Referred>,
+}
+
+/// One as an administrator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenDelegation {
+    /// What it is.
+    pub delegated: Delegated,
+    /// As of when it is asked for again, by the clock of leases.
+    pub recalled: Option<Duration>,
+    /// If it was taken from its client.
+    pub revoked: Option<Revoked>,
+}
+
+/// What somebody finds who is kept out by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recalled {
+    /// It is asked for from now on.
+    Begun,
+    /// It is being given, asked for, or given back.
+    Known,
+    /// Nobody was answered with it.
+    Nobodys,
+}
+
+/// All delegations.
+pub struct Delegations {
+    seal: Seal,
+    shards: Shards<Shard>,
+    totals: Arc<Totals>,
+    lately: Mutex<Lately>,
+    /// How many are in there: at nearly all times none, and no OPEN takes a lock of all for that.
+    lately_count: AtomicUsize,
+}
+
+impl Delegations {
+    /// None, since this start.
+    #[must_use]
+    pub fn new(boot: BootId, rng: &dyn Rng) -> Self {
+        let totals = Arc::new(Totals::default());
+        let shards = Shards::new(|number| Shard::new(number, totals.clone()));
+        let (lately, lately_count) = Default::default();
+        Self { seal: Seal::new(boot, rng), shards, totals, lately, lately_count }
+    }
+
+    /// OPEN, before it is carried out: there will be room for one. Rows i to k of table D9.
+    pub fn reserve(
+        &self,
+        client: ClientId,
+        file: FileId,
+        by: Option<Referred>,
+        now: Duration,
+    ) -> Result<Reserving<'_>, WhyNone> {
+        if self.lately_count.load(Relaxed) > 0 && self.lately.lock().has(&file, now) {
+            return Err(WhyNone::Contention);
+        }
+        let mut shard = self.shards.of(client).write();
+        if shard.of_file(client, &file).is_some() {
+            return Err(WhyNone::NotWanted);
+        }
+        let number = shard.begin(&self.seal, Asked { client, file, by }).ok_or(WhyNone::Resource)?;
+        Ok(Reserving::new(self, (client, file), number))
+    }
+
+    /// What a stateid names, for an operation of `client`'s session on `file`: table D6.
+    pub fn find(&self, asked: &Stateid, client: ClientId, file: Option<&FileId>) -> Result<Delegated, Status> {
+        let shard = self.shards.at(asked.index()).read();
+        let number = shard.look(&self.seal, *asked, &Asker { minor: 1, client: Some(client), file })?;
+        Ok(self.delegated(shard.get(number).expect("it was looked at"), number))
+    }
+
+    /// DELEGRETURN, before it is carried out.
+    pub fn give_back(&self, asked: &Stateid, client: ClientId, file: &FileId) -> Result<Ending<'_>, Status> {
+        let mut shard = self.shards.at(asked.index()).write();
+        let number = shard.look(&self.seal, *asked, &Asker { minor: 1, client: Some(client), file: Some(file) })?;
+        shard.end(number);
+        Ok(Ending::new(self, (client, *file), number))
+    }
+
+    /// Somebody is kept out by what this client has of a file.
+    pub fn recall(&self, client: ClientId, file: &FileId, now: Duration) -> Recalled {
+        let count = self.lately.lock().note(*file, now);
+        self.lately_count.store(count, Relaxed);
+        let mut shard = self.shards.of(client).write();
+        match shard.of_file(client, file) {
+            None => Recalled::Nobodys,
+            Some(number) if shard.recall(number, now) => Recalled::Begun,
+            Some(_) => Recalled::Known,
+        }
+    }
+
+    /// What is delegated below and was answered to nobody is about to be given back there: as long as this is held nobody is given it anew.
+    pub fn orphan(&self, client: ClientId, file: FileId) -> Option<Reserving<'_>> {
+        let mut shard = self.shards.of(client).write();
+        let is_known = shard.of_file(client, &file).is_some();
+        let number = if is_known { None } else { shard.begin(&self.seal, Asked { client, file, by: None }) }?;
+        Some(Reserving::new(self, (client, file), number))
+    }
+
+    /// Whether any is asked for, so that somebody has to look.
+    #[must_use]
+    pub fn has_recalled(&self) -> bool {
+        self.totals.recalled.now() > 0
+    }
+
+    /// Who is to be called by now.
+    #[must_use]
+    pub fn to_call(&self, now: Duration) -> Vec<ClientId> {
+        let mut clients: Vec<_> = Vec::new();
+        for shard in self.recalling() {
+            clients.extend(shard.read().due(None, Next::Call, now).map(|(client, _)| client));
+            clients.dedup();
+        }
+        clients
+    }
+
+    /// Where those are that are asked for.
+    fn recalling(&self) -> &[RwLock<Shard>] {
+        if self.has_recalled() { self.shards.of_each(None) } else { &[] }
+    }
+
+    /// What a client is to be called for next.
+    #[must_use]
+    pub fn next_call(&self, client: ClientId, now: Duration) -> Option<Delegated> {
+        let shard = self.shards.of(client).read();
+        let (_, number) = shard.due(Some(client), Next::Call, now).next()?;
+        Some(self.delegated(shard.get(number).expect("G3"), number))
+    }
+
+    /// Those whose recall is over.
+    #[must_use]
+    pub fn overdue(&self, now: Duration) -> Vec<DelegationNumber> {
+        let over = |shard: &RwLock<Shard>| -> Vec<_> {
+            shard.read().due(None, Next::Revoke, now).map(|(_, number)| DelegationNumber(number)).collect()
+        };
+        self.recalling().iter().flat_map(over).collect()
+    }
+
+    /// A client is about to be called for one. False: it was given back meanwhile, or another one calls.
+    pub fn call(&self, number: DelegationNumber, now: Duration) -> bool {
+        let mut shard = self.shards.at(number.0 as u32).write();
+        let recall = shard.recall_of(number.0).filter(|recall| recall.next(now) == Next::Call);
+        recall.is_some_and(|recall| {
+            recall.call(now);
+            true
+        })
+    }
+
+    /// What came of the call.
+    pub fn answered(&self, number: DelegationNumber, answer: Answer, now: Duration) {
+        if let Some(recall) = self.shards.at(number.0 as u32).write().recall_of(number.0) {
+            recall.answered(answer, now);
+        }
+    }
+
+    /// One whose recall is over is about to be taken. None: it was given back meanwhile.
+    pub fn take(&self, number: DelegationNumber, now: Duration) -> Option<Ending<'_>> {
+        let mut shard = self.shards.at(number.0 as u32).write();
+        shard.recall_of(number.0).filter(|recall| recall.next(now) == Next::Revoke)?;
+        let Asked { client, file, .. } = shard.get(number.0)?.asked;
+        shard.end(number.0);
+        Some(Ending::new(self, (client, file), number.0))
+    }
+
+    /// FREE_STATEID: the client knows that it was revoked. One that it has is LOCKS_HELD.
+    pub fn free(&self, asked: &Stateid, client: ClientId) -> Result<(), Status> {
+        let mut shard = self.shards.at(asked.index()).write();
+        match shard.look(&self.seal, *asked, &Asker { minor: 1, client: Some(client), file: None }) {
+            Ok(_) => Err(Status::LocksHeld),
+            Err(Status::Expired | Status::AdminRevoked | Status::DelegRevoked) => {
+                shard.remove_at(asked.index());
+                Ok(())
+            }
+            Err(refused) => Err(refused),
+        }
+    }
+
+    /// A client is gone. Gives the files of which it had one, to be given back below.
+    pub fn forget_client(&self, client: ClientId) -> Vec<FileId> {
+        self.shards.of(client).write().forget(client)
+    }
+
+    /// Those of mounts that are over are their clients' no more. Gives how many of each client.
+    pub fn revoke_of(&self, is_over: &dyn Fn(&Mounted) -> bool) -> Vec<ClientId> {
+        self.shards.of_each(None).iter().flat_map(|shard| shard.write().revoke_of(is_over)).collect()
+    }
+
+    /// Of which mounts there are any.
+    #[must_use]
+    pub fn mounts(&self) -> HashSet<Mounted> {
+        self.shards.of_each(None).iter().fold(HashSet::default(), |mut mounts, shard| {
+            mounts.extend(shard.read().mounts());
+            mounts
+        })
+    }
+
+    /// What SEQUENCE says of what was revoked of a client's (`SEQ4_STATUS_*`), as [`Opens::flags`](super::Opens::flags).
+    #[must_use]
+    pub fn flags(&self, client: ClientId) -> u32 {
+        if self.totals.revoked.now() == 0 {
+            return 0;
+        }
+        let revoked = self.shards.of(client).read().revoked(client);
+        let flags = revoked.iter().zip(Revoked::FLAGS).filter(|(count, _)| **count > 0);
+        flags.fold(0, |flags, (_, [of_some, _])| flags | of_some)
+    }
+
+    /// Whether one was taken from a client that it did not give back in time, and has not freed.
+    #[must_use]
+    pub fn has_lost(&self, client: ClientId) -> bool {
+        self.shards.of(client).read().revoked(client)[Revoked::Recalled as usize] > 0
+    }
+
+    /// Whether a client has one that it would lose.
+    #[must_use]
+    pub fn holds(&self, client: ClientId) -> bool {
+        self.shards.of(client).read().holds(client)
+    }
+
+    /// How many there are, and how many of these are asked for, and were taken and not freed yet.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize, usize) {
+        (self.totals.all.now(), self.totals.recalled.now(), self.totals.revoked.now())
+    }
+
+    /// How many a client has, those that were taken from it too.
+    #[must_use]
+    pub fn count_of(&self, client: ClientId) -> usize {
+        self.shards.of(client).read().count(client)
+    }
+
+    /// Up to so many of those that there are, and how many there are besides.
+    #[must_use]
+    pub fn seen(&self, which: Which) -> (Vec<SeenDelegation>, usize) {
+        let (mut seen, mut more) = (Vec::new(), 0);
+        for shard in self.shards.of_each(which.client) {
+            let shard = shard.read();
+            let room = which.most - seen.len();
+            let all = shard.granted().filter(|(_, state)| which.is_of(state.asked.client));
+            more += all.clone().count().saturating_sub(room);
+            seen.extend(all.take(room).map(|(number, state)| SeenDelegation {
+                delegated: self.delegated(state, number),
+                recalled: state.recall().map(|recall| recall.since()),
+                revoked: state.revoked(),
+            }));
+        }
+        (seen, more)
+    }
+
+    fn delegated(&self, state: &State, number: u64) -> Delegated {
+        let Asked { client, file, by } = state.asked;
+        let stateid = self.seal.stateid(number as u32, state.tag, 1);
+        let (number, handle) = (DelegationNumber(number), state.handle.clone());
+        Delegated { number, client, file, kind: state.kind, stateid, handle, by }
+    }
+}
+
+impl fmt::Debug for Delegations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the key.
+        f.debug_struct("Delegations").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+impl Stateid {
+    /// Whether it is one of a delegation, if it is one of anything.
+    #[must_use]
+    pub fn is_of_delegation(&self) -> bool {
+        self.index() & super::places::OF_DELEGATIONS != 0
+    }
+}
+
+#[cfg(test)]
+mod tests;

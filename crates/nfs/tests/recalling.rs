@@ -1,0 +1,309 @@
+//! What does not come back is taken a lease later, and its client is told; what ends with clients, mounts and restarts (rules V20, V24, V27 and V37): with a clock that the test moves.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use support::called::CALLS_BACK;
+use support::client::record;
+use support::compound::{Op, arguments, get_attr, lookup, op, remove};
+use support::delegates::{READ, WRITE, delegated, free, give_back, open, open_by, opened, read_by};
+use support::opener::{Opener, close};
+use support::scene::{Scene, fate, read_reply};
+use support::session::{Newcomer, complete, sequence};
+use tally_nfs::link::Link;
+use tally_nfs::rpc::Returned;
+use tally_nfs::service::{Service, Step};
+use tally_nfs::v4::state::CallId;
+use tally_nfs::{v3, v4};
+use tally_wire::nfs4::Nfsstat4::*;
+use tally_wire::nfs4::{
+    CallbackSecParms4, CbCompound4Args, CbCompound4Res, CbRecall4Args, CbRecall4Res, CbSequence4Args, CbSequence4Res,
+    CbSequence4Resok, Compound4Res, CreateSession4Res, DestroyClientid4Args, NfsArgop4, NfsCbArgop4, NfsCbResop4,
+    NfsResop4, Nfsstat4, OpenClaim4, OpenDelegationType4, Sessionid4, Stateid4,
+};
+use tally_wire::{decode, encode};
+
+const OK: Nfsstat4 = Nfs4Ok;
+const LEASE: Duration = Duration::from_secs(90);
+const MOMENT: Duration = Duration::from_secs(5);
+/// `SEQ4_STATUS_RECALLABLE_STATE_REVOKED`, and of what an administrator took.
+const RECALLABLE_REVOKED: u32 = 0x40;
+const ADMIN_REVOKED: u32 = 0x20;
+
+fn scene() -> Scene {
+    delegating(Scene { minor: 1, ..Scene::new() })
+}
+
+fn delegating(scene: Scene) -> Scene {
+    Scene { service: Service::new(scene.exports.clone()).speaking_4().delegating(), ..scene }
+}
+
+/// Who can be called.
+fn called(name: &[u8]) -> Newcomer<'_> {
+    Newcomer { flags: CALLS_BACK, parms: &[CallbackSecParms4::AuthNone], ..Newcomer::named(name) }
+}
+
+/// A client that can be called.
+fn client(scene: &Arc<Scene>, name: &str, number: u64) -> Opener {
+    let mut client = Opener::beside(scene, name, number);
+    let id = client.client;
+    let made = client.send(&[called(name.as_bytes()).session(id, 2)]);
+    let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(created))) = made.resarray.0.last() else {
+        panic!("{made:?}")
+    };
+    client.session = created.csr_sessionid;
+    client.next = 1;
+    client
+}
+
+/// Carries a compound in the tank to its end, however often it waits.
+fn run(client: &mut Opener, ops: &[Op]) -> Compound4Res {
+    static XID: AtomicU32 = AtomicU32::new(1 << 20);
+    let scene = client.scene.clone();
+    let ops = [&[client.sequence(), scene.put_tank()], ops].concat();
+    let (mut job, mut step) = scene.begin_on(&client.link, XID.fetch_add(1, SeqCst), &ops);
+    loop {
+        let reply = match step {
+            Step::Reply(reply) => reply,
+            Step::Again(promise) => {
+                let over = fate(Step::Again(promise));
+                while over.try_recv().is_err() {
+                    std::thread::sleep(Duration::from_millis(10));
+                    scene.service.end_parking();
+                }
+                step = scene.service.run(&mut job);
+                continue;
+            }
+            step @ Step::Wait(_) => {
+                let outcome = fate(step).recv_timeout(Duration::from_secs(5)).expect("it is kept");
+                scene.service.reply_after_wait(&mut job, outcome)
+            }
+            Step::Attached => panic!("it is the first of its kind"),
+        };
+        scene.service.finish(&mut job, &reply);
+        return read_reply(&reply, &ops);
+    }
+}
+
+fn status(client: &mut Opener, ops: &[Op]) -> Nfsstat4 {
+    run(client, ops).status
+}
+
+fn keeps(client: &mut Opener, name: &[u8]) -> Stateid4 {
+    let opened = opened(run(client, &[open(name, READ, 0)]).resarray.0.pop()).expect("it is opened");
+    delegated(&opened).expect("it is given").0
+}
+
+/// The next call: of which session, and what for.
+fn call(scene: &Scene) -> Option<(CallId, CbSequence4Args, CbRecall4Args)> {
+    let (_, id, outgoing) = scene.service.next_call()?;
+    let CbCompound4Args { argarray, .. } = decode(&outgoing.arguments).expect("as RFC 8881 has it");
+    let [NfsCbArgop4::OpCbSequence(sequence), NfsCbArgop4::OpCbRecall(recall)] = &argarray[..] else { panic!() };
+    Some((id, sequence.clone(), recall.clone()))
+}
+
+fn answer(scene: &Scene, (id, asked, _): &(CallId, CbSequence4Args, CbRecall4Args), status: Nfsstat4) {
+    let sequence = CbSequence4Res::Nfs4Ok(CbSequence4Resok {
+        csr_sessionid: asked.csa_sessionid,
+        csr_sequenceid: asked.csa_sequenceid,
+        csr_slotid: asked.csa_slotid,
+        csr_highest_slotid: 3,
+        csr_target_highest_slotid: 3,
+    });
+    let all = vec![NfsCbResop4::OpCbSequence(sequence), NfsCbResop4::OpCbRecall(CbRecall4Res { status })];
+    let results = encode(&CbCompound4Res { status, tag: b"".into(), resarray: all.into() });
+    scene.service.call_returned(id, &Returned::Results(Bytes::from(results)));
+}
+
+/// Time passes, half a second at a time, as the server looks at it; these clients go on saying a word.
+fn pass(scene: &Scene, clock: &mut Duration, time: Duration, alive: &mut [&mut Opener]) {
+    let end = *clock + time;
+    while *clock < end {
+        *clock += Duration::from_millis(500);
+        scene.service.look_at_clock(*clock);
+        scene.service.look_after_waiters();
+        if clock.as_millis().is_multiple_of(30_000) {
+            alive.iter_mut().for_each(|client| _ = client.flags());
+        }
+    }
+}
+
+#[test]
+fn what_is_not_given_back_within_a_lease_is_taken() {
+    let (scene, mut clock) = (Arc::new(scene()), Duration::ZERO);
+    ["f", "g"].iter().for_each(|name| _ = scene.file(name.as_bytes()));
+    let (mut a, mut b) = (client(&scene, "a", 2), client(&scene, "b", 3));
+    let (kept, other) = (keeps(&mut a, b"f"), keeps(&mut a, b"g"));
+    assert_eq!(status(&mut b, &[remove(b"f")]), Nfs4ErrDelay);
+    let told = call(&scene).expect("it is called");
+    assert_eq!(told.2.stateid, kept);
+    answer(&scene, &told, OK);
+    pass(&scene, &mut clock, LEASE - MOMENT, &mut [&mut a, &mut b]);
+    assert_eq!((status(&mut b, &[remove(b"f")]), a.flags()), (Nfs4ErrDelay, 0));
+    pass(&scene, &mut clock, MOMENT * 2, &mut [&mut a, &mut b]);
+    assert!(call(&scene).is_none(), "who has said that he comes is not asked again");
+    assert_eq!(status(&mut b, &[remove(b"f")]), OK);
+    assert_eq!((a.flags(), b.flags()), (RECALLABLE_REVOKED, 0));
+    assert_eq!(a.tested(&[&kept, &other]), [Nfs4ErrDelegRevoked, OK]);
+    assert_eq!(a.status(&[lookup(b"g"), read_by(other.clone())]), OK);
+    assert_eq!(a.status(&[free(kept.clone())]), OK);
+    assert_eq!((a.flags(), a.tested(&[&kept])), (0, vec![Nfs4ErrBadStateid]));
+    assert_eq!(a.status(&[lookup(b"g"), give_back(other)]), OK);
+}
+
+/// A client that says it has none has given it back, or never got it.
+#[test]
+fn who_has_none_for_five_seconds_has_none() {
+    let (scene, mut clock) = (Arc::new(scene()), Duration::ZERO);
+    scene.file(b"f");
+    let (mut a, mut b) = (client(&scene, "a", 2), client(&scene, "b", 3));
+    keeps(&mut a, b"f");
+    // The clock of leases runs from the second look on.
+    scene.service.look_at_clock(clock);
+    assert_eq!(status(&mut b, &[remove(b"f")]), Nfs4ErrDelay);
+    let mut calls = 0;
+    while let Some(told) = call(&scene) {
+        calls += 1;
+        answer(&scene, &told, Nfs4ErrBadStateid);
+        pass(&scene, &mut clock, Duration::from_millis(500), &mut []);
+        assert_eq!(a.flags() != 0, clock > MOMENT, "{clock:?}");
+    }
+    assert!((10..=12).contains(&calls), "{calls}");
+    assert_eq!(status(&mut b, &[remove(b"f")]), OK);
+}
+
+/// Rules V24: what was taken is others' from then on, and behind a crash its client does not claim it, nor anything else before it knows.
+#[test]
+fn from_whom_something_was_taken_claims_nothing_behind_a_crash() {
+    for has_freed in [false, true] {
+        let (scene, mut clock) = (scene(), Duration::ZERO);
+        scene.exports.keep_clients();
+        let scene = Arc::new(scene);
+        ["f", "g"].iter().for_each(|name| _ = scene.file(name.as_bytes()));
+        let put_g = scene.put(scene.file_named(b"g"));
+        let (mut a, mut b) = (client(&scene, "a", 2), client(&scene, "b", 3));
+        let kept = keeps(&mut a, b"f");
+        assert_eq!(status(&mut b, &[open(b"f", WRITE, 0)]), Nfs4ErrDelay);
+        pass(&scene, &mut clock, LEASE + MOMENT, &mut [&mut a, &mut b]);
+        assert_eq!(status(&mut b, &[open(b"f", WRITE, 0)]), OK);
+        if has_freed {
+            assert_eq!(a.status(&[free(kept)]), OK);
+        }
+        assert_eq!(status(&mut a, &[open(b"g", READ, 0)]), OK);
+        drop((a, b));
+        let scene = delegating(Arc::into_inner(scene).unwrap().restart());
+        let claims = |name: &[u8]| {
+            let session = introduced(&scene, name);
+            let claim = open_by(OpenClaim4::ClaimPrevious(OpenDelegationType4::OpenDelegateNone), READ, 0);
+            scene.run(7, &[sequence(session, 0, 1, false), put_g.clone(), claim]).status
+        };
+        assert_eq!(claims(b"a"), if has_freed { OK } else { Nfs4ErrNoGrace });
+        assert_eq!(claims(b"b"), OK);
+    }
+}
+
+/// A session of a client that has not completed yet.
+fn introduced(scene: &Scene, name: &[u8]) -> Sessionid4 {
+    let mut xid = 0;
+    let entered = called(name).enter(|ops| {
+        xid += 1;
+        scene.run(xid, ops)
+    });
+    entered.expect("it is let in").session
+}
+
+/// What a client had it claims again, and is asked for it with the same word: what it has kept of the file is to be looked at.
+#[test]
+fn what_is_claimed_again_is_asked_for_at_once() {
+    let scene = scene();
+    scene.exports.keep_clients();
+    let scene = Arc::new(scene);
+    let file = scene.file(b"f");
+    let mut a = client(&scene, "a", 2);
+    keeps(&mut a, b"f");
+    drop(a);
+    let scene = delegating(Arc::into_inner(scene).unwrap().restart());
+    let session = introduced(&scene, b"a");
+    let (put_f, put_tank) = (scene.put(file), scene.put_tank());
+    let claim = |of| open_by(OpenClaim4::ClaimPrevious(of), READ, 0);
+    let ask = |number, ops: &[Op]| scene.run(10 + number, &[&[sequence(session, 0, number, false)], ops].concat());
+    // One for writing was never given.
+    let told = ask(1, &[put_f.clone(), claim(OpenDelegationType4::OpenDelegateWrite)]).resarray.0.pop();
+    assert_eq!(delegated(&opened(told).unwrap()), None);
+    let told = ask(2, &[put_f.clone(), claim(OpenDelegationType4::OpenDelegateRead)]).resarray.0.pop();
+    let (kept, is_recalled) = delegated(&opened(told).unwrap()).expect("it had it");
+    assert!(is_recalled && call(&scene).is_none(), "it knows, and is not called");
+    let other = introduced(&scene, b"b");
+    let ops = [sequence(other, 0, 1, false), complete(), put_tank.clone(), remove(b"f")];
+    let (mut job, step) = scene.begin(99, &ops);
+    assert!(matches!(step, Step::Again(_)), "it is kept out");
+    std::thread::sleep(Duration::from_millis(60));
+    scene.service.end_parking();
+    let step = scene.service.run(&mut job);
+    assert_eq!(scene.end(&mut job, step, &ops).status, Nfs4ErrDelay);
+    assert!(call(&scene).is_none(), "nor as somebody is kept out");
+    assert_eq!(ask(3, &[complete(), put_f, give_back(kept)]).status, OK);
+    assert_eq!(ask(4, &[put_tank, lookup(b"f"), get_attr(&[1])]).status, OK);
+}
+
+/// Rules V20: one whose lease is over is not asked, and in nobody's way.
+#[test]
+fn who_is_late_is_not_waited_for() {
+    let (scene, mut clock) = (Arc::new(scene()), Duration::ZERO);
+    ["f", "g"].iter().for_each(|name| _ = scene.file(name.as_bytes()));
+    let (mut a, mut b) = (client(&scene, "a", 2), client(&scene, "b", 3));
+    let kept = keeps(&mut a, b"f");
+    pass(&scene, &mut clock, LEASE * 2, &mut [&mut b]);
+    // It is kept as long as it is in nobody's way.
+    assert_eq!(a.status(&[lookup(b"f"), read_by(kept)]), OK);
+    pass(&scene, &mut clock, LEASE * 2, &mut [&mut b]);
+    assert_eq!(status(&mut b, &[remove(b"f")]), OK);
+    assert!(call(&scene).is_none());
+    let sequence = a.sequence();
+    assert_eq!(a.send(&[sequence]).status, Nfs4ErrBadsession);
+}
+
+/// Rules V37.
+#[test]
+fn it_ends_with_its_mount() {
+    let scene = Arc::new(scene());
+    scene.file(b"f");
+    let (mut a, mut b) = (client(&scene, "a", 2), client(&scene, "b", 3));
+    let opened = opened(run(&mut a, &[open(b"f", READ, 0)]).resarray.0.pop()).unwrap();
+    let (kept, _) = delegated(&opened).unwrap();
+    assert_eq!(a.status(&[lookup(b"f"), close(opened.stateid)]), OK);
+    scene.exports.mount_anew();
+    assert_eq!(a.flags(), ADMIN_REVOKED);
+    assert_eq!(a.tested(&[&kept]), [Nfs4ErrAdminRevoked]);
+    assert_eq!(a.status(&[lookup(b"f"), give_back(kept.clone())]), Nfs4ErrAdminRevoked);
+    assert_eq!(status(&mut b, &[remove(b"f")]), OK);
+    assert!(call(&scene).is_none());
+    assert_eq!((a.status(&[free(kept)]), a.flags()), (OK, 0));
+}
+
+/// A client with nothing but a delegation holds something: another principal may not take its name, nor is it gone by a word of its own.
+#[test]
+fn a_client_that_keeps_a_file_is_busy() {
+    let scene = Arc::new(scene());
+    scene.file(b"f");
+    let mut a = client(&scene, "a", 2);
+    let opened = opened(run(&mut a, &[open(b"f", READ, 0)]).resarray.0.pop()).unwrap();
+    let (kept, _) = delegated(&opened).unwrap();
+    assert_eq!(a.status(&[lookup(b"f"), close(opened.stateid)]), OK);
+    // Another principal.
+    let ask = |scene: &Scene| {
+        let record = record(77, (5, &[5]), (v3::PROGRAM, v4::VERSION), 1, arguments(1, &[called(b"a").introduction()]));
+        let link = Arc::new(Link::new(9, "127.0.1.1:700".parse().unwrap()));
+        let mut job = scene.service.open(record.into(), &link, Instant::now()).unwrap();
+        let step = scene.service.run(&mut job);
+        scene.end(&mut job, step, &[called(b"a").introduction()]).status
+    };
+    assert_eq!(ask(&scene), Nfs4ErrClidInuse);
+    assert_eq!(a.tested(&[&kept]), [OK]);
+    let destroy = op(&NfsArgop4::OpDestroyClientid(DestroyClientid4Args { dca_clientid: a.client }));
+    assert_eq!(a.send(&[destroy]).status, Nfs4ErrClientidBusy);
+}

@@ -1,0 +1,146 @@
+//! A client of NFSv4.1 with one session of one slot. What it sends often it encodes once: then only the slot's sequence changes, and of the results only the status is
+//! looked at, so that it costs as little as the client of version 3 beside which it is measured.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result, bail, ensure};
+use tally_bench::wire::{Connection, Handle, random_u32};
+use tally_wire::nfs4::{
+    ChannelAttrs4, ClientOwner4, Compound4Args, Compound4Res, CreateSession4Args, CreateSession4Res, ExchangeId4Args,
+    ExchangeId4Res, Getfh4Res, Lookup4Args, NfsArgop4, NfsResop4, Putfh4Args, ReclaimComplete4Args, Sequence4Args,
+    Sessionid4, StateProtect4A,
+};
+use tally_wire::{decode, encode};
+
+/// Minor version that is spoken.
+const MINOR: u32 = 1;
+/// Where a compound that begins with SEQUENCE has its sequence: behind an empty tag, the minor version, the number of operations, the operation, and the session.
+const SEQUENCE_AT: usize = 12 + 4 + 16;
+/// Longest request and reply, bytes.
+const MESSAGE_BYTES: u32 = 64 << 10;
+/// Longest reply that a slot keeps, bytes.
+const KEPT_BYTES: u32 = 1 << 10;
+
+/// A client with a session, over a connection.
+pub(crate) struct Session {
+    connection: Connection,
+    id: Sessionid4,
+    next: u32,
+}
+
+/// A compound in a session, encoded.
+pub(crate) struct Request(Vec<u8>);
+
+impl Session {
+    /// A new client, that claims nothing again.
+    pub(crate) fn open(address: SocketAddr) -> Result<Self> {
+        let mut connection = Connection::open(address)?;
+        let name = format!("bench-{:08x}{:08x}", random_u32()?, random_u32()?);
+        let introduced = outside(
+            &mut connection,
+            NfsArgop4::OpExchangeId(ExchangeId4Args {
+                eia_clientowner: ClientOwner4 { co_verifier: [1; 8], co_ownerid: name.into_bytes().into() },
+                eia_flags: 0,
+                eia_state_protect: StateProtect4A::Sp4None,
+                eia_client_impl_id: Vec::new().into(),
+            }),
+        )?;
+        let NfsResop4::OpExchangeId(ExchangeId4Res::Nfs4Ok(known)) = introduced else {
+            bail!("the server does not let a client in: {introduced:?}");
+        };
+        let channel = ChannelAttrs4 {
+            ca_headerpadsize: 0,
+            ca_maxrequestsize: MESSAGE_BYTES,
+            ca_maxresponsesize: MESSAGE_BYTES,
+            ca_maxresponsesize_cached: KEPT_BYTES,
+            ca_maxoperations: 16,
+            ca_maxrequests: 1,
+            ca_rdma_ird: Vec::new().into(),
+        };
+        let made = outside(
+            &mut connection,
+            NfsArgop4::OpCreateSession(CreateSession4Args {
+                csa_clientid: known.eir_clientid,
+                csa_sequence: known.eir_sequenceid,
+                csa_flags: 0,
+                csa_fore_chan_attrs: channel.clone(),
+                csa_back_chan_attrs: channel,
+                csa_cb_program: 0x4000_0000,
+                csa_sec_parms: Vec::new().into(),
+            }),
+        )?;
+        let NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(created)) = made else {
+            bail!("the server makes no session: {made:?}");
+        };
+        let mut session = Self { connection, id: created.csr_sessionid, next: 1 };
+        session.run(&[NfsArgop4::OpReclaimComplete(ReclaimComplete4Args { rca_one_fs: false })])?;
+        Ok(session)
+    }
+
+    /// The root of an export.
+    pub(crate) fn mount(&mut self, export: &str) -> Result<Handle> {
+        let names = export.split('/').filter(|name| !name.is_empty());
+        let lookups = names.map(|name| NfsArgop4::OpLookup(Lookup4Args { objname: name.as_bytes().into() }));
+        let ops = [NfsArgop4::OpPutrootfh].into_iter().chain(lookups).chain([NfsArgop4::OpGetfh]);
+        handle(self.run(&ops.collect::<Vec<_>>())?)
+    }
+
+    /// Encodes a compound of these behind SEQUENCE.
+    pub(crate) fn request(&self, ops: &[NfsArgop4]) -> Request {
+        let sequence = NfsArgop4::OpSequence(Sequence4Args {
+            sa_sessionid: self.id,
+            sa_sequenceid: 0,
+            sa_slotid: 0,
+            sa_highest_slotid: 0,
+            sa_cachethis: false,
+        });
+        Request(arguments([sequence].iter().chain(ops).cloned().collect()))
+    }
+
+    /// Sends it, and gives what is encoded of its results, all of which are OK.
+    pub(crate) fn ask(&mut self, request: &mut Request) -> Result<&[u8]> {
+        request.0[SEQUENCE_AT..][..4].copy_from_slice(&self.next.to_be_bytes());
+        self.next = self.next.wrapping_add(1);
+        let results = self.connection.compound(&request.0)?;
+        let status = results.first_chunk().map(|word| u32::from_be_bytes(*word));
+        ensure!(status == Some(0), "a compound is answered with {:?}", decode::<Compound4Res>(results));
+        Ok(results)
+    }
+
+    /// Carries out these behind SEQUENCE, and gives what they are told.
+    pub(crate) fn run(&mut self, ops: &[NfsArgop4]) -> Result<Vec<NfsResop4>> {
+        let mut request = self.request(ops);
+        let results = results(self.ask(&mut request)?)?;
+        Ok(results.into_iter().skip(1).collect())
+    }
+}
+
+/// PUTFH.
+pub(crate) fn put(handle: &Handle) -> NfsArgop4 {
+    NfsArgop4::OpPutfh(Putfh4Args { object: handle.0.as_slice().into() })
+}
+
+/// What the last operation, a GETFH, gives.
+pub(crate) fn handle(told: Vec<NfsResop4>) -> Result<Handle> {
+    match told.into_iter().last() {
+        Some(NfsResop4::OpGetfh(Getfh4Res::Nfs4Ok(told))) => Ok(Handle(told.object.to_vec())),
+        other => bail!("no handle, but {other:?}"),
+    }
+}
+
+fn arguments(ops: Vec<NfsArgop4>) -> Vec<u8> {
+    encode(&Compound4Args { tag: Vec::new().into(), minorversion: MINOR, argarray: ops.into() })
+}
+
+/// An operation outside of any session.
+fn outside(connection: &mut Connection, op: NfsArgop4) -> Result<NfsResop4> {
+    let told = results(connection.compound(&arguments(vec![op]))?)?;
+    told.into_iter().last().context("a compound without results")
+}
+
+fn results(encoded: &[u8]) -> Result<Vec<NfsResop4>> {
+    match decode::<Compound4Res>(encoded) {
+        Ok(results) => Ok(results.resarray.0),
+        Err(error) => bail!("results that cannot be decoded: {error:?}"),
+    }
+}
