@@ -265,7 +265,7 @@ impl Delegations {
         self.shards.of(client).write().forget(client)
     }
 
-    /// Those of mounts that are over are their clients' no more. Gives how many of each client.
+    /// Those of mounts that are over are their clients' no more. Gives whose each was: a client as often as it had one.
     pub fn revoke_of(&self, is_over: &dyn Fn(&Mounted) -> bool) -> Vec<ClientId> {
         self.shards.of_each(None).iter().flat_map(|shard| shard.write().revoke_of(is_over)).collect()
     }
