@@ -114,7 +114,7 @@ pub struct Delegations {
     shards: Shards<Shard>,
     totals: Arc<Totals>,
     lately: Mutex<Lately>,
-    /// How many are in there: at nearly all times none, and no OPEN takes a lock of all for that.
+    /// How many are in there: before the first recall none, and no OPEN takes a lock of all for that. Those that are over go with the next recall.
     lately_count: AtomicUsize,
 }
 
