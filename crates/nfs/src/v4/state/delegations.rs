@@ -114,7 +114,7 @@ pub struct Delegations {
     shards: Shards<Shard>,
     totals: Arc<Totals>,
     lately: Mutex<Lately>,
-    /// How many are in there: before the first recall none, and no OPEN takes a lock of all for that. Those that are over go with the next recall.
+    /// How many are in there: before the first recall none, and no OPEN takes a lock of all for that. Those that are over go when somebody looks.
     lately_count: AtomicUsize,
 }
 
@@ -128,6 +128,13 @@ impl Delegations {
         Self { seal: Seal::new(boot, rng), shards, totals, lately, lately_count }
     }
 
+    fn was_recalled_lately(&self, file: &FileId, now: Duration) -> bool {
+        let mut lately = self.lately.lock();
+        let (was_recalled, count) = lately.look(file, now);
+        self.lately_count.store(count, Relaxed);
+        was_recalled
+    }
+
     /// OPEN, before it is carried out: there will be room for one. Rows i to k of table D9.
     pub fn reserve(
         &self,
@@ -136,7 +143,7 @@ impl Delegations {
         by: Option<Referred>,
         now: Duration,
     ) -> Result<Reserving<'_>, WhyNone> {
-        if self.lately_count.load(Relaxed) > 0 && self.lately.lock().has(&file, now) {
+        if self.lately_count.load(Relaxed) > 0 && self.was_recalled_lately(&file, now) {
             return Err(WhyNone::Contention);
         }
         let mut shard = self.shards.of(client).write();
@@ -164,8 +171,9 @@ impl Delegations {
 
     /// Somebody is kept out by what this client has of a file.
     pub fn recall(&self, client: ClientId, file: &FileId, now: Duration) -> Recalled {
-        let count = self.lately.lock().note(*file, now);
-        self.lately_count.store(count, Relaxed);
+        let mut lately = self.lately.lock();
+        self.lately_count.store(lately.note(*file, now), Relaxed);
+        drop(lately);
         let mut shard = self.shards.of(client).write();
         match shard.of_file(client, file) {
             None => Recalled::Nobodys,

@@ -20,8 +20,10 @@ pub(super) struct Lately {
 }
 
 impl Lately {
-    pub(super) fn has(&self, file: &FileId, now: Duration) -> bool {
-        self.until.get(file).is_some_and(|until| now < *until)
+    /// Whether one of this file was, and of how many there was.
+    pub(super) fn look(&mut self, file: &FileId, now: Duration) -> (bool, usize) {
+        self.forget_old(now);
+        (self.until.contains_key(file), self.until.len())
     }
 
     /// One was recalled. A file is noted anew no more than once in a second, so that nobody fills this by asking.
@@ -33,13 +35,17 @@ impl Lately {
         }
         self.until.insert(file, until);
         self.order.push_back((file, until));
+        self.forget_old(now);
+        self.until.len()
+    }
+
+    fn forget_old(&mut self, now: Duration) {
         while self.order.front().is_some_and(|(_, until)| *until <= now) || self.order.len() > RECALLED_FILES_MAX {
             let Some((file, until)) = self.order.pop_front() else { break };
             if self.until.get(&file) == Some(&until) {
                 self.until.remove(&file);
             }
         }
-        self.until.len()
     }
 }
 
@@ -63,9 +69,12 @@ mod tests {
         lately.note(file(1), at(0));
         lately.note(file(2), at(10));
         lately.note(file(1), at(20));
-        assert!(lately.has(&file(2), at(39)) && !lately.has(&file(2), at(40)));
-        assert!(lately.has(&file(1), at(49)) && !lately.has(&file(1), at(50)) && !lately.has(&file(3), at(0)));
+        assert_eq!(lately.look(&file(3), at(20)), (false, 2));
+        assert_eq!(lately.look(&file(2), at(39)), (true, 2));
+        assert_eq!(lately.look(&file(2), at(40)), (false, 1));
         lately.note(file(3), at(45));
+        assert!(lately.look(&file(1), at(49)).0 && !lately.look(&file(1), at(50)).0);
+        lately.note(file(1), at(50));
         assert_eq!((lately.until.len(), lately.order.len()), (2, 2), "of what is over nothing is kept");
         for nth in 0..2 * RECALLED_FILES_MAX as u64 {
             lately.note(file(nth), at(45));
