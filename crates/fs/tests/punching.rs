@@ -128,16 +128,24 @@ fn imported(world: &World, tuning: &Tuning) -> Arc<Filer> {
     world.try_import_without_threads(tuning, &ImportOptions::default()).expect("it was a pool").0
 }
 
-/// Where the first leaf of extents lies.
-fn first_leaf(filer: &Filer) -> BlockPtr {
+/// Where the leaves of extents lie.
+fn leaves(filer: &Filer) -> Vec<BlockPtr> {
     let pool = filer.pool();
-    let (mut leaf, mut last) = (None, None);
+    let (mut leaves, mut last) = (Vec::new(), None);
     pool.datasets()[0].root().tree.check(&pool.io, &mut |visit| match visit {
         Visit::Block { bp, .. } => last = Some(*bp),
-        Visit::Entry { key, .. } if key.class == Class::Extent => leaf = leaf.or(last),
+        Visit::Entry { key, .. } if key.class == Class::Extent => leaves.extend(last.take()),
         _ => {}
     });
-    leaf.expect("there is one")
+    leaves
+}
+
+fn first_leaf(filer: &Filer) -> BlockPtr {
+    *leaves(filer).first().expect("there is one")
+}
+
+fn last_leaf(filer: &Filer) -> BlockPtr {
+    *leaves(filer).last().expect("there is one")
 }
 
 /// Damages a block in all its places, or mends it again.
@@ -575,5 +583,171 @@ fn what_was_punched_does_not_come_back_with_its_leaf() {
         // All is written anew, and all of it is there.
         punching.blocks(0, 200, 2);
         assert!(punching.shown() == noise(200 * RECORD as usize, 2)[..]);
+    }
+}
+
+/// A WRITE made the file longer, all that it wrote was punched, and a COMMIT found nothing to log and said that all is stable. Behind a crash the
+/// file was as short as before.
+#[test]
+fn what_was_committed_is_as_long_as_it_was_although_it_was_punched() {
+    for is_short in [true, false] {
+        let mut punching = Punching::new();
+        let bytes = if is_short { 1000 } else { 3 * RECORD };
+        punching.write(0, &noise(bytes as usize, 1), Stability::Unstable);
+        punching.punch(bytes / 2, 1 << 40).unwrap();
+        punching.punch(0, bytes).unwrap();
+        done(punching.fs.commit(ctx(&punching.cred), punching.file, 0, 0)).expect("the log takes it");
+        for _ in 0..2 {
+            punching.cut_power();
+            assert!(punching.shown() == vec![0; bytes as usize]);
+        }
+        punching.sync();
+        punching.cut_power();
+        assert!(punching.shown() == vec![0; bytes as usize]);
+    }
+}
+
+/// The reaper passed over a leaf of what was cut, and the cut stayed noted. It was forgotten with the next long punch that was freed, and what the
+/// leaf had came back with it.
+#[test]
+fn a_cut_that_was_passed_over_stays_behind_a_punch() {
+    let mut punching = Punching::new();
+    punching.blocks(0, 600, 1);
+    let leaf = last_leaf(&punching.filer);
+    flip(&punching.world, &leaf);
+    punching.cut_power();
+    punching.resize(300 * RECORD);
+    for _ in 0..60 {
+        punching.filer.sync().expect("damage ends no group");
+    }
+    assert!(!punching.is_waiting(), "or one group would follow the other for ever");
+    punching.punch(0, 100 * RECORD).unwrap();
+    punching.sync();
+    assert!(punching.is_waiting(), "it is a long one");
+    punching.reap();
+    let mended = punching.world.cut();
+    flip(&mended, &leaf);
+    punching.world = mended;
+    punching.cut_power();
+    assert!(punching.extents() > 200, "what was passed over is there");
+    punching.resize(600 * RECORD);
+    punching.sync();
+    let mut expected = noise(600 * RECORD as usize, 1).to_vec();
+    expected[..100 * RECORD as usize].fill(0);
+    expected[300 * RECORD as usize..].fill(0);
+    assert!(punching.shown() == expected, "nothing comes back");
+}
+
+/// What a file's length and bytes may be behind a crash: what was last promised of both, and what they were since.
+struct Lengths {
+    may_be: MayBe,
+    promised: u64,
+    now: u64,
+}
+
+impl Lengths {
+    fn new(most: u64) -> Self {
+        Self { may_be: MayBe(vec![vec![0]; most as usize]), promised: 0, now: 0 }
+    }
+
+    /// All that is there was promised, and behind it there is nothing.
+    fn all_promised(&mut self) {
+        let now = self.may_be.is_now();
+        self.may_be.promised(0, &now);
+        self.promised = self.now;
+    }
+
+    fn resized(&mut self, bytes: u64) {
+        let kept = bytes.min(self.now);
+        let behind = vec![0; self.may_be.0.len() - kept as usize];
+        self.may_be.promised(kept, &behind);
+        (self.promised, self.now) = (bytes, bytes);
+    }
+
+    fn is_now(&self) -> Vec<u8> {
+        self.may_be.is_now()[..self.now as usize].to_vec()
+    }
+
+    /// Behind a crash.
+    fn was_found(&mut self, shown: &[u8]) {
+        let bytes = shown.len() as u64;
+        assert!((self.promised..=self.now).contains(&bytes), "{bytes} of {} to {}", self.promised, self.now);
+        let wrong = shown.iter().zip(&self.may_be.0).position(|(byte, may_be)| !may_be.contains(byte));
+        assert_eq!(wrong, None, "neither promised nor written");
+        let behind = vec![0; self.may_be.0.len() - shown.len()];
+        self.may_be.promised(0, &[shown, &behind].concat());
+        (self.promised, self.now) = (bytes, bytes);
+    }
+}
+
+/// The same of files whose length changes, from one key to blocks: no old byte shines through behind an end that went away and came back, and
+/// what was committed is as long as it was.
+#[test]
+fn a_file_that_grows_and_is_punched_is_what_was_promised() {
+    const MOST: u64 = 24 * RECORD;
+    let first = std::env::var("TALLY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    for seed in first..first + 16 {
+        println!("TALLY_SEED={seed}");
+        let mut dice = Dice(seed);
+        let mut punching = Punching::reaping([1, 3, 1000][dice.below(3) as usize]);
+        let mut lengths = Lengths::new(MOST);
+        let reach = [RECORD, 3 * RECORD, MOST][dice.below(3) as usize];
+        for round in 0..120 {
+            let from = dice.below(reach);
+            let length_max = [100, RECORD, 6 * RECORD][dice.below(3) as usize];
+            let length = (1 + dice.below(length_max)).min(MOST - from);
+            let data = noise(length as usize, seed * 1000 + round);
+            match dice.below(16) {
+                0..=3 => {
+                    punching.write(from, &data, Stability::Unstable);
+                    lengths.may_be.written(from, &data);
+                    lengths.now = lengths.now.max(from + length);
+                }
+                4 => {
+                    punching.write(from, &data, Stability::FileSync);
+                    lengths.may_be.promised(from, &data);
+                    lengths.now = lengths.now.max(from + length);
+                    lengths.promised = lengths.promised.max(from + length);
+                }
+                5..=8 => {
+                    let length = if dice.below(3) == 0 { 1 << 62 } else { length };
+                    if punching.try_to_punch(from, length) {
+                        let end = (from + length).min(lengths.now).max(from);
+                        lengths.may_be.promised(from, &vec![0; (end - from) as usize]);
+                    } else {
+                        punching.sync();
+                        lengths.all_promised();
+                    }
+                }
+                9..=10 => {
+                    punching.resize(from);
+                    lengths.resized(from);
+                }
+                11 => {
+                    done(punching.fs.commit(ctx(&punching.cred), punching.file, 0, 0)).expect("the log takes it");
+                    lengths.all_promised();
+                }
+                12..=13 => {
+                    punching.sync();
+                    lengths.all_promised();
+                }
+                _ => {
+                    if dice.below(2) == 0 {
+                        punching.world.lose_power_after(dice.below(30));
+                        let _ = punching.filer.sync();
+                    }
+                    punching.cut_power();
+                    lengths.was_found(&punching.shown());
+                }
+            }
+            assert!(punching.shown() == lengths.is_now(), "round {round}");
+        }
+        punching.sync();
+        punching.reap();
+        punching.resize(MOST);
+        punching.punch(0, MOST).unwrap();
+        punching.sync();
+        punching.reap();
+        assert_eq!((punching.extents(), punching.used_blocks()), (0, 0));
     }
 }

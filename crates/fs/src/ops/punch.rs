@@ -58,8 +58,9 @@ impl Filesystem {
         let mut inode = before.clone();
         inode.modify(self.now());
         strip_privileges(&mut inode, ctx.cred);
+        // What made the file so long may be in no log, and a COMMIT behind this finds nothing there that it could log.
         let mut record = Record {
-            inodes: smallvec![after(object.id, &inode, SizeRule::Keep)],
+            inodes: smallvec![after(object.id, &inode, SizeRule::AtLeast(range.end))],
             punch: Some((object.id, range)),
             ..Record::default()
         };
