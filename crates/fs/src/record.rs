@@ -129,7 +129,7 @@ pub enum SizeRule {
     Exact,
     /// What the file has by then: the operation did not touch it.
     Keep,
-    /// At least this, for a WRITE that ended here.
+    /// At least this, for a WRITE or a punch that ended here.
     AtLeast(u64),
 }
 

@@ -84,8 +84,10 @@ impl Filesystem {
         resolve_sizes(&mut record, &locked, &unreadable, dseq)?;
         self.learn_ids(&record);
         record.data.iter_mut().for_each(leave_the_frame);
-        let bytes = record.data_parts().map(|part| part.len() as u64).sum();
-        self.pool.replay_in(bytes, |txg| {
+        let data_bytes: u64 = record.data_parts().map(|part| part.len() as u64).sum();
+        // Of names they are few, of an extended attribute all of it.
+        let value_bytes: u64 = record.keys.iter().filter_map(|(_, value)| Some(value.as_ref()?.len() as u64)).sum();
+        self.pool.replay_in(data_bytes + value_bytes, |txg| {
             self.apply(&mut locked, txg, record, true);
             self.resume_log_after(dseq, txg);
         });

@@ -239,6 +239,24 @@ fn the_longest_fits_into_a_frame_of_the_smallest_log() {
     assert!(get(&*vfs(&cut), object, &format!("user.{}", "n".repeat(250))) == Ok(value.to_vec()));
 }
 
+/// A replay took each for a record without content, and had a whole ring of them in memory before it synced a group.
+#[test]
+fn a_replay_has_no_more_of_them_in_memory_than_of_content() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create_without_threads(&CreateOptions::default());
+    let fs = vfs(&filer);
+    for number in 0..60 {
+        let object = file(&*fs, &format!("file{number}"));
+        set(&*fs, object, "user.long", &noise(60 << 10, number)).unwrap();
+    }
+    let before = filer.pool().txgs.last_synced();
+    let tuning = Tuning { dirty_bytes_max: 1 << 20, ..Tuning::default() };
+    let options = ImportOptions::default();
+    let (filer, _) = world.cut().try_import_without_threads(&tuning, &options).expect("it was a pool");
+    let groups = filer.pool().txgs.last_synced().0 - before.0;
+    assert!(groups >= 6, "3.6 MB in {groups} groups of a quarter of a mebibyte");
+}
+
 /// In one record with what remembers it (rules V5).
 #[test]
 fn a_change_is_remembered_as_what_it_is() {

@@ -214,13 +214,13 @@ impl Fold<'_> {
             }
         }
         let ahead = cuts.ahead();
-        if ahead.is_empty() {
+        if !ahead.is_empty() {
+            let Reaped { at, whole, .. } = self.reap_range(id, inode, &cuts, ahead, &mut changed)?;
+            inode.cuts = cuts.reaped(at, whole.min(at)).map(Box::new);
+        } else {
             // What was cut and had to be passed over stays noted.
             inode.cuts = Some(cuts);
-            return Ok(());
         }
-        let Reaped { at, whole, .. } = self.reap_range(id, inode, &cuts, ahead, &mut changed)?;
-        inode.cuts = cuts.reaped(at, whole.min(at)).map(Box::new);
         Ok(())
     }
 
