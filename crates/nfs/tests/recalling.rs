@@ -19,6 +19,9 @@ use tally_nfs::rpc::Returned;
 use tally_nfs::service::{Service, Step};
 use tally_nfs::v4::state::CallId;
 use tally_nfs::{v3, v4};
+use tally_vfs::{
+    Access, ClientNumber, Cred, Delegation, Holder, OpCtx, Opening, Opens, OwnerNumber, Share, ToOpen,
+};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
     CallbackSecParms4, CbCompound4Args, CbCompound4Res, CbRecall4Args, CbRecall4Res, CbSequence4Args, CbSequence4Res,
@@ -265,6 +268,21 @@ fn who_is_late_is_not_waited_for() {
     assert!(call(&scene).is_none());
     let sequence = a.sequence();
     assert_eq!(a.send(&[sequence]).status, Nfs4ErrBadsession);
+}
+
+/// As where an OPEN panicked behind the file system, or its client went meanwhile.
+#[test]
+fn what_nobody_was_told_of_is_in_nobodys_way_also_where_its_client_is_gone() {
+    let scene = Arc::new(scene());
+    let (file, tank, cred) = (scene.file(b"f"), &scene.exports.tank, Cred::root());
+    let gone = Holder { client: ClientNumber(77), owner: OwnerNumber(1) };
+    let opening = Opening { share: Share::only(Access::READ), by: &|_| Ok(gone), wants: Some(Delegation::Read) };
+    let opened = tank.open(OpCtx::of(&cred), ToOpen::Itself(file), opening).result.unwrap();
+    assert_eq!(opened.delegated, Some(Delegation::Read));
+    tank.close(file, gone);
+    let mut b = client(&scene, "b", 3);
+    assert_eq!(status(&mut b, &[remove(b"f")]), OK);
+    assert!(call(&scene).is_none());
 }
 
 /// Rules V37.
