@@ -19,6 +19,7 @@ use tally_nfs::rpc::Returned;
 use tally_nfs::service::{Service, Step};
 use tally_nfs::v4::state::CallId;
 use tally_nfs::{v3, v4};
+use tally_vfs::{Access, ClientNumber, Cred, Delegation, Holder, OpCtx, Opening, Opens, OwnerNumber, Share, ToOpen};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
     CallbackSecParms4, CbCompound4Args, CbCompound4Res, CbRecall4Args, CbRecall4Res, CbSequence4Args, CbSequence4Res,
@@ -155,6 +156,23 @@ fn what_is_not_given_back_within_a_lease_is_taken() {
     assert_eq!(a.status(&[lookup(b"g"), give_back(other)]), OK);
 }
 
+/// Who changed that file would wait as long again.
+#[test]
+fn from_whom_one_was_taken_is_given_no_other_before_it_knows() {
+    let (scene, mut clock) = (Arc::new(scene()), Duration::ZERO);
+    ["f", "g"].iter().for_each(|name| _ = scene.file(name.as_bytes()));
+    let (mut a, mut b) = (client(&scene, "a", 2), client(&scene, "b", 3));
+    let kept = keeps(&mut a, b"f");
+    assert_eq!(status(&mut b, &[remove(b"f")]), Nfs4ErrDelay);
+    answer(&scene, &call(&scene).expect("it is called"), OK);
+    pass(&scene, &mut clock, LEASE + MOMENT, &mut [&mut a, &mut b]);
+    assert_eq!(status(&mut b, &[remove(b"f")]), OK);
+    let asks = |a: &mut Opener| delegated(&opened(run(a, &[open(b"g", READ, 0)]).resarray.0.pop()).unwrap());
+    assert_eq!(asks(&mut a), None);
+    assert_eq!(a.status(&[free(kept)]), OK);
+    assert!(asks(&mut a).is_some());
+}
+
 /// A client that says it has none has given it back, or never got it.
 #[test]
 fn who_has_none_for_five_seconds_has_none() {
@@ -265,6 +283,21 @@ fn who_is_late_is_not_waited_for() {
     assert!(call(&scene).is_none());
     let sequence = a.sequence();
     assert_eq!(a.send(&[sequence]).status, Nfs4ErrBadsession);
+}
+
+/// As where an OPEN panicked behind the file system, or its client went meanwhile.
+#[test]
+fn what_nobody_was_told_of_is_in_nobodys_way_also_where_its_client_is_gone() {
+    let scene = Arc::new(scene());
+    let (file, tank, cred) = (scene.file(b"f"), &scene.exports.tank, Cred::root());
+    let gone = Holder { client: ClientNumber(77), owner: OwnerNumber(1) };
+    let opening = Opening { share: Share::only(Access::READ), by: &|_| Ok(gone), wants: Some(Delegation::Read) };
+    let opened = tank.open(OpCtx::of(&cred), ToOpen::Itself(file), opening).result.unwrap();
+    assert_eq!(opened.delegated, Some(Delegation::Read));
+    tank.close(file, gone);
+    let mut b = client(&scene, "b", 3);
+    assert_eq!(status(&mut b, &[remove(b"f")]), OK);
+    assert!(call(&scene).is_none());
 }
 
 /// Rules V37.

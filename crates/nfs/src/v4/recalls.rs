@@ -76,11 +76,15 @@ impl House {
         // Before it is asked who that is: what comes back from here on is noticed.
         let parked = may_wait.then(|| self.parking.park(file)).flatten();
         let who = who.map(|client| ClientNumber(client.0));
-        let others = vfs.delegated(object).into_iter().map(|(client, _)| client).filter(|client| Some(*client) != who);
-        let others: Vec<ClientNumber> = others.collect();
-        // They are gone already, or go now.
-        let is_gone = others.is_empty() || self.end_late(exports, &others);
-        let goes_on = is_gone || self.recall_of(vfs, &file, &others);
+        let others = || -> Vec<ClientNumber> {
+            let all = vfs.delegated(object).into_iter().map(|(client, _)| client);
+            all.filter(|client| Some(*client) != who).collect()
+        };
+        let asked = others();
+        // They are gone already, or go now. What is there behind that nobody was told of, or it is whose who came since.
+        let is_gone = asked.is_empty() || self.end_late(exports, &asked);
+        let left = if is_gone { others() } else { asked };
+        let goes_on = left.is_empty() || self.recall_of(vfs, &file, &left);
         match parked {
             _ if goes_on && may_wait => KeptOut::Waits(Box::new(Over)),
             Some(parked) => {
@@ -201,10 +205,16 @@ impl House {
     /// FREE_STATEID of one that was taken: behind the last its client may be in the lists again.
     pub(super) fn free_delegation(&self, asked: &Stateid, client: ClientId) -> Result<(), Status> {
         self.delegations().free(asked, client)?;
-        if !self.delegations().has_lost(client)
-            && let Some(presence) = self.clients().presence_of(client)
-        {
+        if self.delegations().has_lost(client) {
+            return Ok(());
+        }
+        let presence = self.clients().presence_of(client);
+        if let Some(presence) = presence {
             presence.note_lost(false);
+            if self.delegations().has_lost(client) {
+                // Another one was taken meanwhile, and that was noted before this was.
+                self.note_lost(client);
+            }
         }
         Ok(())
     }

@@ -182,11 +182,11 @@ impl Delegations {
         }
     }
 
-    /// What is delegated below and was answered to nobody is about to be given back there: as long as this is held nobody is given it anew.
+    /// What is delegated below and was answered to nobody is about to be given back there: as long as this is held nobody is given it anew. None: it is known by now, and on its way.
     pub fn orphan(&self, client: ClientId, file: FileId) -> Option<Reserving<'_>> {
         let mut shard = self.shards.of(client).write();
-        let is_known = shard.of_file(client, &file).is_some();
-        let number = if is_known { None } else { shard.begin(&self.seal, Asked { client, file, by: None }) }?;
+        let is_unknown = shard.of_file(client, &file).is_none();
+        let number = is_unknown.then(|| shard.begin_orphan(&self.seal, Asked { client, file, by: None }))?;
         Some(Reserving::new(self, (client, file), number))
     }
 

@@ -34,6 +34,7 @@ impl Wanted<'_> {
             access: self.share.access,
             is_on: compound.scene.house.delegates(),
             is_reachable: presence.is_some_and(|presence| presence.is_reachable()),
+            has_lost: presence.is_some_and(|presence| presence.has_lost()),
             is_by_delegation: matches!(self.what, What::Kept(..)),
         };
         match self.what {

@@ -7,7 +7,8 @@
 //!  b  the client says NO_DELEG                                 │ nothing, NOT_WANTED
 //!  c  the client says CANCEL                                   │ nothing, CANCELLED
 //!  d  the dataset gives none                                   │ nothing, RESOURCE
-//!  e  the client cannot be called                              │ nothing, RESOURCE
+//!  e  the client cannot be called, or does not know yet that   │ nothing, RESOURCE
+//!     one was taken from it that it did not give back          │
 //!  f  it is opened by a delegation                             │ nothing, NOT_WANTED: there it is
 //!  g  it is opened to be written                               │ nothing, RESOURCE: those for writing are not given yet
 //!  h  else                                                     │ one for reading
@@ -64,6 +65,8 @@ pub struct Asking {
     pub is_on: bool,
     /// Whether its client can be called.
     pub is_reachable: bool,
+    /// Whether one was taken from it of which it does not know yet: who is kept out by another one would wait as long.
+    pub has_lost: bool,
     /// Whether it is opened by a delegation that its client has.
     pub is_by_delegation: bool,
 }
@@ -74,7 +77,9 @@ pub fn to_ask_for(asking: &Asking) -> Result<Delegation, Why> {
         Asking { minor: 0, .. } => Err(Why::Resource),
         Asking { wish: Wish::None, .. } => Err(Why::NotWanted),
         Asking { wish: Wish::Cancelled, .. } => Err(Why::Cancelled),
-        Asking { is_on: false, .. } | Asking { is_reachable: false, .. } => Err(Why::Resource),
+        Asking { is_on: false, .. } | Asking { is_reachable: false, .. } | Asking { has_lost: true, .. } => {
+            Err(Why::Resource)
+        }
         Asking { is_by_delegation: true, .. } => Err(Why::NotWanted),
         asking if asking.access.has(Access::WRITE) => Err(Why::Resource),
         _ => Ok(Delegation::Read),
@@ -93,6 +98,7 @@ mod tests {
             access: Access::READ,
             is_on: true,
             is_reachable: true,
+            has_lost: false,
             is_by_delegation: false,
         };
         let rows = [
@@ -101,6 +107,7 @@ mod tests {
             ("c", Asking { wish: Wish::Cancelled, ..asking }, Err(Why::Cancelled)),
             ("d", Asking { is_on: false, ..asking }, Err(Why::Resource)),
             ("e", Asking { is_reachable: false, ..asking }, Err(Why::Resource)),
+            ("e", Asking { has_lost: true, ..asking }, Err(Why::Resource)),
             ("f", Asking { is_by_delegation: true, ..asking }, Err(Why::NotWanted)),
             ("g", Asking { access: Access::WRITE, ..asking }, Err(Why::Resource)),
             ("g", Asking { access: Access::BOTH, wish: Wish::Some, ..asking }, Err(Why::Resource)),

@@ -128,9 +128,17 @@ impl Shard {
         if self.count(asked.client) >= DELEGATIONS_OF_CLIENT_MAX {
             return None;
         }
-        if !self.totals.all.take(1, DELEGATIONS_MAX) {
-            return None;
-        }
+        self.totals.all.take(1, DELEGATIONS_MAX).then(|| self.add(seal, asked))
+    }
+
+    /// The same for one that is about to be given back, and was told to nobody: also where there is no room, or nobody ever would. Each is held by a worker, so that there are as many
+    /// besides as there are of those.
+    pub(super) fn begin_orphan(&mut self, seal: &Seal, asked: Asked) -> u64 {
+        let _ = self.totals.all.next();
+        self.add(seal, asked)
+    }
+
+    fn add(&mut self, seal: &Seal, asked: Asked) -> u64 {
         self.clients.entry(asked.client).or_default().all += 1;
         let number = self.places.add(|number| {
             let tag = seal.tag(number);
@@ -139,7 +147,7 @@ impl Shard {
         });
         self.by_file.insert((asked.client, asked.file), number);
         self.of_client.insert((asked.client, number));
-        Some(number)
+        number
     }
 
     /// The file system has given it. False: it cannot be kept, and is given back.

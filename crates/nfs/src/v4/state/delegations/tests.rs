@@ -200,3 +200,20 @@ fn who_has_gone_is_given_nothing() {
     assert_eq!(of.counts(), (0, 0, 0));
     check(&of);
 }
+
+/// Another pool counts what is delegated in it by itself, and what was taken counts above alone: so the file system may give one of which there is no room here.
+#[test]
+fn what_nobody_was_told_of_is_given_back_also_where_there_is_no_room() {
+    let of = delegations();
+    for nth in 0..DELEGATIONS_OF_CLIENT_MAX as u64 {
+        given(&of, A, nth);
+    }
+    let file = file(DELEGATIONS_OF_CLIENT_MAX as u64);
+    assert_eq!(of.reserve(A, file, None, NOW).err(), Some(WhyNone::Resource));
+    assert_eq!(of.recall(A, &file, NOW), Recalled::Nobodys);
+    let orphan = of.orphan(A, file).expect("or whoever it is in the way of is kept out for ever");
+    assert!(of.orphan(A, file).is_none(), "one at a time");
+    orphan.ending().returned();
+    assert_eq!(of.count_of(A), DELEGATIONS_OF_CLIENT_MAX);
+    check(&of);
+}
