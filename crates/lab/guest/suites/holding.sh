@@ -96,10 +96,10 @@ keeps() {
     echo "$count"; [ "$count" = "$1" ]
 }
 # writes WORD FILE SECONDS: within so long.
-writes() { timeout "$3" sh -c "echo $1 > '$2'"; }
+writes() { timeout "$3" sh -c "printf $1 > '$2'"; }
 reads() { [ "$(cat "$MNT/$2")" = "$1" ]; }
 if [ "$NFS_VERSION" != 4.0 ] && [ "$SERVER" = tally ]; then
-    for name in first second third; do echo before > "$MNT/$name"; chmod 666 "$MNT/$name"; done
+    for name in first second third; do printf before > "$MNT/$name"; chmod 666 "$MNT/$name"; done
     need "another client" other_mount
     need "and one of version 3" three_mount
     check "nobody keeps a file" keeps 0
