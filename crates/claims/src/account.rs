@@ -1,4 +1,4 @@
-//! How much clients may claim (rules V35), of all datasets together: a client that is refused here would only go on in the next one otherwise.
+//! How much clients may claim (rules V35), of all datasets of a pool together: a client that is refused here would only go on in the next one otherwise.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -39,7 +39,7 @@ const _: () =
 
 const SHARD_COUNT: usize = 16;
 
-/// How many claims there are. One is shared by the tables of all datasets.
+/// How many claims there are. One is shared by the tables of all datasets of a pool.
 #[derive(Default)]
 pub struct Account {
     opens: AtomicUsize,

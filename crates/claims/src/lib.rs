@@ -11,7 +11,7 @@
 //!     │      │                                           its delegations, by client         (delegation, tables D9, D10)
 //!     │      │                                           whether its last name is gone
 //!     │      └─▶ Holdings: which objects a client, or one owner, has claims of
-//!     └─▶ Account (of all datasets together): how many opens, ranges and delegations there are, of each client and in all
+//!     └─▶ Account (of all datasets of a pool together): how many opens, ranges and delegations there are, of each client and in all
 //! ```
 //!
 //! The file system asks under its locks of the object, so that nothing comes between what it has looked up and the claim. That is left to it on purpose: with a

@@ -1,4 +1,5 @@
 //! Where a file was punched in one transaction group: ranges that neither overlap nor touch each other, however the punches did.
+//! What was written there since is a piece of the layer and no hole (rules V42).
 
 use std::collections::BTreeMap;
 use std::ops::Range;

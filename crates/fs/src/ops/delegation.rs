@@ -6,13 +6,15 @@
 //! | asks | as |
 //! |---|---|
 //! | READ, SEEK | who reads; with the lock shared, or with none where nobody changes the file: then it is read as it was before the delegation was given |
-//! | WRITE, SETATTR that sets anything, CREATE that cuts what is there | who changes |
+//! | WRITE, DEALLOCATE, SETATTR that sets anything or has a guard, CREATE that cuts what is there | who changes |
+//! | SETXATTR, REMOVEXATTR | who changes |
 //! | OPEN | who reads, or who changes if it may write, denies something, or cuts; [`tally_claims`] asks it itself, together with the share |
 //! | REMOVE | who changes what has the name |
 //! | RENAME | who changes what moves, and what is in its way |
 //! | LINK | who changes what gets the name |
 //! | LOCK, and the question whether one could | who reads: whoever holds the Write locks without a word |
 //! | COMMIT | nothing: it changes nothing that is seen |
+//! | GETXATTR, LISTXATTRS | nothing: who holds even the Write sends what it sets at once |
 //! | GETATTR, LOOKUP, READDIR, ACCESS | nothing here. Who holds the Write may know of newer attributes: whoever answers asks for them ([`tally_vfs::Delegations`]) |
 //! | the fold, the reaper, a replay | nothing: what they bring to disk is there already. What the reaper frees nobody has open, and what was delegated of it went with its last open |
 //!

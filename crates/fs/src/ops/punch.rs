@@ -1,4 +1,4 @@
-//! DEALLOCATE: a range of a file becomes zeroes, and what it took is free once the group is synced, or once the reaper has come by
+//! DEALLOCATE: a range of a file becomes zeroes and a hole (rules V42), and what it took is free once the group is synced, or once the reaper has come by
 //! ([docs/design/0072](../../../../docs/design/0072-punches-and-reservations.md)).
 //!
 //! However long it is, it is one record, and in memory two numbers. The fold writes the blocks at its borders anew and frees the whole

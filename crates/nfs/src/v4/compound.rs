@@ -9,8 +9,8 @@
 //! fails alone. What follows an operation that failed is not looked at.
 //!
 //! Here is the step from one operation to the next. What operations ask of their compound has rooms of its own: [`handles`] (what they name), [`right`] (by which
-//! stateid they read and write), [`changes`] (what they change, and whether it was here before), [`given`] (what their client could claim again), [`speaking`] (who it
-//! is). [`performing`] has the table of all operations.
+//! stateid they read and write), [`changes`] (what they change, and whether it was here before), [`given`] (what their client could claim again), [`delegated`] (as whom
+//! they act beside what others were given to keep), [`speaking`] (who their client is). [`performing`] has the table of all operations.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,13 +1,14 @@
-//! NFS version 4 (RFC 7530, RFC 8881, RFC 7862): one procedure, COMPOUND, which carries out operations one after another on a current handle.
+//! NFS version 4 (RFC 7530, RFC 8881, RFC 7862, RFC 8276): one procedure, COMPOUND, which carries out operations one after another on a current handle.
 //!
 //! What is there, and what is not yet, stands in docs/nfs4.md. `tally serve --nfs4` speaks it.
 //!
 //! ```text
 //!  call ──▶ compound: tag, minor version, count ──▶ op by op: handle ─ names ─ attrs ─ listing ─ data ─▶ results, up to the first
-//!                                                            │   make ─ remove ─ sessions               that is not OK, once
+//!                                                            │   make ─ remove ─ copy ─ sparse ─ xattr  that is not OK, once
 //!                                                            │   open ─ close ─ order ─ lock            they are durable
+//!                                                            │   delegation ─ clients ─ sessions
 //!                                                            ├─ attr: a bitmap, and values in the order of their numbers
-//!                                                            ├─ house: what all compounds share: state (clients, sessions, opens, locks)
+//!                                                            ├─ house: what all compounds share: state (clients, sessions, opens, locks, delegations)
 //!                                                            ├─ waiting: who waits for a lock is told, by callbacks: calls to clients
 //!                                                            ├─ recalls: what is delegated and in somebody's way is called back, too
 //!                                                            ├─ tracking: who may claim again what, behind a restart

@@ -15,7 +15,7 @@
 //!    └── its answer comes after all ──┘
 //! ```
 //!
-//! *Not one of four.* One call in one slot would do for what is called today, but a client that answers slowly would then keep its own others waiting. More than [`SLOTS_MAX`]
+//! *Not one of four.* One call in one slot would do where little is called, but a client that answers slowly would then keep its own others waiting. More than [`SLOTS_MAX`]
 //! help nobody: what waits for a slot is looked at again with each answer.
 //!
 //! *Invariants.* K1: a slot that is called has an errand, which its maker gets back exactly once, with what came of it. K2: what a late or strange answer

@@ -114,7 +114,7 @@ pub struct Delegations {
     shards: Shards<Shard>,
     totals: Arc<Totals>,
     lately: Mutex<Lately>,
-    /// How many are in there: at nearly all times none, and no OPEN takes a lock of all for that.
+    /// How many are in there: before the first recall none, and no OPEN takes a lock of all for that. Those that are over go with the next recall.
     lately_count: AtomicUsize,
 }
 
@@ -265,7 +265,7 @@ impl Delegations {
         self.shards.of(client).write().forget(client)
     }
 
-    /// Those of mounts that are over are their clients' no more. Gives how many of each client.
+    /// Those of mounts that are over are their clients' no more. Gives whose each was: a client as often as it had one.
     pub fn revoke_of(&self, is_over: &dyn Fn(&Mounted) -> bool) -> Vec<ClientId> {
         self.shards.of_each(None).iter().flat_map(|shard| shard.write().revoke_of(is_over)).collect()
     }

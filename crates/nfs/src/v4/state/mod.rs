@@ -13,7 +13,7 @@
 //!  locks      and what it has locked below that
 //!  delegations  which client has which file to keep, and is asked for it   (table D9)
 //!  waiters    who waits for a range that another one has locked
-//!  places     where either stands, as a stateid tells it
+//!  places     where each of these stands that a stateid names
 //!  shards     whose state is where, and how much there is of all
 //!  names      what is kept of an owner's name
 //!  stateid    by which name that is asked for, and by whom      (table D6)

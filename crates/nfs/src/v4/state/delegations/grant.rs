@@ -20,6 +20,8 @@
 //!  m  else                                                     │ given
 //! ```
 //!
+//! Rows l and m are the file system's: `claims`, whose table has letters of its own, knows them in more rows (`claims/src/delegation.rs`).
+//!
 //! *Without a wish.* Most clients, Linux among them, say nothing of what they want and take what they are given. So silence is a yes where a delegation costs little: a file that is opened to be read.
 
 use tally_vfs::{Access, Delegation};
