@@ -125,6 +125,8 @@ if [ "$NFS_VERSION" != 4.0 ] && [ "$SERVER" = tally ]; then
     check "and may not keep it" keeps 0
     let_go keeper
     need "unmount both" umount $OTHER $THREE
+    # That the other one is gone is durable with the next that somebody is given, and behind a kill before that its claims would be waited for.
+    need "others go on" make_new
 fi
 let_go one
 need "unmount" umount "$MNT"

@@ -7,10 +7,10 @@ use tally_nfs::xdr::Encoder;
 use tally_server::config::ServeArgs;
 use tally_wire::nfs4::Nfsstat4::{self, Nfs4ErrBadsession, Nfs4ErrNoGrace, Nfs4Ok};
 use tally_wire::nfs4::{
-    CallbackSecParms4, ChannelAttrs4, ClientOwner4, Compound4Args, Compound4Res, CreateSession4Args, CreateSession4Res, Createhow4,
-    ExchangeId4Args, ExchangeId4Res, Fattr4, Lock4Args, Locker4, Lookup4Args, NfsArgop4, NfsLockType4, NfsResop4,
-    Open4Args, Open4Res, Open4Resok, OpenClaim4, OpenOwner4, OpenToLockOwner4, Openflag4, ReclaimComplete4Args, Sequence4Args,
-    StateOwner4, StateProtect4A, Stateid4,
+    CallbackSecParms4, ChannelAttrs4, ClientOwner4, Compound4Args, Compound4Res, CreateSession4Args, CreateSession4Res,
+    Createhow4, ExchangeId4Args, ExchangeId4Res, Fattr4, Lock4Args, Locker4, Lookup4Args, NfsArgop4, NfsLockType4,
+    NfsResop4, Open4Args, Open4Res, Open4Resok, OpenClaim4, OpenOwner4, OpenToLockOwner4, Openflag4,
+    ReclaimComplete4Args, Sequence4Args, StateOwner4, StateProtect4A, Stateid4,
 };
 use tally_wire::{decode, encode};
 

@@ -187,8 +187,13 @@ fn what_a_newer_program_has_set_stays_as_it_is() {
         read.others().map(|(number, bytes)| (number, bytes.len())).collect::<Vec<_>>(),
         [(77, 3), (1, 1), (256, 0)]
     );
-    for newer in [[1, 0, 0, 1, 0, 3, 0].as_slice(), &[7, 0, 0, 2, 0, 3, 0], &[7, 0, 0, 2, 0, 2, 9], &[5, 0, 0, 1, 0, 2], &[10, 0, 0, 1, 0, 3]]
-    {
+    for newer in [
+        [1, 0, 0, 1, 0, 3, 0].as_slice(),
+        &[7, 0, 0, 2, 0, 3, 0],
+        &[7, 0, 0, 2, 0, 2, 9],
+        &[5, 0, 0, 1, 0, 2],
+        &[10, 0, 0, 1, 0, 3],
+    ] {
         let newer = if newer[0] == 1 { &newer[..6] } else { newer };
         assert_eq!(PropertySet::decode(newer), Ok(None), "{newer:?}: a promise that is not known is not guessed");
     }
