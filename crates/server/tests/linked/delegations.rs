@@ -44,7 +44,8 @@ fn what_clients_are_given_to_keep_says_a_property() {
     daemon.stop();
     let (daemon, server) = speaking_4(data_dir, &opener);
     get("tank\tdelegations\toff\tlocal\ntank/a\tdelegations\ton\tlocal\n");
-    let mut client = Client::called(server, "two").claims_nothing();
+    // The same one again: others would wait for its claims.
+    let mut client = Client::called(server, "one").claims_nothing();
     assert!(!is_given(&mut client, "behind a restart"));
     story(data_dir, &[(&["dataset", "inherit", "delegations", "tank/a"], true, &[])]);
     get("tank\tdelegations\toff\tlocal\ntank/a\tdelegations\toff\tinherited from tank\n");
