@@ -10,6 +10,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tally_base::{DatasetId, Known, PoolGuid, SessionBytes, SlotMark, Time};
 use tally_store::pool::NotServing;
+use tally_store::properties::Delegating;
 use tally_vfs::locks::{Lock, NotLocked, Range};
 use tally_vfs::{
     Attr, Attributes, ClientNumber, Content, CreateHow, Cred, Delegation, Delegations, DirPage, FoundAt, FsError,
@@ -130,6 +131,14 @@ impl Opens for Filesystem {
 }
 
 impl Delegations for Filesystem {
+    fn gives(&self, kind: Delegation) -> bool {
+        match self.in_force().delegations {
+            Delegating::Off => false,
+            Delegating::Auto => kind == Delegation::Read,
+            Delegating::On => true,
+        }
+    }
+
     fn delegated(&self, object: ObjectRef) -> SmallVec<[(ClientNumber, Delegation); 1]> {
         self.claims.get().map_or_else(SmallVec::new, |claims| claims.delegated(object.id))
     }

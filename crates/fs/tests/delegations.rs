@@ -122,6 +122,20 @@ fn v12_without_a_log_a_group_has_to_be_synced() {
     assert_eq!(would_be_given(&*fs, file, 1, READ), READ);
 }
 
+/// Of one for reading nobody has to be told more than that he waits for a moment; one for writing costs whoever looks at the file.
+#[test]
+fn what_a_dataset_gives_says_its_property() {
+    let world = world();
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let gives = || (fs.gives(Delegation::Read), fs.gives(Delegation::Write));
+    assert_eq!(gives(), (true, false), "where nobody has set it");
+    for (value, expected) in [("on", (true, true)), ("off", (false, false)), ("auto", (true, false))] {
+        filer.set_property("tank", parse(Property::Delegations, value).unwrap()).unwrap();
+        assert_eq!(gives(), expected, "{value}");
+    }
+}
+
 /// Somebody has changed a file and was not answered yet. Whoever is given a delegation of it waits for that change; when he is told, it is there behind any cut.
 #[test]
 fn v12_what_is_given_waits_for_the_newest_record() {

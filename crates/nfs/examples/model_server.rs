@@ -71,7 +71,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address: SocketAddr = address.parse()?;
     let model = Arc::new(Model::new(&ModelOptions { root_mode: 0o777, ..ModelOptions::default() }));
     let rules = parse_sharenfs("127.0.0.1(rw,no_root_squash) ::1(rw,no_root_squash)")?;
-    let service = Arc::new(Service::new(Arc::new(OneModel { model, rules: rules.into() })).speaking_4().delegating());
+    let service = Arc::new(Service::new(Arc::new(OneModel { model, rules: rules.into() })).speaking_4());
     let server = Server::start(service, &[address], &ServeOptions::default())?;
     let port = server.addresses().first().map_or(0, SocketAddr::port);
     println!("serving memory at nfs://127.0.0.1/tank/?version=3&nfsport={port}&mountport={port}; Enter ends");

@@ -27,7 +27,7 @@ const JUKEBOX: u32 = 10008;
 
 /// A house that gives delegations, with files "f" and "g" in its tank.
 fn house() -> House {
-    let house = House::delegating();
+    let house = House::speaking_4();
     let (tank, cred) = (&house.exports.tank.model, Cred::root());
     for name in [b"f", b"g"] {
         let how = CreateHow::Guarded(SetAttr { mode: Some(0o644), ..SetAttr::default() });
@@ -288,19 +288,36 @@ fn wishes() {
     }
 }
 
-/// Who cannot be called is given nothing, and nobody is where the house gives none.
+/// Who cannot be called is given nothing.
 #[test]
 fn who_cannot_be_called_is_given_none() {
     let house = house();
     let mut a = Called::with(&house, b"a", 1, 0, &[], channel());
     assert_eq!(a.delegated(b"f"), None);
-    let silent = House::speaking_4();
-    silent.client().mount("/tank");
-    let tank = &silent.exports.tank.model;
-    let how = CreateHow::Guarded(SetAttr { mode: Some(0o644), ..SetAttr::default() });
-    tank.create(OpCtx::of(&Cred::root()), tank.root(), b"f", &how).result.unwrap();
-    let mut b = Called::new(&silent, b"b");
-    assert_eq!((b.granted.0, b.delegated(b"f")), (CALLS_BACK, None));
+}
+
+/// Where the dataset gives none nobody is given one, and who has asked for one is told that there are none. What was given before stays with who has it, until another one would change the file.
+#[test]
+fn where_the_dataset_gives_none_what_was_given_stays_until_it_is_in_the_way() {
+    let house = house();
+    let (mut a, mut b) = (Called::new(&house, b"a"), Called::new(&house, b"b"));
+    let kept = a.delegated(b"f").expect("the dataset gives some");
+    house.exports.tank.model.set_giving(false);
+    assert_eq!((a.delegated(b"g"), b.delegated(b"f"), b.delegated(b"g")), (None, None, None));
+    match opened(b.in_tank(&[open(b"g", READ | 0x100, 0)]).1).unwrap().delegation {
+        OpenDelegation4::OpenDelegateNoneExt(OpenNoneDelegation4::Wnd4Resource(will_signal)) => assert!(!will_signal),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(tested(a.run(&[test(kept.clone())]).resarray.0.pop()), OK);
+    assert!(a.is_not_called(), "nobody needs it");
+    let asked = b.ask(&[put_root(), lookup(b"tank"), remove(b"f")]);
+    let call = a.call();
+    assert_eq!(call.recall().stateid, kept);
+    a.answer(&call);
+    returns(&mut a, &call);
+    assert_eq!(answer(&mut b, &asked), OK);
+    house.exports.tank.model.set_giving(true);
+    assert!(b.delegated(b"g").is_some(), "and given again");
 }
 
 /// A file that was asked for a moment ago is one that several use.

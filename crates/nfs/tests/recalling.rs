@@ -16,7 +16,7 @@ use support::scene::{Scene, fate, read_reply};
 use support::session::{Newcomer, complete, sequence};
 use tally_nfs::link::Link;
 use tally_nfs::rpc::Returned;
-use tally_nfs::service::{Service, Step};
+use tally_nfs::service::Step;
 use tally_nfs::v4::state::CallId;
 use tally_nfs::{v3, v4};
 use tally_vfs::{Access, ClientNumber, Cred, Delegation, Holder, OpCtx, Opening, Opens, OwnerNumber, Share, ToOpen};
@@ -36,11 +36,7 @@ const RECALLABLE_REVOKED: u32 = 0x40;
 const ADMIN_REVOKED: u32 = 0x20;
 
 fn scene() -> Scene {
-    delegating(Scene { minor: 1, ..Scene::new() })
-}
-
-fn delegating(scene: Scene) -> Scene {
-    Scene { service: Service::new(scene.exports.clone()).speaking_4().delegating(), ..scene }
+    Scene { minor: 1, ..Scene::new() }
 }
 
 /// Who can be called.
@@ -213,7 +209,7 @@ fn from_whom_something_was_taken_claims_nothing_behind_a_crash() {
         }
         assert_eq!(status(&mut a, &[open(b"g", READ, 0)]), OK);
         drop((a, b));
-        let scene = delegating(Arc::into_inner(scene).unwrap().restart());
+        let scene = Arc::into_inner(scene).unwrap().restart();
         let claims = |name: &[u8]| {
             let session = introduced(&scene, name);
             let claim = open_by(OpenClaim4::ClaimPrevious(OpenDelegationType4::OpenDelegateNone), READ, 0);
@@ -234,6 +230,24 @@ fn introduced(scene: &Scene, name: &[u8]) -> Sessionid4 {
     entered.expect("it is let in").session
 }
 
+/// Where the dataset gives none any more a client that claims again what it had is told so, and opens the file without it.
+#[test]
+fn where_the_dataset_gives_none_nothing_is_claimed_again() {
+    let scene = scene();
+    scene.exports.keep_clients();
+    let scene = Arc::new(scene);
+    let file = scene.file(b"f");
+    let mut a = client(&scene, "a", 2);
+    keeps(&mut a, b"f");
+    drop(a);
+    let scene = Arc::into_inner(scene).unwrap().restart();
+    scene.exports.tank.model.set_giving(false);
+    let session = introduced(&scene, b"a");
+    let claim = open_by(OpenClaim4::ClaimPrevious(OpenDelegationType4::OpenDelegateRead), READ, 0);
+    let told = scene.run(11, &[sequence(session, 0, 1, false), scene.put(file), claim]).resarray.0.pop();
+    assert_eq!(delegated(&opened(told).expect("it has it open")), None);
+}
+
 /// What a client had it claims again, and is asked for it with the same word: what it has kept of the file is to be looked at.
 #[test]
 fn what_is_claimed_again_is_asked_for_at_once() {
@@ -244,7 +258,7 @@ fn what_is_claimed_again_is_asked_for_at_once() {
     let mut a = client(&scene, "a", 2);
     keeps(&mut a, b"f");
     drop(a);
-    let scene = delegating(Arc::into_inner(scene).unwrap().restart());
+    let scene = Arc::into_inner(scene).unwrap().restart();
     let session = introduced(&scene, b"a");
     let (put_f, put_tank) = (scene.put(file), scene.put_tank());
     let claim = |of| open_by(OpenClaim4::ClaimPrevious(of), READ, 0);

@@ -19,6 +19,8 @@ mod running;
 use disks::{Failing, Hanging};
 use running::{Running, browse, story, tally};
 
+#[path = "linked/delegations.rs"]
+mod delegations;
 #[path = "linked/disks.rs"]
 mod disks;
 #[path = "linked/evicting.rs"]

@@ -26,7 +26,9 @@ pub(crate) use encoding::SET_BYTES_MAX;
 pub use user::{
     SourcedUser, USER_BYTES_MAX, USER_VALUE_BYTES_MAX, UserProperty, check_user_name, is_user_name, user_sources,
 };
-pub use value::{Compression, LogBias, RECORD_SIZE_MAX, RECORD_SIZE_MIN, SHARENFS_BYTES_MAX, SyncMode, Value, parse};
+pub use value::{
+    Compression, Delegating, LogBias, RECORD_SIZE_MAX, RECORD_SIZE_MIN, SHARENFS_BYTES_MAX, SyncMode, Value, parse,
+};
 
 /// What can be set on a dataset. The order is that of `tally dataset get`; it is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -49,13 +51,15 @@ pub enum Property {
     Atime,
     /// How blocks are compressed.
     Compression,
+    /// Whether clients may be given files to keep until somebody else would change them: `auto`, `on` or `off`.
+    Delegations,
     /// To whom the dataset is exported, and how.
     ShareNfs,
 }
 
 impl Property {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Sync,
         Self::LogBias,
         Self::RecordSize,
@@ -64,6 +68,7 @@ impl Property {
         Self::ReadOnly,
         Self::Atime,
         Self::Compression,
+        Self::Delegations,
         Self::ShareNfs,
     ];
 
@@ -79,6 +84,7 @@ impl Property {
             Self::ReadOnly => "readonly",
             Self::Atime => "atime",
             Self::Compression => "compression",
+            Self::Delegations => "delegations",
             Self::ShareNfs => "sharenfs",
         }
     }
@@ -112,7 +118,7 @@ pub enum PropertyError {
     /// No property of that name.
     #[error(
         "there is no property '{name}'; datasets have sync, logbias, recordsize, quota, refquota, readonly, atime, \
-         compression and sharenfs, and those that users name, which have a colon: com.example:note"
+         compression, delegations and sharenfs, and those that users name, which have a colon: com.example:note"
     )]
     UnknownProperty {
         /// The name, as it was given.

@@ -111,6 +111,9 @@ pub trait Opens: Send + Sync {
 /// lock, and nobody else's operation gets past it: that is refused with [`FsError::Delegated`], and nothing is called back from here. A look at attributes passes: who holds the
 /// Write may have newer ones, and whoever answers such a look asks for them.
 pub trait Delegations: Send + Sync {
+    /// Whether the dataset lets clients be given one of this kind: a property. Whoever answers an OPEN asks before it wants one, and nothing that was given is taken as
+    /// the property changes.
+    fn gives(&self, kind: Delegation) -> bool;
     /// Who holds what of an object.
     fn delegated(&self, object: ObjectRef) -> SmallVec<[(ClientNumber, Delegation); 1]>;
     /// A client gives back what it holds of an object, or has lost it; there may be nothing. A client that goes gives back all that it was given.

@@ -8,7 +8,7 @@ cat > /tmp/hold.py <<'PY'
 import os, sys, fcntl
 name, uid = sys.argv[1], int(sys.argv[2])
 os.setresgid(uid, uid, uid); os.setresuid(uid, uid, uid)
-fd = os.open(name, os.O_RDWR)
+fd = os.open(name, os.O_RDONLY if "reading" in sys.argv else os.O_RDWR)
 print("open", flush=True)
 for line in sys.stdin:
     word, *rest = line.split()
@@ -25,10 +25,10 @@ for line in sys.stdin:
         elif word == "unlock": fcntl.lockf(fd, fcntl.LOCK_UN); print("ok", flush=True)
     except OSError as error: print(error.strerror, flush=True)
 PY
-# hold NAME FILE UID starts one whose words go to it by `tell NAME WORDS…`, which prints its answer.
+# hold NAME FILE UID [reading] starts one whose words go to it by `tell NAME WORDS…`, which prints its answer.
 hold() {
     rm -f "/tmp/to.$1" "/tmp/from.$1"; mkfifo "/tmp/to.$1" "/tmp/from.$1"
-    python3 /tmp/hold.py "$2" "$3" < "/tmp/to.$1" > "/tmp/from.$1" 2>&1 &
+    python3 /tmp/hold.py "${@:2}" < "/tmp/to.$1" > "/tmp/from.$1" 2>&1 &
     eval "PID_$1=$!"; eval "exec {TO_$1}> /tmp/to.$1 {FROM_$1}< /tmp/from.$1"
     local fd=FROM_$1 word; read -r -t 60 -u "${!fd}" word; [ "$word" = open ] || { echo "$word"; return 1; }
 }
@@ -81,6 +81,53 @@ SPOIL=$no_locks check "who waits for all of it has it once it is free" waited
 SPOIL=$no_locks check "and gives it back" says ok b unlock
 let_go a; let_go b
 need "unmount the second" umount /mnt/second
+
+# What a client is given to keep until somebody else would change it, which those of 4.0 are not. Mounts of one version are one client of the server's, also with
+# nosharecache, and no client is in its own way; so the other one speaks another version.
+OTHER=/mnt/other THREE=/mnt/three
+other_mount() { local MOUNT_OPTIONS=vers=$([ "$NFS_VERSION" = 4.1 ] && echo 4.2 || echo 4.1),proto=tcp,hard; nfs_mount $OTHER; }
+three_mount() { local MOUNT_OPTIONS=vers=3,proto=tcp,nolock,hard; nfs_mount $THREE "mountport=$PORT,mountproto=tcp"; }
+tell_tally() { (cd /tmp/state && "$TALLY" "$@"); }
+# keeps COUNT: as many files all clients keep together.
+keeps() {
+    local list count
+    list=$(tell_tally client list --json) || return
+    count=$(echo "$list" | grep -o '"delegations": [0-9]*' | awk '{sum += $2} END {print sum + 0}')
+    echo "$count"; [ "$count" = "$1" ]
+}
+# writes WORD FILE SECONDS: within so long.
+writes() { timeout "$3" sh -c "printf $1 > '$2'"; }
+reads() { [ "$(cat "$MNT/$2")" = "$1" ]; }
+if [ "$NFS_VERSION" != 4.0 ] && [ "$SERVER" = tally ]; then
+    for name in first second third; do printf before > "$MNT/$name"; chmod 666 "$MNT/$name"; done
+    need "another client" other_mount
+    need "and one of version 3" three_mount
+    check "nobody keeps a file" keeps 0
+    need "one opens a file to read it" hold keeper "$MNT/first" 1000 reading
+    SPOIL=$no_locks check "and reads it" says before keeper read
+    check "and may keep it" keeps 1
+    SPOIL="OTHER=$MNT" check "another client writes it" eval 'writes behind "$OTHER/first" 5'
+    check "for which it was given back" keeps 0
+    SPOIL=$no_locks check "who has it open reads what was written" says behind keeper read
+    check "and so does who opens it" reads behind first
+    let_go keeper
+    need "he opens another one" hold keeper "$MNT/second" 1000 reading
+    SPOIL=$no_locks check "and reads that" says before keeper read
+    check "and may keep that" keeps 1
+    # Who comes too early is told to come again, which this client does 5 s later.
+    SPOIL="THREE=$MNT" check "version 3 writes it" eval 'writes behind "$THREE/second" 15'
+    check "for which that was given back" keeps 0
+    SPOIL=$no_locks check "and what was written is read" says behind keeper read
+    let_go keeper
+    need "none are given any more" tell_tally dataset set delegations=off tank
+    need "he opens a third one" hold keeper "$MNT/third" 1000 reading
+    SPOIL=$no_locks check "and reads it as well" says before keeper read
+    check "and may not keep it" keeps 0
+    let_go keeper
+    need "unmount both" umount $OTHER $THREE
+    # That the other one is gone is durable with the next that somebody is given, and behind a kill before that its claims would be waited for.
+    need "others go on" make_new
+fi
 let_go one
 need "unmount" umount "$MNT"
 need "kill and start once more" crash

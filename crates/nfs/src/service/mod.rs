@@ -113,12 +113,6 @@ impl Service {
         Self { house: Some(v4::House::default()), ..self }
     }
 
-    /// The same, which gives clients of it delegations where they can be called.
-    #[must_use]
-    pub fn delegating(self) -> Self {
-        Self { house: self.house.map(v4::House::delegating), ..self }
-    }
-
     /// The same, of a server that clients know again behind a restart: the one of this machine that has its state in this place.
     #[must_use]
     pub fn known_as(self, host: u64, place: &[u8]) -> Self {

@@ -27,8 +27,6 @@ pub struct House {
     orders: Arc<Orders>,
     locks: Locks,
     delegations: Delegations,
-    /// Whether it gives any.
-    delegates: bool,
     pub(super) delegated: Counted,
     pub(super) parking: Parking,
     pub(super) waiters: Waiters,
@@ -57,7 +55,6 @@ impl Default for House {
             orders: Arc::default(),
             locks,
             delegations,
-            delegates: false,
             delegated: Counted::default(),
             parking: Parking::default(),
             waiters: Waiters::default(),
@@ -81,17 +78,6 @@ impl House {
         hasher.update(&host.to_be_bytes()).update(place);
         let identity = *hasher.finalize().as_bytes().first_chunk().expect("half of a hash");
         Self { identity, ..self }
-    }
-
-    /// The same, which gives delegations.
-    #[must_use]
-    pub fn delegating(self) -> Self {
-        Self { delegates: true, ..self }
-    }
-
-    /// Whether it gives delegations.
-    pub(super) fn delegates(&self) -> bool {
-        self.delegates
     }
 
     /// The register of clients.

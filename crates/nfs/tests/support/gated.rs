@@ -303,6 +303,9 @@ impl Opens for Gated {
 }
 
 impl Delegations for Gated {
+    fn gives(&self, kind: Delegation) -> bool {
+        self.model.gives(kind)
+    }
     fn delegated(&self, object: ObjectRef) -> smallvec::SmallVec<[(ClientNumber, Delegation); 1]> {
         self.model.delegated(object)
     }

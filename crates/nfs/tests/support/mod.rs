@@ -248,17 +248,8 @@ impl House {
 
     /// One that speaks version 4, too.
     pub fn speaking_4() -> Self {
-        Self::of(|service| service.speaking_4())
-    }
-
-    /// The same, and gives delegations.
-    pub fn delegating() -> Self {
-        Self::of(|service| service.speaking_4().delegating())
-    }
-
-    fn of(speaking: fn(Service) -> Service) -> Self {
         let exports = TestExports::new();
-        let service = Arc::new(speaking(Service::new(exports.clone())));
+        let service = Arc::new(Service::new(exports.clone()).speaking_4());
         let server = Server::start(service, &["127.0.0.1:0".parse().unwrap()], &ServeOptions::default()).unwrap();
         let address = server.addresses()[0];
         Self { exports, server, address }

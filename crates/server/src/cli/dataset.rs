@@ -61,9 +61,8 @@ pub enum DatasetCommand {
         #[command(flatten)]
         table: TableArgs,
     },
-    /// Set properties: sync, logbias, recordsize, quota, refquota, readonly, atime, compression, sharenfs, and those that
-    /// users
-    /// name, like com.example:note
+    /// Set properties: sync, logbias, recordsize, quota, refquota, readonly, atime, compression, delegations,
+    /// sharenfs, and those that users name, like com.example:note
     Set {
         /// property=value, one or more, then the dataset
         #[arg(required = true, num_args = 2.., value_name = "PROPERTY=VALUE... DATASET")]

@@ -7,17 +7,20 @@ use tally_nfs::xdr::Encoder;
 use tally_server::config::ServeArgs;
 use tally_wire::nfs4::Nfsstat4::{self, Nfs4ErrBadsession, Nfs4ErrNoGrace, Nfs4Ok};
 use tally_wire::nfs4::{
-    ChannelAttrs4, ClientOwner4, Compound4Args, Compound4Res, CreateSession4Args, CreateSession4Res, Createhow4,
-    ExchangeId4Args, ExchangeId4Res, Fattr4, Lock4Args, Locker4, Lookup4Args, NfsArgop4, NfsLockType4, NfsResop4,
-    Open4Args, Open4Res, OpenClaim4, OpenOwner4, OpenToLockOwner4, Openflag4, ReclaimComplete4Args, Sequence4Args,
-    StateOwner4, StateProtect4A, Stateid4,
+    CallbackSecParms4, ChannelAttrs4, ClientOwner4, Compound4Args, Compound4Res, CreateSession4Args, CreateSession4Res,
+    Createhow4, ExchangeId4Args, ExchangeId4Res, Fattr4, Lock4Args, Locker4, Lookup4Args, NfsArgop4, NfsLockType4,
+    NfsResop4, Open4Args, Open4Res, Open4Resok, OpenClaim4, OpenOwner4, OpenToLockOwner4, Openflag4,
+    ReclaimComplete4Args, Sequence4Args, StateOwner4, StateProtect4A, Stateid4,
 };
 use tally_wire::{decode, encode};
 
 use super::*;
 
+/// CREATE_SESSION4_FLAG_CONN_BACK_CHAN.
+const CALLS_BACK: u32 = 2;
+
 /// A client of NFSv4.1 with a session, on a connection of its own.
-struct Client {
+pub(super) struct Client {
     stream: TcpStream,
     session: [u8; 16],
     next: u32,
@@ -26,6 +29,15 @@ struct Client {
 impl Client {
     /// One that calls itself that.
     fn new(server: SocketAddr, name: &str) -> Self {
+        Self::with(server, name, 0, Vec::new())
+    }
+
+    /// The same, which can be called over its connection; it answers nothing.
+    pub(super) fn called(server: SocketAddr, name: &str) -> Self {
+        Self::with(server, name, CALLS_BACK, vec![CallbackSecParms4::AuthNone])
+    }
+
+    fn with(server: SocketAddr, name: &str, csa_flags: u32, sec_parms: Vec<CallbackSecParms4>) -> Self {
         let stream = TcpStream::connect(server).expect("the server listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let mut client = Self { stream, session: [0; 16], next: 1 };
@@ -50,11 +62,11 @@ impl Client {
         let made = client.send(vec![NfsArgop4::OpCreateSession(CreateSession4Args {
             csa_clientid: known.eir_clientid,
             csa_sequence: known.eir_sequenceid,
-            csa_flags: 0,
+            csa_flags,
             csa_fore_chan_attrs: channel.clone(),
             csa_back_chan_attrs: channel,
             csa_cb_program: 0x4000_0000,
-            csa_sec_parms: Vec::new().into(),
+            csa_sec_parms: sec_parms.into(),
         })]);
         let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(created))) = made.resarray.0.last() else {
             panic!("{made:?}")
@@ -63,7 +75,7 @@ impl Client {
         client
     }
 
-    fn claims_nothing(mut self) -> Self {
+    pub(super) fn claims_nothing(mut self) -> Self {
         let complete = NfsArgop4::OpReclaimComplete(ReclaimComplete4Args { rca_one_fs: false });
         assert_eq!(self.run(vec![complete]).status, Nfs4Ok);
         self
@@ -102,9 +114,14 @@ impl Client {
 
     /// A file in there, which is made if it is not there.
     fn open(&mut self, name: &str) -> Result<Stateid4, Nfsstat4> {
+        self.open_for(name, 3).map(|opened| opened.stateid)
+    }
+
+    /// The same, to read it (1), write it (2), or both.
+    pub(super) fn open_for(&mut self, name: &str, share_access: u32) -> Result<Open4Resok, Nfsstat4> {
         let open = NfsArgop4::OpOpen(Open4Args {
             seqid: 0,
-            share_access: 3,
+            share_access,
             share_deny: 0,
             owner: OpenOwner4 { clientid: 0, owner: b"o".into() },
             openhow: Openflag4::Open4Create(Createhow4::Unchecked4(Fattr4::of(&[]))),
@@ -112,7 +129,7 @@ impl Client {
         });
         let mut told = self.run(vec![open]);
         match told.resarray.0.pop() {
-            Some(NfsResop4::OpOpen(Open4Res::Nfs4Ok(opened))) => Ok(opened.stateid),
+            Some(NfsResop4::OpOpen(Open4Res::Nfs4Ok(opened))) => Ok(opened),
             _ => Err(told.status),
         }
     }
@@ -128,7 +145,7 @@ impl Client {
     }
 }
 
-fn speaking_4(data_dir: &Path, opener: &Arc<MemOpener>) -> (Running, SocketAddr) {
+pub(super) fn speaking_4(data_dir: &Path, opener: &Arc<MemOpener>) -> (Running, SocketAddr) {
     let args = ServeArgs { nfs4: true, ..Running::args(data_dir) };
     let daemon = Running::start_with(args, Arc::clone(opener) as Arc<dyn Opener>).expect("it starts");
     let (_, port) = daemon.announcement.split_once("port ").expect("it says so");

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Compression, LogBias, Property, PropertySet, SyncMode, Value};
+use super::{Compression, Delegating, LogBias, Property, PropertySet, SyncMode, Value};
 
 /// Everything that holds for one dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct Effective {
     pub atime: bool,
     /// How new blocks are compressed.
     pub compression: Compression,
+    /// Which files clients may be given to keep.
+    pub delegations: Delegating,
     /// To whom it is exported: `off`, `on` or rules.
     pub sharenfs: String,
 }
@@ -42,6 +44,7 @@ pub fn effective(chain: &[&PropertySet]) -> Effective {
         readonly: false,
         atime: false,
         compression: Compression::default(),
+        delegations: Delegating::default(),
         sharenfs: String::new(),
     };
     for property in Property::ALL {
@@ -55,6 +58,7 @@ pub fn effective(chain: &[&PropertySet]) -> Effective {
             Value::ReadOnly(value) => result.readonly = value,
             Value::Atime(value) => result.atime = value,
             Value::Compression(value) => result.compression = value,
+            Value::Delegations(value) => result.delegations = value,
             Value::ShareNfs(value) => result.sharenfs = value,
         }
     }

@@ -10,6 +10,7 @@
 //! | 7 | compression | u8: 0 off, 1 lz4, 2 zstd; level i8, 0 the program's own choice |
 //! | 8 | sharenfs | text |
 //! | 9 | quota | u64, 0 none |
+//! | 10 | delegations | u8: 0 auto, 1 on, 2 off |
 //! | 256 | one that users name, each once | length of the name u8, name, text |
 //!
 //! A number that is not known, and a value that was received and not set here, stays as it is, and is in force nowhere.
@@ -20,7 +21,7 @@ use bytes::Bytes;
 use tally_base::codec::{Malformed, Put, Reader};
 
 use super::user::{READ_BYTES_MAX, UserProperty};
-use super::value::{Compression, LogBias, SHARENFS_BYTES_MAX, SyncMode, Value};
+use super::value::{Compression, Delegating, LogBias, SHARENFS_BYTES_MAX, SyncMode, Value};
 use super::{Property, PropertySet};
 
 /// Properties that users name.
@@ -127,6 +128,7 @@ const fn number_of(property: Property) -> u16 {
         Property::Compression => 7,
         Property::ShareNfs => 8,
         Property::Quota => 9,
+        Property::Delegations => 10,
     }
 }
 
@@ -147,6 +149,11 @@ fn encode_value(value: &Value) -> Vec<u8> {
             });
             out.put_u8(OWN_LEVEL);
         }
+        Value::Delegations(chosen) => out.put_u8(match chosen {
+            Delegating::Auto => 0,
+            Delegating::On => 1,
+            Delegating::Off => 2,
+        }),
         Value::ShareNfs(rules) => out.put(rules.as_bytes()),
     }
     out
@@ -170,6 +177,9 @@ fn decode_value(property: Property, bytes: &[u8]) -> Result<Option<Value>, Malfo
         Property::Compression => {
             let chosen = one_of(reader.u8()?, [Compression::Off, Compression::Lz4, Compression::Zstd]);
             chosen.filter(|_| bytes.get(1) == Some(&OWN_LEVEL)).map(Value::Compression)
+        }
+        Property::Delegations => {
+            one_of(reader.u8()?, [Delegating::Auto, Delegating::On, Delegating::Off]).map(Value::Delegations)
         }
         Property::ShareNfs => {
             let rules = String::from_utf8(bytes.to_vec()).map_err(|_| malformed)?;

@@ -26,6 +26,9 @@ fn values_print_as_zfs_spells_them() {
         ("atime", "off", "off", "off"),
         ("compression", "on", "lz4", "lz4"),
         ("compression", "zstd", "zstd", "zstd"),
+        ("delegations", "auto", "auto", "auto"),
+        ("delegations", "on", "on", "on"),
+        ("delegations", "off", "off", "off"),
         ("sharenfs", "off", "off", "off"),
         ("sharenfs", " 10.0.0.0/8(ro) ", "10.0.0.0/8(ro)", "10.0.0.0/8(ro)"),
     ];
@@ -48,6 +51,7 @@ fn wrong_values_say_what_would_be_right() {
         ("refquota", "lots", "none, or a size"),
         ("readonly", "yes", "on or off"),
         ("compression", "gzip", "off, lz4 or zstd"),
+        ("delegations", "read", "auto, on or off"),
         ("logbias", "", "auto, latency or throughput"),
         ("sharenfs", "", "off, on, or a list of networks"),
         ("sharenfs", "a\nb", "off, on, or a list of networks"),
@@ -66,7 +70,7 @@ fn wrong_values_say_what_would_be_right() {
 fn the_nearest_set_wins_and_quotas_stay_where_they_are() {
     let root =
         set(&[("sync", "always"), ("quota", "2G"), ("refquota", "1G"), ("compression", "off"), ("sharenfs", "on")]);
-    let home = set(&[("compression", "zstd"), ("readonly", "on"), ("recordsize", "16K")]);
+    let home = set(&[("compression", "zstd"), ("readonly", "on"), ("recordsize", "16K"), ("delegations", "off")]);
     let ann = set(&[("readonly", "off"), ("atime", "on"), ("logbias", "throughput")]);
     let found = effective(&[&root, &home, &ann]);
     let expected = Effective {
@@ -78,6 +82,7 @@ fn the_nearest_set_wins_and_quotas_stay_where_they_are() {
         readonly: false,
         atime: true,
         compression: Compression::Zstd,
+        delegations: Delegating::Off,
         sharenfs: "on".into(),
     };
     assert_eq!(found, expected);
@@ -85,6 +90,7 @@ fn the_nearest_set_wins_and_quotas_stay_where_they_are() {
     let defaults = effective(&[]);
     assert_eq!((defaults.recordsize, defaults.sharenfs.as_str()), (128 << 10, "off"));
     assert_eq!((defaults.sync, defaults.compression), (SyncMode::Standard, Compression::Lz4));
+    assert_eq!(defaults.delegations, Delegating::Auto);
 }
 
 #[test]
@@ -105,6 +111,7 @@ fn sources_name_the_ancestor() {
         "readonly off default",
         "atime on local",
         "compression lz4 default",
+        "delegations auto default",
         "sharenfs off default",
     ];
     assert_eq!(lines, expected);
@@ -122,9 +129,10 @@ fn the_encoding_of_a_set_stays_as_it_is() {
         ("readonly", "on"),
         ("atime", "off"),
         ("compression", "zstd"),
+        ("delegations", "off"),
         ("sharenfs", "on"),
     ]);
-    let expected: [&[u8]; 9] = [
+    let expected: [&[u8]; 10] = [
         &[1, 0, 0, 1, 0, 2],
         &[2, 0, 0, 1, 0, 1],
         &[3, 0, 0, 4, 0, 0, 16, 0, 0],
@@ -133,13 +141,14 @@ fn the_encoding_of_a_set_stays_as_it_is() {
         &[5, 0, 0, 1, 0, 1],
         &[6, 0, 0, 1, 0, 0],
         &[7, 0, 0, 2, 0, 2, 0],
+        &[10, 0, 0, 1, 0, 2],
         &[8, 0, 0, 2, 0, b'o', b'n'],
     ];
     assert_eq!(full.encode(), expected.concat());
     assert_eq!(PropertySet::decode(&full.encode()), Ok(Some(full.clone())));
     let mut cleared = full;
     assert_eq!(cleared.clear(Property::Atime), Some(Value::Atime(false)));
-    assert_eq!((cleared.value(Property::Atime), cleared.iter().count()), (None, 8));
+    assert_eq!((cleared.value(Property::Atime), cleared.iter().count()), (None, 9));
 }
 
 #[test]
@@ -178,8 +187,13 @@ fn what_a_newer_program_has_set_stays_as_it_is() {
         read.others().map(|(number, bytes)| (number, bytes.len())).collect::<Vec<_>>(),
         [(77, 3), (1, 1), (256, 0)]
     );
-    for newer in [[1, 0, 0, 1, 0, 3, 0].as_slice(), &[7, 0, 0, 2, 0, 3, 0], &[7, 0, 0, 2, 0, 2, 9], &[5, 0, 0, 1, 0, 2]]
-    {
+    for newer in [
+        [1, 0, 0, 1, 0, 3, 0].as_slice(),
+        &[7, 0, 0, 2, 0, 3, 0],
+        &[7, 0, 0, 2, 0, 2, 9],
+        &[5, 0, 0, 1, 0, 2],
+        &[10, 0, 0, 1, 0, 3],
+    ] {
         let newer = if newer[0] == 1 { &newer[..6] } else { newer };
         assert_eq!(PropertySet::decode(newer), Ok(None), "{newer:?}: a promise that is not known is not guessed");
     }

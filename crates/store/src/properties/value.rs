@@ -49,6 +49,18 @@ pub enum Compression {
     Zstd,
 }
 
+/// Which files clients may be given to keep until somebody else would change them (RFC 8881 §10.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Delegating {
+    /// Those that cost nobody else more than a moment: what is kept for reading.
+    #[default]
+    Auto,
+    /// All that the server gives.
+    On,
+    /// None.
+    Off,
+}
+
 /// A value that knows its property, so that no set can hold a wrong pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // They are the properties.
@@ -61,6 +73,7 @@ pub enum Value {
     ReadOnly(bool),
     Atime(bool),
     Compression(Compression),
+    Delegations(Delegating),
     ShareNfs(String),
 }
 
@@ -77,6 +90,7 @@ impl Value {
             Property::ReadOnly => Self::ReadOnly(false),
             Property::Atime => Self::Atime(false),
             Property::Compression => Self::Compression(Compression::default()),
+            Property::Delegations => Self::Delegations(Delegating::default()),
             Property::ShareNfs => Self::ShareNfs("off".into()),
         }
     }
@@ -93,6 +107,7 @@ impl Value {
             Self::ReadOnly(_) => Property::ReadOnly,
             Self::Atime(_) => Property::Atime,
             Self::Compression(_) => Property::Compression,
+            Self::Delegations(_) => Property::Delegations,
             Self::ShareNfs(_) => Property::ShareNfs,
         }
     }
@@ -103,7 +118,8 @@ impl Value {
             Self::RecordSize(bytes) => is_record_size(*bytes),
             Self::Quota(bytes) | Self::RefQuota(bytes) => *bytes != Some(0),
             Self::ShareNfs(rules) => rules.len() <= SHARENFS_BYTES_MAX,
-            Self::Sync(_) | Self::LogBias(_) | Self::ReadOnly(_) | Self::Atime(_) | Self::Compression(_) => true,
+            Self::Sync(_) | Self::LogBias(_) | Self::ReadOnly(_) | Self::Atime(_) => true,
+            Self::Compression(_) | Self::Delegations(_) => true,
         }
     }
 
@@ -132,11 +148,12 @@ impl fmt::Display for Value {
             Self::Sync(SyncMode::Disabled) => "disabled",
             Self::LogBias(LogBias::Latency) => "latency",
             Self::LogBias(LogBias::Throughput) => "throughput",
-            Self::LogBias(LogBias::Auto) => "auto",
+            Self::LogBias(LogBias::Auto) | Self::Delegations(Delegating::Auto) => "auto",
             Self::Compression(Compression::Off) | Self::ReadOnly(false) | Self::Atime(false) => "off",
+            Self::Delegations(Delegating::Off) => "off",
             Self::Compression(Compression::Lz4) => "lz4",
             Self::Compression(Compression::Zstd) => "zstd",
-            Self::ReadOnly(true) | Self::Atime(true) => "on",
+            Self::ReadOnly(true) | Self::Atime(true) | Self::Delegations(Delegating::On) => "on",
             Self::Quota(None) | Self::RefQuota(None) => "none",
             Self::RecordSize(_) | Self::Quota(Some(_)) | Self::RefQuota(Some(_)) | Self::ShareNfs(_) => {
                 unreachable!("printed above")
@@ -173,6 +190,12 @@ pub fn parse(property: Property, text: &str) -> Result<Value, PropertyError> {
             "on" | "lz4" => Ok(Value::Compression(Compression::Lz4)),
             "zstd" => Ok(Value::Compression(Compression::Zstd)),
             _ => Err(bad("it is off, lz4 or zstd")),
+        },
+        Property::Delegations => match text {
+            "auto" => Ok(Value::Delegations(Delegating::Auto)),
+            "on" => Ok(Value::Delegations(Delegating::On)),
+            "off" => Ok(Value::Delegations(Delegating::Off)),
+            _ => Err(bad("it is auto, on or off")),
         },
         Property::ShareNfs => share(text).map_err(|wrong| wrong.unwrap_or_else(|| bad(SHARE_EXPECTED))),
     }

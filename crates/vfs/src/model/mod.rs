@@ -132,6 +132,11 @@ impl Model {
         self.state().read_only = read_only;
     }
 
+    /// Gives clients no delegations from now on, or does.
+    pub fn set_giving(&self, gives: bool) {
+        self.state().gives = gives;
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
@@ -292,6 +297,10 @@ impl Opens for Model {
 }
 
 impl Delegations for Model {
+    fn gives(&self, _: Delegation) -> bool {
+        self.state().gives
+    }
+
     fn delegated(&self, object: ObjectRef) -> SmallVec<[(ClientNumber, Delegation); 1]> {
         self.state().delegated(object)
     }

@@ -23,6 +23,8 @@ const OBJECTS_MAX: u64 = 1 << 32;
 #[derive(Clone)]
 pub(super) struct State {
     pub(super) read_only: bool,
+    /// Whether clients may be given files to keep.
+    pub(super) gives: bool,
     pub(super) verifier: u64,
     pub(super) quota_bytes: Option<u64>,
     pub(super) inodes: BTreeMap<ObjectId, Inode>,
@@ -84,6 +86,7 @@ impl State {
     pub(super) fn new(options: &ModelOptions) -> (Self, ObjectRef) {
         let mut state = Self {
             read_only: options.read_only,
+            gives: true,
             verifier: options.rng.next_u64(),
             quota_bytes: options.quota_bytes,
             inodes: BTreeMap::new(),

@@ -3,6 +3,7 @@
 use tally_vfs::Delegation;
 
 use super::asked::{Wanted, What};
+use crate::entry::Target;
 use crate::v4::compound::Compound;
 use crate::v4::state::{AskingForDelegation, Delegated, WhyNone, Wish, to_ask_for};
 use crate::xdr::Encoder;
@@ -21,7 +22,7 @@ pub(super) type Told = Result<Delegated, WhyNone>;
 
 impl Wanted<'_> {
     /// What the file system is asked for: rows a to h of table D9.
-    pub(super) fn delegation(&self, compound: &Compound<'_>) -> Result<Delegation, WhyNone> {
+    pub(super) fn delegation(&self, compound: &Compound<'_>, place: &Target) -> Result<Delegation, WhyNone> {
         let presence = compound.guard().map(|guard| guard.session().presence());
         let asking = AskingForDelegation {
             minor: compound.minor(),
@@ -32,7 +33,7 @@ impl Wanted<'_> {
                 _ => Wish::Some,
             },
             access: self.share.access,
-            is_on: compound.scene.house.delegates(),
+            is_on: place.vfs.gives(Delegation::Read),
             is_reachable: presence.is_some_and(|presence| presence.is_reachable()),
             has_lost: presence.is_some_and(|presence| presence.has_lost()),
             is_by_delegation: matches!(self.what, What::Kept(..)),

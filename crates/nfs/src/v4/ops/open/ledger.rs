@@ -43,7 +43,7 @@ impl<'a> Ledger<'a> {
         let (minor, house, exports) = (compound.minor(), compound.scene.house, compound.scene.exports);
         let (owner, share) = (asked.owner, asked.share);
         let (is_again, given, entry, reserving) = Default::default();
-        let (wants, referred) = (asked.delegation(compound), compound.referred());
+        let (wants, referred) = (asked.delegation(compound, place), compound.referred());
         Self { place, owner, share, house, exports, minor, whose, is_again, given, entry, wants, referred, reserving }
     }
 
