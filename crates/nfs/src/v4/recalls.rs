@@ -26,7 +26,7 @@ use super::endings::file_system;
 use super::house::House;
 use super::state::bounds::CALLS_OF_CLIENT_MAX;
 use super::state::{
-    Answer, Callback, ClientId, Delegated, DelegationNumber, Ending, Errand, FileId, Recalled, Revoked, Stateid,
+    Answer, Callback, ClientId, Delegated, DelegationNumber, Ending, Errand, FileId, Recalled, Referred, Revoked, Stateid,
 };
 use super::status::Status;
 use crate::exports::Exports;
@@ -146,7 +146,12 @@ impl House {
     }
 
     fn take_delegation(&self, exports: &dyn Exports, number: DelegationNumber) {
-        let Some(ending) = self.delegations().take(number, self.now()) else { return };
+        let Some((ending, denied)) = self.delegations().take(number, self.now()) else { return };
+        if denied.is_some_and(|by| self.has_read_answer(&by)) {
+            // It has given it back, or never learned of it, and has nothing that it could free.
+            self.delegated.returned.fetch_add(1, Relaxed);
+            return self.end_below(file_system(exports, ending.file()).as_deref(), ending).returned();
+        }
         // The other way round it would be others' before it is known that its client may not claim it again.
         let (client, file) = (ending.client(), *ending.file());
         self.note_lost(client);
@@ -155,6 +160,11 @@ impl House {
         self.note_lost(client);
         self.delegated.revoked.fetch_add(1, Relaxed);
         self.tell_of_taken(client);
+    }
+
+    /// Whether a client has the answer to a request, or waits for none any more: it uses the slot again, or its session is over (RFC 8881 §2.10.6.1).
+    fn has_read_answer(&self, of: &Referred) -> bool {
+        self.sessions().find(of.session).is_none_or(|session| session.is_past(of.slot, of.sequence))
     }
 
     /// A client is out of the lists until it knows what it has lost.

@@ -247,12 +247,14 @@ impl Delegations {
     }
 
     /// One whose recall is over is about to be taken. None: it was given back meanwhile.
-    pub fn take(&self, number: DelegationNumber, now: Duration) -> Option<Ending<'_>> {
+    /// With it the request by which it was given, if the client says that it has none.
+    pub fn take(&self, number: DelegationNumber, now: Duration) -> Option<(Ending<'_>, Option<Referred>)> {
         let mut shard = self.shards.at(number.0 as u32).write();
-        shard.recall_of(number.0).filter(|recall| recall.next(now) == Next::Revoke)?;
-        let Asked { client, file, .. } = shard.get(number.0)?.asked;
+        let recall = shard.recall_of(number.0).filter(|recall| recall.next(now) == Next::Revoke)?;
+        let is_denied = recall.is_denied();
+        let Asked { client, file, by } = shard.get(number.0)?.asked;
         shard.end(number.0);
-        Some(Ending::new(self, (client, file), number.0))
+        Some((Ending::new(self, (client, file), number.0), by.filter(|_| is_denied)))
     }
 
     /// FREE_STATEID: the client knows that it was revoked. One that it has is LOCKS_HELD.

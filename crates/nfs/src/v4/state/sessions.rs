@@ -233,6 +233,12 @@ impl Session {
         self.lasting.is_some()
     }
 
+    /// Whether a slot has had a request behind the one with this sequence.
+    #[must_use]
+    pub fn is_past(&self, slot: u32, sequence: u32) -> bool {
+        self.inner.lock().slots.get(slot as usize).is_some_and(|slot| slot.is_past(sequence))
+    }
+
     /// How many requests are being carried out.
     #[must_use]
     pub fn in_use(&self) -> usize {

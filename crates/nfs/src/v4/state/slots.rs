@@ -134,6 +134,10 @@ impl Slot {
     }
 
     /// Whether a guard holds it.
+    pub(super) fn is_past(&self, sequence: u32) -> bool {
+        self.sequence != sequence
+    }
+
     pub(super) fn is_in_use(&self) -> bool {
         self.life == Life::InUse
     }

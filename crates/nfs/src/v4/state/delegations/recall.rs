@@ -100,6 +100,12 @@ impl Recall {
         }
     }
 
+    /// Whether the client has said for long enough that it has none.
+    #[must_use]
+    pub(super) fn is_denied(&self) -> bool {
+        self.call == Call::HasNone
+    }
+
     /// The client is about to be called.
     pub(super) fn call(&mut self, now: Duration) {
         self.call = Call::Called(now);
