@@ -26,7 +26,8 @@ use super::endings::file_system;
 use super::house::House;
 use super::state::bounds::CALLS_OF_CLIENT_MAX;
 use super::state::{
-    Answer, Callback, ClientId, Delegated, DelegationNumber, Ending, Errand, FileId, Recalled, Referred, Revoked, Stateid,
+    Answer, Callback, ClientId, Delegated, DelegationNumber, Ending, Errand, FileId, Recalled, Referred, Revoked,
+    Stateid,
 };
 use super::status::Status;
 use crate::exports::Exports;

@@ -117,8 +117,9 @@ fn what_is_not_returned_is_taken_and_told_until_it_is_freed() {
     of.recall(A, &file(1), NOW);
     let late = NOW + LEASE + Duration::from_millis(1);
     assert_eq!((of.overdue(NOW + LEASE), of.overdue(late)), (vec![], vec![one.number]));
-    let ending = of.take(one.number, late).unwrap();
+    let (ending, denied) = of.take(one.number, late).unwrap();
     assert_eq!((ending.client(), ending.file()), (A, &file(1)));
+    assert_eq!(denied, None, "its client has said nothing");
     assert!(of.take(one.number, late).is_none(), "once");
     ending.revoked(Revoked::Recalled);
     check(&of);
