@@ -91,8 +91,8 @@ impl Events {
         let served = served();
         seen.retain(|guid, _| served.iter().any(|pool| pool.guid() == *guid));
         for pool in served {
-            let now = Seen::of(&pool);
             let (name, before) = (pool.filer.name(), seen.remove(&pool.guid()));
+            let now = Seen::of(&pool).as_far_as_decided(before.as_ref());
             let is_first = before.is_none();
             for (class, text) in now.news(before.as_ref(), &pool) {
                 // A pool remembers how its last scrub ended, also behind an import.
@@ -138,6 +138,17 @@ impl Seen {
             running: served.copies.running().into_iter().map(|copy| (copy.what, copy.device)).collect(),
             ended: served.copies.outcomes().into_iter().chain(ended_scrub(served)).collect(),
         }
+    }
+
+    /// A leg that is about to be left out, because it failed or by a command, stands as it did until the labels say which: a look in that moment told of one that was
+    /// put away that it had failed.
+    fn as_far_as_decided(mut self, before: Option<&Self>) -> Self {
+        for (guid, (state, _)) in self.legs.iter_mut().filter(|(_, (state, _))| *state == LegState::Failing) {
+            if let Some((old, _)) = before.and_then(|before| before.legs.get(guid)) {
+                *state = *old;
+            }
+        }
+        self
     }
 
     /// What is new, by class. Without a look before this one, what is not as it should be.
