@@ -92,7 +92,7 @@ impl Events {
         seen.retain(|guid, _| served.iter().any(|pool| pool.guid() == *guid));
         for pool in served {
             let (name, before) = (pool.filer.name(), seen.remove(&pool.guid()));
-            let now = Seen::of(&pool).as_far_as_decided(before.as_ref());
+            let now = Seen::of(&pool).before_it_is_decided(before.as_ref());
             let is_first = before.is_none();
             for (class, text) in now.news(before.as_ref(), &pool) {
                 // A pool remembers how its last scrub ended, also behind an import.
@@ -142,7 +142,7 @@ impl Seen {
 
     /// A leg that is about to be left out, because it failed or by a command, stands as it did until the labels say which: a look in that moment told of one that was
     /// put away that it had failed.
-    fn as_far_as_decided(mut self, before: Option<&Self>) -> Self {
+    fn before_it_is_decided(mut self, before: Option<&Self>) -> Self {
         for (guid, (state, _)) in self.legs.iter_mut().filter(|(_, (state, _))| *state == LegState::Failing) {
             if let Some((old, _)) = before.and_then(|before| before.legs.get(guid)) {
                 *state = *old;
