@@ -10,7 +10,7 @@ use tally_vfs::locks::{Kind, Range};
 
 use super::endings::file_system;
 use super::house::House;
-use super::state::{Channel, ClientId, FileId, Known, Revoked, SeenDelegation, SeenOpen, SessionId, Which};
+use super::state::{Channel, ClientId, FileId, Known, Revoked, SeenOpen, SessionId, Which};
 use crate::exports::Exports;
 
 /// What clients hold of a server.
@@ -111,8 +111,6 @@ pub struct DelegationsSince {
     pub returned: u64,
     /// They were taken, as their clients did not give them back, or with their mounts.
     pub revoked: u64,
-    /// Requests that waited for one to come back.
-    pub parked: u64,
 }
 
 impl Holdings<'_> {
@@ -133,17 +131,9 @@ impl Holdings<'_> {
     #[must_use]
     pub fn delegations_since(&self) -> DelegationsSince {
         let counted = self.house.counted_delegations();
-        let [granted, recalled, returned, revoked, parked] =
-            [&counted.granted, &counted.recalled, &counted.returned, &counted.revoked, &counted.parked]
-                .map(|count| count.load(Relaxed));
-        DelegationsSince { granted, recalled, returned, revoked, parked }
-    }
-
-    /// What they were given to keep.
-    #[must_use]
-    pub fn delegations(&self, which: Which) -> Page<SeenDelegation> {
-        let (shown, more) = self.house.delegations().seen(which);
-        self.page(shown, more)
+        let [granted, recalled, returned, revoked] =
+            [&counted.granted, &counted.recalled, &counted.returned, &counted.revoked].map(|count| count.load(Relaxed));
+        DelegationsSince { granted, recalled, returned, revoked }
     }
 
     /// Clients that are confirmed.

@@ -60,8 +60,6 @@ pub struct Counted {
     pub returned: AtomicU64,
     /// They were taken.
     pub revoked: AtomicU64,
-    /// Somebody was parked as one was in his way.
-    pub parked: AtomicU64,
 }
 
 impl House {
@@ -88,10 +86,7 @@ impl House {
         let goes_on = left.is_empty() || self.recall_of(vfs, &file, &left);
         match parked {
             _ if goes_on && may_wait => KeptOut::Waits(Box::new(Over)),
-            Some(parked) => {
-                self.delegated.parked.fetch_add(1, Relaxed);
-                KeptOut::Waits(Box::new(parked))
-            }
+            Some(parked) => KeptOut::Waits(Box::new(parked)),
             None => KeptOut::ComesAgain,
         }
     }

@@ -39,7 +39,7 @@ use tally_vfs::Delegation;
 
 use super::shards::Shards;
 use super::stateid::{Asker, FileId, Mounted, Revoked, Seal, Stateid};
-use super::{BootId, ClientId, SessionId, Which};
+use super::{BootId, ClientId, SessionId};
 use crate::v4::status::Status;
 
 mod giving;
@@ -84,17 +84,6 @@ pub struct Delegated {
     pub handle: Bytes,
     /// With which it was given.
     pub by: Option<Referred>,
-}
-
-/// One as an administrator sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeenDelegation {
-    /// What it is.
-    pub delegated: Delegated,
-    /// As of when it is asked for again, by the clock of leases.
-    pub recalled: Option<Duration>,
-    /// If it was taken from its client.
-    pub revoked: Option<Revoked>,
 }
 
 /// What somebody finds who is kept out by one.
@@ -322,24 +311,6 @@ impl Delegations {
     #[must_use]
     pub fn count_of(&self, client: ClientId) -> usize {
         self.shards.of(client).read().count(client)
-    }
-
-    /// Up to so many of those that there are, and how many there are besides.
-    #[must_use]
-    pub fn seen(&self, which: Which) -> (Vec<SeenDelegation>, usize) {
-        let (mut seen, mut more) = (Vec::new(), 0);
-        for shard in self.shards.of_each(which.client) {
-            let shard = shard.read();
-            let room = which.most - seen.len();
-            let all = shard.granted().filter(|(_, state)| which.is_of(state.asked.client));
-            more += all.clone().count().saturating_sub(room);
-            seen.extend(all.take(room).map(|(number, state)| SeenDelegation {
-                delegated: self.delegated(state, number),
-                recalled: state.recall().map(|recall| recall.since()),
-                revoked: state.revoked(),
-            }));
-        }
-        (seen, more)
     }
 
     fn delegated(&self, state: &State, number: u64) -> Delegated {

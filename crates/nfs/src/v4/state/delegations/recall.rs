@@ -76,12 +76,6 @@ impl Recall {
         Self { since: now, call: Call::Due(now), refused: None }
     }
 
-    /// As of when.
-    #[must_use]
-    pub(super) fn since(&self) -> Duration {
-        self.since
-    }
-
     /// One of which the client was told with its grant.
     #[must_use]
     pub(super) fn told(now: Duration) -> Self {

@@ -303,12 +303,6 @@ impl Shard {
     pub(super) fn count(&self, client: ClientId) -> usize {
         self.clients.get(&client).map_or(0, |known| known.all)
     }
-
-    /// All that clients were told of.
-    pub(super) fn granted(&self) -> impl Iterator<Item = (u64, &State)> + Clone {
-        let all = self.of_client.iter().filter_map(|(_, number)| Some((*number, self.get(*number)?)));
-        all.filter(|(_, state)| state.is_granted())
-    }
 }
 
 #[cfg(test)]
