@@ -114,10 +114,9 @@ impl Versions {
     fn untar(&self, target: &Target, figures: &mut Figures) -> Result<()> {
         let (mut third, mut fourth) = (Connection::open(target.nfs)?, Session::open(target.nfs)?);
         let root = Connection::mount(target)?;
-        let names = ["third", "fourth"].map(|name| format!("{name}-untar-{:08x}", self.files));
         let places = [
-            third.mkdir(&root, &format!("{}-{:08x}", names[0], random_u32()?))?,
-            third.mkdir(&root, &format!("{}-{:08x}", names[1], random_u32()?))?,
+            third.mkdir(&root, &format!("third-untar-{:08x}", random_u32()?))?,
+            third.mkdir(&root, &format!("fourth-untar-{:08x}", random_u32()?))?,
         ];
         let data = noise(FILE_BYTES)?;
         let (mut old, mut new) = (Duration::ZERO, Duration::ZERO);
@@ -146,15 +145,18 @@ impl Versions {
             let turns = if turn % 2 == 0 { [3, 4] } else { [4, 3] };
             for version in turns {
                 let name = format!("creates-{:08x}", random_u32()?);
-                let folder = Connection::open(target.nfs)?.mkdir(&root, &name)?;
+                let mut connection = Connection::open(target.nfs)?;
+                let folder = connection.mkdir(&root, &name)?;
+                let places = (0..CONNECTIONS).map(|index| connection.mkdir(&folder, &format!("client-{index}")));
+                let places = places.collect::<Result<Vec<_>>>()?;
                 if version == 3 {
                     let (elapsed, _) = load::at_once(target.nfs, CONNECTIONS, |index, connection| {
-                        let place = connection.mkdir(&folder, &format!("client-{index}"))?;
-                        (0..self.creates).try_for_each(|file| connection.create(&place, &file_name(file)).map(drop))
+                        let place = &places[index];
+                        (0..self.creates).try_for_each(|file| connection.create(place, &file_name(file)).map(drop))
                     })?;
                     old = elapsed.as_secs_f64();
                 } else {
-                    new = self.create_in_sessions(target, &folder)?.as_secs_f64();
+                    new = self.create_in_sessions(target, &places)?.as_secs_f64();
                 }
             }
             figures.add(CREATES, "", old / new);
@@ -162,26 +164,19 @@ impl Versions {
         Ok(())
     }
 
-    fn create_in_sessions(&self, target: &Target, folder: &Handle) -> Result<Duration> {
-        let mut sessions = (0..CONNECTIONS).map(|_| Session::open(target.nfs)).collect::<Result<Vec<_>>>()?;
-        let mut connection = Connection::open(target.nfs)?;
+    fn create_in_sessions(&self, target: &Target, places: &[Handle]) -> Result<Duration> {
+        let mut sessions = places.iter().map(|_| Session::open(target.nfs)).collect::<Result<Vec<_>>>()?;
         let began = Instant::now();
         std::thread::scope(|scope| {
-            let workers: Vec<_> = sessions
-                .iter_mut()
-                .enumerate()
-                .map(|(index, session)| {
-                    // Its folder is made over version 3, one after the other, as part of the time.
-                    let place = connection.mkdir(folder, &format!("client-{index}"));
-                    scope.spawn(move || -> Result<()> {
-                        let place = place?;
-                        (0..self.creates).try_for_each(|file| {
-                            let how = Createhow4::Unchecked4(Fattr4::of(&[Fattr4Value::Fattr4Mode(0o644)]));
-                            session.run(&[put(&place), open(file, how), close(PRESENT)]).map(drop)
-                        })
-                    })
+            let create = |session: &mut Session, place: &Handle| {
+                (0..self.creates).try_for_each(|file| {
+                    let how = Createhow4::Unchecked4(Fattr4::of(&[Fattr4Value::Fattr4Mode(0o644)]));
+                    let mut request = session.request(&[put(place), open(file, how), close(PRESENT)]);
+                    session.ask(&mut request).map(drop)
                 })
-                .collect();
+            };
+            let pairs = sessions.iter_mut().zip(places);
+            let workers: Vec<_> = pairs.map(|(session, place)| scope.spawn(move || create(session, place))).collect();
             workers.into_iter().try_for_each(|worker| joined(worker.join()))
         })?;
         Ok(began.elapsed())
