@@ -15,6 +15,7 @@
 
 mod caller;
 mod claims;
+mod content;
 mod files;
 mod judge;
 mod leases;
