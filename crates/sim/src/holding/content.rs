@@ -36,6 +36,7 @@ impl Story {
             self.note(|| format!("client {client} writes {tag} into cell {cell}, stable {is_stable}"));
             if is_done {
                 self.files.written(&open.file, cell, tag, is_stable, told.is_some());
+                self.note_written(&open.file, Some(client), ((cell, tag), is_stable), told.is_some())?;
             }
             let Some(told) = told else { return Ok(()) };
             if told.is_ok() && access & WRITE == 0 {
@@ -71,6 +72,7 @@ impl Story {
         let (reads, (cell, tag)) = (self.chance.one_in(2), self.draw_cell());
         let access = if reads { READ } else { WRITE };
         self.note_asked(&file, NOBODY, What::Open(access, 0));
+        self.note_wanted(std::slice::from_ref(&file), Some(client));
         let ask = match reads {
             true => words::read(&words::nobodys(), 0, (CELLS * CELL) as u32),
             false => words::write(&words::nobodys(), (cell * CELL) as u64, &fill(tag), true),
@@ -82,6 +84,7 @@ impl Story {
         }
         if !reads && told.as_ref().is_none_or(|told| told.is_ok()) {
             self.files.written(&file, cell, tag, true, told.is_some());
+            self.note_written(&file, Some(client), ((cell, tag), true), told.is_some())?;
         }
         let Some(told) = told else { return Ok(()) };
         self.note(|| format!("client {client} reads {name} of {folder}: {reads} by no open: {:?}", told.status));
@@ -91,13 +94,14 @@ impl Story {
         self.totals.io_by_nobody += 1;
         match told.status {
             Nfs4Ok => {
-                self.with_ledger(pool, |ledger, moment| ledger.passed(&file, access, moment))?;
+                self.with_ledger(pool, |ledger, moment| ledger.passed(&file, access, client, moment))?;
                 told.change().map_or(Ok(()), |change| self.files.shown(&file, change))
             }
             Nfs4ErrLocked if self.ledger.keeps_out(&file, NOBODY, What::Open(access, 0)) => {
                 self.totals.locked += 1;
                 Ok(())
             }
+            Nfs4ErrDelay if !reads && self.is_kept_out(Some(client), &[file]) => Ok(()),
             status => self.judge_refusal(client, pool, status),
         }
     }
@@ -114,6 +118,9 @@ impl Story {
             true => vec![words::put(&root), words::save(), words::rename(name, to)],
             false => vec![words::put(&root), words::remove(name)],
         };
+        let names = [name, to];
+        let files = self.files_of(folder, if is_rename { &names } else { &names[..1] });
+        self.note_wanted(&files, Some(client));
         let had_session = self.callers[client].session.is_some();
         let told = self.ask(client, &ops)?;
         if had_session && self.callers[client].session.is_none() {
@@ -124,9 +131,13 @@ impl Story {
         self.note(|| format!("client {client} removes or renames {name} of {folder} {to_name}: {status:?}"));
         match status {
             None | Some(Nfs4Ok | Nfs4ErrNoent) => {}
+            Some(Nfs4ErrDelay) if self.is_kept_out(Some(client), &files) => return Ok(()),
             Some(status) => return Err(format!("a change of a name is told {status:?}")),
         }
         let told = told.map(|told| told.is_ok());
-        if is_rename { self.renamed(folder, (name, to), told) } else { self.removed(folder, name, told) }
+        match is_rename {
+            true => self.renamed(folder, (name, to), told, Some(client)),
+            false => self.removed(folder, name, told, Some(client)),
+        }
     }
 }

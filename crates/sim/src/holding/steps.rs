@@ -6,7 +6,7 @@ use tally_wire::nfs4::Nfsstat4::*;
 
 use super::caller::{Believed, Caller};
 use super::judge::{READ, WRITE};
-use super::ledger::{BYTES, State, What};
+use super::ledger::{BYTES, State, What, Who};
 use super::words::{self, How};
 use super::world::{FOLDERS, POOLS};
 use super::{CALLERS, Checked, Story};
@@ -65,16 +65,26 @@ impl Story {
         if self.callers[client].session.is_none() || self.callers[client].is_silent {
             return Ok(());
         }
+        if !self.callers[client].is_reachable && self.chance.one_in(2) {
+            self.callers[client].bind(&self.world)?;
+        }
+        match self.chance.below(8) {
+            0 | 1 => return self.ask_to_keep(client),
+            2 => return self.ask_kept(client),
+            3 if self.has_lost[client] => return self.ask_what_is_lost(client),
+            3 => self.answer_late(client),
+            _ => {}
+        }
         let open = self.some_open(client);
         match (self.chance.below(100), open) {
-            (0..34, _) | (_, None) => self.ask_open(client),
-            (34..44, Some(open)) => self.ask_close(client, &open),
-            (44..48, Some(open)) => self.ask_downgrade(client, &open),
-            (48..64, Some(open)) => self.ask_lock(client, &open),
-            (64..67, Some(open)) => self.ask_unlock(client, &open),
-            (67..70, Some(open)) => self.ask_test(client, &open),
-            (70..82, Some(open)) => self.ask_io(client, &open),
-            (82..87, _) => self.ask_io_by_nobody(client),
+            (0..24, _) | (_, None) => self.ask_open(client),
+            (24..33, Some(open)) => self.ask_close(client, &open),
+            (33..37, Some(open)) => self.ask_downgrade(client, &open),
+            (37..54, Some(open)) => self.ask_lock(client, &open),
+            (54..57, Some(open)) => self.ask_unlock(client, &open),
+            (57..60, Some(open)) => self.ask_test(client, &open),
+            (60..78, Some(open)) => self.ask_io(client, &open),
+            (78..87, _) => self.ask_io_by_nobody(client),
             (87..93, _) => self.ask_names(client),
             (93..96, _) => self.ask_falsely(client),
             _ => self.ask_by_old(client),
@@ -88,8 +98,7 @@ impl Story {
     }
 
     fn ask_open(&mut self, client: usize) -> Checked<()> {
-        let ((folder, name), owner) = (self.somewhere(), self.chance.below(OWNERS) as u8);
-        let pool = FOLDERS[folder].0;
+        let (at, owner) = (self.somewhere(), self.chance.below(OWNERS) as u8);
         let how = match self.chance.below(8) {
             0..3 => How::Find,
             3..5 => How::Make,
@@ -99,6 +108,17 @@ impl Story {
         };
         let access = if how == How::Cut { READ | WRITE } else { self.chance.pick(&[READ, WRITE, 3, 3, 3]) };
         let share = (access, self.chance.pick(&[0, 0, 0, WRITE, READ, 3]));
+        self.open((client, owner), at, (how, share))
+    }
+
+    /// OPEN of a name.
+    pub(super) fn open(
+        &mut self,
+        (client, owner): Who,
+        (folder, name): (usize, &'static str),
+        (how, share): (How, (u32, u32)),
+    ) -> Checked<()> {
+        let pool = FOLDERS[folder].0;
         let root = self.world.root(folder);
         let ops = [
             words::put(root),
@@ -107,6 +127,7 @@ impl Story {
             words::get_change(),
         ];
         self.listed[pool].insert(client);
+        self.note_wanted(&self.files_of(folder, &[name]), Some(client));
         if let Some(file) = self.files.file_named(folder, name) {
             let wanted = What::Open(share.0 | if how == How::Cut { WRITE } else { 0 }, share.1);
             self.note_asked(&file, (client, owner), wanted);
@@ -133,7 +154,7 @@ impl Story {
         self.ledger.open(&open.file, (client, open.owner)).is_some_and(|grant| grant.state == State::Held)
     }
 
-    fn ask_close(&mut self, client: usize, open: &Believed) -> Checked<()> {
+    pub(super) fn ask_close(&mut self, client: usize, open: &Believed) -> Checked<()> {
         let Some(stateid) = &open.stateid else { return Ok(()) };
         let Some(told) = self.ask(client, &[words::put(&open.file), words::close(stateid)])? else { return Ok(()) };
         self.note(|| format!("client {client} closes: {:?}", told.status));
