@@ -1,7 +1,8 @@
 //! What a compound was told, as far as those who sent it by [`ask`](crate::ask) look.
 
 use crate::nfs4::{
-    Compound4Res, Entry4, Getfh4Res, Lock4Res, NfsResop4, Nfsstat4, Open4Res, Read4Res, Readdir4Res, Stateid4,
+    Compound4Res, Entry4, Getfh4Res, Lock4Res, Locku4Res, NfsResop4, Nfsstat4, Open4Res, Read4Res, Readdir4Res,
+    Stateid4,
 };
 use crate::{Undecodable, decode};
 
@@ -33,12 +34,13 @@ impl Told {
         self.results.len() == 1 && !self.is_ok()
     }
 
-    /// The first stateid that OPEN or LOCK gave.
+    /// The first stateid that OPEN, LOCK or LOCKU gave.
     #[must_use]
     pub fn stateid(&self) -> Option<&Stateid4> {
         self.results.iter().find_map(|result| match result {
             NfsResop4::OpOpen(Open4Res::Nfs4Ok(ok)) => Some(&ok.stateid),
             NfsResop4::OpLock(Lock4Res::Nfs4Ok(ok)) => Some(&ok.lock_stateid),
+            NfsResop4::OpLocku(Locku4Res::Nfs4Ok(stateid)) => Some(stateid),
             _ => None,
         })
     }

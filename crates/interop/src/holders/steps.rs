@@ -281,9 +281,11 @@ impl Client<'_> {
         let came = self.once(&ops);
         self.truth().has_given_up(part);
         match came? {
-            Came::Told(told) if !told.is_ok() => violation(format!("a LOCKU is told {:?}", told.status)),
-            _ => Ok(()),
+            Came::Told(told) if told.is_ok() => self.belief.boxes[part.of].locks = told.stateid().cloned(),
+            Came::Told(told) => return violation(format!("a LOCKU is told {:?}", told.status)),
+            Came::ToldBehind(_) | Came::Gone => {}
         }
+        Ok(())
     }
 
     /// Makes a file that loses its name while it is open, or reads one of these, or closes it.
