@@ -28,8 +28,12 @@ pub(super) struct Common {
 }
 
 impl Common {
+    pub(super) fn is_broken_off(&self) -> bool {
+        self.is_broken_off.load(Ordering::Relaxed)
+    }
+
     fn check_broken_off(&self) -> Result<()> {
-        if self.is_broken_off.load(Ordering::Relaxed) { Err(Trouble::Enough) } else { Ok(()) }
+        if self.is_broken_off() { Err(Trouble::Enough) } else { Ok(()) }
     }
 }
 

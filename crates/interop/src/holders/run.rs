@@ -100,24 +100,17 @@ fn said(client: usize, came: super::Result<()>) -> Option<String> {
     }
 }
 
-/// Kills the server so often, or until somebody has found something.
+/// Kills the server so often, or until somebody has found something. In the end all clients have come back: who stays away would be waited for.
 fn kill(plan: &Plan, server: &mut Server, common: &Common, is_found: &dyn Fn(String)) -> anyhow::Result<u32> {
     let mut random = Random::new(plan.seed, 1000);
-    let is_over = || common.is_broken_off.load(Ordering::Relaxed);
     for kill in 0..plan.kills {
-        let began = Instant::now();
         if random.chance(EARLY_KILLS) {
             std::thread::sleep(Duration::from_millis(random.below(EARLY_MS_MAX)));
         } else {
-            while !common.truth.are_all_complete() && !is_over() {
-                if began.elapsed() > COMING_BACK_MAX {
-                    is_found(format!("not all clients have come back in {COMING_BACK_MAX:?}"));
-                }
-                std::thread::sleep(Duration::from_millis(2));
-            }
+            wait_for_all(common, is_found);
             std::thread::sleep(Duration::from_millis(20 + random.below(WORK_MS_MAX)));
         }
-        if is_over() {
+        if common.is_broken_off() {
             return Ok(kill);
         }
         if !server.runs()? {
@@ -131,5 +124,16 @@ fn kill(plan: &Plan, server: &mut Server, common: &Common, is_found: &dyn Fn(Str
             return Ok(kill);
         }
     }
+    wait_for_all(common, is_found);
     Ok(plan.kills)
+}
+
+fn wait_for_all(common: &Common, is_found: &dyn Fn(String)) {
+    let began = Instant::now();
+    while !common.truth.are_all_complete() && !common.is_broken_off() {
+        if began.elapsed() > COMING_BACK_MAX {
+            is_found(format!("not all clients have come back in {COMING_BACK_MAX:?}"));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
