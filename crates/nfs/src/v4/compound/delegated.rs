@@ -1,7 +1,7 @@
 //! What clients were given to keep: as whom operations act, and what becomes of one that finds another client's in its way.
 
 use tally_base::Wait;
-use tally_vfs::{ClientNumber, ObjectRef, OpCtx, Right, Vfs};
+use tally_vfs::{ClientNumber, FsError, ObjectRef, OpCtx, Right, Vfs};
 
 use super::{Compound, Halt, Mark, Stop};
 use crate::entry::Target;
@@ -50,6 +50,14 @@ impl Compound<'_> {
         match house.kept_out(exports, (vfs, object), self.client(), may_wait) {
             KeptOut::Waits(promise) => Halt::Parked(promise).into(),
             KeptOut::ComesAgain => Status::Delay.into(),
+        }
+    }
+
+    /// What came of asking for what is in a file, or locked there, of an operation that has changed nothing yet.
+    pub(in crate::v4) fn found<T>(&mut self, file: &Target, outcome: Result<T, FsError>) -> Result<T, Stop> {
+        match outcome {
+            Err(FsError::Delegated(object)) => Err(self.kept_out(&*file.vfs, object)),
+            outcome => Ok(outcome.map_err(Status::from)?),
         }
     }
 
