@@ -22,6 +22,7 @@
 //! promise is gone, a bug unwound its worker. Then it is *abandoned*, so that the reply cache does not take it for
 //! running ever after, and who was attached to it is answered.
 
+mod claimed;
 mod compounds;
 mod job;
 mod lives;
@@ -457,10 +458,20 @@ impl Service {
             self.begin(job, procedure.outlives_crashes(), user)
         };
         let request = Request::new(&job.call, (&job.link, &self.senders), &*self.exports, &begin);
+        if let Some(kept_out) = self.keeps_waiting(procedure, &request, !job.was_kept_out) {
+            job.was_kept_out = true;
+            return match kept_out {
+                KeptOut::Waits(promise) => Step::Again(promise),
+                KeptOut::ComesAgain => Step::Reply(self.failure(job, procedure, Status::JukeBox)),
+            };
+        }
         let done = v3::run(procedure, &request);
         let (about, too_weak) = (request.about(), request.too_weak());
         // Of one that is run again while its pool is away it is known already.
         job.about = About { dataset: about.dataset.or(job.about.dataset), ..about };
+        if let (Some(house), Some(dataset)) = (&self.house, about.dataset) {
+            house.note_plain_use(dataset);
+        }
         if let Some(dataset) = too_weak {
             job.procedure = None;
             return Step::Reply(self.too_weak(job, dataset));

@@ -26,6 +26,7 @@ mod house;
 mod op;
 mod ops;
 mod past;
+mod plain;
 mod progress;
 mod pseudo;
 mod recalls;

@@ -8,6 +8,7 @@ pub mod compound;
 pub mod delegates;
 pub mod desk;
 pub mod gated;
+pub mod keeper;
 pub mod opener;
 pub mod owner;
 pub mod scene;

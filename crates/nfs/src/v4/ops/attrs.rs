@@ -70,6 +70,7 @@ pub(in super::super) fn set(
     }
     compound.begin(&target)?;
     if compound.has_written() || compound.remembered(&target).is_none() {
+        compound.past_claims(&target, right)?;
         let cut = || target.vfs.setattr(OpCtx { right, ..compound.ctx(&target) }, target.object, &set, None);
         let outcome = compound.past_the_late(&target, Access::WRITE, cut);
         compound.changed(outcome)?;

@@ -168,7 +168,7 @@ pub(in super::super) fn lock(
     } else if compound.minor() > 0 && !compound.presence()?.has_reclaimed() {
         return Err(Status::Grace.into());
     } else {
-        Some(compound.may_be_given(&target)?)
+        Some(compound.may_be_given(&target, false)?)
     };
     let locking = locker.begin(compound, &FileId::of(&*target.vfs, target.object))?;
     let (holder, below) = (locking.locked().holder, locking.locked().below);

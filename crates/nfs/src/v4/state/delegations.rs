@@ -49,7 +49,7 @@ mod recall;
 mod shard;
 
 pub use giving::{Ending, Reserving};
-pub use grant::{Asking, Why as WhyNone, Wish, to_ask_for};
+pub use grant::{Asking, Why as WhyNone, Wish, space_limit, to_ask_for};
 use lately::Lately;
 pub use recall::{Answer, Next};
 use shard::{Asked, Shard, State, Totals};
@@ -124,11 +124,11 @@ impl Delegations {
         was_recalled
     }
 
-    /// OPEN, before it is carried out: there will be room for one. Rows i to k of table D9.
+    /// OPEN, before it is carried out: there will be room for one of this kind. Rows i to k of table D9.
     pub fn reserve(
         &self,
-        client: ClientId,
-        file: FileId,
+        kind: Delegation,
+        (client, file): (ClientId, FileId),
         by: Option<Referred>,
         now: Duration,
     ) -> Result<Reserving<'_>, WhyNone> {
@@ -136,8 +136,9 @@ impl Delegations {
             return Err(WhyNone::Contention);
         }
         let mut shard = self.shards.of(client).write();
-        if shard.of_file(client, &file).is_some() {
-            return Err(WhyNone::NotWanted);
+        if let Some(held) = shard.of_file(client, &file).and_then(|number| shard.get(number)) {
+            let would_have_more = (kind, held.kind) == (Delegation::Write, Delegation::Read);
+            return Err(if would_have_more { WhyNone::NotUpgraded } else { WhyNone::NotWanted });
         }
         let number = shard.begin(&self.seal, Asked { client, file, by }).ok_or(WhyNone::Resource)?;
         Ok(Reserving::new(self, (client, file), number))
@@ -299,6 +300,12 @@ impl Delegations {
     #[must_use]
     pub fn holds(&self, client: ClientId) -> bool {
         self.shards.of(client).read().holds(client)
+    }
+
+    /// Whether a client has one for writing there, or may be about to be given one.
+    #[must_use]
+    pub fn may_write(&self, client: ClientId, is_there: &dyn Fn(&Mounted) -> bool) -> bool {
+        self.shards.of(client).read().may_write(client, is_there)
     }
 
     /// How many there are, and how many of these are asked for, and were taken and not freed yet.

@@ -48,7 +48,7 @@ pub use clients::{
 };
 pub use delegations::{
     Answer, Asking as AskingForDelegation, Delegated, DelegationNumber, Delegations, Ending, Next, Recalled, Referred,
-    Reserving, WhyNone, Wish, to_ask_for,
+    Reserving, WhyNone, Wish, space_limit, to_ask_for,
 };
 pub use key::ClientKey;
 pub use lease::LeaseClock;

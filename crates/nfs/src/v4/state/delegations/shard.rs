@@ -294,6 +294,13 @@ impl Shard {
         self.clients.get(&client).map_or([0; Revoked::COUNT], |known| known.revoked)
     }
 
+    /// Whether a client has one for writing of such a mount, or may be about to be given one.
+    pub(super) fn may_write(&self, client: ClientId, is_there: &dyn Fn(&Mounted) -> bool) -> bool {
+        let states = self.of_client.range((client, 0)..=(client, u64::MAX)).filter_map(|(_, number)| self.get(*number));
+        let mut living = states.filter(|state| state.revoked().is_none() && is_there(&state.asked.file.of));
+        living.any(|state| state.kind == Delegation::Write || !state.is_granted())
+    }
+
     /// Whether a client has one that is not revoked.
     pub(super) fn holds(&self, client: ClientId) -> bool {
         self.clients.get(&client).is_some_and(|known| known.all > known.revoked.iter().sum())
