@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use tally_base::{DatasetId, PoolGuid};
-use tally_vfs::{Attr, Change, Cred, FileKind, ObjectRef, Vfs};
+use tally_vfs::{Attr, Change, Cred, Delegation, FileKind, ObjectRef, Vfs};
 
 use crate::cred::{TooWeak, caller, known_user};
 use crate::exports::{Exports, Place, PoolExports, Resolved, Rule};
@@ -48,6 +48,18 @@ pub(crate) enum Closed {
     Out,
     /// One does, from elsewhere.
     TooWeak,
+}
+
+impl Target {
+    /// Whether a client has it for writing, and may know better what it is like: of an asker that is none.
+    pub(crate) fn is_written(&self) -> bool {
+        self.has_written(self.object)
+    }
+
+    /// The same of another object of its dataset.
+    pub(crate) fn has_written(&self, object: ObjectRef) -> bool {
+        self.vfs.delegated(object).iter().any(|(_, kind)| *kind == Delegation::Write)
+    }
 }
 
 impl<'a> Entry<'a> {

@@ -6,29 +6,29 @@ mod support;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use support::client::{dir_name, mode, record, words, write_arguments};
+use support::client::{dir_name, mode, words, write_arguments};
 use support::compound::{Op, get_attr, link, lookup, of_mode, op, put_root, remove, rename, save, set, stateid};
 use support::delegates::{
     READ, WRITE, delegated, delegated_to_write, give_back, open, open_by, opened, read_by, test, tested, why_none,
     write_by,
 };
-use support::desk::bytes_of;
 use support::gated::Promises;
-use support::keeper::{answer, call, client, introduced, pass, run, status};
+use support::keeper::{
+    answer, call, client, handle, introduced, keeps, opens, pass, plain, run, status, written_scene as scene,
+};
 use support::opener::{Opener, close};
 use support::scene::{Scene, fate, read_reply};
 use support::session::{complete, sequence};
 use support::{KEY, POOL};
 use tally_nfs::handle::Handle;
 use tally_nfs::service::Step;
-use tally_nfs::v3::{self, Procedure};
+use tally_nfs::v3::Procedure;
 use tally_nfs::xdr::Encoder;
-use tally_vfs::{Content, Cred, Gives, Identity, Names, ObjectRef, OpCtx, Stability};
+use tally_vfs::{Content, Cred, Gives, Identity, Names, OpCtx, Stability};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
     Copy4Args, DataContent4, LockOwner4, Lockt4Args, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4, Open4Args,
-    Open4Resok, OpenClaim4, OpenDelegationType4, OpenOwner4, Openflag4, Read4Res, Seek4Args, Setxattr4Args,
-    SetxattrOption4, Stateid4,
+    OpenClaim4, OpenDelegationType4, OpenOwner4, Openflag4, Read4Res, Seek4Args, Setxattr4Args, SetxattrOption4,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
@@ -41,55 +41,12 @@ const CONTENTION: u32 = 1;
 const RESOURCE: u32 = 2;
 const NOT_UPGRADED: u32 = 5;
 
-/// A pool that remembers its clients, with files "f" and "g".
-fn scene() -> Arc<Scene> {
-    let scene = Scene { minor: 2, ..Scene::new() };
-    scene.exports.keep_clients();
-    ["f", "g"].iter().for_each(|name| _ = scene.file(name.as_bytes()));
-    Arc::new(scene)
-}
-
-fn opens(client: &mut Opener, name: &[u8], access: u32) -> Open4Resok {
-    opened(run(client, &[open(name, access, 0)]).resarray.0.pop()).expect("it is opened")
-}
-
-/// What an OPEN to write gives to keep.
-fn keeps(client: &mut Opener, name: &[u8]) -> Stateid4 {
-    delegated_to_write(&opens(client, name, BOTH)).expect("nobody else has it").0
-}
-
 /// What stands in the pool's list, without its clients.
 fn flags(scene: &Scene) -> Vec<String> {
     let clients = scene.exports.keep_clients();
     let page = clients.readdir(&Cred::root(), clients.root(), 0, 100, false).unwrap();
     let names = page.entries.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned());
     names.filter(|name| name.contains('+')).collect()
-}
-
-/// The status of a request of version 3, which waits as it has to.
-fn plain(scene: &Scene, xid: u32, procedure: Procedure, arguments: Encoder) -> u32 {
-    let record = record(xid, (0, &[0]), (v3::PROGRAM, v3::VERSION), procedure as u32, arguments);
-    let mut job = scene.service.open(record.into(), &scene.link, Instant::now()).expect("a call");
-    loop {
-        match scene.service.run(&mut job) {
-            Step::Reply(reply) => {
-                scene.service.finish(&mut job, &reply);
-                return u32::from_be_bytes(*bytes_of(&reply)[24..].first_chunk().unwrap());
-            }
-            step @ Step::Again(_) => {
-                let over = fate(step);
-                while over.try_recv().is_err() {
-                    std::thread::sleep(Duration::from_millis(10));
-                    scene.service.end_parking();
-                }
-            }
-            Step::Wait(_) | Step::Attached => panic!("nothing waits for a disk here"),
-        }
-    }
-}
-
-fn handle(scene: &Scene, object: ObjectRef) -> Vec<u8> {
-    Handle { pool: POOL, dataset: scene.exports.tank.dataset(), object }.seal(&KEY).as_slice().to_vec()
 }
 
 fn read_arguments(file: &[u8]) -> Encoder {

@@ -49,7 +49,7 @@ use crate::senders::Senders;
 use crate::stats::{Stats, count};
 use crate::v3::{self, About, Answer, Done, Procedure, Request, Status};
 use crate::v4::holdings::Holdings;
-use crate::v4::{self, Ended, KeptOut, state::CallId};
+use crate::v4::{self, Ended, KeptOut, Seen, state::CallId};
 use crate::xdr::Garbage;
 pub use job::Job;
 use job::{Memory, Pending};
@@ -494,6 +494,7 @@ impl Service {
             Ok(Done::Again(Wait::Ready)) => Step::Reply(self.failure(job, procedure, Status::JukeBox)),
             Ok(Done::Repeated(repeated)) => self.repeat(job, repeated),
             Ok(Done::KeptOut(object)) => self.kept_out(job, procedure, object),
+            Ok(Done::Asks(object, fsid)) => self.look(job, (object, fsid)),
             Ok(Done::Answer(Answer { status, body, wait })) => {
                 job.told = Some(status.into());
                 let reply = Reply::success(job.call.xid, body);
@@ -520,6 +521,28 @@ impl Service {
             return Step::Again(promise);
         }
         Step::Reply(self.failure(job, procedure, Status::JukeBox))
+    }
+
+    /// A client that has a file for writing is asked what that is like.
+    fn look(&self, job: &mut Job, (object, fsid): (ObjectRef, u64)) -> Step {
+        let place = job.about.dataset.and_then(|(pool, dataset)| Some(self.exports.pool(pool)?.place(dataset)));
+        let seen = match (&self.house, place) {
+            (Some(house), Some(Place::Here(vfs))) => house.look(&*self.exports, (&*vfs, object), None, job.look),
+            _ => Seen::KeptOut(KeptOut::ComesAgain),
+        };
+        match seen {
+            Seen::Attributes(attr) => {
+                job.told = Some(Told::Ok);
+                Step::Reply(Reply::success(job.call.xid, v3::attributes_told(&attr, fsid)))
+            }
+            Seen::Asks(ticket, promise) => {
+                job.look = Some(ticket);
+                Step::Again(promise)
+            }
+            Seen::KeptOut(KeptOut::Waits(promise)) => Step::Again(promise),
+            Seen::KeptOut(KeptOut::ComesAgain) => Step::Reply(self.failure(job, Procedure::GetAttr, Status::JukeBox)),
+            Seen::Failed(error) => Step::Reply(self.failure(job, Procedure::GetAttr, error.into())),
+        }
     }
 
     /// Whether requests are parked, so that [`Self::end_parking`] is to be asked for as often as [`v4::PARKED`].

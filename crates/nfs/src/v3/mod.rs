@@ -16,6 +16,7 @@ mod status;
 mod wire;
 
 pub use crate::procedure::{PROCEDURE_COUNT, Procedure};
+pub(crate) use attributes::told as attributes_told;
 pub(crate) use request::failure_body;
 pub use request::{About, Answer, Done, Request};
 pub use space::READ_BYTES_MAX;

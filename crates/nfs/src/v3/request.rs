@@ -55,6 +55,8 @@ pub enum Done {
     Repeated(Repeated),
     /// Another client was given this object of its dataset to keep, and is to give it back first.
     KeptOut(ObjectRef),
+    /// Another client has this object for writing, and is to be asked what it is like.
+    Asks(ObjectRef, u64),
 }
 
 /// An answer, and what it waits for.

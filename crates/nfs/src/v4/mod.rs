@@ -40,6 +40,7 @@ mod way;
 pub use compound::{Halt, Scene};
 pub use house::House;
 pub use progress::{Attempt, Progress, refusal};
+pub use recalls::looks::Seen;
 pub use recalls::{Counted as DelegationsCounted, KeptOut, PARKED};
 pub use results::Ended;
 pub use status::Status;

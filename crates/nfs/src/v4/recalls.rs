@@ -33,6 +33,7 @@ use super::status::Status;
 use crate::exports::{Exports, PoolExports};
 use crate::xdr::Encoder;
 
+pub(super) mod looks;
 mod parking;
 
 use parking::Over;

@@ -2,23 +2,32 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tally_nfs::handle::Handle;
 use tally_nfs::rpc::Returned;
 use tally_nfs::service::Step;
+use tally_nfs::v3::{self, Procedure};
 use tally_nfs::v4::state::CallId;
+use tally_nfs::xdr::Encoder;
+use tally_vfs::{Identity, ObjectRef};
 use tally_wire::nfs4::{
     CallbackSecParms4, CbCompound4Args, CbCompound4Res, CbRecall4Args, CbRecall4Res, CbSequence4Args, CbSequence4Res,
-    CbSequence4Resok, Compound4Res, CreateSession4Res, NfsCbArgop4, NfsCbResop4, NfsResop4, Nfsstat4, Sessionid4,
+    CbSequence4Resok, Compound4Res, CreateSession4Res, NfsCbArgop4, NfsCbResop4, NfsResop4, Nfsstat4, Open4Resok,
+    Sessionid4, Stateid4,
 };
 use tally_wire::{decode, encode};
 
 use super::called::CALLS_BACK;
+use super::client::{Answer, record};
 use super::compound::Op;
+use super::delegates::{READ, WRITE, delegated_to_write, open, opened};
+use super::desk::bytes_of;
 use super::opener::Opener;
 use super::scene::{Scene, fate, read_reply};
 use super::session::Newcomer;
+use super::{KEY, POOL};
 
 /// Who can be called.
 pub fn called(name: &[u8]) -> Newcomer<'_> {
@@ -125,4 +134,66 @@ pub fn introduced(scene: &Scene, name: &[u8]) -> Sessionid4 {
         scene.run(xid, ops)
     });
     entered.expect("it is let in").session
+}
+
+/// A pool that remembers its clients, with files "f" and "g".
+pub fn written_scene() -> Arc<Scene> {
+    let scene = Scene { minor: 2, ..Scene::new() };
+    scene.exports.keep_clients();
+    ["f", "g"].iter().for_each(|name| _ = scene.file(name.as_bytes()));
+    Arc::new(scene)
+}
+
+/// Opens a file of the tank.
+pub fn opens(client: &mut Opener, name: &[u8], access: u32) -> Open4Resok {
+    opened(run(client, &[open(name, access, 0)]).resarray.0.pop()).expect("it is opened")
+}
+
+/// What an OPEN to write gives to keep.
+pub fn keeps(client: &mut Opener, name: &[u8]) -> Stateid4 {
+    delegated_to_write(&opens(client, name, READ | WRITE)).expect("nobody else has it").0
+}
+
+/// The status of a request of version 3, which waits as it has to.
+pub fn plain(scene: &Scene, xid: u32, procedure: Procedure, arguments: Encoder) -> u32 {
+    plainly(scene, xid, procedure, arguments).status
+}
+
+/// Its reply.
+pub fn plainly(scene: &Scene, xid: u32, procedure: Procedure, arguments: Encoder) -> Answer {
+    plainly_while(scene, xid, procedure, arguments, &mut || {})
+}
+
+/// Its reply, where this happens while it is parked.
+pub fn plainly_while(
+    scene: &Scene,
+    xid: u32,
+    procedure: Procedure,
+    arguments: Encoder,
+    happens: &mut dyn FnMut(),
+) -> Answer {
+    let record = record(xid, (0, &[0]), (v3::PROGRAM, v3::VERSION), procedure as u32, arguments);
+    let mut job = scene.service.open(record.into(), &scene.link, Instant::now()).expect("a call");
+    loop {
+        match scene.service.run(&mut job) {
+            Step::Reply(reply) => {
+                scene.service.finish(&mut job, &reply);
+                return Answer::parse(bytes_of(&reply).into()).1;
+            }
+            step @ Step::Again(_) => {
+                let over = fate(step);
+                happens();
+                while over.try_recv().is_err() {
+                    std::thread::sleep(Duration::from_millis(10));
+                    scene.service.end_parking();
+                }
+            }
+            Step::Wait(_) | Step::Attached => panic!("nothing waits for a disk here"),
+        }
+    }
+}
+
+/// By which version 3 knows an object of the tank.
+pub fn handle(scene: &Scene, object: ObjectRef) -> Vec<u8> {
+    Handle { pool: POOL, dataset: scene.exports.tank.dataset(), object }.seal(&KEY).as_slice().to_vec()
 }

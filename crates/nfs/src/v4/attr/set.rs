@@ -38,9 +38,12 @@ pub(super) const WRITE_ONLY: [u32; 3] = [TIME_ACCESS_SET, TIME_MODIFY_SET, MODE_
 /// Those for which nothing of the object has to be known but its id.
 const OF_ITS_ID: [u32; 9] = [0, 2, 10, 11, 20, 55, 75, 79, 82];
 
+/// Those that change with what is written: change, size, space_used, and two times.
+const OF_ITS_CONTENT: [u32; 5] = [3, SIZE, 45, 52, 53];
+
 impl AttrSet {
     /// These.
-    pub(super) fn of(numbers: &[u32]) -> Self {
+    pub(in super::super) fn of(numbers: &[u32]) -> Self {
         let mut set = Self::default();
         for number in numbers {
             set.words[(number / 32) as usize] |= 1 << (number % 32);
@@ -135,6 +138,17 @@ impl AttrSet {
     /// Whether something has to be known of the object but its id.
     pub(in super::super) fn needs_attr(&self) -> bool {
         self.and(&Self::of(&READABLE)).exceeds(&Self::of(&OF_ITS_ID))
+    }
+
+    /// Whether it has one that a client knows better which has the file for writing.
+    pub(in super::super) fn needs_writer(&self) -> bool {
+        self.meets(&Self::of(&OF_ITS_CONTENT))
+    }
+
+    /// The others.
+    pub(in super::super) fn without_content(mut self) -> Self {
+        OF_ITS_CONTENT.into_iter().for_each(|number| self.words[(number / 32) as usize] &= !(1 << (number % 32)));
+        self
     }
 
     fn meets(&self, other: &Self) -> bool {

@@ -36,9 +36,9 @@ impl Compound<'_> {
             Op::SecInfo => ops::names::security(self, words, out),
             Op::ReadLink => ops::names::read_link(self, out),
             Op::Access => ops::attrs::access(self, words, out),
-            Op::GetAttr => ops::attrs::get(self, words, out),
-            Op::Verify => ops::attrs::verify(self, words, true),
-            Op::NVerify => ops::attrs::verify(self, words, false),
+            Op::GetAttr => return ops::attrs::get(self, words, out),
+            Op::Verify => return ops::attrs::verify(self, words, true),
+            Op::NVerify => return ops::attrs::verify(self, words, false),
             Op::ReadDir => ops::listing::read(self, words, out),
             Op::SetClientId => {
                 let told = ops::clients::introduce(self, words, out);

@@ -45,12 +45,14 @@ use crate::v4::status::Status;
 mod giving;
 mod grant;
 mod lately;
+mod look;
 mod recall;
 mod shard;
 
 pub use giving::{Ending, Reserving};
 pub use grant::{Asking, Why as WhyNone, Wish, space_limit, to_ask_for};
 use lately::Lately;
+pub use look::{Attributes, Said};
 pub use recall::{Answer, Next};
 use shard::{Asked, Shard, State, Totals};
 
@@ -93,6 +95,24 @@ pub enum Recalled {
     Begun,
     /// It is being given, asked for, or given back.
     Known,
+    /// Nobody was answered with it.
+    Nobodys,
+}
+
+/// With which somebody comes again who looks at what another one has for writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookTicket {
+    number: DelegationNumber,
+    place: u64,
+}
+
+/// What somebody finds who looks.
+#[derive(Debug)]
+pub enum Looked {
+    /// Its client is asked, and called for that if nobody has called it.
+    Asks(LookTicket, Option<Delegated>),
+    /// It was not given yet, or is given back: its client has nothing that it has not sent.
+    NothingNewer,
     /// Nobody was answered with it.
     Nobodys,
 }
@@ -170,6 +190,39 @@ impl Delegations {
             Some(number) if shard.recall(number, now) => Recalled::Begun,
             Some(_) => Recalled::Known,
         }
+    }
+
+    /// Somebody looks at the attributes of what this client may have for writing.
+    pub fn look(&self, client: ClientId, file: &FileId) -> Looked {
+        let mut shard = self.shards.of(client).write();
+        let Some(number) = shard.of_file(client, file) else { return Looked::Nobodys };
+        let Some(look) = shard.look_of(number) else { return Looked::NothingNewer };
+        let (place, is_to_call) = look.begin();
+        let call = is_to_call.then(|| self.delegated(shard.get(number).expect("it was looked at"), number));
+        Looked::Asks(LookTicket { number: DelegationNumber(number), place }, call)
+    }
+
+    /// Its client could not be called.
+    pub fn not_asked(&self, number: DelegationNumber) {
+        if let Some(look) = self.shards.at(number.0 as u32).write().look_of(number.0) {
+            look.not_begun();
+        }
+    }
+
+    /// It was, and has said this, or nobody knows what. Gives the file, if its client still has it.
+    pub fn looked(&self, number: DelegationNumber, said: Option<Attributes>) -> Option<FileId> {
+        let mut shard = self.shards.at(number.0 as u32).write();
+        shard.look_of(number.0)?.answered(said);
+        shard.get(number.0).map(|state| state.asked.file)
+    }
+
+    /// What it has said to who has this ticket, and with which change the file was given. None: its client has it no more.
+    #[must_use]
+    pub fn said(&self, ticket: &LookTicket) -> Option<(Said, u64)> {
+        let LookTicket { number, place } = *ticket;
+        let mut shard = self.shards.at(number.0 as u32).write();
+        let said = shard.look_of(number.0)?.said(place);
+        shard.get(number.0).map(|state| (said, state.change))
     }
 
     /// What is delegated below and was answered to nobody is about to be given back there: as long as this is held nobody is given it anew. None: it is known by now, and on its way.

@@ -99,7 +99,8 @@ pub(super) fn carry_out(
     let may_write = given.map_or(Ok(true), |given| compound.was_given(place, given))?;
     let file = Target { object: opened.attr.object, ..place.clone() };
     let stateid = ledger.granted(&file, asked.share)?;
-    let delegated = ledger.delegated(&file, opened.delegated, (matches!(asked.what, What::Again(_)), may_write));
+    let is_claimed = matches!(asked.what, What::Again(_));
+    let delegated = ledger.delegated(&file, (opened.delegated, opened.attr.change.0), (is_claimed, may_write));
     Ok(Done { stateid, file, is_new: opened.is_new, dir, delegated })
 }
 

@@ -151,11 +151,11 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// It is open, and this was given besides, if anything was. `is_claimed`: its client is told at once to give it back. `may_write`: it is written down that it may have something for writing.
+    /// It is open, and this was given besides, if anything was, with that change of the file. `is_claimed`: its client is told at once to give it back. `may_write`: it is written down that it may have something for writing.
     pub(super) fn delegated(
         &self,
         file: &Target,
-        given: Option<Delegation>,
+        (given, change): (Option<Delegation>, u64),
         (is_claimed, may_write): (bool, bool),
     ) -> Result<Delegated, WhyNone> {
         let wanted = self.wants?;
@@ -168,7 +168,7 @@ impl<'a> Ledger<'a> {
             (Some(kind), Ok(reserving)) => {
                 let handle = Bytes::copy_from_slice(Node::Object(file.clone()).handle().as_slice());
                 debug_assert_eq!(kind, wanted);
-                match reserving.granted(kind, handle, is_claimed.then(|| self.house.now())) {
+                match reserving.granted(kind, (handle, change), is_claimed.then(|| self.house.now())) {
                     Ok(delegated) => {
                         count(&self.house.delegated.granted);
                         Ok(delegated)
