@@ -18,6 +18,7 @@ use tally_nfs::service::Step;
 use tally_nfs::v3::Procedure;
 use tally_nfs::v4::state::CallId;
 use tally_vfs::{Attr, Attributes, Identity};
+use tally_wire::bitmap;
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
     CbGetattr4Res, CbGetattr4Resok, CbSequence4Args, Compound4Res, Fattr4, Fattr4Value, Getattr4Res, NfsArgop4,
@@ -44,8 +45,12 @@ fn asked(scene: &Scene) -> Option<(CallId, CbSequence4Args)> {
 }
 
 /// The client says this.
-fn says(scene: &Scene, (id, sequence): &(CallId, CbSequence4Args), values: &[Fattr4Value]) {
-    let told = CbGetattr4Res::Nfs4Ok(CbGetattr4Resok { obj_attributes: Fattr4::of(values) });
+fn says(scene: &Scene, call: &(CallId, CbSequence4Args), values: &[Fattr4Value]) {
+    says_as(scene, call, Fattr4::of(values));
+}
+
+fn says_as(scene: &Scene, (id, sequence): &(CallId, CbSequence4Args), obj_attributes: Fattr4) {
+    let told = CbGetattr4Res::Nfs4Ok(CbGetattr4Resok { obj_attributes });
     answer_with(scene, (id, sequence), OK, NfsCbResop4::OpCbGetattr(told));
 }
 
@@ -105,7 +110,8 @@ fn who_has_a_file_for_writing_is_asked_what_it_is_like() {
     assert_eq!((change_of(&same), attr(&scene, b"f")), ((given.change.0, 0), given.clone()), "nothing is changed");
     // It has.
     let looks = look(&mut b, &[get_attr(&[CHANGE, SIZE, MTIME])]);
-    says(&scene, &asked(&scene).unwrap(), &change_and_size(given.change.0 + 1, 100));
+    let [change, size] = change_and_size(given.change.0 + 1, 100);
+    says(&scene, &asked(&scene).unwrap(), &[change, size, Fattr4Value::Fattr4Mode(0)]);
     let newer = told(&goes_on(&scene, looks));
     let (change, size) = change_of(&newer);
     assert!(change > given.change.0 && size == 100 && newer[&MTIME] != same[&MTIME]);
@@ -152,7 +158,7 @@ fn it_is_asked_once_for_all_who_look_and_for_what_it_knows() {
 #[test]
 fn who_says_nothing_is_recalled() {
     type Says = fn(&Arc<Scene>, &(CallId, CbSequence4Args));
-    let cases: [(&str, Says); 5] = [
+    let cases: [(&str, Says); 6] = [
         ("nothing", |_, _| {}),
         ("no", |scene, (id, sequence)| {
             answer_with(
@@ -163,8 +169,12 @@ fn who_says_nothing_is_recalled() {
             );
         }),
         ("half", |scene, call| says(scene, call, &[Fattr4Value::Fattr4Size(5)])),
-        ("more", |scene, call| {
-            says(scene, call, &[Fattr4Value::Fattr4Change(1), Fattr4Value::Fattr4Size(5), Fattr4Value::Fattr4Mode(0)]);
+        ("what nobody knows", |scene, call| {
+            let obj_attributes = Fattr4 { attrmask: bitmap(&[2, 3, 4]), attr_vals: vec![0; 20].into() };
+            says_as(scene, call, obj_attributes);
+        }),
+        ("too little", |scene, call| {
+            says_as(scene, call, Fattr4 { attrmask: bitmap(&[3, 4]), attr_vals: vec![0; 12].into() });
         }),
         ("too much", |scene, call| says(scene, call, &change_and_size(1, u64::MAX))),
     ];

@@ -156,9 +156,11 @@ fn cb_getattr(handle: &[u8]) -> Bytes {
     words.into_vec().into()
 }
 
-/// `CB_GETATTR4res` behind its number and status, of which both attributes have to be there: others nobody has asked for.
+/// `CB_GETATTR4res` behind its number and status, of which both attributes have to be there. What a client says besides stands behind them, as they are in the order of their numbers.
 pub(in crate::v4) fn attributes(words: &mut Decoder<'_>) -> Result<Attributes, Garbage> {
-    if AttrSet::decode(words, 1)? != AttrSet::of(&[CHANGE, SIZE]) || words.u32()? != VALUES_BYTES {
+    let named = AttrSet::decode(words, 2)?;
+    let are_first = named.has(CHANGE) && named.has(SIZE) && !(0..CHANGE).any(|number| named.has(number));
+    if !are_first || words.u32()? < VALUES_BYTES {
         return Err(Garbage);
     }
     let said = Attributes { change: words.u64()?, size: words.u64()? };
