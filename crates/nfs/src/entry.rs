@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use tally_base::{DatasetId, PoolGuid};
+use tally_base::{DatasetId, PoolGuid, Time};
 use tally_vfs::{Attr, Change, Cred, Delegation, FileKind, ObjectRef, Vfs};
 
 use crate::cred::{TooWeak, caller, known_user};
@@ -67,6 +67,11 @@ impl<'a> Entry<'a> {
     pub(crate) fn new(exports: &'a dyn Exports, link: &'a Link, identity: &'a Identity) -> Self {
         let (user, dataset, too_weak) = Default::default();
         Self { exports, link, identity, user, dataset, too_weak }
+    }
+
+    /// When what is exported was last another.
+    pub(crate) fn changed(&self) -> Time {
+        self.exports.changed()
     }
 
     /// As whom it is carried out, if not as whom it names.

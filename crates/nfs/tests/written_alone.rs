@@ -4,6 +4,7 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use support::client::{dir_name, mode, words, write_arguments};
@@ -276,10 +277,10 @@ fn nobody_is_told_of_one_before_the_flag_is_durable() {
     *clients.promises.lock() = Promises::Ready;
     // From then on none waits, of any file of the dataset.
     assert!(delegated_to_write(&opens(&mut a, b"g", BOTH)).is_some());
-    let before = clients.changes.load(std::sync::atomic::Ordering::SeqCst);
+    let before = clients.changes.load(SeqCst);
     scene.file(b"h");
     keeps(&mut a, b"h");
-    assert_eq!(clients.changes.load(std::sync::atomic::Ordering::SeqCst), before);
+    assert_eq!(clients.changes.load(SeqCst), before);
 }
 
 /// It goes when there was none for a minute, and whoever is given one behind that waits for it anew; it is there as long as one is.
@@ -445,4 +446,38 @@ fn of_a_full_dataset_none_is_given() {
     assert_eq!(of(&mut a), None);
     scene.exports.tank.model.set_quota(Some(300 * MIB));
     assert_eq!(of(&mut a), Some(64 * MIB));
+}
+
+/// As long as nobody knows who may claim what; and not for ever, as version 3 has nothing to do with it. Who comes behind that claims none.
+#[test]
+fn a_list_that_cannot_be_read_keeps_files_shut_for_as_long_as_a_grace_may_last() {
+    let (scene, put_f) = restarted();
+    let (file, mut clock) = (handle(&scene, scene.file_named(b"f")), Duration::ZERO);
+    let unlistable = &scene.exports.keep_clients().unlistable;
+    unlistable.store(true, SeqCst);
+    scene.service.look_at_clock(clock);
+    assert_eq!(plain(&scene, 1, Procedure::Read, read_arguments(&file)), JUKEBOX);
+    pass(&scene, &mut clock, Duration::from_secs(175), &mut []);
+    assert_eq!(plain(&scene, 2, Procedure::Read, read_arguments(&file)), JUKEBOX);
+    pass(&scene, &mut clock, Duration::from_secs(10), &mut []);
+    assert_eq!(plain(&scene, 3, Procedure::Read, read_arguments(&file)), 0);
+    unlistable.store(false, SeqCst);
+    let a = introduced(&scene, b"a");
+    let told = asks(&scene, a, 1, &[put_f, claim(OpenDelegationType4::OpenDelegateWrite, BOTH)]);
+    assert_eq!(delegated_to_write(&opened(told.resarray.0.last().cloned()).expect("the open it has")), None);
+    pass(&scene, &mut clock, Duration::from_secs(100), &mut []);
+    let mut c = client(&scene, "c", 4);
+    opens(&mut c, b"g", READ);
+    assert!(flags(&scene).is_empty());
+}
+
+/// A pool that comes while a request of version 3 looks for its file comes with those who claim what they have written there.
+#[test]
+fn who_finds_a_file_as_its_pool_comes_comes_again() {
+    let scene = scene();
+    let file = handle(&scene, scene.file_named(b"f"));
+    scene.exports.is_restless.store(true, SeqCst);
+    assert_eq!(plain(&scene, 1, Procedure::Read, read_arguments(&file)), JUKEBOX);
+    scene.exports.is_restless.store(false, SeqCst);
+    assert_eq!(plain(&scene, 2, Procedure::Read, read_arguments(&file)), 0);
 }

@@ -9,7 +9,13 @@ impl Service {
     /// Whether a request has to come again for that: it waits for a moment first, as one does that is kept out by a delegation, if it `may_wait`.
     pub(super) fn keeps_waiting(&self, procedure: Procedure, request: &Request<'_>, may_wait: bool) -> Option<KeptOut> {
         let house = self.house.as_ref()?;
-        if !procedure.meets_files() || house.is_open_to_all(&*self.exports) {
+        if !procedure.meets_files() {
+            return None;
+        }
+        // Before anybody looks for its pool, which may come meanwhile: then it comes again.
+        let changed = self.exports.changed();
+        request.is_as_of(changed);
+        if house.is_open_to_all(changed) {
             return None;
         }
         let target = v3::first(request)?;

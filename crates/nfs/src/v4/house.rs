@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use tally_base::{DatasetId, PoolGuid, Promise, Rng, SystemRng};
+use tally_base::{DatasetId, PoolGuid, Promise, Rng, SystemRng, Time};
 use tally_vfs::{Holder, Vfs};
 
 use super::callbacks::Callbacks;
@@ -253,9 +253,9 @@ impl House {
         self.tracking.forget_idle(self.now(), &holds);
     }
 
-    /// Whether it is known that none are.
-    pub(crate) fn is_open_to_all(&self, exports: &dyn Exports) -> bool {
-        self.tracking.is_open(exports)
+    /// Whether it is known that none are, as of this state of the exports.
+    pub(crate) fn is_open_to_all(&self, changed: Time) -> bool {
+        self.tracking.is_open(changed)
     }
 
     /// Whether something in this pool may still be claimed again.

@@ -30,13 +30,13 @@ use std::sync::{Arc, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use tally_base::{DatasetId, PoolGuid, Promise, Wait, blocking};
+use tally_base::{DatasetId, PoolGuid, Promise, Time, Wait, blocking};
 use tally_vfs::{Cred, FsError, MountNumber, OpCtx, SetAttr, Vfs};
 
 use self::list::{Came, Entry, List};
 pub(super) use self::writes::Where;
 use super::compound::{Halt, Stop};
-use super::state::{ClientId, ClientKey, Presence};
+use super::state::{ClientId, ClientKey, LEASE, Presence};
 use super::status::Status;
 use crate::exports::{Exports, PoolExports};
 
@@ -67,6 +67,8 @@ struct Tracked {
     folder: Weak<dyn Vfs>,
     work: Mutex<()>,
     list: Mutex<Option<List>>,
+    /// When it could not be read, the first time.
+    unread: Mutex<Option<Duration>>,
 }
 
 /// Who asks, and when, by the clock of leases: a grace lasts for as long as those could be answered who may claim something (rules V21).
@@ -183,9 +185,9 @@ impl Tracking {
         })
     }
 
-    /// Whether nobody is kept out by what may be claimed for writing, of which state of the exports that is known.
-    pub(super) fn is_open(&self, exports: &dyn Exports) -> bool {
-        self.open.load(Relaxed) == exports.changed().0
+    /// Whether it is known of this state of the exports that nobody is kept out by what may be claimed for writing.
+    pub(super) fn is_open(&self, changed: Time) -> bool {
+        self.open.load(Relaxed) == changed.0
     }
 
     /// Whether somebody but this client may still claim something for writing in a dataset (rules V27).
@@ -196,20 +198,22 @@ impl Tracking {
         who: Option<ClientKey>,
         now: Duration,
     ) -> bool {
-        let changed = exports.changed().0;
-        if self.open.load(Relaxed) == changed {
+        let changed = exports.changed();
+        if self.is_open(changed) {
             return false;
         }
         let keeps_out = |pool: &dyn PoolExports, ask: &dyn Fn(&List) -> bool| {
             let Some(vfs) = pool.clients() else { return false };
             let Ok(tracked) = self.tracked(pool.guid(), &vfs) else { return true };
             let _one_at_a_time = tracked.work();
-            // As long as nobody knows who may claim what somebody may.
-            tracked.read_in(&*vfs, now).is_err()
-                || tracked.with(|list| {
-                    self.advance(&tracked, list, now);
-                    ask(list)
-                })
+            if tracked.read_in(&*vfs, now).is_err() {
+                // As long as nobody knows who may claim what somebody may; and not for ever.
+                return !tracked.is_late(now);
+            }
+            tracked.with(|list| {
+                self.advance(&tracked, list, now);
+                ask(list)
+            })
         };
         let has_completed = |key: &ClientKey| self.completed.lock().contains(key);
         let is_kept_out = keeps_out(pool, &|list| list.keeps_out(Some(dataset), who, &has_completed));
@@ -220,7 +224,7 @@ impl Tracking {
             })
         };
         if !is_kept_out && !is_anybody() {
-            self.open.store(changed, Relaxed);
+            self.open.store(changed.0, Relaxed);
         }
         is_kept_out
     }
@@ -228,8 +232,14 @@ impl Tracking {
     /// Clients that have had nothing for writing for a while may not claim any. `holds`: whether one has some there.
     pub(super) fn forget_idle(&self, now: Duration, holds: &dyn Fn(ClientId, PoolGuid, Where) -> bool) {
         for tracked in self.all() {
+            let idle = tracked.list.lock().as_ref().map_or_else(Vec::new, |list| list.idle(now));
+            // Nothing else is asked with the list's lock.
+            let (held, idle): (Vec<_>, Vec<_>) = idle
+                .into_iter()
+                .partition(|(flag, client)| client.is_some_and(|it| holds(it, tracked.pool, flag.place)));
             if let Some(list) = &mut *tracked.list.lock() {
-                list.forget_idle(now, &|client, place| holds(client, tracked.pool, place));
+                held.iter().for_each(|(flag, _)| list.is_held(*flag, now));
+                list.forget_idle(idle.iter().map(|(flag, _)| *flag), now);
             }
         }
         self.let_go_of_doomed();
@@ -325,7 +335,14 @@ impl Tracking {
             _ => {}
         }
         let folder = Arc::downgrade(folder);
-        let tracked = Arc::new(Tracked { mount, pool, folder, work: Mutex::default(), list: Mutex::default() });
+        let tracked = Arc::new(Tracked {
+            mount,
+            pool,
+            folder,
+            work: Mutex::default(),
+            list: Mutex::default(),
+            unread: Mutex::default(),
+        });
         pools.insert(pool, tracked.clone());
         Ok(tracked)
     }
@@ -348,7 +365,8 @@ impl Tracked {
             return Ok(());
         }
         let entries = entries(folder).map_err(|error| {
-            tracing::error!(pool = %folder.pool(), %error, "who had what open before cannot be read: nobody can open anything by NFSv4 until it can");
+            self.unread.lock().get_or_insert(now);
+            tracing::error!(pool = %folder.pool(), %error, "who had what open before cannot be read: nobody can open anything by NFSv4 until it can, nor, for 3 minutes, read or change files by NFSv3");
             Status::Delay
         })?;
         let clients = entries.iter().filter(|entry| matches!(entry, Entry::Client(_))).count();
@@ -359,8 +377,17 @@ impl Tracked {
                  90 seconds at least if one does not come"
             );
         }
-        *self.list.lock() = Some(List::new(&entries, now));
+        let mut list = List::new(&entries, now);
+        if self.is_late(now) {
+            list.forget_writes();
+        }
+        *self.list.lock() = Some(list);
         Ok(())
+    }
+
+    /// Whether the list could not be read for as long as a grace may last. What clients had for writing others may have read and changed since, so that nobody claims any.
+    fn is_late(&self, now: Duration) -> bool {
+        self.unread.lock().is_some_and(|since| since + 2 * LEASE <= now)
     }
 
     /// These go out of the list.

@@ -98,12 +98,14 @@ impl House {
                 Some((Said::So(said), given)) => self.told(vfs, (object, holder), said, given),
                 // Others have its slots for now.
                 Some((Said::Unasked, _)) if self.can_be_called(client) => Seen::KeptOut(KeptOut::ComesAgain),
-                _ => {
-                    self.recall_of(vfs, &file, &[holder]);
-                    Seen::KeptOut(KeptOut::ComesAgain)
-                }
+                _ => self.recalls(vfs, &file, holder),
             },
         }
+    }
+
+    fn recalls(&self, vfs: &dyn Vfs, file: &FileId, holder: ClientNumber) -> Seen {
+        self.recall_of(vfs, file, &[holder]);
+        Seen::KeptOut(KeptOut::ComesAgain)
     }
 
     fn can_be_called(&self, client: ClientId) -> bool {
@@ -140,10 +142,10 @@ impl House {
         let outcome = vfs.setattr(ctx, object, &set, None);
         match (outcome.result, outcome.wait) {
             (Ok(()), _) => vfs.getattr(object).map(|attr| Attr { size: said.size, ..attr }).into(),
-            (Err(FsError::Throttled), Wait::On(_)) | (Err(FsError::Delegated(_)), _) => {
-                Seen::KeptOut(KeptOut::ComesAgain)
-            }
-            (Err(error), _) => Seen::Failed(error),
+            (Err(FsError::Throttled), Wait::On(_)) => Seen::KeptOut(KeptOut::ComesAgain),
+            (Err(FsError::Stale), _) => Seen::Failed(FsError::Stale),
+            // Where nothing can be changed, as for want of room, what it has is asked for: who looks has done nothing that could fail so.
+            (Err(_), _) => self.recalls(vfs, &FileId::of(vfs, object), holder),
         }
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tally_base::DatasetId;
 
 use super::super::state::{ClientId, ClientKey, LEASE};
-use super::writes::{Flag, Where, Writes};
+use super::writes::{Flag, Writes};
 
 /// A claim keeps the grace open for so long, for the next one of that client.
 const BETWEEN_CLAIMS: Duration = Duration::from_secs(15);
@@ -189,17 +189,32 @@ impl List {
         self.writes.remove(flag);
     }
 
-    /// Where clients had nothing for writing for a while, and have none, they may not claim any. Who is about to be given one is asked for anew.
-    pub(super) fn forget_idle(&mut self, now: Duration, holds: &dyn Fn(ClientId, Where) -> bool) {
-        if self.is_in_grace {
-            return;
+    /// Where clients have asked for nothing for writing for a while, and by which numbers they may have some.
+    pub(super) fn idle(&self, now: Duration) -> Vec<(Flag, Option<ClientId>)> {
+        if self.is_in_grace { Vec::new() } else { self.writes.idle(now).collect() }
+    }
+
+    /// There is one that somebody has.
+    pub(super) fn is_held(&mut self, flag: Flag, now: Duration) {
+        self.writes.is_held(flag, now);
+    }
+
+    /// There is none that anybody has, and if nobody has asked for one since nobody may claim any. Who is about to be given one is asked for anew.
+    pub(super) fn forget_idle(&mut self, idle: impl Iterator<Item = Flag>, now: Duration) {
+        for flag in idle {
+            if self.writes.remove_idle(flag, now) {
+                self.doomed.push(Entry::Writes(flag));
+                self.is_settled = false;
+                self.dooms += 1;
+            }
         }
-        let idle = self.writes.take_idle(now, holds);
-        if !idle.is_empty() {
-            self.doomed.extend(idle.into_iter().map(Entry::Writes));
-            self.is_settled = false;
-            self.dooms += 1;
-        }
+    }
+
+    /// Nobody may claim anything for writing.
+    pub(super) fn forget_writes(&mut self) {
+        let flags = std::mem::take(&mut self.writes).into_flags();
+        self.doomed.extend(flags.map(Entry::Writes));
+        self.is_settled &= self.doomed.is_empty();
     }
 
     /// It could not be written down.

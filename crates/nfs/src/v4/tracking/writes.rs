@@ -130,21 +130,31 @@ impl Writes {
         flags
     }
 
-    /// Takes out those of which there was nothing for long enough.
-    pub(super) fn take_idle(&mut self, now: Duration, holds: &dyn Fn(ClientId, Where) -> bool) -> Vec<Flag> {
-        let mut idle = Vec::new();
-        for (flag, used) in &mut self.flags {
-            if used.last + IDLE > now {
-                continue;
-            }
-            if used.client.is_some_and(|client| holds(client, flag.place)) {
-                used.last = now;
-            } else {
-                idle.push(*flag);
-            }
+    /// Those that nobody has asked for for long enough, and whose they are.
+    pub(super) fn idle(&self, now: Duration) -> impl Iterator<Item = (Flag, Option<ClientId>)> {
+        let idle = self.flags.iter().filter(move |(_, used)| used.last + IDLE <= now);
+        idle.map(|(flag, used)| (*flag, used.client))
+    }
+
+    /// There is something of one.
+    pub(super) fn is_held(&mut self, flag: Flag, now: Duration) {
+        if let Some(used) = self.flags.get_mut(&flag) {
+            used.last = now;
         }
-        idle.iter().for_each(|flag| self.remove(*flag));
-        idle
+    }
+
+    /// There is nothing of one: whether it goes, as nobody has asked for it meanwhile.
+    pub(super) fn remove_idle(&mut self, flag: Flag, now: Duration) -> bool {
+        let is_idle = self.flags.get(&flag).is_some_and(|used| used.last + IDLE <= now);
+        if is_idle {
+            self.remove(flag);
+        }
+        is_idle
+    }
+
+    /// All.
+    pub(super) fn into_flags(self) -> impl Iterator<Item = Flag> {
+        self.flags.into_keys()
     }
 }
 
@@ -195,7 +205,11 @@ mod tests {
         writes.add((A, CLIENT), DatasetId(1), at(0));
         assert!(writes.use_of((A, CLIENT), DatasetId(1), at(50)) && !writes.use_of((A, CLIENT), DatasetId(2), at(50)));
         let idle = |writes: &mut Writes, now, holds: bool| -> Vec<_> {
-            writes.take_idle(at(now), &|_, _| holds).into_iter().map(|flag| flag.key).collect()
+            let idle: Vec<_> = writes.idle(at(now)).collect();
+            let (held, idle): (Vec<_>, Vec<_>) = idle.into_iter().partition(|(_, client)| holds && client.is_some());
+            held.iter().for_each(|(flag, _)| writes.is_held(*flag, at(now)));
+            let gone = idle.iter().filter(|(flag, _)| writes.remove_idle(*flag, at(now)));
+            gone.map(|(flag, _)| flag.key).collect()
         };
         assert_eq!(idle(&mut writes, 59, false), []);
         assert_eq!(idle(&mut writes, 60, true), [B], "nobody has said since the restart that he is that one");

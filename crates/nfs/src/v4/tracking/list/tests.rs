@@ -1,3 +1,4 @@
+use super::super::writes::Where;
 use super::*;
 
 const A: ClientKey = ClientKey::of_sessions_for_tests(1);
@@ -114,8 +115,7 @@ fn a_flag_goes_with_its_client_and_by_itself() {
     let mut list = List::new(&[IN_A, writes(A, HERE), writes(B, HERE)], second(0));
     assert!(list.has_doomed() && !list.is_settled(), "B is not there");
     assert_eq!(list.take_doomed(), [writes(B, HERE)]);
-    list.forget_idle(second(61), &|_, _| false);
-    assert!(!list.has_doomed(), "in the grace nobody has anything yet");
+    assert!(list.idle(second(61)).is_empty(), "in the grace nobody has anything yet");
     list.forget(A);
     assert_eq!(list.take_doomed(), [IN_A, writes(A, HERE)]);
     list.advance(second(61), &|_| true);
@@ -124,10 +124,25 @@ fn a_flag_goes_with_its_client_and_by_itself() {
     let flags = [a, b].map(|whose| Entry::Writes(list.note_write(whose, HERE, second(61))));
     list.settle();
     let dooms = list.dooms();
-    list.forget_idle(second(121), &|client, place| (client, place) == (ClientId(1), Where::In(HERE)));
+    let idle = list.idle(second(121));
+    assert_eq!(idle.iter().map(|(_, client)| *client).collect::<Vec<_>>(), [Some(ClientId(1)), Some(ClientId(2))]);
+    // A asks for one meanwhile.
+    assert!(list.may_write(a, HERE, second(121)));
+    list.forget_idle(idle.into_iter().map(|(flag, _)| flag), second(121));
     assert_eq!((list.dooms(), list.is_settled(), list.take_doomed()), (dooms + 1, false, vec![flags[1]]));
     assert!(list.may_write(a, HERE, second(121)) && !list.may_write(b, HERE, second(121)));
-    list.forget_idle(second(181), &|_, _| false);
+    list.forget_idle(list.idle(second(181)).into_iter().map(|(flag, _)| flag), second(181));
     assert_eq!(Entry::Writes(list.note_write(a, HERE, second(181))), flags[0]);
     assert!(!list.has_doomed(), "it is to stay");
+}
+
+/// The list could not be read until others had to go on.
+#[test]
+fn who_comes_too_late_claims_none_for_writing() {
+    let mut list = List::new(&[IN_A, writes(A, HERE)], second(0));
+    list.settle();
+    list.forget_writes();
+    assert_eq!((list.is_settled(), list.keeps_out(None, None, &|_| false)), (false, false));
+    assert!(list.reclaim(A, second(1)) && !list.reclaim_write((A, ClientId(1)), HERE, second(1)));
+    assert_eq!(list.take_doomed(), [writes(A, HERE)]);
 }
