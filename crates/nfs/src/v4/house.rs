@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use tally_base::{DatasetId, PoolGuid, Promise, Rng, SystemRng, Time};
+use tally_base::{DatasetId, PoolGuid, Rng, SystemRng, Time};
 use tally_vfs::{Holder, Vfs};
 
 use super::callbacks::Callbacks;
@@ -17,7 +17,7 @@ use super::state::{
     OwnerKey, Presence, SessionId, Sessions, Stateid, Waiters,
 };
 use super::status::Status;
-use super::tracking::{Asker, Given, Tracking, Where};
+use super::tracking::{Asker, Given, Noted, Tracking, Where};
 use crate::exports::{Exports, PoolExports};
 
 /// The clients, their sessions, what they have open, and the time of their leases.
@@ -196,15 +196,10 @@ impl House {
     }
 
     /// It was given that: what its answer waits for, and whether that may be something for writing. Where somebody has gone meanwhile whose it was, it is asked for anew.
-    pub(super) fn given(
-        &self,
-        pool: &dyn PoolExports,
-        presence: &Presence,
-        mut given: Given,
-    ) -> Result<(Option<Box<dyn Promise>>, bool), Stop> {
+    pub(super) fn given(&self, pool: &dyn PoolExports, presence: &Presence, mut given: Given) -> Result<Noted, Stop> {
         loop {
             match self.tracking.given(pool.guid(), given) {
-                Ok(promise) => return Ok(promise),
+                Ok(noted) => return Ok(noted),
                 Err(writes) => given = self.grant(pool, presence, writes)?,
             }
         }

@@ -87,6 +87,12 @@ pub(super) struct Given {
     may_write: Option<DatasetId>,
 }
 
+/// He was: what his answer waits for, and whether that may be a delegation for writing.
+pub(super) struct Noted {
+    pub(super) promise: Option<Box<dyn Promise>>,
+    pub(super) may_write: bool,
+}
+
 impl Given {
     /// Whether that may be a delegation for writing.
     pub(super) fn may_write(&self) -> bool {
@@ -147,17 +153,13 @@ impl Tracking {
 
     /// He was given it: the promise that his answer waits for. An error where somebody had to go out of the list meanwhile, whose it may have been (rules V24), or it is written down no
     /// more that he may have something for writing: then it is to be asked for anew, there.
-    pub(super) fn given(
-        &self,
-        pool: PoolGuid,
-        given: Given,
-    ) -> Result<(Option<Box<dyn Promise>>, bool), Option<DatasetId>> {
+    pub(super) fn given(&self, pool: PoolGuid, given: Given) -> Result<Noted, Option<DatasetId>> {
         let Given { promise, mount, dooms, may_write } = given;
-        let Some(mount) = mount else { return Ok((promise, false)) };
+        let Some(mount) = mount else { return Ok(Noted { promise, may_write: false }) };
         let tracked = self.pools.lock().get(&pool).filter(|tracked| tracked.mount == mount).cloned();
         let is_as_then = |tracked: &Tracked| tracked.with(|list| list.dooms() == dooms);
         if tracked.is_some_and(|tracked| is_as_then(&tracked)) {
-            Ok((promise, may_write.is_some()))
+            Ok(Noted { promise, may_write: may_write.is_some() })
         } else {
             Err(may_write)
         }

@@ -5,7 +5,7 @@ use tally_vfs::Right;
 use super::{Compound, Stop};
 use crate::entry::Target;
 use crate::v4::status::Status;
-use crate::v4::tracking::Given;
+use crate::v4::tracking::{Given, Noted};
 
 impl Compound<'_> {
     /// A client would be given something that it could claim again, `to_write`: perhaps for writing. Whether it may be, for now.
@@ -17,7 +17,7 @@ impl Compound<'_> {
     /// It was given that: its answer waits until that is written down, and that whoever had it before may not claim it (rules V23 and V24). What was done is not
     /// done again for that (rules V2), unless somebody had to go out of the list meanwhile. Whether that may be something for writing.
     pub(in crate::v4) fn was_given(&mut self, target: &Target, given: Given) -> Result<bool, Stop> {
-        let (promise, may_write) = self.scene.house.given(&*target.pool, self.presence()?, given)?;
+        let Noted { promise, may_write } = self.scene.house.given(&*target.pool, self.presence()?, given)?;
         if let (Some(promise), Some(mark)) = (promise, self.mark) {
             self.owed.add(mark, promise);
         }
