@@ -12,7 +12,7 @@
 //! that nobody can look at keeps a whole listing waiting. Behind the recall it is asked for no more. Linux's server does the same.
 //!
 //! *Newer* is what it has changed since: then the file has a new change and time here as well, by a record as of SETATTR, so that what is told never falls, also behind a crash, and each look finds another one as long
-//! as something is to be sent. A client that could give any change could make it fall; so its own is compared and not told.
+//! as something is to be sent. A client that could give any change could make it fall; so its own is compared and not told (rules V11).
 
 use bytes::Bytes;
 use tally_base::{Promise, Wait};

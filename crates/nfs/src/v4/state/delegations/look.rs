@@ -1,4 +1,4 @@
-//! What a client that has a file for writing says of it, where another one looks at its attributes (RFC 8881 §10.4.3 and §20.1).
+//! What a client that has a file for writing says of it, where another one looks at its attributes (RFC 8881 §10.4.3 and §20.1; rules V11).
 //!
 //! Whoever looks has a ticket: an answer counts that comes behind it, be it to a call that was under way by then. So however many look at a moment, the client is called once.
 
