@@ -22,10 +22,10 @@
 //! promise is gone, a bug unwound its worker. Then it is *abandoned*, so that the reply cache does not take it for
 //! running ever after, and who was attached to it is answered.
 
-mod claimed;
 mod compounds;
 mod job;
 mod lives;
+mod others;
 mod strangers;
 
 use std::cell::Cell;
@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tally_base::{DatasetId, Fate, PoolGuid, Promise, Rng, SystemRng, Wait};
-use tally_vfs::{ObjectRef, ReplyKey};
+use tally_vfs::ReplyKey;
 
 use crate::exports::{Exports, Place};
 use crate::link::Link;
@@ -49,7 +49,7 @@ use crate::senders::Senders;
 use crate::stats::{Stats, count};
 use crate::v3::{self, About, Answer, Done, Procedure, Request, Status};
 use crate::v4::holdings::Holdings;
-use crate::v4::{self, Ended, KeptOut, Seen, state::CallId};
+use crate::v4::{self, Ended, KeptOut, state::CallId};
 use crate::xdr::Garbage;
 pub use job::Job;
 use job::{Memory, Pending};
@@ -507,41 +507,6 @@ impl Service {
                     }
                 }
             }
-        }
-    }
-
-    /// What another client was given to keep is asked for: this goes on when it comes back, or comes again.
-    fn kept_out(&self, job: &mut Job, procedure: Procedure, object: ObjectRef) -> Step {
-        let may_wait = !std::mem::replace(&mut job.was_kept_out, true);
-        let dataset =
-            job.about.dataset.and_then(|(pool, dataset)| self.exports.pool(pool).map(|pool| pool.place(dataset)));
-        if let (Some(house), Some(Place::Here(vfs))) = (&self.house, dataset)
-            && let KeptOut::Waits(promise) = house.kept_out(&*self.exports, (&*vfs, object), None, may_wait)
-        {
-            return Step::Again(promise);
-        }
-        Step::Reply(self.failure(job, procedure, Status::JukeBox))
-    }
-
-    /// A client that has a file for writing is asked what that is like.
-    fn look(&self, job: &mut Job, (object, fsid): (ObjectRef, u64)) -> Step {
-        let place = job.about.dataset.and_then(|(pool, dataset)| Some(self.exports.pool(pool)?.place(dataset)));
-        let seen = match (&self.house, place) {
-            (Some(house), Some(Place::Here(vfs))) => house.look(&*self.exports, (&*vfs, object), None, job.look),
-            _ => Seen::KeptOut(KeptOut::ComesAgain),
-        };
-        match seen {
-            Seen::Attributes(attr) => {
-                job.told = Some(Told::Ok);
-                Step::Reply(Reply::success(job.call.xid, v3::attributes_told(&attr, fsid)))
-            }
-            Seen::Asks(ticket, promise) => {
-                job.look = Some(ticket);
-                Step::Again(promise)
-            }
-            Seen::KeptOut(KeptOut::Waits(promise)) => Step::Again(promise),
-            Seen::KeptOut(KeptOut::ComesAgain) => Step::Reply(self.failure(job, Procedure::GetAttr, Status::JukeBox)),
-            Seen::Failed(error) => Step::Reply(self.failure(job, Procedure::GetAttr, error.into())),
         }
     }
 
