@@ -14,8 +14,8 @@ use tally_store::properties::Delegating;
 use tally_vfs::locks::{Lock, NotLocked, Range};
 use tally_vfs::{
     Attr, Attributes, ClientNumber, Content, CreateHow, Cred, Delegation, Delegations, DirPage, FoundAt, FsError,
-    FsStat, Holder, Identity, Locks, MountNumber, Names, NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens, Outcome,
-    ReadOut, RememberedReply, Replies, ReplyKey, SetAttr, SetXattr, Share, Sought, Stability, ToOpen, Written,
+    FsStat, Gives, Holder, Identity, Locks, MountNumber, Names, NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens,
+    Outcome, ReadOut, RememberedReply, Replies, ReplyKey, SetAttr, SetXattr, Share, Sought, Stability, ToOpen, Written,
     XattrName, Xattrs,
 };
 
@@ -131,11 +131,11 @@ impl Opens for Filesystem {
 }
 
 impl Delegations for Filesystem {
-    fn gives(&self, kind: Delegation) -> bool {
-        match self.in_force().delegations {
-            Delegating::Off => false,
-            Delegating::Auto => kind == Delegation::Read,
-            Delegating::On => true,
+    fn gives(&self, kind: Delegation) -> Gives {
+        match (self.in_force().delegations, kind) {
+            (Delegating::Off, _) => Gives::No,
+            (Delegating::Auto, Delegation::Write) => Gives::AmongClients,
+            (Delegating::Auto, Delegation::Read) | (Delegating::On, _) => Gives::Yes,
         }
     }
 

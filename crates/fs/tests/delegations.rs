@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tally_fs::filer::Filer;
 use tally_store::properties::{Property, parse};
 use tally_vfs::{
-    Access, Attr, ClientNumber, CreateHow, Cred, Delegation, FsError, Holder, ObjectRef, OpCtx, Opened, Opening,
+    Access, Attr, ClientNumber, CreateHow, Cred, Delegation, FsError, Gives, Holder, ObjectRef, OpCtx, Opened, Opening,
     Outcome, OwnerNumber, SetAttr, Share, Stability, ToOpen, Vfs,
 };
 use world::{Dice, World, content, ctx, done, is_ready, mode, noise, patient, vfs};
@@ -129,8 +129,9 @@ fn what_a_dataset_gives_says_its_property() {
     let filer = world.create();
     let fs = vfs(&filer);
     let gives = || (fs.gives(Delegation::Read), fs.gives(Delegation::Write));
-    assert_eq!(gives(), (true, false), "where nobody has set it");
-    for (value, expected) in [("on", (true, true)), ("off", (false, false)), ("auto", (true, false))] {
+    let auto = (Gives::Yes, Gives::AmongClients);
+    assert_eq!(gives(), auto, "where nobody has set it");
+    for (value, expected) in [("on", (Gives::Yes, Gives::Yes)), ("off", (Gives::No, Gives::No)), ("auto", auto)] {
         filer.set_property("tank", parse(Property::Delegations, value).unwrap()).unwrap();
         assert_eq!(gives(), expected, "{value}");
     }

@@ -9,11 +9,13 @@ use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, ShareRules
 use tally_nfs::serve::{ServeOptions, Server};
 use tally_nfs::service::Service;
 use tally_vfs::model::{Model, ModelOptions};
-use tally_vfs::{Identity, ObjectRef};
+use tally_vfs::{Identity, ObjectRef, Vfs};
 
 #[derive(Clone)]
 struct OneModel {
     model: Arc<Model>,
+    /// Where it is kept who has what: without it nobody is given anything for writing.
+    clients: Arc<Model>,
     rules: Arc<ShareRules>,
 }
 
@@ -61,6 +63,10 @@ impl PoolExports for OneModel {
         None
     }
 
+    fn clients(&self) -> Option<Arc<dyn Vfs>> {
+        Some(self.clients.clone())
+    }
+
     fn handle_key(&self) -> &[u8; 32] {
         &[7; 32]
     }
@@ -70,8 +76,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:12049".into());
     let address: SocketAddr = address.parse()?;
     let model = Arc::new(Model::new(&ModelOptions { root_mode: 0o777, ..ModelOptions::default() }));
+    let clients = Arc::new(Model::new(&ModelOptions { dataset: DatasetId(u64::MAX), ..ModelOptions::default() }));
     let rules = parse_sharenfs("127.0.0.1(rw,no_root_squash) ::1(rw,no_root_squash)")?;
-    let service = Arc::new(Service::new(Arc::new(OneModel { model, rules: rules.into() })).speaking_4());
+    let service = Arc::new(Service::new(Arc::new(OneModel { model, clients, rules: rules.into() })).speaking_4());
     let server = Server::start(service, &[address], &ServeOptions::default())?;
     let port = server.addresses().first().map_or(0, SocketAddr::port);
     println!("serving memory at nfs://127.0.0.1/tank/?version=3&nfsport={port}&mountport={port}; Enter ends");

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use tally_base::{DatasetId, PoolGuid};
-use tally_vfs::{Attr, Change, Cred, FileKind, ObjectRef, Vfs};
+use tally_base::{DatasetId, PoolGuid, Time};
+use tally_vfs::{Attr, Change, Cred, Delegation, FileKind, ObjectRef, Vfs};
 
 use crate::cred::{TooWeak, caller, known_user};
 use crate::exports::{Exports, Place, PoolExports, Resolved, Rule};
@@ -50,11 +50,28 @@ pub(crate) enum Closed {
     TooWeak,
 }
 
+impl Target {
+    /// Whether a client has it for writing, and may know better what it is like: of an asker that is none.
+    pub(crate) fn is_written(&self) -> bool {
+        self.has_written(self.object)
+    }
+
+    /// The same of another object of its dataset.
+    pub(crate) fn has_written(&self, object: ObjectRef) -> bool {
+        self.vfs.delegated(object).iter().any(|(_, kind)| *kind == Delegation::Write)
+    }
+}
+
 impl<'a> Entry<'a> {
     /// For one request.
     pub(crate) fn new(exports: &'a dyn Exports, link: &'a Link, identity: &'a Identity) -> Self {
         let (user, dataset, too_weak) = Default::default();
         Self { exports, link, identity, user, dataset, too_weak }
+    }
+
+    /// When what is exported was last another.
+    pub(crate) fn changed(&self) -> Time {
+        self.exports.changed()
     }
 
     /// As whom it is carried out, if not as whom it names.

@@ -84,6 +84,15 @@ impl Procedure {
         self.outlives_crashes() || self == Self::Write
     }
 
+    /// Whether it reads or changes files that are there: to make a directory or to look is neither.
+    #[must_use]
+    pub fn meets_files(self) -> bool {
+        matches!(
+            self,
+            Self::Read | Self::Write | Self::SetAttr | Self::Create | Self::Remove | Self::Rename | Self::Link
+        )
+    }
+
     /// Whether the first answer is also kept by the file system (rules F12).
     #[must_use]
     pub fn outlives_crashes(self) -> bool {

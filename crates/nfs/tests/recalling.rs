@@ -3,30 +3,21 @@
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use support::called::CALLS_BACK;
 use support::client::record;
 use support::compound::{Op, arguments, get_attr, lookup, op, remove};
 use support::delegates::{READ, WRITE, delegated, free, give_back, open, open_by, opened, read_by};
+use support::keeper::{answer, call, called, client, introduced, pass, run, status};
 use support::opener::{Opener, close};
-use support::scene::{Scene, fate, read_reply};
-use support::session::{Newcomer, complete, sequence};
+use support::scene::Scene;
+use support::session::{complete, sequence};
 use tally_nfs::link::Link;
-use tally_nfs::rpc::Returned;
 use tally_nfs::service::Step;
-use tally_nfs::v4::state::CallId;
 use tally_nfs::{v3, v4};
 use tally_vfs::{Access, ClientNumber, Cred, Delegation, Holder, OpCtx, Opening, Opens, OwnerNumber, Share, ToOpen};
 use tally_wire::nfs4::Nfsstat4::*;
-use tally_wire::nfs4::{
-    CallbackSecParms4, CbCompound4Args, CbCompound4Res, CbRecall4Args, CbRecall4Res, CbSequence4Args, CbSequence4Res,
-    CbSequence4Resok, Compound4Res, CreateSession4Res, DestroyClientid4Args, NfsArgop4, NfsCbArgop4, NfsCbResop4,
-    NfsResop4, Nfsstat4, OpenClaim4, OpenDelegationType4, Sessionid4, Stateid4,
-};
-use tally_wire::{decode, encode};
+use tally_wire::nfs4::{DestroyClientid4Args, NfsArgop4, Nfsstat4, OpenClaim4, OpenDelegationType4, Stateid4};
 
 const OK: Nfsstat4 = Nfs4Ok;
 const LEASE: Duration = Duration::from_secs(90);
@@ -39,94 +30,9 @@ fn scene() -> Scene {
     Scene { minor: 1, ..Scene::new() }
 }
 
-/// Who can be called.
-fn called(name: &[u8]) -> Newcomer<'_> {
-    Newcomer { flags: CALLS_BACK, parms: &[CallbackSecParms4::AuthNone], ..Newcomer::named(name) }
-}
-
-/// A client that can be called.
-fn client(scene: &Arc<Scene>, name: &str, number: u64) -> Opener {
-    let mut client = Opener::beside(scene, name, number);
-    let id = client.client;
-    let made = client.send(&[called(name.as_bytes()).session(id, 2)]);
-    let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(created))) = made.resarray.0.last() else {
-        panic!("{made:?}")
-    };
-    client.session = created.csr_sessionid;
-    client.next = 1;
-    client
-}
-
-/// Carries a compound in the tank to its end, however often it waits.
-fn run(client: &mut Opener, ops: &[Op]) -> Compound4Res {
-    static XID: AtomicU32 = AtomicU32::new(1 << 20);
-    let scene = client.scene.clone();
-    let ops = [&[client.sequence(), scene.put_tank()], ops].concat();
-    let (mut job, mut step) = scene.begin_on(&client.link, XID.fetch_add(1, SeqCst), &ops);
-    loop {
-        let reply = match step {
-            Step::Reply(reply) => reply,
-            Step::Again(promise) => {
-                let over = fate(Step::Again(promise));
-                while over.try_recv().is_err() {
-                    std::thread::sleep(Duration::from_millis(10));
-                    scene.service.end_parking();
-                }
-                step = scene.service.run(&mut job);
-                continue;
-            }
-            step @ Step::Wait(_) => {
-                let outcome = fate(step).recv_timeout(Duration::from_secs(5)).expect("it is kept");
-                scene.service.reply_after_wait(&mut job, outcome)
-            }
-            Step::Attached => panic!("it is the first of its kind"),
-        };
-        scene.service.finish(&mut job, &reply);
-        return read_reply(&reply, &ops);
-    }
-}
-
-fn status(client: &mut Opener, ops: &[Op]) -> Nfsstat4 {
-    run(client, ops).status
-}
-
 fn keeps(client: &mut Opener, name: &[u8]) -> Stateid4 {
     let opened = opened(run(client, &[open(name, READ, 0)]).resarray.0.pop()).expect("it is opened");
     delegated(&opened).expect("it is given").0
-}
-
-/// The next call: of which session, and what for.
-fn call(scene: &Scene) -> Option<(CallId, CbSequence4Args, CbRecall4Args)> {
-    let (_, id, outgoing) = scene.service.next_call()?;
-    let CbCompound4Args { argarray, .. } = decode(&outgoing.arguments).expect("as RFC 8881 has it");
-    let [NfsCbArgop4::OpCbSequence(sequence), NfsCbArgop4::OpCbRecall(recall)] = &argarray[..] else { panic!() };
-    Some((id, sequence.clone(), recall.clone()))
-}
-
-fn answer(scene: &Scene, (id, asked, _): &(CallId, CbSequence4Args, CbRecall4Args), status: Nfsstat4) {
-    let sequence = CbSequence4Res::Nfs4Ok(CbSequence4Resok {
-        csr_sessionid: asked.csa_sessionid,
-        csr_sequenceid: asked.csa_sequenceid,
-        csr_slotid: asked.csa_slotid,
-        csr_highest_slotid: 3,
-        csr_target_highest_slotid: 3,
-    });
-    let all = vec![NfsCbResop4::OpCbSequence(sequence), NfsCbResop4::OpCbRecall(CbRecall4Res { status })];
-    let results = encode(&CbCompound4Res { status, tag: b"".into(), resarray: all.into() });
-    scene.service.call_returned(id, &Returned::Results(Bytes::from(results)));
-}
-
-/// Time passes, half a second at a time, as the server looks at it; these clients go on saying a word.
-fn pass(scene: &Scene, clock: &mut Duration, time: Duration, alive: &mut [&mut Opener]) {
-    let end = *clock + time;
-    while *clock < end {
-        *clock += Duration::from_millis(500);
-        scene.service.look_at_clock(*clock);
-        scene.service.look_after_waiters();
-        if clock.as_millis().is_multiple_of(30_000) {
-            alive.iter_mut().for_each(|client| _ = client.flags());
-        }
-    }
 }
 
 #[test]
@@ -228,16 +134,6 @@ fn from_whom_something_was_taken_claims_nothing_behind_a_crash() {
         assert_eq!(claims(b"a"), if has_freed { OK } else { Nfs4ErrNoGrace });
         assert_eq!(claims(b"b"), OK);
     }
-}
-
-/// A session of a client that has not completed yet.
-fn introduced(scene: &Scene, name: &[u8]) -> Sessionid4 {
-    let mut xid = 0;
-    let entered = called(name).enter(|ops| {
-        xid += 1;
-        scene.run(xid, ops)
-    });
-    entered.expect("it is let in").session
 }
 
 /// Where the dataset gives none any more a client that claims again what it had is told so, and opens the file without it.

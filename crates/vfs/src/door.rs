@@ -112,12 +112,23 @@ pub trait Opens: Send + Sync {
 /// Write may have newer ones, and whoever answers such a look asks for them.
 pub trait Delegations: Send + Sync {
     /// Whether the dataset lets clients be given one of this kind: a property. Whoever answers an OPEN asks before it wants one, and nothing that was given is taken as
-    /// the property changes.
-    fn gives(&self, kind: Delegation) -> bool;
+    /// the property changes. Who opens a file to write it alone is given the Write where he may read it as well: it lets its holder do both.
+    fn gives(&self, kind: Delegation) -> Gives;
     /// Who holds what of an object.
     fn delegated(&self, object: ObjectRef) -> SmallVec<[(ClientNumber, Delegation); 1]>;
     /// A client gives back what it holds of an object, or has lost it; there may be nothing. A client that goes gives back all that it was given.
     fn give_back(&self, object: ObjectRef, client: ClientNumber);
+}
+
+/// Whether a dataset lets clients be given a delegation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gives {
+    /// None.
+    No,
+    /// Where nobody comes who is no client: each look of his would wait for one.
+    AmongClients,
+    /// Whoever else comes.
+    Yes,
 }
 
 /// Who has locked which bytes of a file.

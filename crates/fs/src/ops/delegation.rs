@@ -25,8 +25,9 @@
 
 use tally_base::ObjectId;
 use tally_claims::{Act, ClientNumber, Delegation};
-use tally_vfs::{FsError, Holder, ObjectRef, OpCtx, Opening};
+use tally_vfs::{Access, Attr, Cred, FsError, Holder, ObjectRef, OpCtx, Opening, permission};
 
+use super::open::check_may_open;
 use crate::filesystem::Filesystem;
 use crate::inode::Inode;
 use crate::object::{Locked, ObjectState};
@@ -39,16 +40,22 @@ impl Filesystem {
         claims.gate(object.id, who, act).map_err(|_| FsError::Delegated(object))
     }
 
-    /// Gives a client what it wants of a file that it has just opened, if it may have it. Whoever is told waits for all that the locked objects rest on.
+    /// Gives a client what it wants of a file that somebody there has just opened, if it may have it. Whoever is told waits for all that the locked objects rest on.
     pub(super) fn delegate(
         &self,
         locked: &Locked,
-        id: ObjectId,
+        (attr, cred): (&Attr, &Cred),
         holder: Option<Holder>,
         opening: Option<Opening<'_>>,
     ) -> Option<Delegation> {
         let (wanted, client, claims) = (opening?.wants?, holder?.client, self.claims.get()?);
-        let is_given = self.is_settled(locked.state(id)) && claims.delegate(id, client, wanted).unwrap_or(false);
+        let id = attr.object.id;
+        // By the Write alone it is read as well, whoever has opened it only to write.
+        let may_have = wanted == Delegation::Read
+            || permission::owns(attr, cred)
+            || check_may_open(attr, cred, Access::READ).is_ok();
+        let is_given =
+            may_have && self.is_settled(locked.state(id)) && claims.delegate(id, client, wanted).unwrap_or(false);
         is_given.then_some(wanted)
     }
 

@@ -239,7 +239,7 @@ impl Filesystem {
                 smallvec![after(dir.id, &parent_after, SizeRule::Exact), after(id, &inode, SizeRule::Exact)];
             remember(&mut record, ctx, Some(attr.object));
             let wait = self.carry_out(admitted, &mut locked, plan.record_kind, record);
-            let delegated = self.delegate(&locked, id, holder, plan.opening);
+            let delegated = self.delegate(&locked, (&attr, ctx.cred), holder, plan.opening);
             let made = Opened { attr, is_new: true, delegated };
             return Outcome { result: Ok(made), changes: smallvec![change(dir.id, &parent, &parent_after)], wait };
         }
@@ -299,7 +299,7 @@ impl Filesystem {
                 Ok(holder) => holder,
                 Err(error) => return self.refused_in(&locked, dir, Some(parent), error),
             };
-            let delegated = self.delegate(&locked, existing, holder, opening);
+            let delegated = self.delegate(&locked, (&attr, ctx.cred), holder, opening);
             let wait = self.wait_for_seen(&locked);
             let found = Opened { attr, is_new: false, delegated };
             return Outcome { result: Ok(found), changes: smallvec![unchanged(dir.id, parent)], wait };
@@ -322,7 +322,7 @@ impl Filesystem {
         record.inodes.push(after(existing, &resized, SizeRule::Exact));
         remember(&mut record, ctx, Some(attr.object));
         let wait = self.carry_out(admitted, &mut locked, RecordKind::Truncate, record);
-        let delegated = self.delegate(&locked, existing, holder, opening);
+        let delegated = self.delegate(&locked, (&attr, ctx.cred), holder, opening);
         let cut = Opened { attr: resized.attr(existing), is_new: false, delegated };
         Outcome { result: Ok(cut), changes: smallvec![unchanged(dir.id, parent)], wait }
     }

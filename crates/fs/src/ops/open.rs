@@ -53,7 +53,7 @@ impl Filesystem {
         if inode.is_held() {
             let _is_open = self.claims.get().is_some_and(|claims| claims.note_removed(object.id));
         }
-        let delegated = self.delegate(&locked, object.id, Some(holder), Some(opening));
+        let delegated = self.delegate(&locked, (&attr, cred), Some(holder), Some(opening));
         let wait = if delegated.is_some() { self.wait_for_seen(&locked) } else { Wait::Ready };
         Ok((Opened { attr, is_new: false, delegated }, wait))
     }

@@ -13,6 +13,7 @@ use crate::rpc::{Call, Reply};
 use crate::stats::accounts::{Paid, Payer};
 use crate::stats::{Kind, Times};
 use crate::v3::{About, Procedure};
+use crate::v4::state::LookTicket;
 use crate::v4::{Ended, Progress};
 
 /// A request that was read and not yet answered.
@@ -44,6 +45,8 @@ pub struct Job {
     pub(super) in_doubt: Option<u64>,
     /// It found in its way what another client was given to keep.
     pub(super) was_kept_out: bool,
+    /// With which it looks again at what another client has for writing.
+    pub(super) look: Option<LookTicket>,
     pub(super) about: About,
     /// How its promise was kept.
     pub(super) kept: Kept,
@@ -103,6 +106,7 @@ impl Job {
             began_in: 0,
             in_doubt: None,
             was_kept_out: false,
+            look: None,
             about: About::default(),
             kept: Kept::default(),
         }

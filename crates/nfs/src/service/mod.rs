@@ -25,6 +25,7 @@
 mod compounds;
 mod job;
 mod lives;
+mod others;
 mod strangers;
 
 use std::cell::Cell;
@@ -35,7 +36,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tally_base::{DatasetId, Fate, PoolGuid, Promise, Rng, SystemRng, Wait};
-use tally_vfs::{ObjectRef, ReplyKey};
+use tally_vfs::ReplyKey;
 
 use crate::exports::{Exports, Place};
 use crate::link::Link;
@@ -457,10 +458,20 @@ impl Service {
             self.begin(job, procedure.outlives_crashes(), user)
         };
         let request = Request::new(&job.call, (&job.link, &self.senders), &*self.exports, &begin);
+        if let Some(kept_out) = self.keeps_waiting(procedure, &request, !job.was_kept_out) {
+            job.was_kept_out = true;
+            return match kept_out {
+                KeptOut::Waits(promise) => Step::Again(promise),
+                KeptOut::ComesAgain => Step::Reply(self.failure(job, procedure, Status::JukeBox)),
+            };
+        }
         let done = v3::run(procedure, &request);
         let (about, too_weak) = (request.about(), request.too_weak());
         // Of one that is run again while its pool is away it is known already.
         job.about = About { dataset: about.dataset.or(job.about.dataset), ..about };
+        if let (Some(house), Some(dataset)) = (&self.house, about.dataset) {
+            house.note_plain_use(dataset);
+        }
         if let Some(dataset) = too_weak {
             job.procedure = None;
             return Step::Reply(self.too_weak(job, dataset));
@@ -483,6 +494,7 @@ impl Service {
             Ok(Done::Again(Wait::Ready)) => Step::Reply(self.failure(job, procedure, Status::JukeBox)),
             Ok(Done::Repeated(repeated)) => self.repeat(job, repeated),
             Ok(Done::KeptOut(object)) => self.kept_out(job, procedure, object),
+            Ok(Done::Asks(object, fsid)) => self.look(job, (object, fsid)),
             Ok(Done::Answer(Answer { status, body, wait })) => {
                 job.told = Some(status.into());
                 let reply = Reply::success(job.call.xid, body);
@@ -496,19 +508,6 @@ impl Service {
                 }
             }
         }
-    }
-
-    /// What another client was given to keep is asked for: this goes on when it comes back, or comes again.
-    fn kept_out(&self, job: &mut Job, procedure: Procedure, object: ObjectRef) -> Step {
-        let may_wait = !std::mem::replace(&mut job.was_kept_out, true);
-        let dataset =
-            job.about.dataset.and_then(|(pool, dataset)| self.exports.pool(pool).map(|pool| pool.place(dataset)));
-        if let (Some(house), Some(Place::Here(vfs))) = (&self.house, dataset)
-            && let KeptOut::Waits(promise) = house.kept_out(&*self.exports, (&*vfs, object), None, may_wait)
-        {
-            return Step::Again(promise);
-        }
-        Step::Reply(self.failure(job, procedure, Status::JukeBox))
     }
 
     /// Whether requests are parked, so that [`Self::end_parking`] is to be asked for as often as [`v4::PARKED`].

@@ -1,5 +1,7 @@
 //! GETATTR, SETATTR, ACCESS.
 
+use tally_vfs::Attr;
+
 use super::Procedure;
 use super::request::{Done, Request};
 use super::status::Status;
@@ -8,15 +10,20 @@ use crate::xdr::{Decoder, Encoder, Garbage};
 
 pub(super) fn getattr(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<Done, Garbage> {
     let handle = wire::handle(words)?;
-    let found = request.target(handle).and_then(|target| Ok((target.vfs.getattr(target.object)?, target.fsid)));
-    Ok(match found {
-        Err(status) => Done::failure(Procedure::GetAttr, status),
-        Ok((attr, fsid)) => {
-            let mut out = Encoder::new();
-            out.status(Status::Ok).attr(&attr, fsid);
-            Done::now(Status::Ok, out)
+    let found = request.target(handle).and_then(|target| {
+        if target.is_written() {
+            return Ok(Done::Asks(target.object, target.fsid));
         }
-    })
+        Ok(Done::now(Status::Ok, told(&target.vfs.getattr(target.object)?, target.fsid)))
+    });
+    Ok(found.unwrap_or_else(|status| Done::failure(Procedure::GetAttr, status)))
+}
+
+/// What GETATTR tells of an object.
+pub(crate) fn told(attr: &Attr, fsid: u64) -> Encoder {
+    let mut out = Encoder::new();
+    out.status(Status::Ok).attr(attr, fsid);
+    out
 }
 
 pub(super) fn setattr(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<Done, Garbage> {
@@ -47,7 +54,8 @@ pub(super) fn access(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<D
         Err(status) => Done::failure(Procedure::Access, status),
         Ok((attr, target)) => {
             let mut out = Encoder::new();
-            out.status(Status::Ok).post_attr(Some(&attr), target.fsid).u32(wanted & target.access(&attr));
+            let shown = Some(&attr).filter(|_| !target.is_written());
+            out.status(Status::Ok).post_attr(shown, target.fsid).u32(wanted & target.access(&attr));
             Done::now(Status::Ok, out)
         }
     })

@@ -3,7 +3,7 @@
 //! Cookies come from the file system and are valid for ever, so the cookie verifier is eight zero bytes, is
 //! not compared, and BAD_COOKIE is never sent (rules F21).
 
-use tally_vfs::{DirEntry, DirPage};
+use tally_vfs::{DirEntry, DirPage, FileKind};
 
 use super::Procedure;
 use super::request::{Done, Request};
@@ -112,5 +112,6 @@ fn put_entry(target: &Target, entry: &DirEntry, plus: bool, out: &mut Encoder) {
         .as_ref()
         .filter(|attr| entry.cookie <= 2 || !may_be_child(attr.kind) || target.child(&entry.name).is_none());
     let handle = attr.map(|attr| target.seal(attr.object));
-    out.post_attr(attr, target.fsid).post_handle(handle.as_ref());
+    let shown = attr.filter(|attr| attr.kind != FileKind::File || !target.has_written(attr.object));
+    out.post_attr(shown, target.fsid).post_handle(handle.as_ref());
 }

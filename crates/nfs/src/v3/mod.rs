@@ -16,17 +16,25 @@ mod status;
 mod wire;
 
 pub use crate::procedure::{PROCEDURE_COUNT, Procedure};
+pub(crate) use attributes::told as attributes_told;
 pub(crate) use request::failure_body;
 pub use request::{About, Answer, Done, Request};
 pub use space::READ_BYTES_MAX;
 pub use status::Status;
 
+use crate::entry::Target;
 use crate::xdr::Garbage;
 
 /// RPC program number.
 pub const PROGRAM: u32 = 100_003;
 /// The only version we have.
 pub const VERSION: u32 = 3;
+
+/// What its first handle names, if it has one and the client may see that.
+pub(crate) fn first(request: &Request<'_>) -> Option<Target> {
+    let handle = wire::handle(&mut request.call.arguments()).ok()?;
+    request.target(handle).ok()
+}
 
 /// Carries out `procedure`.
 pub fn run(procedure: Procedure, request: &Request<'_>) -> Result<Done, Garbage> {

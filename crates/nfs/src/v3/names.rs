@@ -19,7 +19,9 @@ pub(super) fn lookup(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<D
     let mut out = Encoder::new();
     let status = match find(request, &target, name) {
         Ok(Found { handle, attr, fsid, dir }) => {
-            out.status(Status::Ok).opaque(&handle).post_attr(Some(&attr), fsid).post_attr(Some(&dir), target.fsid);
+            // Who looks at it alone is told what it is like.
+            let shown = Some(&attr).filter(|attr| fsid != target.fsid || !target.has_written(attr.object));
+            out.status(Status::Ok).opaque(&handle).post_attr(shown, fsid).post_attr(Some(&dir), target.fsid);
             Status::Ok
         }
         Err(NotFound { status, dir }) => {

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use tally_base::{DatasetId, PoolGuid, Wait};
+use tally_base::{DatasetId, PoolGuid, Time, Wait};
 use tally_vfs::{Change, FsError, ObjectRef, OpCtx, Outcome, RememberedReply, Stability};
 
 use super::Procedure;
@@ -26,6 +26,8 @@ pub struct Request<'a> {
     repeats: Repeats<'a>,
     /// What a READ took or a WRITE brought, bytes of content, and how stable it is to be.
     data: Cell<(u64, Stability)>,
+    /// As of which state of the exports it was asked whether its files are anybody's to read or change.
+    as_of: Cell<Option<Time>>,
 }
 
 /// What a request turned out to be about, for the statistics.
@@ -55,6 +57,8 @@ pub enum Done {
     Repeated(Repeated),
     /// Another client was given this object of its dataset to keep, and is to give it back first.
     KeptOut(ObjectRef),
+    /// Another client has this object for writing, and is to be asked what it is like.
+    Asks(ObjectRef, u64),
 }
 
 /// An answer, and what it waits for.
@@ -88,7 +92,7 @@ impl<'a> Request<'a> {
         begin: &'a Begin<'a>,
     ) -> Self {
         let (entry, data) = (Entry::new(exports, link, &call.identity), Cell::new((0, Stability::Unstable)));
-        Self { call, link, entry, repeats: Repeats::new(begin, senders, link), data }
+        Self { call, link, entry, repeats: Repeats::new(begin, senders, link), data, as_of: Cell::default() }
     }
 
     /// The dataset for which it is refused as too weak, whatever else was made of it.
@@ -104,9 +108,16 @@ impl<'a> Request<'a> {
         About { dataset: self.entry.dataset(), stability, data_bytes }
     }
 
+    /// From here on what is exported may not become another thing: its pool may have come, and with it who claims what he has written (rules V27).
+    pub(crate) fn is_as_of(&self, changed: Time) {
+        self.as_of.set(Some(changed));
+    }
+
     /// The object of a handle, if the handle is ours and the client may see the dataset.
     pub(super) fn target(&self, handle: &[u8]) -> Result<Target, Status> {
-        Ok(self.entry.target(handle)?)
+        let target = self.entry.target(handle)?;
+        let is_another = self.as_of.get().is_some_and(|changed| changed != self.entry.changed());
+        if is_another { Err(Status::JukeBox) } else { Ok(target) }
     }
 
     /// The same for a request that changes something.

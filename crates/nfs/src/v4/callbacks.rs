@@ -17,8 +17,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::house::House;
+use super::recalls::looks::{self, CB_GETATTR};
 use super::state::bounds::{CALLS_MAX, CALLS_OF_CLIENT_MAX};
-use super::state::{Answer, CallId, Callback, Calling, ClientId, Errand, Lost, Referred, SessionId, Verdict};
+use super::state::{
+    Answer, Attributes, CallId, Callback, Calling, ClientId, Errand, Lost, Referred, SessionId, Verdict,
+};
 use super::status::Status;
 use crate::exports::Exports;
 use crate::rpc::{Outgoing, Returned};
@@ -118,12 +121,17 @@ impl House {
         let Some(errand) = self.sessions().find(session).and_then(|session| session.returned(id, verdict)) else {
             return;
         };
-        self.came_of(&errand, came(verdict, status));
+        match errand {
+            Errand::Look(_, number) => {
+                self.looked(number, (verdict == Verdict::Done).then(|| attributes_of(returned)).flatten())
+            }
+            _ => self.came_of(&errand, came(verdict, status)),
+        }
         // There is a slot for others. Who was not told is told at the next look, and not at the pace at which he refuses it.
         match errand {
             Errand::NotifyLock(_, file) if verdict != Verdict::NotBegun => self.freed(exports, &file, None),
             Errand::NotifyLock(..) => {}
-            Errand::Recall(client, _) => self.call_for_delegations(client),
+            Errand::Recall(client, _) | Errand::Look(client, _) => self.call_for_delegations(client),
         }
     }
 
@@ -159,6 +167,8 @@ impl House {
     fn came_of(&self, errand: &Errand, came: Came) {
         match (errand, came) {
             (Errand::Recall(_, number), came) => self.delegations().answered(*number, came.to_recall(), self.now()),
+            // Of an answer more is to be known than that.
+            (Errand::Look(_, number), _) => self.looked(*number, None),
             (Errand::NotifyLock(..), Came::Done) => {}
             (Errand::NotifyLock(owner, file), Came::Refused(_)) => self.waiters.leave_if_told(owner, file),
             (Errand::NotifyLock(owner, file), Came::Unknown) => self.waiters.go_behind(owner, file),
@@ -198,6 +208,24 @@ fn judge(id: &CallId, returned: &Returned) -> (Verdict, u32) {
         Returned::Refused => (Verdict::NotBegun, Status::ServerFault as u32),
         Returned::Garbage => (Verdict::OutOfStep, Status::BadXdr as u32),
     }
+}
+
+/// What was answered behind CB_SEQUENCE to CB_GETATTR, if that is to be believed.
+fn attributes_of(returned: &Returned) -> Option<Attributes> {
+    let Returned::Results(results) = returned else { return None };
+    let read = |words: &mut Decoder<'_>| {
+        let (_whole, _tag, _count) = (words.u32()?, words.opaque(TAG_BYTES_MAX)?, words.u32()?);
+        let (_number, _status, _session) = (words.u32()?, words.u32()?, words.array::<16>()?);
+        for _ in 0..4 {
+            let _sequence_slot_highest_target = words.u32()?;
+        }
+        let (number, status) = (words.u32()?, words.u32()?);
+        if (number, status) != (CB_GETATTR, Status::Ok as u32) {
+            return Err(Garbage);
+        }
+        looks::attributes(words)
+    };
+    read(&mut Decoder::new(results, 0)).ok()
 }
 
 fn read(id: &CallId, words: &mut Decoder<'_>) -> Result<(Verdict, u32), Garbage> {

@@ -145,6 +145,7 @@ impl House {
         self.clients().forget_late(now);
         self.end_with_mounts(exports);
         self.close_for_the_gone(exports);
+        self.forget_idle_writes();
     }
 
     /// Revokes what clients have open of mounts that are over, if there may be such since this was asked last.

@@ -4,19 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use tally_base::{Promise, Rng, SystemRng};
-use tally_vfs::Holder;
+use tally_base::{DatasetId, PoolGuid, Rng, SystemRng, Time};
+use tally_vfs::{Holder, Vfs};
 
 use super::callbacks::Callbacks;
 use super::compound::Stop;
 use super::endings::{Endings, file_system};
+use super::plain::Plain;
 use super::recalls::{Counted, Parking};
 use super::state::{
-    BootId, ClientId, Clients, Delegations, FileId, Freeing, LeaseClock, Locked, Locks, Opens, Orders, OwnerKey,
-    Presence, SessionId, Sessions, Stateid, Waiters,
+    BootId, ClientId, Clients, Delegations, FileId, Freeing, LeaseClock, Locked, Locks, Mounted, Opens, Orders,
+    OwnerKey, Presence, SessionId, Sessions, Stateid, Waiters,
 };
 use super::status::Status;
-use super::tracking::{Asker, Given, Tracking};
+use super::tracking::{Asker, Given, Noted, Tracking, Where};
 use crate::exports::{Exports, PoolExports};
 
 /// The clients, their sessions, what they have open, and the time of their leases.
@@ -35,6 +36,7 @@ pub struct House {
     pub(super) callbacks: Callbacks,
     pub(super) endings: Endings,
     pub(super) tracking: Tracking,
+    pub(super) plain: Plain,
     leases: LeaseClock,
     boot: BootId,
     identity: [u8; 16],
@@ -62,6 +64,7 @@ impl Default for House {
             callbacks: Callbacks::default(),
             endings: Endings::default(),
             tracking: Tracking::default(),
+            plain: Plain::default(),
             leases: LeaseClock::default(),
             boot,
             identity,
@@ -182,22 +185,22 @@ impl House {
         self.opens.holds(client) || self.delegations.holds(client)
     }
 
-    /// A client is about to be given something that it could claim again: whether it may be.
-    pub(super) fn grant(&self, pool: &dyn PoolExports, presence: &Presence) -> Result<Given, Stop> {
-        self.tracking.grant(pool, self.asker(presence))
-    }
-
-    /// It was given that: what its answer waits for. Where somebody has gone meanwhile whose it was, it is asked for anew.
-    pub(super) fn given(
+    /// A client is about to be given something that it could claim again, in this dataset perhaps for writing: whether it may be.
+    pub(super) fn grant(
         &self,
         pool: &dyn PoolExports,
         presence: &Presence,
-        mut given: Given,
-    ) -> Result<Option<Box<dyn Promise>>, Stop> {
+        writes: Option<DatasetId>,
+    ) -> Result<Given, Stop> {
+        self.tracking.grant(pool, self.asker(presence), writes)
+    }
+
+    /// It was given that: what its answer waits for, and whether that may be something for writing. Where somebody has gone meanwhile whose it was, it is asked for anew.
+    pub(super) fn given(&self, pool: &dyn PoolExports, presence: &Presence, mut given: Given) -> Result<Noted, Stop> {
         loop {
             match self.tracking.given(pool.guid(), given) {
-                Ok(promise) => return Ok(promise),
-                Err(()) => given = self.grant(pool, presence)?,
+                Ok(noted) => return Ok(noted),
+                Err(writes) => given = self.grant(pool, presence, writes)?,
             }
         }
     }
@@ -205,6 +208,49 @@ impl House {
     /// A client claims something again.
     pub(super) fn reclaim(&self, pool: &dyn PoolExports, presence: &Presence) -> Result<(), Status> {
         self.tracking.reclaim(pool, self.asker(presence))
+    }
+
+    /// A client that claims something again had it for writing: whether it may have had.
+    pub(super) fn reclaim_write(&self, pool: &dyn PoolExports, presence: &Presence, dataset: DatasetId) -> bool {
+        self.tracking.reclaim_write(pool, self.asker(presence), dataset)
+    }
+
+    /// A dataset is used by NFSv3.
+    pub(crate) fn note_plain_use(&self, of: (PoolGuid, DatasetId)) {
+        self.plain.note(of, self.now());
+    }
+
+    /// Whether it was within a day.
+    pub(super) fn is_used_plainly(&self, vfs: &dyn Vfs) -> bool {
+        self.plain.uses((vfs.pool(), vfs.dataset()), self.now())
+    }
+
+    /// Whether files of a dataset are nobody's to read or change for now but this client's, if it is one: another one may still claim what it has written and not sent (rules V27).
+    pub(crate) fn keeps_out(
+        &self,
+        exports: &dyn Exports,
+        pool: &dyn PoolExports,
+        dataset: DatasetId,
+        who: Option<&Presence>,
+    ) -> bool {
+        self.tracking.keeps_out(exports, (pool, dataset), who.map(Presence::key), self.now())
+    }
+
+    /// Once in a while: who has had nothing for writing for a while may claim none behind a restart.
+    pub(super) fn forget_idle_writes(&self) {
+        let holds = |client, pool: PoolGuid, place: Where| {
+            let is_there = |of: &Mounted| match place {
+                Where::In(dataset) => (of.pool, of.dataset) == (pool, dataset),
+                Where::Anywhere => of.pool == pool,
+            };
+            self.delegations.may_write(client, &is_there)
+        };
+        self.tracking.forget_idle(self.now(), &holds);
+    }
+
+    /// Whether it is known that none are, as of this state of the exports.
+    pub(crate) fn is_open_to_all(&self, changed: Time) -> bool {
+        self.tracking.is_open(changed)
     }
 
     /// Whether something in this pool may still be claimed again.

@@ -30,9 +30,10 @@ use super::state::{
     Stateid,
 };
 use super::status::Status;
-use crate::exports::Exports;
+use crate::exports::{Exports, PoolExports};
 use crate::xdr::Encoder;
 
+pub(super) mod looks;
 mod parking;
 
 use parking::Over;
@@ -89,6 +90,21 @@ impl House {
             Some(parked) => KeptOut::Waits(Box::new(parked)),
             None => KeptOut::ComesAgain,
         }
+    }
+
+    /// Whether who is no client has to come again, as files of the dataset of this object are still claimed by others (rules V27): he waits for a moment before, if he may.
+    pub(crate) fn keeps_waiting(
+        &self,
+        exports: &dyn Exports,
+        pool: &dyn PoolExports,
+        (vfs, object): (&dyn Vfs, ObjectRef),
+        may_wait: bool,
+    ) -> Option<KeptOut> {
+        if !self.keeps_out(exports, pool, vfs.dataset(), None) {
+            return None;
+        }
+        let parked = may_wait.then(|| self.parking.park(FileId::of(vfs, object))).flatten();
+        Some(parked.map_or(KeptOut::ComesAgain, |parked| KeptOut::Waits(Box::new(parked))))
     }
 
     /// Asks these clients for what they have of a file. Whether one of them had it by mistake, and has not any more.

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use tally_base::{DatasetId, FirstBroken, PoolGuid, Promise, SlotMark, all_of};
 
 use super::state::bounds::KEPT_BYTES_MAX;
-use super::state::{Guard, Stateid, Turns};
+use super::state::{Guard, LookTicket, Stateid, Turns};
 use super::status::Status;
 use crate::stats::Operation;
 use crate::xdr::Encoder;
@@ -154,6 +154,8 @@ pub(super) struct Owed {
     pub(super) stateids: [Option<Stateid>; 2],
     /// The operation that has found in its way what another client was given to keep.
     pub(super) kept_out: Option<u32>,
+    /// The operation that looks at what another client has for writing, and with what it comes again.
+    pub(super) looks: Option<(u32, LookTicket)>,
     /// Of minor version 0: whose operations it carries out.
     pub(super) turns: Turns,
 }

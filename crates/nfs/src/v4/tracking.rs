@@ -25,20 +25,23 @@
 //! takes the list's alone.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use tally_base::{PoolGuid, Promise, Wait, blocking};
+use tally_base::{DatasetId, PoolGuid, Promise, Time, Wait, blocking};
 use tally_vfs::{Cred, FsError, MountNumber, OpCtx, SetAttr, Vfs};
 
-use self::list::{Came, List};
+use self::list::{Came, Entry, List};
+pub(super) use self::writes::Where;
 use super::compound::{Halt, Stop};
-use super::state::{ClientKey, Presence};
+use super::state::{ClientId, ClientKey, LEASE, Presence};
 use super::status::Status;
-use crate::exports::PoolExports;
+use crate::exports::{Exports, PoolExports};
 
 mod list;
+mod writes;
 
 /// A name that nobody has: to remove it changes nothing, and waits for what was changed before.
 const NOBODY: &[u8] = b"nobody";
@@ -48,11 +51,12 @@ const CONTENT: &[u8] = b"had something open";
 const ENTRIES_MAX: usize = 256;
 
 /// The lists of all pools.
-#[derive(Default)]
 pub(super) struct Tracking {
     pools: Mutex<HashMap<PoolGuid, Arc<Tracked>>>,
     /// Who has said, since this start, that he claims nothing more.
     completed: Mutex<HashSet<ClientKey>>,
+    /// As of which state of the exports nobody is kept out by what may be claimed for writing.
+    open: AtomicU64,
 }
 
 /// That of one pool, as long as it is mounted.
@@ -63,6 +67,8 @@ struct Tracked {
     folder: Weak<dyn Vfs>,
     work: Mutex<()>,
     list: Mutex<Option<List>>,
+    /// When it could not be read, the first time.
+    unread: Mutex<Option<Duration>>,
 }
 
 /// Who asks, and when, by the clock of leases: a grace lasts for as long as those could be answered who may claim something (rules V21).
@@ -77,19 +83,52 @@ pub(super) struct Given {
     promise: Option<Box<dyn Promise>>,
     mount: Option<MountNumber>,
     dooms: u64,
+    /// In which dataset, if any, that may be a delegation for writing: as it will be written down.
+    may_write: Option<DatasetId>,
+}
+
+/// He was: what his answer waits for, and whether that may be a delegation for writing.
+pub(super) struct Noted {
+    pub(super) promise: Option<Box<dyn Promise>>,
+    pub(super) may_write: bool,
+}
+
+impl Given {
+    /// Whether that may be a delegation for writing.
+    pub(super) fn may_write(&self) -> bool {
+        self.may_write.is_some()
+    }
+}
+
+impl Default for Tracking {
+    fn default() -> Self {
+        Self { pools: Mutex::default(), completed: Mutex::default(), open: AtomicU64::new(u64::MAX) }
+    }
 }
 
 impl Tracking {
-    /// Somebody is about to be given something new in this pool.
-    pub(super) fn grant(&self, pool: &dyn PoolExports, asker: Asker<'_>) -> Result<Given, Stop> {
-        let Some(vfs) = pool.clients() else { return Ok(Given { promise: None, mount: None, dooms: 0 }) };
+    /// Somebody is about to be given something new in this pool; in this dataset one for writing.
+    pub(super) fn grant(
+        &self,
+        pool: &dyn PoolExports,
+        asker: Asker<'_>,
+        writes: Option<DatasetId>,
+    ) -> Result<Given, Stop> {
+        let Some(vfs) = pool.clients() else {
+            return Ok(Given { promise: None, mount: None, dooms: 0, may_write: None });
+        };
         let (tracked, key) = (self.tracked(pool.guid(), &vfs)?, asker.presence.key());
         let mount = Some(tracked.mount);
         // Who does not know yet that something was taken from it goes into no list: behind a crash it would claim that as well (rules V24).
         let has_lost = asker.presence.has_lost();
-        let at_rest = |list: &List| list.is_at_rest(key, has_lost).then(|| list.dooms());
-        if let Some(dooms) = tracked.list.lock().as_ref().and_then(at_rest) {
-            return Ok(Given { promise: None, mount, dooms });
+        let writes = writes.filter(|_| !has_lost);
+        let whose = (key, asker.presence.client());
+        let at_rest = |list: &mut List| {
+            let is_noted = |list: &mut List| writes.is_none_or(|dataset| list.may_write(whose, dataset, asker.now));
+            (list.is_at_rest(key, has_lost) && is_noted(list)).then(|| list.dooms())
+        };
+        if let Some(dooms) = tracked.list.lock().as_mut().and_then(at_rest) {
+            return Ok(Given { promise: None, mount, dooms, may_write: writes });
         }
         let _one_at_a_time = tracked.work();
         tracked.read_in(&*vfs, asker.now)?;
@@ -105,17 +144,25 @@ impl Tracking {
         if is_new {
             tracked.note(&*vfs, asker.presence)?;
         }
-        Ok(Given { promise: tracked.settle(&*vfs)?, mount, dooms })
+        let may_write = match writes {
+            Some(dataset) => tracked.note_write(&*vfs, asker, dataset)?.then_some(dataset),
+            None => None,
+        };
+        Ok(Given { promise: tracked.settle(&*vfs)?, mount, dooms, may_write })
     }
 
-    /// He was given it: the promise that his answer waits for. An error where somebody had to go out of the list meanwhile, whose it may have been (rules V24): then it is to be
-    /// asked for anew.
-    pub(super) fn given(&self, pool: PoolGuid, given: Given) -> Result<Option<Box<dyn Promise>>, ()> {
-        let Given { promise, mount, dooms } = given;
-        let Some(mount) = mount else { return Ok(promise) };
+    /// He was given it: the promise that his answer waits for. An error where somebody had to go out of the list meanwhile, whose it may have been (rules V24), or it is written down no
+    /// more that he may have something for writing: then it is to be asked for anew, there.
+    pub(super) fn given(&self, pool: PoolGuid, given: Given) -> Result<Noted, Option<DatasetId>> {
+        let Given { promise, mount, dooms, may_write } = given;
+        let Some(mount) = mount else { return Ok(Noted { promise, may_write: false }) };
         let tracked = self.pools.lock().get(&pool).filter(|tracked| tracked.mount == mount).cloned();
         let is_as_then = |tracked: &Tracked| tracked.with(|list| list.dooms() == dooms);
-        if tracked.is_some_and(|tracked| is_as_then(&tracked)) { Ok(promise) } else { Err(()) }
+        if tracked.is_some_and(|tracked| is_as_then(&tracked)) {
+            Ok(Noted { promise, may_write: may_write.is_some() })
+        } else {
+            Err(may_write)
+        }
     }
 
     /// Whether a client may claim something again in this pool (table D12).
@@ -129,6 +176,75 @@ impl Tracking {
             list.reclaim(asker.presence.key(), asker.now)
         });
         if may && !asker.presence.has_reclaimed() { Ok(()) } else { Err(Status::NoGrace) }
+    }
+
+    /// Whether a client, that may claim something again in this pool, may claim something for writing in this dataset of it.
+    pub(super) fn reclaim_write(&self, pool: &dyn PoolExports, asker: Asker<'_>, dataset: DatasetId) -> bool {
+        let whose = (asker.presence.key(), asker.presence.client());
+        let tracked = pool.clients().and_then(|vfs| self.tracked(pool.guid(), &vfs).ok());
+        tracked.is_some_and(|tracked| {
+            tracked.list.lock().as_mut().is_some_and(|list| list.reclaim_write(whose, dataset, asker.now))
+        })
+    }
+
+    /// Whether it is known of this state of the exports that nobody is kept out by what may be claimed for writing.
+    pub(super) fn is_open(&self, changed: Time) -> bool {
+        self.open.load(Relaxed) == changed.0
+    }
+
+    /// Whether somebody but this client may still claim something for writing in a dataset (rules V27).
+    pub(super) fn keeps_out(
+        &self,
+        exports: &dyn Exports,
+        (pool, dataset): (&dyn PoolExports, DatasetId),
+        who: Option<ClientKey>,
+        now: Duration,
+    ) -> bool {
+        let changed = exports.changed();
+        if self.is_open(changed) {
+            return false;
+        }
+        let keeps_out = |pool: &dyn PoolExports, ask: &dyn Fn(&List) -> bool| {
+            let Some(vfs) = pool.clients() else { return false };
+            let Ok(tracked) = self.tracked(pool.guid(), &vfs) else { return true };
+            let _one_at_a_time = tracked.work();
+            if tracked.read_in(&*vfs, now).is_err() {
+                // As long as nobody knows who may claim what somebody may; and not for ever.
+                return !tracked.is_late(now);
+            }
+            tracked.with(|list| {
+                self.advance(&tracked, list, now);
+                ask(list)
+            })
+        };
+        let has_completed = |key: &ClientKey| self.completed.lock().contains(key);
+        let is_kept_out = keeps_out(pool, &|list| list.keeps_out(Some(dataset), who, &has_completed));
+        let is_anybody = || {
+            exports.pools().iter().any(|pool| {
+                // Of one that is away it is not known, and whoever comes to it finds that it has changed.
+                keeps_out(&**pool, &|list| list.keeps_out(None, None, &has_completed))
+            })
+        };
+        if !is_kept_out && !is_anybody() {
+            self.open.store(changed.0, Relaxed);
+        }
+        is_kept_out
+    }
+
+    /// Clients that have had nothing for writing for a while may not claim any. `holds`: whether one has some there.
+    pub(super) fn forget_idle(&self, now: Duration, holds: &dyn Fn(ClientId, PoolGuid, Where) -> bool) {
+        for tracked in self.all() {
+            let idle = tracked.list.lock().as_ref().map_or_else(Vec::new, |list| list.idle(now));
+            // Nothing else is asked with the list's lock.
+            let (held, idle): (Vec<_>, Vec<_>) = idle
+                .into_iter()
+                .partition(|(flag, client)| client.is_some_and(|it| holds(it, tracked.pool, flag.place)));
+            if let Some(list) = &mut *tracked.list.lock() {
+                held.iter().for_each(|(flag, _)| list.is_held(*flag, now));
+                list.forget_idle(idle.iter().map(|(flag, _)| *flag), now);
+            }
+        }
+        self.let_go_of_doomed();
     }
 
     /// Whether something in this pool may still be claimed again.
@@ -221,7 +337,14 @@ impl Tracking {
             _ => {}
         }
         let folder = Arc::downgrade(folder);
-        let tracked = Arc::new(Tracked { mount, pool, folder, work: Mutex::default(), list: Mutex::default() });
+        let tracked = Arc::new(Tracked {
+            mount,
+            pool,
+            folder,
+            work: Mutex::default(),
+            list: Mutex::default(),
+            unread: Mutex::default(),
+        });
         pools.insert(pool, tracked.clone());
         Ok(tracked)
     }
@@ -243,31 +366,42 @@ impl Tracked {
         if self.list.lock().is_some() {
             return Ok(());
         }
-        let keys = keys(folder).map_err(|error| {
-            tracing::error!(pool = %folder.pool(), %error, "who had what open before cannot be read: nobody can open anything by NFSv4 until it can");
+        let entries = entries(folder).map_err(|error| {
+            self.unread.lock().get_or_insert(now);
+            tracing::error!(pool = %folder.pool(), %error, "who had what open before cannot be read: nobody can open anything by NFSv4 until it can, nor, for 3 minutes, read or change files by NFSv3");
             Status::Delay
         })?;
-        if !keys.is_empty() {
+        let clients = entries.iter().filter(|entry| matches!(entry, Entry::Client(_))).count();
+        if clients > 0 {
             tracing::info!(
-                pool = %folder.pool(), clients = keys.len(),
+                pool = %folder.pool(), clients,
                 "clients of NFSv4 had something open here, and may claim it again: others that open or lock something wait for them, \
                  90 seconds at least if one does not come"
             );
         }
-        *self.list.lock() = Some(List::new(keys, now));
+        let mut list = List::new(&entries, now);
+        if self.is_late(now) {
+            list.forget_writes();
+        }
+        *self.list.lock() = Some(list);
         Ok(())
     }
 
+    /// Whether the list could not be read for as long as a grace may last. What clients had for writing others may have read and changed since, so that nobody claims any.
+    fn is_late(&self, now: Duration) -> bool {
+        self.unread.lock().is_some_and(|since| since + 2 * LEASE <= now)
+    }
+
     /// These go out of the list.
-    fn let_go(&self, folder: &dyn Vfs, doomed: Vec<ClientKey>) -> Result<(), Stop> {
+    fn let_go(&self, folder: &dyn Vfs, doomed: Vec<Entry>) -> Result<(), Stop> {
         let cred = Cred::root();
         let mut left = doomed.into_iter();
-        while let Some(key) = left.next() {
-            let outcome = folder.remove(OpCtx::of(&cred), folder.root(), key.to_string().as_bytes());
+        while let Some(entry) = left.next() {
+            let outcome = folder.remove(OpCtx::of(&cred), folder.root(), entry.to_string().as_bytes());
             match outcome.result {
                 Ok(()) | Err(FsError::NotFound) => self.with(List::unsettle),
                 Err(error) => {
-                    self.with(|list| list.doom([key].into_iter().chain(left)));
+                    self.with(|list| list.doom([entry].into_iter().chain(left)));
                     return Err(not_now(error, outcome.wait));
                 }
             }
@@ -292,22 +426,55 @@ impl Tracked {
         if !is_noted {
             return Ok(());
         }
-        self.write_down(folder, key).inspect_err(|_| self.with(|list| list.is_not_noted(key)))?;
+        let is_there =
+            self.write_down(folder, Entry::Client(key)).inspect_err(|_| self.with(|list| list.is_not_noted(key)))?;
+        if !is_there {
+            tracing::warn!(pool = %folder.pool(), client = %key, "its opens cannot be claimed again behind a restart: there is no room to write it down");
+        }
         Ok(presence.check_there()?)
     }
 
-    fn write_down(&self, folder: &dyn Vfs, key: ClientKey) -> Result<(), Stop> {
-        let (cred, name) = (Cred::root(), key.to_string());
+    /// The same of where it may have something for writing. False where that cannot be written down: then it may not.
+    fn note_write(
+        &self,
+        folder: &dyn Vfs,
+        Asker { presence, now }: Asker<'_>,
+        dataset: DatasetId,
+    ) -> Result<bool, Stop> {
+        let whose = (presence.key(), presence.client());
+        let flag = self.with(|list| {
+            presence.check_there()?;
+            let may = list.has(whose.0) && !presence.has_lost();
+            let flag = |list: &mut List| match list.may_write(whose, dataset, now) {
+                true => None,
+                false => Some(list.note_write(whose, dataset, now)),
+            };
+            Ok::<_, Status>(may.then(|| flag(list)))
+        })?;
+        let flag = match flag {
+            None => return Ok(false),
+            Some(None) => return Ok(true),
+            Some(Some(flag)) => flag,
+        };
+        // Beside its client, for which there may have been no room: without that it says nothing.
+        let beside = self.write_down(folder, Entry::Client(whose.0));
+        let is_there = beside.and_then(|is_there| Ok(is_there && self.write_down(folder, Entry::Writes(flag))?));
+        if !matches!(is_there, Ok(true)) {
+            self.with(|list| list.is_not_noted_to_write(flag));
+        }
+        is_there
+    }
+
+    /// Whether there is room.
+    fn write_down(&self, folder: &dyn Vfs, entry: Entry) -> Result<bool, Stop> {
+        let (cred, name) = (Cred::root(), entry.to_string());
         let set = SetAttr { mode: Some(0o777), ..SetAttr::default() };
         let outcome = folder.symlink(OpCtx::of(&cred), folder.root(), name.as_bytes(), CONTENT, &set);
         match outcome.result {
-            Ok(_) | Err(FsError::Exists) => {}
-            Err(FsError::NoSpace | FsError::Quota) => {
-                tracing::warn!(pool = %folder.pool(), client = name, "its opens cannot be claimed again behind a restart: there is no room to write it down");
-            }
-            Err(error) => return Err(not_now(error, outcome.wait)),
+            Ok(_) | Err(FsError::Exists) => Ok(true),
+            Err(FsError::NoSpace | FsError::Quota) => Ok(false),
+            Err(error) => Err(not_now(error, outcome.wait)),
         }
-        Ok(())
     }
 
     /// The same, for who is given nothing. An error where somebody is still to go out of the list, or nobody has read it yet.
@@ -345,15 +512,15 @@ fn not_now(error: FsError, wait: Wait) -> Stop {
     }
 }
 
-/// Who is in the list.
-fn keys(folder: &dyn Vfs) -> Result<Vec<ClientKey>, FsError> {
-    let (cred, mut cookie, mut keys) = (Cred::root(), 0, Vec::new());
+/// What is in the list.
+fn entries(folder: &dyn Vfs) -> Result<Vec<Entry>, FsError> {
+    let (cred, mut cookie, mut entries) = (Cred::root(), 0, Vec::new());
     loop {
         let page = folder.readdir(&cred, folder.root(), cookie, ENTRIES_MAX, false)?;
-        keys.extend(page.entries.iter().filter_map(|entry| ClientKey::parse(&entry.name)));
+        entries.extend(page.entries.iter().filter_map(|entry| Entry::parse(&entry.name)));
         match page.entries.last() {
             Some(last) if !page.eof => cookie = last.cookie,
-            _ => return Ok(keys),
+            _ => return Ok(entries),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Operations about delegations, and what is told of them.
 
 use tally_wire::nfs4::{
-    Delegreturn4Args, FreeStateid4Args, NfsArgop4, NfsResop4, Nfsstat4, Open4Args, Open4Res, Open4Resok, OpenClaim4,
-    OpenDelegation4, OpenDelegationType4, OpenOwner4, Openflag4, Opentype4, Read4Args, StableHow4, Stateid4,
-    TestStateid4Args, TestStateid4Res, Write4Args,
+    Delegreturn4Args, FreeStateid4Args, NfsArgop4, NfsResop4, NfsSpaceLimit4, Nfsstat4, Open4Args, Open4Res,
+    Open4Resok, OpenClaim4, OpenDelegation4, OpenDelegationType4, OpenOwner4, Openflag4, Opentype4, Read4Args,
+    StableHow4, Stateid4, TestStateid4Args, TestStateid4Res, Write4Args,
 };
 
 use super::called::Called;
@@ -66,6 +66,30 @@ pub fn delegated(opened: &Open4Resok) -> Option<(Stateid4, bool)> {
             assert!(none.contains(&other.on()), "{other:?}");
             None
         }
+    }
+}
+
+/// One for writing, whether it is asked for already, and how much may be written before the server is asked.
+pub fn delegated_to_write(opened: &Open4Resok) -> Option<(Stateid4, bool, u64)> {
+    match &opened.delegation {
+        OpenDelegation4::OpenDelegateWrite(write) => match write.space_limit {
+            NfsSpaceLimit4::NfsLimitSize(space) => Some((write.stateid.clone(), write.recall, space)),
+            ref other => panic!("{other:?}"),
+        },
+        other => {
+            let read = OpenDelegationType4::OpenDelegateRead;
+            let none = [OpenDelegationType4::OpenDelegateNone, OpenDelegationType4::OpenDelegateNoneExt, read];
+            assert!(none.contains(&other.on()), "{other:?}");
+            None
+        }
+    }
+}
+
+/// Why there is none (`why_no_delegation4`), where the client has said what it wants.
+pub fn why_none(opened: &Open4Resok) -> u32 {
+    match &opened.delegation {
+        OpenDelegation4::OpenDelegateNoneExt(why) => why.on() as u32,
+        other => panic!("{other:?}"),
     }
 }
 

@@ -303,7 +303,7 @@ impl Opens for Gated {
 }
 
 impl Delegations for Gated {
-    fn gives(&self, kind: Delegation) -> bool {
+    fn gives(&self, kind: Delegation) -> Gives {
         self.model.gives(kind)
     }
     fn delegated(&self, object: ObjectRef) -> smallvec::SmallVec<[(ClientNumber, Delegation); 1]> {

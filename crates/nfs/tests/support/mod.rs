@@ -8,6 +8,7 @@ pub mod compound;
 pub mod delegates;
 pub mod desk;
 pub mod gated;
+pub mod keeper;
 pub mod opener;
 pub mod owner;
 pub mod scene;
@@ -15,6 +16,7 @@ pub mod session;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 use tally_base::{DatasetId, PoolGuid, Time};
@@ -39,6 +41,8 @@ pub struct TestExports {
     pub child_rule: Mutex<String>,
     pub away: Mutex<bool>,
     pub changed: Mutex<Time>,
+    /// It is another one at each look.
+    pub is_restless: AtomicBool,
     /// It goes away behind so many looks.
     pub looks: Mutex<usize>,
     pub child_is: Mutex<Child>,
@@ -63,6 +67,7 @@ impl TestExports {
             child_rule: Mutex::new("*(rw,no_root_squash,insecure)".into()),
             away: Mutex::new(false),
             changed: Mutex::new(Time(7)),
+            is_restless: AtomicBool::new(false),
             looks: Mutex::new(usize::MAX),
             child_is: Mutex::new(Child::There),
             clients: Mutex::default(),
@@ -121,7 +126,9 @@ impl Exports for TestExports {
     }
 
     fn changed(&self) -> Time {
-        *self.changed.lock()
+        let mut changed = self.changed.lock();
+        changed.0 += u64::from(self.is_restless.load(SeqCst));
+        *changed
     }
 
     fn list(&self) -> Vec<(String, Vec<String>)> {

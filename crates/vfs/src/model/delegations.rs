@@ -5,7 +5,8 @@ use tally_claims::{ClientNumber, Delegation, Holder};
 
 use super::opens::bits;
 use super::state::State;
-use crate::{FsError, ObjectRef};
+use crate::permission;
+use crate::{Attr, Cred, FsError, ObjectRef};
 
 /// What one client holds of one object.
 #[derive(Clone, Copy)]
@@ -23,10 +24,10 @@ impl State {
         if self.given.iter().any(is_in_the_way) { Err(FsError::Delegated(object)) } else { Ok(()) }
     }
 
-    /// Gives who has just opened a file what he wants, if nobody else would be bothered. All that is here is durable.
+    /// Gives who has just opened a file what he wants, if nobody else would be bothered, and he may read it. All that is here is durable.
     pub(super) fn delegate(
         &mut self,
-        object: ObjectRef,
+        (object, cred): (ObjectRef, &Cred),
         holder: Holder,
         wants: Option<Delegation>,
     ) -> Option<Delegation> {
@@ -35,7 +36,12 @@ impl State {
         let bothers =
             |given: &Given| given.object == object && (given.client == client || wants_all || is_write(given));
         let mut others = self.opens.iter().filter(|open| open.object == object && open.holder.client != client);
+        let may_read = |attr: &Attr| {
+            permission::owns(attr, cred)
+                || permission::granted(attr, cred) & (permission::READ | permission::EXECUTE) != 0
+        };
         let is_refused = self.given.iter().any(bothers)
+            || wants_all && !self.attr(object).is_ok_and(|attr| may_read(&attr))
             || others.any(|open| {
                 let [_, writes, no_reads, _] = bits(open.share);
                 wants_all || writes || no_reads

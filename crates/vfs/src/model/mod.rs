@@ -28,9 +28,9 @@ use tally_base::{Clock, DatasetId, Known, PoolGuid, Rng, SessionBytes, SlotMark,
 use crate::locks::{Lock, NotLocked, Range};
 use crate::{
     Attr, Attributes, Change, ClientNumber, Content, CreateHow, Cred, Delegation, Delegations, DirPage, FoundAt,
-    FsError, FsStat, Holder, Identity, Locks, MountNumber, Names, NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens,
-    Outcome, ReadOut, RememberedReply, Replies, ReplyKey, SetAttr, SetXattr, Share, Sought, Stability, ToOpen, Written,
-    XattrName, Xattrs,
+    FsError, FsStat, Gives, Holder, Identity, Locks, MountNumber, Names, NodeKind, ObjectRef, OpCtx, Opened, Opening,
+    Opens, Outcome, ReadOut, RememberedReply, Replies, ReplyKey, SetAttr, SetXattr, Share, Sought, Stability, ToOpen,
+    Written, XattrName, Xattrs,
 };
 use state::State;
 
@@ -132,8 +132,18 @@ impl Model {
         self.state().read_only = read_only;
     }
 
+    /// Has room for so many bytes from now on.
+    pub fn set_quota(&self, bytes: Option<u64>) {
+        self.state().quota_bytes = bytes;
+    }
+
     /// Gives clients no delegations from now on, or does.
     pub fn set_giving(&self, gives: bool) {
+        self.set_gives(if gives { Gives::Yes } else { Gives::No });
+    }
+
+    /// The same, of all kinds.
+    pub fn set_gives(&self, gives: Gives) {
         self.state().gives = gives;
     }
 
@@ -297,7 +307,7 @@ impl Opens for Model {
 }
 
 impl Delegations for Model {
-    fn gives(&self, _: Delegation) -> bool {
+    fn gives(&self, _: Delegation) -> Gives {
         self.state().gives
     }
 

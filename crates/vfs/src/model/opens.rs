@@ -32,7 +32,7 @@ impl State {
         let as_whom = if is_again && permission::owns(&attr, cred) { &root } else { cred };
         check_may_open(&attr, as_whom, opening.share.access)?;
         let holder = self.give(object, opening)?;
-        let delegated = self.delegate(object, holder, opening.wants);
+        let delegated = self.delegate((object, cred), holder, opening.wants);
         Ok(Opened { attr, is_new: false, delegated })
     }
 
@@ -57,7 +57,7 @@ impl State {
                     *self = before;
                 }
             })?;
-            let delegated = self.delegate(attr.object, holder, opening.wants);
+            let delegated = self.delegate((attr.object, cred), holder, opening.wants);
             return Ok(Opened { attr, is_new: there.is_none(), delegated });
         };
         check_may_open(attr, cred, opening.share.access)?;
@@ -74,7 +74,7 @@ impl State {
             self.setattr(ctx, attr.object, &cut, None)?;
         }
         self.note_open(attr.object, holder, opening.share);
-        let delegated = self.delegate(attr.object, holder, opening.wants);
+        let delegated = self.delegate((attr.object, cred), holder, opening.wants);
         Ok(Opened { attr: self.attr(attr.object)?, is_new: false, delegated })
     }
 

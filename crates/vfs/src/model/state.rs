@@ -14,7 +14,7 @@ use super::opens::Open;
 use super::xattrs::Xattrs;
 use crate::names::{FIRST_ID, entry_charge};
 use crate::permission::{self, EXECUTE, WRITE};
-use crate::{Attr, Cred, FileKind, FsError, FsStat, NAME_MAX, ObjectRef};
+use crate::{Attr, Cred, FileKind, FsError, FsStat, Gives, NAME_MAX, ObjectRef};
 
 /// What an unlimited model claims to have.
 const SPACE_BYTES: u64 = 1 << 40;
@@ -24,7 +24,7 @@ const OBJECTS_MAX: u64 = 1 << 32;
 pub(super) struct State {
     pub(super) read_only: bool,
     /// Whether clients may be given files to keep.
-    pub(super) gives: bool,
+    pub(super) gives: Gives,
     pub(super) verifier: u64,
     pub(super) quota_bytes: Option<u64>,
     pub(super) inodes: BTreeMap<ObjectId, Inode>,
@@ -86,7 +86,7 @@ impl State {
     pub(super) fn new(options: &ModelOptions) -> (Self, ObjectRef) {
         let mut state = Self {
             read_only: options.read_only,
-            gives: true,
+            gives: Gives::Yes,
             verifier: options.rng.next_u64(),
             quota_bytes: options.quota_bytes,
             inodes: BTreeMap::new(),

@@ -13,6 +13,7 @@ use crate::{
 pub(super) const CASES: &[Case] = &[
     ("delegation: what is given", given),
     ("delegation: of what is made", given_of_what_is_made),
+    ("delegation: of what is only written", given_of_what_may_be_read),
     ("delegation: whom it keeps out", keeps_out),
     ("delegation: an open that it keeps out", keeps_out_opens),
     ("delegation: a lock that it keeps out", keeps_out_locks),
@@ -125,6 +126,24 @@ fn given_of_what_is_made(world: &World) {
     assert_eq!((there.is_new, there.attr.object, there.attr.size, there.delegated), (false, file, 0, WRITE));
     assert_eq!(there.attr, world.attr(file));
     assert_eq!(made("g", &cut, 1).unwrap_err(), FsError::Delegated(file));
+}
+
+/// Who has the Write reads by it: nobody is given it who may not, but for the owner, who may always.
+fn given_of_what_may_be_read(world: &World) {
+    let (_, file) = world.filled("d");
+    for (set, uid, expected) in [
+        (SetAttr { uid: Some(ALICE), ..mode(0o622) }, BOB, None),
+        (mode(0o222), ALICE, WRITE),
+        (mode(0o626), BOB, WRITE),
+        (mode(0o222), 0, WRITE),
+    ] {
+        world.setattr_as(&Cred::root(), file, &set).unwrap();
+        let (cred, by) = (user(uid, &[]), |_| Ok(holder(1, 1)));
+        let opening = Opening { share: only(2), by: &by, wants: WRITE };
+        let opened = world.run_in(OpCtx::of(&cred), |ctx| world.vfs.open(ctx, ToOpen::Itself(file), opening)).unwrap();
+        assert_eq!(opened.delegated, expected, "{set:?} {uid}");
+        world.end(file, 1);
+    }
 }
 
 /// What each operation is to somebody else's delegation: table D10 at the door.

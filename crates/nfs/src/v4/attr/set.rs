@@ -27,20 +27,23 @@ pub(super) const MODE_UMASK: u32 = 81;
 const LAST: [u32; 3] = [55, 76, 32 * WORDS as u32 - 1];
 
 /// All that there are to read.
-pub(super) const READABLE: [u32; 49] = [
+pub(super) const READABLE: [u32; 50] = [
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 16, 17, 18, 19, 20, 21, 22, 23, 26, 27, 28, 29, 30, 31, 33, 34, 35,
-    36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 47, 51, 52, 53, 55, 75, 79, 82,
+    36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 47, 51, 52, 53, 55, 75, 79, 82, 86,
 ];
 
 /// Those that are only set.
 pub(super) const WRITE_ONLY: [u32; 3] = [TIME_ACCESS_SET, TIME_MODIFY_SET, MODE_UMASK];
 
 /// Those for which nothing of the object has to be known but its id.
-const OF_ITS_ID: [u32; 9] = [0, 2, 10, 11, 20, 55, 75, 79, 82];
+const OF_ITS_ID: [u32; 10] = [0, 2, 10, 11, 20, 55, 75, 79, 82, 86];
+
+/// Those that change with what is written: change, size, space_used, and two times.
+const OF_ITS_CONTENT: [u32; 5] = [3, SIZE, 45, 52, 53];
 
 impl AttrSet {
     /// These.
-    pub(super) fn of(numbers: &[u32]) -> Self {
+    pub(in super::super) fn of(numbers: &[u32]) -> Self {
         let mut set = Self::default();
         for number in numbers {
             set.words[(number / 32) as usize] |= 1 << (number % 32);
@@ -135,6 +138,17 @@ impl AttrSet {
     /// Whether something has to be known of the object but its id.
     pub(in super::super) fn needs_attr(&self) -> bool {
         self.and(&Self::of(&READABLE)).exceeds(&Self::of(&OF_ITS_ID))
+    }
+
+    /// Whether it has one that a client knows better which has the file for writing.
+    pub(in super::super) fn needs_writer(&self) -> bool {
+        self.meets(&Self::of(&OF_ITS_CONTENT))
+    }
+
+    /// The others.
+    pub(in super::super) fn without_content(mut self) -> Self {
+        OF_ITS_CONTENT.into_iter().for_each(|number| self.words[(number / 32) as usize] &= !(1 << (number % 32)));
+        self
     }
 
     fn meets(&self, other: &Self) -> bool {

@@ -1,11 +1,12 @@
 //! What clients were given to keep: as whom operations act, and what becomes of one that finds another client's in its way.
 
 use tally_base::Wait;
-use tally_vfs::{ClientNumber, ObjectRef, OpCtx, Right, Vfs};
+use tally_vfs::{Attr, ClientNumber, FsError, ObjectRef, OpCtx, Right, Vfs};
 
 use super::{Compound, Halt, Mark, Stop};
 use crate::entry::Target;
 use crate::v4::recalls::KeptOut;
+use crate::v4::recalls::looks::Seen;
 use crate::v4::state::{ClientId, Delegated, FileId, Referred, Stateid};
 use crate::v4::status::Status;
 
@@ -50,6 +51,30 @@ impl Compound<'_> {
         match house.kept_out(exports, (vfs, object), self.client(), may_wait) {
             KeptOut::Waits(promise) => Halt::Parked(promise).into(),
             KeptOut::ComesAgain => Status::Delay.into(),
+        }
+    }
+
+    /// The attributes of an object, as another client knows them that has it for writing.
+    pub(in crate::v4) fn look(&mut self, file: &Target) -> Result<Attr, Stop> {
+        let (at, house, exports) = (self.mark.map(Mark::operation), self.scene.house, self.scene.exports);
+        let ticket = self.owed.looks.filter(|(operation, _)| Some(*operation) == at).map(|(_, ticket)| ticket);
+        match house.look(exports, (&*file.vfs, file.object), self.client(), ticket) {
+            Seen::Attributes(attr) => Ok(*attr),
+            Seen::Failed(error) => Err(Status::from(error).into()),
+            Seen::Asks(ticket, promise) => {
+                self.owed.looks = at.map(|operation| (operation, ticket));
+                Err(Halt::Parked(promise).into())
+            }
+            Seen::KeptOut(KeptOut::Waits(promise)) => Err(Halt::Parked(promise).into()),
+            Seen::KeptOut(KeptOut::ComesAgain) => Err(Status::Delay.into()),
+        }
+    }
+
+    /// What came of asking for what is in a file, or locked there, of an operation that has changed nothing yet.
+    pub(in crate::v4) fn found<T>(&mut self, file: &Target, outcome: Result<T, FsError>) -> Result<T, Stop> {
+        match outcome {
+            Err(FsError::Delegated(object)) => Err(self.kept_out(&*file.vfs, object)),
+            outcome => Ok(outcome.map_err(Status::from)?),
         }
     }
 

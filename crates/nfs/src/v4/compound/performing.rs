@@ -36,9 +36,9 @@ impl Compound<'_> {
             Op::SecInfo => ops::names::security(self, words, out),
             Op::ReadLink => ops::names::read_link(self, out),
             Op::Access => ops::attrs::access(self, words, out),
-            Op::GetAttr => ops::attrs::get(self, words, out),
-            Op::Verify => ops::attrs::verify(self, words, true),
-            Op::NVerify => ops::attrs::verify(self, words, false),
+            Op::GetAttr => return ops::attrs::get(self, words, out),
+            Op::Verify => return ops::attrs::verify(self, words, true),
+            Op::NVerify => return ops::attrs::verify(self, words, false),
             Op::ReadDir => ops::listing::read(self, words, out),
             Op::SetClientId => {
                 let told = ops::clients::introduce(self, words, out);
@@ -47,7 +47,7 @@ impl Compound<'_> {
             }
             Op::SetClientIdConfirm => self.and_close_for_the_gone(|compound| ops::clients::confirm(compound, words)),
             Op::Renew => ops::clients::renew(self, words),
-            Op::Read => ops::data::read(self, words, out),
+            Op::Read => return ops::data::read(self, words, out),
             Op::SecInfoNoName => ops::names::security_without_name(self, words, out),
             Op::ExchangeId => self.and_close_for_the_gone(|compound| ops::sessions::exchange_id(compound, words, out)),
             Op::CreateSession => self.and_close_for_the_gone(|compound| ops::sessions::create(compound, words, out)),
@@ -78,7 +78,7 @@ impl Compound<'_> {
             Op::Write => return ops::data::write(self, words, out),
             Op::Commit => return ops::data::commit(self, words, out),
             Op::Deallocate => return ops::sparse::deallocate(self, words),
-            Op::Seek => ops::sparse::seek(self, words, out),
+            Op::Seek => return ops::sparse::seek(self, words, out),
             Op::IoAdvise => ops::sparse::advise(self, words, out),
             Op::Copy => return ops::copy::copy(self, words, out),
             Op::GetXattr => ops::xattr::get(self, words, out),

@@ -71,7 +71,7 @@ impl Compound<'_> {
     /// The same for reading, where one stateid stands for who would read whatever others deny (RFC 8881 §8.2.3).
     pub(in crate::v4) fn right_to_read(&self, asked: Stateid, file: &Target) -> Result<Right, Status> {
         match asked.special(self.minor())? {
-            Some(Special::ReadBypass) => Ok(Right::Mode),
+            Some(Special::ReadBypass) => self.past_claims(file, Right::Mode).map(|()| Right::Mode),
             _ => self.right(asked, file),
         }
     }
@@ -79,7 +79,7 @@ impl Compound<'_> {
     /// The same of the saved handle's file, which has a stateid of its own.
     pub(in crate::v4) fn right_to_read_saved(&self, asked: Stateid, file: &Target) -> Result<Right, Status> {
         match asked.special(self.minor())? {
-            Some(Special::ReadBypass) => Ok(Right::Mode),
+            Some(Special::ReadBypass) => self.past_claims(file, Right::Mode).map(|()| Right::Mode),
             _ => self.right_beside(self.owed.stateids[1], asked, file),
         }
     }

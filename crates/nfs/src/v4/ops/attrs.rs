@@ -1,11 +1,13 @@
 //! ACCESS, GETATTR, SETATTR, VERIFY, NVERIFY.
 
-use tally_vfs::{Access, OpCtx, Right};
+use tally_vfs::{Access, Attr, OpCtx, Right};
 
 use super::super::attr::{self, AttrSet, Subject};
 use super::super::compound::{Compound, Stop};
+use super::super::recalls::looks::may_be_newer;
 use super::super::status::Status;
 use super::{stateid, xattr};
+use crate::entry::Target;
 use crate::numbers::{ACCESS_LOOKUP, ACCESS_READ, meaningful_access};
 use crate::xdr::{Decoder, Encoder};
 
@@ -28,29 +30,46 @@ pub(in super::super) fn access(
     Ok(())
 }
 
-pub(in super::super) fn get(compound: &Compound<'_>, words: &mut Decoder<'_>, out: &mut Encoder) -> Result<(), Status> {
+pub(in super::super) fn get(
+    compound: &mut Compound<'_>,
+    words: &mut Decoder<'_>,
+    out: &mut Encoder,
+) -> Result<Status, Stop> {
     let wanted = AttrSet::decode(words, compound.minor())?;
-    let node = compound.current()?;
+    compound.current()?;
     attr::check_readable(&wanted)?;
-    let tree = compound.tree();
-    attr::encode(&wanted, &Subject::new(node, tree.attr(node)?, &tree), out)
+    let attr = look(compound, &wanted)?;
+    let (node, tree) = (compound.current()?, compound.tree());
+    attr::encode(&wanted, &Subject::new(node, attr, &tree), out)?;
+    Ok(Status::Ok)
+}
+
+/// The attributes of the current handle's object, of which these are wanted.
+fn look(compound: &mut Compound<'_>, wanted: &AttrSet) -> Result<Attr, Stop> {
+    let who = compound.actor();
+    let is_newer = |target: &&Target| wanted.needs_writer() && may_be_newer(&*target.vfs, target.object, who);
+    match compound.current()?.target().filter(is_newer).cloned() {
+        Some(target) => compound.look(&target),
+        None => Ok(compound.tree().attr(compound.current()?)?),
+    }
 }
 
 /// VERIFY goes on where these are the attributes, NVERIFY where they are not.
 pub(in super::super) fn verify(
-    compound: &Compound<'_>,
+    compound: &mut Compound<'_>,
     words: &mut Decoder<'_>,
     are_to_be: bool,
-) -> Result<(), Status> {
+) -> Result<Status, Stop> {
     let (wanted, values) = (AttrSet::decode(words, compound.minor())?, words.opaque(attr::VALUES_BYTES_MAX)?);
-    let node = compound.current()?;
+    compound.current()?;
     attr::check_comparable(&wanted)?;
-    let (tree, mut own) = (compound.tree(), Encoder::new());
-    attr::encode_values(&wanted, &Subject::new(node, tree.attr(node)?, &tree), &mut own)?;
+    let attr = look(compound, &wanted)?;
+    let (node, tree, mut own) = (compound.current()?, compound.tree(), Encoder::new());
+    attr::encode_values(&wanted, &Subject::new(node, attr, &tree), &mut own)?;
     match (own.into_vec() == values, are_to_be) {
-        (true, true) | (false, false) => Ok(()),
-        (true, false) => Err(Status::Same),
-        (false, true) => Err(Status::NotSame),
+        (true, true) | (false, false) => Ok(Status::Ok),
+        (true, false) => Err(Status::Same.into()),
+        (false, true) => Err(Status::NotSame.into()),
     }
 }
 
@@ -70,6 +89,7 @@ pub(in super::super) fn set(
     }
     compound.begin(&target)?;
     if compound.has_written() || compound.remembered(&target).is_none() {
+        compound.past_claims(&target, right)?;
         let cut = || target.vfs.setattr(OpCtx { right, ..compound.ctx(&target) }, target.object, &set, None);
         let outcome = compound.past_the_late(&target, Access::WRITE, cut);
         compound.changed(outcome)?;

@@ -6,7 +6,7 @@
 //! on from there, and is told why it cannot.
 
 use bytes::{Bytes, BytesMut};
-use tally_vfs::{Access, FileKind, Outcome, Right, Stability, Written};
+use tally_vfs::{Access, FileKind, FsError, Outcome, Right, Stability, Written};
 
 use super::super::compound::{Compound, Stop};
 use super::super::state::Stateid;
@@ -103,7 +103,12 @@ fn size_of(target: &Target) -> Result<u64, Status> {
 
 /// Copies so many bytes, or as many as can be for now, and gives what has become of all of them. Only the first step fails or waits.
 fn carry_out(compound: &mut Compound<'_>, way: &Way, bytes: u64) -> Result<(u64, Written), Stop> {
-    let first = way.read(compound, 0, bytes.min(STEP_BYTES))?;
+    let first = way.read(compound, 0, bytes.min(STEP_BYTES));
+    let first = compound.found(&way.from, first).inspect_err(|stop| {
+        if matches!(stop, Stop::Halted(_)) {
+            compound.has_not_begun();
+        }
+    })?;
     let (mut all, _) = compound.changed(way.write(compound, 0, &first))?;
     let mut copied = first.len() as u64;
     // Where a step is shorter than it was to be the file has ended meanwhile.
@@ -125,7 +130,7 @@ fn carry_out(compound: &mut Compound<'_>, way: &Way, bytes: u64) -> Result<(u64,
 }
 
 impl Way {
-    fn read(&self, compound: &Compound<'_>, at: u64, count: u64) -> Result<Bytes, Status> {
+    fn read(&self, compound: &Compound<'_>, at: u64, count: u64) -> Result<Bytes, FsError> {
         let from = &self.from;
         let ctx = compound.plain_ctx(from, self.may_read);
         let read = || from.vfs.read_by(ctx, from.object, self.from_offset + at, count as u32);

@@ -14,24 +14,24 @@ pub(in super::super) fn read(
     compound: &mut Compound<'_>,
     words: &mut Decoder<'_>,
     out: &mut Encoder,
-) -> Result<(), Status> {
+) -> Result<Status, Stop> {
     let stateid = stateid(words)?;
     let (offset, count) = (words.u64()?, words.u32()?);
-    let node = compound.current()?;
-    let target = node.target().ok_or(Status::IsDir)?;
-    let right = compound.right_to_read(stateid, target)?;
-    check_file(target)?;
+    let target = compound.current()?.target().ok_or(Status::IsDir)?.clone();
+    let right = compound.right_to_read(stateid, &target)?;
+    check_file(&target)?;
     // Of several in one compound a later one gets what is left; one for which nothing is left may come by itself.
     let room = compound.room(out).min(READ_BYTES_MAX);
     if room == 0 && count > 0 {
-        return Err(compound.too_big());
+        return Err(compound.too_big().into());
     }
     let count = count.min(room);
-    let read = || target.vfs.read_by(compound.plain_ctx(target, right), target.object, offset, count);
-    let found = compound.past_the_late(target, Access::READ, read)?;
+    let read = || target.vfs.read_by(compound.plain_ctx(&target, right), target.object, offset, count);
+    let found = compound.past_the_late(&target, Access::READ, read);
+    let found = compound.found(&target, found)?;
     compound.note_data(found.data.iter().map(Bytes::len).sum());
     out.bool(found.eof).opaque_shared(found.data);
-    Ok(())
+    Ok(Status::Ok)
 }
 
 /// Only files have content.

@@ -3,11 +3,12 @@
 //! Cookies come from the file system and are valid for ever, so the verifier is eight zero bytes and is not compared (rules F21). Where a
 //! dataset is mounted the entry shows its root, as a client sees it that crosses over.
 
-use tally_vfs::{Attr, DirEntry, FileKind, ObjectRef};
+use tally_vfs::{Attr, ClientNumber, DirEntry, FileKind, ObjectRef};
 
 use super::super::attr::{self, AttrSet, RDATTR_ERROR, Subject};
 use super::super::compound::Compound;
 use super::super::pseudo::{Node, Tree};
+use super::super::recalls::looks::may_be_newer;
 use super::super::status::Status;
 use crate::entry::{Target, may_be_child};
 use crate::numbers::ACCESS_LOOKUP;
@@ -44,7 +45,7 @@ pub(in super::super) fn read(
         return Err(if left < count { compound.too_big() } else { Status::TooSmall });
     }
     let names = if dir_count == 0 { room } else { (dir_count.min(LISTING_BYTES_MAX) as usize).max(ENTRY_BYTES_MIN) };
-    let list = List { tree: compound.tree(), wanted, room, names };
+    let list = List { tree: compound.tree(), who: compound.actor(), wanted, room, names };
     let listed = match node {
         Node::Object(target) => list.directory(target, cookie)?,
         Node::Way(..) | Node::Root => list.above(node, cookie)?,
@@ -56,6 +57,7 @@ pub(in super::super) fn read(
 /// What is asked for.
 struct List<'a> {
     tree: Tree<'a>,
+    who: Option<ClientNumber>,
     wanted: AttrSet,
     /// Bytes of all results.
     room: usize,
@@ -162,20 +164,24 @@ impl List<'_> {
             // Nothing but its id is told.
             None => Attr { object: ObjectRef { id: entry.object, ..at.object }, ..at.clone() },
         };
+        // Another client may know better what is in it, and is asked by who looks at this one alone.
+        let is_left_out =
+            self.wanted.needs_writer() && attr.kind == FileKind::File && may_be_newer(&*dir.vfs, attr.object, self.who);
+        let wanted = if is_left_out { self.wanted.without_content() } else { self.wanted };
         let node = Node::Object(Target { object: attr.object, ..dir.clone() });
-        self.encode(&Subject::new(&node, attr, &self.tree), out)
+        self.encode(&wanted, &Subject::new(&node, attr, &self.tree), out)
     }
 
     fn values_of(&self, node: &Node, out: &mut Encoder) -> Result<Told, Status> {
         match self.tree.attr(node) {
-            Ok(attr) => self.encode(&Subject::new(node, attr, &self.tree), out),
+            Ok(attr) => self.encode(&self.wanted, &Subject::new(node, attr, &self.tree), out),
             Err(status) => self.refused(status, out),
         }
     }
 
-    fn encode(&self, subject: &Subject<'_>, out: &mut Encoder) -> Result<Told, Status> {
+    fn encode(&self, wanted: &AttrSet, subject: &Subject<'_>, out: &mut Encoder) -> Result<Told, Status> {
         let before = out.len();
-        attr::encode(&self.wanted, subject, out).map(|()| Told::All).or_else(|status| {
+        attr::encode(wanted, subject, out).map(|()| Told::All).or_else(|status| {
             out.truncate(before);
             self.refused(status, out)
         })

@@ -168,7 +168,7 @@ pub(in super::super) fn lock(
     } else if compound.minor() > 0 && !compound.presence()?.has_reclaimed() {
         return Err(Status::Grace.into());
     } else {
-        Some(compound.may_be_given(&target)?)
+        Some(compound.may_be_given(&target, false)?)
     };
     let locking = locker.begin(compound, &FileId::of(&*target.vfs, target.object))?;
     let (holder, below) = (locking.locked().holder, locking.locked().below);
@@ -176,7 +176,7 @@ pub(in super::super) fn lock(
     // What it holds it keeps, whatever comes of this.
     let had_any = target.vfs.has_ranges(target.object, holder);
     let attempt = LockAttempt { target: &target, wanted, had_any, locking: Some(locking) };
-    let answer = ask(compound, || target.vfs.lock_range(target.object, below, wanted));
+    let answer = ask(compound, &target, || target.vfs.lock_range(target.object, below, wanted));
     if let (Ok(Answer::Given), Some(given)) = (&answer, given) {
         compound.was_given(&target, given)?;
     }
@@ -251,7 +251,7 @@ pub(in super::super) fn test(
         return Err(Status::Grace.into());
     }
     let holder = compound.scene.house.locks().holder(compound.presence()?.client(), owner);
-    match ask(compound, || target.vfs.test_range(target.object, Lock { holder, range, kind }))? {
+    match ask(compound, &target, || target.vfs.test_range(target.object, Lock { holder, range, kind }))? {
         Answer::Given => Ok(Status::Ok),
         Answer::Denied(denied) => {
             denied.encode(out);
@@ -338,7 +338,7 @@ impl Denied {
 /// Asks the file system, until the range is given or somebody is in the way who is there to be named.
 ///
 /// A holder whose lease is over loses what it has, and the range is asked for anew (rules V20).
-fn ask(compound: &Compound<'_>, ask: impl Fn() -> Result<(), NotLocked>) -> Result<Answer, Status> {
+fn ask(compound: &mut Compound<'_>, file: &Target, ask: impl Fn() -> Result<(), NotLocked>) -> Result<Answer, Stop> {
     let (house, exports) = (compound.scene.house, compound.scene.exports);
     let mut denied = None;
     let makes_way = |outcome: &Result<(), NotLocked>| {
@@ -353,8 +353,10 @@ fn ask(compound: &Compound<'_>, ask: impl Fn() -> Result<(), NotLocked>) -> Resu
     };
     match way::past(ask, makes_way)? {
         Ok(()) => Ok(Answer::Given),
-        Err(NotLocked::Failed(error)) => Err(not_locked(error, compound.minor())),
-        Err(NotLocked::Held(_)) => denied.map(Answer::Denied).ok_or(Status::Delay),
+        // Its holder locks there without a word.
+        Err(NotLocked::Failed(FsError::Delegated(object))) => Err(compound.kept_out(&*file.vfs, object)),
+        Err(NotLocked::Failed(error)) => Err(not_locked(error, compound.minor()).into()),
+        Err(NotLocked::Held(_)) => Ok(denied.map(Answer::Denied).ok_or(Status::Delay)?),
     }
 }
 

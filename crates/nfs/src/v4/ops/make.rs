@@ -1,6 +1,6 @@
 //! CREATE, LINK.
 
-use tally_vfs::{NodeKind, ObjectRef};
+use tally_vfs::{NodeKind, ObjectRef, Right};
 
 use super::super::attr::{self, AttrSet};
 use super::super::compound::{Compound, Stop};
@@ -109,6 +109,7 @@ pub(in super::super) fn link(
         put_change_of_before(out, compound, &dir);
         return Ok(Status::Ok);
     }
+    compound.past_claims(&file, Right::Unopened)?;
     let (_, changes) = compound.changed(dir.vfs.link(compound.ctx(&dir), file.object, dir.object, name))?;
     put_change(out, changes.first());
     Ok(Status::Ok)

@@ -65,15 +65,17 @@ pub(in super::super) fn open(
         return Err(Status::Grace.into());
     }
     let place = place_of(compound, &asked)?;
-    let given = if is_claimed {
+    if is_claimed {
         compound.reclaim(&place)?;
         // Nobody has to confirm that (RFC 7530 §9.1.11).
         whose.is_confirmed = true;
-        None
-    } else {
-        Some(compound.may_be_given(&place)?)
-    };
-    let Done { file, stateid, is_new, dir, delegated } = carry_out(compound, &place, &asked, whose, given)?;
+    }
+    let mut wish = asked.delegation(compound, &place);
+    let given = if is_claimed { None } else { Some(compound.may_be_given(&place, wish.is_to_write())?) };
+    if given.as_ref().is_some_and(|given| !given.may_write()) {
+        wish.is_not_to_write();
+    }
+    let Done { file, stateid, is_new, dir, delegated } = carry_out(compound, &place, &asked, whose, (given, wish))?;
     if let (true, Some(owner)) = (is_claimed, whose.owner) {
         compound.scene.house.orders().confirm(&owner);
     }
@@ -86,7 +88,7 @@ pub(in super::super) fn open(
     let told = if is_told { LOCKS_ARE_TOLD } else { 0 };
     out.u32(LOCKS_AS_POSIX | to_be_confirmed | stays | told);
     asked.attributes_set(is_new).encode(out);
-    delegation::put(&delegated, is_claimed, asked.wants, out);
+    delegation::put(&delegated, (is_claimed, wish.space), asked.wants, out);
     compound.current = Ok(Node::Object(file));
     compound.note_stateid(stateid);
     Ok(Status::Ok)

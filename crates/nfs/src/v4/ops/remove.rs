@@ -1,6 +1,6 @@
 //! REMOVE, RENAME.
 
-use tally_vfs::FsError;
+use tally_vfs::{FsError, Right};
 
 use super::super::compound::{Compound, Stop};
 use super::super::status::Status;
@@ -23,6 +23,7 @@ pub(in super::super) fn remove(
         put_change_of_before(out, compound, &dir);
         return Ok(Status::Ok);
     }
+    compound.past_claims(&dir, Right::Unopened)?;
     let mut outcome = dir.vfs.remove(compound.ctx(&dir), dir.object, name);
     if matches!(outcome.result, Err(FsError::IsDirectory)) {
         outcome = dir.vfs.rmdir(compound.ctx(&dir), dir.object, name);
@@ -62,6 +63,7 @@ pub(in super::super) fn rename(
         put_change_of_before(out, compound, &to);
         return Ok(Status::Ok);
     }
+    compound.past_claims(&from, Right::Unopened)?;
     let outcome = from.vfs.rename(compound.ctx(&from), from.object, old, to.object, new);
     let ((), changes) = compound.changed(outcome)?;
     put_change(out, changes.first());

@@ -14,21 +14,22 @@ const HINT_WORDS_MAX: u32 = 64;
 
 /// A hole at its end is every file's; where content is looked for and there is none, that end is told.
 pub(in super::super) fn seek(
-    compound: &Compound<'_>,
+    compound: &mut Compound<'_>,
     words: &mut Decoder<'_>,
     out: &mut Encoder,
-) -> Result<(), Status> {
+) -> Result<Status, Stop> {
     let (stateid, offset, what) = (stateid(words)?, words.u64()?, words.u32()?);
     let (target, right) = to_read(compound, stateid)?;
     let what = match what {
         0 => Sought::Data,
         1 => Sought::Hole,
-        _ => return Err(Status::UnionNotSupp),
+        _ => return Err(Status::UnionNotSupp.into()),
     };
-    let look = || target.vfs.seek(compound.plain_ctx(target, right), target.object, offset, what);
-    let found = compound.past_the_late(target, Access::READ, look)?;
+    let look = || target.vfs.seek(compound.plain_ctx(&target, right), target.object, offset, what);
+    let found = compound.past_the_late(&target, Access::READ, look);
+    let found = compound.found(&target, found)?;
     out.bool(found.is_end).u64(found.offset);
-    Ok(())
+    Ok(Status::Ok)
 }
 
 /// Who reads is known better by what he reads: no hint is taken, and he is told so.
@@ -67,10 +68,10 @@ pub(in super::super) fn deallocate(compound: &mut Compound<'_>, words: &mut Deco
 }
 
 /// The file of the current handle, and by what right it is read.
-fn to_read<'a>(compound: &'a Compound<'_>, stateid: Stateid) -> Result<(&'a Target, Right), Status> {
-    let target = compound.current()?.target().ok_or(Status::IsDir)?;
-    let right = compound.right_to_read(stateid, target)?;
-    check_is_file(target)?;
+fn to_read(compound: &Compound<'_>, stateid: Stateid) -> Result<(Target, Right), Status> {
+    let target = compound.current()?.target().ok_or(Status::IsDir)?.clone();
+    let right = compound.right_to_read(stateid, &target)?;
+    check_is_file(&target)?;
     Ok((target, right))
 }
 

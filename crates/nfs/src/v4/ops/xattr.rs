@@ -5,7 +5,7 @@
 
 use smallvec::SmallVec;
 use tally_vfs::permission::{self, READ, WRITE};
-use tally_vfs::{Attr, FileKind, Outcome, SetXattr, USER_PREFIX, XATTR_NAME_MAX, XattrName};
+use tally_vfs::{Attr, FileKind, Outcome, Right, SetXattr, USER_PREFIX, XATTR_NAME_MAX, XattrName};
 
 use super::super::compound::{Compound, Stop};
 use super::super::status::Status;
@@ -142,6 +142,7 @@ fn change(
         put_change_of_before(out, compound, &target);
         return Ok(Status::Ok);
     }
+    compound.past_claims(&target, Right::Unopened)?;
     let outcome = change(compound, &target, &name);
     let ((), changes) = compound.changed(outcome)?;
     put_change(out, changes.first());

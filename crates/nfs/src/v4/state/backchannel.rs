@@ -54,6 +54,8 @@ pub enum Errand {
     NotifyLock(LockOwner, FileId),
     /// CB_RECALL: this client is to give a delegation back.
     Recall(ClientId, DelegationNumber),
+    /// CB_GETATTR: what a file is like that it has for writing.
+    Look(ClientId, DelegationNumber),
 }
 
 impl Errand {
@@ -62,7 +64,7 @@ impl Errand {
     pub fn client(&self) -> ClientId {
         match self {
             Self::NotifyLock(owner, _) => owner.client,
-            Self::Recall(client, _) => *client,
+            Self::Recall(client, _) | Self::Look(client, _) => *client,
         }
     }
 }

@@ -45,12 +45,14 @@ use crate::v4::status::Status;
 mod giving;
 mod grant;
 mod lately;
+mod look;
 mod recall;
 mod shard;
 
 pub use giving::{Ending, Reserving};
-pub use grant::{Asking, Why as WhyNone, Wish, to_ask_for};
+pub use grant::{Asking, Why as WhyNone, Wish, space_limit, to_ask_for};
 use lately::Lately;
+pub use look::{Attributes, Said};
 pub use recall::{Answer, Next};
 use shard::{Asked, Shard, State, Totals};
 
@@ -97,6 +99,24 @@ pub enum Recalled {
     Nobodys,
 }
 
+/// With which somebody comes again who looks at what another one has for writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookTicket {
+    number: DelegationNumber,
+    place: u64,
+}
+
+/// What somebody finds who looks.
+#[derive(Debug)]
+pub enum Looked {
+    /// Its client is asked, and called for that if nobody has called it.
+    Asks(LookTicket, Option<Delegated>),
+    /// It was not given yet, or is given back: its client has nothing that it has not sent.
+    NothingNewer,
+    /// Nobody was answered with it.
+    Nobodys,
+}
+
 /// All delegations.
 pub struct Delegations {
     seal: Seal,
@@ -124,11 +144,11 @@ impl Delegations {
         was_recalled
     }
 
-    /// OPEN, before it is carried out: there will be room for one. Rows i to k of table D9.
+    /// OPEN, before it is carried out: there will be room for one of this kind. Rows i to k of table D9.
     pub fn reserve(
         &self,
-        client: ClientId,
-        file: FileId,
+        kind: Delegation,
+        (client, file): (ClientId, FileId),
         by: Option<Referred>,
         now: Duration,
     ) -> Result<Reserving<'_>, WhyNone> {
@@ -136,8 +156,9 @@ impl Delegations {
             return Err(WhyNone::Contention);
         }
         let mut shard = self.shards.of(client).write();
-        if shard.of_file(client, &file).is_some() {
-            return Err(WhyNone::NotWanted);
+        if let Some(held) = shard.of_file(client, &file).and_then(|number| shard.get(number)) {
+            let would_have_more = (kind, held.kind) == (Delegation::Write, Delegation::Read);
+            return Err(if would_have_more { WhyNone::NotUpgraded } else { WhyNone::NotWanted });
         }
         let number = shard.begin(&self.seal, Asked { client, file, by }).ok_or(WhyNone::Resource)?;
         Ok(Reserving::new(self, (client, file), number))
@@ -169,6 +190,39 @@ impl Delegations {
             Some(number) if shard.recall(number, now) => Recalled::Begun,
             Some(_) => Recalled::Known,
         }
+    }
+
+    /// Somebody looks at the attributes of what this client may have for writing.
+    pub fn look(&self, client: ClientId, file: &FileId) -> Looked {
+        let mut shard = self.shards.of(client).write();
+        let Some(number) = shard.of_file(client, file) else { return Looked::Nobodys };
+        let Some(look) = shard.look_of(number) else { return Looked::NothingNewer };
+        let (place, is_to_call) = look.begin();
+        let call = is_to_call.then(|| self.delegated(shard.get(number).expect("it was looked at"), number));
+        Looked::Asks(LookTicket { number: DelegationNumber(number), place }, call)
+    }
+
+    /// Its client could not be called.
+    pub fn not_asked(&self, number: DelegationNumber) {
+        if let Some(look) = self.shards.at(number.0 as u32).write().look_of(number.0) {
+            look.not_begun();
+        }
+    }
+
+    /// It was, and has said this, or nobody knows what. Gives the file, if its client still has it.
+    pub fn looked(&self, number: DelegationNumber, said: Option<Attributes>) -> Option<FileId> {
+        let mut shard = self.shards.at(number.0 as u32).write();
+        shard.look_of(number.0)?.answered(said);
+        shard.get(number.0).map(|state| state.asked.file)
+    }
+
+    /// What it has said to who has this ticket, and with which change the file was given. None: its client has it no more.
+    #[must_use]
+    pub fn said(&self, ticket: &LookTicket) -> Option<(Said, u64)> {
+        let LookTicket { number, place } = *ticket;
+        let mut shard = self.shards.at(number.0 as u32).write();
+        let said = shard.look_of(number.0)?.said(place);
+        shard.get(number.0).map(|state| (said, state.change))
     }
 
     /// What is delegated below and was answered to nobody is about to be given back there: as long as this is held nobody is given it anew. None: it is known by now, and on its way.
@@ -299,6 +353,12 @@ impl Delegations {
     #[must_use]
     pub fn holds(&self, client: ClientId) -> bool {
         self.shards.of(client).read().holds(client)
+    }
+
+    /// Whether a client has one for writing there, or may be about to be given one.
+    #[must_use]
+    pub fn may_write(&self, client: ClientId, is_there: &dyn Fn(&Mounted) -> bool) -> bool {
+        self.shards.of(client).read().may_write(client, is_there)
     }
 
     /// How many there are, and how many of these are asked for, and were taken and not freed yet.

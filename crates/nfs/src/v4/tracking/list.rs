@@ -10,9 +10,13 @@
 //! ```
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::time::Duration;
 
-use super::super::state::{ClientKey, LEASE};
+use tally_base::DatasetId;
+
+use super::super::state::{ClientId, ClientKey, LEASE};
+use super::writes::{Flag, Writes};
 
 /// A claim keeps the grace open for so long, for the next one of that client.
 const BETWEEN_CLAIMS: Duration = Duration::from_secs(15);
@@ -30,12 +34,37 @@ pub(super) struct List {
     latest: Duration,
     /// Who is in the folder, or will be by what was changed.
     noted: HashSet<ClientKey>,
-    /// Who has to go out of it.
-    doomed: Vec<ClientKey>,
+    /// And where they may have something for writing.
+    writes: Writes,
+    /// What has to go out of it.
+    doomed: Vec<Entry>,
     /// Whether all that was changed is durable.
     is_settled: bool,
     /// How many were to go out of it, ever.
     dooms: u64,
+}
+
+/// What stands in the folder, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    Client(ClientKey),
+    Writes(Flag),
+}
+
+impl Entry {
+    /// Anything else in there is nobody's.
+    pub(super) fn parse(name: &[u8]) -> Option<Self> {
+        ClientKey::parse(name).map(Self::Client).or_else(|| Flag::parse(name).map(Self::Writes))
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client(key) => key.fmt(f),
+            Self::Writes(flag) => flag.fmt(f),
+        }
+    }
 }
 
 /// Who came before a grace was over.
@@ -50,17 +79,23 @@ pub(super) struct Came {
 }
 
 impl List {
-    /// As it was read then.
-    pub(super) fn new(keys: Vec<ClientKey>, since: Duration) -> Self {
-        let listed: BTreeMap<_, _> = keys.into_iter().map(|key| (key, false)).collect();
+    /// As it was read then. Flags whose client is not there have to go.
+    pub(super) fn new(entries: &[Entry], since: Duration) -> Self {
+        let keys = entries.iter().filter_map(|entry| if let Entry::Client(key) = entry { Some(*key) } else { None });
+        let listed: BTreeMap<_, _> = keys.map(|key| (key, false)).collect();
+        let flags = entries.iter().filter_map(|entry| if let Entry::Writes(flag) = entry { Some(*flag) } else { None });
+        let (flags, left): (Vec<_>, Vec<_>) = flags.partition(|flag| listed.contains_key(&flag.key));
+        let writes = Writes::new(flags.into_iter(), since);
+        let doomed: Vec<_> = left.into_iter().map(Entry::Writes).collect();
         Self {
             is_in_grace: !listed.is_empty(),
             listed,
             until: since + LEASE,
             latest: since + CLAIMS_END,
             noted: HashSet::new(),
-            doomed: Vec::new(),
-            is_settled: true,
+            writes,
+            is_settled: doomed.is_empty(),
+            doomed,
             dooms: 0,
         }
     }
@@ -80,8 +115,7 @@ impl List {
                 self.noted.insert(key);
             } else {
                 came.lost += 1;
-                self.doomed.push(key);
-                self.is_settled = false;
+                self.let_go(key);
             }
         }
         Some(came)
@@ -93,6 +127,24 @@ impl List {
         *has_claimed = true;
         self.until = self.until.max(now + BETWEEN_CLAIMS).min(self.latest);
         true
+    }
+
+    /// The same of something for writing there, which nobody but who is in the list for it can have had. It may have it from here on.
+    pub(super) fn reclaim_write(&mut self, whose: (ClientKey, ClientId), dataset: DatasetId, now: Duration) -> bool {
+        self.is_in_grace && self.listed.contains_key(&whose.0) && self.writes.use_of(whose, dataset, now)
+    }
+
+    /// Whether somebody but this client, who has not completed, may have something for writing there, or anywhere: what he has written and not sent yet nobody may have read or changed when it comes
+    /// (rules V27).
+    pub(super) fn keeps_out(
+        &self,
+        dataset: Option<DatasetId>,
+        who: Option<ClientKey>,
+        has_completed: &dyn Fn(&ClientKey) -> bool,
+    ) -> bool {
+        let mut others = self.listed.keys().filter(|key| Some(**key) != who);
+        let may_have = |key| dataset.map_or_else(|| self.writes.has_any(key), |dataset| self.writes.has(key, dataset));
+        self.is_in_grace && others.any(|key| may_have(*key) && !has_completed(key))
     }
 
     pub(super) fn is_in_grace(&self) -> bool {
@@ -114,9 +166,55 @@ impl List {
 
     pub(super) fn note(&mut self, key: ClientKey) {
         // Whoever was to go out is in again.
-        self.doomed.retain(|doomed| *doomed != key);
+        self.doomed.retain(|doomed| *doomed != Entry::Client(key));
         self.noted.insert(key);
         self.is_settled = false;
+    }
+
+    /// Whether it is written down, or will be, that a client may have something for writing there: it is about to.
+    pub(super) fn may_write(&mut self, whose: (ClientKey, ClientId), dataset: DatasetId, now: Duration) -> bool {
+        self.writes.use_of(whose, dataset, now)
+    }
+
+    /// What is to be written down for that.
+    pub(super) fn note_write(&mut self, whose: (ClientKey, ClientId), dataset: DatasetId, now: Duration) -> Flag {
+        let flag = self.writes.add(whose, dataset, now);
+        self.doomed.retain(|doomed| *doomed != Entry::Writes(flag));
+        self.is_settled = false;
+        flag
+    }
+
+    /// It could not be.
+    pub(super) fn is_not_noted_to_write(&mut self, flag: Flag) {
+        self.writes.remove(flag);
+    }
+
+    /// Where clients have asked for nothing for writing for a while, and by which numbers they may have some.
+    pub(super) fn idle(&self, now: Duration) -> Vec<(Flag, Option<ClientId>)> {
+        if self.is_in_grace { Vec::new() } else { self.writes.idle(now).collect() }
+    }
+
+    /// There is one that somebody has.
+    pub(super) fn is_held(&mut self, flag: Flag, now: Duration) {
+        self.writes.is_held(flag, now);
+    }
+
+    /// There is none that anybody has, and if nobody has asked for one since nobody may claim any. Who is about to be given one is asked for anew.
+    pub(super) fn forget_idle(&mut self, idle: impl Iterator<Item = Flag>, now: Duration) {
+        for flag in idle {
+            if self.writes.remove_idle(flag, now) {
+                self.doomed.push(Entry::Writes(flag));
+                self.is_settled = false;
+                self.dooms += 1;
+            }
+        }
+    }
+
+    /// Nobody may claim anything for writing.
+    pub(super) fn forget_writes(&mut self) {
+        let flags = std::mem::take(&mut self.writes).into_flags();
+        self.doomed.extend(flags.map(Entry::Writes));
+        self.is_settled &= self.doomed.is_empty();
     }
 
     /// It could not be written down.
@@ -127,10 +225,16 @@ impl List {
     /// A client is gone. Nobody is given anything from here on before it is out of the list.
     pub(super) fn forget(&mut self, key: ClientKey) {
         if self.noted.remove(&key) | self.listed.remove(&key).is_some() {
-            self.doomed.push(key);
-            self.is_settled = false;
+            self.let_go(key);
             self.dooms += 1;
         }
+    }
+
+    /// A client goes out of it, before what it may have had for writing.
+    fn let_go(&mut self, key: ClientKey) {
+        self.doomed.push(Entry::Client(key));
+        self.doomed.extend(self.writes.forget(key).into_iter().map(Entry::Writes));
+        self.is_settled = false;
     }
 
     /// It has risen where somebody was to go out of it since it was asked for.
@@ -142,12 +246,12 @@ impl List {
         !self.doomed.is_empty()
     }
 
-    pub(super) fn take_doomed(&mut self) -> Vec<ClientKey> {
+    pub(super) fn take_doomed(&mut self) -> Vec<Entry> {
         std::mem::take(&mut self.doomed)
     }
 
-    pub(super) fn doom(&mut self, keys: impl Iterator<Item = ClientKey>) {
-        self.doomed.extend(keys);
+    pub(super) fn doom(&mut self, entries: impl Iterator<Item = Entry>) {
+        self.doomed.extend(entries);
     }
 
     pub(super) fn is_settled(&self) -> bool {

@@ -28,7 +28,7 @@ pub(super) fn again(compound: &mut Compound<'_>, asked: Asked<'_>, out: &mut Enc
     // What was there before nobody knows any more, but a file with a verifier, or under a new name, was made.
     let is_new = !matches!(asked.how, How::Make(CreateHow::Unchecked(_), _));
     asked.attributes_set(is_new).encode(out);
-    delegation::put(&Err(WhyNone::Resource), false, asked.wants, out);
+    delegation::put(&Err(WhyNone::Resource), (false, 0), asked.wants, out);
     compound.current = Ok(Node::Object(Target { object, ..place }));
     compound.note_stateid(Stateid::OF_THE_DEAD);
     Ok(Status::Ok)

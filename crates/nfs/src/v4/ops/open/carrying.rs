@@ -8,7 +8,7 @@ use tally_vfs::{Access, Change, Delegation, FsError, ObjectRef, OpCtx, Opened, O
 
 use super::Whose;
 use super::asked::{How, Wanted, What};
-use super::delegation::Told;
+use super::delegation::{Told, WishFor};
 use super::ledger::Ledger;
 use crate::entry::Target;
 use crate::v4::compound::{Compound, Stop};
@@ -34,9 +34,9 @@ pub(super) fn carry_out(
     place: &Target,
     asked: &Wanted<'_>,
     whose: Whose,
-    given: Option<Given>,
+    (given, wish): (Option<Given>, WishFor),
 ) -> Result<Done, Stop> {
-    let ledger = Ledger::of(compound, place, asked, whose);
+    let ledger = Ledger::of(compound, place, asked, (whose, wish));
     ledger.given.replace(given);
     let by = |object| ledger.enter(object);
     let opening = Opening { share: asked.share, by: &by, wants: ledger.wants.ok() };
@@ -94,12 +94,13 @@ pub(super) fn carry_out(
             (settled(compound, &ledger, opened)?, None)
         }
     };
-    if let Some(given) = ledger.given.take() {
-        compound.was_given(place, given)?;
-    }
+    let given = ledger.given.take();
+    // What is claimed again is written down.
+    let may_write = given.map_or(Ok(true), |given| compound.was_given(place, given))?;
     let file = Target { object: opened.attr.object, ..place.clone() };
     let stateid = ledger.granted(&file, asked.share)?;
-    let delegated = ledger.delegated(&file, opened.delegated, matches!(asked.what, What::Again(_)));
+    let is_claimed = matches!(asked.what, What::Again(_));
+    let delegated = ledger.delegated(&file, (opened.delegated, opened.attr.change.0), (is_claimed, may_write));
     Ok(Done { stateid, file, is_new: opened.is_new, dir, delegated })
 }
 

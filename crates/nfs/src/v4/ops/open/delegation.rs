@@ -1,46 +1,102 @@
 //! Whether an OPEN is given a delegation, as far as that is not the file system's to say, and what it is told of it (RFC 8881 §18.16; table D9).
 
-use tally_vfs::Delegation;
+use tally_vfs::{Access, Delegation, Gives};
 
 use super::asked::{Wanted, What};
 use crate::entry::Target;
 use crate::v4::compound::Compound;
-use crate::v4::state::{AskingForDelegation, Delegated, WhyNone, Wish, to_ask_for};
+use crate::v4::state::{AskingForDelegation, Delegated, Presence, WhyNone, Wish, space_limit, to_ask_for};
 use crate::xdr::Encoder;
 
 /// Bits of `share_access`: what the client would have of one.
+const WANTS_READ: u32 = 0x0100;
 const WANTS_NONE: u32 = 0x0400;
 const WANTS_CANCELLED: u32 = 0x0500;
 
 /// `open_delegation_type4`.
 const NO_DELEGATION: u32 = 0;
 const READ: u32 = 1;
+const WRITE: u32 = 2;
 const NO_DELEGATION_AND_WHY: u32 = 3;
+/// `limit_by4`: bytes.
+const LIMIT_SIZE: u32 = 1;
 
 /// What there is of one behind an OPEN: one, or why not.
 pub(super) type Told = Result<Delegated, WhyNone>;
 
+/// What the file system is asked for besides.
+#[derive(Clone, Copy)]
+pub(super) struct WishFor {
+    pub(super) kind: Result<Delegation, WhyNone>,
+    /// What a client is told that it may have written and not sent.
+    pub(super) space: u64,
+}
+
+impl WishFor {
+    pub(super) fn is_to_write(&self) -> bool {
+        self.kind == Ok(Delegation::Write)
+    }
+
+    /// One for writing it cannot be: where it is to be that it is none.
+    pub(super) fn is_not_to_write(&mut self) {
+        if self.is_to_write() {
+            self.kind = Err(WhyNone::Resource);
+        }
+    }
+}
+
 impl Wanted<'_> {
     /// What the file system is asked for: rows a to h of table D9.
-    pub(super) fn delegation(&self, compound: &Compound<'_>, place: &Target) -> Result<Delegation, WhyNone> {
+    pub(super) fn delegation(&self, compound: &Compound<'_>, place: &Target) -> WishFor {
         let presence = compound.guard().map(|guard| guard.session().presence());
+        let mut wish = WishFor { kind: self.kind(compound, place, presence), space: 0 };
+        if wish.is_to_write() {
+            let left = place.vfs.statfs().map_or(0, |stat| stat.available_bytes);
+            match space_limit(left) {
+                Some(space) => wish.space = space,
+                // What was written under it may be sent as long as there is room.
+                None if matches!(self.what, What::Again(_)) => {}
+                None => wish.is_not_to_write(),
+            }
+        }
+        wish
+    }
+
+    fn kind(
+        &self,
+        compound: &Compound<'_>,
+        place: &Target,
+        presence: Option<&Presence>,
+    ) -> Result<Delegation, WhyNone> {
+        let gives = |kind| place.vfs.gives(kind);
+        let is_among_clients = || !compound.scene.house.is_used_plainly(&*place.vfs);
         let asking = AskingForDelegation {
             minor: compound.minor(),
             wish: match self.wants {
                 0 => Wish::Silent,
+                WANTS_READ => Wish::Read,
                 WANTS_NONE => Wish::None,
                 WANTS_CANCELLED => Wish::Cancelled,
                 _ => Wish::Some,
             },
             access: self.share.access,
-            is_on: place.vfs.gives(Delegation::Read),
+            gives_read: gives(Delegation::Read) != Gives::No,
+            gives_write: self.share.access.has(Access::WRITE)
+                && match gives(Delegation::Write) {
+                    Gives::No => false,
+                    Gives::AmongClients => is_among_clients(),
+                    Gives::Yes => true,
+                },
             is_reachable: presence.is_some_and(|presence| presence.is_reachable()),
             has_lost: presence.is_some_and(|presence| presence.has_lost()),
             is_by_delegation: matches!(self.what, What::Kept(..)),
         };
         match self.what {
-            // What it had before a restart it has no more than once more: what it has kept of the file is to be looked at (rules V27).
-            What::Again(Some(Delegation::Read)) if asking.is_on && asking.is_reachable => Ok(Delegation::Read),
+            // What it had before a restart it has no more than once more: what it has kept of the file is to be looked at, and what it has written to be sent (rules V27).
+            What::Again(Some(kind)) if asking.is_reachable && gives(kind) != Gives::No => match kind {
+                Delegation::Write if !compound.reclaim_write(place) => Err(WhyNone::Resource),
+                kind => Ok(kind),
+            },
             What::Again(_) => Err(WhyNone::Resource),
             _ => to_ask_for(&asking),
         }
@@ -48,11 +104,14 @@ impl Wanted<'_> {
 }
 
 /// `open_delegation4`: one, which is asked for already if it was claimed again; or none, and why, if the client would have had one or said that it would not (RFC 8881 §18.16.3).
-pub(super) fn put(told: &Told, is_claimed: bool, wants: u32, out: &mut Encoder) {
+pub(super) fn put(told: &Told, (is_claimed, space): (bool, u64), wants: u32, out: &mut Encoder) {
     match (told, wants) {
         (Ok(delegated), _) => {
-            debug_assert_eq!(delegated.kind, Delegation::Read, "no other one is asked for (row g of D9)");
-            out.u32(READ).raw(&delegated.stateid.to_wire()).bool(is_claimed);
+            let is_to_write = delegated.kind == Delegation::Write;
+            out.u32(if is_to_write { WRITE } else { READ }).raw(&delegated.stateid.to_wire()).bool(is_claimed);
+            if is_to_write {
+                out.u32(LIMIT_SIZE).u64(space);
+            }
             // `nfsace4`: who may open it without asking the server whether he may: nobody.
             out.u32(0).u32(0).u32(0).opaque(b"");
         }

@@ -7,6 +7,7 @@ use tally_vfs::{Access, Delegation, FsError, Holder, ObjectRef, Share};
 
 use super::Whose;
 use super::asked::Wanted;
+use super::delegation::WishFor;
 use crate::entry::Target;
 use crate::exports::Exports;
 use crate::stats::count;
@@ -39,11 +40,16 @@ pub(super) struct Ledger<'a> {
 }
 
 impl<'a> Ledger<'a> {
-    pub(super) fn of(compound: &Compound<'a>, place: &'a Target, asked: &Wanted<'a>, whose: Whose) -> Self {
+    pub(super) fn of(
+        compound: &Compound<'a>,
+        place: &'a Target,
+        asked: &Wanted<'a>,
+        (whose, wish): (Whose, WishFor),
+    ) -> Self {
         let (minor, house, exports) = (compound.minor(), compound.scene.house, compound.scene.exports);
         let (owner, share) = (asked.owner, asked.share);
         let (is_again, given, entry, reserving) = Default::default();
-        let (wants, referred) = (asked.delegation(compound, place), compound.referred());
+        let (wants, referred) = (wish.kind, compound.referred());
         Self { place, owner, share, house, exports, minor, whose, is_again, given, entry, wants, referred, reserving }
     }
 
@@ -66,9 +72,10 @@ impl<'a> Ledger<'a> {
             Ok(if self.whose.is_confirmed { reserved } else { reserved.is_provisional() })
         });
         let holder = reserved.as_ref().map(Reserved::holder).map_err(|_| FsError::Unavailable);
-        if holder.is_ok() && self.wants.is_ok() {
+        if let (Ok(_), Ok(kind)) = (&holder, self.wants) {
             let (delegations, now) = (self.house.delegations(), self.house.now());
-            *self.reserving.borrow_mut() = Some(delegations.reserve(self.whose.client, file, self.referred, now));
+            let reserving = delegations.reserve(kind, (self.whose.client, file), self.referred, now);
+            *self.reserving.borrow_mut() = Some(reserving);
         }
         *self.entry.borrow_mut() = Some((object, reserved));
         holder
@@ -100,7 +107,8 @@ impl<'a> Ledger<'a> {
         way::past(attempt, |outcome| {
             let is_worth_it = outcome.refused().is_some_and(|error| self.makes_way(error));
             if is_worth_it {
-                self.given.replace(Some(compound.may_be_given(self.place)?));
+                let to_write = self.wants == Ok(Delegation::Write);
+                self.given.replace(Some(compound.may_be_given(self.place, to_write)?));
             }
             Ok(is_worth_it)
         })
@@ -143,20 +151,24 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// It is open, and this was given besides, if anything was. `is_claimed`: its client is told at once to give it back.
+    /// It is open, and this was given besides, if anything was, with that change of the file. `is_claimed`: its client is told at once to give it back. `may_write`: it is written down that it may have something for writing.
     pub(super) fn delegated(
         &self,
         file: &Target,
-        given: Option<Delegation>,
-        is_claimed: bool,
+        (given, change): (Option<Delegation>, u64),
+        (is_claimed, may_write): (bool, bool),
     ) -> Result<Delegated, WhyNone> {
         let wanted = self.wants?;
         let reserving = self.reserving.take().unwrap_or(Err(WhyNone::Resource));
         match (given, reserving) {
+            (Some(Delegation::Write), Ok(reserving)) if !may_write => {
+                self.house.withdraw_delegation(&*file.vfs, reserving.ending());
+                Err(WhyNone::Resource)
+            }
             (Some(kind), Ok(reserving)) => {
                 let handle = Bytes::copy_from_slice(Node::Object(file.clone()).handle().as_slice());
                 debug_assert_eq!(kind, wanted);
-                match reserving.granted(kind, handle, is_claimed.then(|| self.house.now())) {
+                match reserving.granted(kind, (handle, change), is_claimed.then(|| self.house.now())) {
                     Ok(delegated) => {
                         count(&self.house.delegated.granted);
                         Ok(delegated)

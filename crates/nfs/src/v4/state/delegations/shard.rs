@@ -9,6 +9,7 @@ use foldhash::HashMap;
 use tally_vfs::Delegation;
 
 use super::Referred;
+use super::look::Look;
 use super::recall::{Next, Recall};
 use crate::v4::state::ClientId;
 use crate::v4::state::bounds::{DELEGATIONS_MAX, DELEGATIONS_OF_CLIENT_MAX};
@@ -57,6 +58,9 @@ pub(super) struct State {
     pub(super) asked: Asked,
     pub(super) kind: Delegation,
     pub(super) handle: Bytes,
+    /// The file's, when it was given.
+    pub(super) change: u64,
+    look: Look,
     life: Life,
 }
 
@@ -143,7 +147,7 @@ impl Shard {
         let number = self.places.add(|number| {
             let tag = seal.tag(number);
             let (kind, life) = (Delegation::Read, Life::Giving { is_in_the_way: false });
-            State { tag, asked, kind, handle: Bytes::new(), life }
+            State { tag, asked, kind, handle: Bytes::new(), change: 0, look: Look::default(), life }
         });
         self.by_file.insert((asked.client, asked.file), number);
         self.of_client.insert((asked.client, number));
@@ -151,13 +155,19 @@ impl Shard {
     }
 
     /// The file system has given it. False: it cannot be kept, and is given back.
-    pub(super) fn grant(&mut self, number: u64, kind: Delegation, handle: Bytes, recalled: Option<Duration>) -> bool {
+    pub(super) fn grant(
+        &mut self,
+        number: u64,
+        kind: Delegation,
+        (handle, change): (Bytes, u64),
+        recalled: Option<Duration>,
+    ) -> bool {
         let Some(state) = self.places.get_mut(number) else { return false };
         if state.life != (Life::Giving { is_in_the_way: false }) {
             state.life = Life::Ending;
             return false;
         }
-        (state.kind, state.handle, state.life) = (kind, handle, Life::Given);
+        (state.kind, state.handle, state.change, state.life) = (kind, handle, change, Life::Given);
         if let Some(now) = recalled {
             self.begin_recall(number, Recall::told(now));
         }
@@ -183,6 +193,12 @@ impl Shard {
         state.life = Life::Recalled(recall);
         self.recalled.insert((state.asked.client, number));
         let _ = self.totals.recalled.next();
+    }
+
+    /// For who looks at what its client has.
+    pub(super) fn look_of(&mut self, number: u64) -> Option<&mut Look> {
+        let state = self.places.get_mut(number)?;
+        matches!(state.life, Life::Given | Life::Recalled(_)).then_some(&mut state.look)
     }
 
     /// That of one that is asked for.
@@ -292,6 +308,13 @@ impl Shard {
     /// What was revoked of a client's and not freed yet, by why.
     pub(super) fn revoked(&self, client: ClientId) -> [usize; Revoked::COUNT] {
         self.clients.get(&client).map_or([0; Revoked::COUNT], |known| known.revoked)
+    }
+
+    /// Whether a client has one for writing of such a mount, or may be about to be given one.
+    pub(super) fn may_write(&self, client: ClientId, is_there: &dyn Fn(&Mounted) -> bool) -> bool {
+        let states = self.of_client.range((client, 0)..=(client, u64::MAX)).filter_map(|(_, number)| self.get(*number));
+        let mut living = states.filter(|state| state.revoked().is_none() && is_there(&state.asked.file.of));
+        living.any(|state| state.kind == Delegation::Write || !state.is_granted())
     }
 
     /// Whether a client has one that is not revoked.

@@ -1,8 +1,13 @@
+use super::super::writes::Where;
 use super::*;
 
 const A: ClientKey = ClientKey::of_sessions_for_tests(1);
 const B: ClientKey = ClientKey::of_sessions_for_tests(2);
 const OLD: ClientKey = ClientKey::of_minor_0_for_tests(3);
+const IN_A: Entry = Entry::Client(A);
+const IN_B: Entry = Entry::Client(B);
+const HERE: DatasetId = DatasetId(1);
+const ELSEWHERE: DatasetId = DatasetId(2);
 
 fn second(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -10,7 +15,7 @@ fn second(seconds: u64) -> Duration {
 
 #[test]
 fn without_anybody_in_it_there_is_no_grace() {
-    let mut list = List::new(Vec::new(), second(5));
+    let mut list = List::new(&[], second(5));
     list.advance(second(5), &|_| false);
     assert!(list.is_over() && !list.reclaim(A, second(6)));
 }
@@ -18,7 +23,7 @@ fn without_anybody_in_it_there_is_no_grace() {
 /// The rows of D5 and D12.
 #[test]
 fn who_is_in_it_may_claim_until_the_grace_is_over() {
-    let mut list = List::new(vec![A, B], second(5));
+    let mut list = List::new(&[IN_A, IN_B], second(5));
     assert!(list.is_in_grace() && list.reclaim(A, second(6)) && !list.reclaim(OLD, second(6)));
     let has_completed = |key: &ClientKey| *key == A;
     list.advance(second(94), &has_completed);
@@ -26,7 +31,7 @@ fn who_is_in_it_may_claim_until_the_grace_is_over() {
     assert_eq!(list.advance(second(95), &has_completed), Some(Came { claimed: 1, idle: 0, lost: 1 }));
     assert_eq!(list.advance(second(95), &has_completed), None, "it is told once");
     assert!(list.is_over() && !list.reclaim(A, second(95)) && !list.reclaim(B, second(95)));
-    assert_eq!(list.take_doomed(), [B], "who has claimed nothing has nothing");
+    assert_eq!(list.take_doomed(), [IN_B], "who has claimed nothing has nothing");
     assert!(list.has(A) && !list.is_at_rest(A, false), "B may not be out of it yet");
     list.settle();
     assert!(list.is_at_rest(A, false));
@@ -36,10 +41,10 @@ fn who_is_in_it_may_claim_until_the_grace_is_over() {
 /// somebody else; and behind a kill the client claimed it, and got it.
 #[test]
 fn who_has_claimed_a_part_and_not_completed_is_out_of_it() {
-    let mut list = List::new(vec![A, OLD], second(0));
+    let mut list = List::new(&[IN_A, Entry::Client(OLD)], second(0));
     assert!(list.reclaim(A, second(1)) && list.reclaim(OLD, second(1)));
     list.advance(LEASE, &|_| false);
-    assert_eq!((list.take_doomed(), list.has(A)), (vec![A], false));
+    assert_eq!((list.take_doomed(), list.has(A)), (vec![IN_A], false));
     assert!(list.has(OLD), "it has no word for having completed");
     list.note(A);
     assert!(list.has(A) && list.take_doomed().is_empty(), "it is given something new");
@@ -47,21 +52,21 @@ fn who_has_claimed_a_part_and_not_completed_is_out_of_it() {
 
 #[test]
 fn it_is_over_once_all_have_completed_who_say_so() {
-    let mut list = List::new(vec![A, B], second(0));
+    let mut list = List::new(&[IN_A, IN_B], second(0));
     list.advance(second(1), &|key| *key == A);
     assert!(list.is_in_grace());
     assert_eq!(list.advance(second(1), &|_| true), Some(Came { claimed: 0, idle: 2, lost: 0 }));
     assert!(list.is_over() && list.take_doomed().is_empty());
-    let mut list = List::new(vec![A, OLD], second(0));
+    let mut list = List::new(&[IN_A, Entry::Client(OLD)], second(0));
     list.advance(second(1), &|_| true);
     assert!(list.is_in_grace(), "those of minor version 0 have no word for it");
     list.advance(LEASE, &|key| *key == A);
-    assert_eq!((list.is_over(), list.take_doomed()), (true, vec![OLD]));
+    assert_eq!((list.is_over(), list.take_doomed()), (true, vec![Entry::Client(OLD)]));
 }
 
 #[test]
 fn claims_keep_it_open_for_those_that_follow_and_not_for_ever() {
-    let mut list = List::new(vec![A], second(0));
+    let mut list = List::new(&[IN_A], second(0));
     for at in (0..400).step_by(10) {
         list.advance(second(at), &|_| false);
         assert_eq!(list.reclaim(A, second(at)), second(at) < 2 * LEASE, "at {at} s");
@@ -71,7 +76,7 @@ fn claims_keep_it_open_for_those_that_follow_and_not_for_ever() {
 /// Whoever is gone takes part in nothing, and who comes again is not taken out by what was left to do.
 #[test]
 fn who_is_gone_goes_out() {
-    let mut list = List::new(vec![A, B], second(0));
+    let mut list = List::new(&[IN_A, IN_B], second(0));
     list.forget(OLD);
     assert!(!list.has_doomed());
     list.forget(B);
@@ -80,4 +85,64 @@ fn who_is_gone_goes_out() {
     assert!(list.is_over(), "nobody waits for who is gone");
     list.note(B);
     assert!(list.take_doomed().is_empty() && list.has(B));
+}
+
+fn writes(key: ClientKey, dataset: DatasetId) -> Entry {
+    Entry::Writes(Flag { key, place: Where::In(dataset) })
+}
+
+/// Rules V27: others wait as long as one who may have had something for writing has not said that he claims nothing more.
+#[test]
+fn who_may_have_written_keeps_others_out_until_he_has_completed() {
+    let mut list = List::new(&[IN_A, IN_B, writes(A, HERE)], second(0));
+    let nobody = |_: &ClientKey| false;
+    assert!(list.keeps_out(Some(HERE), None, &nobody) && list.keeps_out(Some(HERE), Some(B), &nobody));
+    assert!(!list.keeps_out(Some(HERE), Some(A), &nobody), "what is there is his");
+    assert!(!list.keeps_out(Some(ELSEWHERE), None, &nobody) && !list.keeps_out(Some(HERE), None, &|key| *key == A));
+    let (a, b) = ((A, ClientId(1)), (B, ClientId(2)));
+    assert!(!list.reclaim_write(b, HERE, second(1)) && !list.reclaim_write(a, ELSEWHERE, second(1)));
+    assert!(list.reclaim(A, second(1)) && list.reclaim_write(a, HERE, second(1)));
+    list.advance(LEASE + second(20), &|key| *key == A);
+    assert!(!list.keeps_out(Some(HERE), None, &nobody) && !list.reclaim_write(a, HERE, second(120)));
+    assert_eq!(list.take_doomed(), [IN_B]);
+    assert!(list.may_write(a, HERE, second(120)), "it is still written down");
+}
+
+/// Neither behind a crash nor in this life may a client go by a flag that is about to go.
+#[test]
+fn a_flag_goes_with_its_client_and_by_itself() {
+    let (a, b) = ((A, ClientId(1)), (B, ClientId(2)));
+    let mut list = List::new(&[IN_A, writes(A, HERE), writes(B, HERE)], second(0));
+    assert!(list.has_doomed() && !list.is_settled(), "B is not there");
+    assert_eq!(list.take_doomed(), [writes(B, HERE)]);
+    assert!(list.idle(second(61)).is_empty(), "in the grace nobody has anything yet");
+    list.forget(A);
+    assert_eq!(list.take_doomed(), [IN_A, writes(A, HERE)]);
+    list.advance(second(61), &|_| true);
+    [A, B].into_iter().for_each(|key| list.note(key));
+    assert!(!list.may_write(b, HERE, second(61)));
+    let flags = [a, b].map(|whose| Entry::Writes(list.note_write(whose, HERE, second(61))));
+    list.settle();
+    let dooms = list.dooms();
+    let idle = list.idle(second(121));
+    assert_eq!(idle.iter().map(|(_, client)| *client).collect::<Vec<_>>(), [Some(ClientId(1)), Some(ClientId(2))]);
+    // A asks for one meanwhile.
+    assert!(list.may_write(a, HERE, second(121)));
+    list.forget_idle(idle.into_iter().map(|(flag, _)| flag), second(121));
+    assert_eq!((list.dooms(), list.is_settled(), list.take_doomed()), (dooms + 1, false, vec![flags[1]]));
+    assert!(list.may_write(a, HERE, second(121)) && !list.may_write(b, HERE, second(121)));
+    list.forget_idle(list.idle(second(181)).into_iter().map(|(flag, _)| flag), second(181));
+    assert_eq!(Entry::Writes(list.note_write(a, HERE, second(181))), flags[0]);
+    assert!(!list.has_doomed(), "it is to stay");
+}
+
+/// The list could not be read until others had to go on.
+#[test]
+fn who_comes_too_late_claims_none_for_writing() {
+    let mut list = List::new(&[IN_A, writes(A, HERE)], second(0));
+    list.settle();
+    list.forget_writes();
+    assert_eq!((list.is_settled(), list.keeps_out(None, None, &|_| false)), (false, false));
+    assert!(list.reclaim(A, second(1)) && !list.reclaim_write((A, ClientId(1)), HERE, second(1)));
+    assert_eq!(list.take_doomed(), [writes(A, HERE)]);
 }

@@ -1,0 +1,74 @@
+//! Which datasets are used by who is no client: by NFSv3, whose looks at a file that somebody has for writing wait for an answer of that one. There `auto` gives none for writing
+//! ([`Gives::AmongClients`](tally_vfs::Gives)).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use tally_base::{DatasetId, PoolGuid};
+
+/// For so long a dataset is taken for one that is used so: as long as a client may be off over night.
+const USED: Duration = Duration::from_secs(24 * 60 * 60);
+/// Not noted more often than that.
+const PACE: Duration = Duration::from_secs(10);
+/// Most datasets of which it is remembered; past it all are taken for used.
+const DATASETS_MAX: usize = 4096;
+
+/// When each was used last, by the clock of leases.
+#[derive(Debug, Default)]
+pub(super) struct Plain {
+    used: RwLock<HashMap<(PoolGuid, DatasetId), AtomicU64>>,
+}
+
+impl Plain {
+    /// Somebody has.
+    pub(super) fn note(&self, of: (PoolGuid, DatasetId), now: Duration) {
+        let (now_ns, pace) = (now.as_nanos() as u64, PACE.as_nanos() as u64);
+        if let Some(last) = self.used.read().get(&of) {
+            if last.load(Relaxed) + pace <= now_ns {
+                last.store(now_ns, Relaxed);
+            }
+            return;
+        }
+        let mut used = self.used.write();
+        used.retain(|_, last| is_used(last, now));
+        if used.len() < DATASETS_MAX {
+            used.entry(of).or_default().store(now_ns, Relaxed);
+        }
+    }
+
+    /// Whether it is used so.
+    pub(super) fn uses(&self, of: (PoolGuid, DatasetId), now: Duration) -> bool {
+        let used = self.used.read();
+        used.get(&of).map_or(used.len() >= DATASETS_MAX, |last| is_used(last, now))
+    }
+}
+
+fn is_used(last: &AtomicU64, now: Duration) -> bool {
+    Duration::from_nanos(last.load(Relaxed)) + USED > now
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POOL: PoolGuid = PoolGuid(1);
+
+    #[test]
+    fn it_is_for_a_day_and_within_bounds() {
+        let (plain, at) = (Plain::default(), |hours: u64| Duration::from_secs(hours * 3600));
+        let of = |number| (POOL, DatasetId(number));
+        assert!(!plain.uses(of(1), at(0)));
+        plain.note(of(1), at(0));
+        plain.note(of(1), at(10));
+        assert!(plain.uses(of(1), at(33)) && !plain.uses(of(1), at(34)) && !plain.uses(of(2), at(10)));
+        for number in 0..2 * DATASETS_MAX as u64 {
+            plain.note(of(number), at(40));
+        }
+        assert_eq!(plain.used.read().len(), DATASETS_MAX);
+        assert!(plain.uses(of(u64::MAX), at(40)), "nobody knows");
+        plain.note(of(u64::MAX), at(65));
+        assert_eq!(plain.used.read().len(), 1, "those that are over go when somebody comes");
+    }
+}

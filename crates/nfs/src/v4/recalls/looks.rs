@@ -1,0 +1,170 @@
+//! A look at the attributes of a file that another client has for writing: it is asked for them (CB_GETATTR, RFC 8881 §10.4.3 and §20.1), as it may have written what it has not sent.
+//!
+//! ```text
+//!  GETATTR ─▶ look: nobody has it for writing ─────────────────────────────▶ as it is here
+//!               │ asked, once for all who look
+//!               ▼
+//!             parked, for a moment ─▶ look again ─▶ it has said so ─▶ as it was given, or newer ─▶ the size that it says, and the times of now
+//!                                        └─ it says nothing, or what nobody can believe ─▶ it is recalled, and who looks comes again
+//! ```
+//!
+//! *Who says nothing is recalled*, where one could wait for its answer with DELAY, as a client does that is slower than a moment. But who looks once looks again, and would be told DELAY each time: a file
+//! that nobody can look at keeps a whole listing waiting. Behind the recall it is asked for no more. Linux's server does the same.
+//!
+//! *Newer* is what it has changed since: then the file has a new change and time here as well, by a record as of SETATTR, so that what is told never falls, also behind a crash, and each look finds another one as long
+//! as something is to be sent. A client that could give any change could make it fall; so its own is compared and not told (rules V11).
+
+use bytes::Bytes;
+use tally_base::{Promise, Wait};
+use tally_vfs::{
+    Attr, ClientNumber, Cred, Delegation, FILE_SIZE_MAX, FsError, ObjectRef, OpCtx, SetAttr, SetTime, Vfs,
+};
+
+use super::{House, KeptOut};
+use crate::exports::Exports;
+use crate::v4::attr::AttrSet;
+use crate::v4::state::{
+    Attributes, Callback, ClientId, Delegated, DelegationNumber, Errand, FileId, LookTicket, Looked, Presence, Said,
+};
+use crate::xdr::{Decoder, Encoder, Garbage};
+
+pub(in crate::v4) const CB_GETATTR: u32 = 3;
+/// The attributes that it is asked for.
+const CHANGE: u32 = 3;
+const SIZE: u32 = 4;
+/// Bytes of both.
+const VALUES_BYTES: u32 = 16;
+
+/// What a look comes to.
+pub enum Seen {
+    /// These.
+    Attributes(Box<Attr>),
+    /// There are none.
+    Failed(FsError),
+    /// He looks once more when this is over, with this.
+    Asks(LookTicket, Box<dyn Promise>),
+    /// They are not to be had for now.
+    KeptOut(KeptOut),
+}
+
+impl From<Result<Attr, FsError>> for Seen {
+    fn from(looked: Result<Attr, FsError>) -> Self {
+        looked.map_or_else(Self::Failed, |attr| Self::Attributes(Box::new(attr)))
+    }
+}
+
+/// Whether somebody else may know newer attributes of a file than there are here.
+pub(crate) fn may_be_newer(vfs: &dyn Vfs, object: ObjectRef, who: Option<ClientNumber>) -> bool {
+    writer(vfs, object, who).is_some()
+}
+
+fn writer(vfs: &dyn Vfs, object: ObjectRef, who: Option<ClientNumber>) -> Option<ClientNumber> {
+    let held = vfs.delegated(object);
+    held.into_iter().find(|(client, kind)| *kind == Delegation::Write && Some(*client) != who).map(|(client, _)| client)
+}
+
+impl House {
+    /// Somebody, this client if it is one, looks at an object: for the first time, or again with his ticket.
+    pub(crate) fn look(
+        &self,
+        exports: &dyn Exports,
+        (vfs, object): (&dyn Vfs, ObjectRef),
+        who: Option<ClientId>,
+        ticket: Option<LookTicket>,
+    ) -> Seen {
+        let here = || vfs.getattr(object).into();
+        let Some(holder) = writer(vfs, object, who.map(|client| ClientNumber(client.0))) else { return here() };
+        if self.end_late(exports, &[holder]) {
+            return here();
+        }
+        let (client, file) = (ClientId(holder.0), FileId::of(vfs, object));
+        match ticket {
+            None => {
+                // Before it is asked: what it answers from here on is noticed.
+                let parked = self.parking.park(file);
+                match self.delegations().look(client, &file) {
+                    Looked::NothingNewer => here(),
+                    Looked::Nobodys if self.recall_of(vfs, &file, &[holder]) => here(),
+                    Looked::Nobodys => Seen::KeptOut(KeptOut::ComesAgain),
+                    Looked::Asks(ticket, call) => {
+                        if let Some(delegated) = call {
+                            self.ask(&delegated);
+                        }
+                        parked.map_or(Seen::KeptOut(KeptOut::ComesAgain), |parked| Seen::Asks(ticket, Box::new(parked)))
+                    }
+                }
+            }
+            Some(ticket) => match self.delegations().said(&ticket) {
+                Some((Said::So(said), given)) => self.told(vfs, (object, holder), said, given),
+                // Others have its slots for now.
+                Some((Said::Unasked, _)) if self.can_be_called(client) => Seen::KeptOut(KeptOut::ComesAgain),
+                _ => self.recalls(vfs, &file, holder),
+            },
+        }
+    }
+
+    fn recalls(&self, vfs: &dyn Vfs, file: &FileId, holder: ClientNumber) -> Seen {
+        self.recall_of(vfs, file, &[holder]);
+        Seen::KeptOut(KeptOut::ComesAgain)
+    }
+
+    fn can_be_called(&self, client: ClientId) -> bool {
+        self.clients().presence_of(client).as_deref().is_some_and(Presence::is_reachable)
+    }
+
+    fn ask(&self, delegated: &Delegated) {
+        let errand = Errand::Look(delegated.client, delegated.number);
+        let callback = Callback { operation: cb_getattr(&delegated.handle), refers_to: delegated.by };
+        if self.call(None, &errand, &callback).is_none() {
+            self.delegations().not_asked(delegated.number);
+        }
+    }
+
+    /// A client was asked, and has said this, or nothing that anybody knows.
+    pub(in crate::v4) fn looked(&self, number: DelegationNumber, said: Option<Attributes>) {
+        if let Some(file) = self.delegations().looked(number, said) {
+            self.parking.wake(&file);
+        }
+    }
+
+    /// What a file is like by what its holder says, where it was given with that change.
+    fn told(&self, vfs: &dyn Vfs, (object, holder): (ObjectRef, ClientNumber), said: Attributes, given: u64) -> Seen {
+        let attr = match vfs.getattr(object) {
+            Ok(attr) => attr,
+            Err(error) => return Seen::Failed(error),
+        };
+        if (said.change, said.size) == (given, attr.size) {
+            return Seen::Attributes(Box::new(attr));
+        }
+        // As if its holder had sent something: nobody waits for the record, as nobody does who looks at what another one writes.
+        let (cred, set) = (Cred::root(), SetAttr { mtime: Some(SetTime::Server), ..SetAttr::default() });
+        let ctx = OpCtx { client: Some(holder), ..OpCtx::of(&cred) };
+        let outcome = vfs.setattr(ctx, object, &set, None);
+        match (outcome.result, outcome.wait) {
+            (Ok(()), _) => vfs.getattr(object).map(|attr| Attr { size: said.size, ..attr }).into(),
+            (Err(FsError::Throttled), Wait::On(_)) => Seen::KeptOut(KeptOut::ComesAgain),
+            (Err(FsError::Stale), _) => Seen::Failed(FsError::Stale),
+            // Where nothing can be changed, as for want of room, what it has is asked for: who looks has done nothing that could fail so.
+            (Err(_), _) => self.recalls(vfs, &FileId::of(vfs, object), holder),
+        }
+    }
+}
+
+/// `CB_GETATTR4args`.
+fn cb_getattr(handle: &[u8]) -> Bytes {
+    let mut words = Encoder::new();
+    words.u32(CB_GETATTR).opaque(handle);
+    AttrSet::of(&[CHANGE, SIZE]).encode(&mut words);
+    words.into_vec().into()
+}
+
+/// `CB_GETATTR4res` behind its number and status, of which both attributes have to be there. What a client says besides stands behind them, as they are in the order of their numbers.
+pub(in crate::v4) fn attributes(words: &mut Decoder<'_>) -> Result<Attributes, Garbage> {
+    let named = AttrSet::decode(words, 2)?;
+    let are_first = named.has(CHANGE) && named.has(SIZE) && !(0..CHANGE).any(|number| named.has(number));
+    if !are_first || words.u32()? < VALUES_BYTES {
+        return Err(Garbage);
+    }
+    let said = Attributes { change: words.u64()?, size: words.u64()? };
+    if said.size > FILE_SIZE_MAX { Err(Garbage) } else { Ok(said) }
+}

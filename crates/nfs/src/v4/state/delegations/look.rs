@@ -1,0 +1,80 @@
+//! What a client that has a file for writing says of it, where another one looks at its attributes (RFC 8881 §10.4.3 and §20.1; rules V11).
+//!
+//! Whoever looks has a ticket: an answer counts that comes behind it, be it to a call that was under way by then. So however many look at a moment, the client is called once.
+
+/// What it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// As it was when the file was given, if the client has nothing to send.
+    pub change: u64,
+    /// With what it has not sent.
+    pub size: u64,
+}
+
+/// What there is of an answer for who has looked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// This.
+    So(Attributes),
+    /// It does not say, or nothing by now.
+    Nothing,
+    /// It was not asked, as it could not be called.
+    Unasked,
+}
+
+/// One delegation's.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Look {
+    is_under_way: bool,
+    answers: u64,
+    said: Option<Attributes>,
+}
+
+impl Look {
+    /// Somebody looks: his ticket, and whether the client is to be called for that.
+    pub(super) fn begin(&mut self) -> (u64, bool) {
+        (self.answers, !std::mem::replace(&mut self.is_under_way, true))
+    }
+
+    /// It could not be called.
+    pub(super) fn not_begun(&mut self) {
+        self.is_under_way = false;
+    }
+
+    /// It was called, and has said this, or nobody knows what.
+    pub(super) fn answered(&mut self, said: Option<Attributes>) {
+        *self = Self { is_under_way: false, answers: self.answers + 1, said };
+    }
+
+    pub(super) fn said(&self, ticket: u64) -> Said {
+        match self.said {
+            Some(attributes) if self.answers > ticket => Said::So(attributes),
+            None if self.answers > ticket => Said::Nothing,
+            _ if self.is_under_way => Said::Nothing,
+            _ => Said::Unasked,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_counts_for_all_who_looked_before_it() {
+        let (mut look, said) = (Look::default(), Attributes { change: 1, size: 2 });
+        let (first, is_to_call) = look.begin();
+        assert!(is_to_call);
+        let (second, is_to_call) = look.begin();
+        assert!(!is_to_call && look.said(first) == Said::Nothing);
+        look.answered(Some(said));
+        assert_eq!((look.said(first), look.said(second)), (Said::So(said), Said::So(said)));
+        let (third, is_to_call) = look.begin();
+        assert!(is_to_call && look.said(third) == Said::Nothing);
+        look.answered(None);
+        assert_eq!(look.said(third), Said::Nothing);
+        let (fourth, _) = look.begin();
+        look.not_begun();
+        assert_eq!(look.said(fourth), Said::Unasked);
+    }
+}
