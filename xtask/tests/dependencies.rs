@@ -32,7 +32,7 @@ const CRATES: [(&str, &[&str]); 21] = [
     // NFSv4 as the RFCs print it, which tests ask beside what is by hand.
     ("tally-wire", &[]),
     ("tally-sim", &SIMULATION),
-    ("tally-interop", &["tally-base", "tally-disk", "tally-bench", "tally-server"]),
+    ("tally-interop", &["tally-base", "tally-disk", "tally-bench", "tally-server", "tally-wire"]),
     ("tally-failing", &["tally-bench"]),
     ("tally-fuzz", &ENGINE_AND_PROTOCOL),
     // What makes of the RFCs' texts how NFSv4 goes over the wire.
@@ -143,7 +143,13 @@ const FLOORS: [(&str, &[&[&str]]); 20] = [
     ("sim", &SIM),
     (
         "interop",
-        &[&["ledger"], &["client"], &["check"], &["load", "volatile"], &["child", "model", "random", "slow", "wire"]],
+        &[
+            &["holders", "ledger"],
+            &["client"],
+            &["check"],
+            &["load", "volatile"],
+            &["child", "model", "random", "slow", "wire"],
+        ],
     ),
     ("failing", &[&["cases"], &["server"], &["folder"], &["disk", "rules"]]),
     ("fuzz", &FUZZ),
@@ -152,7 +158,7 @@ const FLOORS: [(&str, &[&[&str]]); 20] = [
         &[&["guests"], &["crash_images"], &["packages", "recording", "slow_disk", "tally"], &["cargo", "nbd", "port"]],
     ),
     ("yardsticks", &YARDSTICKS),
-    ("wire", &[&["attributes"], &["nfs4"], &["check", "macros"], &["codec"], &["dice"]]),
+    ("wire", &[&["ask"], &["attributes", "told"], &["nfs4"], &["check", "macros"], &["codec"], &["dice"]]),
     ("xdrgen", &[&["rust"], &["names", "parse"], &["tokens"]]),
 ];
 

@@ -1,6 +1,7 @@
 //! What tests and benchmarks ask often, in the short words that they would use: operations of a client that is root, has one owner of opens and one of
 //! locks, and wants nothing of what the protocol offers besides.
 
+use crate::Cookie;
 use crate::nfs4::{
     ChannelAttrs4, ClientOwner4, Close4Args, Create4Args, CreateSession4Args, Createhow4, Createtype4, Creatverfattr,
     ExchangeId4Args, Fattr4, Fattr4Value, Link4Args, Lock4Args, Locker4, Locku4Args, Lookup4Args, NfsArgop4,
@@ -194,7 +195,7 @@ pub fn link(name: &str) -> NfsArgop4 {
 
 /// READDIR behind a cookie with its verifier, names alone.
 #[must_use]
-pub fn list((cookie, cookieverf): (u64, [u8; 8])) -> NfsArgop4 {
+pub fn list((cookie, cookieverf): Cookie) -> NfsArgop4 {
     let (dircount, maxcount, attr_request) = (MESSAGE_BYTES / 2, MESSAGE_BYTES / 2, Vec::new().into());
     NfsArgop4::OpReaddir(Readdir4Args { cookie, cookieverf, dircount, maxcount, attr_request })
 }

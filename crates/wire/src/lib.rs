@@ -33,4 +33,4 @@ pub use attributes::{bitmap, numbers};
 pub use check::Kind;
 pub use codec::{List, Opaque, Undecodable, Xdr, decode, encode};
 pub use dice::Dice;
-pub use told::Told;
+pub use told::{Cookie, Told};

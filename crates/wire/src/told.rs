@@ -2,9 +2,12 @@
 
 use crate::nfs4::{
     Compound4Res, Entry4, Getfh4Res, Lock4Res, Locku4Res, NfsResop4, Nfsstat4, Open4Res, Read4Res, Readdir4Res,
-    Stateid4,
+    Stateid4, Verifier4,
 };
 use crate::{Undecodable, decode};
+
+/// Where a READDIR goes on: a cookie and its verifier.
+pub type Cookie = (u64, Verifier4);
 
 /// What it was told.
 #[derive(Clone, Debug)]
@@ -65,7 +68,7 @@ impl Told {
 
     /// What READDIR gave: the names, and behind which cookie it goes on.
     #[must_use]
-    pub fn names(&self) -> Option<(Vec<Vec<u8>>, Option<(u64, [u8; 8])>)> {
+    pub fn names(&self) -> Option<(Vec<Vec<u8>>, Option<Cookie>)> {
         self.results.iter().find_map(|result| match result {
             NfsResop4::OpReaddir(Readdir4Res::Nfs4Ok(ok)) => {
                 let first = ok.reply.entries.as_deref();

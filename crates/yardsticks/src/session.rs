@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result, bail, ensure};
 use tally_bench::wire::{Connection, Handle, random_u32};
+use tally_wire::ask;
 use tally_wire::nfs4::{
-    ChannelAttrs4, ClientOwner4, Compound4Args, Compound4Res, CreateSession4Args, CreateSession4Res, ExchangeId4Args,
-    ExchangeId4Res, Getfh4Res, Lookup4Args, NfsArgop4, NfsResop4, Putfh4Args, ReclaimComplete4Args, Sequence4Args,
-    Sessionid4, StateProtect4A,
+    Compound4Args, Compound4Res, CreateSession4Res, ExchangeId4Res, Getfh4Res, NfsArgop4, NfsResop4, Sequence4Args,
+    Sessionid4,
 };
 use tally_wire::{decode, encode};
 
@@ -16,11 +16,6 @@ use tally_wire::{decode, encode};
 const MINOR: u32 = 1;
 /// Where a compound that begins with SEQUENCE has its sequence: behind an empty tag, the minor version, the number of operations, the operation, and the session.
 const SEQUENCE_AT: usize = 12 + 4 + 16;
-/// Longest request and reply, bytes.
-const MESSAGE_BYTES: u32 = 64 << 10;
-/// Longest reply that a slot keeps, bytes.
-const KEPT_BYTES: u32 = 1 << 10;
-
 /// A client with a session, over a connection.
 pub(crate) struct Session {
     connection: Connection,
@@ -36,51 +31,23 @@ impl Session {
     pub(crate) fn open(address: SocketAddr) -> Result<Self> {
         let mut connection = Connection::open(address)?;
         let name = format!("bench-{:08x}{:08x}", random_u32()?, random_u32()?);
-        let introduced = outside(
-            &mut connection,
-            NfsArgop4::OpExchangeId(ExchangeId4Args {
-                eia_clientowner: ClientOwner4 { co_verifier: [1; 8], co_ownerid: name.into_bytes().into() },
-                eia_flags: 0,
-                eia_state_protect: StateProtect4A::Sp4None,
-                eia_client_impl_id: Vec::new().into(),
-            }),
-        )?;
+        let introduced = outside(&mut connection, ask::exchange_id(&name))?;
         let NfsResop4::OpExchangeId(ExchangeId4Res::Nfs4Ok(known)) = introduced else {
             bail!("the server does not let a client in: {introduced:?}");
         };
-        let channel = ChannelAttrs4 {
-            ca_headerpadsize: 0,
-            ca_maxrequestsize: MESSAGE_BYTES,
-            ca_maxresponsesize: MESSAGE_BYTES,
-            ca_maxresponsesize_cached: KEPT_BYTES,
-            ca_maxoperations: 16,
-            ca_maxrequests: 1,
-            ca_rdma_ird: Vec::new().into(),
-        };
-        let made = outside(
-            &mut connection,
-            NfsArgop4::OpCreateSession(CreateSession4Args {
-                csa_clientid: known.eir_clientid,
-                csa_sequence: known.eir_sequenceid,
-                csa_flags: 0,
-                csa_fore_chan_attrs: channel.clone(),
-                csa_back_chan_attrs: channel,
-                csa_cb_program: 0x4000_0000,
-                csa_sec_parms: Vec::new().into(),
-            }),
-        )?;
+        let made = outside(&mut connection, ask::create_session(known.eir_clientid, known.eir_sequenceid, 0))?;
         let NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(created)) = made else {
             bail!("the server makes no session: {made:?}");
         };
         let mut session = Self { connection, id: created.csr_sessionid, next: 1 };
-        session.run(&[NfsArgop4::OpReclaimComplete(ReclaimComplete4Args { rca_one_fs: false })])?;
+        session.run(&[ask::complete()])?;
         Ok(session)
     }
 
     /// The root of an export.
     pub(crate) fn mount(&mut self, export: &str) -> Result<Handle> {
         let names = export.split('/').filter(|name| !name.is_empty());
-        let lookups = names.map(|name| NfsArgop4::OpLookup(Lookup4Args { objname: name.as_bytes().into() }));
+        let lookups = names.map(ask::look);
         let ops = [NfsArgop4::OpPutrootfh].into_iter().chain(lookups).chain([NfsArgop4::OpGetfh]);
         handle(self.run(&ops.collect::<Vec<_>>())?)
     }
@@ -117,7 +84,7 @@ impl Session {
 
 /// PUTFH.
 pub(crate) fn put(handle: &Handle) -> NfsArgop4 {
-    NfsArgop4::OpPutfh(Putfh4Args { object: handle.0.as_slice().into() })
+    ask::put(&handle.0)
 }
 
 /// What the last operation, a GETFH, gives.

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use tally_bench::wire::{Attributes, Connection, Handle, Target, random_u32};
+use tally_wire::ask::{self, BOTH};
 use tally_wire::bitmap;
 use tally_wire::nfs4::{
-    Close4Args, Createhow4, Fattr4, Fattr4Value, Getattr4Args, NfsArgop4, NfsResop4, Nfstime4, Open4Args, Open4Res,
-    OpenClaim4, OpenOwner4, Openflag4, Setattr4Args, Settime4, StableHow4, Stateid4, Write4Args,
+    Createhow4, Fattr4, Fattr4Value, Getattr4Args, NfsArgop4, NfsResop4, Nfstime4, Open4Args, Open4Res, OpenClaim4,
+    OpenOwner4, Openflag4, Setattr4Args, Settime4, Stateid4,
 };
 
 use crate::Site;
@@ -41,8 +42,6 @@ const CONNECTIONS: usize = 64;
 const TURNS: usize = 4;
 /// What Linux asks for behind a change: type, change, size, fsid, id, mode, links, owners, space used, times.
 const LOOKED_AT: [u32; 13] = [1, 3, 4, 8, 20, 33, 35, 36, 37, 45, 47, 52, 53];
-/// `OPEN4_SHARE_ACCESS_BOTH`.
-const BOTH: u32 = 3;
 /// The stateid that stands for the present one (RFC 8881 §8.2.3).
 const PRESENT: Stateid4 = Stateid4 { seqid: 1, other: [0; 12] };
 /// And the one that stands for no state.
@@ -171,7 +170,7 @@ impl Versions {
             let create = |session: &mut Session, place: &Handle| {
                 (0..self.creates).try_for_each(|file| {
                     let how = Createhow4::Unchecked4(Fattr4::of(&[Fattr4Value::Fattr4Mode(0o644)]));
-                    let mut request = session.request(&[put(place), open(file, how), close(PRESENT)]);
+                    let mut request = session.request(&[put(place), open(file, how), ask::close(&PRESENT)]);
                     session.ask(&mut request).map(drop)
                 })
             };
@@ -220,10 +219,6 @@ fn open(file: u64, how: Createhow4) -> NfsArgop4 {
     })
 }
 
-fn close(open_stateid: Stateid4) -> NfsArgop4 {
-    NfsArgop4::OpClose(Close4Args { seqid: 0, open_stateid })
-}
-
 fn untar(session: &mut Session, folder: &Handle, file: u64, data: &[u8]) -> Result<()> {
     let look = || NfsArgop4::OpGetattr(Getattr4Args { attr_request: bitmap(&LOOKED_AT) });
     let how = Createhow4::Guarded4(Fattr4::of(&[Fattr4Value::Fattr4Mode(0o600)]));
@@ -234,8 +229,7 @@ fn untar(session: &mut Session, folder: &Handle, file: u64, data: &[u8]) -> Resu
     });
     let stateid = opened.context("an OPEN without a stateid")?;
     let file = handle(told)?;
-    let write = Write4Args { stateid: stateid.clone(), offset: 0, stable: StableHow4::FileSync4, data: data.into() };
-    session.run(&[put(&file), NfsArgop4::OpWrite(write), look()])?;
+    session.run(&[put(&file), ask::write(&stateid, 0, data), look()])?;
     let time = || Settime4::SetToClientTime4(Nfstime4 { seconds: 1_700_000_000, nseconds: 0 });
     let sets: [&[Fattr4Value]; 3] = [
         &[Fattr4Value::Fattr4TimeAccessSet(time()), Fattr4Value::Fattr4TimeModifySet(time())],
@@ -245,6 +239,6 @@ fn untar(session: &mut Session, folder: &Handle, file: u64, data: &[u8]) -> Resu
     for values in sets {
         session.run(&[put(&file), set(values), look()])?;
     }
-    session.run(&[put(&file), close(stateid)])?;
+    session.run(&[put(&file), ask::close(&stateid)])?;
     Ok(())
 }

@@ -97,7 +97,7 @@ fn compound(ops: Vec<NfsArgop4>) -> Vec<u8> {
 }
 
 fn send(connection: &mut Connection, request: &[u8]) -> Result<Told> {
-    let results = connection.compound(request).map_err(trouble)?;
+    let results = connection.compound(request).map_err(|error| trouble(&error))?;
     Told::of(results).or_else(|error| violation(format!("results that cannot be decoded: {error:?}")))
 }
 
@@ -107,7 +107,7 @@ pub(super) fn connect(server: SocketAddr) -> Option<Connection> {
 }
 
 /// A server that says nothing has not gone.
-fn trouble(error: anyhow::Error) -> Trouble {
+fn trouble(error: &anyhow::Error) -> Trouble {
     let silent = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut];
     match error.downcast_ref::<io::Error>() {
         Some(io) if !silent.contains(&io.kind()) => Trouble::Broken,

@@ -34,13 +34,13 @@ impl Client<'_> {
             [NfsArgop4::OpPutrootfh].into_iter().chain(EXPORT.split('/').skip(1).map(ask::look)).collect();
         let in_root = |more: Vec<NfsArgop4>| [root.clone(), more].concat();
         // Whoever comes first makes it.
-        self.tell(in_root(vec![ask::make_directory("shared")]))?;
-        self.shared = handle(&self.told_ok(in_root(vec![ask::look("shared"), NfsArgop4::OpGetfh]))?)?;
+        self.tell(&in_root(vec![ask::make_directory("shared")]))?;
+        self.shared = handle(&self.told_ok(&in_root(vec![ask::look("shared"), NfsArgop4::OpGetfh]))?)?;
         let home = format!("home-{}", self.number);
-        self.home = handle(&self.told_ok(in_root(vec![ask::make_directory(&home), NfsArgop4::OpGetfh]))?)?;
+        self.home = handle(&self.told_ok(&in_root(vec![ask::make_directory(&home), NfsArgop4::OpGetfh]))?)?;
         for number in 0..BOXES {
             let open = ask::open(How::Make, &format!("box-{number}"));
-            let told = self.told_ok(vec![ask::put(&self.shared), open, NfsArgop4::OpGetfh])?;
+            let told = self.told_ok(&[ask::put(&self.shared), open, NfsArgop4::OpGetfh])?;
             let open = self.opened(&told)?;
             self.belief.boxes.push(open);
         }
@@ -68,11 +68,11 @@ impl Client<'_> {
     }
 
     /// A request that a kill before its answer would make anew.
-    fn tell(&mut self, ops: Vec<NfsArgop4>) -> Result<Came> {
-        self.carry_out(|_| Some(ops.clone()))
+    fn tell(&mut self, ops: &[NfsArgop4]) -> Result<Came> {
+        self.carry_out(|_| Some(ops.to_vec()))
     }
 
-    fn told(&mut self, ops: Vec<NfsArgop4>) -> Result<Told> {
+    fn told(&mut self, ops: &[NfsArgop4]) -> Result<Told> {
         match self.tell(ops)? {
             Came::Told(told) | Came::ToldBehind(told) => Ok(told),
             Came::Gone => violation("it was asked for"),
@@ -80,8 +80,8 @@ impl Client<'_> {
     }
 
     /// What nothing stands in the way of, and nobody else would do.
-    fn told_ok(&mut self, ops: Vec<NfsArgop4>) -> Result<Told> {
-        let told = self.told(ops.clone())?;
+    fn told_ok(&mut self, ops: &[NfsArgop4]) -> Result<Told> {
+        let told = self.told(ops)?;
         if told.is_ok() { Ok(told) } else { violation(format!("{:?} is told to {ops:?}", told.status)) }
     }
 
@@ -113,7 +113,7 @@ impl Client<'_> {
 
     fn make_directory(&mut self) -> Result<()> {
         let name = self.name();
-        self.told_ok(self.at_home(ask::make_directory(&name)))?;
+        self.told_ok(&self.at_home(ask::make_directory(&name)))?;
         self.belief.names.insert(name, Kind::Directory);
         Ok(())
     }
@@ -123,7 +123,7 @@ impl Client<'_> {
         let how = if self.random.chance(50) { How::New } else { How::Exclusive(self.named) };
         let mut ops = self.at_home(ask::open(how, &name));
         ops.push(NfsArgop4::OpGetfh);
-        let told = self.told_ok(ops)?;
+        let told = self.told_ok(&ops)?;
         self.belief.made = Some(self.opened(&told)?);
         self.belief.names.insert(name, Kind::File);
         Ok(())
@@ -133,7 +133,7 @@ impl Client<'_> {
         let Some((from, kind)) = self.any_name(None) else { return Ok(()) };
         let to = self.name();
         let home = ask::put(&self.home);
-        self.told_ok(vec![home.clone(), NfsArgop4::OpSavefh, home, ask::rename(&from, &to)])?;
+        self.told_ok(&[home.clone(), NfsArgop4::OpSavefh, home, ask::rename(&from, &to)])?;
         self.belief.names.remove(&from);
         self.belief.names.insert(to, kind);
         Ok(())
@@ -143,14 +143,14 @@ impl Client<'_> {
         let Some((from, _)) = self.any_name(Some(Kind::File)) else { return Ok(()) };
         let to = self.name();
         let home = ask::put(&self.home);
-        self.told_ok(vec![home.clone(), ask::look(&from), NfsArgop4::OpSavefh, home, ask::link(&to)])?;
+        self.told_ok(&[home.clone(), ask::look(&from), NfsArgop4::OpSavefh, home, ask::link(&to)])?;
         self.belief.names.insert(to, Kind::File);
         Ok(())
     }
 
     fn remove(&mut self) -> Result<()> {
         let Some((name, _)) = self.any_name(None) else { return Ok(()) };
-        self.told_ok(self.at_home(ask::remove(&name)))?;
+        self.told_ok(&self.at_home(ask::remove(&name)))?;
         self.belief.names.remove(&name);
         Ok(())
     }
@@ -158,7 +158,7 @@ impl Client<'_> {
     fn list(&mut self) -> Result<()> {
         let (mut found, mut behind) = (Vec::new(), Some((0, [0; 8])));
         while let Some(cookie) = behind {
-            let told = self.told_ok(self.at_home(ask::list(cookie)))?;
+            let told = self.told_ok(&self.at_home(ask::list(cookie)))?;
             let Some((names, more)) = told.names() else { return violation("a READDIR without names") };
             found.extend(names);
             behind = more;
@@ -179,7 +179,7 @@ impl Client<'_> {
         let last = self.truth().names().len() as u64;
         let name = format!("wanted-{:08}", (last + 1).saturating_sub(self.random.below(WANTED)));
         let how = if self.random.chance(50) { How::New } else { How::Exclusive(self.random.next_u64()) };
-        let told = self.told(vec![ask::put(&self.shared), ask::open(how, &name), NfsArgop4::OpGetfh])?;
+        let told = self.told(&[ask::put(&self.shared), ask::open(how, &name), NfsArgop4::OpGetfh])?;
         match told.status {
             Nfsstat4::Nfs4Ok => self.belief.made = Some(self.opened(&told)?),
             Nfsstat4::Nfs4ErrExist => {}
@@ -297,7 +297,7 @@ impl Client<'_> {
                 let name = format!("name-{}", self.named);
                 let data = self.random.bytes(100);
                 self.write_made(&data)?;
-                self.told_ok(self.at_home(ask::remove(&name)))?;
+                self.told_ok(&self.at_home(ask::remove(&name)))?;
                 self.belief.names.remove(&name);
                 if let Some(open) = self.belief.made.take() {
                     self.belief.nameless.push((open, data));
@@ -343,7 +343,7 @@ impl Client<'_> {
     pub(super) fn finish(&mut self) -> Result<()> {
         self.list()?;
         for name in self.truth().names() {
-            self.told_ok(vec![ask::put(&self.shared), ask::look(&name)])?;
+            self.told_ok(&[ask::put(&self.shared), ask::look(&name)])?;
         }
         Ok(())
     }
