@@ -110,7 +110,7 @@ impl Guest<'_> {
             std::fs::write(share.join(name), content)?;
         }
         if let Some(folder) = &self.luggage.folder {
-            cargo::step(Command::new("cp").arg("-a").arg(folder).arg(&share))?;
+            cargo::step(Command::new("cp").arg("-a").arg(folder).arg(share))?;
         }
         for (name, content) in self.suite.files {
             std::fs::write(share.join(name), content)?;
