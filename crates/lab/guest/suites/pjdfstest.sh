@@ -33,9 +33,9 @@ namegen_len()
 SH
 # Each file of checks in a folder of its own; what was planned and not said failed as well.
 cat > /tmp/one.sh <<'SH'
-name=${1#/tmp/pjdfstest/tests/}; said=/media/share/said/${name//\//.}
+name=${1#./}; said=/media/share/said/${name//\//.}
 mkdir -p "/mnt/tank/pjd/$name" && cd "/mnt/tank/pjd/$name" || exit
-timeout 1800 bash "$1" > "$said" 2>&1
+timeout 1800 bash "/tmp/pjdfstest/tests/$name" > "$said" 2>&1
 awk -v name="$name" '
     /^1\.\./ { planned = substr($1, 4) + 0 }
     /^ok / { said[$2] = 1 }
@@ -43,7 +43,7 @@ awk -v name="$name" '
     END { for (n = 1; n <= planned; n++) if (!said[n]) print name, n, "was not said" }' "$said" > "$said.failed"
 SH
 # It sleeps a second wherever time has to pass, so several at once.
-carried_out() { find /tmp/pjdfstest/tests/${TESTS:-} -name '*.t' | sort -r | xargs -P 10 -n 1 bash /tmp/one.sh; }
+carried_out() (cd /tmp/pjdfstest/tests && find ${TESTS:-.} -name '*.t' | sort -r | xargs -P 10 -n 1 bash /tmp/one.sh)
 need "all of it is carried out" carried_out
 count() { cat $SAID/*.t | grep -c "^$1"; }
 note "$(count 'ok ') said ok, $(count 'not ok ') not"

@@ -97,6 +97,9 @@ pub struct Options {
     /// where this is not given.
     #[arg(long)]
     sources: Option<PathBuf>,
+    /// What of such a suite is run, in its own words.
+    #[arg(long)]
+    tests: Option<String>,
     /// Keep disks and logs of each guest, and say where.
     #[arg(long)]
     keep: bool,
@@ -131,8 +134,9 @@ pub fn run(options: &Options) -> Result<Tally> {
         };
         println!("== lab: {} over {}", suite.name, options.peer.name());
         let (server, keep, share) = (options.peer, options.keep, options.share());
-        let version = ("NFS_VERSION", options.nfs.name().to_owned());
-        let luggage = &Luggage { variables: vec![version], folder: of_others, ..Luggage::default() };
+        let mut variables = vec![("NFS_VERSION", options.nfs.name().to_owned())];
+        variables.extend(options.tests.clone().map(|tests| ("TESTS", tests)));
+        let luggage = &Luggage { variables, folder: of_others, ..Luggage::default() };
         let guest = Guest { kernel: &kernel, root: &root, suite, server, keep, share, luggage };
         let tally = guest.run()?;
         println!("== lab: {}: {tally}", suite.name);
