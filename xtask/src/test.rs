@@ -17,6 +17,9 @@ use crate::{dashboard, needing, sim};
 const CI_KILLS: u32 = 10;
 /// Kills of the ledger over disks that forget what was not flushed.
 const CI_VOLATILE_KILLS: u32 = 20;
+/// Kills under clients of version 4 that hold something, three a second, and of these over such disks.
+const CI_HOLDERS_KILLS: u32 = 90;
+const CI_HOLDERS_VOLATILE_KILLS: u32 = 10;
 
 /// Runs all tests and prints one line. Of planted bugs it tries as many as there is time for, of what all of it may take since it began.
 pub(crate) fn run(began: Instant) -> Result<()> {
@@ -78,12 +81,22 @@ pub(crate) struct Crash {
     /// With `--volatile`: durable writes are lost too. The ledger must then fail.
     #[arg(long, requires = "volatile")]
     no_dsync: bool,
+    /// Under eight clients of version 4.1 with opens, locks, and names that all want.
+    #[arg(long)]
+    holders: bool,
 }
 
 impl Crash {
-    fn continuous_integration() -> [Self; 3] {
-        let crash = |kills, volatile, no_dsync| Self { kills, seed: None, volatile, no_dsync };
-        [crash(CI_KILLS, false, false), crash(CI_VOLATILE_KILLS, true, false), crash(CI_VOLATILE_KILLS, true, true)]
+    fn continuous_integration() -> [Self; 5] {
+        let plain = |kills| Self { kills, seed: None, volatile: false, no_dsync: false, holders: false };
+        let volatile = |kills| Self { volatile: true, ..plain(kills) };
+        [
+            plain(CI_KILLS),
+            volatile(CI_VOLATILE_KILLS),
+            Self { no_dsync: true, ..volatile(CI_VOLATILE_KILLS) },
+            Self { holders: true, ..plain(CI_HOLDERS_KILLS) },
+            Self { holders: true, ..volatile(CI_HOLDERS_VOLATILE_KILLS) },
+        ]
     }
 
     /// Runs it. With `--no-dsync`, a ledger that finds nothing wrong is the failure.
@@ -97,6 +110,9 @@ impl Crash {
         }
         if self.no_dsync {
             command.arg("--expect-failure");
+        }
+        if self.holders {
+            command.arg("--holders");
         }
         if self.volatile {
             command.arg("--server").arg(release.join("tally-volatile"));

@@ -13,7 +13,8 @@ use rustix::process::{Pid, Signal};
 /// How long a start may take; the first one writes the log device out in full.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// The clients come from addresses of their own within this network.
-const CONFIGURATION: &str = "[[export]]\ndataset = \"tank\"\nrules = \"127.0.0.0/8(rw,no_root_squash,insecure)\"\n";
+const CONFIGURATION: &str =
+    "nfs4 = true\n\n[[export]]\ndataset = \"tank\"\nrules = \"127.0.0.0/8(rw,no_root_squash,insecure)\"\n";
 
 /// What is started.
 #[derive(Clone, Debug)]

@@ -12,12 +12,14 @@
 //! - [`check`]: the comparison of the model with the server.
 //! - [`client`]: one client through load, crash and recovery.
 //! - [`ledger`]: the run.
+//! - [`holders`]: the same of clients of version 4, which hold something through the kills.
 //! - [`volatile`]: disks that lose at a kill what was not flushed, as a power cut would have it.
 //! - [`slow`]: disks that take their time, for benchmarks.
 
 pub mod check;
 pub mod child;
 pub mod client;
+pub mod holders;
 pub mod ledger;
 pub mod load;
 pub mod model;

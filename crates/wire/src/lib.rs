@@ -11,11 +11,14 @@
 //!  attributes  bitmaps, and `fattr4`, of which XDR knows only that it is opaque
 //!  check       what must hold of every type
 //!  dice        where random values come from
+//!  ask         operations in short words
+//!  told        what is looked at of their results
 //! ```
 //!
 //! Decoding is strict: bounds, padding, booleans, members of enumerations; [`decode`] lets nothing be left over. **Encoding is not**: a test may
 //! send what is too long.
 
+pub mod ask;
 mod attributes;
 mod check;
 mod codec;
@@ -24,8 +27,10 @@ mod macros;
 #[rustfmt::skip]
 #[allow(missing_docs, clippy::enum_variant_names, clippy::large_enum_variant)]
 pub mod nfs4;
+mod told;
 
 pub use attributes::{bitmap, numbers};
 pub use check::Kind;
 pub use codec::{List, Opaque, Undecodable, Xdr, decode, encode};
 pub use dice::Dice;
+pub use told::Told;

@@ -7,16 +7,19 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail, ensure};
 use tally_interop::child::Program;
+use tally_interop::holders::run as holders;
 use tally_interop::ledger::{self, Plan, Verdict};
 
 struct Arguments {
     plan: Plan,
     folder: Option<PathBuf>,
     expect_failure: bool,
+    /// Clients of version 4, which hold something.
+    holds: bool,
 }
 
 const USAGE: &str = "ledger --server BINARY [--server-argument ARGUMENT]… [--kills N] [--seed N] [--size SIZE]
-       [--folder FOLDER] [--no-remembering] [--expect-failure]";
+       [--folder FOLDER] [--no-remembering] [--expect-failure] [--holders]";
 
 fn main() -> ExitCode {
     match parse(std::env::args_os().skip(1)).and_then(|arguments| run(&arguments)) {
@@ -34,7 +37,7 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments> {
     let program = Program { path: PathBuf::new(), arguments: Vec::new(), pool_size: "1G".into() };
     let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.subsec_nanos().into();
     let plan = Plan { program, kills: 100, seed, remembers: true };
-    let mut arguments = Arguments { plan, folder: None, expect_failure: false };
+    let mut arguments = Arguments { plan, folder: None, expect_failure: false, holds: false };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| anyhow::anyhow!("{word:?} needs a value\n{USAGE}"));
         let plan = &mut arguments.plan;
@@ -46,6 +49,7 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments> {
             Some("--size") => plan.program.pool_size = value()?.to_string_lossy().into_owned(),
             Some("--folder") => arguments.folder = Some(value()?.into()),
             Some("--no-remembering") => plan.remembers = false,
+            Some("--holders") => arguments.holds = true,
             Some("--expect-failure") => arguments.expect_failure = true,
             _ => bail!("{word:?} is not understood\n{USAGE}"),
         }
@@ -66,16 +70,19 @@ fn run(arguments: &Arguments) -> Result<bool> {
             (folder.path().to_owned(), Some(folder))
         }
     };
-    let verdict = ledger::run(&arguments.plan, &folder)?;
-    let good = report(arguments, &verdict);
+    let (good, kills) = if arguments.holds {
+        let Plan { program, kills, seed, .. } = arguments.plan.clone();
+        let verdict = holders::run(&holders::Plan { program, kills, seed }, &folder)?;
+        (report_of_holders(arguments, &verdict), verdict.kills)
+    } else {
+        let verdict = ledger::run(&arguments.plan, &folder)?;
+        (report(arguments, &verdict), verdict.kills)
+    };
     if !good && let Some(folder) = kept {
         println!("the pool and the server's messages are kept in {}", folder.keep().display());
     }
     let failed = u32::from(!good);
-    println!(
-        "{} passed, {failed} failed, 0 skipped",
-        if arguments.expect_failure { 1 - failed } else { verdict.kills }
-    );
+    println!("{} passed, {failed} failed, 0 skipped", if arguments.expect_failure { 1 - failed } else { kills });
     Ok(good)
 }
 
@@ -85,7 +92,27 @@ fn report(arguments: &Arguments, verdict: &Verdict) -> bool {
         "{} kills survived: {} operations answered, {} requests repeated across crashes ({} of them more than 10 s later), {} names compared",
         verdict.kills, counts.answered, counts.repeated, counts.repeated_late, counts.compared
     );
-    match (&verdict.violation, arguments.expect_failure) {
+    judge(verdict.violation.as_deref(), arguments.expect_failure)
+}
+
+fn report_of_holders(arguments: &Arguments, verdict: &holders::Verdict) -> bool {
+    let counts = verdict.counts;
+    println!(
+        "{} kills survived: {} requests answered, {} claims, {} requests under way had been carried out and {} had not, {} names won, {} locks denied, {} numbers counted",
+        verdict.kills,
+        counts.answered,
+        counts.reclaimed,
+        counts.done_before,
+        counts.not_done,
+        counts.won,
+        counts.denied,
+        counts.counted
+    );
+    judge(verdict.violation.as_deref(), arguments.expect_failure)
+}
+
+fn judge(violation: Option<&str>, expect_failure: bool) -> bool {
+    match (violation, expect_failure) {
         (None, false) => true,
         (None, true) => {
             println!("FAIL the disks kept nothing that was not flushed, and the ledger noticed nothing");

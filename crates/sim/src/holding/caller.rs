@@ -4,15 +4,18 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use tally_nfs::link::Link;
-use tally_wire::nfs4::{CreateSession4Res, ExchangeId4Res, NfsResop4, Nfsstat4, Sessionid4, Stateid4};
+use tally_nfs::v4::state::CallId;
+use tally_wire::nfs4::{CbSequence4Args, CreateSession4Res, ExchangeId4Res, NfsResop4, Nfsstat4, Sessionid4, Stateid4};
 
 use super::Checked;
+use super::kept::Kept;
 use super::ledger::BYTES;
 use super::words::{self, InSlot, Op, Told};
-use super::world::{Begun, POOLS, World};
+use super::world::{Begun, POOLS, Parked, World};
 
-/// Slots of a session.
+/// Slots of a session, and one more for what it does about a call of the server.
 const SLOTS: usize = 3;
+pub(super) const SLOT_OF_CALLS: usize = SLOTS;
 
 /// A client.
 pub(super) struct Caller {
@@ -29,16 +32,22 @@ pub(super) struct Caller {
     pub(super) is_silent: bool,
     /// What it believes to have open.
     pub(super) opens: Vec<Believed>,
+    /// What it was given to keep.
+    pub(super) kept: Vec<Kept>,
     /// Stateids of sessions that are over.
     pub(super) old: Vec<(Vec<u8>, Stateid4)>,
+    /// Calls over its connection that it has not answered.
+    pub(super) unanswered: Vec<(CallId, CbSequence4Args)>,
+    /// The server may call it over its connection.
+    pub(super) is_reachable: bool,
 }
 
 /// A session with the next sequence of each slot.
 pub(super) struct Session {
     id: Sessionid4,
-    next: [u32; SLOTS],
+    next: [u32; SLOTS + 1],
     /// The last request of each slot, and its results, whether or not the client got them.
-    last: [Option<(Vec<Op>, Vec<u8>)>; SLOTS],
+    last: [Option<(Vec<Op>, Vec<u8>)>; SLOTS + 1],
 }
 
 /// An open that a client believes to have.
@@ -61,6 +70,22 @@ pub(super) struct Believed {
 }
 
 impl Believed {
+    /// An open to read that is to be claimed.
+    pub(super) fn to_claim(pool: usize, file: &[u8], owner: u8) -> Self {
+        let (bytes, locks, lost) = ([None; BYTES], None, [false; BYTES]);
+        Self {
+            pool,
+            file: file.to_vec(),
+            owner,
+            shares: vec![(1, 0)],
+            stateid: None,
+            bytes,
+            locks,
+            lost,
+            is_claimed: false,
+        }
+    }
+
     pub(super) fn share(&self) -> (u32, u32) {
         self.shares.iter().fold((0, 0), |all, one| (all.0 | one.0, all.1 | one.1))
     }
@@ -75,9 +100,24 @@ impl Believed {
     }
 }
 
+/// A request that waits for what another client keeps.
+pub(super) struct OnItsWay {
+    ops: Vec<Op>,
+    slot: usize,
+    way: Way,
+    parked: Parked,
+}
+
+impl OnItsWay {
+    pub(super) fn is_woken(&self) -> bool {
+        self.parked.is_woken()
+    }
+}
+
 /// What came of a request.
 pub(super) enum Came {
     Told(Told),
+    Parked(OnItsWay),
     /// The session is over.
     SessionOver,
     /// The power went.
@@ -96,7 +136,7 @@ pub(super) enum Way {
 
 impl Caller {
     pub(super) fn new(number: usize) -> Self {
-        let mut caller = Self {
+        Self {
             number,
             start: 1,
             link: Self::link(number, 0),
@@ -106,10 +146,11 @@ impl Caller {
             is_complete: false,
             is_silent: false,
             opens: Vec::new(),
+            kept: Vec::new(),
             old: Vec::new(),
-        };
-        caller.reconnect();
-        caller
+            unanswered: Vec::new(),
+            is_reachable: false,
+        }
     }
 
     fn link(number: usize, at: u64) -> Arc<Link> {
@@ -117,10 +158,26 @@ impl Caller {
         Arc::new(Link::new((number as u64 + 1) << 32 | at, (address, 900).into()))
     }
 
-    fn reconnect(&mut self) {
-        self.link.close();
+    /// Its connection is closed, and it has another one, over which nobody calls it before it says that he may.
+    pub(super) fn reconnect(&mut self, world: &World) {
+        let unanswered: Vec<_> = self.unanswered.drain(..).map(|(id, _)| id).collect();
+        world.disconnected(&self.link, &unanswered);
         self.next_link += 1;
         self.link = Self::link(self.number, self.next_link);
+        self.is_reachable = false;
+    }
+
+    /// The server may call it over its connection from now on. False: the power went, or there is no such session.
+    pub(super) fn bind(&mut self, world: &World) -> Checked<bool> {
+        let Some(session) = self.session.as_ref().map(|session| session.id) else { return Ok(false) };
+        let told = self.outside(world, words::bind(session))?;
+        self.is_reachable = told.is_some_and(|told| told.is_ok());
+        Ok(self.is_reachable)
+    }
+
+    /// Whether its connection is this one.
+    pub(super) fn is_on(&self, link: u64) -> bool {
+        self.link.id() == link && self.link.is_open()
     }
 
     fn name(&self) -> Vec<u8> {
@@ -137,16 +194,19 @@ impl Caller {
     }
 
     /// It starts anew, and has nothing.
-    pub(super) fn start_anew(&mut self) {
+    pub(super) fn start_anew(&mut self, world: &World) {
         self.start += 1;
         self.opens.clear();
+        self.kept.clear();
         self.session_is_over();
-        self.reconnect();
+        self.reconnect(world);
     }
 
     /// What it has is to be claimed again.
     pub(super) fn session_is_over(&mut self) {
-        (self.session, self.is_complete) = (None, false);
+        (self.session, self.is_complete, self.is_reachable) = (None, false, false);
+        self.unanswered.clear();
+        self.kept.retain_mut(Kept::session_is_over);
         for open in &mut self.opens {
             if let Some(stateid) = open.stateid.take() {
                 self.old.push((open.file.clone(), stateid));
@@ -178,7 +238,8 @@ impl Caller {
         let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(made))) = made.results.pop() else {
             return Err(format!("CREATE_SESSION: {:?}", made.status));
         };
-        self.session = Some(Session { id: made.csr_sessionid, next: [1; SLOTS], last: Default::default() });
+        self.session = Some(Session { id: made.csr_sessionid, next: [1; SLOTS + 1], last: Default::default() });
+        self.is_reachable = true;
         Ok(true)
     }
 
@@ -190,9 +251,23 @@ impl Caller {
         let ops = [&[words::sequence(in_slot)], ops].concat();
         self.next_xid += 1;
         let begun = world.begin(words::record(self.next_xid, &ops), &self.link)?;
+        if way == Way::Twice && matches!(begun, Begun::Parked(_)) {
+            self.ask_beside(world, &ops)?;
+        }
+        self.came(world, (ops, slot, way), begun)
+    }
+
+    /// One that was parked goes on.
+    pub(super) fn go_on(&mut self, world: &World, OnItsWay { ops, slot, way, parked }: OnItsWay) -> Checked<Came> {
+        let begun = world.go_on(parked)?;
+        self.came(world, (ops, slot, way), begun)
+    }
+
+    fn came(&mut self, world: &World, (ops, slot, way): (Vec<Op>, usize, Way), begun: Begun) -> Checked<Came> {
         let reply = match begun {
             Begun::Lost => None,
             Begun::Answered(reply) => Some(reply),
+            Begun::Parked(parked) => return Ok(Came::Parked(OnItsWay { ops, slot, way, parked })),
             Begun::Waits(waiting) => {
                 if way == Way::Twice {
                     self.ask_beside(world, &ops)?;
@@ -208,12 +283,12 @@ impl Caller {
                 Nfsstat4::Nfs4ErrBadsession => Ok(Came::SessionOver),
                 // As a pool that is not there yet may know what it has done: this client does not wait for that, and asks for another session.
                 Nfsstat4::Nfs4ErrDelay if (0..POOLS).any(|pool| !world.is_here(pool)) => Ok(Came::SessionOver),
-                status => Err(format!("SEQUENCE {} of slot {slot} is told {status:?}", in_slot.sequence)),
+                status => Err(format!("SEQUENCE of slot {slot} is told {status:?}")),
             };
         }
         self.session.as_mut().expect("it asks").last[slot] = Some((ops, bytes));
         if way != Way::Plain {
-            self.reconnect();
+            self.reconnect(world);
             if !self.repeat(world, slot)? {
                 return Ok(Came::Lost);
             }
@@ -227,7 +302,7 @@ impl Caller {
         let beside = match world.begin(words::record(self.next_xid, ops), &self.link)? {
             Begun::Lost => return Ok(()),
             Begun::Answered(reply) => reply,
-            Begun::Waits(_) => return Err("a request that waits is carried out once more".into()),
+            Begun::Waits(_) | Begun::Parked(_) => return Err("a request that waits is carried out once more".into()),
         };
         match words::results(&words::results_of(&beside)?, ops)? {
             told if told.status == Nfsstat4::Nfs4ErrDelay && told.is_refused_at_sequence() => Ok(()),

@@ -8,6 +8,9 @@ use super::words::{self, Told};
 use super::world::POOLS;
 use super::{CALLERS, Checked, Story};
 
+/// As which owner a client opens what it kept.
+const KEEPS: u8 = 3;
+
 impl Story {
     /// One step of somebody who is coming back. False: there is nobody.
     pub(super) fn come_back(&mut self) -> Checked<bool> {
@@ -21,6 +24,7 @@ impl Story {
             self.connect(client)?;
             return Ok(true);
         }
+        self.claim_what_is_kept(client);
         let opens = &self.callers[client].opens;
         let is_lost = |open: &Believed| open.stateid.is_none() || open.lost.contains(&true);
         let here: Vec<usize> =
@@ -48,6 +52,7 @@ impl Story {
             if starts {
                 // What it had before it started is gone by now.
                 self.ledger.give_up(client, &|_| true, &|_| true);
+                self.recalls.forget_client(client);
             }
         }
         Ok(())
@@ -59,7 +64,7 @@ impl Story {
         self.totals.started_anew += 1;
         self.note(|| format!("client {client} starts anew"));
         self.ledger.doubt(client);
-        self.callers[client].start_anew();
+        self.callers[client].start_anew(&self.world);
         self.callers[client].is_silent = false;
         self.starting[client] = true;
         Ok(())
@@ -76,6 +81,7 @@ impl Story {
         let caller = &mut self.callers[client];
         caller.is_complete = true;
         caller.opens.retain(|open| open.stateid.is_some());
+        caller.kept.retain(|kept| kept.stateid.is_some());
         for open in &mut caller.opens {
             for (byte, lost) in open.bytes.iter_mut().zip(&mut open.lost) {
                 if std::mem::take(lost) {
@@ -96,10 +102,28 @@ impl Story {
         }
     }
 
+    /// What it kept of a file that it had not open it claims with an open.
+    fn claim_what_is_kept(&mut self, client: usize) {
+        let caller = &mut self.callers[client];
+        let is_open = |file: &[u8]| caller.opens.iter().any(|open| open.file == file && open.stateid.is_none());
+        let lost = caller.kept.iter().filter(|kept| kept.stateid.is_none() && !is_open(&kept.file));
+        let opens: Vec<_> = lost.map(|kept| Believed::to_claim(kept.pool, &kept.file, KEEPS)).collect();
+        for open in opens {
+            caller.opens.retain(|other| other.file != open.file || other.owner != KEEPS);
+            caller.opens.push(open);
+        }
+    }
+
     fn claim_open(&mut self, client: usize, open: &Believed) -> Checked<()> {
         let (who, share) = ((client, open.owner), open.share());
-        let ops = [words::put(&open.file), words::open_again(&Caller::owner(open.owner), share), words::get_change()];
-        let Some(told) = self.ask(client, &ops)? else { return Ok(()) };
+        let keeps = self.claims_kept(client, &open.file);
+        if keeps && !self.callers[client].is_reachable && !self.chance.one_in(8) {
+            self.callers[client].bind(&self.world)?;
+        }
+        let again = words::open_again(&Caller::owner(open.owner), share, keeps);
+        let Some(told) = self.ask(client, &[words::put(&open.file), again, words::get_change()])? else {
+            return Ok(());
+        };
         let file = self.known_as(&open.file);
         self.note(|| format!("client {client} claims {share:?} of {file}: {:?}", told.status));
         let state = self.ledger.open(&open.file, who).map(|grant| grant.state);
@@ -109,9 +133,18 @@ impl Story {
             let stateid = told.stateid();
             let believed = self.callers[client].believed(&open.file, open.owner).expect("it is there");
             (believed.stateid, believed.shares, believed.is_claimed) = (stateid, vec![share], true);
+            if keeps {
+                self.judge_claimed(client, &open.file, &told)?;
+            }
             return told.change().map_or(Ok(()), |change| self.files.shown(&open.file, change));
         }
+        if told.status == Nfs4ErrDelay && self.is_kept_out(Some(client), std::slice::from_ref(&open.file)) {
+            return Ok(());
+        }
         self.check_refused(client, open.pool, state, &told)?;
+        if keeps {
+            self.judge_claimed(client, &open.file, &told)?;
+        }
         self.ledger.close(&open.file, who);
         self.callers[client].opens.retain(|other| other.file != open.file || other.owner != open.owner);
         Ok(())
@@ -175,7 +208,7 @@ impl Story {
             return Ok(());
         }
         let file = self.chance.pick(&of);
-        let ops = [words::put(&file), words::open_again(&Caller::owner(9), (1, 0))];
+        let ops = [words::put(&file), words::open_again(&Caller::owner(9), (1, 0), true)];
         let Some(told) = self.ask(client, &ops)? else { return Ok(()) };
         self.totals.claims_out_of_turn += 1;
         self.note(|| format!("client {client} claims what it may not: {:?}", told.status));

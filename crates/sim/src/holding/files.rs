@@ -66,6 +66,15 @@ pub(super) fn fill(tag: Tag) -> Vec<u8> {
     tag.to_be_bytes().into_iter().cycle().take(CELL).collect()
 }
 
+/// Which tags stand in a file that was read from its start.
+pub(super) fn tags_of(data: &[u8]) -> Checked<[Tag; CELLS]> {
+    let mut tags = [0; CELLS];
+    for (cell, tag) in tags.iter_mut().enumerate() {
+        *tag = tag_of(data, cell)?;
+    }
+    Ok(tags)
+}
+
 /// Which tag a cell is filled with. What a file is too short for is zero.
 fn tag_of(data: &[u8], cell: usize) -> Checked<Tag> {
     let from = (cell * CELL).min(data.len());
@@ -165,6 +174,13 @@ impl Files {
             cell.below.insert(tag);
         } else {
             cell.below = [tag].into();
+        }
+    }
+
+    /// Somebody was given a file to keep: what it shows is durable (rules V12), whoever wrote it and however.
+    pub(super) fn settle(&mut self, handle: &[u8]) {
+        for cell in self.files.get_mut(handle).into_iter().flat_map(|file| &mut file.cells) {
+            (cell.below, cell.is_loose) = (cell.now.clone(), false);
         }
     }
 

@@ -5,6 +5,7 @@ use tally_wire::nfs4::Nfsstat4::{self, *};
 use super::caller::{Believed, Caller, Came, Way};
 use super::files::Named;
 use super::ledger::{BYTES, Given, Grant, State, What, Who};
+use super::recalls::Manner;
 use super::words::{How, Op, Told};
 use super::world::FOLDERS;
 use super::{Checked, Story};
@@ -25,8 +26,18 @@ impl Story {
             1 => Way::Twice,
             _ => Way::Plain,
         };
-        let came = self.callers[client].ask(&self.world, ops, (slot, way))?;
+        self.ask_in(client, ops, (slot, way))
+    }
+
+    /// The same in a slot that it chooses. Where it is kept out by what others keep, they are called meanwhile.
+    pub(super) fn ask_in(&mut self, client: usize, ops: &[Op], (slot, way): (usize, Way)) -> Checked<Option<Told>> {
+        let mut came = self.callers[client].ask(&self.world, ops, (slot, way))?;
+        while let Came::Parked(on_its_way) = came {
+            self.wait_for_what_is_kept(&|| on_its_way.is_woken())?;
+            came = self.callers[client].go_on(&self.world, on_its_way)?;
+        }
         match came {
+            Came::Parked(_) => unreachable!("it went on"),
             Came::Lost => Ok(None),
             Came::SessionOver => self.session_is_over(client).map(|()| None),
             Came::Told(told) => {
@@ -36,9 +47,24 @@ impl Story {
                     Way::Twice => self.totals.repetitions_beside += 1,
                 }
                 self.hears(client);
+                self.judge_lost(client, &told)?;
+                self.answer_calls()?;
                 Ok(Some(told))
             }
         }
+    }
+
+    /// What SEQUENCE says of what was taken, which is so in each word until it is freed.
+    fn judge_lost(&mut self, client: usize, told: &Told) -> Checked<()> {
+        let Some(has_lost) = told.says_that_it_lost() else { return Ok(()) };
+        if has_lost && !self.recalls.may_have_lost(client, self.leases.now()) {
+            return Err(format!("client {client} is told that something was taken from it, and nothing was"));
+        }
+        if !has_lost && self.has_lost_for_certain(client) {
+            return Err(format!("client {client} is not told that something was taken from it"));
+        }
+        self.has_lost[client] = has_lost;
+        Ok(())
     }
 
     fn session_is_over(&mut self, client: usize) -> Checked<()> {
@@ -47,8 +73,16 @@ impl Story {
                 return Err(format!("client {client} is ended, and its lease is not over"));
             }
             self.ledger.doubt(client);
+        } else {
+            self.totals.dead_sessions += 1;
         }
         self.note(|| format!("client {client} has no session any more"));
+        for kept in self.callers[client].kept.clone() {
+            if kept.manner == Some(Manner::Denies) {
+                self.ledger.give_back(&kept.file, client);
+            }
+        }
+        self.recalls.forget_client(client);
         self.callers[client].session_is_over();
         Ok(())
     }
@@ -69,7 +103,10 @@ impl Story {
             // It may have been made, or cut; whoever was not told has nothing.
             match &named {
                 Named::Nobody if how != How::Find => self.files.may_name(folder, name, Named::New),
-                Named::File(file) if how == How::Cut => self.files.cut(&file.clone(), false),
+                Named::File(file) if how == How::Cut => {
+                    self.files.cut(file, false);
+                    self.note_cut(file, client, false)?;
+                }
                 _ => {}
             }
             return Ok(());
@@ -87,6 +124,9 @@ impl Story {
                     self.totals.share_denied += 1;
                     Ok(())
                 }
+                Nfs4ErrDelay if wanted.asks_for_what_is_kept() && self.is_kept_out(Some(client), file.as_slice()) => {
+                    Ok(())
+                }
                 Nfs4ErrExist if file.is_some() && matches!(how, How::New | How::Exclusive(_)) => Ok(()),
                 Nfs4ErrNoent if file.is_none() && how == How::Find => Ok(()),
                 status => self.judge_refusal(client, pool, status).or_else(|_| wrong(&format!("is told {status:?}"))),
@@ -102,7 +142,10 @@ impl Story {
             (Some(file), _) if *file != handle => return wrong("opened another file"),
             (None, _) if self.files.handles().contains(&handle) => return wrong("made a file that was there before"),
             (None, _) => self.files.name(folder, name, Named::File(handle.clone())),
-            (Some(file), How::Cut) => self.files.cut(&file.clone(), true),
+            (Some(file), How::Cut) => {
+                self.files.cut(file, true);
+                self.note_cut(file, client, true)?;
+            }
             _ => {}
         }
         self.totals.opens += 1;
@@ -127,17 +170,21 @@ impl Story {
         }
         let (access, deny) = self.callers[client].believed(&handle, owner).expect("it is there by now").share();
         self.give(pool, &handle, (client, owner), What::Open(access, deny), Given::Anew)?;
+        self.judge_given(client, &handle, told, Given::Anew)?;
         told.change().map_or(Ok(()), |change| self.files.shown(&handle, change))
     }
 
     /// The ledger hears that something was given.
     pub(super) fn give(&mut self, pool: usize, file: &[u8], who: Who, what: What, how: Given) -> Checked<()> {
-        let grant = Grant { pool, file: file.to_vec(), who, what, state: State::Held };
+        let grant = Grant { pool, file: file.to_vec(), who, what, state: State::Held, is_loose: false };
         let before = self.ledger.ended;
         self.with_ledger(pool, |ledger, moment| ledger.given(&grant, how, moment))?;
         self.totals.ended += self.ledger.ended - before;
         if how == Given::Anew {
             self.given_anew[pool].insert(who.0);
+            if !self.recalls.may_have_lost(who.0, self.leases.now()) {
+                self.unlisted[pool].remove(&who.0);
+            }
         }
         Ok(())
     }

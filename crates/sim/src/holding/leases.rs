@@ -25,17 +25,15 @@ impl Leases {
         self.counted
     }
 
-    /// So much goes by while the server answers.
-    pub(super) fn pass(&mut self, time: Duration, world: &World) {
-        let end = self.at + time;
-        while self.at < end {
-            let step = LOOK.min(end - self.at);
-            self.at += step;
-            if self.at > self.still_until {
-                self.counted += step.min(self.at - self.still_until);
-            }
-            world.look_at_clock(self.at);
+    /// A second goes by while the server answers, or what is left of this time.
+    pub(super) fn pass(&mut self, left: &mut Duration, world: &World) {
+        let step = LOOK.min(*left);
+        *left -= step;
+        self.at += step;
+        if self.at > self.still_until {
+            self.counted += step.min(self.at - self.still_until);
         }
+        world.look_at_clock(self.at);
     }
 
     /// So much goes by in which nobody is answered.

@@ -1,7 +1,7 @@
 //! Who was given what, as an outsider writes it down who reads all replies and knows no more of the server than the RFCs say: what this asks of the server it asks by no code
 //! of the server's.
 //!
-//! A *grant* is an owner's open of a file, or one byte of it that an owner has locked. It is, at a moment,
+//! A *grant* is an owner's open of a file, one byte of it that an owner has locked, or a client's delegation of it, to keep it as it is. It is, at a moment,
 //!
 //! ```text
 //!                 ┌───────────── claimed again ◀──────────────┐
@@ -16,15 +16,20 @@
 //!
 //! *L1*: what excludes a Held grant is given to nobody, but if its client's lease is over: then all that client has is in doubt. *L2*: nor is what excludes a Claimable one, as long as
 //! its client may claim it, and nothing new at all is given in a pool of which somebody may claim something. *L3*: a Claimable one is given to who claims it, in time. *L4*: a Taken one is
-//! given to nobody again. *L5*: whoever is refused is kept out by something.
+//! given to nobody again. *L5*: whoever is refused is kept out by something. *L6*: nobody changes what somebody else keeps, but where its client is late or has not given it back in
+//! time: then it is Taken.
 
 use super::Checked;
+use super::judge::{READ, WRITE};
 
 /// Bytes that may be locked, of any file.
 pub(super) const BYTES: usize = 6;
 
 /// Who it is: a client, and which of its owners.
 pub(super) type Who = (usize, u8);
+
+/// As which of its owners a client keeps something.
+pub(super) const KEEPER: u8 = u8::MAX;
 
 /// How it stands with a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +47,8 @@ pub(super) enum What {
     Open(u32, u32),
     /// A byte, and whether for writing.
     Byte(usize, bool),
+    /// The file, to keep as it is: a client's, whatever its owners do.
+    Keep,
 }
 
 impl What {
@@ -49,8 +56,16 @@ impl What {
         match (self, other) {
             (Self::Open(access, deny), Self::Open(others, denied)) => access & denied != 0 || deny & others != 0,
             (Self::Byte(at, writes), Self::Byte(other, written)) => at == other && (writes || written),
+            (Self::Keep, Self::Open(access, deny)) | (Self::Open(access, deny), Self::Keep) => {
+                access & WRITE != 0 || deny & READ != 0
+            }
             _ => false,
         }
+    }
+
+    /// Whether somebody who wants this may have to wait for who keeps the file: he also waits where he would let nobody else write.
+    pub(super) fn asks_for_what_is_kept(self) -> bool {
+        matches!(self, Self::Open(access, deny) if access & WRITE != 0 || deny != 0)
     }
 
     fn is_open(self) -> bool {
@@ -66,6 +81,8 @@ pub(super) struct Grant {
     pub(super) who: Who,
     pub(super) what: What,
     pub(super) state: State,
+    /// It was taken by a change that is not durable: behind a crash neither may be.
+    pub(super) is_loose: bool,
 }
 
 /// What the ledger has to be told of a client at the moment of a grant.
@@ -74,6 +91,8 @@ pub(super) struct Moment<'a> {
     pub(super) is_late: &'a dyn Fn(usize) -> bool,
     /// Whether it may claim something in the pool, as far as time goes.
     pub(super) may_claim: &'a dyn Fn(usize) -> bool,
+    /// Whether something that a client keeps was asked for, and may have been taken by now.
+    pub(super) is_overdue: &'a dyn Fn(&Grant) -> bool,
 }
 
 /// All grants.
@@ -106,14 +125,30 @@ impl Ledger {
         self.find(file, who, |what| matches!(what, What::Byte(at, _) if at == byte)).map(|at| &self.grants[at])
     }
 
+    /// What a client keeps of a file.
+    pub(super) fn kept(&self, file: &[u8], client: usize) -> Option<&Grant> {
+        self.find(file, (client, KEEPER), |what| what == What::Keep).map(|at| &self.grants[at])
+    }
+
+    /// What others than this client keep of a file, if it is one.
+    pub(super) fn kept_by_others(&self, file: &[u8], client: Option<usize>) -> Vec<Grant> {
+        let is_others = |grant: &&Grant| grant.what == What::Keep && grant.file == file && Some(grant.who.0) != client;
+        self.grants.iter().filter(is_others).cloned().collect()
+    }
+
     fn others<'a>(&'a self, file: &'a [u8], who: Who, what: What) -> impl Iterator<Item = usize> + 'a {
-        let in_the_way = move |grant: &Grant| grant.file == file && grant.who != who && grant.what.excludes(what);
+        let is_others = move |grant: &Grant| match (grant.what, what) {
+            (What::Keep, _) | (_, What::Keep) => grant.who.0 != who.0,
+            _ => grant.who != who,
+        };
+        let in_the_way = move |grant: &Grant| grant.file == file && is_others(grant) && grant.what.excludes(what);
         self.grants.iter().enumerate().filter(move |(_, grant)| in_the_way(grant)).map(|(at, _)| at)
     }
 
-    /// Whether something that may be there keeps this from being given (L5).
+    /// Whether something open or locked that may be there keeps this from being given (L5).
     pub(super) fn keeps_out(&self, file: &[u8], who: Who, what: What) -> bool {
-        self.others(file, who, what).any(|at| self.grants[at].state != State::Taken)
+        let may_be_there = |grant: &Grant| grant.state != State::Taken && grant.what != What::Keep;
+        self.others(file, who, what).any(|at| may_be_there(&self.grants[at]))
     }
 
     /// The clients of which something is in the way of this.
@@ -146,6 +181,7 @@ impl Ledger {
         let own = match what {
             What::Open(..) => self.find(file, *who, What::is_open),
             What::Byte(at, _) => self.find(file, *who, |what| matches!(what, What::Byte(own, _) if own == *at)),
+            What::Keep => self.find(file, *who, |what| what == What::Keep),
         };
         let was = own.map(|own| self.grants[own].state);
         if (how, was) == (Given::Again, Some(State::Taken)) {
@@ -156,6 +192,7 @@ impl Ledger {
         for at in in_the_way {
             let other = &mut self.grants[at];
             match other.state {
+                State::Held if (moment.is_overdue)(other) => {}
                 State::Held if (moment.is_late)(other.who.0) => ended.push(other.who.0),
                 State::Claimable if !(moment.may_claim)(other.who.0) => {}
                 State::Doubtful | State::Taken => {}
@@ -182,13 +219,16 @@ impl Ledger {
         Ok(())
     }
 
-    /// Somebody read or wrote without an open what a client had denied: that one is ended, if its lease is over.
-    pub(super) fn passed(&mut self, file: &[u8], access: u32, moment: &Moment<'_>) -> Checked<()> {
+    /// Somebody read or wrote without an open what a client had denied, or keeps: that one is ended, if its lease is over.
+    pub(super) fn passed(&mut self, file: &[u8], access: u32, client: usize, moment: &Moment<'_>) -> Checked<()> {
         let nobody = (usize::MAX, 0);
-        let in_the_way: Vec<usize> = self.others(file, nobody, What::Open(access, 0)).collect();
+        let is_own = |at: &usize| self.grants[*at].who == (client, KEEPER);
+        let in_the_way: Vec<usize> =
+            self.others(file, nobody, What::Open(access, 0)).filter(|at| !is_own(at)).collect();
         for at in in_the_way {
             let (who, state) = (self.grants[at].who, self.grants[at].state);
             match state {
+                State::Held if (moment.is_overdue)(&self.grants[at]) => self.grants[at].state = State::Taken,
                 State::Held if (moment.is_late)(who.0) => self.doubt(who.0),
                 State::Doubtful | State::Taken => {}
                 State::Claimable if !(moment.may_claim)(who.0) => {}
@@ -196,6 +236,50 @@ impl Ledger {
             }
         }
         Ok(())
+    }
+
+    /// Somebody has changed a file, be it a client or not: whoever kept it has it no more, and had to lose it by a rule.
+    pub(super) fn changed(
+        &mut self,
+        file: &[u8],
+        client: Option<usize>,
+        is_stable: bool,
+        moment: &Moment<'_>,
+    ) -> Checked<()> {
+        for kept in self.kept_by_others(file, client) {
+            let at = self.find(file, kept.who, |what| what == What::Keep).expect("it is there");
+            match kept.state {
+                State::Held | State::Doubtful if (moment.is_overdue)(&kept) => {}
+                State::Held if (moment.is_late)(kept.who.0) => {
+                    self.doubt(kept.who.0);
+                    self.ended += 1;
+                }
+                State::Held => return Err(format!("a file was changed, and client {} keeps it", kept.who.0)),
+                // Who changes something without opening it is told of no claims, and who claims looks at it again.
+                State::Claimable | State::Doubtful => continue,
+                State::Taken => {
+                    self.grants[at].is_loose &= !is_stable;
+                    continue;
+                }
+            }
+            (self.grants[at].state, self.grants[at].is_loose) = (State::Taken, !is_stable);
+        }
+        Ok(())
+    }
+
+    /// A client does not keep a file any more.
+    pub(super) fn give_back(&mut self, file: &[u8], client: usize) {
+        let is_it = |grant: &Grant| grant.what == What::Keep && grant.file == file && grant.who.0 == client;
+        self.grants.retain(|grant| !is_it(grant));
+    }
+
+    /// What it keeps may be gone.
+    pub(super) fn doubt_kept(&mut self, file: &[u8], client: usize) {
+        if let Some(at) = self.find(file, (client, KEEPER), |what| what == What::Keep)
+            && self.grants[at].state != State::Taken
+        {
+            self.grants[at].state = State::Doubtful;
+        }
     }
 
     /// What a client has may be ended.
@@ -234,6 +318,7 @@ impl Ledger {
         self.each(|grant| match grant.state {
             State::Held => grant.state = State::Claimable,
             State::Claimable if was_over(grant.pool) => grant.state = State::Doubtful,
+            State::Taken if std::mem::take(&mut grant.is_loose) => grant.state = State::Doubtful,
             _ => {}
         });
     }

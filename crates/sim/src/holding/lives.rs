@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::leases::LEASE;
 use super::ledger::State;
-use super::world::POOLS;
+use super::world::{FOLDERS, POOLS};
 use super::{CALLERS, Checked, Story};
 
 /// Imports that may be cut short, one behind the other.
@@ -43,6 +43,7 @@ impl Story {
 
     /// Nothing is left of what the process knew.
     fn memory_is_gone(&mut self) {
+        self.doubt_the_unlisted();
         (0..POOLS).for_each(|pool| self.doubt_the_incomplete(pool));
         let is_over = [0, 1].map(|pool| self.is_time_over(pool));
         self.ledger.crash(&|pool| is_over[pool]);
@@ -50,8 +51,27 @@ impl Story {
         self.life += 1;
         (self.imported, self.looked) = ([None; POOLS], [None; POOLS]);
         (self.completed, self.given_anew) = Default::default();
+        (self.recalls, self.unlisted, self.third_again) = Default::default();
         // Whatever they say in the next life they say anew.
         self.callers.iter_mut().for_each(|caller| caller.is_complete = false);
+    }
+
+    /// From whom something was taken is out of the lists until it has freed that, and has been given something new then (rules V24).
+    fn doubt_the_unlisted(&mut self) {
+        self.note_unlisted();
+        for pool in 0..POOLS {
+            for client in self.unlisted[pool].clone() {
+                self.ledger.doubt_in(pool, client);
+            }
+        }
+    }
+
+    /// Before any of that is forgotten.
+    pub(super) fn note_unlisted(&mut self) {
+        let now = self.leases.now();
+        for client in (0..CALLERS).filter(|client| self.recalls.may_have_lost(*client, now)) {
+            self.unlisted.iter_mut().for_each(|unlisted| _ = unlisted.insert(client));
+        }
     }
 
     fn is_time_over(&self, pool: usize) -> bool {
@@ -119,7 +139,15 @@ impl Story {
             self.ledger.pass_over(pool);
         }
         (self.imported[pool], self.looked[pool]) = (None, None);
+        self.note_unlisted();
+        let is_of_pool = |file: &[u8]| self.files.folder_of(file).is_some_and(|folder| FOLDERS[folder].0 == pool);
+        self.recalls.forget_lately(is_of_pool);
+        for client in self.unlisted[pool].clone() {
+            self.ledger.doubt_in(pool, client);
+        }
         for client in 0..CALLERS {
+            let here = self.callers[client].kept.iter_mut().filter(|kept| kept.pool == pool && kept.stateid.is_some());
+            here.for_each(|kept| kept.is_over = true);
             // What is claimable stays so: a later life may find it.
             self.ledger.give_up(client, &|of| of == pool, &|state| {
                 state != State::Claimable || self.callers[client].is_complete
@@ -161,12 +189,21 @@ impl Story {
         let mut left = time;
         while !left.is_zero() && !self.world.is_off() {
             let chunk = left.min(CHUNK);
-            self.leases.pass(chunk, &self.world);
             left -= chunk;
+            self.pass_chunk(chunk)?;
+            self.note_unlisted();
             self.renew()?;
             if self.chance.one_in(2) {
                 self.look_after_clients()?;
             }
+        }
+        Ok(())
+    }
+
+    fn pass_chunk(&mut self, mut left: Duration) -> Checked<()> {
+        while !left.is_zero() && !self.world.is_off() {
+            self.leases.pass(&mut left, &self.world);
+            self.look_after_recalls()?;
         }
         Ok(())
     }

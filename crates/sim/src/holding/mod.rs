@@ -1,4 +1,4 @@
-//! What clients of version 4 hold, over all lives of a server: one seed of opens, locks, lost replies, silences, kills and power cuts, and of what is claimed again behind them.
+//! What clients of version 4 hold, over all lives of a server: one seed of opens, locks, delegations and calls for them, lost replies, silences, kills and power cuts, and of what is claimed again behind them.
 //!
 //! ```text
 //!          ┌──────── step: a client asks, is silent, starts anew; version 3 beside; time; a pool comes or goes ◀──┐
@@ -10,16 +10,22 @@
 //! its code: what each client [believes](caller) to have, who [was given](ledger) what, and what may be in [files]. A reply is judged by them when it comes, whether or not its
 //! client gets it.
 //!
+//! Only where a request waits for what another client keeps are there others inside of it: the server's calls are answered, and what they ask for is given back, before it goes on.
+//!
 //! What is left out, as it is known: what a client has in a pool that is exported while the process goes on is revoked, and the client is taken for told at once, as it stays in the
 //! pool's list (docs/nfs4.md).
 
 mod caller;
 mod claims;
+mod content;
 mod files;
 mod judge;
+mod kept;
 mod leases;
 mod ledger;
 mod lives;
+mod recalls;
+mod shares;
 mod steps;
 mod third;
 mod words;
@@ -34,9 +40,11 @@ use crate::chance::{Chance, Stream};
 use crate::client::Client;
 use crate::panics::{PANICKED_AT, quietly};
 use caller::Caller;
-use files::Files;
+use files::{Files, Handle};
 use leases::{LEASE, Leases};
-use ledger::{Ledger, Moment};
+use ledger::{Grant, Ledger, Moment};
+use recalls::Recalls;
+use third::Again;
 use world::{POOLS, World};
 
 /// `Err` says what was found wrong.
@@ -144,10 +152,30 @@ totals! {
     old_stateids,
     /// Times in which nobody was answered for longer than a lease.
     jumps,
+    /// Sessions of a life before, which clients went on in.
+    dead_sessions,
+    /// Files that a client was given to keep.
+    kept,
+    /// The same, again behind a crash.
+    kept_again,
+    /// Claims of that which were refused.
+    kept_refused,
+    /// Clients that were called for what they keep.
+    recalls,
+    /// Requests of version 3 that what a client keeps was in the way of.
+    recalls_for_third,
+    /// Requests that waited for that, of all versions.
+    parked,
+    /// Of these, those that were told to come again.
+    kept_out,
+    /// What was given back.
+    returned,
+    /// What was not, and was taken.
+    revoked,
 }
 
 /// What a thousand seeds of 200 steps have to come through at least: a class of events that is not met proves nothing.
-pub const FLOORS: [(&str, u64); 29] = [
+pub const FLOORS: [(&str, u64); 39] = [
     ("kills", 1600),
     ("cuts", 1200),
     ("cuts_in_requests", 420),
@@ -177,6 +205,16 @@ pub const FLOORS: [(&str, u64); 29] = [
     ("false_repetitions", 230),
     ("old_stateids", 270),
     ("jumps", 410),
+    ("dead_sessions", 5000),
+    ("kept", 1100),
+    ("kept_again", 400),
+    ("kept_refused", 240),
+    ("recalls", 450),
+    ("recalls_for_third", 1000),
+    ("parked", 800),
+    ("kept_out", 700),
+    ("returned", 350),
+    ("revoked", 40),
 ];
 
 /// Runs a plan.
@@ -233,6 +271,7 @@ struct Story {
     leases: Leases,
     callers: Vec<Caller>,
     third: Client,
+    third_again: Option<Again>,
     ledger: Ledger,
     files: Files,
     /// When each client was heard last, by the time that counts.
@@ -252,6 +291,15 @@ struct Story {
     given_anew: [BTreeSet<usize>; POOLS],
     /// Who may be in a pool's list.
     listed: [BTreeSet<usize>; POOLS],
+    /// Who may be out of a pool's list, as something was taken from it.
+    unlisted: [BTreeSet<usize>; POOLS],
+    /// What clients were called for.
+    recalls: Recalls,
+    /// What is asked for, and what was given back meanwhile.
+    wanted: Vec<Handle>,
+    came_back: Vec<Handle>,
+    /// A client was told that something was taken from it.
+    has_lost: [bool; CALLERS],
     next_tag: u64,
 }
 
@@ -268,6 +316,7 @@ impl Story {
             leases,
             callers: (0..CALLERS).map(Caller::new).collect(),
             third: Client::new(9, 0, 1),
+            third_again: None,
             ledger: Ledger::default(),
             files: Files::default(),
             heard: [Duration::ZERO; CALLERS],
@@ -280,6 +329,11 @@ impl Story {
             completed: [None; CALLERS],
             given_anew: Default::default(),
             listed: Default::default(),
+            unlisted: Default::default(),
+            recalls: Recalls::default(),
+            wanted: Vec::new(),
+            came_back: Vec::new(),
+            has_lost: [false; CALLERS],
             next_tag: 1,
         })
     }
@@ -322,7 +376,9 @@ impl Story {
     fn with_ledger<T>(&mut self, pool: usize, judge: impl FnOnce(&mut Ledger, &Moment<'_>) -> T) -> T {
         let mut ledger = std::mem::take(&mut self.ledger);
         let (is_late, may_claim) = (|client| self.is_late(client), |client| self.may_claim(client, pool));
-        let outcome = judge(&mut ledger, &Moment { is_late: &is_late, may_claim: &may_claim });
+        let now = self.leases.now();
+        let is_overdue = |kept: &Grant| self.recalls.is_overdue(&kept.file, kept.who.0, now);
+        let outcome = judge(&mut ledger, &Moment { is_late: &is_late, may_claim: &may_claim, is_overdue: &is_overdue });
         self.ledger = ledger;
         outcome
     }

@@ -5,12 +5,11 @@ use std::time::Duration;
 use tally_wire::nfs4::Nfsstat4::*;
 
 use super::caller::{Believed, Caller};
-use super::files::{CELL, CELLS, fill};
-use super::judge::{NOBODY, READ, WRITE};
-use super::ledger::{BYTES, State, What};
+use super::judge::{READ, WRITE};
+use super::ledger::{BYTES, State, What, Who};
 use super::words::{self, How};
 use super::world::{FOLDERS, POOLS};
-use super::{CALLERS, Checked, NAMES, Story};
+use super::{CALLERS, Checked, Story};
 
 /// Owners of each client.
 const OWNERS: u64 = 2;
@@ -66,16 +65,26 @@ impl Story {
         if self.callers[client].session.is_none() || self.callers[client].is_silent {
             return Ok(());
         }
+        if !self.callers[client].is_reachable && self.chance.one_in(2) {
+            self.callers[client].bind(&self.world)?;
+        }
+        match self.chance.below(8) {
+            0 | 1 => return self.ask_to_keep(client),
+            2 => return self.ask_kept(client),
+            3 if self.has_lost[client] => return self.ask_what_is_lost(client),
+            3 => self.answer_late(client),
+            _ => {}
+        }
         let open = self.some_open(client);
         match (self.chance.below(100), open) {
-            (0..34, _) | (_, None) => self.ask_open(client),
-            (34..44, Some(open)) => self.ask_close(client, &open),
-            (44..48, Some(open)) => self.ask_downgrade(client, &open),
-            (48..64, Some(open)) => self.ask_lock(client, &open),
-            (64..67, Some(open)) => self.ask_unlock(client, &open),
-            (67..70, Some(open)) => self.ask_test(client, &open),
-            (70..82, Some(open)) => self.ask_io(client, &open),
-            (82..87, _) => self.ask_io_by_nobody(client),
+            (0..24, _) | (_, None) => self.ask_open(client),
+            (24..33, Some(open)) => self.ask_close(client, &open),
+            (33..37, Some(open)) => self.ask_downgrade(client, &open),
+            (37..54, Some(open)) => self.ask_lock(client, &open),
+            (54..57, Some(open)) => self.ask_unlock(client, &open),
+            (57..60, Some(open)) => self.ask_test(client, &open),
+            (60..78, Some(open)) => self.ask_io(client, &open),
+            (78..87, _) => self.ask_io_by_nobody(client),
             (87..93, _) => self.ask_names(client),
             (93..96, _) => self.ask_falsely(client),
             _ => self.ask_by_old(client),
@@ -89,8 +98,7 @@ impl Story {
     }
 
     fn ask_open(&mut self, client: usize) -> Checked<()> {
-        let ((folder, name), owner) = (self.somewhere(), self.chance.below(OWNERS) as u8);
-        let pool = FOLDERS[folder].0;
+        let (at, owner) = (self.somewhere(), self.chance.below(OWNERS) as u8);
         let how = match self.chance.below(8) {
             0..3 => How::Find,
             3..5 => How::Make,
@@ -100,6 +108,17 @@ impl Story {
         };
         let access = if how == How::Cut { READ | WRITE } else { self.chance.pick(&[READ, WRITE, 3, 3, 3]) };
         let share = (access, self.chance.pick(&[0, 0, 0, WRITE, READ, 3]));
+        self.open((client, owner), at, (how, share))
+    }
+
+    /// OPEN of a name.
+    pub(super) fn open(
+        &mut self,
+        (client, owner): Who,
+        (folder, name): (usize, &'static str),
+        (how, share): (How, (u32, u32)),
+    ) -> Checked<()> {
+        let pool = FOLDERS[folder].0;
         let root = self.world.root(folder);
         let ops = [
             words::put(root),
@@ -108,6 +127,7 @@ impl Story {
             words::get_change(),
         ];
         self.listed[pool].insert(client);
+        self.note_wanted(&self.files_of(folder, &[name]), Some(client));
         if let Some(file) = self.files.file_named(folder, name) {
             let wanted = What::Open(share.0 | if how == How::Cut { WRITE } else { 0 }, share.1);
             self.note_asked(&file, (client, owner), wanted);
@@ -130,11 +150,11 @@ impl Story {
     }
 
     /// Whether an open is a client's for certain.
-    fn is_held(&self, client: usize, open: &Believed) -> bool {
+    pub(super) fn is_held(&self, client: usize, open: &Believed) -> bool {
         self.ledger.open(&open.file, (client, open.owner)).is_some_and(|grant| grant.state == State::Held)
     }
 
-    fn ask_close(&mut self, client: usize, open: &Believed) -> Checked<()> {
+    pub(super) fn ask_close(&mut self, client: usize, open: &Believed) -> Checked<()> {
         let Some(stateid) = &open.stateid else { return Ok(()) };
         let Some(told) = self.ask(client, &[words::put(&open.file), words::close(stateid)])? else { return Ok(()) };
         self.note(|| format!("client {client} closes: {:?}", told.status));
@@ -236,125 +256,6 @@ impl Story {
             Nfs4ErrStale if !self.is_held(client, open) => Ok(()),
             status => self.judge_refusal(client, open.pool, status).map_err(|what| format!("LOCKT: {what}")),
         }
-    }
-
-    /// READ or WRITE by an open.
-    fn ask_io(&mut self, client: usize, open: &Believed) -> Checked<()> {
-        let Some(stateid) = &open.stateid else { return Ok(()) };
-        let (access, reads) = (open.share().0, self.chance.one_in(2));
-        let by = open.locks.clone().filter(|_| self.chance.one_in(3)).unwrap_or_else(|| stateid.clone());
-        let (told, may) = if reads {
-            let ops = [words::put(&open.file), words::read(&by, 0, (CELLS * CELL) as u32), words::get_change()];
-            let Some(told) = self.ask(client, &ops)? else { return Ok(()) };
-            if let Some(data) = told.data() {
-                self.files.read(&open.file, data)?;
-            }
-            // Who may write may read, where a server lets him (RFC 8881 §9.7).
-            (told, access & READ != 0)
-        } else {
-            let ((cell, tag), is_stable) = (self.draw_cell(), !self.chance.one_in(3));
-            let write = words::write(&by, (cell * CELL) as u64, &fill(tag), is_stable);
-            let had_session = self.callers[client].session.is_some();
-            let told = self.ask(client, &[words::put(&open.file), write, words::get_change()])?;
-            if had_session && self.callers[client].session.is_none() {
-                return Ok(());
-            }
-            let is_done = told.as_ref().is_none_or(|told| told.is_ok());
-            self.note(|| format!("client {client} writes {tag} into cell {cell}, stable {is_stable}"));
-            if is_done {
-                self.files.written(&open.file, cell, tag, is_stable, told.is_some());
-            }
-            let Some(told) = told else { return Ok(()) };
-            if told.is_ok() && access & WRITE == 0 {
-                return Err(format!("client {client} writes by an open for reading"));
-            }
-            (told, access & WRITE != 0)
-        };
-        let is_nameless = self.files.is_nameless(&open.file);
-        let file = self.known_as(&open.file);
-        self.note(|| format!("client {client} reads: {reads} by its open of {file}: {:?}", told.status));
-        if told.is_ok() {
-            self.totals.io_by_open += 1;
-            self.totals.nameless_io += u64::from(is_nameless);
-            self.totals.nameless_io_behind += u64::from(is_nameless && open.is_claimed);
-            return told.change().map_or(Ok(()), |change| self.files.shown(&open.file, change));
-        }
-        match told.status {
-            Nfs4ErrOpenmode if !may => Ok(()),
-            status if self.is_held(client, open) => {
-                Err(format!("client {client} has {file} open, and is told {status:?}"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// READ or WRITE by the stateid that stands for no open.
-    fn ask_io_by_nobody(&mut self, client: usize) -> Checked<()> {
-        let (folder, name) = self.somewhere();
-        let pool = FOLDERS[folder].0;
-        let Some(file) = self.files.file_named(folder, name).filter(|_| self.world.is_here(pool)) else {
-            return Ok(());
-        };
-        let (reads, (cell, tag)) = (self.chance.one_in(2), self.draw_cell());
-        let access = if reads { READ } else { WRITE };
-        self.note_asked(&file, NOBODY, What::Open(access, 0));
-        let ask = match reads {
-            true => words::read(&words::nobodys(), 0, (CELLS * CELL) as u32),
-            false => words::write(&words::nobodys(), (cell * CELL) as u64, &fill(tag), true),
-        };
-        let had_session = self.callers[client].session.is_some();
-        let told = self.ask(client, &[words::put(&file), ask, words::get_change()])?;
-        if had_session && self.callers[client].session.is_none() {
-            return Ok(());
-        }
-        if !reads && told.as_ref().is_none_or(|told| told.is_ok()) {
-            self.files.written(&file, cell, tag, true, told.is_some());
-        }
-        let Some(told) = told else { return Ok(()) };
-        self.note(|| format!("client {client} reads {name} of {folder}: {reads} by no open: {:?}", told.status));
-        if let Some(data) = told.data() {
-            self.files.read(&file, data)?;
-        }
-        self.totals.io_by_nobody += 1;
-        match told.status {
-            Nfs4Ok => {
-                self.with_ledger(pool, |ledger, moment| ledger.passed(&file, access, moment))?;
-                told.change().map_or(Ok(()), |change| self.files.shown(&file, change))
-            }
-            Nfs4ErrLocked if self.ledger.keeps_out(&file, NOBODY, What::Open(access, 0)) => {
-                self.totals.locked += 1;
-                Ok(())
-            }
-            status => self.judge_refusal(client, pool, status),
-        }
-    }
-
-    /// REMOVE or RENAME.
-    fn ask_names(&mut self, client: usize) -> Checked<()> {
-        let (folder, name) = self.somewhere();
-        if !self.world.is_here(FOLDERS[folder].0) {
-            return Ok(());
-        }
-        let (root, to) = (self.world.root(folder).to_vec(), self.chance.pick(&NAMES));
-        let is_rename = self.chance.one_in(3);
-        let ops = match is_rename {
-            true => vec![words::put(&root), words::save(), words::rename(name, to)],
-            false => vec![words::put(&root), words::remove(name)],
-        };
-        let had_session = self.callers[client].session.is_some();
-        let told = self.ask(client, &ops)?;
-        if had_session && self.callers[client].session.is_none() {
-            return Ok(());
-        }
-        let status = told.as_ref().map(|told| told.status);
-        let to_name = if is_rename { to } else { "" };
-        self.note(|| format!("client {client} removes or renames {name} of {folder} {to_name}: {status:?}"));
-        match status {
-            None | Some(Nfs4Ok | Nfs4ErrNoent) => {}
-            Some(status) => return Err(format!("a change of a name is told {status:?}")),
-        }
-        let told = told.map(|told| told.is_ok());
-        if is_rename { self.renamed(folder, (name, to), told) } else { self.removed(folder, name, told) }
     }
 
     /// Another request comes for a slot.

@@ -4,30 +4,78 @@ use nfs3_types::nfs3::*;
 use nfs3_types::xdr_codec::{Opaque, Pack};
 
 use super::files::{CELL, CELLS, Handle, Named, fill};
-use super::world::FOLDERS;
+use super::world::{Begun, FOLDERS};
 use super::{Checked, NAMES, Story};
 use crate::client::{Call, Told, bytes_of, handle, name_in, told};
 
 type P = NFS_PROGRAM;
+
+/// What the client of version 3 was told to come again with.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Again {
+    Remove(usize, &'static str),
+    Rename(usize, &'static str, &'static str),
+    Write(usize, &'static str),
+}
+
+impl Again {
+    fn place(self) -> (usize, &'static str) {
+        match self {
+            Self::Remove(folder, name) | Self::Rename(folder, name, _) | Self::Write(folder, name) => (folder, name),
+        }
+    }
+}
 
 impl Story {
     /// One request; none, if the power went.
     fn ask_third(&mut self, procedure: P, arguments: &impl Pack) -> Checked<Option<Told>> {
         self.totals.third += 1;
         let record = self.third.record(&Call::new(procedure, arguments));
-        let Some(reply) = self.world.carry_out(record, self.third.link())? else { return Ok(None) };
-        told(procedure, &bytes_of(&reply)).map(Some)
+        let mut begun = self.world.begin(record, self.third.link())?;
+        while let Begun::Parked(parked) = begun {
+            self.totals.recalls_for_third += 1;
+            self.wait_for_what_is_kept(&|| parked.is_woken())?;
+            begun = self.world.go_on(parked)?;
+        }
+        let reply = match begun {
+            Begun::Answered(reply) => Some(reply),
+            Begun::Waits(waiting) => self.world.end(waiting)?,
+            Begun::Lost | Begun::Parked(_) => None,
+        };
+        reply.map(|reply| told(procedure, &bytes_of(&reply))).transpose()
+    }
+
+    /// Whether version 3 is told to come again, as somebody keeps one of these files; then it does so later.
+    fn comes_again(&mut self, told: Option<&Told>, files: &[Handle], again: Again) -> Checked<bool> {
+        if told.is_none_or(|told| told.status != nfsstat3::NFS3ERR_JUKEBOX) {
+            return Ok(false);
+        }
+        if !self.is_kept_out(None, files) {
+            return Err("version 3 is told to come again, and nobody is in its way".into());
+        }
+        self.third_again = Some(again);
+        Ok(true)
     }
 
     /// What it does beside the others.
     pub(super) fn third_step(&mut self) -> Checked<()> {
-        let (folder, name) = self.somewhere();
+        let again = if self.chance.one_in(2) { self.third_again.take() } else { None };
+        let (folder, name) = again.map_or_else(|| self.somewhere_kept(), Again::place);
         if !self.world.is_here(FOLDERS[folder].0) {
             return Ok(());
         }
-        match self.chance.below(8) {
+        let draw = match again {
+            Some(Again::Remove(..)) => 0,
+            Some(Again::Rename(..)) => 2,
+            Some(Again::Write(..)) => 3,
+            None => self.chance.below(8),
+        };
+        match draw {
             0 | 1 => self.third_removes(folder, name),
-            2 => self.third_renames(folder, name),
+            2 => {
+                let to = if let Some(Again::Rename(_, _, to)) = again { to } else { self.chance.pick(&NAMES) };
+                self.third_renames(folder, (name, to))
+            }
             3..6 => self.third_writes(folder, name),
             _ => match self.files.file_named(folder, name) {
                 Some(file) => self.look_at(&file).map(drop),
@@ -37,24 +85,33 @@ impl Story {
     }
 
     fn third_removes(&mut self, folder: usize, name: &'static str) -> Checked<()> {
-        let root = self.world.root(folder).to_vec();
+        let (root, files) = (self.world.root(folder).to_vec(), self.files_of(folder, &[name]));
+        self.note_wanted(&files, None);
         let args = REMOVE3args { object: name_in(&root, name) };
         let told = self.ask_third(P::NFSPROC3_REMOVE, &args)?;
         self.note(|| format!("version 3 removes {name} of {folder}: {:?}", told.as_ref().map(|told| told.status)));
-        self.removed(folder, name, told.map(|told| told.status == nfsstat3::NFS3_OK))
+        if self.comes_again(told.as_ref(), &files, Again::Remove(folder, name))? {
+            return Ok(());
+        }
+        self.removed(folder, name, told.map(|told| told.status == nfsstat3::NFS3_OK), None)
     }
 
-    fn third_renames(&mut self, folder: usize, from: &'static str) -> Checked<()> {
-        let (root, to) = (self.world.root(folder).to_vec(), self.chance.pick(&NAMES));
+    fn third_renames(&mut self, folder: usize, (from, to): (&'static str, &'static str)) -> Checked<()> {
+        let (root, files) = (self.world.root(folder).to_vec(), self.files_of(folder, &[from, to]));
+        self.note_wanted(&files, None);
         let args = RENAME3args { from: name_in(&root, from), to: name_in(&root, to) };
         let told = self.ask_third(P::NFSPROC3_RENAME, &args)?;
         let status = told.as_ref().map(|told| told.status);
         self.note(|| format!("version 3 renames {from} of {folder} to {to}: {status:?}"));
-        self.renamed(folder, (from, to), told.map(|told| told.status == nfsstat3::NFS3_OK))
+        if self.comes_again(told.as_ref(), &files, Again::Rename(folder, from, to))? {
+            return Ok(());
+        }
+        self.renamed(folder, (from, to), told.map(|told| told.status == nfsstat3::NFS3_OK), None)
     }
 
     fn third_writes(&mut self, folder: usize, name: &'static str) -> Checked<()> {
         let Some(file) = self.files.file_named(folder, name) else { return Ok(()) };
+        self.note_wanted(std::slice::from_ref(&file), None);
         let (cell, tag) = self.draw_cell();
         let is_stable = !self.chance.one_in(4);
         let stable = if is_stable { stable_how::FILE_SYNC } else { stable_how::UNSTABLE };
@@ -62,13 +119,16 @@ impl Story {
         let args = WRITE3args { file: handle(&file), offset, count: CELL as u32, stable, data };
         let told = self.ask_third(P::NFSPROC3_WRITE, &args)?;
         self.note(|| format!("version 3 writes {tag} into cell {cell} of {name} of {folder}, stable: {is_stable}"));
+        if self.comes_again(told.as_ref(), std::slice::from_ref(&file), Again::Write(folder, name))? {
+            return Ok(());
+        }
         match told {
             Some(told) if told.status != nfsstat3::NFS3_OK => {
                 Err(format!("a WRITE of version 3 is told {:?}", told.status))
             }
             told => {
                 self.files.written(&file, cell, tag, is_stable, told.is_some());
-                Ok(())
+                self.note_written(&file, None, ((cell, tag), is_stable), told.is_some())
             }
         }
     }
@@ -158,8 +218,17 @@ impl Story {
     // ---- what a change of names does ----
 
     /// A REMOVE was answered so, or was not.
-    pub(super) fn removed(&mut self, folder: usize, name: &'static str, told: Option<bool>) -> Checked<()> {
+    pub(super) fn removed(
+        &mut self,
+        folder: usize,
+        name: &'static str,
+        told: Option<bool>,
+        by: Option<usize>,
+    ) -> Checked<()> {
         let was_there = self.files.file_named(folder, name).is_some();
+        if let Some(file) = self.files.file_named(folder, name).filter(|_| told != Some(false)) {
+            self.note_unlinked(&file, by, told.is_some())?;
+        }
         match told {
             None if was_there => self.files.may_name(folder, name, Named::Nobody),
             Some(true) if was_there => self.files.name(folder, name, Named::Nobody),
@@ -175,8 +244,15 @@ impl Story {
         folder: usize,
         (from, to): (&'static str, &'static str),
         told: Option<bool>,
+        by: Option<usize>,
     ) -> Checked<()> {
         let source = self.files.file_named(folder, from);
+        if let Some(source) = source.clone().filter(|_| told != Some(false) && from != to) {
+            self.note_change(&source, by, told.is_some())?;
+            if let Some(replaced) = self.files.file_named(folder, to) {
+                self.note_unlinked(&replaced, by, told.is_some())?;
+            }
+        }
         match (told, source) {
             (Some(done), source) if done != source.is_some() => {
                 Err(format!("a rename of {from} of {folder} to {to} is told {done}"))
@@ -196,6 +272,19 @@ impl Story {
         }
     }
 
+    /// What has these names.
+    pub(super) fn files_of(&self, folder: usize, names: &[&'static str]) -> Vec<Handle> {
+        names.iter().filter_map(|name| self.files.file_named(folder, name)).collect()
+    }
+
+    /// Somebody is about to change these: who keeps one and is late may be ended for it.
+    pub(super) fn note_wanted(&mut self, files: &[Handle], by: Option<usize>) {
+        for kept in files.iter().flat_map(|file| self.ledger.kept_by_others(file, by)).collect::<Vec<_>>() {
+            self.crossed[kept.who.0] |= self.is_late(kept.who.0);
+        }
+        self.wanted = files.to_vec();
+    }
+
     pub(super) fn draw_cell(&mut self) -> (usize, u64) {
         self.next_tag += 1;
         (self.chance.below(CELLS as u64) as usize, self.next_tag)
@@ -203,6 +292,17 @@ impl Story {
 
     pub(super) fn somewhere(&mut self) -> (usize, &'static str) {
         (self.chance.below(FOLDERS.len() as u64) as usize, self.chance.pick(&NAMES))
+    }
+
+    /// The same, one that somebody keeps half of the time.
+    fn somewhere_kept(&mut self) -> (usize, &'static str) {
+        let names = self.files.names().into_iter();
+        let is_kept = |(folder, name): &(usize, &'static str)| {
+            let file = self.files.file_named(*folder, name);
+            file.is_some_and(|file| !self.ledger.kept_by_others(&file, None).is_empty())
+        };
+        let kept: Vec<_> = names.filter(is_kept).collect();
+        if kept.is_empty() || self.chance.one_in(2) { self.somewhere() } else { self.chance.pick(&kept) }
     }
 
     /// In words.

@@ -1,14 +1,16 @@
 //! Compounds of version 4 as bytes, by the codec that is generated from the RFCs' own XDR: the server's is by hand.
 
 use bytes::Bytes;
-use tally_nfs::rpc::Reply;
+use tally_nfs::rpc::{Outgoing, Reply, Returned};
 use tally_nfs::{v3, v4};
 use tally_wire::nfs4::{
-    ChannelAttrs4, ClientOwner4, Close4Args, Compound4Args, Compound4Res, CreateSession4Args, Createhow4,
-    ExchangeId4Args, Fattr4, Getattr4Args, Lock4Args, Locker4, Lockt4Args, Locku4Args, NfsArgop4, NfsLockType4,
-    NfsResop4, Nfsstat4, Open4Args, OpenClaim4, OpenDelegationType4, OpenDowngrade4Args, OpenOwner4, OpenToLockOwner4,
-    Openflag4, Opentype4, Putfh4Args, Read4Args, ReclaimComplete4Args, Remove4Args, Rename4Args, Sequence4Args,
-    Sessionid4, StableHow4, StateProtect4A, Stateid4, Write4Args,
+    BindConnToSession4Args, CallbackSecParms4, CbCompound4Args, CbCompound4Res, CbRecall4Args, CbRecall4Res,
+    CbSequence4Args, CbSequence4Res, CbSequence4Resok, ChannelAttrs4, ChannelDirFromClient4, ClientOwner4, Close4Args,
+    Compound4Args, Compound4Res, CreateSession4Args, Createhow4, Delegreturn4Args, ExchangeId4Args, Fattr4,
+    FreeStateid4Args, Getattr4Args, Lock4Args, Locker4, Lockt4Args, Locku4Args, NfsArgop4, NfsCbArgop4, NfsCbResop4,
+    NfsLockType4, NfsResop4, Nfsstat4, Open4Args, OpenClaim4, OpenDelegationType4, OpenDowngrade4Args, OpenOwner4,
+    OpenToLockOwner4, Openflag4, Opentype4, Putfh4Args, Read4Args, ReclaimComplete4Args, Remove4Args, Rename4Args,
+    Sequence4Args, Sessionid4, StableHow4, StateProtect4A, Stateid4, TestStateid4Args, Write4Args,
 };
 use tally_wire::{bitmap, decode, encode};
 
@@ -18,8 +20,12 @@ use crate::client::bytes_of;
 /// An operation with its arguments, encoded.
 pub(super) type Op = Vec<u8>;
 
-/// `change`, `size`, `fileid` and `numlinks` by their numbers.
+/// `change` by its number.
 const SHOWN: [u32; 1] = [3];
+/// `CREATE_SESSION4_FLAG_CONN_BACK_CHAN`.
+const CALLS_BACK: u32 = 2;
+/// `SEQ4_STATUS_RECALLABLE_STATE_REVOKED`.
+const RECALLABLE_REVOKED: u32 = 0x40;
 
 /// What an OPEN does about its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,11 +82,20 @@ pub(super) fn create_session(client: u64, sequence: u32) -> Op {
     encode(&NfsArgop4::OpCreateSession(CreateSession4Args {
         csa_clientid: client,
         csa_sequence: sequence,
-        csa_flags: 0,
+        csa_flags: CALLS_BACK,
         csa_fore_chan_attrs: channel(),
         csa_back_chan_attrs: channel(),
         csa_cb_program: 0x4000_0000,
-        csa_sec_parms: Vec::new().into(),
+        csa_sec_parms: vec![CallbackSecParms4::AuthNone].into(),
+    }))
+}
+
+/// This connection is one of the session, for requests and for calls.
+pub(super) fn bind(session: Sessionid4) -> Op {
+    encode(&NfsArgop4::OpBindConnToSession(BindConnToSession4Args {
+        bctsa_sessid: session,
+        bctsa_dir: ChannelDirFromClient4::Cdfc4ForeOrBoth,
+        bctsa_use_conn_in_rdma_mode: false,
     }))
 }
 
@@ -125,8 +140,12 @@ pub(super) fn open(owner: &[u8], share: (u32, u32), how: How, name: &str) -> Op 
     opening(owner, share, how, OpenClaim4::ClaimNull(name.as_bytes().into()))
 }
 
-pub(super) fn open_again(owner: &[u8], share: (u32, u32)) -> Op {
-    let claim = OpenClaim4::ClaimPrevious(OpenDelegationType4::OpenDelegateNone);
+/// What its client had open, and perhaps to keep.
+pub(super) fn open_again(owner: &[u8], share: (u32, u32), keeps: bool) -> Op {
+    let claim = OpenClaim4::ClaimPrevious(match keeps {
+        true => OpenDelegationType4::OpenDelegateRead,
+        false => OpenDelegationType4::OpenDelegateNone,
+    });
     opening(owner, share, Openflag4::Default(Opentype4::Open4Nocreate), claim)
 }
 
@@ -159,6 +178,18 @@ pub(super) fn test(owner: &[u8], writes: bool, (offset, length): (u64, u64)) -> 
 pub(super) fn unlock(of: &Stateid4, (offset, length): (u64, u64)) -> Op {
     let lock_stateid = of.clone();
     encode(&NfsArgop4::OpLocku(Locku4Args { locktype: kind(true), seqid: 0, lock_stateid, offset, length }))
+}
+
+pub(super) fn give_back(deleg_stateid: &Stateid4) -> Op {
+    encode(&NfsArgop4::OpDelegreturn(Delegreturn4Args { deleg_stateid: deleg_stateid.clone() }))
+}
+
+pub(super) fn test_stateid(of: &Stateid4) -> Op {
+    encode(&NfsArgop4::OpTestStateid(TestStateid4Args { ts_stateids: vec![of.clone()].into() }))
+}
+
+pub(super) fn free_stateid(of: &Stateid4) -> Op {
+    encode(&NfsArgop4::OpFreeStateid(FreeStateid4Args { fsa_stateid: of.clone() }))
 }
 
 /// The stateid that stands for no open.
@@ -221,6 +252,30 @@ pub(super) fn results(bytes: &[u8], ops: &[Op]) -> Checked<Told> {
     Ok(Told { status: reply.status, results: reply.resarray.0 })
 }
 
+/// A call of the server's: CB_SEQUENCE, and CB_RECALL.
+pub(super) fn recall_of(call: &Outgoing) -> Checked<(CbSequence4Args, CbRecall4Args)> {
+    let asked: CbCompound4Args = decode(&call.arguments).map_err(|error| format!("{error:?} in a call"))?;
+    match &asked.argarray[..] {
+        [NfsCbArgop4::OpCbSequence(sequence), NfsCbArgop4::OpCbRecall(recall)] => {
+            Ok((sequence.clone(), recall.clone()))
+        }
+        other => Err(format!("a client is called for {other:?}")),
+    }
+}
+
+/// What a client says to that.
+pub(super) fn answer_to(asked: &CbSequence4Args, status: Nfsstat4) -> Returned {
+    let sequence = CbSequence4Res::Nfs4Ok(CbSequence4Resok {
+        csr_sessionid: asked.csa_sessionid,
+        csr_sequenceid: asked.csa_sequenceid,
+        csr_slotid: asked.csa_slotid,
+        csr_highest_slotid: 3,
+        csr_target_highest_slotid: 3,
+    });
+    let all = vec![NfsCbResop4::OpCbSequence(sequence), NfsCbResop4::OpCbRecall(CbRecall4Res { status })];
+    Returned::Results(encode(&CbCompound4Res { status, tag: b""[..].into(), resarray: all.into() }).into())
+}
+
 /// What a compound was told.
 #[derive(Debug)]
 pub(super) struct Told {
@@ -246,6 +301,38 @@ impl Told {
             NfsResop4::OpLock(Lock4Res::Nfs4Ok(ok)) => Some(ok.lock_stateid.clone()),
             NfsResop4::OpLocku(Locku4Res::Nfs4Ok(stateid)) => Some(stateid.clone()),
             NfsResop4::OpOpenDowngrade(OpenDowngrade4Res::Nfs4Ok(ok)) => Some(ok.open_stateid.clone()),
+            _ => None,
+        })
+    }
+
+    /// What OPEN gave to keep, and whether it is asked for with the same word.
+    pub(super) fn given_to_keep(&self) -> Checked<Option<(Stateid4, bool)>> {
+        use tally_wire::nfs4::{Open4Res, OpenDelegation4};
+        let given = self.results.iter().find_map(|result| match result {
+            NfsResop4::OpOpen(Open4Res::Nfs4Ok(ok)) => Some(&ok.delegation),
+            _ => None,
+        });
+        match given {
+            None | Some(OpenDelegation4::OpenDelegateNone | OpenDelegation4::OpenDelegateNoneExt(_)) => Ok(None),
+            Some(OpenDelegation4::OpenDelegateRead(read)) => Ok(Some((read.stateid.clone(), read.recall))),
+            Some(other) => Err(format!("OPEN gives {other:?}")),
+        }
+    }
+
+    /// What TEST_STATEID says of one.
+    pub(super) fn tested(&self) -> Option<Nfsstat4> {
+        use tally_wire::nfs4::TestStateid4Res;
+        self.results.iter().find_map(|result| match result {
+            NfsResop4::OpTestStateid(TestStateid4Res::Nfs4Ok(ok)) => ok.tsr_status_codes.0.first().copied(),
+            _ => None,
+        })
+    }
+
+    /// Whether SEQUENCE says that something was taken that was to be given back.
+    pub(super) fn says_that_it_lost(&self) -> Option<bool> {
+        use tally_wire::nfs4::Sequence4Res;
+        self.results.iter().find_map(|result| match result {
+            NfsResop4::OpSequence(Sequence4Res::Nfs4Ok(ok)) => Some(ok.sr_status_flags & RECALLABLE_REVOKED != 0),
             _ => None,
         })
     }

@@ -3,24 +3,23 @@
 //! The process knows what its clients have; a kill takes that and leaves the disks as they are, a cut takes what they had not flushed as well. A pool may be away while the
 //! other one is served.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tally_base::{DatasetId, Fate, PoolGuid, Promise, Time};
-use tally_fs::filer::{Filer, ImportOptions};
-use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, Squash};
+use tally_base::{Fate, PoolGuid, Promise};
+use tally_fs::filer::ImportOptions;
 use tally_nfs::link::Link;
-use tally_nfs::rpc::Reply;
+use tally_nfs::rpc::{Outgoing, Reply, Returned};
 use tally_nfs::service::{Job, Service, Step};
+use tally_nfs::v4::state::CallId;
 use tally_store::properties::PropertySet;
 use tally_store::tuning::Tuning;
-use tally_vfs::{Identity, ObjectRef, Vfs};
 
 use super::Checked;
+use super::shares::{Known, Shares};
 use crate::chance::Chance;
 use crate::disk::Kept;
 use crate::machine::{Machine, POOL, Shape};
@@ -52,10 +51,24 @@ pub(super) struct Waiting {
     promise: Box<dyn Promise>,
 }
 
+/// A request that is kept out by what a client was given to keep, and goes on when that comes back, or some time later.
+pub(super) struct Parked {
+    job: Box<Job>,
+    promise: Box<dyn Promise>,
+}
+
+impl Parked {
+    /// Whether it was told to go on.
+    pub(super) fn is_woken(&self) -> bool {
+        self.promise.poll().is_some()
+    }
+}
+
 /// What came of a request at first.
 pub(super) enum Begun {
     Answered(Reply),
     Waits(Waiting),
+    Parked(Parked),
     /// The power went.
     Lost,
 }
@@ -189,7 +202,17 @@ impl World {
     pub(super) fn begin(&self, record: Bytes, link: &Arc<Link>) -> Checked<Begun> {
         let service = self.service();
         let opened = service.open(record, link, Instant::now());
-        let mut job = Box::new(opened.map_err(|_| "a call is refused before it is looked at".to_owned())?);
+        self.go_on_with(Box::new(opened.map_err(|_| "a call is refused before it is looked at".to_owned())?))
+    }
+
+    /// One that was parked goes on, whether or not what it waits for has come back: its time is over, as it were.
+    pub(super) fn go_on(&self, Parked { job, promise }: Parked) -> Checked<Begun> {
+        drop(promise);
+        self.go_on_with(job)
+    }
+
+    fn go_on_with(&self, mut job: Box<Job>) -> Checked<Begun> {
+        let service = self.service();
         for _ in 0..GROUPS_MAX {
             match service.run(&mut job) {
                 Step::Reply(reply) => {
@@ -197,6 +220,8 @@ impl World {
                     return Ok(if self.is_off() { Begun::Lost } else { Begun::Answered(reply) });
                 }
                 Step::Wait(promise) => return Ok(Begun::Waits(Waiting { job, promise })),
+                // Nobody else is: what others do meanwhile is never kept out.
+                Step::Again(promise) if service.has_parked() => return Ok(Begun::Parked(Parked { job, promise })),
                 Step::Again(promise) => {
                     if self.fate(&*promise)?.is_none() {
                         service.abandon(&mut job);
@@ -225,6 +250,7 @@ impl World {
         match self.begin(record, link)? {
             Begun::Answered(reply) => Ok(Some(reply)),
             Begun::Waits(waiting) => self.end(waiting),
+            Begun::Parked(_) => Err("a request is parked that nothing can be in the way of".into()),
             Begun::Lost => Ok(None),
         }
     }
@@ -242,6 +268,36 @@ impl World {
             }
         }
         Err(format!("a promise is not kept behind {GROUPS_MAX} groups"))
+    }
+
+    /// The next call that the server makes to a client.
+    pub(super) fn next_call(&self) -> Option<(u64, CallId, Outgoing)> {
+        self.service().next_call()
+    }
+
+    pub(super) fn call_returned(&self, id: &CallId, returned: &Returned) {
+        self.service().call_returned(id, returned);
+    }
+
+    pub(super) fn call_lost(&self, id: &CallId, is_sent: bool) {
+        self.service().call_lost(id, is_sent);
+    }
+
+    /// A connection is closed, and with it the calls that were made over it and not answered.
+    pub(super) fn disconnected(&self, link: &Link, unanswered: &[CallId]) {
+        link.close();
+        self.service().disconnected(link);
+        unanswered.iter().for_each(|id| self.service().call_lost(id, true));
+    }
+
+    /// What a worker does twice a second, if there is somebody to look after.
+    pub(super) fn look_after_waiters(&self) -> bool {
+        let service = self.service();
+        let has_waiters = service.has_waiters();
+        if has_waiters {
+            service.look_after_waiters();
+        }
+        has_waiters
     }
 
     /// Time as the process sees it.
@@ -264,89 +320,5 @@ impl World {
             }
         }
         is_over
-    }
-}
-
-/// Everything is exported to everybody.
-struct Shares {
-    known: [Known; POOLS],
-    filers: Mutex<[Option<Arc<Filer>>; POOLS]>,
-    changed: AtomicU64,
-}
-
-/// What does not change of a pool.
-#[derive(Clone, Copy)]
-struct Known {
-    guid: PoolGuid,
-    handle_key: [u8; 32],
-}
-
-impl Shares {
-    fn at(&self, pool: usize) -> Arc<Moment> {
-        Arc::new(Moment { known: self.known[pool], filer: self.filers.lock()[pool].clone() })
-    }
-}
-
-impl Exports for Shares {
-    fn resolve(&self, _: &str) -> Option<Resolved> {
-        None
-    }
-
-    fn pool(&self, guid: PoolGuid) -> Option<Arc<dyn PoolExports>> {
-        let pool = self.known.iter().position(|known| known.guid == guid)?;
-        Some(self.at(pool))
-    }
-
-    fn pools(&self) -> Vec<Arc<dyn PoolExports>> {
-        (0..POOLS).map(|pool| self.at(pool) as _).collect()
-    }
-
-    fn changed(&self) -> Time {
-        Time(self.changed.load(Relaxed))
-    }
-
-    fn list(&self) -> Vec<(String, Vec<String>)> {
-        Vec::new()
-    }
-}
-
-/// A pool at a moment.
-struct Moment {
-    known: Known,
-    filer: Option<Arc<Filer>>,
-}
-
-impl PoolExports for Moment {
-    fn guid(&self) -> PoolGuid {
-        self.known.guid
-    }
-
-    fn pool_name(&self) -> &str {
-        POOL
-    }
-
-    fn root(&self) -> Option<DatasetId> {
-        Some(self.filer.as_ref()?.by_name(POOL)?.dataset())
-    }
-
-    fn place(&self, dataset: DatasetId) -> Place {
-        let Some(filer) = &self.filer else { return Place::Away };
-        filer.filesystem(dataset).map_or(Place::Unknown, |fs| Place::Here(fs as _))
-    }
-
-    fn rule(&self, _: DatasetId, _: IpAddr) -> Option<Rule> {
-        Some(Rule { read_only: false, squash: Squash::None, anon_uid: 65534, anon_gid: 65534, secure: false })
-    }
-
-    fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId> {
-        self.filer.as_ref()?.child(dataset, dir, name)
-    }
-
-    fn clients(&self) -> Option<Arc<dyn Vfs>> {
-        Some(self.filer.as_ref()?.clients()? as _)
-    }
-
-    fn handle_key(&self) -> &[u8; 32] {
-        &self.known.handle_key
     }
 }

@@ -1,0 +1,246 @@
+//! One client: how a step of its is carried out, and how it comes back behind a kill.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tally_wire::Told;
+use tally_wire::ask;
+use tally_wire::nfs4::{NfsArgop4, Nfsstat4};
+
+use super::belief::Belief;
+use super::session::{LATER, Session, UnderWay, connect};
+use super::truth::Truth;
+use super::{Result, Trouble, violation};
+use crate::random::Random;
+
+/// How long a server may need until it takes connections, or says another word than "later".
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What all clients of a run have in common.
+pub(super) struct Common {
+    pub(super) server: SocketAddr,
+    pub(super) truth: Truth,
+    /// Nobody begins another step.
+    pub(super) is_over: AtomicBool,
+    /// Nobody goes on with the one that he is at.
+    pub(super) is_broken_off: AtomicBool,
+}
+
+impl Common {
+    pub(super) fn is_broken_off(&self) -> bool {
+        self.is_broken_off.load(Ordering::Relaxed)
+    }
+
+    fn check_broken_off(&self) -> Result<()> {
+        if self.is_broken_off() { Err(Trouble::Enough) } else { Ok(()) }
+    }
+}
+
+/// A client.
+pub(super) struct Client<'a> {
+    pub(super) number: usize,
+    pub(super) common: &'a Common,
+    pub(super) random: Random,
+    pub(super) belief: Belief,
+    /// Handles of the directory that all share, and of its own.
+    pub(super) shared: Vec<u8>,
+    pub(super) home: Vec<u8>,
+    /// Names that it has given so far.
+    pub(super) named: u64,
+    session: Option<Session>,
+    under_way: Option<UnderWay>,
+    /// The server's, in which it has its session.
+    life: u64,
+}
+
+/// What came of a step.
+pub(super) enum Came {
+    Told(Told),
+    /// Told of a request that had been carried out before the kill.
+    ToldBehind(Told),
+    /// What was asked about is gone with its server.
+    Gone,
+}
+
+impl<'a> Client<'a> {
+    pub(super) fn new(number: usize, common: &'a Common, seed: u64) -> Self {
+        let random = Random::new(seed, number as u64);
+        let (belief, shared, home, named, session, under_way, life) = Default::default();
+        Self { number, common, random, belief, shared, home, named, session, under_way, life }
+    }
+
+    pub(super) fn truth(&self) -> &'a Truth {
+        &self.common.truth
+    }
+
+    /// Carries out what `ops` makes of what it believes by then, once, whatever becomes of the server meanwhile. `None`: by then there is nothing to ask.
+    pub(super) fn carry_out(&mut self, ops: impl Fn(&Belief) -> Option<Vec<NfsArgop4>>) -> Result<Came> {
+        let began = Instant::now();
+        loop {
+            self.come_back()?;
+            let Some(ops) = ops(&self.belief) else { return Ok(Came::Gone) };
+            match self.ask(&ops) {
+                Ok(told) if is_later(&told) => self.waits_since(began, &told)?,
+                Ok(told) => {
+                    self.truth().count(|counts| counts.answered += 1);
+                    return Ok(Came::Told(told));
+                }
+                Err(Trouble::Broken) => {
+                    if let Some(told) = self.ask_again()? {
+                        return Ok(Came::ToldBehind(told));
+                    }
+                }
+                Err(Trouble::SessionOver) => self.is_lost(),
+                Err(trouble) => return Err(trouble),
+            }
+        }
+    }
+
+    /// Whether it has a session.
+    pub(super) fn is_there(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// Carries out what has no sense behind a restart.
+    pub(super) fn once(&mut self, ops: &[NfsArgop4]) -> Result<Came> {
+        let began = Instant::now();
+        loop {
+            match self.ask(ops) {
+                Ok(told) if is_later(&told) => self.waits_since(began, &told)?,
+                Ok(told) => {
+                    self.truth().count(|counts| counts.answered += 1);
+                    return Ok(Came::Told(told));
+                }
+                Err(Trouble::Broken) => return Ok(self.ask_again()?.map_or(Came::Gone, Came::ToldBehind)),
+                Err(Trouble::SessionOver) => {
+                    self.is_lost();
+                    return Ok(Came::Gone);
+                }
+                Err(trouble) => return Err(trouble),
+            }
+        }
+    }
+
+    fn ask(&mut self, ops: &[NfsArgop4]) -> Result<Told> {
+        let session = self.session.as_mut().ok_or(Trouble::SessionOver)?;
+        session.ask(ops, &mut self.under_way)
+    }
+
+    fn waits_since(&self, began: Instant, told: &Told) -> Result<()> {
+        self.common.check_broken_off()?;
+        if told.status == Nfsstat4::Nfs4ErrGrace {
+            self.truth().is_kept_out_by_grace(self.life)?;
+        }
+        if began.elapsed() > PATIENCE {
+            return violation(format!("{:?} for {PATIENCE:?}", told.status));
+        }
+        std::thread::sleep(LATER);
+        Ok(())
+    }
+
+    fn is_lost(&mut self) {
+        self.session = None;
+        self.belief.is_lost();
+    }
+
+    /// Connects to the server, which may be on its way.
+    fn connect(&mut self) -> Result<tally_bench::wire::Connection> {
+        let began = Instant::now();
+        loop {
+            self.common.check_broken_off()?;
+            self.life = self.truth().life();
+            if let Some(connection) = connect(self.common.server) {
+                return Ok(connection);
+            }
+            if began.elapsed() > PATIENCE {
+                return violation(format!("no connection for {PATIENCE:?}"));
+            }
+            std::thread::sleep(LATER);
+        }
+    }
+
+    /// What a request was told that was under way at a kill, if it was carried out before that.
+    fn ask_again(&mut self) -> Result<Option<Told>> {
+        self.is_lost();
+        let Some(under_way) = self.under_way.take() else { return Ok(None) };
+        loop {
+            let mut connection = self.connect()?;
+            match under_way.again(&mut connection) {
+                Err(Trouble::Broken) => {}
+                Err(Trouble::SessionOver) => {
+                    self.truth().count(|counts| counts.not_done += 1);
+                    return Ok(None);
+                }
+                Ok(told) if is_later(&told) => return Ok(None),
+                Ok(told) => {
+                    self.truth().count(|counts| counts.done_before += 1);
+                    return Ok(Some(told));
+                }
+                Err(trouble) => return Err(trouble),
+            }
+        }
+    }
+
+    /// Makes a session where there is none, and claims again in it what it believes to have.
+    pub(super) fn come_back(&mut self) -> Result<()> {
+        while self.session.is_none() {
+            let connection = self.connect()?;
+            let name = format!("holder {}", self.number);
+            let came = Session::open(connection, &name).and_then(|session| {
+                self.session = Some(session);
+                self.claim_all()
+            });
+            match came {
+                Ok(()) => {}
+                // It was killed once more.
+                Err(Trouble::Broken | Trouble::SessionOver) => {
+                    self.under_way = None;
+                    self.is_lost();
+                }
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        Ok(())
+    }
+
+    fn claim_all(&mut self) -> Result<()> {
+        let mut belief = std::mem::take(&mut self.belief);
+        let claimed = belief.opens().try_for_each(|open| {
+            let put = ask::put(&open.handle);
+            let told = self.claim(&[put.clone(), ask::open_again()])?;
+            open.stateid = told.stateid().cloned();
+            let Some(stateid) = &open.stateid else { return violation("an OPEN without a stateid") };
+            for part in &open.parts {
+                let told = self.claim(&[put.clone(), ask::lock(stateid, part.range(), true)])?;
+                open.locks = told.stateid().cloned();
+            }
+            Ok(())
+        });
+        self.belief = belief;
+        claimed?;
+        self.claim(&[ask::complete()])?;
+        self.truth().is_complete(self.number, self.life);
+        Ok(())
+    }
+
+    /// A claim, that nobody has interfered with.
+    fn claim(&mut self, ops: &[NfsArgop4]) -> Result<Told> {
+        let began = Instant::now();
+        loop {
+            let told = self.ask(ops)?;
+            match told.status {
+                Nfsstat4::Nfs4Ok => {
+                    self.truth().count(|counts| counts.reclaimed += u64::from(ops.len() > 1));
+                    return Ok(told);
+                }
+                Nfsstat4::Nfs4ErrDelay => self.waits_since(began, &told)?,
+                status => return violation(format!("a claim is told {status:?}: {ops:?}")),
+            }
+        }
+    }
+}
+
+fn is_later(told: &Told) -> bool {
+    matches!(told.status, Nfsstat4::Nfs4ErrDelay | Nfsstat4::Nfs4ErrGrace)
+}

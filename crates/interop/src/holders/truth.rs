@@ -1,0 +1,197 @@
+//! What all clients together were told, held against each other.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::belief::{BOXES, PARTS, Part};
+use super::run::CLIENTS;
+use super::{Result, violation};
+
+/// How long nobody new may be kept out behind the last one that claimed something again.
+const GRACE_BEHIND_LAST: Duration = Duration::from_secs(2);
+
+/// What was done, all in all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Requests that were answered.
+    pub answered: u64,
+    /// Opens and locks that were claimed again.
+    pub reclaimed: u64,
+    /// Requests that were under way at a kill, and were told behind it what they had done.
+    pub done_before: u64,
+    /// The same, which were told that they had done nothing.
+    pub not_done: u64,
+    /// Names that one made of all who wanted them.
+    pub won: u64,
+    /// Locks that somebody else had.
+    pub denied: u64,
+    /// Numbers that were counted up under a lock.
+    pub counted: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Truth(Mutex<Told>);
+
+#[derive(Default)]
+struct Told {
+    parts: [[OfPart; PARTS]; BOXES],
+    /// Who made which name; nobody yet where it was only told that it is there.
+    names: BTreeMap<String, Option<usize>>,
+    counts: Counts,
+    life: u64,
+    complete: [bool; CLIENTS],
+    all_complete: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct OfPart {
+    holder: Option<usize>,
+    /// Of whom it is not known whether he has it.
+    busy: u32,
+    /// How often any of that has changed.
+    changes: u64,
+    number: u64,
+}
+
+/// How a part stood when its lock was asked for.
+pub(super) struct Asked {
+    was_free: bool,
+    changes: u64,
+}
+
+impl OfPart {
+    fn is_free_for(&self, client: usize) -> bool {
+        self.holder.is_none_or(|holder| holder == client) && self.busy == 0
+    }
+}
+
+impl Truth {
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn count(&self, count: impl FnOnce(&mut Counts)) {
+        count(&mut self.told().counts);
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.told().counts
+    }
+
+    /// A client asks for a lock.
+    pub(super) fn asks(&self, client: usize, part: Part) -> Asked {
+        let mut told = self.told();
+        let of = &mut told.parts[part.of][part.at];
+        let was_free = of.is_free_for(client);
+        (of.busy, of.changes) = (of.busy + 1, of.changes + 1);
+        Asked { was_free, changes: of.changes }
+    }
+
+    /// And was told whether it has it.
+    pub(super) fn is_told(&self, client: usize, part: Part, asked: &Asked, has_it: bool) -> Result<()> {
+        let mut told = self.told();
+        let of = &mut told.parts[part.of][part.at];
+        let is_as_it_was = of.changes == asked.changes;
+        (of.busy, of.changes) = (of.busy - 1, of.changes + 1);
+        if has_it {
+            if let Some(other) = of.holder.replace(client) {
+                return violation(format!("{part:?} is given to client {client}, and client {other} has it"));
+            }
+        } else {
+            if asked.was_free && is_as_it_was {
+                return violation(format!("{part:?} is denied to client {client}, and nobody has it"));
+            }
+            told.counts.denied += 1;
+        }
+        Ok(())
+    }
+
+    /// A client gives a lock up: from here on others may be given it.
+    pub(super) fn gives_up(&self, part: Part) {
+        let mut told = self.told();
+        let of = &mut told.parts[part.of][part.at];
+        (of.holder, of.busy, of.changes) = (None, of.busy + 1, of.changes + 1);
+    }
+
+    /// And was told so, or that its server has gone.
+    pub(super) fn has_given_up(&self, part: Part) {
+        let mut told = self.told();
+        let of = &mut told.parts[part.of][part.at];
+        (of.busy, of.changes) = (of.busy - 1, of.changes + 1);
+    }
+
+    /// The number that whoever has the lock must find.
+    pub(super) fn number(&self, part: Part) -> u64 {
+        self.told().parts[part.of][part.at].number
+    }
+
+    /// Who has the lock has counted it up.
+    pub(super) fn is_counted(&self, part: Part) {
+        let mut told = self.told();
+        told.parts[part.of][part.at].number += 1;
+        told.counts.counted += 1;
+    }
+
+    /// A client was told whether it made a name that others want as well.
+    pub(super) fn wanted(&self, client: usize, name: &str, is_made: bool) -> Result<()> {
+        let mut told = self.told();
+        let maker = told.names.entry(name.to_owned()).or_default();
+        if !is_made {
+            return Ok(());
+        }
+        if let Some(other) = maker.replace(client) {
+            return violation(format!("clients {other} and {client} were told that they made {name}"));
+        }
+        told.counts.won += 1;
+        Ok(())
+    }
+
+    /// Names of which somebody was told that they are there.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.told().names.keys().cloned().collect()
+    }
+
+    /// Whether each name that is there was made by somebody who was told so.
+    pub(super) fn check_names(&self) -> Result<()> {
+        let told = self.told();
+        let unmade = told.names.iter().find(|(_, maker)| maker.is_none());
+        unmade.map_or(Ok(()), |(name, _)| violation(format!("{name} is there, and nobody was told that he made it")))
+    }
+
+    /// The server was killed, and is about to be started again.
+    pub(super) fn new_life(&self) {
+        let mut told = self.told();
+        (told.life, told.complete, told.all_complete) = (told.life + 1, Default::default(), None);
+    }
+
+    pub(super) fn life(&self) -> u64 {
+        self.told().life
+    }
+
+    /// A client that came in this life claims nothing more.
+    pub(super) fn is_complete(&self, client: usize, life: u64) {
+        let mut told = self.told();
+        if told.life == life {
+            told.complete[client] = true;
+            if told.complete.iter().all(|complete| *complete) {
+                told.all_complete.get_or_insert_with(Instant::now);
+            }
+        }
+    }
+
+    pub(super) fn are_all_complete(&self) -> bool {
+        self.told().all_complete.is_some()
+    }
+
+    /// A client is told that others may still claim something.
+    pub(super) fn is_kept_out_by_grace(&self, life: u64) -> Result<()> {
+        let told = self.told();
+        match told.all_complete.filter(|_| told.life == life) {
+            Some(since) if since.elapsed() > GRACE_BEHIND_LAST => {
+                violation(format!("a grace goes on {:?} behind the last client", since.elapsed()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
