@@ -11,6 +11,8 @@ case $NFS_VERSION in
     *) MOUNT_OPTIONS=vers=$NFS_VERSION,proto=tcp,hard NFS_FLAG=--nfs4 ;;
 esac
 MNT=/mnt/tank
+# Linux' own server hands out layouts though nobody asks for pNFS, and its client then waits for seconds behind each WRITE.
+mkdir -p /run/modprobe.d && printf 'install %s /bin/false\n' nfs_layout_flexfiles blocklayoutdriver nfs_layout_nfsv41_files > /run/modprobe.d/lab.conf
 # Where a server keeps its data, and where this one keeps its log; without a log device the log lies in the pool.
 POOL_DISK=/dev/ubda
 LOG_DISK=/dev/ubdb
@@ -107,10 +109,19 @@ between() { awk -v l="$1" -v v="$2" -v h="$3" 'BEGIN {exit !(l <= v && v <= h)}'
 knfsd_start() {
     served_make "$1" && knfsd_services || return
     exportfs -i -o "rw,${EXPORT_SYNC:-sync},no_root_squash,no_subtree_check,fsid=0,insecure" 127.0.0.1:/mnt/served
+    # Newer ones leave it out.
+    [ "$NFS_VERSION" != 4.0 ] || echo +4.0 > /proc/fs/nfsd/versions
     rpc.nfsd 8
     echo Y > /proc/fs/nfsd/v4_end_grace 2>/dev/null
-    # The port mapper need not be asked: another server that was here may have taken its entries along.
-    EXPORT=/mnt/served MOUNT_EXTRA=,port=2049,mountport=$MOUNTD_PORT,mountproto=tcp
+    served_at /mnt/served / 2049 "$MOUNTD_PORT"
+}
+# served_at PATH PATH_OF_VERSION_4 PORT MOUNT_PORT: where the client finds it. The port mapper need not be asked: another server that was here may have
+# taken its entries along.
+served_at() {
+    case $NFS_VERSION in
+        3) EXPORT=$1 MOUNT_EXTRA=,port=$3,mountport=$4,mountproto=tcp ;;
+        *) EXPORT=$2 MOUNT_EXTRA=,port=$3 ;;
+    esac
 }
 # served_make FILESYSTEM makes one on the pool's disk, and mounts it.
 served_make() {
@@ -152,7 +163,7 @@ ganesha_start() { # ganesha_start FILESYSTEM NFS_PORT MOUNT_PORT
     ip address replace 192.0.2.1/32 dev lo
     mkdir -p /run/ganesha /var/lib/nfs/ganesha
     ganesha.nfsd -F -f /tmp/ganesha.conf -p /run/ganesha/pid -L /tmp/ganesha.log -N NIV_EVENT & GANESHA_PID=$!
-    EXPORT=/mnt/served MOUNT_EXTRA=,port=$2,mountport=$3,mountproto=tcp
+    served_at /mnt/served /mnt/served "$2" "$3"
     local tries
     for tries in $(seq 100); do
         (exec 3<> "/dev/tcp/127.0.0.1/$3") 2>/dev/null && return

@@ -102,8 +102,15 @@ impl Lane {
         let is_busy = state.gathering.next_lsn() != *seen_lsn || !state.gathering.is_empty();
         *seen_lsn = state.gathering.next_lsn();
         let look_in = self.overdue_in(state).or(is_busy.then_some(UNWAITED_MAX));
-        state.watch.age_watched = look_in.is_some();
-        match seal_due_in.into_iter().chain(look_in).min() {
+        let looks_again_in = seal_due_in.into_iter().chain(look_in).min();
+        // Whatever comes before it wakes it finds then, whyever it does: else a client alone, behind whose every frame a seal is wanted, would
+        // wake it for the seal, and with the next record again for its age.
+        state.watch.age_watched = looks_again_in.is_some();
+        #[cfg(test)]
+        {
+            state.watch.slept += 1;
+        }
+        match looks_again_in {
             None => self.wake.wait(state),
             Some(left) => {
                 state.watch.seal_watched |= seal_due_in.is_some();

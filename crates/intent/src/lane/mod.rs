@@ -129,6 +129,9 @@ struct Watch {
     seal_tried_lsn: Lsn,
     /// When the newest frame landed.
     idle_since: Duration,
+    /// How often the lane thread has lain down.
+    #[cfg(test)]
+    slept: u64,
 }
 
 impl Watch {

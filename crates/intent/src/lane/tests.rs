@@ -487,6 +487,30 @@ fn the_lane_thread_is_not_asked_for_each_record() {
     }
 }
 
+/// Nor is it woken by a client alone, whose every frame wants a seal and whose every record is the first of its frame: a switch of
+/// threads for each of them, twice.
+#[test]
+fn the_lane_thread_sleeps_while_a_client_alone_works() {
+    let mut world = World::new(1);
+    world.lane = Lane::open(world.config.clone(), &world.checkpoint, Arc::new(SystemClock::default()));
+    std::thread::scope(|scope| {
+        scope.spawn(|| world.lane.run());
+        let started = std::time::Instant::now();
+        for _ in 0..45 {
+            let lsn = world.append(b"x").lsn;
+            // As long as a device takes: whoever was woken looks meanwhile.
+            std::thread::sleep(Duration::from_millis(2));
+            assert!(world.lane.promise(lsn, 0).block().is_ok());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        // Once for each time that a seal would have been due, and again for what it then finds.
+        let turns = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX) / 50;
+        let slept = world.lane.state.lock().watch.slept;
+        world.lane.close();
+        assert!(slept <= 10 + 3 * turns, "{slept} times in {turns} times 50 ms");
+    });
+}
+
 #[test]
 fn a_writer_that_panics_ends_the_lane_and_leaves_nobody_waiting() {
     let world = World::new(1);

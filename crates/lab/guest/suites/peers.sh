@@ -63,13 +63,15 @@ zfs_start() {
     exportfs -i -o rw,sync,no_root_squash,no_subtree_check,fsid=0,insecure 127.0.0.1:/mnt/served
     rpc.nfsd 8
     echo Y > /proc/fs/nfsd/v4_end_grace 2>/dev/null
-    EXPORT=/mnt/served MOUNT_EXTRA=,port=2049,mountport=$MOUNTD_PORT,mountproto=tcp
+    served_at /mnt/served / 2049 "$MOUNTD_PORT"
 }
 # Why a contender cannot run here; nothing if it can.
 missing() {
     case $1 in
         knfsd-btrfs*) command -v mkfs.btrfs > /dev/null || echo "the guest has no btrfs-progs" ;;
-        ganesha-*) command -v ganesha.nfsd > /dev/null || echo "the guest has no package nfs-ganesha-vfs" ;;
+        ganesha-*)
+            [ "$NFS_VERSION" = 3 ] || echo "it is configured for version 3 alone here"
+            command -v ganesha.nfsd > /dev/null || echo "the guest has no package nfs-ganesha-vfs" ;;
         zfs*)
             modprobe zfs 2> /dev/null && command -v zpool > /dev/null ||
                 echo "the guest has no module zfs for its kernel, or no zpool" ;;

@@ -50,6 +50,7 @@ write("copied-from", bytes(range(256)) * 40_000 + b"end")
 a, b = os.open("copied-from", os.O_RDONLY), os.open("copied-to", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
 while os.copy_file_range(a, b, 100 << 20): pass
 os.close(a); os.close(b)
+subprocess.run(["cp", "--reflink=never", "copied-from", "copied-plainly"], check=True)
 write("punched", bytes(range(1, 251)) * 8_000)
 if os.environ["NFS_VERSION"] == "4.2":
     subprocess.run(["fallocate", "-p", "-o", "100000", "-l", "1500000", "punched"], check=True)
@@ -57,6 +58,7 @@ if os.environ["NFS_VERSION"] == "4.2":
     write("not-allocated", b""); assert subprocess.run(["fallocate", "-l", "1M", "not-allocated"], stderr=subprocess.DEVNULL).returncode, "nothing is reserved, and nobody may be told so"
 else:
     fd = os.open("punched", os.O_WRONLY); os.pwrite(fd, bytes(1_500_000), 100_000); os.close(fd)
+for how in ("never", "auto"): subprocess.run(["cp", "--reflink=" + how, "punched", "punched-" + how], check=True)
 if os.environ["NFS_VERSION"] == "4.2":
     for name in ("attributes", "d1"):
         os.setxattr(name, "user.note", b"first", os.XATTR_CREATE); os.setxattr(name, "user.note", b"a note", os.XATTR_REPLACE)
@@ -95,7 +97,7 @@ assert os.stat("setgid/child").st_gid == 777 and os.stat("setgid/dir").st_gid ==
 assert os.stat("sticky").st_mode & 0o7777 == 0o1777 and os.stat("setgid").st_nlink == 3
 assert read("n" * 255) == b"long" and read("name with \\ ' \" and \n newline") == b"odd" and read(b"\xff\xfe not utf-8") == b"bytes"
 assert read("shared-write") == b"A" * 4_050 + b"B" * 100 + b"A" * 5_850
-assert read("copied-to") == bytes(range(256)) * 40_000 + b"end"
+assert read("copied-to") == read("copied-plainly") == bytes(range(256)) * 40_000 + b"end" and read("punched-never") == read("punched-auto") == read("punched")
 punched = bytes(range(1, 251)) * 8_000; assert read("punched") == punched[:100_000] + bytes(1_500_000) + punched[1_600_000:]
 modes = [os.lstat("masked" + kind).st_mode & 0o7777 for kind in ("", "-excl", "-dir", "-fifo")]; assert modes == [0o640, 0o640, 0o750, 0o750], [oct(mode) for mode in modes]
 if os.environ["NFS_VERSION"] == "4.2":

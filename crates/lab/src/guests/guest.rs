@@ -44,6 +44,8 @@ pub struct Luggage {
     pub variables: Vec<(&'static str, String)>,
     /// Files in its folder: name and content.
     pub files: Vec<(&'static str, String)>,
+    /// A folder that it gets a copy of, under its own name.
+    pub folder: Option<PathBuf>,
 }
 
 impl Guest<'_> {
@@ -106,6 +108,9 @@ impl Guest<'_> {
         std::fs::write(share.join("environment"), environment)?;
         for (name, content) in &self.luggage.files {
             std::fs::write(share.join(name), content)?;
+        }
+        if let Some(folder) = &self.luggage.folder {
+            cargo::step(Command::new("cp").arg("-a").arg(folder).arg(share))?;
         }
         for (name, content) in self.suite.files {
             std::fs::write(share.join(name), content)?;

@@ -67,7 +67,8 @@ pub enum Version {
 }
 
 impl Version {
-    fn name(self) -> &'static str {
+    /// As a mount option has it.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Three => "3",
             Self::FourZero => "4.0",
@@ -92,6 +93,13 @@ pub struct Options {
     /// Version of NFS that the guest mounts: 3, 4.0, 4.1 or 4.2.
     #[arg(long, value_enum, default_value_t)]
     nfs: Version,
+    /// A folder of suites that others wrote, each built in a folder of its own name (docs/testing.md); they are skipped
+    /// where this is not given.
+    #[arg(long)]
+    sources: Option<PathBuf>,
+    /// What of such a suite is run, in its own words.
+    #[arg(long)]
+    tests: Option<String>,
     /// Keep disks and logs of each guest, and say where.
     #[arg(long)]
     keep: bool,
@@ -109,10 +117,26 @@ pub fn run(options: &Options) -> Result<Tally> {
     }
     let mut total = Tally::default();
     for suite in chosen {
+        let of_others = match suite.of_others {
+            None => None,
+            Some((name, packages)) => {
+                let folder = options.sources.as_ref().map(|sources| sources.join(name));
+                let Some(folder) = folder.filter(|folder| folder.is_dir()) else {
+                    eprintln!("{} needs {name} in the folder that --sources names; it is skipped.", suite.name);
+                    total += Tally::SKIPPED;
+                    continue;
+                };
+                for package in packages {
+                    root::add(&root, package)?;
+                }
+                Some(folder)
+            }
+        };
         println!("== lab: {} over {}", suite.name, options.peer.name());
         let (server, keep, share) = (options.peer, options.keep, options.share());
-        let version = ("NFS_VERSION", options.nfs.name().to_owned());
-        let luggage = &Luggage { variables: vec![version], ..Luggage::default() };
+        let mut variables = vec![("NFS_VERSION", options.nfs.name().to_owned())];
+        variables.extend(options.tests.clone().map(|tests| ("TESTS", tests)));
+        let luggage = &Luggage { variables, folder: of_others, ..Luggage::default() };
         let guest = Guest { kernel: &kernel, root: &root, suite, server, keep, share, luggage };
         let tally = guest.run()?;
         println!("== lab: {}: {tally}", suite.name);

@@ -18,6 +18,8 @@ pub(super) struct Suite {
     pub disks_mib: &'static [u64],
     /// Whether it leaves recordings of its disks, to be looked at here.
     pub records: bool,
+    /// A suite of others that it runs: a folder below `--sources`, and Debian's packages which that needs.
+    pub of_others: Option<(&'static str, &'static [&'static str])>,
     minutes_max: u64,
 }
 
@@ -32,7 +34,7 @@ impl Suite {
 pub(super) const LIBRARY: &str = include_str!("../../guest/library.sh");
 
 /// All of them, the shortest first.
-pub(super) const SUITES: [Suite; 14] = [
+pub(super) const SUITES: [Suite; 18] = [
     Suite {
         name: "untar",
         script: include_str!("../../guest/suites/untar.sh"),
@@ -41,6 +43,7 @@ pub(super) const SUITES: [Suite; 14] = [
         memory_mib: 2048,
         disks_mib: &[4096, 1024],
         records: false,
+        of_others: None,
         minutes_max: 6,
     },
     Suite {
@@ -51,6 +54,7 @@ pub(super) const SUITES: [Suite; 14] = [
         memory_mib: 2048,
         disks_mib: &[1024, 1024],
         records: true,
+        of_others: None,
         minutes_max: 6,
     },
     Suite {
@@ -61,7 +65,8 @@ pub(super) const SUITES: [Suite; 14] = [
         memory_mib: 2048,
         disks_mib: &[4096, 1024],
         records: false,
-        minutes_max: 6,
+        of_others: None,
+        minutes_max: 12,
     },
     Suite {
         name: "trees",
@@ -71,6 +76,7 @@ pub(super) const SUITES: [Suite; 14] = [
         memory_mib: 2048,
         disks_mib: &[4096, 1024],
         records: false,
+        of_others: None,
         minutes_max: 15,
     },
     Suite {
@@ -81,6 +87,18 @@ pub(super) const SUITES: [Suite; 14] = [
         memory_mib: 2048,
         disks_mib: &[4096, 1024],
         records: false,
+        of_others: None,
+        minutes_max: 5,
+    },
+    Suite {
+        name: "bare",
+        script: include_str!("../../guest/suites/bare.sh"),
+        files: &[],
+        in_ci: false,
+        memory_mib: 2048,
+        disks_mib: &[4096, 1024],
+        records: false,
+        of_others: None,
         minutes_max: 5,
     },
     Suite {
@@ -91,6 +109,7 @@ pub(super) const SUITES: [Suite; 14] = [
         memory_mib: 3072,
         disks_mib: &[4096, 1024],
         records: false,
+        of_others: None,
         minutes_max: 30,
     },
     Suite {
@@ -101,6 +120,7 @@ pub(super) const SUITES: [Suite; 14] = [
         memory_mib: 3072,
         disks_mib: &[8192, 1024],
         records: false,
+        of_others: None,
         minutes_max: 20,
     },
     Suite {
@@ -111,6 +131,7 @@ pub(super) const SUITES: [Suite; 14] = [
         memory_mib: 2048,
         disks_mib: &[4096, 1024],
         records: false,
+        of_others: None,
         minutes_max: 6,
     },
     Suite {
@@ -121,7 +142,8 @@ pub(super) const SUITES: [Suite; 14] = [
         memory_mib: 2048,
         disks_mib: &[1024, 256],
         records: false,
-        minutes_max: 12,
+        of_others: None,
+        minutes_max: 20,
     },
     Suite {
         name: "once",
@@ -131,6 +153,7 @@ pub(super) const SUITES: [Suite; 14] = [
         memory_mib: 2048,
         disks_mib: &[2048, 256],
         records: false,
+        of_others: None,
         minutes_max: 15,
     },
     Suite {
@@ -141,6 +164,7 @@ pub(super) const SUITES: [Suite; 14] = [
         memory_mib: 2048,
         disks_mib: &[1024; 8],
         records: false,
+        of_others: None,
         minutes_max: 10,
     },
     Suite {
@@ -154,6 +178,7 @@ pub(super) const SUITES: [Suite; 14] = [
         memory_mib: 2048,
         disks_mib: &[192, 192, 192, 192, 192, 192, 192, 32, 32, 32],
         records: false,
+        of_others: None,
         minutes_max: 20,
     },
     Suite {
@@ -164,6 +189,7 @@ pub(super) const SUITES: [Suite; 14] = [
         memory_mib: 2048,
         disks_mib: &[4096, 1024, 64],
         records: false,
+        of_others: None,
         minutes_max: 15,
     },
     Suite {
@@ -174,7 +200,41 @@ pub(super) const SUITES: [Suite; 14] = [
         memory_mib: 3072,
         disks_mib: &[1024, 1024],
         records: false,
+        of_others: None,
         minutes_max: 25,
+    },
+    Suite {
+        name: "cthon04",
+        script: include_str!("../../guest/suites/cthon04.sh"),
+        files: &[],
+        in_ci: false,
+        memory_mib: 3072,
+        disks_mib: &[8192, 1024],
+        records: false,
+        of_others: Some(("cthon04", &["gcc", "libc6-dev", "make", "groff-base", "time"])),
+        minutes_max: 30,
+    },
+    Suite {
+        name: "fsx",
+        script: include_str!("../../guest/suites/fsx.sh"),
+        files: &[],
+        in_ci: false,
+        memory_mib: 2048,
+        disks_mib: &[4096, 1024],
+        records: false,
+        of_others: Some(("xfstests", &[])),
+        minutes_max: 30,
+    },
+    Suite {
+        name: "pjdfstest",
+        script: include_str!("../../guest/suites/pjdfstest.sh"),
+        files: &[("pjdfstest.known", include_str!("../../guest/pjdfstest.known"))],
+        in_ci: false,
+        memory_mib: 2048,
+        disks_mib: &[4096, 1024],
+        records: false,
+        of_others: Some(("pjdfstest", &[])),
+        minutes_max: 60,
     },
 ];
 
@@ -187,5 +247,6 @@ pub(super) const PEERS: Suite = Suite {
     memory_mib: 3072,
     disks_mib: &[1024, 256, 256],
     records: false,
+    of_others: None,
     minutes_max: 60,
 };

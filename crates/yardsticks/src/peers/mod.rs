@@ -24,7 +24,7 @@ use super::server;
 use contenders::{CONTENDERS, Contender};
 use runs::{Book, Heard, Part};
 use settings::{SETTINGS, Setting, WORKLOADS, Workload};
-use tally_lab::guests::{self as lab, Luggage};
+use tally_lab::guests::{self as lab, Luggage, Version};
 
 /// Debian's packages that only contenders need.
 const PACKAGES: [&str; 3] = ["btrfs-progs", "nfs-ganesha", "nfs-ganesha-vfs"];
@@ -43,6 +43,9 @@ pub struct Peers {
     /// loop, create), contenders. What has run before stays on the page. Where contenders are left out nothing is kept.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// Version of NFS that the client speaks. Figures of another one than 3 are printed, and not kept.
+    #[arg(long, value_enum, default_value_t)]
+    nfs: Version,
     /// Run nothing, and write the page of what is there.
     #[arg(long)]
     page: bool,
@@ -51,7 +54,8 @@ pub struct Peers {
 impl Peers {
     /// Runs what is chosen, and writes the page.
     pub fn run(&self) -> Result<()> {
-        let mut book = Book::open()?;
+        // Runs of one version say nothing of another one's.
+        let mut book = if self.nfs == Version::Three { Book::open()? } else { Book::default() };
         if self.page {
             return page::write(&book);
         }
@@ -63,13 +67,18 @@ impl Peers {
                 return Ok(());
             };
             enter(&mut book, setting, &choice, heard)?;
-            if choice.everybody() {
+            if self.kept(&choice) {
                 // What is measured is kept, whatever happens to the next guest.
                 book.save()?;
             }
         }
         print!("{}", page::section(&book));
-        if choice.everybody() { page::write(&book) } else { Ok(()) }
+        if self.kept(&choice) { page::write(&book) } else { Ok(()) }
+    }
+
+    /// Whether what was measured goes to the page.
+    fn kept(&self, choice: &Choice) -> bool {
+        choice.everybody() && self.nfs == Version::Three
     }
 
     fn boot(&self, setting: &Setting, judged: bool, choice: &Choice) -> Result<Option<Heard>> {
@@ -79,6 +88,7 @@ impl Peers {
         let workloads: Vec<_> = workloads.map(|workload| workload.name).collect();
         let rounds = if choice.settings.iter().any(|chosen| chosen.name == setting.name) { self.runs } else { 0 };
         let mut variables = vec![
+            ("NFS_VERSION", self.nfs.name().to_owned()),
             ("DISK", setting.disks.to_owned()),
             ("CONTENDERS", contenders.join(" ")),
             ("WORKLOADS", workloads.join(" ")),
@@ -88,7 +98,7 @@ impl Peers {
         variables.extend(setting.variables());
         let (served, nfs, mount) = GANESHA;
         let ganesha = server::ganesha_configuration(Path::new(served), nfs, mount);
-        let luggage = Luggage { variables, files: vec![("ganesha.conf", ganesha)] };
+        let luggage = Luggage { variables, files: vec![("ganesha.conf", ganesha)], folder: None };
         lab::run_peers(&luggage, &PACKAGES)?.map(|text| Heard::parse(&text)).transpose()
     }
 }
