@@ -137,6 +137,25 @@ fn what_a_dataset_gives_says_its_property() {
     }
 }
 
+/// It is as long as that here, and its holder may have written more that it has not sent.
+#[test]
+fn who_would_cut_a_file_to_what_it_has_asks_who_writes_it() {
+    let world = world();
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let file = file(&*fs, "f", b"");
+    let cut = CreateHow::Unchecked(SetAttr { size: Some(0), ..SetAttr::default() });
+    let cred = Cred::root();
+    let made = || done(fs.create(ctx(&cred), fs.root(), b"f", &cut)).map(|made| made.object);
+    assert_eq!(would_be_given(&*fs, file, 1, READ), READ);
+    assert_eq!(made(), Ok(file));
+    let opened = open(&*fs, ToOpen::Itself(file), 1, WRITE).result.unwrap();
+    assert_eq!(opened.delegated, WRITE);
+    assert_eq!(made(), Err(FsError::Delegated(file)));
+    end(&*fs, file, 1);
+    assert_eq!(made(), Ok(file));
+}
+
 /// Somebody has changed a file and was not answered yet. Whoever is given a delegation of it waits for that change; when he is told, it is there behind any cut.
 #[test]
 fn v12_what_is_given_waits_for_the_newest_record() {

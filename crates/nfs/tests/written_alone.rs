@@ -403,6 +403,20 @@ fn behind_a_restart_nobody_reads_or_changes_before_it_was_claimed() {
     assert_eq!(asks(&scene, b, number + 5, &[put_f, set(of_mode(0o600))]).status, OK);
 }
 
+/// Its answer was lost with the server. Sent away, its client would ask anew, and be told that there is no such file.
+#[test]
+fn what_was_carried_out_before_the_restart_is_told_so_in_the_grace() {
+    let scene = scene();
+    let dir = handle(&scene, scene.exports.tank.root());
+    let mut a = client(&scene, "a", 2);
+    keeps(&mut a, b"f");
+    assert_eq!(plain(&scene, 77, Procedure::Remove, dir_name(&dir, b"g")), 0);
+    drop(a);
+    let scene = Arc::into_inner(scene).unwrap().restart();
+    assert_eq!(plain(&scene, 77, Procedure::Remove, dir_name(&dir, b"g")), 0);
+    assert_eq!(plain(&scene, 78, Procedure::Remove, dir_name(&dir, b"f")), JUKEBOX);
+}
+
 /// Who does not come keeps nobody out for longer than the grace, and the flag is gone with him.
 #[test]
 fn who_does_not_come_is_not_waited_for_behind_the_grace() {

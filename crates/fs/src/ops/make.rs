@@ -295,6 +295,13 @@ impl Filesystem {
             _ => None,
         };
         let Some(size) = new_size else {
+            // It is as long as it is to be, unless who has it for writing knows better.
+            if opening.is_none()
+                && matches!(how, Some(CreateHow::Unchecked(set)) if set.size.is_some())
+                && let Err(error) = self.gate(attr.object, ctx.actor(), Act::Reads)
+            {
+                return self.refused_in(&locked, dir, Some(parent), error);
+            }
             let holder = match opening.map(|opening| self.claim(attr.object, opening)).transpose() {
                 Ok(holder) => holder,
                 Err(error) => return self.refused_in(&locked, dir, Some(parent), error),

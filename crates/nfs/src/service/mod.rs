@@ -459,7 +459,7 @@ impl Service {
         };
         let request = Request::new(&job.call, (&job.link, &self.senders), &*self.exports, &begin);
         if let Some(kept_out) = self.keeps_waiting(procedure, &request, !job.was_kept_out) {
-            job.was_kept_out = true;
+            (job.was_kept_out, job.keep) = (true, has_passed.get());
             return match kept_out {
                 KeptOut::Waits(promise) => Step::Again(promise),
                 KeptOut::ComesAgain => Step::Reply(self.failure(job, procedure, Status::JukeBox)),

@@ -142,6 +142,11 @@ impl<'a> Request<'a> {
         self.repeats.begin(self.entry.user()).err().map(Done::Repeated)
     }
 
+    /// Whether it was carried out before: then nothing that is in the way of changes is in its way, as it makes none.
+    pub(crate) fn was_carried_out(&self, target: &Target) -> bool {
+        self.repeated().is_some() || self.remembered(target).is_some()
+    }
+
     /// The first answer to this very request, given before a crash or a broken connection.
     pub(super) fn remembered(&self, target: &Target) -> Option<RememberedReply> {
         self.repeats.remembered(&*target.vfs, None)

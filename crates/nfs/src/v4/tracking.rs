@@ -204,7 +204,8 @@ impl Tracking {
         if self.is_open(changed) {
             return false;
         }
-        let keeps_out = |pool: &dyn PoolExports, ask: &dyn Fn(&List) -> bool| {
+        let has_completed = |key: &ClientKey| self.completed.lock().contains(key);
+        let is_kept_out = || {
             let Some(vfs) = pool.clients() else { return false };
             let Ok(tracked) = self.tracked(pool.guid(), &vfs) else { return true };
             let _one_at_a_time = tracked.work();
@@ -214,17 +215,24 @@ impl Tracking {
             }
             tracked.with(|list| {
                 self.advance(&tracked, list, now);
-                ask(list)
+                list.keeps_out(Some(dataset), who, &has_completed)
             })
         };
-        let has_completed = |key: &ClientKey| self.completed.lock().contains(key);
-        let is_kept_out = keeps_out(pool, &|list| list.keeps_out(Some(dataset), who, &has_completed));
-        let is_anybody = || {
-            exports.pools().iter().any(|pool| {
-                // Of one that is away it is not known, and whoever comes to it finds that it has changed.
-                keeps_out(&**pool, &|list| list.keeps_out(None, None, &has_completed))
-            })
+        let is_kept_out = is_kept_out();
+        // Of the others only what is known is asked: their disks are nothing to who comes to this one.
+        let may_keep_out = |pool: &dyn PoolExports| {
+            let Some(vfs) = pool.clients() else { return false };
+            let Ok(tracked) = self.tracked(pool.guid(), &vfs) else { return true };
+            match &mut *tracked.list.lock() {
+                None => !tracked.is_late(now),
+                Some(list) => {
+                    self.advance(&tracked, list, now);
+                    list.keeps_out(None, None, &has_completed)
+                }
+            }
         };
+        // Of one that is away it is not known, and whoever comes to it finds that it has changed.
+        let is_anybody = || exports.pools().iter().any(|pool| may_keep_out(&**pool));
         if !is_kept_out && !is_anybody() {
             self.open.store(changed.0, Relaxed);
         }
@@ -367,8 +375,12 @@ impl Tracked {
             return Ok(());
         }
         let entries = entries(folder).map_err(|error| {
-            self.unread.lock().get_or_insert(now);
-            tracing::error!(pool = %folder.pool(), %error, "who had what open before cannot be read: nobody can open anything by NFSv4 until it can, nor, for 3 minutes, read or change files by NFSv3");
+            let mut unread = self.unread.lock();
+            // Said once: each request of its files asks.
+            if unread.is_none() {
+                tracing::error!(pool = %folder.pool(), %error, "who had what open before cannot be read: nobody can open anything by NFSv4 until it can, nor, for 3 minutes, read or change files by NFSv3");
+            }
+            unread.get_or_insert(now);
             Status::Delay
         })?;
         let clients = entries.iter().filter(|entry| matches!(entry, Entry::Client(_))).count();

@@ -24,7 +24,7 @@ use super::{House, KeptOut};
 use crate::exports::Exports;
 use crate::v4::attr::AttrSet;
 use crate::v4::state::{
-    Attributes, Callback, ClientId, Delegated, DelegationNumber, Errand, FileId, LookTicket, Looked, Presence, Said,
+    Attributes, Callback, ClientId, Delegated, DelegationNumber, Errand, FileId, LookTicket, Looked,
 };
 use crate::xdr::{Decoder, Encoder, Garbage};
 
@@ -95,10 +95,9 @@ impl House {
                 }
             }
             Some(ticket) => match self.delegations().said(&ticket) {
-                Some((Said::So(said), given)) => self.told(vfs, (object, holder), said, given),
-                // Others have its slots for now.
-                Some((Said::Unasked, _)) if self.can_be_called(client) => Seen::KeptOut(KeptOut::ComesAgain),
-                _ => self.recalls(vfs, &file, holder),
+                Some((said, given)) => self.told(vfs, (object, holder), said, given),
+                // Also where there was no slot to ask it in: nobody knows that the next look finds one.
+                None => self.recalls(vfs, &file, holder),
             },
         }
     }
@@ -106,10 +105,6 @@ impl House {
     fn recalls(&self, vfs: &dyn Vfs, file: &FileId, holder: ClientNumber) -> Seen {
         self.recall_of(vfs, file, &[holder]);
         Seen::KeptOut(KeptOut::ComesAgain)
-    }
-
-    fn can_be_called(&self, client: ClientId) -> bool {
-        self.clients().presence_of(client).as_deref().is_some_and(Presence::is_reachable)
     }
 
     fn ask(&self, delegated: &Delegated) {

@@ -52,7 +52,7 @@ mod shard;
 pub use giving::{Ending, Reserving};
 pub use grant::{Asking, Why as WhyNone, Wish, space_limit, to_ask_for};
 use lately::Lately;
-pub use look::{Attributes, Said};
+pub use look::Attributes;
 pub use recall::{Answer, Next};
 use shard::{Asked, Shard, State, Totals};
 
@@ -216,12 +216,12 @@ impl Delegations {
         shard.get(number.0).map(|state| state.asked.file)
     }
 
-    /// What it has said to who has this ticket, and with which change the file was given. None: its client has it no more.
+    /// What it has said to who has this ticket, and with which change the file was given. None: nothing, or its client has it no more.
     #[must_use]
-    pub fn said(&self, ticket: &LookTicket) -> Option<(Said, u64)> {
+    pub fn said(&self, ticket: &LookTicket) -> Option<(Attributes, u64)> {
         let LookTicket { number, place } = *ticket;
         let mut shard = self.shards.at(number.0 as u32).write();
-        let said = shard.look_of(number.0)?.said(place);
+        let said = shard.look_of(number.0)?.said(place)?;
         shard.get(number.0).map(|state| (said, state.change))
     }
 

@@ -48,7 +48,7 @@ pub use clients::{
 };
 pub use delegations::{
     Answer, Asking as AskingForDelegation, Attributes, Delegated, DelegationNumber, Delegations, Ending, LookTicket,
-    Looked, Next, Recalled, Referred, Reserving, Said, WhyNone, Wish, space_limit, to_ask_for,
+    Looked, Next, Recalled, Referred, Reserving, WhyNone, Wish, space_limit, to_ask_for,
 };
 pub use key::ClientKey;
 pub use lease::LeaseClock;

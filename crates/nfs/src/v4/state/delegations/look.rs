@@ -11,17 +11,6 @@ pub struct Attributes {
     pub size: u64,
 }
 
-/// What there is of an answer for who has looked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
-    /// This.
-    So(Attributes),
-    /// It does not say, or nothing by now.
-    Nothing,
-    /// It was not asked, as it could not be called.
-    Unasked,
-}
-
 /// One delegation's.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Look {
@@ -46,13 +35,9 @@ impl Look {
         *self = Self { is_under_way: false, answers: self.answers + 1, said };
     }
 
-    pub(super) fn said(&self, ticket: u64) -> Said {
-        match self.said {
-            Some(attributes) if self.answers > ticket => Said::So(attributes),
-            None if self.answers > ticket => Said::Nothing,
-            _ if self.is_under_way => Said::Nothing,
-            _ => Said::Unasked,
-        }
+    /// What it has said to who has this ticket; none: nothing by now, or nothing that anybody knows, or it could not be asked.
+    pub(super) fn said(&self, ticket: u64) -> Option<Attributes> {
+        self.said.filter(|_| self.answers > ticket)
     }
 }
 
@@ -66,15 +51,15 @@ mod tests {
         let (first, is_to_call) = look.begin();
         assert!(is_to_call);
         let (second, is_to_call) = look.begin();
-        assert!(!is_to_call && look.said(first) == Said::Nothing);
+        assert!(!is_to_call && look.said(first).is_none());
         look.answered(Some(said));
-        assert_eq!((look.said(first), look.said(second)), (Said::So(said), Said::So(said)));
+        assert_eq!((look.said(first), look.said(second)), (Some(said), Some(said)));
         let (third, is_to_call) = look.begin();
-        assert!(is_to_call && look.said(third) == Said::Nothing);
+        assert!(is_to_call && look.said(third).is_none());
         look.answered(None);
-        assert_eq!(look.said(third), Said::Nothing);
+        assert!(look.said(third).is_none());
         let (fourth, _) = look.begin();
         look.not_begun();
-        assert_eq!(look.said(fourth), Said::Unasked);
+        assert!(look.said(fourth).is_none());
     }
 }
