@@ -13,8 +13,7 @@ use rustix::process::{Pid, Signal};
 /// How long a start may take; the first one writes the log device out in full.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// The clients come from addresses of their own within this network.
-const CONFIGURATION: &str =
-    "nfs4 = true\n\n[[export]]\ndataset = \"tank\"\nrules = \"127.0.0.0/8(rw,no_root_squash,insecure)\"\n";
+const CONFIGURATION: &str = "[[export]]\ndataset = \"tank\"\nrules = \"127.0.0.0/8(rw,no_root_squash,insecure)\"\n";
 
 /// What is started.
 #[derive(Clone, Debug)]
@@ -26,6 +25,8 @@ pub struct Program {
     pub arguments: Vec<OsString>,
     /// Size of the pool that the first start makes.
     pub pool_size: String,
+    /// Whether it speaks NFSv4 as well.
+    pub nfs4: bool,
 }
 
 /// A server in a folder of its own.
@@ -42,7 +43,7 @@ impl Server {
     /// Prepares a folder and a port; nothing runs yet.
     pub fn new(program: Program, folder: &Path) -> Result<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        std::fs::write(folder.join("config.toml"), CONFIGURATION)?;
+        std::fs::write(folder.join("config.toml"), format!("nfs4 = {}\n\n{CONFIGURATION}", program.nfs4))?;
         let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
         Ok(Self { program, folder: folder.to_owned(), address, child: None, made: false })
     }

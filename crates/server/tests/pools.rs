@@ -215,7 +215,9 @@ impl Disk for Pulled {
 /// Gives a command whose pool has no disk any more. A group of the pool's own may come first and find that out: then the pool is suspended,
 /// is not destroyed either, and says so; so it is cleared, and the command given again.
 fn pull_at(data_dir: &Path, disk: &Pulled, words: &[&str]) {
-    for _ in 0..20 {
+    for attempt in 0..20_u32 {
+        // What is on its way of a group is behind it by then, also on a machine that has much else to do.
+        std::thread::sleep(Duration::from_millis(100 * u64::from(attempt)));
         disk.is_out.store(true, Ordering::Relaxed);
         let (went_well, text) = tally(data_dir, words);
         assert!(!went_well, "{words:?}: {text}");
