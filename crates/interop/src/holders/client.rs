@@ -150,7 +150,9 @@ impl<'a> Client<'a> {
         loop {
             self.common.check_broken_off()?;
             self.life = self.truth().life();
-            if let Some(connection) = connect(self.common.server) {
+            let connection = connect(self.common.server);
+            // A life begins before its server does: in which one this is is sure where none has begun meanwhile.
+            if let Some(connection) = connection.filter(|_| self.truth().life() == self.life) {
                 return Ok(connection);
             }
             if began.elapsed() > PATIENCE {
