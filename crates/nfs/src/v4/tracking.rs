@@ -205,31 +205,31 @@ impl Tracking {
             return false;
         }
         let has_completed = |key: &ClientKey| self.completed.lock().contains(key);
+        // As far as it was read by now: who only asks waits for no disk.
+        let known = |tracked: &Tracked, dataset: Option<DatasetId>, who: Option<ClientKey>| {
+            tracked.list.lock().as_mut().map(|list| {
+                self.advance(tracked, list, now);
+                list.keeps_out(dataset, who, &has_completed)
+            })
+        };
         let is_kept_out = || {
             let Some(vfs) = pool.clients() else { return false };
             let Ok(tracked) = self.tracked(pool.guid(), &vfs) else { return true };
-            let _one_at_a_time = tracked.work();
-            if tracked.read_in(&*vfs, now).is_err() {
-                // As long as nobody knows who may claim what somebody may; and not for ever.
-                return !tracked.is_late(now);
+            if let Some(is_kept_out) = known(&tracked, Some(dataset), who) {
+                return is_kept_out;
             }
-            tracked.with(|list| {
-                self.advance(&tracked, list, now);
-                list.keeps_out(Some(dataset), who, &has_completed)
-            })
+            let _one_at_a_time = tracked.work();
+            let is_read = tracked.read_in(&*vfs, now).is_ok();
+            // As long as nobody knows who may claim what somebody may; and not for ever.
+            let read = is_read.then(|| known(&tracked, Some(dataset), who)).flatten();
+            read.unwrap_or_else(|| !tracked.is_late(now))
         };
         let is_kept_out = is_kept_out();
         // Of the others only what is known is asked: their disks are nothing to who comes to this one.
         let may_keep_out = |pool: &dyn PoolExports| {
             let Some(vfs) = pool.clients() else { return false };
             let Ok(tracked) = self.tracked(pool.guid(), &vfs) else { return true };
-            match &mut *tracked.list.lock() {
-                None => !tracked.is_late(now),
-                Some(list) => {
-                    self.advance(&tracked, list, now);
-                    list.keeps_out(None, None, &has_completed)
-                }
-            }
+            known(&tracked, None, None).unwrap_or_else(|| !tracked.is_late(now))
         };
         // Of one that is away it is not known, and whoever comes to it finds that it has changed.
         let is_anybody = || exports.pools().iter().any(|pool| may_keep_out(&**pool));
