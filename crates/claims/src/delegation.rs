@@ -6,14 +6,16 @@
 //! **D9, whether one is given**, as far as this table knows. Whoever asks for it has opened the object by now, so that nobody denies it to him. That the object is settled, that its
 //! holder can be reached, and that none was called back a moment ago, is asked by others.
 //!
-//! | row | wanted | of delegations there is | other clients have | then |
+//! Owners count, and not clients alone: two mounts of one machine are often one client with two caches, and each mount has owners of its own.
+//!
+//! | row | wanted | of delegations there is | other owners have | then |
 //! |---|---|---|---|---|
 //! | a | either | his own | whatever it is | not given |
 //! | b | either | a Write of another | whatever it is | not given: it would be in the way of his open |
 //! | c | Read | none, or Reads of others | an open that may write, or lets nobody read | not given |
-//! | d | Read | none, or Reads of others | other opens, locked ranges, or nothing | given |
+//! | d | Read | none, or Reads of others | other opens, ranges that another client has locked, or nothing | given |
 //! | e | Write | Reads of others | whatever it is | not given |
-//! | f | Write | none | an open or a locked range | not given |
+//! | f | Write | none | an open, or another client a locked range | not given |
 //! | g | Write | none | nothing | given |
 //!
 //! **D10, what is in whose way** (rules V14). Who acts without being a client (NFSv3, the server's own work) is always another.
@@ -87,7 +89,7 @@ pub(crate) enum Held {
     ByOthers(Delegation),
 }
 
-/// What other clients have of an object.
+/// What others have of an object: the opens of other owners, the ranges of other clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OthersHave {
     Nothing,

@@ -118,9 +118,9 @@ impl Claimed {
         &mut self.delegated
     }
 
-    /// Whether a client may be given that by table D9, and there is room in the object.
-    pub(crate) fn admits_delegation(&self, client: ClientNumber, wanted: Delegation) -> Result<bool, Refused> {
-        if !is_given(wanted, self.delegated.held(client), self.others_have(client)) {
+    /// Whether the client of this owner may be given that by table D9, and there is room in the object.
+    pub(crate) fn admits_delegation(&self, holder: Holder, wanted: Delegation) -> Result<bool, Refused> {
+        if !is_given(wanted, self.delegated.held(holder.client), self.others_have(holder)) {
             return Ok(false);
         }
         if self.delegated.count() < DELEGATIONS_OF_OBJECT_MAX {
@@ -130,14 +130,13 @@ impl Claimed {
         }
     }
 
-    /// What clients but this one have of it. Its own opens lie side by side.
-    fn others_have(&self, client: ClientNumber) -> OthersHave {
-        let own = self.opens_of(client);
-        let counts =
-            self.opens[own.clone()].iter().fold(self.counts, |counts, open| counts.without(Some(open.opened.share())));
+    /// What others have of it. What its client has locked is below opens, which are this owner's if nobody else has one.
+    fn others_have(&self, holder: Holder) -> OthersHave {
+        let own = self.share_of(holder);
+        let counts = self.counts.without(own);
         if counts.conflict_with(Share { access: Access::READ, deny: Deny::WRITE }) {
             OthersHave::Conflicting
-        } else if own.len() < self.opens.len() || self.ranges.has_any_but_of(client) {
+        } else if usize::from(own.is_some()) < self.opens.len() || self.ranges.has_any_but_of(holder.client) {
             OthersHave::Something
         } else {
             OthersHave::Nothing

@@ -136,14 +136,15 @@ impl Claims {
         self.look(object, |claimed| claimed.admits_act(who, act)).unwrap_or(Ok(()))
     }
 
-    /// Gives a client a delegation, if table D9 allows that. The client has opened the object, under the same lock of it.
-    pub fn delegate(&self, object: ObjectId, client: ClientNumber, wanted: Delegation) -> Result<bool, Refused> {
+    /// Gives the client of an owner a delegation, if table D9 allows that. The owner has opened the object, under the same lock of it.
+    pub fn delegate(&self, object: ObjectId, holder: Holder, wanted: Delegation) -> Result<bool, Refused> {
         let mut objects = self.shard(object).write();
         let nothing = Claimed::default();
         let known = objects.get(&object).unwrap_or(&nothing);
-        if known.is_removed() || !known.admits_delegation(client, wanted)? {
+        if known.is_removed() || !known.admits_delegation(holder, wanted)? {
             return Ok(false);
         }
+        let client = holder.client;
         self.account.take(client, Counted::Delegations, 1)?;
         self.claimed(&mut objects, object).delegated_mut().give(client, wanted);
         self.delegation_count.fetch_add(1, Ordering::Release);

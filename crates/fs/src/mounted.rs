@@ -133,8 +133,8 @@ impl Opens for Filesystem {
 impl Delegations for Filesystem {
     fn gives(&self, kind: Delegation) -> Gives {
         match (self.in_force().delegations, kind) {
-            // By itself none for writing: of two mounts of one client one would not see what the other has written.
-            (Delegating::Off, _) | (Delegating::Auto, Delegation::Write) => Gives::No,
+            (Delegating::Off, _) => Gives::No,
+            (Delegating::Auto, Delegation::Write) => Gives::AmongClients,
             (Delegating::Auto, Delegation::Read) | (Delegating::On, _) => Gives::Yes,
         }
     }

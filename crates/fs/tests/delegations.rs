@@ -129,7 +129,7 @@ fn what_a_dataset_gives_says_its_property() {
     let filer = world.create();
     let fs = vfs(&filer);
     let gives = || (fs.gives(Delegation::Read), fs.gives(Delegation::Write));
-    let auto = (Gives::Yes, Gives::No);
+    let auto = (Gives::Yes, Gives::AmongClients);
     assert_eq!(gives(), auto, "where nobody has set it");
     for (value, expected) in [("on", (Gives::Yes, Gives::Yes)), ("off", (Gives::No, Gives::No)), ("auto", auto)] {
         filer.set_property("tank", parse(Property::Delegations, value).unwrap()).unwrap();

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use support::client::{dir_name, mode, words, write_arguments};
 use support::compound::{Op, get_attr, link, lookup, of_mode, op, put_root, remove, rename, save, set, stateid};
 use support::delegates::{
-    READ, WRITE, delegated, delegated_to_write, give_back, open, open_by, opened, read_by, test, tested, why_none,
-    write_by,
+    READ, WRITE, delegated, delegated_to_write, give_back, open, open_by, open_of, opened, read_by, test, tested,
+    why_none, write_by,
 };
 use support::gated::Promises;
 use support::keeper::{
@@ -208,6 +208,74 @@ fn who_keeps_a_file_to_write_is_not_in_its_own_way() {
         assert!(call(&scene).is_none());
     }
     assert_eq!(tested(a.run(&[test(kept)]).pop()), OK);
+}
+
+/// Two mounts of one machine that keep apart are one client with two caches, and owners of their own.
+#[test]
+fn what_an_owner_was_given_is_in_the_way_of_another_one_of_its_client() {
+    let by = |access| open_of(b"another", OpenClaim4::ClaimNull(b"f"[..].into()), access, 0);
+    let cut = Openflag4::Open4Create(tally_wire::nfs4::Createhow4::Unchecked4(of_mode(0o644)));
+    let made = op(&NfsArgop4::OpOpen(Open4Args {
+        seqid: 0,
+        share_access: BOTH,
+        share_deny: 0,
+        owner: OpenOwner4 { clientid: 0, owner: b"another"[..].into() },
+        openhow: cut,
+        claim: OpenClaim4::ClaimNull(b"f"[..].into()),
+    }));
+    for (access, other) in [(BOTH, by(READ)), (BOTH, by(WRITE)), (BOTH, made), (READ, by(BOTH))] {
+        let scene = scene();
+        let mut a = client(&scene, "a", 2);
+        let given = opens(&mut a, b"f", access);
+        assert_eq!(status(&mut a, &[lookup(b"f"), close(given.stateid.clone())]), OK);
+        let kept = delegated_to_write(&given).map(|given| given.0).or_else(|| Some(delegated(&given)?.0)).unwrap();
+        let all = [a.sequence(), scene.put_tank(), other];
+        let (mut job, step) = scene.begin_on(&a.link, 900, &all);
+        assert!(matches!(step, Step::Again(_)), "{access}");
+        let over = fate(step);
+        let told = call(&scene).expect("it is asked for");
+        assert_eq!(told.2.stateid, kept);
+        answer(&scene, &told, OK);
+        // What the first has opened without a word it opens here before it gives it back, in a slot of its own.
+        let cur = OpenClaim4::ClaimDelegCurFh(kept.clone());
+        let claims = [lookup(b"f"), open_of(b"a third", cur, READ, 0), give_back(kept)];
+        let all_of_it = [&[sequence(a.session, 1, 1, false), scene.put_tank()], &claims[..]].concat();
+        assert_eq!(scene.run(901, &all_of_it).status, OK, "{access}");
+        assert!(over.try_recv().is_ok());
+        let step = scene.service.run(&mut job);
+        let reply = scene.end(&mut job, step, &all);
+        assert_eq!(reply.status, OK);
+        let none = opened(reply.resarray.0.last().cloned()).unwrap();
+        assert_eq!((delegated_to_write(&none), call(&scene).is_none()), (None, true), "a moment ago it was recalled");
+    }
+}
+
+/// It reads beside who reads, and is itself in the way of being alone.
+#[test]
+fn who_reads_by_another_owner_of_the_same_client() {
+    let scene = scene();
+    let mut a = client(&scene, "a", 2);
+    let by = |owner: &[u8], access| open_of(owner, OpenClaim4::ClaimNull(b"f"[..].into()), access, 0);
+    let reads = a.opened(by(b"o", READ));
+    let (kept, _) = delegated(&reads).unwrap();
+    let beside = a.opened(by(b"another", READ));
+    assert!(delegated(&beside).is_none() && call(&scene).is_none());
+    assert_eq!(status(&mut a, &[lookup(b"f"), close(reads.stateid)]), OK);
+    assert_eq!(status(&mut a, &[lookup(b"f"), give_back(kept)]), OK);
+    assert_eq!(why_none(&a.opened(by(b"o", BOTH | 0x200))), CONTENTION);
+    assert_eq!(why_none(&a.opened(by(b"another", READ | 0x200))), CONTENTION, "the first one writes");
+}
+
+/// What both of its owners had open they claim, whatever was given to the first.
+#[test]
+fn behind_a_restart_another_owner_claims_beside_what_was_given() {
+    let (scene, put_f) = restarted();
+    let a = introduced(&scene, b"a");
+    let again = |owner: &[u8], of| open_of(owner, OpenClaim4::ClaimPrevious(of), BOTH, 0);
+    let told = asks(&scene, a, 1, &[put_f.clone(), again(b"o", OpenDelegationType4::OpenDelegateWrite)]);
+    assert!(delegated_to_write(&opened(told.resarray.0.last().cloned()).unwrap()).is_some());
+    let claims = [put_f, again(b"another", OpenDelegationType4::OpenDelegateNone)];
+    assert_eq!(asks(&scene, a, 2, &claims).status, OK);
 }
 
 #[test]

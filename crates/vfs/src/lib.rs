@@ -26,7 +26,10 @@ pub use names::{
     CreateHow, DirEntry, DirPage, ENTRY_BYTES, FIRST_ID, LINK_MAX, NAME_MAX, NodeKind, RENAME_PARENTS_MAX, SYMLINK_MAX,
     entry_charge,
 };
-pub use opens::{Access, ClientNumber, Delegation, Deny, Holder, Opened, Opening, OwnerNumber, Right, Share, ToOpen};
+pub use opens::{
+    Access, Act, ClientNumber, Conflict, Delegation, Deny, Holder, Opened, Opening, OwnerNumber, Right, Share, ToOpen,
+    conflict,
+};
 pub use outcome::{FsError, Outcome};
 pub use request::{Cred, OpCtx, RememberedReply, ReplyKey};
 pub use xattrs::{

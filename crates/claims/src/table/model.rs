@@ -75,7 +75,7 @@ impl Model {
             20 => self.remove(claims, object),
             21 if dice.below(3) == 0 => self.release(claims, Some(who), who.client),
             22 if dice.below(4) == 0 => self.release(claims, None, who.client),
-            24..27 => self.delegate(claims, object, who.client, dice.below(2) == 0),
+            24..27 => self.delegate(claims, object, who, dice.below(2) == 0),
             27 => self.give_back(claims, object, who.client),
             _ => self.ask(claims, object, who, dice),
         }
@@ -103,10 +103,10 @@ impl Model {
         others.any(|(_, is_write)| *is_write || changes)
     }
 
-    fn delegate(&mut self, claims: &Claims, object: u64, client: ClientNumber, is_write: bool) {
+    fn delegate(&mut self, claims: &Claims, object: u64, who: Holder, is_write: bool) {
+        let client = who.client;
         let of = |held: &&(u64, u64)| held.0 == object;
-        let others_open: Vec<_> =
-            self.opens.iter().filter(|open| open.0 == object && open.1.client != client).collect();
+        let others_open: Vec<_> = self.opens.iter().filter(|open| open.0 == object && open.1 != who).collect();
         let mut others_bytes = self.bytes.keys().filter(|key| key.0 == object && key.1.client != client);
         let has_one = self.given.contains_key(&(object, client.0));
         let may = match is_write {
@@ -118,7 +118,7 @@ impl Model {
         };
         let may = may && !has_one && !self.removed.contains(&object);
         let wanted = if is_write { Delegation::Write } else { Delegation::Read };
-        assert_eq!(claims.delegate(ObjectId(object), client, wanted), Ok(may));
+        assert_eq!(claims.delegate(ObjectId(object), who, wanted), Ok(may));
         if may {
             self.given.insert((object, client.0), is_write);
         }

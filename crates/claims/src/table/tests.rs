@@ -374,8 +374,8 @@ fn what_is_delegated_is_in_the_way_of_others_until_it_is_given_back() {
     let claims = claims();
     let (mine, others) = (ClientNumber(1), Some(ClientNumber(2)));
     claims.open(A, holder(1, 1), Share::only(Access::BOTH)).unwrap();
-    assert_eq!(claims.delegate(A, mine, Delegation::Write), Ok(true));
-    assert_eq!(claims.delegate(A, mine, Delegation::Read), Ok(false), "he has one");
+    assert_eq!(claims.delegate(A, holder(1, 1), Delegation::Write), Ok(true));
+    assert_eq!(claims.delegate(A, holder(1, 1), Delegation::Read), Ok(false), "he has one");
     assert_eq!(claims.delegated(A).to_vec(), [(mine, Delegation::Write)]);
     assert_eq!(
         (claims.delegated_to(A, mine), claims.delegated_to(A, ClientNumber(2))),
@@ -403,11 +403,35 @@ fn what_is_delegated_is_in_the_way_of_others_until_it_is_given_back() {
     claims.check();
 }
 
+/// Rows c, d, f and g of D9.
+#[test]
+fn of_one_client_other_owners_are_others_to_who_is_given_a_delegation() {
+    let claims = claims();
+    let cases = [
+        (Share::only(Access::READ), true, false),
+        (Share::only(Access::WRITE), false, false),
+        (share(Access::READ, Deny::READ), false, false),
+        (share(Access::READ, Deny::WRITE), true, false),
+    ];
+    for (at, (theirs, read, write)) in cases.into_iter().enumerate() {
+        let object = ObjectId(1_000 + at as u64);
+        claims.open(object, holder(1, 2), theirs).unwrap();
+        assert_eq!(claims.delegate(object, holder(1, 1), Delegation::Write), Ok(write), "{theirs:?}");
+        assert_eq!(claims.delegate(object, holder(1, 1), Delegation::Read), Ok(read), "{theirs:?}");
+        assert_eq!(claims.delegate(object, holder(1, 2), Delegation::Write), Ok(!read), "{theirs:?}: he has it alone");
+    }
+    // What his client has locked below his own open is his.
+    claims.open(A, holder(1, 1), Share::only(Access::BOTH)).unwrap();
+    claims.lock(A, Some(holder(1, 1)), write(holder(1, 7), 0, 9)).unwrap();
+    assert_eq!(claims.delegate(A, holder(1, 1), Delegation::Write), Ok(true));
+    claims.check();
+}
+
 #[test]
 fn whose_share_is_in_the_way_is_told_before_whose_delegation() {
     let claims = claims();
     claims.open(A, holder(1, 1), share(Access::BOTH, Deny::WRITE)).unwrap();
-    assert_eq!(claims.delegate(A, ClientNumber(1), Delegation::Write), Ok(true));
+    assert_eq!(claims.delegate(A, holder(1, 1), Delegation::Write), Ok(true));
     let told = claims.open(A, holder(2, 1), Share::only(Access::WRITE));
     assert!(matches!(told, Err(Refused::Conflict { with: Claim::Open { .. } })), "{told:?}");
     let told = claims.open(A, holder(2, 1), Share::only(Access::READ));
@@ -422,26 +446,26 @@ fn a_client_that_goes_gives_back_what_it_was_given_and_an_object_that_is_free_ta
     let claims = Claims::new(Arc::clone(&account));
     for object in [A, B] {
         claims.open(object, holder(1, 1), Share::only(Access::READ)).unwrap();
-        assert_eq!(claims.delegate(object, one, Delegation::Read), Ok(true));
+        assert_eq!(claims.delegate(object, holder(1, 1), Delegation::Read), Ok(true));
     }
     claims.open(A, holder(2, 1), Share::only(Access::READ)).unwrap();
-    assert_eq!(claims.delegate(A, other, Delegation::Read), Ok(true));
+    assert_eq!(claims.delegate(A, holder(2, 1), Delegation::Read), Ok(true));
     assert!(claims.release_owner(holder(1, 1)).is_empty());
     assert_eq!(account.of_client(one), Count { delegations: 2, ..Count::default() }, "they are nobody's who opens");
     assert!(claims.release_client(one).is_empty());
     assert!(!claims.is_left_behind(1));
     assert_eq!(claims.delegated(A).to_vec(), [(other, Delegation::Read)]);
     assert!(claims.note_removed(A), "it is open");
-    assert_eq!(claims.delegate(A, one, Delegation::Read), Ok(false), "it has no name");
+    assert_eq!(claims.delegate(A, holder(1, 1), Delegation::Read), Ok(false), "it has no name");
     assert_eq!(claims.close(A, holder(2, 1)), Closed::LastOfRemoved);
     assert!(claims.is_unclaimed() && !claims.is_left_behind(2));
     // One that nobody has open goes at once, and a dataset that goes takes along what is left.
     claims.open(B, holder(2, 1), Share::only(Access::READ)).unwrap();
-    assert_eq!(claims.delegate(B, other, Delegation::Write), Ok(true));
+    assert_eq!(claims.delegate(B, holder(2, 1), Delegation::Write), Ok(true));
     assert_eq!(claims.close(B, holder(2, 1)), Closed::Last);
     assert!(!claims.note_removed(B) && claims.is_unclaimed());
     claims.open(A, holder(2, 1), Share::only(Access::READ)).unwrap();
-    assert_eq!(claims.delegate(A, other, Delegation::Write), Ok(true));
+    assert_eq!(claims.delegate(A, holder(2, 1), Delegation::Write), Ok(true));
     claims.check();
     drop(claims);
     assert_eq!(account.totals(), Count::default());
@@ -451,9 +475,9 @@ fn a_client_that_goes_gives_back_what_it_was_given_and_an_object_that_is_free_ta
 fn delegations_have_bounds_of_an_object_of_a_client_and_of_all() {
     let claims = claims();
     for client in 0..DELEGATIONS_OF_OBJECT_MAX as u64 {
-        assert_eq!(claims.delegate(A, ClientNumber(client), Delegation::Read), Ok(true));
+        assert_eq!(claims.delegate(A, holder(client, 1), Delegation::Read), Ok(true));
     }
-    let last = ClientNumber(DELEGATIONS_OF_OBJECT_MAX as u64);
+    let last = holder(DELEGATIONS_OF_OBJECT_MAX as u64, 1);
     let too_many = |within| Err(Refused::TooMany { what: Counted::Delegations, within });
     assert_eq!(claims.delegate(A, last, Delegation::Read), too_many(Within::Object));
     assert_eq!(claims.delegate(A, last, Delegation::Write), Ok(false), "others hold it");
@@ -461,7 +485,7 @@ fn delegations_have_bounds_of_an_object_of_a_client_and_of_all() {
         assert_eq!(claims.delegate(ObjectId(1_000_000 + object), last, Delegation::Write), Ok(true));
     }
     assert_eq!(claims.delegate(B, last, Delegation::Write), too_many(Within::Client));
-    assert!(claims.release_client(last).is_empty());
+    assert!(claims.release_client(last.client).is_empty());
     assert_eq!(claims.delegate(B, last, Delegation::Write), Ok(true));
     assert_eq!(claims.account.totals().delegations, DELEGATIONS_OF_OBJECT_MAX + 1);
     claims.check();

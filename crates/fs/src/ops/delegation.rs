@@ -48,14 +48,14 @@ impl Filesystem {
         holder: Option<Holder>,
         opening: Option<Opening<'_>>,
     ) -> Option<Delegation> {
-        let (wanted, client, claims) = (opening?.wants?, holder?.client, self.claims.get()?);
+        let (wanted, holder, claims) = (opening?.wants?, holder?, self.claims.get()?);
         let id = attr.object.id;
         // By the Write alone it is read as well, whoever has opened it only to write.
         let may_have = wanted == Delegation::Read
             || permission::owns(attr, cred)
             || check_may_open(attr, cred, Access::READ).is_ok();
         let is_given =
-            may_have && self.is_settled(locked.state(id)) && claims.delegate(id, client, wanted).unwrap_or(false);
+            may_have && self.is_settled(locked.state(id)) && claims.delegate(id, holder, wanted).unwrap_or(false);
         is_given.then_some(wanted)
     }
 

@@ -76,14 +76,16 @@ impl House {
         // Before it is asked who that is: what comes back from here on is noticed.
         let parked = may_wait.then(|| self.parking.park(file)).flatten();
         let who = who.map(|client| ClientNumber(client.0));
-        let others = || -> Vec<ClientNumber> {
-            let all = vfs.delegated(object).into_iter().map(|(client, _)| client);
-            all.filter(|client| Some(*client) != who).collect()
+        // Where others have nothing it is his own, which was given to another of his owners.
+        let in_the_way = || -> Vec<ClientNumber> {
+            let (own, others): (Vec<_>, Vec<_>) =
+                vfs.delegated(object).into_iter().map(|(client, _)| client).partition(|client| Some(*client) == who);
+            if others.is_empty() { own } else { others }
         };
-        let asked = others();
+        let asked = in_the_way();
         // They are gone already, or go now. What is there behind that nobody was told of, or it is whose who came since.
         let is_gone = asked.is_empty() || self.end_late(exports, &asked);
-        let left = if is_gone { others() } else { asked };
+        let left = if is_gone { in_the_way() } else { asked };
         let goes_on = left.is_empty() || self.recall_of(vfs, &file, &left);
         match parked {
             _ if goes_on && may_wait => KeptOut::Waits(Box::new(Over)),

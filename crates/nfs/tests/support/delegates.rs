@@ -14,11 +14,16 @@ pub const WRITE: u32 = 2;
 
 /// OPEN of what is there, by this claim.
 pub fn open_by(claim: OpenClaim4, share_access: u32, share_deny: u32) -> Op {
+    open_of(b"o", claim, share_access, share_deny)
+}
+
+/// The same, of this owner.
+pub fn open_of(owner: &[u8], claim: OpenClaim4, share_access: u32, share_deny: u32) -> Op {
     op(&NfsArgop4::OpOpen(Open4Args {
         seqid: 0,
         share_access,
         share_deny,
-        owner: OpenOwner4 { clientid: 0, owner: b"o"[..].into() },
+        owner: OpenOwner4 { clientid: 0, owner: owner.into() },
         openhow: Openflag4::Default(Opentype4::Open4Nocreate),
         claim,
     }))

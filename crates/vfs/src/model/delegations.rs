@@ -35,7 +35,7 @@ impl State {
         let wants_all = kind == Delegation::Write;
         let bothers =
             |given: &Given| given.object == object && (given.client == client || wants_all || is_write(given));
-        let mut others = self.opens.iter().filter(|open| open.object == object && open.holder.client != client);
+        let mut others = self.opens.iter().filter(|open| open.object == object && open.holder != holder);
         let may_read = |attr: &Attr| {
             permission::owns(attr, cred)
                 || permission::granted(attr, cred) & (permission::READ | permission::EXECUTE) != 0

@@ -35,11 +35,11 @@ use bytes::Bytes;
 use foldhash::HashSet;
 use parking_lot::{Mutex, RwLock};
 use tally_base::Rng;
-use tally_vfs::Delegation;
+use tally_vfs::{Act, Conflict, Delegation, Share, conflict};
 
 use super::shards::Shards;
 use super::stateid::{Asker, FileId, Mounted, Revoked, Seal, Stateid};
-use super::{BootId, ClientId, SessionId};
+use super::{BootId, ClientId, OwnerKey, OwnerName, SessionId};
 use crate::v4::status::Status;
 
 mod giving;
@@ -148,7 +148,7 @@ impl Delegations {
     pub fn reserve(
         &self,
         kind: Delegation,
-        (client, file): (ClientId, FileId),
+        (OwnerKey { client, name: owner }, file): (OwnerKey, FileId),
         by: Option<Referred>,
         now: Duration,
     ) -> Result<Reserving<'_>, WhyNone> {
@@ -160,8 +160,21 @@ impl Delegations {
             let would_have_more = (kind, held.kind) == (Delegation::Write, Delegation::Read);
             return Err(if would_have_more { WhyNone::NotUpgraded } else { WhyNone::NotWanted });
         }
-        let number = shard.begin(&self.seal, Asked { client, file, by }).ok_or(WhyNone::Resource)?;
+        let number = shard.begin(&self.seal, Asked { client, file, owner, by }, kind).ok_or(WhyNone::Resource)?;
         Ok(Reserving::new(self, (client, file), number))
+    }
+
+    /// Whether what a client has of a file, or is about to have, is in the way of another owner of its own that opens it so: two mounts of one machine may be one
+    /// client, and what one of them has not sent the other does not see.
+    #[must_use]
+    pub fn is_in_the_way_of(&self, OwnerKey { client, name: owner }: OwnerKey, file: &FileId, share: Share) -> bool {
+        if self.totals.all.now() == 0 {
+            return false;
+        }
+        let shard = self.shards.of(client).read();
+        let held = shard.of_file(client, file).and_then(|number| shard.get(number));
+        let recalls = |kind| conflict(Act::opening(share), false, kind) == Conflict::Recall;
+        held.is_some_and(|held| held.asked.owner != owner && recalls(held.kind))
     }
 
     /// What a stateid names, for an operation of `client`'s session on `file`: table D6.
@@ -229,7 +242,8 @@ impl Delegations {
     pub fn orphan(&self, client: ClientId, file: FileId) -> Option<Reserving<'_>> {
         let mut shard = self.shards.of(client).write();
         let is_unknown = shard.of_file(client, &file).is_none();
-        let number = is_unknown.then(|| shard.begin_orphan(&self.seal, Asked { client, file, by: None }))?;
+        let number = is_unknown
+            .then(|| shard.begin_orphan(&self.seal, Asked { client, file, owner: OwnerName::default(), by: None }))?;
         Some(Reserving::new(self, (client, file), number))
     }
 
@@ -295,7 +309,7 @@ impl Delegations {
         let mut shard = self.shards.at(number.0 as u32).write();
         let recall = shard.recall_of(number.0).filter(|recall| recall.next(now) == Next::Revoke)?;
         let is_denied = recall.is_denied();
-        let Asked { client, file, by } = shard.get(number.0)?.asked;
+        let Asked { client, file, by, .. } = shard.get(number.0)?.asked;
         shard.end(number.0);
         Some((Ending::new(self, (client, file), number.0), by.filter(|_| is_denied)))
     }
@@ -374,7 +388,7 @@ impl Delegations {
     }
 
     fn delegated(&self, state: &State, number: u64) -> Delegated {
-        let Asked { client, file, by } = state.asked;
+        let Asked { client, file, by, .. } = state.asked;
         let stateid = self.seal.stateid(number as u32, state.tag, 1);
         let (number, handle) = (DelegationNumber(number), state.handle.clone());
         Delegated { number, client, file, kind: state.kind, stateid, handle, by }

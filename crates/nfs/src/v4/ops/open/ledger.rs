@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tally_vfs::{Access, Delegation, FsError, Holder, ObjectRef, Share};
 
 use super::Whose;
-use super::asked::Wanted;
+use super::asked::{Wanted, What};
 use super::delegation::WishFor;
 use crate::entry::Target;
 use crate::exports::Exports;
@@ -14,7 +14,7 @@ use crate::stats::count;
 use crate::v4::compound::{Compound, Stop};
 use crate::v4::house::House;
 use crate::v4::pseudo::Node;
-use crate::v4::state::{Delegated, FileId, Referred, Reserved, Reserving, Stateid, WhyNone};
+use crate::v4::state::{Delegated, FileId, OwnerKey, Referred, Reserved, Reserving, Stateid, WhyNone};
 use crate::v4::status::Status;
 use crate::v4::tracking::Given;
 use crate::v4::way::{self, Refusable};
@@ -28,6 +28,8 @@ pub(super) struct Ledger<'a> {
     exports: &'a dyn Exports,
     minor: u32,
     whose: Whose,
+    /// Whether its client has the file to keep, and says so, or has it open since before a restart: what was given to another of its owners is not in the way of that.
+    is_kept: bool,
     /// It was opened before, by this very OPEN.
     pub(super) is_again: Cell<bool>,
     /// What the list of clients has to say of it.
@@ -48,9 +50,25 @@ impl<'a> Ledger<'a> {
     ) -> Self {
         let (minor, house, exports) = (compound.minor(), compound.scene.house, compound.scene.exports);
         let (owner, share) = (asked.owner, asked.share);
+        let is_kept = matches!(asked.what, What::Kept(..) | What::Again(_));
         let (is_again, given, entry, reserving) = Default::default();
         let (wants, referred) = (wish.kind, compound.referred());
-        Self { place, owner, share, house, exports, minor, whose, is_again, given, entry, wants, referred, reserving }
+        Self {
+            place,
+            owner,
+            share,
+            house,
+            exports,
+            minor,
+            whose,
+            is_kept,
+            is_again,
+            given,
+            entry,
+            wants,
+            referred,
+            reserving,
+        }
     }
 
     /// Whose open of that file it becomes.
@@ -60,6 +78,10 @@ impl<'a> Ledger<'a> {
         // Nothing was given there, as nothing was opened.
         self.reserving.take();
         let file = FileId::of(&*self.place.vfs, object);
+        let owner = OwnerKey { client: self.whose.client, name: self.house.opens().name(self.owner) };
+        if !self.is_kept && self.house.delegations().is_in_the_way_of(owner, &file, self.share) {
+            return Err(FsError::Delegated(object));
+        }
         let reserved = self.house.opens().reserve(self.minor, self.whose.client, self.owner, file);
         let reserved = reserved.and_then(|reserved| {
             // Whoever goes from here on is told by what was reserved; who has gone before would have it kept for nobody. So it is with a mount.
@@ -74,7 +96,7 @@ impl<'a> Ledger<'a> {
         let holder = reserved.as_ref().map(Reserved::holder).map_err(|_| FsError::Unavailable);
         if let (Ok(_), Ok(kind)) = (&holder, self.wants) {
             let (delegations, now) = (self.house.delegations(), self.house.now());
-            let reserving = delegations.reserve(kind, (self.whose.client, file), self.referred, now);
+            let reserving = delegations.reserve(kind, (owner, file), self.referred, now);
             *self.reserving.borrow_mut() = Some(reserving);
         }
         *self.entry.borrow_mut() = Some((object, reserved));

@@ -12,6 +12,7 @@ use super::Referred;
 use super::look::Look;
 use super::recall::{Next, Recall};
 use crate::v4::state::ClientId;
+use crate::v4::state::OwnerName;
 use crate::v4::state::bounds::{DELEGATIONS_MAX, DELEGATIONS_OF_CLIENT_MAX};
 use crate::v4::state::places::{OF_DELEGATIONS, PLACES_MAX, Places};
 use crate::v4::state::shards::Count;
@@ -28,11 +29,12 @@ pub(super) struct Totals {
     pub(super) revoked: Count,
 }
 
-/// Whose, of what, and with which request.
+/// Whose, of what, to which owner of its opens, and with which request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) client: ClientId,
     pub(super) file: FileId,
+    pub(super) owner: OwnerName,
     pub(super) by: Option<Referred>,
 }
 
@@ -128,25 +130,25 @@ impl Shard {
     }
 
     /// A place for one that may be given; none where there is no room, and then nothing has changed.
-    pub(super) fn begin(&mut self, seal: &Seal, asked: Asked) -> Option<u64> {
+    pub(super) fn begin(&mut self, seal: &Seal, asked: Asked, kind: Delegation) -> Option<u64> {
         if self.count(asked.client) >= DELEGATIONS_OF_CLIENT_MAX {
             return None;
         }
-        self.totals.all.take(1, DELEGATIONS_MAX).then(|| self.add(seal, asked))
+        self.totals.all.take(1, DELEGATIONS_MAX).then(|| self.add(seal, asked, kind))
     }
 
     /// The same for one that is about to be given back, and was told to nobody: also where there is no room, or nobody ever would. Each is held by a worker, so that there are as many
     /// besides as there are of those.
     pub(super) fn begin_orphan(&mut self, seal: &Seal, asked: Asked) -> u64 {
         let _ = self.totals.all.next();
-        self.add(seal, asked)
+        self.add(seal, asked, Delegation::Read)
     }
 
-    fn add(&mut self, seal: &Seal, asked: Asked) -> u64 {
+    fn add(&mut self, seal: &Seal, asked: Asked, kind: Delegation) -> u64 {
         self.clients.entry(asked.client).or_default().all += 1;
         let number = self.places.add(|number| {
             let tag = seal.tag(number);
-            let (kind, life) = (Delegation::Read, Life::Giving { is_in_the_way: false });
+            let life = Life::Giving { is_in_the_way: false };
             State { tag, asked, kind, handle: Bytes::new(), change: 0, look: Look::default(), life }
         });
         self.by_file.insert((asked.client, asked.file), number);

@@ -1,6 +1,6 @@
 use tally_base::SystemRng;
 use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
-use tally_vfs::{MountNumber, ObjectRef};
+use tally_vfs::{Access, Deny, MountNumber, ObjectRef};
 
 use super::*;
 use crate::v4::state::LEASE;
@@ -23,8 +23,12 @@ fn delegations() -> Delegations {
     Delegations::new(BootId(7), &SystemRng)
 }
 
+fn opener(client: ClientId) -> OwnerKey {
+    OwnerKey { client, name: OwnerName::default() }
+}
+
 fn reserved(of: &Delegations, client: ClientId, number: u64) -> Result<Reserving<'_>, WhyNone> {
-    of.reserve(Delegation::Read, (client, file(number)), None, NOW)
+    of.reserve(Delegation::Read, (opener(client), file(number)), None, NOW)
 }
 
 fn given(of: &Delegations, client: ClientId, number: u64) -> Delegated {
@@ -76,7 +80,7 @@ fn each_row_that_decides_under_the_files_lock() {
     assert!(reserved(&of, B, 1).is_ok(), "row l is the file system's");
     assert_eq!(of.recall(B, &file(2), NOW), Recalled::Nobodys);
     assert_eq!(reserved(&of, A, 2).err(), Some(WhyNone::Contention), "row i: somebody was in the way a moment ago");
-    assert!(of.reserve(Delegation::Read, (A, file(2)), None, NOW + Duration::from_secs(30)).is_ok());
+    assert!(of.reserve(Delegation::Read, (opener(A), file(2)), None, NOW + Duration::from_secs(30)).is_ok());
     let more: Vec<_> = (0..).map_while(|nth| reserved(&of, A, 10 + nth).ok()).collect();
     assert_eq!(more.len(), DELEGATIONS_OF_CLIENT_MAX - 1);
     assert_eq!(reserved(&of, A, 3).err(), Some(WhyNone::Resource), "row j: its own bound");
@@ -129,7 +133,7 @@ fn what_is_not_returned_is_taken_and_told_until_it_is_freed() {
     assert_eq!(of.give_back(&one.stateid, A, &file(1)).err(), Some(Status::DelegRevoked));
     // Another one of the file is another one.
     let anew = of
-        .reserve(Delegation::Read, (A, file(1)), None, late)
+        .reserve(Delegation::Read, (opener(A), file(1)), None, late)
         .unwrap()
         .granted(Delegation::Read, (Bytes::new(), 0), None)
         .unwrap();
@@ -157,7 +161,7 @@ fn what_is_in_the_way_before_it_was_given_is_not_given() {
     assert_eq!(of.recall(A, &file(1), NOW), Recalled::Nobodys);
     // Who finds one that nobody has been told of keeps others from it while he gives it back.
     let orphan = of.orphan(A, file(1)).unwrap().ending();
-    assert_eq!(of.reserve(Delegation::Read, (A, file(1)), None, NOW + LEASE).err(), Some(WhyNone::NotWanted));
+    assert_eq!(of.reserve(Delegation::Read, (opener(A), file(1)), None, NOW + LEASE).err(), Some(WhyNone::NotWanted));
     orphan.returned();
     check(&of);
 }
@@ -175,9 +179,9 @@ fn one_that_was_claimed_again_is_asked_for_with_its_grant() {
 fn it_ends_with_its_client_and_with_its_mount() {
     let of = delegations();
     let (one, other) = (given(&of, A, 1), given(&of, B, 1));
-    let elsewhere = of.reserve(Delegation::Read, (A, file_on(2, 1)), None, NOW).unwrap();
+    let elsewhere = of.reserve(Delegation::Read, (opener(A), file_on(2, 1)), None, NOW).unwrap();
     let elsewhere = elsewhere.granted(Delegation::Read, (Bytes::new(), 0), None).unwrap();
-    let pending = of.reserve(Delegation::Read, (B, file_on(2, 5)), None, NOW).unwrap();
+    let pending = of.reserve(Delegation::Read, (opener(B), file_on(2, 5)), None, NOW).unwrap();
     assert_eq!(of.mounts().len(), 2);
     assert_eq!(of.revoke_of(&|mounted| mounted.mount == MountNumber(2)), vec![A]);
     assert_eq!(of.find(&elsewhere.stateid, A, None).err(), Some(Status::AdminRevoked));
@@ -214,11 +218,29 @@ fn what_nobody_was_told_of_is_given_back_also_where_there_is_no_room() {
         given(&of, A, nth);
     }
     let file = file(DELEGATIONS_OF_CLIENT_MAX as u64);
-    assert_eq!(of.reserve(Delegation::Read, (A, file), None, NOW).err(), Some(WhyNone::Resource));
+    assert_eq!(of.reserve(Delegation::Read, (opener(A), file), None, NOW).err(), Some(WhyNone::Resource));
     assert_eq!(of.recall(A, &file, NOW), Recalled::Nobodys);
     let orphan = of.orphan(A, file).expect("or whoever it is in the way of is kept out for ever");
     assert!(of.orphan(A, file).is_none(), "one at a time");
     orphan.ending().returned();
     assert_eq!(of.count_of(A), DELEGATIONS_OF_CLIENT_MAX);
     check(&of);
+}
+
+#[test]
+fn one_is_in_the_way_of_another_owner_from_its_reservation_on() {
+    let of = delegations();
+    let another = OwnerKey { name: [1; 16], ..opener(A) };
+    let (reads, writes) = (Share::only(Access::READ), Share::only(Access::WRITE));
+    let in_the_way = |who, share| of.is_in_the_way_of(who, &file(1), share);
+    assert!(!in_the_way(another, writes), "there is none");
+    let reserving = of.reserve(Delegation::Write, (opener(A), file(1)), None, NOW).unwrap();
+    assert!(in_the_way(another, reads) && in_the_way(another, writes), "the client may be told in a moment");
+    assert!(!in_the_way(opener(A), writes) && !in_the_way(opener(B), writes), "the file system knows of others");
+    assert!(!of.is_in_the_way_of(another, &file(2), writes));
+    drop(reserving);
+    assert!(!in_the_way(another, writes));
+    let _ = given(&of, A, 1);
+    assert!(!in_the_way(another, reads) && in_the_way(another, writes));
+    assert!(in_the_way(another, Share { access: Access::READ, deny: Deny::WRITE }));
 }
