@@ -10,10 +10,12 @@ use support::client::{dir_name, words};
 use support::compound::{Op, by_number, get_attr, lookup, op, read_dir};
 use support::delegates::give_back;
 use support::keeper::{
-    answer_with, client, handle, keeps, next_call, plain, plainly, plainly_while, run, status, written_scene as scene,
+    answer_with, client, handle, keeps, next_call, opens, plain, plainly, plainly_while, run, status,
+    written_scene as scene,
 };
 use support::opener::Opener;
 use support::scene::{Scene, fate};
+use tally_base::Time;
 use tally_nfs::service::Step;
 use tally_nfs::v3::Procedure;
 use tally_nfs::v4::state::CallId;
@@ -22,7 +24,7 @@ use tally_wire::bitmap;
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
     CbGetattr4Res, CbGetattr4Resok, CbSequence4Args, Compound4Res, Fattr4, Fattr4Value, Getattr4Res, NfsArgop4,
-    NfsCbArgop4, NfsCbResop4, NfsResop4, Nfsstat4, Readdir4Res, Verify4Args,
+    NfsCbArgop4, NfsCbResop4, NfsResop4, Nfsstat4, Nfstime4, OpenDelegationType4, Readdir4Res, Verify4Args,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
@@ -121,6 +123,45 @@ fn who_has_a_file_for_writing_is_asked_what_it_is_like() {
     says(&scene, &asked(&scene).unwrap(), &change_and_size(1, 101));
     let (again, size) = change_of(&told(&goes_on(&scene, looks)));
     assert!(again > change && size == 101);
+    assert!(next_call(&scene).is_none(), "it keeps the file");
+}
+
+/// Of one that sets the times as well (RFC 9754 §5).
+#[test]
+fn who_keeps_the_times_is_asked_for_them() {
+    let scene = scene();
+    let (mut a, mut b) = (client(&scene, "a", 2), client(&scene, "b", 3));
+    let kept = opens(&mut a, b"f", 3 | 0x10_0000);
+    assert_eq!(kept.delegation.on(), OpenDelegationType4::OpenDelegateWriteAttrsDeleg);
+    let given = attr(&scene, b"f");
+    let time = |seconds| Nfstime4 { seconds, nseconds: 7 };
+    let asked = || {
+        let (id, sequence, asked) = next_call(&scene).unwrap();
+        let NfsCbArgop4::OpCbGetattr(get) = asked else { panic!("{asked:?}") };
+        assert_eq!(get.attr_request.to_vec(), [0x18, 0, 0x30_0000]);
+        (id, sequence)
+    };
+    let [change, size] = change_and_size(given.change.0, 0);
+    let as_it_is = Nfstime4 { seconds: given.mtime.seconds().cast_signed(), nseconds: given.mtime.subsec_nanos() };
+    let looks = look(&mut b, &[get_attr(&[CHANGE, SIZE, MTIME])]);
+    says(&scene, &asked(), &[change.clone(), size.clone(), Fattr4Value::Fattr4TimeDelegModify(as_it_is)]);
+    told(&goes_on(&scene, looks));
+    assert_eq!(attr(&scene, b"f"), given, "nothing is changed");
+    // It was set to long ago, and nothing else.
+    let looks = look(&mut b, &[get_attr(&[CHANGE, SIZE, MTIME])]);
+    let times = [Fattr4Value::Fattr4TimeDelegAccess(time(9)), Fattr4Value::Fattr4TimeDelegModify(time(1_000_000_000))];
+    says(&scene, &asked(), &[&[change.clone(), size.clone()], &times[..]].concat());
+    let newer = told(&goes_on(&scene, looks));
+    assert_eq!(newer[&MTIME], Fattr4Value::Fattr4TimeModify(time(1_000_000_000)));
+    let after = attr(&scene, b"f");
+    assert_eq!((after.mtime, after.atime), (Time::new(1_000_000_000, 7), Time::new(9, 7)));
+    assert!(after.change > given.change && after.ctime >= given.ctime && change_of(&newer).0 == after.change.0);
+    // Who says none has written now.
+    let looks = look(&mut b, &[get_attr(&[CHANGE, SIZE, MTIME])]);
+    let [change, _] = change_and_size(given.change.0 + 1, 0);
+    says(&scene, &asked(), &[change, size]);
+    told(&goes_on(&scene, looks));
+    assert!(attr(&scene, b"f").mtime >= given.mtime);
     assert!(next_call(&scene).is_none(), "it keeps the file");
 }
 

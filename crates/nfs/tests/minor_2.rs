@@ -54,7 +54,9 @@ fn mode_of(client: &Opener, name: &[u8]) -> u32 {
 #[test]
 fn each_minor_version_has_the_attributes_of_its_own_and_of_those_before() {
     let settable = [FATTR4_SIZE, FATTR4_MODE, 36, 37, 48, 54];
-    for (minor, besides) in [(1, &[FATTR4_SUPPATTR_EXCLCREAT][..]), (2, &[75, FATTR4_CHANGE_ATTR_TYPE, 81, 82, 86])] {
+    for (minor, besides) in
+        [(1, &[FATTR4_SUPPATTR_EXCLCREAT][..]), (2, &[75, FATTR4_CHANGE_ATTR_TYPE, 81, 82, 84, 85, 86])]
+    {
         let mut client = Opener::beside(&scene(minor), "a client", 1);
         let told = attributes(&mut client, &[FATTR4_SUPPORTED_ATTRS, 75, 79]);
         let Fattr4Value::Fattr4SupportedAttrs(supported) = &told[&FATTR4_SUPPORTED_ATTRS] else { panic!() };
@@ -73,14 +75,14 @@ fn each_minor_version_has_the_attributes_of_its_own_and_of_those_before() {
     }
 }
 
-/// RFC 9754 §3: of what it adds to OPEN itself there is nothing.
+/// RFC 9754 §3, with what it adds to OPEN itself.
 #[test]
 fn what_open_may_ask_for_is_told() {
     let mut client = client();
     let told = attributes(&mut client, &[86]);
     let Fattr4Value::Fattr4OpenArguments(told) = &told[&86] else { panic!() };
     assert_eq!((numbers(&told.oa_share_access), numbers(&told.oa_share_deny)), (vec![1, 2, 3], vec![0, 1, 2, 3]));
-    assert_eq!(numbers(&told.oa_share_access_want), [3, 4, 5]);
+    assert_eq!(numbers(&told.oa_share_access_want), [3, 4, 5, 20, 21]);
     assert_eq!((numbers(&told.oa_open_claim), numbers(&told.oa_create_mode)), (vec![0, 1, 2, 4, 5], vec![0, 1, 2, 3]));
 }
 

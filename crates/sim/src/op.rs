@@ -295,12 +295,12 @@ fn attributes_of(set: &SetAttr) -> sattr3 {
         atime: match set.atime {
             None => set_atime::DONT_CHANGE,
             Some(SetTime::Server) => set_atime::SET_TO_SERVER_TIME,
-            Some(SetTime::Client(at)) => set_atime::SET_TO_CLIENT_TIME(time(at)),
+            Some(SetTime::Client(at) | SetTime::Kept(at)) => set_atime::SET_TO_CLIENT_TIME(time(at)),
         },
         mtime: match set.mtime {
             None => set_mtime::DONT_CHANGE,
             Some(SetTime::Server) => set_mtime::SET_TO_SERVER_TIME,
-            Some(SetTime::Client(at)) => set_mtime::SET_TO_CLIENT_TIME(time(at)),
+            Some(SetTime::Client(at) | SetTime::Kept(at)) => set_mtime::SET_TO_CLIENT_TIME(time(at)),
         },
     }
 }

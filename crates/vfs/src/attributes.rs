@@ -97,6 +97,8 @@ pub enum SetTime {
     Server,
     /// The client's.
     Client(Time),
+    /// That of a client that has the file for writing, and has set it there already (RFC 9754 §5): by that right alone ([`Right::Delegated`](crate::Right)), and no later than now.
+    Kept(Time),
 }
 
 /// What to change; `None` keeps a field.
@@ -114,6 +116,14 @@ pub struct SetAttr {
     pub atime: Option<SetTime>,
     /// Modification time.
     pub mtime: Option<SetTime>,
+}
+
+impl SetAttr {
+    /// Whether it sets a time that somebody has set already who has the file for writing.
+    #[must_use]
+    pub fn has_kept_time(&self) -> bool {
+        [self.atime, self.mtime].iter().any(|time| matches!(time, Some(SetTime::Kept(_))))
+    }
 }
 
 /// Space of a dataset, under its quota.

@@ -65,7 +65,7 @@ pub fn has_xattrs(kind: FileKind) -> bool {
 }
 
 /// Whether `cred` may make the changes of `set` other than the size, by the rules of chmod(2), chown(2) and
-/// utimensat(2).
+/// utimensat(2). By which right somebody sets a time that he has set already is asked elsewhere.
 pub fn may_set(attr: &Attr, cred: &Cred, set: &SetAttr) -> Result<(), FsError> {
     if cred.uid == 0 {
         return Ok(());

@@ -84,6 +84,9 @@ impl Filesystem {
     ) -> Result<Inode, FsError> {
         let attr = before.attr(object.id);
         permission::may_set(&attr, cred, set)?;
+        if set.has_kept_time() {
+            self.check_may_write(right, &attr, false)?;
+        }
         let mut inode = before.clone();
         if let Some(size) = set.size {
             let may = permission::owns(&attr, cred) || permission::may(&attr, cred, WRITE);
@@ -111,6 +114,7 @@ pub(super) fn apply_times(inode: &mut Inode, set: &SetAttr, now: Time) {
         match time {
             Some(SetTime::Server) => *field = now,
             Some(SetTime::Client(time)) => *field = time,
+            Some(SetTime::Kept(time)) => *field = time.min(now),
             None => {}
         }
     }

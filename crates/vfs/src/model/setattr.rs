@@ -24,6 +24,9 @@ impl State {
         }
         permission::may_set(&attr, cred, set)?;
         self.check_size(right, &attr, cred, set)?;
+        if set.has_kept_time() {
+            self.check_right(attr.object, right, Access::WRITE, false)?;
+        }
         if *set == SetAttr::default() {
             return Ok(());
         }
@@ -71,6 +74,7 @@ fn apply(attr: &mut Attr, cred: &Cred, set: &SetAttr, now: Time) {
         None => current,
         Some(SetTime::Server) => now,
         Some(SetTime::Client(time)) => time,
+        Some(SetTime::Kept(time)) => time.min(now),
     };
     attr.atime = time(set.atime, attr.atime);
     attr.mtime = time(set.mtime, attr.mtime);

@@ -22,6 +22,9 @@ pub(super) const SIZE: u32 = 4;
 pub(super) const TIME_ACCESS_SET: u32 = 48;
 pub(super) const TIME_MODIFY_SET: u32 = 54;
 pub(super) const MODE_UMASK: u32 = 81;
+/// Times that a client has set which has a file for writing (RFC 9754 §5).
+pub(in super::super) const TIME_DELEG_ACCESS: u32 = 84;
+pub(in super::super) const TIME_DELEG_MODIFY: u32 = 85;
 
 /// Highest numbers in each minor version; of a higher one nothing is known there.
 const LAST: [u32; 3] = [55, 76, 32 * WORDS as u32 - 1];
@@ -33,7 +36,8 @@ pub(super) const READABLE: [u32; 50] = [
 ];
 
 /// Those that are only set.
-pub(super) const WRITE_ONLY: [u32; 3] = [TIME_ACCESS_SET, TIME_MODIFY_SET, MODE_UMASK];
+pub(super) const WRITE_ONLY: [u32; 5] =
+    [TIME_ACCESS_SET, TIME_MODIFY_SET, MODE_UMASK, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY];
 
 /// Those for which nothing of the object has to be known but its id.
 const OF_ITS_ID: [u32; 10] = [0, 2, 10, 11, 20, 55, 75, 79, 82, 86];
@@ -119,7 +123,7 @@ impl AttrSet {
     }
 
     /// Whether it has one that the other one has not.
-    pub(super) fn exceeds(&self, other: &Self) -> bool {
+    pub(in super::super) fn exceeds(&self, other: &Self) -> bool {
         self.and(other) != *self
     }
 
@@ -151,7 +155,7 @@ impl AttrSet {
         self
     }
 
-    fn meets(&self, other: &Self) -> bool {
+    pub(super) fn meets(&self, other: &Self) -> bool {
         self.and(other) != Self::default()
     }
 }

@@ -5,7 +5,10 @@ use tally_base::Time;
 use tally_vfs::{SetAttr, SetTime};
 
 use super::super::status::Status;
-use super::set::{AttrSet, MODE_UMASK, READABLE, SIZE, TIME_ACCESS_SET, TIME_MODIFY_SET, WRITE_ONLY};
+use super::set::{
+    AttrSet, MODE_UMASK, READABLE, SIZE, TIME_ACCESS_SET, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY, TIME_MODIFY_SET,
+    WRITE_ONLY,
+};
 use crate::xdr::Decoder;
 
 /// Longest values of attributes that a client may send.
@@ -15,14 +18,16 @@ const MODE: u32 = 33;
 const OWNER: u32 = 36;
 const OWNER_GROUP: u32 = 37;
 
-/// All that can be set, in the order in which values come; with EXCLUSIVE4_1 as well, as its verifier has a place of its own.
+/// All that what is made may have, in the order in which values come; with EXCLUSIVE4_1 as well, as its verifier has a place of its own.
 pub(super) const SETTABLE: [u32; 7] = [SIZE, MODE, OWNER, OWNER_GROUP, TIME_ACCESS_SET, TIME_MODIFY_SET, MODE_UMASK];
+/// Of what is there besides, by who has it for writing.
+const KEPT: [u32; 2] = [TIME_DELEG_ACCESS, TIME_DELEG_MODIFY];
 /// Bits of a mode that a mask may take away.
 const UMASK: u32 = 0o777;
 
 /// A `fattr4` that an object is to have which is made: which attributes it has, and what to do.
 pub(in super::super) fn given(words: &mut Decoder<'_>, minor: u32) -> Result<(AttrSet, SetAttr), Status> {
-    decode(words, minor, |_| Ok(()))
+    decode(words, minor, |set| if set.meets(&AttrSet::of(&KEPT)) { Err(Status::Inval) } else { Ok(()) })
 }
 
 /// The same for EXCLUSIVE4_1: what cannot be set with that is INVAL, whether it is there or not (RFC 8881 §18.16.3).
@@ -47,13 +52,13 @@ fn decode(
         return Err(Status::AttrNotSupp);
     }
     // There, and only to be read; or the mode twice.
-    if set.exceeds(&AttrSet::of(&SETTABLE)) || set.has(MODE) && set.has(MODE_UMASK) {
+    if set.exceeds(&AttrSet::of(&SETTABLE).or(&AttrSet::of(&KEPT))) || set.has(MODE) && set.has(MODE_UMASK) {
         return Err(Status::Inval);
     }
     check(&set)?;
     let mut values = Decoder::new(&values, 0);
     let mut wanted = SetAttr::default();
-    for number in SETTABLE.into_iter().filter(|number| set.has(*number)) {
+    for number in SETTABLE.into_iter().chain(KEPT).filter(|number| set.has(*number)) {
         match number {
             SIZE => wanted.size = Some(values.u64()?),
             MODE => wanted.mode = Some(values.u32()?),
@@ -61,7 +66,11 @@ fn decode(
             OWNER_GROUP => wanted.gid = Some(owner(&mut values)?),
             TIME_ACCESS_SET => wanted.atime = Some(set_time(&mut values)?),
             TIME_MODIFY_SET => wanted.mtime = Some(set_time(&mut values)?),
-            _ => wanted.mode = Some(masked_mode(&mut values)?),
+            // One alone of a time and of what a client has set already.
+            TIME_DELEG_ACCESS if wanted.atime.is_none() => wanted.atime = Some(SetTime::Kept(time(&mut values)?)),
+            TIME_DELEG_MODIFY if wanted.mtime.is_none() => wanted.mtime = Some(SetTime::Kept(time(&mut values)?)),
+            MODE_UMASK => wanted.mode = Some(masked_mode(&mut values)?),
+            _ => return Err(Status::Inval),
         }
     }
     if values.is_at_end() { Ok((set, wanted)) } else { Err(Status::BadXdr) }
@@ -86,15 +95,17 @@ fn owner(values: &mut Decoder<'_>) -> Result<u32, Status> {
 fn set_time(values: &mut Decoder<'_>) -> Result<SetTime, Status> {
     match values.u32()? {
         0 => Ok(SetTime::Server),
-        1 => {
-            let (seconds, nanoseconds) = (values.u64()?.cast_signed(), values.u32()?);
-            // From 1970 to 2554, to the nanosecond.
-            let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds < u64::MAX / 1_000_000_000);
-            match seconds {
-                Some(seconds) if nanoseconds < 1_000_000_000 => Ok(SetTime::Client(Time::new(seconds, nanoseconds))),
-                _ => Err(Status::Inval),
-            }
-        }
+        1 => time(values).map(SetTime::Client),
         _ => Err(Status::BadXdr),
+    }
+}
+
+/// `nfstime4`: from 1970 to 2554, to the nanosecond.
+pub(in super::super) fn time(values: &mut Decoder<'_>) -> Result<Time, Status> {
+    let (seconds, nanoseconds) = (values.u64()?.cast_signed(), values.u32()?);
+    let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds < u64::MAX / 1_000_000_000);
+    match seconds {
+        Some(seconds) if nanoseconds < 1_000_000_000 => Ok(Time::new(seconds, nanoseconds)),
+        _ => Err(Status::Inval),
     }
 }

@@ -19,9 +19,9 @@ const ABOVE: (u64, u64) = (0, 1);
 /// `NFS4_CHANGE_TYPE_IS_MONOTONIC_INCR` (RFC 7862 §12.2.3): it rises with every change, though not by one, and never falls.
 const RISES: u32 = 0;
 
-/// `open_arguments4` (RFC 9754 §3), what an OPEN may ask for: access, and what is denied, of each also both; any delegation, none, or none any more; claims, but for those of delegations of
+/// `open_arguments4` (RFC 9754 §3), what an OPEN may ask for: access, and what is denied, of each also both; any delegation, none, none any more, one that keeps times, or one in an open's place; claims, but for those of delegations of
 /// before; and all ways to make a file.
-const OPEN_ARGUMENTS: [u32; 5] = [0b1110, 0b1111, 0b11_1000, 0b11_0111, 0b1111];
+const OPEN_ARGUMENTS: [u32; 5] = [0b1110, 0b1111, 0x0030_0038, 0b11_0111, 0b1111];
 
 /// An object whose attributes are told.
 pub(in super::super) struct Subject<'a> {

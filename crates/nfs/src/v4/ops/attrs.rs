@@ -81,9 +81,16 @@ pub(in super::super) fn set(
     let stateid = stateid(words)?;
     let (settable, set) = attr::settable(words, compound.minor())?;
     let target = compound.to_change(compound.current())?;
-    // For anything but a size the stateid says nothing (RFC 7530 §16.32.4).
-    let right =
-        if set.size.is_some() && !compound.is_again() { compound.right(stateid, &target)? } else { Right::Unopened };
+    // For anything but a size, or times that are kept, the stateid says nothing (RFC 7530 §16.32.4).
+    let by_stateid = set.size.is_some() || set.has_kept_time();
+    let right = if by_stateid && !compound.is_again() { compound.right(stateid, &target)? } else { Right::Unopened };
+    if set.has_kept_time() && !compound.is_again() {
+        let stateid = compound.present(stateid)?;
+        let keeps_times = stateid.is_of_delegation() && compound.delegated(stateid, &target)?.keeps.times;
+        if !keeps_times {
+            return Err(Status::Inval.into());
+        }
+    }
     if set.size.is_some() {
         super::data::check_file(&target)?;
     }

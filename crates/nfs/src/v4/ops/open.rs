@@ -12,7 +12,7 @@ use self::asked::{Asked, How, Wanted, What};
 use self::carrying::{Done, carry_out};
 use super::super::compound::{Compound, Stop};
 use super::super::pseudo::Node;
-use super::super::state::{Brought, ClientId, OwnerKey, SessionId};
+use super::super::state::{Brought, ClientId, OwnerKey, SessionId, Stateid};
 use super::super::status::Status;
 use super::names::check_name;
 use super::order::{self, Turn};
@@ -33,6 +33,8 @@ const LOCKS_AS_POSIX: u32 = 4;
 /// `OPEN4_RESULT_PRESERVE_UNLINKED`, which minor version 0 does not know: what is open outlives its last name (rules V28), so that a client need not give
 /// it another one.
 const STAYS_WITHOUT_A_NAME: u32 = 8;
+/// `OPEN4_RESULT_NO_OPEN_STATEID` (RFC 9754 §4): there is a delegation in its place.
+const KEPT_ALONE: u32 = 0x10;
 /// `OPEN4_RESULT_MAY_NOTIFY_LOCK`: who waits for a lock may be told when it is free.
 const LOCKS_ARE_TOLD: u32 = 0x20;
 /// `OPEN4_RESULT_CONFIRM`.
@@ -79,18 +81,22 @@ pub(in super::super) fn open(
     if let (true, Some(owner)) = (is_claimed, whose.owner) {
         compound.scene.house.orders().confirm(&owner);
     }
-    out.raw(&stateid.to_wire());
+    // The anonymous one stands for none.
+    out.raw(&stateid.map_or([0; Stateid::BYTES], |stateid| stateid.to_wire()));
     put_change(out, dir.as_ref());
     let to_be_confirmed = if whose.is_confirmed { 0 } else { TO_BE_CONFIRMED };
     let stays = if compound.minor() == 0 { 0 } else { STAYS_WITHOUT_A_NAME };
     // Who can be called: Linux asks less often then for what it waits for.
     let is_told = compound.guard().is_some_and(|guard| guard.session().presence().is_reachable());
     let told = if is_told { LOCKS_ARE_TOLD } else { 0 };
-    out.u32(LOCKS_AS_POSIX | to_be_confirmed | stays | told);
+    let alone = if stateid.is_some() { 0 } else { KEPT_ALONE };
+    out.u32(LOCKS_AS_POSIX | to_be_confirmed | stays | alone | told);
     asked.attributes_set(is_new).encode(out);
     delegation::put(&delegated, (is_claimed, wish.space), asked.wants, out);
     compound.current = Ok(Node::Object(file));
-    compound.note_stateid(stateid);
+    if let Some(stateid) = stateid.or(delegated.ok().map(|delegated| delegated.stateid)) {
+        compound.note_stateid(stateid);
+    }
     Ok(Status::Ok)
 }
 

@@ -17,12 +17,12 @@
 use bytes::Bytes;
 use tally_base::{Promise, Wait};
 use tally_vfs::{
-    Attr, ClientNumber, Cred, Delegation, FILE_SIZE_MAX, FsError, ObjectRef, OpCtx, SetAttr, SetTime, Vfs,
+    Attr, ClientNumber, Cred, Delegation, FILE_SIZE_MAX, FsError, ObjectRef, OpCtx, Right, SetAttr, SetTime, Vfs,
 };
 
 use super::{House, KeptOut};
 use crate::exports::Exports;
-use crate::v4::attr::AttrSet;
+use crate::v4::attr::{self, AttrSet, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY};
 use crate::v4::state::{
     Attributes, Callback, ClientId, Delegated, DelegationNumber, Errand, FileId, LookTicket, Looked,
 };
@@ -109,7 +109,7 @@ impl House {
 
     fn ask(&self, delegated: &Delegated) {
         let errand = Errand::Look(delegated.client, delegated.number);
-        let callback = Callback { operation: cb_getattr(&delegated.handle), refers_to: delegated.by };
+        let callback = Callback { operation: cb_getattr(delegated), refers_to: delegated.by };
         if self.call(None, &errand, &callback).is_none() {
             self.delegations().not_asked(delegated.number);
         }
@@ -128,12 +128,15 @@ impl House {
             Ok(attr) => attr,
             Err(error) => return Seen::Failed(error),
         };
-        if (said.change, said.size) == (given, attr.size) {
+        let is_as_late = said.modified.is_none_or(|modified| modified == attr.mtime);
+        if (said.change, said.size) == (given, attr.size) && is_as_late {
             return Seen::Attributes(Box::new(attr));
         }
         // As if its holder had sent something: nobody waits for the record, as nobody does who looks at what another one writes.
-        let (cred, set) = (Cred::root(), SetAttr { mtime: Some(SetTime::Server), ..SetAttr::default() });
-        let ctx = OpCtx { client: Some(holder), ..OpCtx::of(&cred) };
+        let mtime = said.modified.map_or(SetTime::Server, SetTime::Kept);
+        let set = SetAttr { mtime: Some(mtime), atime: said.accessed.map(SetTime::Kept), ..SetAttr::default() };
+        let cred = Cred::root();
+        let ctx = OpCtx { client: Some(holder), right: Right::Delegated(holder), ..OpCtx::of(&cred) };
         let outcome = vfs.setattr(ctx, object, &set, None);
         match (outcome.result, outcome.wait) {
             (Ok(()), _) => vfs.getattr(object).map(|attr| Attr { size: said.size, ..attr }).into(),
@@ -146,20 +149,31 @@ impl House {
 }
 
 /// `CB_GETATTR4args`.
-fn cb_getattr(handle: &[u8]) -> Bytes {
+fn cb_getattr(delegated: &Delegated) -> Bytes {
     let mut words = Encoder::new();
-    words.u32(CB_GETATTR).opaque(handle);
-    AttrSet::of(&[CHANGE, SIZE]).encode(&mut words);
+    words.u32(CB_GETATTR).opaque(&delegated.handle);
+    let asked: &[u32] =
+        if delegated.keeps.times { &[CHANGE, SIZE, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY] } else { &[CHANGE, SIZE] };
+    AttrSet::of(asked).encode(&mut words);
     words.into_vec().into()
 }
 
-/// `CB_GETATTR4res` behind its number and status, of which both attributes have to be there. What a client says besides stands behind them, as they are in the order of their numbers.
+/// `CB_GETATTR4res` behind its number and status, of which change and size have to be there. What a client says besides stands behind them, as they are in the order of their numbers: times, if nothing is between.
 pub(in crate::v4) fn attributes(words: &mut Decoder<'_>) -> Result<Attributes, Garbage> {
     let named = AttrSet::decode(words, 2)?;
     let are_first = named.has(CHANGE) && named.has(SIZE) && !(0..CHANGE).any(|number| named.has(number));
     if !are_first || words.u32()? < VALUES_BYTES {
         return Err(Garbage);
     }
-    let said = Attributes { change: words.u64()?, size: words.u64()? };
-    if said.size > FILE_SIZE_MAX { Err(Garbage) } else { Ok(said) }
+    let (change, size) = (words.u64()?, words.u64()?);
+    if size > FILE_SIZE_MAX {
+        return Err(Garbage);
+    }
+    let are_next = !named.exceeds(&AttrSet::of(&[CHANGE, SIZE, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY]));
+    let mut time_of = |number| {
+        let is_told = are_next && named.has(number);
+        is_told.then(|| attr::time(words)).transpose().map_err(|_| Garbage)
+    };
+    let (accessed, modified) = (time_of(TIME_DELEG_ACCESS)?, time_of(TIME_DELEG_MODIFY)?);
+    Ok(Attributes { change, size, accessed, modified })
 }

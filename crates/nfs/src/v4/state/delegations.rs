@@ -69,6 +69,15 @@ pub struct Referred {
     pub sequence: u32,
 }
 
+/// What a client is given of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keeps {
+    /// What others may not do meanwhile.
+    pub kind: Delegation,
+    /// Whether it sets the file's times without a word as well, and says what they are: of one for writing (RFC 9754 §5).
+    pub times: bool,
+}
+
 /// What a stateid names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delegated {
@@ -79,7 +88,7 @@ pub struct Delegated {
     /// What was given.
     pub file: FileId,
     /// And how.
-    pub kind: Delegation,
+    pub keeps: Keeps,
     /// The present one.
     pub stateid: Stateid,
     /// By which the client knows the file.
@@ -147,7 +156,7 @@ impl Delegations {
     /// OPEN, before it is carried out: there will be room for one of this kind. Rows i to k of table D9.
     pub fn reserve(
         &self,
-        kind: Delegation,
+        keeps: Keeps,
         (OwnerKey { client, name: owner }, file): (OwnerKey, FileId),
         by: Option<Referred>,
         now: Duration,
@@ -157,10 +166,10 @@ impl Delegations {
         }
         let mut shard = self.shards.of(client).write();
         if let Some(held) = shard.of_file(client, &file).and_then(|number| shard.get(number)) {
-            let would_have_more = (kind, held.kind) == (Delegation::Write, Delegation::Read);
+            let would_have_more = (keeps.kind, held.keeps.kind) == (Delegation::Write, Delegation::Read);
             return Err(if would_have_more { WhyNone::NotUpgraded } else { WhyNone::NotWanted });
         }
-        let number = shard.begin(&self.seal, Asked { client, file, owner, by }, kind).ok_or(WhyNone::Resource)?;
+        let number = shard.begin(&self.seal, Asked { client, file, owner, by }, keeps).ok_or(WhyNone::Resource)?;
         Ok(Reserving::new(self, (client, file), number))
     }
 
@@ -174,7 +183,7 @@ impl Delegations {
         let shard = self.shards.of(client).read();
         let held = shard.of_file(client, file).and_then(|number| shard.get(number));
         let recalls = |kind| conflict(Act::opening(share), false, kind) == Conflict::Recall;
-        held.is_some_and(|held| held.asked.owner != owner && recalls(held.kind))
+        held.is_some_and(|held| held.asked.owner != owner && recalls(held.keeps.kind))
     }
 
     /// What a stateid names, for an operation of `client`'s session on `file`: table D6.
@@ -391,7 +400,7 @@ impl Delegations {
         let Asked { client, file, by, .. } = state.asked;
         let stateid = self.seal.stateid(number as u32, state.tag, 1);
         let (number, handle) = (DelegationNumber(number), state.handle.clone());
-        Delegated { number, client, file, kind: state.kind, stateid, handle, by }
+        Delegated { number, client, file, keeps: state.keeps, stateid, handle, by }
     }
 }
 

@@ -47,8 +47,8 @@ pub use clients::{
     Protection, Unknown, Wanted, Which, Why, printable,
 };
 pub use delegations::{
-    Answer, Asking as AskingForDelegation, Attributes, Delegated, DelegationNumber, Delegations, Ending, LookTicket,
-    Looked, Next, Recalled, Referred, Reserving, WhyNone, Wish, space_limit, to_ask_for,
+    Answer, Asking as AskingForDelegation, Attributes, Delegated, DelegationNumber, Delegations, Ending, Keeps,
+    LookTicket, Looked, Next, Recalled, Referred, Reserving, WhyNone, Wish, space_limit, to_ask_for,
 };
 pub use key::ClientKey;
 pub use lease::LeaseClock;

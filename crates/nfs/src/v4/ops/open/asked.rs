@@ -5,14 +5,16 @@ use tally_vfs::{Access, CreateHow, Delegation, Deny, Share};
 use crate::v4::attr::{self, AttrSet};
 use crate::v4::compound::Compound;
 use crate::v4::state::bounds::OWNER_BYTES_MAX;
-use crate::v4::state::{ClientId, Stateid};
+use crate::v4::state::{ClientId, Keeps, Stateid};
 use crate::v4::status::Status;
 use crate::xdr::Decoder;
 
 /// Bits of `share_access` that say what the client would have of a delegation, and when (RFC 8881 §18.16.1, RFC 9754).
 const WANTS: u32 = 0xFF00;
 const SIGNALS: u32 = 0x0003_0000;
-const WANTS_OF_MINOR_2: u32 = 0x0030_0000;
+/// A delegation under which it sets the file's times itself, and one in the place of an open (RFC 9754 §5 and §4).
+const WANTS_TIMES: u32 = 0x0010_0000;
+const WANTS_EITHER: u32 = 0x0020_0000;
 
 /// `OPEN4args`.
 pub(super) struct Asked<'a> {
@@ -32,6 +34,9 @@ pub(super) struct Asked<'a> {
 pub(super) struct Wanted<'a> {
     pub(super) share: Share,
     pub(super) wants: u32,
+    /// Whether a delegation is to be one under which its client sets the times, and to stand for the open as well.
+    pub(super) wants_times: bool,
+    pub(super) wants_either: bool,
     pub(super) owner: &'a [u8],
     pub(super) how: How,
     pub(super) what: What<'a>,
@@ -50,7 +55,7 @@ pub(super) enum What<'a> {
     /// The current handle's file.
     Handle,
     /// The same, which this owner had open before a restart of the server, and its client was given so to keep.
-    Again(Option<Delegation>),
+    Again(Option<Keeps>),
     /// The file of a delegation, which its client has opened without a word: by its name, or the current handle's.
     Kept(Stateid, Option<&'a [u8]>),
     /// None of what there can be: it is told so.
@@ -77,9 +82,18 @@ impl<'a> Asked<'a> {
         let known = match minor {
             0 => 0,
             1 => WANTS | SIGNALS,
-            _ => WANTS | SIGNALS | WANTS_OF_MINOR_2,
+            _ => WANTS | SIGNALS | WANTS_TIMES | WANTS_EITHER,
         };
-        Ok(Wanted { share: share(access & !known, deny)?, wants: access & known & WANTS, owner, how: how?, what })
+        let (share, wants) = (share(access & !known, deny)?, access & known);
+        Ok(Wanted {
+            share,
+            wants: wants & WANTS,
+            wants_times: wants & WANTS_TIMES != 0,
+            wants_either: wants & WANTS_EITHER != 0,
+            owner,
+            how: how?,
+            what,
+        })
     }
 }
 
@@ -139,11 +153,16 @@ impl<'a> What<'a> {
     fn decode(words: &mut Decoder<'a>, minor: u32) -> Result<Self, Status> {
         Ok(match words.u32()? {
             0 => Self::Name(words.opaque(usize::MAX)?),
-            1 => Self::Again(match words.u32()? {
-                1 => Some(Delegation::Read),
-                2 => Some(Delegation::Write),
-                _ => None,
-            }),
+            1 => {
+                let had = |kind, times| Some(Keeps { kind, times });
+                Self::Again(match words.u32()? {
+                    1 => had(Delegation::Read, false),
+                    2 => had(Delegation::Write, false),
+                    4 if minor > 1 => had(Delegation::Read, false),
+                    5 if minor > 1 => had(Delegation::Write, true),
+                    _ => None,
+                })
+            }
             2 => {
                 let (stateid, name) = (Stateid::from_wire(words.array()?), words.opaque(usize::MAX)?);
                 if minor == 0 { Self::Nothing(Status::BadStateid) } else { Self::Kept(stateid, Some(name)) }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use smallvec::SmallVec;
 use tally_base::Wait;
-use tally_vfs::{Access, Change, Delegation, FsError, ObjectRef, OpCtx, Opened, Opening, Outcome, ToOpen};
+use tally_vfs::{Access, Change, Delegation, Deny, FsError, ObjectRef, OpCtx, Opened, Opening, Outcome, ToOpen};
 
 use super::Whose;
 use super::asked::{How, Wanted, What};
@@ -22,7 +22,8 @@ const LOOKS_MAX: u32 = 8;
 /// What an OPEN came to.
 pub(super) struct Done {
     pub(super) file: Target,
-    pub(super) stateid: Stateid,
+    /// None: what its client was given to keep stands for it.
+    pub(super) stateid: Option<Stateid>,
     pub(super) is_new: bool,
     pub(super) dir: Option<Change>,
     pub(super) delegated: Told,
@@ -39,7 +40,7 @@ pub(super) fn carry_out(
     let ledger = Ledger::of(compound, place, asked, (whose, wish));
     ledger.given.replace(given);
     let by = |object| ledger.enter(object);
-    let opening = Opening { share: asked.share, by: &by, wants: ledger.wants.ok() };
+    let opening = Opening { share: asked.share, by: &by, wants: ledger.wants.ok().map(|keeps| keeps.kind) };
     let (opened, dir) = match (&asked.what, &asked.how) {
         (What::Name(name), How::Make(how, _)) => {
             compound.check_marks()?;
@@ -98,9 +99,16 @@ pub(super) fn carry_out(
     // What is claimed again is written down.
     let may_write = given.map_or(Ok(true), |given| compound.was_given(place, given))?;
     let file = Target { object: opened.attr.object, ..place.clone() };
+    // Where nothing is denied that it would have to be known for, and nothing was open that would be closed.
+    let takes_either = asked.wants_either && asked.share.deny == Deny::NONE && !ledger.is_upgrade();
     let stateid = ledger.granted(&file, asked.share)?;
     let is_claimed = matches!(asked.what, What::Again(_));
     let delegated = ledger.delegated(&file, (opened.delegated, opened.attr.change.0), (is_claimed, may_write));
+    let is_kept_alone = takes_either && !is_claimed && delegated.is_ok();
+    if is_kept_alone {
+        ledger.let_go(&file, &stateid);
+    }
+    let stateid = (!is_kept_alone).then_some(stateid);
     Ok(Done { stateid, file, is_new: opened.is_new, dir, delegated })
 }
 
@@ -123,7 +131,7 @@ fn check_kept(compound: &Compound<'_>, asked: Stateid, wanted: &Wanted<'_>, file
         return Err(Status::BadStateid);
     }
     let delegated = compound.delegated(asked, file)?;
-    let is_too_much = delegated.kind == Delegation::Read && wanted.share.access.has(Access::WRITE);
+    let is_too_much = delegated.keeps.kind == Delegation::Read && wanted.share.access.has(Access::WRITE);
     if is_too_much { Err(Status::OpenMode) } else { Ok(()) }
 }
 

@@ -5,7 +5,7 @@ use tally_vfs::{Access, Delegation, Gives};
 use super::asked::{Wanted, What};
 use crate::entry::Target;
 use crate::v4::compound::Compound;
-use crate::v4::state::{AskingForDelegation, Delegated, Presence, WhyNone, Wish, space_limit, to_ask_for};
+use crate::v4::state::{AskingForDelegation, Delegated, Keeps, Presence, WhyNone, Wish, space_limit, to_ask_for};
 use crate::xdr::Encoder;
 
 /// Bits of `share_access`: what the client would have of one.
@@ -18,6 +18,7 @@ const NO_DELEGATION: u32 = 0;
 const READ: u32 = 1;
 const WRITE: u32 = 2;
 const NO_DELEGATION_AND_WHY: u32 = 3;
+const WRITE_WITH_TIMES: u32 = 5;
 /// `limit_by4`: bytes.
 const LIMIT_SIZE: u32 = 1;
 
@@ -27,20 +28,20 @@ pub(super) type Told = Result<Delegated, WhyNone>;
 /// What the file system is asked for besides.
 #[derive(Clone, Copy)]
 pub(super) struct WishFor {
-    pub(super) kind: Result<Delegation, WhyNone>,
+    pub(super) keeps: Result<Keeps, WhyNone>,
     /// What a client is told that it may have written and not sent.
     pub(super) space: u64,
 }
 
 impl WishFor {
     pub(super) fn is_to_write(&self) -> bool {
-        self.kind == Ok(Delegation::Write)
+        self.keeps.is_ok_and(|keeps| keeps.kind == Delegation::Write)
     }
 
     /// One for writing it cannot be: where it is to be that it is none.
     pub(super) fn is_not_to_write(&mut self) {
         if self.is_to_write() {
-            self.kind = Err(WhyNone::Resource);
+            self.keeps = Err(WhyNone::Resource);
         }
     }
 }
@@ -49,7 +50,7 @@ impl Wanted<'_> {
     /// What the file system is asked for: rows a to h of table D9.
     pub(super) fn delegation(&self, compound: &Compound<'_>, place: &Target) -> WishFor {
         let presence = compound.guard().map(|guard| guard.session().presence());
-        let mut wish = WishFor { kind: self.kind(compound, place, presence), space: 0 };
+        let mut wish = WishFor { keeps: self.keeps(compound, place, presence), space: 0 };
         if wish.is_to_write() {
             let left = place.vfs.statfs().map_or(0, |stat| stat.available_bytes);
             match space_limit(left) {
@@ -62,12 +63,7 @@ impl Wanted<'_> {
         wish
     }
 
-    fn kind(
-        &self,
-        compound: &Compound<'_>,
-        place: &Target,
-        presence: Option<&Presence>,
-    ) -> Result<Delegation, WhyNone> {
+    fn keeps(&self, compound: &Compound<'_>, place: &Target, presence: Option<&Presence>) -> Result<Keeps, WhyNone> {
         let gives = |kind| place.vfs.gives(kind);
         let is_among_clients = || !compound.scene.house.is_used_plainly(&*place.vfs);
         let asking = AskingForDelegation {
@@ -93,12 +89,13 @@ impl Wanted<'_> {
         };
         match self.what {
             // What it had before a restart it has no more than once more: what it has kept of the file is to be looked at, and what it has written to be sent (rules V27).
-            What::Again(Some(kind)) if asking.is_reachable && gives(kind) != Gives::No => match kind {
+            What::Again(Some(keeps)) if asking.is_reachable && gives(keeps.kind) != Gives::No => match keeps.kind {
                 Delegation::Write if !compound.reclaim_write(place) => Err(WhyNone::Resource),
-                kind => Ok(kind),
+                _ => Ok(keeps),
             },
             What::Again(_) => Err(WhyNone::Resource),
-            _ => to_ask_for(&asking),
+            // Of one for reading nobody says times: when it was read last is not worth a call.
+            _ => to_ask_for(&asking).map(|kind| Keeps { kind, times: self.wants_times && kind == Delegation::Write }),
         }
     }
 }
@@ -107,8 +104,13 @@ impl Wanted<'_> {
 pub(super) fn put(told: &Told, (is_claimed, space): (bool, u64), wants: u32, out: &mut Encoder) {
     match (told, wants) {
         (Ok(delegated), _) => {
-            let is_to_write = delegated.kind == Delegation::Write;
-            out.u32(if is_to_write { WRITE } else { READ }).raw(&delegated.stateid.to_wire()).bool(is_claimed);
+            let is_to_write = delegated.keeps.kind == Delegation::Write;
+            let number = match delegated.keeps {
+                Keeps { kind: Delegation::Read, .. } => READ,
+                Keeps { times: false, .. } => WRITE,
+                Keeps { times: true, .. } => WRITE_WITH_TIMES,
+            };
+            out.u32(number).raw(&delegated.stateid.to_wire()).bool(is_claimed);
             if is_to_write {
                 out.u32(LIMIT_SIZE).u64(space);
             }

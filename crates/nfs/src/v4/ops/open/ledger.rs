@@ -14,7 +14,7 @@ use crate::stats::count;
 use crate::v4::compound::{Compound, Stop};
 use crate::v4::house::House;
 use crate::v4::pseudo::Node;
-use crate::v4::state::{Delegated, FileId, OwnerKey, Referred, Reserved, Reserving, Stateid, WhyNone};
+use crate::v4::state::{Delegated, FileId, Keeps, OwnerKey, Referred, Reserved, Reserving, Stateid, WhyNone};
 use crate::v4::status::Status;
 use crate::v4::tracking::Given;
 use crate::v4::way::{self, Refusable};
@@ -36,7 +36,7 @@ pub(super) struct Ledger<'a> {
     pub(super) given: RefCell<Option<Given>>,
     entry: RefCell<Option<(ObjectRef, Result<Reserved<'a>, Status>)>>,
     /// What the file system is asked to give besides, and with which request.
-    pub(super) wants: Result<Delegation, WhyNone>,
+    pub(super) wants: Result<Keeps, WhyNone>,
     referred: Option<Referred>,
     reserving: RefCell<Option<Result<Reserving<'a>, WhyNone>>>,
 }
@@ -52,7 +52,7 @@ impl<'a> Ledger<'a> {
         let (owner, share) = (asked.owner, asked.share);
         let is_kept = matches!(asked.what, What::Kept(..) | What::Again(_));
         let (is_again, given, entry, reserving) = Default::default();
-        let (wants, referred) = (wish.kind, compound.referred());
+        let (wants, referred) = (wish.keeps, compound.referred());
         Self {
             place,
             owner,
@@ -94,9 +94,9 @@ impl<'a> Ledger<'a> {
             Ok(if self.whose.is_confirmed { reserved } else { reserved.is_provisional() })
         });
         let holder = reserved.as_ref().map(Reserved::holder).map_err(|_| FsError::Unavailable);
-        if let (Ok(_), Ok(kind)) = (&holder, self.wants) {
+        if let (Ok(_), Ok(keeps)) = (&holder, self.wants) {
             let (delegations, now) = (self.house.delegations(), self.house.now());
-            let reserving = delegations.reserve(kind, (owner, file), self.referred, now);
+            let reserving = delegations.reserve(keeps, (owner, file), self.referred, now);
             *self.reserving.borrow_mut() = Some(reserving);
         }
         *self.entry.borrow_mut() = Some((object, reserved));
@@ -129,7 +129,7 @@ impl<'a> Ledger<'a> {
         way::past(attempt, |outcome| {
             let is_worth_it = outcome.refused().is_some_and(|error| self.makes_way(error));
             if is_worth_it {
-                let to_write = self.wants == Ok(Delegation::Write);
+                let to_write = self.wants.is_ok_and(|keeps| keeps.kind == Delegation::Write);
                 self.given.replace(Some(compound.may_be_given(self.place, to_write)?));
             }
             Ok(is_worth_it)
@@ -189,8 +189,8 @@ impl<'a> Ledger<'a> {
             }
             (Some(kind), Ok(reserving)) => {
                 let handle = Bytes::copy_from_slice(Node::Object(file.clone()).handle().as_slice());
-                debug_assert_eq!(kind, wanted);
-                match reserving.granted(kind, (handle, change), is_claimed.then(|| self.house.now())) {
+                debug_assert_eq!(kind, wanted.kind);
+                match reserving.granted((handle, change), is_claimed.then(|| self.house.now())) {
                     Ok(delegated) => {
                         count(&self.house.delegated.granted);
                         Ok(delegated)
@@ -212,6 +212,21 @@ impl<'a> Ledger<'a> {
                 Err(why)
             }
             (None, Err(why)) => Err(why),
+        }
+    }
+
+    /// Whether its owner had it open before.
+    pub(super) fn is_upgrade(&self) -> bool {
+        self.entry.borrow().as_ref().is_some_and(|(_, reserved)| reserved.as_ref().is_ok_and(Reserved::is_upgrade))
+    }
+
+    /// What its client was given stands for the open as well.
+    pub(super) fn let_go(&self, file: &Target, stateid: &Stateid) {
+        let of = FileId::of(&*file.vfs, file.object);
+        // An error: the client has gone, or its mount, and so has the open.
+        if let Ok(changing) = self.house.opens().change(stateid, self.minor, Some(self.whose.client), Some(&of)) {
+            file.vfs.close(file.object, changing.found().holder());
+            let _of_none = changing.closed();
         }
     }
 

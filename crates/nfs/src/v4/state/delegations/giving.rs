@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tally_vfs::Delegation;
 
 use super::{Delegated, Delegations};
 use crate::v4::state::ClientId;
@@ -34,14 +33,13 @@ impl<'a> Reserving<'a> {
     /// The file system has given it, of a file with that change; one of a life before is asked for with its grant. Nothing, where somebody is kept out by it already, or the client has gone: it has to be given back.
     pub fn granted(
         mut self,
-        kind: Delegation,
         (handle, change): (Bytes, u64),
         is_recalled: Option<Duration>,
     ) -> Result<Delegated, Ending<'a>> {
         self.is_done = true;
         let Self { delegations, client, file, number, .. } = self;
         let mut shard = delegations.shards.at(number as u32).write();
-        match shard.grant(number, kind, (handle, change), is_recalled) {
+        match shard.grant(number, (handle, change), is_recalled) {
             true => Ok(delegations.delegated(shard.get(number).expect("it was granted"), number)),
             false => Err(Ending::new(delegations, (client, file), number)),
         }

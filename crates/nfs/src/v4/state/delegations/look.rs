@@ -2,13 +2,19 @@
 //!
 //! Whoever looks has a ticket: an answer counts that comes behind it, be it to a call that was under way by then. So however many look at a moment, the client is called once.
 
+use tally_base::Time;
+
 /// What it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
 pub struct Attributes {
     /// As it was when the file was given, if the client has nothing to send.
     pub change: u64,
     /// With what it has not sent.
     pub size: u64,
+    /// When it was read and written there, of one that sets these.
+    pub accessed: Option<Time>,
+    pub modified: Option<Time>,
 }
 
 /// One delegation's.
@@ -47,7 +53,7 @@ mod tests {
 
     #[test]
     fn an_answer_counts_for_all_who_looked_before_it() {
-        let (mut look, said) = (Look::default(), Attributes { change: 1, size: 2 });
+        let (mut look, said) = (Look::default(), Attributes { change: 1, size: 2, accessed: None, modified: None });
         let (first, is_to_call) = look.begin();
         assert!(is_to_call);
         let (second, is_to_call) = look.begin();

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use foldhash::HashMap;
 use tally_vfs::Delegation;
 
-use super::Referred;
 use super::look::Look;
 use super::recall::{Next, Recall};
+use super::{Keeps, Referred};
 use crate::v4::state::ClientId;
 use crate::v4::state::OwnerName;
 use crate::v4::state::bounds::{DELEGATIONS_MAX, DELEGATIONS_OF_CLIENT_MAX};
@@ -58,7 +58,7 @@ pub(super) enum Life {
 pub(super) struct State {
     pub(super) tag: u32,
     pub(super) asked: Asked,
-    pub(super) kind: Delegation,
+    pub(super) keeps: Keeps,
     pub(super) handle: Bytes,
     /// The file's, when it was given.
     pub(super) change: u64,
@@ -130,26 +130,26 @@ impl Shard {
     }
 
     /// A place for one that may be given; none where there is no room, and then nothing has changed.
-    pub(super) fn begin(&mut self, seal: &Seal, asked: Asked, kind: Delegation) -> Option<u64> {
+    pub(super) fn begin(&mut self, seal: &Seal, asked: Asked, keeps: Keeps) -> Option<u64> {
         if self.count(asked.client) >= DELEGATIONS_OF_CLIENT_MAX {
             return None;
         }
-        self.totals.all.take(1, DELEGATIONS_MAX).then(|| self.add(seal, asked, kind))
+        self.totals.all.take(1, DELEGATIONS_MAX).then(|| self.add(seal, asked, keeps))
     }
 
     /// The same for one that is about to be given back, and was told to nobody: also where there is no room, or nobody ever would. Each is held by a worker, so that there are as many
     /// besides as there are of those.
     pub(super) fn begin_orphan(&mut self, seal: &Seal, asked: Asked) -> u64 {
         let _ = self.totals.all.next();
-        self.add(seal, asked, Delegation::Read)
+        self.add(seal, asked, Keeps { kind: Delegation::Read, times: false })
     }
 
-    fn add(&mut self, seal: &Seal, asked: Asked, kind: Delegation) -> u64 {
+    fn add(&mut self, seal: &Seal, asked: Asked, keeps: Keeps) -> u64 {
         self.clients.entry(asked.client).or_default().all += 1;
         let number = self.places.add(|number| {
             let tag = seal.tag(number);
             let life = Life::Giving { is_in_the_way: false };
-            State { tag, asked, kind, handle: Bytes::new(), change: 0, look: Look::default(), life }
+            State { tag, asked, keeps, handle: Bytes::new(), change: 0, look: Look::default(), life }
         });
         self.by_file.insert((asked.client, asked.file), number);
         self.of_client.insert((asked.client, number));
@@ -157,19 +157,13 @@ impl Shard {
     }
 
     /// The file system has given it. False: it cannot be kept, and is given back.
-    pub(super) fn grant(
-        &mut self,
-        number: u64,
-        kind: Delegation,
-        (handle, change): (Bytes, u64),
-        recalled: Option<Duration>,
-    ) -> bool {
+    pub(super) fn grant(&mut self, number: u64, (handle, change): (Bytes, u64), recalled: Option<Duration>) -> bool {
         let Some(state) = self.places.get_mut(number) else { return false };
         if state.life != (Life::Giving { is_in_the_way: false }) {
             state.life = Life::Ending;
             return false;
         }
-        (state.kind, state.handle, state.change, state.life) = (kind, handle, change, Life::Given);
+        (state.handle, state.change, state.life) = (handle, change, Life::Given);
         if let Some(now) = recalled {
             self.begin_recall(number, Recall::told(now));
         }
@@ -316,7 +310,7 @@ impl Shard {
     pub(super) fn may_write(&self, client: ClientId, is_there: &dyn Fn(&Mounted) -> bool) -> bool {
         let states = self.of_client.range((client, 0)..=(client, u64::MAX)).filter_map(|(_, number)| self.get(*number));
         let mut living = states.filter(|state| state.revoked().is_none() && is_there(&state.asked.file.of));
-        living.any(|state| state.kind == Delegation::Write || !state.is_granted())
+        living.any(|state| state.keeps.kind == Delegation::Write || !state.is_granted())
     }
 
     /// Whether a client has one that is not revoked.

@@ -8,6 +8,7 @@ use crate::v4::state::bounds::{DELEGATIONS_MAX, DELEGATIONS_OF_CLIENT_MAX};
 
 const A: ClientId = ClientId(1);
 const B: ClientId = ClientId(2);
+const READ: Keeps = Keeps { kind: Delegation::Read, times: false };
 const NOW: Duration = Duration::from_secs(1000);
 
 fn file(number: u64) -> FileId {
@@ -28,12 +29,12 @@ fn opener(client: ClientId) -> OwnerKey {
 }
 
 fn reserved(of: &Delegations, client: ClientId, number: u64) -> Result<Reserving<'_>, WhyNone> {
-    of.reserve(Delegation::Read, (opener(client), file(number)), None, NOW)
+    of.reserve(READ, (opener(client), file(number)), None, NOW)
 }
 
 fn given(of: &Delegations, client: ClientId, number: u64) -> Delegated {
     let reserving = reserved(of, client, number).unwrap();
-    reserving.granted(Delegation::Read, (Bytes::from_static(b"handle"), 0), None).expect("nobody is kept out")
+    reserving.granted((Bytes::from_static(b"handle"), 0), None).expect("nobody is kept out")
 }
 
 fn check(of: &Delegations) {
@@ -80,7 +81,7 @@ fn each_row_that_decides_under_the_files_lock() {
     assert!(reserved(&of, B, 1).is_ok(), "row l is the file system's");
     assert_eq!(of.recall(B, &file(2), NOW), Recalled::Nobodys);
     assert_eq!(reserved(&of, A, 2).err(), Some(WhyNone::Contention), "row i: somebody was in the way a moment ago");
-    assert!(of.reserve(Delegation::Read, (opener(A), file(2)), None, NOW + Duration::from_secs(30)).is_ok());
+    assert!(of.reserve(READ, (opener(A), file(2)), None, NOW + Duration::from_secs(30)).is_ok());
     let more: Vec<_> = (0..).map_while(|nth| reserved(&of, A, 10 + nth).ok()).collect();
     assert_eq!(more.len(), DELEGATIONS_OF_CLIENT_MAX - 1);
     assert_eq!(reserved(&of, A, 3).err(), Some(WhyNone::Resource), "row j: its own bound");
@@ -132,11 +133,7 @@ fn what_is_not_returned_is_taken_and_told_until_it_is_freed() {
     assert_eq!(of.find(&one.stateid, A, None).err(), Some(Status::DelegRevoked));
     assert_eq!(of.give_back(&one.stateid, A, &file(1)).err(), Some(Status::DelegRevoked));
     // Another one of the file is another one.
-    let anew = of
-        .reserve(Delegation::Read, (opener(A), file(1)), None, late)
-        .unwrap()
-        .granted(Delegation::Read, (Bytes::new(), 0), None)
-        .unwrap();
+    let anew = of.reserve(READ, (opener(A), file(1)), None, late).unwrap().granted((Bytes::new(), 0), None).unwrap();
     assert_ne!(anew.stateid, one.stateid);
     assert_eq!(of.free(&one.stateid, B), Err(Status::BadStateid));
     assert_eq!(of.free(&one.stateid, A), Ok(()));
@@ -155,13 +152,13 @@ fn what_is_in_the_way_before_it_was_given_is_not_given() {
     let reserving = reserved(&of, A, 1).unwrap();
     assert_eq!(of.recall(A, &file(1), NOW), Recalled::Known);
     assert!(!of.has_recalled());
-    let ending = reserving.granted(Delegation::Read, (Bytes::new(), 0), None).expect_err("it is in somebody's way");
+    let ending = reserving.granted((Bytes::new(), 0), None).expect_err("it is in somebody's way");
     assert_eq!((of.recall(A, &file(1), NOW), of.orphan(A, file(1)).is_none()), (Recalled::Known, true));
     ending.returned();
     assert_eq!(of.recall(A, &file(1), NOW), Recalled::Nobodys);
     // Who finds one that nobody has been told of keeps others from it while he gives it back.
     let orphan = of.orphan(A, file(1)).unwrap().ending();
-    assert_eq!(of.reserve(Delegation::Read, (opener(A), file(1)), None, NOW + LEASE).err(), Some(WhyNone::NotWanted));
+    assert_eq!(of.reserve(READ, (opener(A), file(1)), None, NOW + LEASE).err(), Some(WhyNone::NotWanted));
     orphan.returned();
     check(&of);
 }
@@ -169,7 +166,7 @@ fn what_is_in_the_way_before_it_was_given_is_not_given() {
 #[test]
 fn one_that_was_claimed_again_is_asked_for_with_its_grant() {
     let of = delegations();
-    let one = reserved(&of, A, 1).unwrap().granted(Delegation::Read, (Bytes::new(), 0), Some(NOW)).unwrap();
+    let one = reserved(&of, A, 1).unwrap().granted((Bytes::new(), 0), Some(NOW)).unwrap();
     assert!(of.has_recalled() && of.to_call(NOW + LEASE).is_empty(), "its client was told");
     assert_eq!(of.overdue(NOW + LEASE + Duration::from_millis(1)), vec![one.number]);
     check(&of);
@@ -179,14 +176,14 @@ fn one_that_was_claimed_again_is_asked_for_with_its_grant() {
 fn it_ends_with_its_client_and_with_its_mount() {
     let of = delegations();
     let (one, other) = (given(&of, A, 1), given(&of, B, 1));
-    let elsewhere = of.reserve(Delegation::Read, (opener(A), file_on(2, 1)), None, NOW).unwrap();
-    let elsewhere = elsewhere.granted(Delegation::Read, (Bytes::new(), 0), None).unwrap();
-    let pending = of.reserve(Delegation::Read, (opener(B), file_on(2, 5)), None, NOW).unwrap();
+    let elsewhere = of.reserve(READ, (opener(A), file_on(2, 1)), None, NOW).unwrap();
+    let elsewhere = elsewhere.granted((Bytes::new(), 0), None).unwrap();
+    let pending = of.reserve(READ, (opener(B), file_on(2, 5)), None, NOW).unwrap();
     assert_eq!(of.mounts().len(), 2);
     assert_eq!(of.revoke_of(&|mounted| mounted.mount == MountNumber(2)), vec![A]);
     assert_eq!(of.find(&elsewhere.stateid, A, None).err(), Some(Status::AdminRevoked));
     assert_eq!((of.flags(A), of.has_lost(A)), (0x20, false));
-    let ending = pending.granted(Delegation::Read, (Bytes::new(), 0), None).expect_err("its mount is over");
+    let ending = pending.granted((Bytes::new(), 0), None).expect_err("its mount is over");
     ending.returned();
     check(&of);
     // Of what was revoked nothing is below.
@@ -203,7 +200,7 @@ fn who_has_gone_is_given_nothing() {
     let of = delegations();
     let reserving = reserved(&of, A, 1).unwrap();
     assert_eq!(of.forget_client(A), vec![file(1)]);
-    let ending = reserving.granted(Delegation::Read, (Bytes::new(), 0), None).expect_err("nobody has it");
+    let ending = reserving.granted((Bytes::new(), 0), None).expect_err("nobody has it");
     assert_eq!((ending.client(), ending.file()), (A, &file(1)));
     ending.returned();
     assert_eq!(of.counts(), (0, 0, 0));
@@ -218,7 +215,7 @@ fn what_nobody_was_told_of_is_given_back_also_where_there_is_no_room() {
         given(&of, A, nth);
     }
     let file = file(DELEGATIONS_OF_CLIENT_MAX as u64);
-    assert_eq!(of.reserve(Delegation::Read, (opener(A), file), None, NOW).err(), Some(WhyNone::Resource));
+    assert_eq!(of.reserve(READ, (opener(A), file), None, NOW).err(), Some(WhyNone::Resource));
     assert_eq!(of.recall(A, &file, NOW), Recalled::Nobodys);
     let orphan = of.orphan(A, file).expect("or whoever it is in the way of is kept out for ever");
     assert!(of.orphan(A, file).is_none(), "one at a time");
@@ -234,7 +231,7 @@ fn one_is_in_the_way_of_another_owner_from_its_reservation_on() {
     let (reads, writes) = (Share::only(Access::READ), Share::only(Access::WRITE));
     let in_the_way = |who, share| of.is_in_the_way_of(who, &file(1), share);
     assert!(!in_the_way(another, writes), "there is none");
-    let reserving = of.reserve(Delegation::Write, (opener(A), file(1)), None, NOW).unwrap();
+    let reserving = of.reserve(Keeps { kind: Delegation::Write, ..READ }, (opener(A), file(1)), None, NOW).unwrap();
     assert!(in_the_way(another, reads) && in_the_way(another, writes), "the client may be told in a moment");
     assert!(!in_the_way(opener(A), writes) && !in_the_way(opener(B), writes), "the file system knows of others");
     assert!(!of.is_in_the_way_of(another, &file(2), writes));
