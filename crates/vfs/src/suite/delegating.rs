@@ -1,13 +1,14 @@
 //! What a client is given of a file to keep, whom that keeps out, and when it ends.
 
 use bytes::Bytes;
+use tally_base::Time;
 
 use super::Case;
 use super::world::{ALICE, BOB, World, guarded, mode, user};
 use crate::locks::{Kind, Lock, NotLocked, Range};
 use crate::{
     Access, ClientNumber, CreateHow, Cred, Delegation, Deny, FsError, Holder, ObjectRef, OpCtx, Opened, Opening,
-    OwnerNumber, Right, SetAttr, SetXattr, Share, Sought, Stability, ToOpen,
+    OwnerNumber, Right, SetAttr, SetTime, SetXattr, Share, Sought, Stability, ToOpen,
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -19,6 +20,7 @@ pub(super) const CASES: &[Case] = &[
     ("delegation: a lock that it keeps out", keeps_out_locks),
     ("delegation: who has no right is told so", rights_first),
     ("delegation: what it gives the right to", rights),
+    ("delegation: times that its holder keeps", kept_times),
     ("delegation: what has no name any more", removed),
 ];
 
@@ -82,15 +84,17 @@ fn given(world: &World) {
     assert_eq!(world.given_to(file, 3, 1, WRITE), None, "others hold one");
     (1..=3).for_each(|client| world.end(file, client));
     assert!(world.held(file).is_empty());
-    // Beside somebody who may write nobody is given anything; what the client itself has open is nobody else's.
+    // Beside somebody who may write nobody is given anything, another owner of the same client neither; what an owner has open himself is nobody else's.
     assert_eq!(world.given_to(file, 1, 2, None), None);
     assert_eq!((world.given_to(file, 2, 1, READ), world.given_to(file, 2, 1, WRITE)), (None, None));
     world.end(file, 2);
-    let second = world.open_by(ToOpen::Itself(file), holder(1, 2), only(3), WRITE).unwrap();
-    assert_eq!((second.delegated, second.attr), (WRITE, world.attr(file)));
+    let by = |owner| world.open_by(ToOpen::Itself(file), holder(1, owner), only(3), WRITE).unwrap();
+    assert_eq!(by(2).delegated, None);
+    world.vfs.close(file, holder(1, 1));
+    let again = by(2);
+    assert_eq!((again.delegated, again.attr), (WRITE, world.attr(file)));
     assert_eq!(world.held(file), [(1, Delegation::Write)]);
     // It is the client's, and stays when all its opens are closed, until it is given back.
-    world.vfs.close(file, holder(1, 1));
     world.vfs.close(file, holder(1, 2));
     assert_eq!(world.held(file), [(1, Delegation::Write)]);
     world.vfs.give_back(file, ClientNumber(2));
@@ -345,6 +349,32 @@ fn rights(world: &World) {
     assert_eq!((read(1), write(1), cut(1)), (Ok(()), Ok(()), Ok(())));
     assert_eq!((read(2), write(2)), (Err(FsError::NotOpened), Err(FsError::NotOpened)));
     assert_eq!(world.attr(file).size, 4);
+}
+
+/// Bob, who has no right by the mode, may have it by what his client was given; and sets what it has set there, but nothing that is to come.
+fn kept_times(world: &World) {
+    let (_, file) = world.filled("d");
+    let bob = user(BOB, &[]);
+    let set_by = |right, time| {
+        let set = SetAttr { mtime: Some(SetTime::Kept(time)), ..SetAttr::default() };
+        world.run_in(OpCtx { right, ..OpCtx::of(&bob) }, |ctx| world.vfs.setattr(ctx, file, &set, None))
+    };
+    let (mine, then) = (Right::Delegated(ClientNumber(1)), Time::new(5, 7));
+    assert_eq!(set_by(Right::Unopened, then), Err(FsError::Access));
+    assert_eq!(set_by(mine, then), Err(FsError::NotOpened));
+    assert_eq!(world.given_to(file, 1, 1, READ), READ);
+    assert_eq!(set_by(mine, then), Err(FsError::OpenMode));
+    world.end(file, 1);
+    assert_eq!(world.given_to(file, 1, 3, WRITE), WRITE);
+    let before = world.attr(file);
+    assert_eq!(set_by(mine, then), Ok(()));
+    let after = world.attr(file);
+    assert_eq!((after.mtime, after.atime), (then, before.atime));
+    assert!(after.change > before.change && after.ctime >= before.ctime);
+    assert_eq!(set_by(mine, Time(u64::MAX)), Ok(()));
+    let now = world.attr(file);
+    assert!(now.mtime >= before.mtime && now.mtime <= now.ctime, "{now:?}");
+    assert_eq!(set_by(Right::Delegated(ClientNumber(2)), then), Err(FsError::NotOpened));
 }
 
 fn removed(world: &World) {
