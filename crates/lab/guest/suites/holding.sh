@@ -101,7 +101,9 @@ keeps() {
 writes() { timeout "$3" sh -c "printf $1 > '$2'"; }
 reads() { [ "$(cat "$MNT/$2")" = "$1" ]; }
 if [ "$NFS_VERSION" != 4.0 ] && [ "$SERVER" = tally ]; then
+    need "what is made is nobody's to keep" tell_tally dataset set delegations=off tank
     for name in first second third; do printf before > "$MNT/$name"; chmod 666 "$MNT/$name"; done
+    need "what is opened is" tell_tally dataset set delegations=on tank
     need "another client" other_mount
     need "and one of version 3" three_mount
     check "nobody keeps a file" keeps 0
@@ -121,6 +123,18 @@ if [ "$NFS_VERSION" != 4.0 ] && [ "$SERVER" = tally ]; then
     check "for which that was given back" keeps 0
     SPOIL=$no_locks check "and what was written is read" says behind keeper read
     let_go keeper
+    # Who makes a file has it to write, and is asked what it is like; who would read it has it called back.
+    long() { [ "$(stat -c %s "$2")" = "$1" ]; }
+    old() { [ "$(stat -c %Y "$1")" = 1000000000 ]; }
+    need "he makes one" sh -c "printf alone > '$MNT/fourth'; touch -d @1000000000 '$MNT/fourth'"
+    check "and may keep it to write" keeps 1
+    SPOIL="OTHER=/tmp" check "another client is told how long it is" eval 'long 5 "$OTHER/fourth"'
+    SPOIL="OTHER=/tmp" check "and when it was written" eval 'old "$OTHER/fourth"'
+    SPOIL="THREE=/tmp" check "version 3 is told so" eval 'long 5 "$THREE/fourth" && old "$THREE/fourth"'
+    check "which cost nobody his file" keeps 1
+    SPOIL="OTHER=/tmp" check "who reads it reads what was written" eval '[ "$(cat "$OTHER/fourth")" = alone ]'
+    check "for which it was given back" keeps 0
+    check "and is as old as it was made" old "$MNT/fourth"
     need "none are given any more" tell_tally dataset set delegations=off tank
     need "he opens a third one" hold keeper "$MNT/third" 1000 reading
     SPOIL=$no_locks check "and reads it as well" says before keeper read
