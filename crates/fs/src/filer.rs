@@ -321,6 +321,7 @@ impl Filer {
         if !options.read_only {
             filer.agree_on_logging();
             filer.pool.finish_replay(&report.losses)?;
+            filer.hold_for_clients();
         }
         filer.find_children();
         report.duration = platform.clock.monotonic().saturating_sub(started);
@@ -342,9 +343,6 @@ impl Filer {
         *self.names.write() = Arc::new(Names::new(mounted.values().cloned()));
         for filesystem in mounted.values() {
             self.keep_if_hidden(filesystem);
-        }
-        if self.hidden.get().is_some() {
-            mounted.values().for_each(|filesystem| filesystem.hold_all());
         }
         self.names().iter().for_each(|named| self.find_standing(&named.filesystem));
     }

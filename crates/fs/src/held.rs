@@ -53,21 +53,28 @@ impl Filesystem {
 
     /// The same, or had it open before a restart and may claim it again.
     pub(crate) fn may_be_open(&self, id: ObjectId) -> bool {
-        self.holds_all.load(Ordering::Relaxed) || self.is_open(id)
+        self.holds_all() || self.is_open(id)
     }
 
-    /// Behind an import, of a pool that knows of clients which had something open: what loses its last name is held until [`Self::let_go_of_held`].
-    pub(crate) fn hold_all(&self) {
-        self.holds_all.store(true, Ordering::Relaxed);
+    /// Behind an import, of a pool whose list has clients which had something open: what loses its last name is held until [`Self::let_go_of_held`]. Or not.
+    pub(crate) fn hold_all(&self, holds: bool) {
+        self.holds_all.store(holds, Ordering::Relaxed);
+    }
+
+    pub(crate) fn holds_all(&self) -> bool {
+        self.holds_all.load(Ordering::Relaxed)
+    }
+
+    /// Whether anything has a name in the root. What cannot be read may have one.
+    pub(crate) fn has_entries(&self) -> bool {
+        !self.see(self.root().id, |sight| sight.is_empty_directory()).unwrap_or(false)
     }
 
     /// Whether the last name of a file is about to go which somebody has open. That is noted, so that its last close is told; the caller has its lock, and
     /// carries the removal out. Should it fail all the same, that close frees nothing: it looks whether the file is held.
     pub(crate) fn note_to_be_held(&self, id: ObjectId, inode: &Inode) -> bool {
         let is_last = inode.nlink == 1 && inode.kind == FileKind::File;
-        is_last
-            && (self.claims.get().is_some_and(|claims| claims.note_removed(id))
-                || self.holds_all.load(Ordering::Relaxed))
+        is_last && (self.claims.get().is_some_and(|claims| claims.note_removed(id)) || self.holds_all())
     }
 
     /// Sees to it that there is the directory. A file is about to be held, which one record does; this is another one.
@@ -141,7 +148,7 @@ impl Filesystem {
     /// Frees all held files that nobody has open: those of a life before, once nobody may claim them again, and what could not be freed when it was closed.
     /// Gives how many stay.
     pub fn let_go_of_held(&self) -> usize {
-        self.holds_all.store(false, Ordering::Relaxed);
+        self.hold_all(false);
         // What cannot be read may be some.
         let Ok(held) = self.held() else { return 1 };
         for id in &held {
@@ -156,7 +163,7 @@ impl Filesystem {
     /// is goes.
     #[must_use]
     pub fn held_count(&self) -> u64 {
-        if self.claims.get().is_none() && !self.holds_all.load(Ordering::Relaxed) {
+        if self.claims.get().is_none() && !self.holds_all() {
             return 0;
         }
         let directory = self.see(HELD, |sight| sight.inode()).ok().flatten();

@@ -9,8 +9,8 @@ use tally_claims::{RANGES_OF_CLIENT_MAX, RANGES_OF_OBJECT_MAX};
 use tally_fs::filer::Filer;
 use tally_vfs::locks::{Kind, Lock, NotLocked, Range};
 use tally_vfs::{
-    Access, ClientNumber, CreateHow, Cred, Deny, FsError, Holder, ObjectRef, OpCtx, Opening, OwnerNumber, Right, Share,
-    Stability, ToOpen, Vfs,
+    Access, ClientNumber, CreateHow, Cred, Deny, FsError, Holder, ObjectRef, OpCtx, Opening, OwnerNumber, Right,
+    SetAttr, Share, Stability, ToOpen, Vfs,
 };
 use world::{World, content, ctx, done, mode, noise, patient, vfs};
 
@@ -113,12 +113,58 @@ fn what_is_open_without_a_name_is_there_behind_a_cut_until_nobody_claims_it() {
     }
 }
 
+/// A client goes into the pool's list, as the server writes it down.
+fn list(filer: &Filer) {
+    let (clients, cred): (Arc<dyn Vfs>, _) = (filer.make_clients().unwrap(), Cred::root());
+    let set = SetAttr::default();
+    done(clients.symlink(OpCtx::of(&cred), clients.root(), b"a client", b"had something open", &set)).unwrap();
+}
+
+/// Each removed file was held behind each restart, for a minute, for clients that there were none of.
+#[test]
+fn where_no_client_is_in_the_list_what_is_removed_behind_a_cut_is_gone_at_once() {
+    for lists in [false, true] {
+        let world = World::new(64 * MIB, 16 * MIB);
+        let filer = world.create();
+        filer.make_clients().unwrap();
+        let (fs, cred) = (vfs(&filer), Cred::root());
+        let empty = used(&filer);
+        let [removed, replaced] = ["removed", "replaced"].map(|name| {
+            let made = done(fs.create(ctx(&cred), fs.root(), name.as_bytes(), &CreateHow::Guarded(mode(0o600))));
+            let object = made.unwrap().object;
+            done(fs.write(ctx(&cred), object, 0, noise(1 << 20, 7), Stability::FileSync)).unwrap();
+            object
+        });
+        // One that was in it once, and is gone.
+        list(&filer);
+        if !lists {
+            let clients: Arc<dyn Vfs> = filer.clients().unwrap();
+            done(clients.remove(OpCtx::of(&cred), clients.root(), b"a client")).unwrap();
+        }
+        let (cut, _) = world.cut().import();
+        let fs = vfs(&cut);
+        assert_eq!(cut.holds_for_clients(), lists);
+        done(fs.create(ctx(&cred), fs.root(), b"new", &CreateHow::Guarded(mode(0o600)))).unwrap();
+        done(fs.remove(ctx(&cred), fs.root(), b"removed")).unwrap();
+        done(fs.rename(ctx(&cred), fs.root(), b"new", fs.root(), b"replaced")).unwrap();
+        if lists {
+            // Version 3 sees them as a program on this machine sees what another one has open.
+            assert_eq!([removed, replaced].map(|it| fs.getattr(it).map(|attr| attr.nlink)), [Ok(0), Ok(0)]);
+            assert_eq!(cut.let_go_of_held(), 0);
+        }
+        assert_eq!([removed, replaced].map(|it| fs.getattr(it).map(|attr| attr.nlink)), [Err(FsError::Stale); 2]);
+        assert_eq!(cut.by_name("tank").unwrap().held_count(), 0);
+        assert!(used(&cut) - empty < 4096, "{} bytes, and {empty} before", used(&cut));
+        cut.export().unwrap();
+    }
+}
+
 /// Whoever had it open before may claim it again: a removal by somebody else that came first took it away.
 #[test]
 fn what_loses_its_name_before_it_is_claimed_is_held() {
     let world = World::new(64 * MIB, 16 * MIB);
     let filer = world.create();
-    filer.make_clients().unwrap();
+    list(&filer);
     let (fs, cred) = (vfs(&filer), Cred::root());
     let [kept, replaced, link] = ["kept", "replaced", "new"].map(|name| file(&*fs, name, 7));
     let (cut, _) = world.cut().import();
@@ -144,7 +190,7 @@ fn what_loses_its_name_before_it_is_claimed_is_held() {
 fn the_last_close_takes_nothing_that_another_one_may_claim() {
     let world = World::new(64 * MIB, 16 * MIB);
     let filer = world.create();
-    filer.make_clients().unwrap();
+    list(&filer);
     let (fs, cred) = (vfs(&filer), Cred::root());
     let kept = file(&*fs, "kept", 7);
     open(&*fs, ToOpen::Itself(kept), 2).unwrap();

@@ -25,8 +25,6 @@ pub struct Program {
     pub arguments: Vec<OsString>,
     /// Size of the pool that the first start makes.
     pub pool_size: String,
-    /// Whether it speaks NFSv4 as well.
-    pub nfs4: bool,
 }
 
 /// A server in a folder of its own.
@@ -43,7 +41,7 @@ impl Server {
     /// Prepares a folder and a port; nothing runs yet.
     pub fn new(program: Program, folder: &Path) -> Result<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        std::fs::write(folder.join("config.toml"), format!("nfs4 = {}\n\n{CONFIGURATION}", program.nfs4))?;
+        std::fs::write(folder.join("config.toml"), CONFIGURATION)?;
         let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
         Ok(Self { program, folder: folder.to_owned(), address, child: None, made: false })
     }

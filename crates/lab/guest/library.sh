@@ -7,8 +7,8 @@ PORT=${PORT:-2049} MOUNTD_PORT=20048
 TALLY=/tmp/tally
 NFS_VERSION=${NFS_VERSION:-3}
 case $NFS_VERSION in
-    3) MOUNT_OPTIONS=vers=3,proto=tcp,nolock,hard NFS_FLAG= ;;
-    *) MOUNT_OPTIONS=vers=$NFS_VERSION,proto=tcp,hard NFS_FLAG=--nfs4 ;;
+    3) MOUNT_OPTIONS=vers=3,proto=tcp,nolock,hard ;;
+    *) MOUNT_OPTIONS=vers=$NFS_VERSION,proto=tcp,hard ;;
 esac
 MNT=/mnt/tank
 # Linux' own server hands out layouts though nobody asks for pNFS, and its client then waits for seconds behind each WRITE.
@@ -184,7 +184,7 @@ tally_create() { "$TALLY" pool create tank "$POOL_DISK" ${LOG_DISK:+log "$LOG_DI
 tally_start() {
     mkdir -p /tmp/state; cd /tmp/state || return
     echo 'first_pool = false' > config.toml
-    "$TALLY" serve --config config.toml --port "$PORT" $NFS_FLAG "$@" >> /tmp/tally.log 2>&1 &
+    "$TALLY" serve --config config.toml --port "$PORT" "$@" >> /tmp/tally.log 2>&1 &
     TALLY_PID=$!
     cd /tmp || return
     local tries

@@ -78,7 +78,7 @@ impl Default for Config {
             listen: vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)],
             port: None,
             rpcbind: false,
-            nfs4: false,
+            nfs4: true,
             cache: Memory::Percent(25),
             dirty_data_max: Memory::Percent(10),
             txg_interval_seconds: 5,
@@ -251,7 +251,7 @@ impl Config {
             config.listen.clone_from(&args.listen);
         }
         config.port = args.port.or(config.port);
-        config.nfs4 |= args.nfs4;
+        config.nfs4 = (config.nfs4 || args.nfs4) && !args.no_nfs4;
         config.host_id = args.host_id.clone().or(config.host_id);
         config.http.listen = args.http.or(config.http.listen);
         Ok(config)

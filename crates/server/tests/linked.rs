@@ -283,7 +283,11 @@ fn a_pool_whose_log_device_is_gone_is_taken_up_step_by_step() {
         data_dir,
         &[
             (&["pool", "status", "dozer"], true, &["UNAVAIL", &log, "--accept-loss"]),
-            (&import, false, &[&log, "dozer, dozer/x", "bring the missing log device back", "--accept-loss"]),
+            (
+                &import,
+                false,
+                &[&log, "dozer, dozer/$v4, dozer/x", "bring the missing log device back", "--accept-loss"],
+            ),
             (&with("--readonly"), true, &["missing: the log device", &log]),
             (&["dataset", "create", "dozer/y"], false, &["read-only"]),
             (&["pool", "export", "dozer"], true, &[]),

@@ -95,6 +95,10 @@ fn an_ordinary_user_gets_as_far_as_the_readme_says() {
     let line: Vec<&str> = listed.lines().find(|line| line.ends_with("hello.txt")).unwrap().split_whitespace().collect();
     assert_eq!(line[2..5], [&owner.to_string(), line[3], "29"], "{listed}");
     assert_eq!(tour.says("nfs-cat", &[&tour.url("/hello.txt")]), hello);
+    // By version 4 nobody had to ask for anything, either.
+    let by_version_4 = tour.says("nfs-ls", &[&(tour.url("") + "&version=4")]);
+    assert_eq!(by_version_4, listed, "{by_version_4}");
+    assert_eq!(tour.says("nfs-cat", &[&(tour.url("/hello.txt") + "&version=4")]), hello);
     // He is who he is, and not the root whom he could call himself.
     fs::write(tour.path("other.txt"), "root's?").unwrap();
     let as_root = tour.url("/other.txt") + "&uid=0&gid=0";

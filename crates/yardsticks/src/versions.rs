@@ -59,7 +59,7 @@ impl Versions {
         let folder = self.site.folder()?;
         let mut figures = Figures::default();
         for _ in 0..self.site.runs {
-            let setup = Setup { configuration: "nfs4 = true\n".into(), pool_bytes: 4 << 30, ..Setup::default() };
+            let setup = Setup { pool_bytes: 4 << 30, ..Setup::default() };
             let filer = Filer::make(&binaries, setup, &folder)?;
             let target = filer.target(POOL);
             self.lone(&target, &mut figures)?;

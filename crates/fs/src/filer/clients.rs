@@ -41,6 +41,25 @@ impl Filer {
         self.add_dataset(&format!("{}/{COMPONENT}", self.name()), local, (0, 0))
     }
 
+    /// Before anybody is answered: what loses its last name is held if a client is in the pool's list, who may have it open and claim it again. Where none is, and that
+    /// is how it is where version 3 alone is spoken, it goes as ever.
+    pub(super) fn hold_for_clients(&self) {
+        if self.clients().is_some_and(|clients| clients.has_entries()) {
+            self.mounted.read().values().for_each(|filesystem| filesystem.hold_all(true));
+        }
+    }
+
+    /// Whether it does.
+    #[must_use]
+    pub fn holds_for_clients(&self) -> bool {
+        self.clients().is_some_and(|clients| clients.holds_all())
+    }
+
+    /// Nobody will claim anything again in this life: from here on nothing is held for anybody who has not opened it.
+    pub fn hold_for_nobody(&self) {
+        self.mounted.read().values().for_each(|filesystem| filesystem.hold_all(false));
+    }
+
     /// A dataset was mounted: whether it is this one.
     pub(super) fn keep_if_hidden(&self, filesystem: &Arc<Filesystem>) -> bool {
         let is_hidden = is_hidden(&filesystem.name());

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 
 fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments> {
     let mut words = words;
-    let program = Program { path: PathBuf::new(), arguments: Vec::new(), pool_size: "1G".into(), nfs4: false };
+    let program = Program { path: PathBuf::new(), arguments: Vec::new(), pool_size: "1G".into() };
     let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.subsec_nanos().into();
     let plan = Plan { program, kills: 100, seed, remembers: true };
     let mut arguments = Arguments { plan, folder: None, expect_failure: false, holds: false };
@@ -72,7 +72,6 @@ fn run(arguments: &Arguments) -> Result<bool> {
     };
     let (good, kills) = if arguments.holds {
         let Plan { program, kills, seed, .. } = arguments.plan.clone();
-        let program = Program { nfs4: true, ..program };
         let verdict = holders::run(&holders::Plan { program, kills, seed }, &folder)?;
         (report_of_holders(arguments, &verdict), verdict.kills)
     } else {

@@ -1,6 +1,6 @@
 # What clients have open and locked, across a restart of the server: of version 4, which alone has either.
 . /tmp/library
-[ "$NFS_VERSION" != 3 ] || NFS_VERSION=4.2 MOUNT_OPTIONS=vers=4.2,proto=tcp,hard NFS_FLAG=--nfs4
+[ "$NFS_VERSION" != 3 ] || NFS_VERSION=4.2 MOUNT_OPTIONS=vers=4.2,proto=tcp,hard
 need "server starts" serve_start
 need "mount" nfs_mount
 cat > /tmp/hold.py <<'PY'

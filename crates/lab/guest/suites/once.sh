@@ -1,6 +1,6 @@
 # Each change is carried out once, however often its server dies over it: of version 4, whose clients have persistent sessions.
 . /tmp/library
-[ "$NFS_VERSION" != 3 ] || NFS_VERSION=4.2 MOUNT_OPTIONS=vers=4.2,proto=tcp,hard NFS_FLAG=--nfs4
+[ "$NFS_VERSION" != 3 ] || NFS_VERSION=4.2 MOUNT_OPTIONS=vers=4.2,proto=tcp,hard
 need "server starts" serve_start
 need "mount" nfs_mount
 cat > /tmp/once.py <<'PY'

@@ -1,6 +1,6 @@
 //! NFS version 4 (RFC 7530, RFC 8881, RFC 7862, RFC 8276): one procedure, COMPOUND, which carries out operations one after another on a current handle.
 //!
-//! What is there, and what is not yet, stands in docs/nfs4.md. `tally serve --nfs4` speaks it.
+//! What is there, and what is not yet, stands in docs/nfs4.md. `tally serve` speaks it beside version 3.
 //!
 //! ```text
 //!  call ──▶ compound: tag, minor version, count ──▶ op by op: handle ─ names ─ attrs ─ listing ─ data ─▶ results, up to the first

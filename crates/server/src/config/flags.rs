@@ -27,9 +27,13 @@ pub struct ServeArgs {
     #[arg(long)]
     pub port: Option<u16>,
 
-    /// Speak NFS version 4 as well, to be tried: `tally config` says more of `nfs4`
-    #[arg(long)]
+    /// Speak NFS version 4 although the configuration file has `nfs4 = false`
+    #[arg(long, overrides_with = "no_nfs4")]
     pub nfs4: bool,
+
+    /// Speak NFS version 3 alone: `tally config` says more of `nfs4`
+    #[arg(long, overrides_with = "nfs4")]
+    pub no_nfs4: bool,
 
     /// Address and port of the dashboard and of Prometheus' metrics, or 'off' [default: 127.0.0.1:12050 if it is free]
     #[arg(long, value_name = "ADDRESS:PORT")]

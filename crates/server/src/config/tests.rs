@@ -67,6 +67,25 @@ fn what_is_wrong_is_told_with_its_line() {
 }
 
 #[test]
+fn version_4_is_spoken_unless_somebody_says_no() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tally.toml");
+    let cases = [
+        ("", false, false, true),
+        ("", false, true, false),
+        ("nfs4 = false", false, false, false),
+        ("nfs4 = false", true, false, true),
+        ("nfs4 = true", false, true, false),
+        ("nfs4 = true", true, false, true),
+    ];
+    for (text, nfs4, no_nfs4, expected) in cases {
+        fs::write(&file, text).unwrap();
+        let args = ServeArgs { config: Some(file.clone()), nfs4, no_nfs4, ..ServeArgs::default() };
+        assert_eq!(Config::load(&args).unwrap().nfs4, expected, "{text:?}, {nfs4}, {no_nfs4}");
+    }
+}
+
+#[test]
 fn flags_override_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("tally.toml");

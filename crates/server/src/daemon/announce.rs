@@ -6,6 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// At most so many exports are spelled out.
 const EXPORTS_SHOWN: usize = 4;
 
+/// Where clients of version 4 look for a server.
+const PORT: u16 = 2049;
+
 /// What is served, where.
 pub struct Announcement<'a> {
     /// Exported paths: `/tank`.
@@ -22,7 +25,7 @@ pub struct Announcement<'a> {
     pub other_hosts: bool,
     /// What other machines call this one.
     pub host_name: &'a str,
-    /// Whether version 4 is spoken, too.
+    /// Whether version 4 is spoken.
     pub nfs4: bool,
 }
 
@@ -31,8 +34,8 @@ impl Announcement<'_> {
     #[must_use]
     pub fn text(&self) -> String {
         let addresses = self.addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" and ");
-        let mut text =
-            format!("Serving NFSv3{} on {addresses}, port {}.\n", if self.nfs4 { " and NFSv4" } else { "" }, self.port);
+        let versions = if self.nfs4 { "NFSv4 and NFSv3" } else { "NFSv3" };
+        let mut text = format!("Serving {versions} on {addresses}, port {}.\n", self.port);
         for pool in self.absent {
             let _ = writeln!(text, "Pool '{}' is not imported: `tally pool status {}` tells why.", pool, pool);
         }
@@ -56,13 +59,13 @@ impl Announcement<'_> {
     fn export(&self, path: &str) -> String {
         let (port, near) = (self.port, near(self.addresses));
         let mut text = format!("\n{path}\n");
-        let options = format!("vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock,hard");
-        let _ = writeln!(text, "  Linux   sudo mount -t nfs -o {options} {near}:{path} /mnt");
         if self.nfs4 {
-            let _ = writeln!(text, "  with locks, to be tried");
-            let _ =
-                writeln!(text, "          sudo mount -t nfs -o vers=4.2,proto=tcp,port={port},hard {near}:{path} /mnt");
+            let port = if port == PORT { String::new() } else { format!(",port={port}") };
+            let _ = writeln!(text, "  Linux   sudo mount -t nfs -o vers=4.2{port} {near}:{path} /mnt");
         }
+        let options = format!("vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock,hard");
+        let label = if self.nfs4 { "NFSv3" } else { "Linux" };
+        let _ = writeln!(text, "  {label}   sudo mount -t nfs -o {options} {near}:{path} /mnt");
         let _ = writeln!(text, "  libnfs  nfs-ls 'nfs://{near}{path}?nfsport={port}&mountport={port}'");
         if self.other_hosts {
             let options = format!("vers=3,tcp,port={port},mountport={port},nolocks,hard,resvport");

@@ -207,7 +207,7 @@ pub enum PoolsError {
         source: Box<PoolsError>,
     },
     /// Nobody holds anything by NFSv4.
-    #[error("this daemon does not speak NFSv4; `tally serve --nfs4` does")]
+    #[error("this daemon does not speak NFSv4: it was started with --no-nfs4, or its configuration has `nfs4 = false`")]
     NoVersion4,
     /// No such client.
     #[error(

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tally_base::PoolGuid;
 use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport, Suspended};
@@ -165,16 +166,16 @@ impl Pools {
     /// Starts a pool's threads, serves it, and writes it down for the next start.
     fn take_up(&self, filer: Arc<Filer>, remarks: Vec<String>, read_only: bool) -> Result<Arc<ServedPool>, PoolsError> {
         let pool = ServedPool::start(filer, remarks, read_only).map_err(PoolsError::Thread)?;
-        if self.keeps_clients
-            && !read_only
-            && let Err(error) = pool.filer.make_clients()
-        {
+        if !self.keeps_clients {
+            pool.filer.hold_for_nobody();
+        } else if !read_only && let Err(error) = pool.filer.make_clients() {
             let name = pool.filer.name();
             tracing::warn!(pool = name, %error, "what clients have open cannot be claimed again behind a restart");
         }
         self.served.write().push(Arc::clone(&pool));
         self.absent.forget(pool.guid());
         self.refresh_exports();
+        pool.may_hold.store(true, Ordering::Relaxed);
         let name = pool.filer.name();
         self.events.recall(&name, pool.filer.pool().events());
         self.tell(&name, "pool_import", "it is imported".into());

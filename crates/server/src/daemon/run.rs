@@ -91,7 +91,7 @@ pub struct Daemon {
     watching: Option<Watching>,
     /// Disks that hang, scrubs that are due, memory that runs short, and a list of pools that could not be written: looked at until the pools are
     /// exported.
-    _looks: [Ticker; 6],
+    _looks: [Ticker; 7],
     /// Other daemons keep away from its directory, until nobody here writes there any more: this is dropped last.
     _lock: data_dir::Lock,
 }
@@ -187,9 +187,10 @@ impl Daemon {
         // The time for claims begins now, with that in which they can be made.
         desk.pools.all().iter().for_each(|served| _ = desk.nfs.is_in_grace(served.guid()));
         let schedule = schedule::watch(&desk.pools, &desk.nfs)?;
+        let graces = schedule::watch_graces(&desk.pools, &desk.nfs)?;
         let spares = spares::watch(&desk.pools)?;
-        let looks =
-            [silence, happenings, schedule, spares, watch_pressure(&desk)?, listing::keep_writing(&desk.pools)?];
+        let (pressure, listing) = (watch_pressure(&desk)?, listing::keep_writing(&desk.pools)?);
+        let looks = [silence, happenings, schedule, graces, spares, pressure, listing];
         Ok(Self {
             args: launch.args,
             desk,

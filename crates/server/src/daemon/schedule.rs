@@ -18,6 +18,8 @@ use super::ticker::Ticker;
 
 /// How often it is looked.
 const LOOK: Duration = Duration::from_secs(60);
+/// How often it is looked whether what is held for clients of a life before may go: until then no removed file is free.
+const LOOK_AT_GRACE: Duration = Duration::from_secs(1);
 /// How long a pool must have been imported.
 const AFTER_IMPORT: Duration = Duration::from_secs(600);
 
@@ -27,20 +29,27 @@ pub(super) fn watch(pools: &Arc<Pools>, nfs: &Arc<Service>) -> io::Result<Ticker
     Ticker::start("schedule", LOOK, move || {
         nfs.look_after_clients();
         for served in pools.all() {
-            if !nfs.is_in_grace(served.guid()) {
-                let_go_of_held(&served, pools.keeps_clients);
-            }
+            let_go_of_held(&served, &nfs);
             look(&served);
         }
     })
 }
 
+/// The same for pools behind whose import clients may claim again what they had.
+pub(super) fn watch_graces(pools: &Arc<Pools>, nfs: &Arc<Service>) -> io::Result<Ticker> {
+    let (pools, nfs) = (Arc::clone(pools), Arc::clone(nfs));
+    Ticker::start("graces", LOOK_AT_GRACE, move || {
+        pools.all().iter().filter(|served| served.filer.holds_for_clients()).for_each(|it| let_go_of_held(it, &nfs));
+    })
+}
+
 /// Files that somebody had open, and that have no name, go when nobody may claim them again. Where version 4 is spoken a close may leave others at any
 /// time, which it could not free.
-fn let_go_of_held(served: &ServedPool, speaks_4: bool) {
+fn let_go_of_held(served: &ServedPool, nfs: &Service) {
     let pool = served.filer.pool();
-    if !pool.read_only() && pool.fault().is_none() && served.may_hold.load(Ordering::Relaxed) {
-        served.may_hold.store(served.filer.let_go_of_held() > 0 || speaks_4, Ordering::Relaxed);
+    let may_go = || !pool.read_only() && pool.fault().is_none() && !nfs.is_in_grace(served.guid());
+    if served.may_hold.load(Ordering::Relaxed) && may_go() {
+        served.may_hold.store(served.filer.let_go_of_held() > 0 || nfs.speaks_4(), Ordering::Relaxed);
     }
 }
 

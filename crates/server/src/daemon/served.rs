@@ -43,7 +43,7 @@ pub struct ServedPool {
     pub(super) looking: Mutex<()>,
     /// What is wrong with the list of pools, for `status`.
     pub(super) list_trouble: Mutex<Option<String>>,
-    /// There may be files without a name that nobody has open.
+    /// There may be files without a name that nobody has open, and whoever may claim them again can be asked for: the exports have the pool.
     pub(super) may_hold: AtomicBool,
     read_only: bool,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -74,7 +74,7 @@ impl ServedPool {
             spares: Spares::default(),
             looking,
             list_trouble,
-            may_hold: AtomicBool::new(true),
+            may_hold: AtomicBool::new(false),
             read_only,
             threads,
             fetching_ahead,

@@ -120,7 +120,7 @@ fn listed<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> String {
 
 fn would_destroy(served: &ServedPool) -> String {
     let pool = served.filer.pool();
-    let (datasets, space) = (pool.datasets().len(), pool.io.allocator().space());
+    let (datasets, space) = (served.filer.names().count(), pool.io.allocator().space());
     let name = served.filer.name();
     let datasets = if datasets == 1 { "1 dataset".to_owned() } else { format!("{datasets} datasets") };
     format!(

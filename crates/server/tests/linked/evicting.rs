@@ -228,7 +228,9 @@ fn what_clients_hold_is_seen_and_who_is_evicted_is_told_and_keeps_nobody_out() {
 #[test]
 fn a_daemon_without_version_4_says_so() {
     let dir = tempfile::tempdir().unwrap();
-    let daemon = Running::start(dir.path(), &Arc::new(MemOpener::default()));
+    let args = ServeArgs { no_nfs4: true, ..Running::args(dir.path()) };
+    let opener: Arc<dyn Opener> = Arc::new(MemOpener::default());
+    let daemon = Running::start_with(args, opener).expect("it starts");
     story(dir.path(), &[(&["client", "list"], false, &["does not speak NFSv4"])]);
     daemon.stop();
 }

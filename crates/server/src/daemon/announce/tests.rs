@@ -12,20 +12,31 @@ fn at_home() {
         http: Some("127.0.0.1:12050".parse().unwrap()),
         other_hosts: false,
         host_name: "box",
-        nfs4: false,
+        nfs4: true,
     };
-    let expected = "Serving NFSv3 on 127.0.0.1 and ::1, port 12049.
+    let expected = "Serving NFSv4 and NFSv3 on 127.0.0.1 and ::1, port 12049.
 
 /tank
-  Linux   sudo mount -t nfs -o vers=3,proto=tcp,port=12049,mountport=12049,mountproto=tcp,nolock,hard 127.0.0.1:/tank /mnt
+  Linux   sudo mount -t nfs -o vers=4.2,port=12049 127.0.0.1:/tank /mnt
+  NFSv3   sudo mount -t nfs -o vers=3,proto=tcp,port=12049,mountport=12049,mountproto=tcp,nolock,hard 127.0.0.1:/tank /mnt
   libnfs  nfs-ls 'nfs://127.0.0.1/tank?nfsport=12049&mountport=12049'
 
 Dashboard: http://127.0.0.1:12050/
 ";
     assert_eq!(announcement.text(), expected);
-    let text = Announcement { nfs4: true, ..announcement }.text();
-    assert!(text.starts_with("Serving NFSv3 and NFSv4 on"), "{text}");
-    assert!(text.contains("sudo mount -t nfs -o vers=4.2,proto=tcp,port=12049,hard 127.0.0.1:/tank /mnt\n"), "{text}");
+    let text = Announcement { port: 2049, ..announcement }.text();
+    assert!(text.contains("  Linux   sudo mount -t nfs -o vers=4.2 127.0.0.1:/tank /mnt\n"), "{text}");
+}
+
+#[test]
+fn without_version_4() {
+    let addresses: Vec<IpAddr> = vec!["127.0.0.1".parse().unwrap()];
+    let paths = ["/tank".to_owned()];
+    let (absent, http, other_hosts, host_name) = (&[][..], None, false, "box");
+    let (paths, addresses, port, nfs4) = (&paths[..], &addresses[..], 12049, false);
+    let text = Announcement { paths, absent, addresses, port, http, other_hosts, host_name, nfs4 }.text();
+    assert!(text.starts_with("Serving NFSv3 on 127.0.0.1, port 12049.\n"), "{text}");
+    assert!(text.contains("/tank\n  Linux   sudo mount -t nfs -o vers=3,") && !text.contains("vers=4"), "{text}");
 }
 
 #[test]
@@ -40,7 +51,7 @@ fn for_others() {
         http: None,
         other_hosts: true,
         host_name: "box",
-        nfs4: false,
+        nfs4: true,
     }
     .text();
     assert!(text.contains("hard,resvport box:/tank/3 ~/mnt") && !text.contains("/tank/4"), "{text}");
