@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use tally_base::Size;
 
-use super::HttpListen;
+use super::{HttpListen, LeaseTime};
 
 /// Flags of `serve`. They override the configuration file.
 #[derive(Clone, Debug, Default, Args)]
@@ -30,6 +30,10 @@ pub struct ServeArgs {
     /// Speak NFS version 4 as well, to be tried: `tally config` says more of `nfs4`
     #[arg(long)]
     pub nfs4: bool,
+
+    /// Seconds for which a client of NFSv4 keeps its locks without a word, and is waited for behind a restart, 5 to 3600 [default: 90]
+    #[arg(long, value_name = "SECONDS")]
+    pub lease_time: Option<LeaseTime>,
 
     /// Address and port of the dashboard and of Prometheus' metrics, or 'off' [default: 127.0.0.1:12050 if it is free]
     #[arg(long, value_name = "ADDRESS:PORT")]
