@@ -19,6 +19,9 @@ const CI_KILLS: u32 = 10;
 const CI_VOLATILE_KILLS: u32 = 20;
 /// Kills under clients of version 4 that hold something, three a second, and of these over such disks.
 const CI_HOLDERS_KILLS: u32 = 90;
+/// The same where some of them speak 4.0, so that a grace takes all of a lease: one in six seconds.
+const CI_MINOR_0_KILLS: u32 = 10;
+const CI_MINOR_0: u8 = 4;
 const CI_HOLDERS_VOLATILE_KILLS: u32 = 10;
 
 /// Runs all tests and prints one line. Of planted bugs it tries as many as there is time for, of what all of it may take since it began.
@@ -84,17 +87,21 @@ pub(crate) struct Crash {
     /// Under eight clients of version 4.1 with opens, locks, and names that all want.
     #[arg(long)]
     holders: bool,
+    /// So many of these speak 4.0.
+    #[arg(long, requires = "holders", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=8))]
+    minor_0: u8,
 }
 
 impl Crash {
-    fn continuous_integration() -> [Self; 5] {
-        let plain = |kills| Self { kills, seed: None, volatile: false, no_dsync: false, holders: false };
+    fn continuous_integration() -> [Self; 6] {
+        let plain = |kills| Self { kills, seed: None, volatile: false, no_dsync: false, holders: false, minor_0: 0 };
         let volatile = |kills| Self { volatile: true, ..plain(kills) };
         [
             plain(CI_KILLS),
             volatile(CI_VOLATILE_KILLS),
             Self { no_dsync: true, ..volatile(CI_VOLATILE_KILLS) },
             Self { holders: true, ..plain(CI_HOLDERS_KILLS) },
+            Self { holders: true, minor_0: CI_MINOR_0, ..plain(CI_MINOR_0_KILLS) },
             Self { holders: true, ..volatile(CI_HOLDERS_VOLATILE_KILLS) },
         ]
     }
@@ -112,7 +119,7 @@ impl Crash {
             command.arg("--expect-failure");
         }
         if self.holders {
-            command.arg("--holders");
+            command.args(["--holders", "--minor-0", &self.minor_0.to_string()]);
         }
         if self.volatile {
             command.arg("--server").arg(release.join("tally-volatile"));

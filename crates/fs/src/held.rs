@@ -65,11 +65,6 @@ impl Filesystem {
         self.holds_all.load(Ordering::Relaxed)
     }
 
-    /// Whether anything has a name in the root. What cannot be read may have one.
-    pub(crate) fn has_entries(&self) -> bool {
-        !self.see(self.root().id, |sight| sight.is_empty_directory()).unwrap_or(false)
-    }
-
     /// Whether the last name of a file is about to go which somebody has open. That is noted, so that its last close is told; the caller has its lock, and
     /// carries the removal out. Should it fail all the same, that close frees nothing: it looks whether the file is held.
     pub(crate) fn note_to_be_held(&self, id: ObjectId, inode: &Inode) -> bool {

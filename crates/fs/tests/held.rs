@@ -140,6 +140,9 @@ fn where_no_client_is_in_the_list_what_is_removed_behind_a_cut_is_gone_at_once()
         if !lists {
             let clients: Arc<dyn Vfs> = filer.clients().unwrap();
             done(clients.remove(OpCtx::of(&cred), clients.root(), b"a client")).unwrap();
+            // How long a lease was stays there, and is nobody.
+            let link = clients.symlink(OpCtx::of(&cred), clients.root(), b"lease-90", b"-", &mode(0o600));
+            done(link).unwrap();
         }
         let (cut, _) = world.cut().import();
         let fs = vfs(&cut);

@@ -25,6 +25,8 @@ pub struct Program {
     pub arguments: Vec<OsString>,
     /// Size of the pool that the first start makes.
     pub pool_size: String,
+    /// How long a lease of that is, if not the usual time.
+    pub lease_seconds: Option<u32>,
 }
 
 /// A server in a folder of its own.
@@ -110,6 +112,9 @@ impl Server {
         command.args(self.program.arguments.iter().filter(|_| self.made));
         command.args(["serve", "--config", "config.toml"]);
         command.args(["--size", &self.program.pool_size, "--port", &self.address.port().to_string()]);
+        if let Some(seconds) = self.program.lease_seconds {
+            command.args(["--lease-time", &seconds.to_string()]);
+        }
         command.current_dir(&self.folder).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         command.spawn().with_context(|| format!("cannot start {}", self.program.path.display()))
     }

@@ -2,18 +2,21 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use support::Child;
-use support::compound::{Op, bare, get_attr, lookup, read, save, set, write};
+use support::compound::{Op, bare, by_number, get_attr, lookup, read, save, set, write};
 use support::gated::Promises;
 use support::opener::{BOTH, Opener, READ, WRITE, close, find, free, open, open_as, read_by};
 use support::scene::{Scene, fate, read_reply};
 use tally_nfs::v4::state::bounds::OF_ADDRESS_MAX;
 use tally_vfs::{CreateHow, Cred, Identity, Names, OpCtx, SetAttr};
 use tally_wire::nfs4::Nfsstat4::*;
-use tally_wire::nfs4::{Createhow4, Fattr4, Fattr4Value, NfsResop4, Nfsstat4, Open4Res, Openflag4};
+use tally_wire::nfs4::{
+    Createhow4, FATTR4_LEASE_TIME, Fattr4, Fattr4Value, Getattr4Res, NfsResop4, Nfsstat4, Open4Res, Openflag4,
+};
 
 const OK: Nfsstat4 = Nfs4Ok;
 /// `SEQ4_STATUS_ADMIN_STATE_REVOKED`.
@@ -214,6 +217,23 @@ fn who_is_late_gives_way_to_opens_reads_writes_and_cuts() {
         assert_ne!(again.client, late.client);
         again.opened(open(b"g", BOTH, BOTH));
     }
+}
+
+/// The server says how long a lease is, and goes by that.
+#[test]
+fn a_lease_is_as_long_as_the_server_was_told() {
+    let scene = Arc::new(Scene { minor: 1, ..Scene::new().leasing_for(Duration::from_secs(20)) });
+    let (mut late, mut clock) = (Opener::beside(&scene, "a client", 1), Duration::ZERO);
+    scene.file(b"f");
+    let told = late.run(&[get_attr(&[FATTR4_LEASE_TIME])]);
+    let [NfsResop4::OpGetattr(Getattr4Res::Nfs4Ok(told))] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(by_number(&told.obj_attributes)[&FATTR4_LEASE_TIME], Fattr4Value::Fattr4LeaseTime(20));
+    late.opened(open(b"f", BOTH, BOTH));
+    pass(&scene, &mut clock, Duration::from_secs(17));
+    let mut other = Opener::beside(&scene, "another", 2);
+    assert_eq!(other.status(&[open(b"f", READ, 0)]), Nfs4ErrShareDenied);
+    pass(&scene, &mut clock, Duration::from_secs(8));
+    assert_eq!(other.status(&[open(b"f", READ, 0)]), OK);
 }
 
 /// One in the way is there: those beside it whose leases are over would be ended for nothing.

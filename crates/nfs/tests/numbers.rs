@@ -8,7 +8,7 @@ use support::compound::{Op, bare, get_attr, lookup, op, put_root, readable, stat
 use support::{House, KEY, POOL};
 use tally_base::{DatasetId, Time};
 use tally_nfs::handle::Handle;
-use tally_nfs::v4::state::LEASE;
+use tally_nfs::v4::state::LEASE_DEFAULT;
 use tally_vfs::{
     Attr, Attributes, Content, CreateHow, Cred, FILE_SIZE_MAX, FsStat, Identity, LINK_MAX, NAME_MAX, Names, NodeKind,
     OpCtx, SetAttr, SetTime, Stability, WRITE_BYTES_MAX,
@@ -216,7 +216,7 @@ fn of_the_server() -> Vec<Fattr4Value> {
         Fattr4Value::Fattr4SymlinkSupport(true),
         Fattr4Value::Fattr4NamedAttr(false),
         Fattr4Value::Fattr4UniqueHandles(true),
-        Fattr4Value::Fattr4LeaseTime(LEASE.as_secs() as u32),
+        Fattr4Value::Fattr4LeaseTime(LEASE_DEFAULT.as_secs() as u32),
         Fattr4Value::Fattr4Aclsupport(0),
         Fattr4Value::Fattr4Cansettime(true),
         Fattr4Value::Fattr4CaseInsensitive(false),

@@ -125,11 +125,34 @@ fn read_by(stateid: Stateid4) -> Op {
     op(&NfsArgop4::OpRead(Read4Args { stateid, offset: 0, count: 100 }))
 }
 
-/// Who is in the pool's list.
-fn listed(scene: &Scene) -> usize {
+/// What stands in the pool's list.
+fn entries(scene: &Scene) -> Vec<String> {
     let clients = scene.exports.keep_clients();
     let page = clients.readdir(&Cred::root(), clients.root(), 0, 100, false).unwrap();
-    page.entries.len() - 2
+    let names = page.entries.iter().map(|entry| String::from_utf8(entry.name.to_vec()).unwrap());
+    names.filter(|name| !name.starts_with('.')).collect()
+}
+
+fn is_lease(entry: &str) -> bool {
+    entry.starts_with("lease-")
+}
+
+/// Who is in it.
+fn listed(scene: &Scene) -> usize {
+    entries(scene).iter().filter(|entry| !is_lease(entry)).count()
+}
+
+/// How long it says that leases were.
+fn leases(scene: &Scene) -> Vec<String> {
+    entries(scene).into_iter().filter(|entry| is_lease(entry)).collect()
+}
+
+/// Time passes, as the server looks at it.
+fn pass(scene: &Scene, clock: &mut Duration, seconds: u64) {
+    (0..seconds).for_each(|_| {
+        *clock += Duration::from_secs(1);
+        scene.service.look_at_clock(*clock);
+    });
 }
 
 fn scene() -> Scene {
@@ -259,8 +282,8 @@ fn what_was_made_is_not_made_again_for_the_list() {
     let guarded = opening((BOTH, 0), how, OpenClaim4::ClaimNull(b"n".into()));
     let clients = scene.exports.keep_clients();
     *clients.promises.lock() = Promises::Driven;
-    // Its link, and the question behind that; what comes then is refused admission.
-    clients.throttle_behind(2);
+    // How long its lease is, its link, and the question behind these; what comes then is refused admission.
+    clients.throttle_behind(3);
     let ops = client.behind_sequence(&[scene.put_tank(), guarded]);
     let (mut job, step) = scene.begin(600, &ops);
     let outcome = fate(step).recv().unwrap();
@@ -438,4 +461,92 @@ fn what_was_locked_is_claimed_again() {
     assert_eq!(two.status(&scene, &[done()]), OK);
     assert_eq!(status(&two, lock(&open_two, b"o", false)), Nfs4ErrDenied, "what was claimed counts");
     assert_eq!((status(&two, test), status(&one, lock(&open_one, b"p", false))), (OK, Nfs4ErrDenied));
+}
+
+/// RFC 8881 §8.4.2.1: a client finds out within the lease that it was told that the server was away. By the lease of the next start alone what it had was another one's before it came.
+#[test]
+fn the_grace_is_as_long_as_the_longer_lease_of_both_lives() {
+    for (before, after, grace) in [(90, 5, 90), (5, 90, 90), (5, 5, 5), (5, 30, 30), (600, 30, 600)] {
+        let [before, after] = [before, after].map(Duration::from_secs);
+        let (scene, mut clock) = (scene().leasing_for(before), Duration::ZERO);
+        let put_file = scene.put(scene.file(b"f"));
+        let client = Client::complete(&scene, b"a client");
+        client.opens(&scene, b"f");
+        assert_eq!(leases(&scene), [format!("lease-{}", before.as_secs())]);
+
+        let scene = scene.restart().leasing_for(after);
+        let other = Client::complete(&scene, b"another client");
+        let shuts = [scene.put_tank(), open(b"f", (BOTH, BOTH))];
+        assert_eq!(other.status(&scene, &shuts), Nfs4ErrGrace);
+        pass(&scene, &mut clock, grace - 1);
+        assert_eq!(other.status(&scene, &shuts), Nfs4ErrGrace, "{before:?} and {after:?}");
+        pass(&scene, &mut clock, 3);
+        assert_eq!(other.status(&scene, &shuts), OK, "{before:?} and {after:?}");
+        let client = Client::new(&scene, b"a client");
+        assert_eq!(client.claims(&scene, &put_file, (READ, 0)), Err(Nfs4ErrNoGrace));
+        assert_eq!(leases(&scene), [format!("lease-{}", after.as_secs())], "nobody has any of before");
+    }
+}
+
+/// The second end of a server comes in the grace behind the first one: what was claimed by then is of a lease of the second life, what was not of one of the first.
+#[test]
+fn a_grace_that_was_cut_short_is_as_long_as_the_longest_lease() {
+    for leases_of in [[600, 5, 30], [5, 600, 30]] {
+        let [first, second, third] = leases_of.map(Duration::from_secs);
+        let (scene, mut clock) = (scene().leasing_for(first), Duration::ZERO);
+        let put_file = scene.put(scene.file(b"f"));
+        ["one", "two"].iter().for_each(|name| _ = Client::complete(&scene, name.as_bytes()).opens(&scene, b"f"));
+        let scene = scene.restart().leasing_for(second);
+        assert!(Client::new(&scene, b"one").claims(&scene, &put_file, (READ, 0)).is_ok());
+        let scene = scene.restart().leasing_for(third);
+        let other = Client::complete(&scene, b"another client");
+        let opens = [scene.put_tank(), open(b"f", (READ, 0))];
+        assert_eq!(other.status(&scene, &opens), Nfs4ErrGrace);
+        pass(&scene, &mut clock, 599);
+        assert_eq!(other.status(&scene, &opens), Nfs4ErrGrace);
+        pass(&scene, &mut clock, 3);
+        assert_eq!(other.status(&scene, &opens), OK);
+        assert_eq!(leases(&scene), ["lease-30"]);
+    }
+}
+
+/// A list that was written before leases stood in it is of leases of 90 seconds; one in which something else stands is read as if that were not there.
+#[test]
+fn a_list_without_a_lease_is_of_ninety_seconds() {
+    let (scene, mut clock) = (scene().leasing_for(Duration::from_secs(5)), Duration::ZERO);
+    scene.file(b"f");
+    Client::complete(&scene, b"a client").opens(&scene, b"f");
+    let (clients, cred) = (scene.exports.keep_clients(), Cred::root());
+    clients.remove(OpCtx::of(&cred), clients.root(), b"lease-5").result.unwrap();
+    for none in ["lease-", "lease-4", "lease-3601", "lease-0600", "lease-+600", "lease-x"] {
+        let set = SetAttr { mode: Some(0o777), ..SetAttr::default() };
+        clients.symlink(OpCtx::of(&cred), clients.root(), none.as_bytes(), b"x", &set).result.unwrap();
+    }
+    let scene = scene.restart().leasing_for(Duration::from_secs(5));
+    let other = Client::complete(&scene, b"another client");
+    let opens = [scene.put_tank(), open(b"f", (READ, 0))];
+    assert_eq!(other.status(&scene, &opens), Nfs4ErrGrace);
+    pass(&scene, &mut clock, 89);
+    assert_eq!(other.status(&scene, &opens), Nfs4ErrGrace);
+    pass(&scene, &mut clock, 3);
+    assert_eq!(other.status(&scene, &opens), OK);
+}
+
+/// Where a claim keeps the grace open, a short lease keeps it short.
+#[test]
+fn a_claim_keeps_a_short_grace_open_for_a_lease() {
+    let (scene, mut clock) = (scene().leasing_for(Duration::from_secs(5)), Duration::ZERO);
+    let put_file = scene.put(scene.file(b"f"));
+    ["one", "two"].iter().for_each(|name| _ = Client::complete(&scene, name.as_bytes()).opens(&scene, b"f"));
+    let scene = scene.restart().leasing_for(Duration::from_secs(5));
+    pass(&scene, &mut clock, 1);
+    let client = Client::new(&scene, b"one");
+    pass(&scene, &mut clock, 1);
+    assert!(client.claims(&scene, &put_file, (READ, 0)).is_ok());
+    assert_eq!(client.status(&scene, &[done()]), OK);
+    let opens = [scene.put_tank(), open(b"f", (READ, 0))];
+    pass(&scene, &mut clock, 4);
+    assert_eq!(client.status(&scene, &opens), Nfs4ErrGrace);
+    pass(&scene, &mut clock, 2);
+    assert_eq!(client.status(&scene, &opens), OK);
 }

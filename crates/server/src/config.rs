@@ -2,6 +2,7 @@
 
 mod flags;
 mod http;
+mod lease;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use crate::control::socket::{DATA_DIR_DEFAULT, SOCKET_NAME};
 
 pub use flags::ServeArgs;
 pub use http::{HttpListen, PORT_HTTP};
+pub use lease::LeaseTime;
 
 /// The file that `tally config` prints: every key with its meaning and its default.
 pub const DOCUMENTED: &str = include_str!("config/default.toml");
@@ -57,6 +59,7 @@ pub struct Config {
     pub port: Option<u16>,
     pub rpcbind: bool,
     pub nfs4: bool,
+    pub lease_time: LeaseTime,
     pub cache: Memory,
     pub dirty_data_max: Memory,
     pub txg_interval_seconds: u32,
@@ -79,6 +82,7 @@ impl Default for Config {
             port: None,
             rpcbind: false,
             nfs4: true,
+            lease_time: LeaseTime::default(),
             cache: Memory::Percent(25),
             dirty_data_max: Memory::Percent(10),
             txg_interval_seconds: 5,
@@ -252,6 +256,7 @@ impl Config {
         }
         config.port = args.port.or(config.port);
         config.nfs4 = (config.nfs4 || args.nfs4) && !args.no_nfs4;
+        config.lease_time = args.lease_time.unwrap_or(config.lease_time);
         config.host_id = args.host_id.clone().or(config.host_id);
         config.http.listen = args.http.or(config.http.listen);
         Ok(config)

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use tally_store::properties::{PropertySet, SyncMode, Value};
+use tally_vfs::{Cred, Identity, Names};
 
 use super::Filer;
 use super::datasets::DatasetError;
@@ -13,10 +14,20 @@ use crate::filesystem::Filesystem;
 
 /// Its name below the pool's.
 const COMPONENT: &str = "$v4";
+/// What stands in it beside clients: how long leases were. Of those there are one or two, so that this many entries say whether there is anybody.
+const OF_LEASES: &[u8] = b"lease-";
+const LOOKED_AT: usize = 16;
 
 /// Whether a dataset of this name is one that nobody is shown.
 pub(super) fn is_hidden(name: &str) -> bool {
     name.rsplit('/').next().is_some_and(|component| component.starts_with('$'))
+}
+
+/// Whether a client is in the list. What cannot be read may have some.
+fn may_have_any(list: &Filesystem) -> bool {
+    let is_one = |name: &[u8]| !matches!(name, b"." | b"..") && !name.starts_with(OF_LEASES);
+    let page = list.readdir(&Cred::root(), list.root(), 0, LOOKED_AT, false);
+    page.map_or(true, |page| !page.eof || page.entries.iter().any(|entry| is_one(&entry.name)))
 }
 
 impl Filer {
@@ -44,7 +55,7 @@ impl Filer {
     /// Before anybody is answered: what loses its last name is held if a client is in the pool's list, who may have it open and claim it again. Where none is, and that
     /// is how it is where version 3 alone is spoken, it goes as ever.
     pub(super) fn hold_for_clients(&self) {
-        if self.clients().is_some_and(|clients| clients.has_entries()) {
+        if self.clients().is_some_and(|clients| may_have_any(&clients)) {
             self.mounted.read().values().for_each(|filesystem| filesystem.hold_all(true));
         }
     }

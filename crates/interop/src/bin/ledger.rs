@@ -14,12 +14,14 @@ struct Arguments {
     plan: Plan,
     folder: Option<PathBuf>,
     expect_failure: bool,
-    /// Clients of version 4, which hold something.
+    /// Under clients of version 4, which hold something.
     holds: bool,
+    /// How many of these speak 4.0.
+    minor_0: usize,
 }
 
 const USAGE: &str = "ledger --server BINARY [--server-argument ARGUMENT]… [--kills N] [--seed N] [--size SIZE]
-       [--folder FOLDER] [--no-remembering] [--expect-failure] [--holders]";
+       [--folder FOLDER] [--no-remembering] [--expect-failure] [--holders [--minor-0 N]]";
 
 fn main() -> ExitCode {
     match parse(std::env::args_os().skip(1)).and_then(|arguments| run(&arguments)) {
@@ -34,10 +36,11 @@ fn main() -> ExitCode {
 
 fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments> {
     let mut words = words;
-    let program = Program { path: PathBuf::new(), arguments: Vec::new(), pool_size: "1G".into() };
+    let (path, arguments, lease_seconds) = Default::default();
+    let program = Program { path, arguments, pool_size: "1G".into(), lease_seconds };
     let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.subsec_nanos().into();
     let plan = Plan { program, kills: 100, seed, remembers: true };
-    let mut arguments = Arguments { plan, folder: None, expect_failure: false, holds: false };
+    let mut arguments = Arguments { plan, folder: None, expect_failure: false, holds: false, minor_0: 0 };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| anyhow::anyhow!("{word:?} needs a value\n{USAGE}"));
         let plan = &mut arguments.plan;
@@ -50,6 +53,7 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments> {
             Some("--folder") => arguments.folder = Some(value()?.into()),
             Some("--no-remembering") => plan.remembers = false,
             Some("--holders") => arguments.holds = true,
+            Some("--minor-0") => arguments.minor_0 = value()?.to_string_lossy().parse()?,
             Some("--expect-failure") => arguments.expect_failure = true,
             _ => bail!("{word:?} is not understood\n{USAGE}"),
         }
@@ -72,7 +76,8 @@ fn run(arguments: &Arguments) -> Result<bool> {
     };
     let (good, kills) = if arguments.holds {
         let Plan { program, kills, seed, .. } = arguments.plan.clone();
-        let verdict = holders::run(&holders::Plan { program, kills, seed }, &folder)?;
+        let minor_0 = arguments.minor_0;
+        let verdict = holders::run(&holders::Plan { program, minor_0, kills, seed }, &folder)?;
         (report_of_holders(arguments, &verdict), verdict.kills)
     } else {
         let verdict = ledger::run(&arguments.plan, &folder)?;
@@ -98,7 +103,7 @@ fn report(arguments: &Arguments, verdict: &Verdict) -> bool {
 fn report_of_holders(arguments: &Arguments, verdict: &holders::Verdict) -> bool {
     let counts = verdict.counts;
     println!(
-        "{} kills survived: {} requests answered, {} claims, {} requests under way had been carried out and {} had not, {} names won, {} locks denied, {} numbers counted",
+        "{} kills survived: {} requests answered, {} claims, {} requests under way had been carried out and {} had not, {} names won, {} locks denied, {} numbers counted, nobody kept out for more than {} ms behind the last that claimed something",
         verdict.kills,
         counts.answered,
         counts.reclaimed,
@@ -106,7 +111,8 @@ fn report_of_holders(arguments: &Arguments, verdict: &holders::Verdict) -> bool 
         counts.not_done,
         counts.won,
         counts.denied,
-        counts.counted
+        counts.counted,
+        counts.kept_out_max.as_millis()
     );
     judge(verdict.violation.as_deref(), arguments.expect_failure)
 }

@@ -4,11 +4,13 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use tally_bench::wire::Connection;
 use tally_wire::Told;
 use tally_wire::ask;
 use tally_wire::nfs4::{NfsArgop4, Nfsstat4};
 
 use super::belief::Belief;
+use super::owners::Owners;
 use super::session::{LATER, Session, UnderWay, connect};
 use super::truth::Truth;
 use super::{Result, Trouble, violation};
@@ -37,6 +39,42 @@ impl Common {
     }
 }
 
+/// Which version a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Minor {
+    /// 4.0.
+    Zero,
+    /// 4.1.
+    One,
+}
+
+/// As whom it speaks in one life of the server.
+enum Voice {
+    Owners(Owners),
+    Session(Session),
+}
+
+impl Voice {
+    fn open(minor: Minor, connection: Connection, name: &str) -> Result<Self> {
+        match minor {
+            Minor::Zero => Owners::open(connection, name).map(Self::Owners),
+            Minor::One => Session::open(connection, name).map(Self::Session),
+        }
+    }
+
+    fn ask(&mut self, ops: &[NfsArgop4], under_way: &mut Option<UnderWay>) -> Result<Told> {
+        match self {
+            Self::Owners(owners) => owners.ask(ops, under_way),
+            Self::Session(session) => session.ask(ops, under_way),
+        }
+    }
+
+    /// Whether the connection broke behind what was told.
+    fn is_broken(&self) -> bool {
+        matches!(self, Self::Owners(owners) if owners.is_broken())
+    }
+}
+
 /// A client.
 pub(super) struct Client<'a> {
     pub(super) number: usize,
@@ -48,7 +86,8 @@ pub(super) struct Client<'a> {
     pub(super) home: Vec<u8>,
     /// Names that it has given so far.
     pub(super) named: u64,
-    session: Option<Session>,
+    minor: Minor,
+    voice: Option<Voice>,
     under_way: Option<UnderWay>,
     /// The server's, in which it has its session.
     life: u64,
@@ -64,10 +103,10 @@ pub(super) enum Came {
 }
 
 impl<'a> Client<'a> {
-    pub(super) fn new(number: usize, common: &'a Common, seed: u64) -> Self {
+    pub(super) fn new(number: usize, minor: Minor, common: &'a Common, seed: u64) -> Self {
         let random = Random::new(seed, number as u64);
-        let (belief, shared, home, named, session, under_way, life) = Default::default();
-        Self { number, common, random, belief, shared, home, named, session, under_way, life }
+        let (belief, shared, home, named, voice, under_way, life) = Default::default();
+        Self { number, common, random, belief, shared, home, named, minor, voice, under_way, life }
     }
 
     pub(super) fn truth(&self) -> &'a Truth {
@@ -84,6 +123,9 @@ impl<'a> Client<'a> {
                 Ok(told) if is_later(&told) => self.waits_since(began, &told)?,
                 Ok(told) => {
                     self.truth().count(|counts| counts.answered += 1);
+                    if told.stateid().is_some() {
+                        self.truth().is_given_something(self.life);
+                    }
                     return Ok(Came::Told(told));
                 }
                 Err(Trouble::Broken) => {
@@ -97,9 +139,14 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Whether it has a session.
+    /// Whether it is known in this life of the server.
     pub(super) fn is_there(&self) -> bool {
-        self.session.is_some()
+        self.voice.is_some()
+    }
+
+    /// Whether an OPEN that has made its file and comes again behind a kill is known by its verifier alone: minor version 0 has a client id in it, which is another one by then.
+    pub(super) fn needs_verifiers(&self) -> bool {
+        self.minor == Minor::Zero
     }
 
     /// Carries out what has no sense behind a restart.
@@ -123,8 +170,12 @@ impl<'a> Client<'a> {
     }
 
     fn ask(&mut self, ops: &[NfsArgop4]) -> Result<Told> {
-        let session = self.session.as_mut().ok_or(Trouble::SessionOver)?;
-        session.ask(ops, &mut self.under_way)
+        let voice = self.voice.as_mut().ok_or(Trouble::SessionOver)?;
+        let told = voice.ask(ops, &mut self.under_way);
+        if voice.is_broken() {
+            self.is_lost();
+        }
+        told
     }
 
     fn waits_since(&self, began: Instant, told: &Told) -> Result<()> {
@@ -140,12 +191,12 @@ impl<'a> Client<'a> {
     }
 
     fn is_lost(&mut self) {
-        self.session = None;
+        self.voice = None;
         self.belief.is_lost();
     }
 
     /// Connects to the server, which may be on its way.
-    fn connect(&mut self) -> Result<tally_bench::wire::Connection> {
+    fn connect(&mut self) -> Result<Connection> {
         let began = Instant::now();
         loop {
             self.common.check_broken_off()?;
@@ -184,13 +235,13 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Makes a session where there is none, and claims again in it what it believes to have.
+    /// Introduces itself where it is not known, and claims again what it believes to have.
     pub(super) fn come_back(&mut self) -> Result<()> {
-        while self.session.is_none() {
+        while self.voice.is_none() {
             let connection = self.connect()?;
             let name = format!("holder {}", self.number);
-            let came = Session::open(connection, &name).and_then(|session| {
-                self.session = Some(session);
+            let came = Voice::open(self.minor, connection, &name).and_then(|voice| {
+                self.voice = Some(voice);
                 self.claim_all()
             });
             match came {
@@ -221,7 +272,9 @@ impl<'a> Client<'a> {
         });
         self.belief = belief;
         claimed?;
-        self.claim(&[ask::complete()])?;
+        if self.minor == Minor::One {
+            self.claim(&[ask::complete()])?;
+        }
         self.truth().is_complete(self.number, self.life);
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Clients of NFSv4.1 that hold something through the kills of their server: opens, locks, files without a name. Each works without a pause and finds out by
-//! itself that the server was killed; then it does what a kernel does: it sends the request that was under way again in its slot, makes another session, claims
+//! Clients of NFSv4.1, and of 4.0 among them, that hold something through the kills of their server: opens, locks, files without a name. Each works without a pause and finds out by
+//! itself that the server was killed; then it does what a kernel does: it sends the request that was under way again, in its slot or with its xid, makes another session or introduces itself, claims
 //! again what it had, and goes on.
 //!
 //! What must hold, whenever the kill came:
@@ -9,9 +9,9 @@
 //! - of all that want a name one is told that he made it;
 //! - a number that is counted under a lock loses no count;
 //! - a file that is open without a name is read on;
-//! - the grace ends soon behind the last one that had something to claim.
+//! - the grace ends soon behind the last one that had something to claim, or a lease behind it where some are of 4.0, which has no word for that.
 //!
-//! - [`session`]: one session, one slot, and what comes of a request when the server goes.
+//! - [`session`]: one session, one slot, and what comes of a request when the server goes; [`owners`]: the same in 4.0.
 //! - [`belief`]: what a client was told that it has.
 //! - [`client`]: what it does with that, and how it comes back.
 //! - [`truth`]: what all clients together were told.
@@ -19,6 +19,7 @@
 
 mod belief;
 mod client;
+mod owners;
 pub mod run;
 mod session;
 mod steps;

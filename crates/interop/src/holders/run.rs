@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use super::Trouble;
-use super::client::{Client, Common};
+use super::client::{Client, Common, Minor};
 pub use super::truth::Counts;
+use super::truth::Truth;
 use crate::child::{Program, Server};
 use crate::random::Random;
 
@@ -26,11 +27,16 @@ const EARLY_MS_MAX: u64 = 60;
 /// How long it may take until all clients have come back.
 const COMING_BACK_MAX: Duration = Duration::from_secs(60);
 
+/// How long a lease is, in seconds: the shortest, as with clients of 4.0 a grace takes all of one.
+const LEASE_SECONDS: u32 = 5;
+
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The server.
     pub program: Program,
+    /// How many of its clients speak 4.0.
+    pub minor_0: usize,
     /// How often it is killed.
     pub kills: u32,
     /// Where randomness starts.
@@ -50,20 +56,24 @@ pub struct Verdict {
 
 /// Runs a plan in `folder`. An error is a fault of the surroundings, or of a server that never started.
 pub fn run(plan: &Plan, folder: &Path) -> anyhow::Result<Verdict> {
-    let mut server = Server::new(plan.program.clone(), folder)?;
+    let program = Program { nfs4: true, lease_seconds: Some(LEASE_SECONDS), ..plan.program.clone() };
+    let mut server = Server::new(program, folder)?;
     server.start()?;
     // It has to have answered something before it minds signals.
     tally_bench::wire::Connection::open(server.address())?.mnt(EXPORT).with_context(|| server.messages())?;
     server.stop()?;
     server.start()?;
-    let (truth, is_over, is_broken_off) = Default::default();
+    let lease = Duration::from_secs(LEASE_SECONDS.into());
+    let truth = Truth::new((plan.minor_0 > 0).then_some(lease));
+    let (is_over, is_broken_off) = Default::default();
     let common = Common { server: server.address(), truth, is_over, is_broken_off };
     let found = Mutex::new(None);
     let is_found = |said: String| {
         found.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(said);
         common.is_broken_off.store(true, Ordering::Relaxed);
     };
-    let mut clients: Vec<_> = (0..CLIENTS).map(|number| Client::new(number, &common, plan.seed)).collect();
+    let mut clients: Vec<_> =
+        (0..CLIENTS).map(|number| Client::new(number, minor(plan, number), &common, plan.seed)).collect();
     let kills = std::thread::scope(|scope| -> anyhow::Result<u32> {
         for client in &mut clients {
             let is_found = &is_found;
@@ -92,6 +102,11 @@ pub fn run(plan: &Plan, folder: &Path) -> anyhow::Result<Verdict> {
     Ok(Verdict { kills, counts: common.truth.counts(), violation })
 }
 
+/// The first ones speak 4.0.
+fn minor(plan: &Plan, number: usize) -> Minor {
+    if number < plan.minor_0 { Minor::Zero } else { Minor::One }
+}
+
 fn said(client: usize, came: super::Result<()>) -> Option<String> {
     match came {
         Ok(()) | Err(Trouble::Enough) => None,
@@ -108,6 +123,9 @@ fn kill(plan: &Plan, server: &mut Server, common: &Common, is_found: &dyn Fn(Str
             std::thread::sleep(Duration::from_millis(random.below(EARLY_MS_MAX)));
         } else {
             wait_for_all(common, is_found);
+            if plan.minor_0 > 0 {
+                wait_until(common, is_found, "nobody is given anything new", Truth::is_anything_given);
+            }
             std::thread::sleep(Duration::from_millis(20 + random.below(WORK_MS_MAX)));
         }
         if common.is_broken_off() {
@@ -129,10 +147,14 @@ fn kill(plan: &Plan, server: &mut Server, common: &Common, is_found: &dyn Fn(Str
 }
 
 fn wait_for_all(common: &Common, is_found: &dyn Fn(String)) {
+    wait_until(common, is_found, "not all clients have come back", Truth::are_all_complete);
+}
+
+fn wait_until(common: &Common, is_found: &dyn Fn(String), otherwise: &str, is_so: fn(&Truth) -> bool) {
     let began = Instant::now();
-    while !common.truth.are_all_complete() && !common.is_broken_off() {
+    while !is_so(&common.truth) && !common.is_broken_off() {
         if began.elapsed() > COMING_BACK_MAX {
-            is_found(format!("not all clients have come back in {COMING_BACK_MAX:?}"));
+            is_found(format!("{otherwise} in {COMING_BACK_MAX:?}"));
         }
         std::thread::sleep(Duration::from_millis(2));
     }

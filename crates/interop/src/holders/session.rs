@@ -9,7 +9,7 @@ use tally_wire::ask::{self, PERSISTENT, Slot};
 use tally_wire::nfs4::{Compound4Args, CreateSession4Res, ExchangeId4Res, NfsArgop4, NfsResop4, Nfsstat4, Sessionid4};
 use tally_wire::{Told, encode};
 
-use super::{Result, Trouble, violation};
+use super::{Result, Trouble, owners, violation};
 
 /// Minor version that is spoken.
 const MINOR: u32 = 1;
@@ -25,18 +25,20 @@ pub(super) struct Session {
 
 /// A request that was under way when the connection broke, in a slot of a session that may be over.
 pub(super) struct UnderWay {
-    request: Vec<u8>,
+    pub(super) request: Vec<u8>,
+    /// By which it is known where there are no slots.
+    pub(super) xid: Option<u32>,
 }
 
 impl Session {
     /// Makes one for a client of this name.
     pub(super) fn open(mut connection: Connection, name: &str) -> Result<Self> {
-        let known = match outside(&mut connection, ask::exchange_id(name))? {
+        let known = match outside(&mut connection, MINOR, ask::exchange_id(name))? {
             NfsResop4::OpExchangeId(ExchangeId4Res::Nfs4Ok(known)) => known,
             other => return violation(format!("EXCHANGE_ID: {other:?}")),
         };
         let made = ask::create_session(known.eir_clientid, known.eir_sequenceid, PERSISTENT);
-        let made = match outside(&mut connection, made)? {
+        let made = match outside(&mut connection, MINOR, made)? {
             NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(made)) => made,
             other => return violation(format!("CREATE_SESSION: {other:?}")),
         };
@@ -49,10 +51,10 @@ impl Session {
     /// Carries out these in the slot. Where the connection breaks what was under way is left in `under_way`.
     pub(super) fn ask(&mut self, ops: &[NfsArgop4], under_way: &mut Option<UnderWay>) -> Result<Told> {
         let sequence = ask::sequence(Slot { session: self.id, sequence: self.sequence });
-        let request = compound([sequence].into_iter().chain(ops.iter().cloned()).collect());
+        let request = compound(MINOR, [sequence].into_iter().chain(ops.iter().cloned()).collect());
         let told = in_slot(&mut self.connection, &request);
         match told {
-            Err(Trouble::Broken) => *under_way = Some(UnderWay { request }),
+            Err(Trouble::Broken) => *under_way = Some(UnderWay { request, xid: None }),
             _ => self.sequence += 1,
         }
         told
@@ -62,7 +64,10 @@ impl Session {
 impl UnderWay {
     /// Sends it again, as it was, over another connection.
     pub(super) fn again(&self, connection: &mut Connection) -> Result<Told> {
-        in_slot(connection, &self.request)
+        match self.xid {
+            Some(xid) => owners::again(connection, &self.request, xid),
+            None => in_slot(connection, &self.request),
+        }
     }
 }
 
@@ -81,8 +86,8 @@ fn in_slot(connection: &mut Connection, request: &[u8]) -> Result<Told> {
 }
 
 /// An operation outside of any session.
-fn outside(connection: &mut Connection, op: NfsArgop4) -> Result<NfsResop4> {
-    let request = compound(vec![op]);
+pub(super) fn outside(connection: &mut Connection, minor: u32, op: NfsArgop4) -> Result<NfsResop4> {
+    let request = compound(minor, vec![op]);
     loop {
         let mut told = send(connection, &request)?;
         match told.status {
@@ -92,11 +97,11 @@ fn outside(connection: &mut Connection, op: NfsArgop4) -> Result<NfsResop4> {
     }
 }
 
-fn compound(ops: Vec<NfsArgop4>) -> Vec<u8> {
-    encode(&Compound4Args { tag: Vec::new().into(), minorversion: MINOR, argarray: ops.into() })
+pub(super) fn compound(minorversion: u32, ops: Vec<NfsArgop4>) -> Vec<u8> {
+    encode(&Compound4Args { tag: Vec::new().into(), minorversion, argarray: ops.into() })
 }
 
-fn send(connection: &mut Connection, request: &[u8]) -> Result<Told> {
+pub(super) fn send(connection: &mut Connection, request: &[u8]) -> Result<Told> {
     let results = connection.compound(request).map_err(|error| trouble(&error))?;
     Told::of(results).or_else(|error| violation(format!("results that cannot be decoded: {error:?}")))
 }

@@ -118,9 +118,14 @@ impl Client<'_> {
         Ok(())
     }
 
+    /// How it makes a file that nobody else has made.
+    fn new_file(&mut self, verifier: u64) -> How {
+        if self.random.chance(50) && !self.needs_verifiers() { How::New } else { How::Exclusive(verifier) }
+    }
+
     fn make_file(&mut self) -> Result<()> {
         let name = self.name();
-        let how = if self.random.chance(50) { How::New } else { How::Exclusive(self.named) };
+        let how = self.new_file(self.named);
         let mut ops = self.at_home(ask::open(how, &name));
         ops.push(NfsArgop4::OpGetfh);
         let told = self.told_ok(&ops)?;
@@ -178,7 +183,8 @@ impl Client<'_> {
         // The newest ones that anybody has asked for, and one more.
         let last = self.truth().names().len() as u64;
         let name = format!("wanted-{:08}", (last + 1).saturating_sub(self.random.below(WANTED)));
-        let how = if self.random.chance(50) { How::New } else { How::Exclusive(self.random.next_u64()) };
+        let verifier = self.random.next_u64();
+        let how = self.new_file(verifier);
         let told = self.told(&[ask::put(&self.shared), ask::open(how, &name), NfsArgop4::OpGetfh])?;
         match told.status {
             Nfsstat4::Nfs4Ok => self.belief.made = Some(self.opened(&told)?),

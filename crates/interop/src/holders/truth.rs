@@ -8,7 +8,7 @@ use super::belief::{BOXES, PARTS, Part};
 use super::run::CLIENTS;
 use super::{Result, violation};
 
-/// How long nobody new may be kept out behind the last one that claimed something again.
+/// How long nobody new may be kept out behind the last one that claimed something again and said so.
 const GRACE_BEHIND_LAST: Duration = Duration::from_secs(2);
 
 /// What was done, all in all.
@@ -28,10 +28,15 @@ pub struct Counts {
     pub denied: u64,
     /// Numbers that were counted up under a lock.
     pub counted: u64,
+    /// Longest time for which somebody was kept out behind the last one that claimed something.
+    pub kept_out_max: Duration,
 }
 
-#[derive(Default)]
-pub(super) struct Truth(Mutex<Told>);
+pub(super) struct Truth {
+    told: Mutex<Told>,
+    /// How long anybody may be.
+    kept_out_max: Duration,
+}
 
 #[derive(Default)]
 struct Told {
@@ -42,6 +47,7 @@ struct Told {
     life: u64,
     complete: [bool; CLIENTS],
     all_complete: Option<Instant>,
+    is_given: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -67,8 +73,13 @@ impl OfPart {
 }
 
 impl Truth {
+    /// With clients that say when they claim nothing more; or else with some that do not, for which a grace is as long as this lease.
+    pub(super) fn new(lease: Option<Duration>) -> Self {
+        Self { told: Mutex::default(), kept_out_max: GRACE_BEHIND_LAST + lease.unwrap_or_default() }
+    }
+
     fn told(&self) -> MutexGuard<'_, Told> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn count(&self, count: impl FnOnce(&mut Counts)) {
@@ -163,6 +174,7 @@ impl Truth {
     pub(super) fn new_life(&self) {
         let mut told = self.told();
         (told.life, told.complete, told.all_complete) = (told.life + 1, Default::default(), None);
+        told.is_given = false;
     }
 
     pub(super) fn life(&self) -> u64 {
@@ -180,18 +192,29 @@ impl Truth {
         }
     }
 
+    /// Somebody was given something new in this life: nobody is kept out any more.
+    pub(super) fn is_given_something(&self, life: u64) {
+        let mut told = self.told();
+        told.is_given |= told.life == life;
+    }
+
+    pub(super) fn is_anything_given(&self) -> bool {
+        self.told().is_given
+    }
+
     pub(super) fn are_all_complete(&self) -> bool {
         self.told().all_complete.is_some()
     }
 
     /// A client is told that others may still claim something.
     pub(super) fn is_kept_out_by_grace(&self, life: u64) -> Result<()> {
-        let told = self.told();
-        match told.all_complete.filter(|_| told.life == life) {
-            Some(since) if since.elapsed() > GRACE_BEHIND_LAST => {
-                violation(format!("a grace goes on {:?} behind the last client", since.elapsed()))
-            }
-            _ => Ok(()),
+        let mut told = self.told();
+        let Some(since) = told.all_complete.filter(|_| told.life == life) else { return Ok(()) };
+        let kept_out = since.elapsed();
+        told.counts.kept_out_max = told.counts.kept_out_max.max(kept_out);
+        if kept_out > self.kept_out_max {
+            return violation(format!("a grace goes on {kept_out:?} behind the last client"));
         }
+        Ok(())
     }
 }

@@ -111,7 +111,13 @@ impl Service {
     /// The same, which speaks version 4, too, as far as that goes ([`v4`]).
     #[must_use]
     pub fn speaking_4(self) -> Self {
-        Self { house: Some(v4::House::default()), ..self }
+        self.speaking_4_for(v4::state::LEASE_DEFAULT)
+    }
+
+    /// The same, whose clients may say nothing for so long: [`v4::state::LEASE_MIN`] to [`v4::state::LEASE_MAX`].
+    #[must_use]
+    pub fn speaking_4_for(self, lease: Duration) -> Self {
+        Self { house: Some(v4::House::new(lease)), ..self }
     }
 
     /// The same, of a server that clients know again behind a restart: the one of this machine that has its state in this place.

@@ -147,8 +147,8 @@ impl<'a> Compound<'a> {
         [current, saved]: [&HeldHandle; 2],
     ) -> Self {
         let entry = Entry::new(scene.exports, scene.link, &scene.call.identity);
-        let (client, minor) = (scene.link.peer().ip(), head.minor);
-        let tree = Tree { exports: scene.exports, entry: &entry, client, minor };
+        let (client, minor, lease) = (scene.link.peer().ip(), head.minor, scene.house.lease());
+        let tree = Tree { exports: scene.exports, entry: &entry, client, minor, lease };
         let [current, saved] =
             [current, saved].map(|held| tree.of_handle(held.as_ref().map_err(|status| Shut::from(*status))?));
         let counted = (Instant::now(), owed.data_bytes);

@@ -13,8 +13,8 @@ use super::endings::{Endings, file_system};
 use super::plain::Plain;
 use super::recalls::{Counted, Parking};
 use super::state::{
-    BootId, ClientId, Clients, Delegations, FileId, Freeing, LeaseClock, Locked, Locks, Mounted, Opens, Orders,
-    OwnerKey, Presence, SessionId, Sessions, Stateid, Waiters,
+    BootId, ClientId, Clients, Delegations, FileId, Freeing, LEASE_DEFAULT, LeaseClock, Locked, Locks, Mounted, Opens,
+    Orders, OwnerKey, Presence, SessionId, Sessions, Stateid, Waiters,
 };
 use super::status::Status;
 use super::tracking::{Asker, Given, Noted, Tracking, Where};
@@ -44,10 +44,18 @@ pub struct House {
 
 impl Default for House {
     fn default() -> Self {
+        Self::new(LEASE_DEFAULT)
+    }
+}
+
+impl House {
+    /// That of a server whose clients have leases of this length.
+    #[must_use]
+    pub fn new(lease: Duration) -> Self {
         // An id of another start is told from one of this by a draw: a clock may go back.
         let boot = BootId((SystemRng.next_u64() >> 32) as u32);
-        let (clients, opens) = (Clients::new(boot), Opens::new(boot, &SystemRng));
-        let (locks, delegations) = (Locks::new(boot, &SystemRng), Delegations::new(boot, &SystemRng));
+        let (clients, opens) = (Clients::new(boot, lease), Opens::new(boot, &SystemRng));
+        let (locks, delegations) = (Locks::new(boot, &SystemRng), Delegations::new(boot, &SystemRng, lease));
         let mut identity = [0; 16];
         SystemRng.fill(&mut identity);
         Self {
@@ -59,20 +67,18 @@ impl Default for House {
             delegations,
             delegated: Counted::default(),
             parking: Parking::default(),
-            waiters: Waiters::default(),
+            waiters: Waiters::new(lease),
             looking_after_waiters: Mutex::default(),
             callbacks: Callbacks::default(),
             endings: Endings::default(),
-            tracking: Tracking::default(),
+            tracking: Tracking::new(lease),
             plain: Plain::default(),
-            leases: LeaseClock::default(),
+            leases: LeaseClock::new(lease),
             boot,
             identity,
         }
     }
-}
 
-impl House {
     /// The same, of a server that is the same one behind a restart: on this machine, with its state in this place. A client that finds another server
     /// claims nothing again.
     #[must_use]
@@ -267,6 +273,11 @@ impl House {
 
     fn asker<'a>(&self, presence: &'a Presence) -> Asker<'a> {
         Asker { presence, now: self.now() }
+    }
+
+    /// How long a client may say nothing.
+    pub(super) fn lease(&self) -> Duration {
+        self.leases.lease()
     }
 
     /// By the clock of leases.

@@ -33,19 +33,18 @@
 //! pools have their time (rules V26): each session would wait, also of a client that has nothing there.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tally_base::Known;
 use tally_vfs::Vfs;
 
 use super::compound::Compound;
-use super::state::{LEASE, Mounted, RESTART_RECLAIM_NEEDED, Sequence, Session, SessionId};
+use super::state::{Mounted, RESTART_RECLAIM_NEEDED, Sequence, Session, SessionId};
 use super::status::Status;
 use crate::exports::{Exports, Place, PoolExports};
 use crate::xdr::Encoder;
 
-/// How long pools that are not there yet, or suspended, are waited for: whoever is told DELAY meanwhile has three quarters of a lease left to claim what he has in others.
-const AWAY_MAX: Duration = Duration::from_secs(LEASE.as_secs() / 4);
+/// How long pools that are not there yet, or suspended, are waited for, as a part of a lease: whoever is told DELAY meanwhile has three quarters of one left to claim what he has in others.
+const AWAY_MAX: u32 = 4;
 
 /// SEQUENCE of a session that is not there: D13.
 pub(super) fn sequence(compound: &mut Compound<'_>, asked: &Sequence, out: &mut Encoder) -> Result<Status, Status> {
@@ -64,7 +63,7 @@ pub(super) fn sequence(compound: &mut Compound<'_>, asked: &Sequence, out: &mut 
     }
     match known {
         Known::Request => {}
-        _ if (is_suspended || is_away) && house.now() < AWAY_MAX => return Err(Status::Delay),
+        _ if (is_suspended || is_away) && house.now() < house.lease() / AWAY_MAX => return Err(Status::Delay),
         Known::Session => return Err(Status::DeadSession),
         Known::Nothing => return Err(Status::BadSession),
     }

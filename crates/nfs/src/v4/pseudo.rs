@@ -13,6 +13,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tally_base::{DatasetId, Generation, ObjectId};
@@ -65,6 +66,8 @@ pub(super) struct Tree<'a> {
     pub(super) client: IpAddr,
     /// Which attributes there are for it.
     pub(super) minor: u32,
+    /// How long it may say nothing.
+    pub(super) lease: Duration,
 }
 
 /// The file id of the root; those of ways are random.

@@ -36,7 +36,7 @@ use tally_vfs::{Cred, FsError, MountNumber, OpCtx, SetAttr, Vfs};
 use self::list::{Came, Entry, List};
 pub(super) use self::writes::Where;
 use super::compound::{Halt, Stop};
-use super::state::{ClientId, ClientKey, LEASE, Presence};
+use super::state::{ClientId, ClientKey, LEASE_DEFAULT, Presence};
 use super::status::Status;
 use crate::exports::{Exports, PoolExports};
 
@@ -52,6 +52,8 @@ const ENTRIES_MAX: usize = 256;
 
 /// The lists of all pools.
 pub(super) struct Tracking {
+    /// How long a client of this life may say nothing.
+    lease: Duration,
     pools: Mutex<HashMap<PoolGuid, Arc<Tracked>>>,
     /// Who has said, since this start, that he claims nothing more.
     completed: Mutex<HashSet<ClientKey>>,
@@ -61,6 +63,7 @@ pub(super) struct Tracking {
 
 /// That of one pool, as long as it is mounted.
 struct Tracked {
+    lease: Duration,
     /// Which mount it is; another one has another list.
     mount: MountNumber,
     pool: PoolGuid,
@@ -100,13 +103,13 @@ impl Given {
     }
 }
 
-impl Default for Tracking {
-    fn default() -> Self {
-        Self { pools: Mutex::default(), completed: Mutex::default(), open: AtomicU64::new(u64::MAX) }
-    }
-}
-
 impl Tracking {
+    /// Of no pool yet, for clients with leases of this length.
+    pub(super) fn new(lease: Duration) -> Self {
+        let (pools, completed) = Default::default();
+        Self { lease, pools, completed, open: AtomicU64::new(u64::MAX) }
+    }
+
     /// Somebody is about to be given something new in this pool; in this dataset one for writing.
     pub(super) fn grant(
         &self,
@@ -346,6 +349,7 @@ impl Tracking {
         }
         let folder = Arc::downgrade(folder);
         let tracked = Arc::new(Tracked {
+            lease: self.lease,
             mount,
             pool,
             folder,
@@ -378,34 +382,57 @@ impl Tracked {
             let mut unread = self.unread.lock();
             // Said once: each request of its files asks.
             if unread.is_none() {
-                tracing::error!(pool = %folder.pool(), %error, "who had what open before cannot be read: nobody can open anything by NFSv4 until it can, nor, for 3 minutes, read or change files by NFSv3");
+                tracing::error!(pool = %folder.pool(), %error, "who had what open before cannot be read: nobody can open anything by NFSv4 until it can, nor, for {} seconds, read or change files by NFSv3", self.late_in().as_secs());
             }
             unread.get_or_insert(now);
             Status::Delay
         })?;
         let clients = entries.iter().filter(|entry| matches!(entry, Entry::Client(_))).count();
+        let mut list = List::new(&entries, now, self.lease);
         if clients > 0 {
             tracing::info!(
                 pool = %folder.pool(), clients,
                 "clients of NFSv4 had something open here, and may claim it again: others that open or lock something wait for them, \
-                 90 seconds at least if one does not come"
+                 {} seconds at least if one does not come", list.grace().as_secs()
             );
         }
-        let mut list = List::new(&entries, now);
         if self.is_late(now) {
             list.forget_writes();
         }
         *self.list.lock() = Some(list);
+        if clients > 0 {
+            // Who claims something has it under this lease. What fails here is tried again before the first grant.
+            let _later = self.note_lease(folder);
+        }
         Ok(())
+    }
+
+    /// How long a lease of this life is stands in the list before anybody who has one.
+    fn note_lease(&self, folder: &dyn Vfs) -> Result<bool, Stop> {
+        let Some(entry) = self.with(|list| list.lease_to_note()) else { return Ok(true) };
+        let is_there = self.write_down(folder, entry)?;
+        if is_there {
+            self.with(List::lease_is_noted);
+        }
+        Ok(is_there)
     }
 
     /// Whether the list could not be read for as long as a grace may last. What clients had for writing others may have read and changed since, so that nobody claims any.
     fn is_late(&self, now: Duration) -> bool {
-        self.unread.lock().is_some_and(|since| since + 2 * LEASE <= now)
+        self.unread.lock().is_some_and(|since| since + self.late_in() <= now)
+    }
+
+    /// How long a grace may last, as far as is known without the list.
+    fn late_in(&self) -> Duration {
+        2 * self.lease.max(LEASE_DEFAULT)
     }
 
     /// These go out of the list.
     fn let_go(&self, folder: &dyn Vfs, doomed: Vec<Entry>) -> Result<(), Stop> {
+        if let Err(stop) = self.note_lease(folder) {
+            self.with(|list| list.doom(doomed.into_iter()));
+            return Err(stop);
+        }
         let cred = Cred::root();
         let mut left = doomed.into_iter();
         while let Some(entry) = left.next() {
@@ -438,8 +465,9 @@ impl Tracked {
         if !is_noted {
             return Ok(());
         }
-        let is_there =
-            self.write_down(folder, Entry::Client(key)).inspect_err(|_| self.with(|list| list.is_not_noted(key)))?;
+        let beside = self.note_lease(folder);
+        let is_there = beside.and_then(|is_there| Ok(is_there && self.write_down(folder, Entry::Client(key))?));
+        let is_there = is_there.inspect_err(|_| self.with(|list| list.is_not_noted(key)))?;
         if !is_there {
             tracing::warn!(pool = %folder.pool(), client = %key, "its opens cannot be claimed again behind a restart: there is no room to write it down");
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tally_base::Fate;
 use tally_nfs::handle::Handle;
@@ -34,6 +34,11 @@ impl Scene {
         let exports = TestExports::new();
         let link = Arc::new(Link::new(1, "127.0.0.1:700".parse().unwrap()));
         Self { minor: 0, service: Service::new(exports.clone()).speaking_4(), exports, link }
+    }
+
+    /// The same, before anybody has come, whose clients may say nothing for so long.
+    pub fn leasing_for(self, lease: Duration) -> Self {
+        Self { service: Service::new(self.exports.clone()).speaking_4_for(lease), ..self }
     }
 
     /// The server starts anew: nothing is left but what is in the pool.

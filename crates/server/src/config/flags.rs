@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use tally_base::Size;
 
-use super::HttpListen;
+use super::{HttpListen, LeaseTime};
 
 /// Flags of `serve`. They override the configuration file.
 #[derive(Clone, Debug, Default, Args)]
@@ -34,6 +34,10 @@ pub struct ServeArgs {
     /// Speak NFS version 3 alone: `tally config` says more of `nfs4`
     #[arg(long, overrides_with = "nfs4")]
     pub no_nfs4: bool,
+
+    /// Seconds for which a client of NFSv4 keeps its locks without a word, and is waited for behind a restart, 5 to 3600 [default: 90]
+    #[arg(long, value_name = "SECONDS")]
+    pub lease_time: Option<LeaseTime>,
 
     /// Address and port of the dashboard and of Prometheus' metrics, or 'off' [default: 127.0.0.1:12050 if it is free]
     #[arg(long, value_name = "ADDRESS:PORT")]

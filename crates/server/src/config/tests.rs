@@ -50,6 +50,11 @@ fn what_is_wrong_is_told_with_its_line() {
         ("listen = [\"localhost\"]\n", 1, "invalid IP address"),
         ("[log]\nformat = \"xml\"\n", 2, "unknown variant `xml`"),
         ("[http]\nlisten = \"12050\"\n", 2, "'12050' is not like 127.0.0.1:12050"),
+        ("nfs4 = true\nlease_time = 4\n", 2, "a lease of NFSv4 is whole seconds, from 5 to 3600, and not '4'"),
+        ("lease_time = 3601\n", 1, "from 5 to 3600, and not '3601'"),
+        ("lease_time = -5\n", 1, "from 5 to 3600, and not '-5'"),
+        ("lease_time = 7.5\n", 1, "from 5 to 3600, and not '7.5'"),
+        ("lease_time = \"90s\"\n", 1, "from 5 to 3600, and not"),
         ("[http]\nport = 1\n", 2, "unknown field `port`"),
         ("[[export]]\ndataset = \"a\"\n", 1, "missing field `rules`"),
         ("[[export]]\ndataset = \"/\"\nrules = \"off\"\n", 1, "names no dataset"),
@@ -106,6 +111,20 @@ fn flags_override_the_file() {
     assert_eq!(config.http.listen, Some(HttpListen::Off));
     let missing = ServeArgs { config: Some("/no/such/file".into()), ..ServeArgs::default() };
     assert!(Config::load(&missing).unwrap_err().to_string().contains("/no/such/file"));
+}
+
+#[test]
+fn a_lease_is_of_the_flag_of_the_file_or_ninety_seconds() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tally.toml");
+    fs::write(&file, "lease_time = 15\n").unwrap();
+    let seconds = |args: &ServeArgs| Config::load(args).unwrap().lease_time.time().as_secs();
+    let only_file = ServeArgs { config: Some(file), ..ServeArgs::default() };
+    let both = ServeArgs { lease_time: Some("5".parse().unwrap()), ..only_file.clone() };
+    assert_eq!([&ServeArgs::default(), &only_file, &both].map(seconds), [90, 15, 5]);
+    for wrong in ["4", "3601", "", "5s", "+5", "5.0", "99999999999999999999"] {
+        assert!(wrong.parse::<LeaseTime>().is_err(), "{wrong}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tally_base::{DatasetId, ObjectId, PoolGuid};
 use tally_nfs::v4::holdings::{ClientSeen, Counts, DelegationsSince, Holdings, LockSeen, Page as Seen, SessionSeen};
-use tally_nfs::v4::state::{ClientId, FileId, Known, LEASE, Principal, Revoked, SeenOpen, Which, printable};
+use tally_nfs::v4::state::{ClientId, FileId, Known, Principal, Revoked, SeenOpen, Which, printable};
 use tally_vfs::locks::Kind;
 
 use super::error::PoolsError;
@@ -222,7 +222,7 @@ fn client_report(ClientSeen { known, is_late, opens, locks, delegations }: &Clie
         version: known.minor.map_or_else(|| "4.x".into(), |minor| format!("4.{minor}")),
         since_seconds: seconds(now, known.since),
         silent_seconds: seconds(now, known.heard),
-        lease_seconds: LEASE.as_secs(),
+        lease_seconds: known.lease.as_secs(),
         courtesy: *is_late,
         sessions: known.sessions.len() as u64,
         opens: *opens as u64,

@@ -6,7 +6,6 @@ use tally_base::Time;
 use tally_vfs::{Attr, FILE_SIZE_MAX, FsStat, LINK_MAX, NAME_MAX, WRITE_BYTES_MAX};
 
 use super::super::pseudo::{Handle, Node, Tree, way_id};
-use super::super::state::LEASE;
 use super::super::status::Status;
 use super::set::{AttrSet, RDATTR_ERROR, READABLE, WRITE_ONLY};
 use super::settable::SETTABLE;
@@ -113,7 +112,7 @@ fn value(number: u32, subject: &Subject<'_>, out: &mut Encoder) -> Result<(), St
             let (major, minor) = subject.fsid();
             out.u64(major).u64(minor);
         }
-        10 => _ = out.u32(LEASE.as_secs() as u32),
+        10 => _ = out.u32(subject.tree.lease.as_secs() as u32),
         19 => _ = out.opaque(&subject.handle()),
         20 => _ = out.u64(attr.object.id.0),
         // files_avail, files_free, files_total

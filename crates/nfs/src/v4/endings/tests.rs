@@ -9,7 +9,7 @@ use tally_vfs::{Access, MountNumber, ObjectRef, Share};
 use super::*;
 use crate::exports::{PoolExports, Resolved};
 use crate::v4::state::bounds::{OPENS_MAX, OPENS_OF_CLIENT_MAX};
-use crate::v4::state::{Introduced, Introduction, LEASE, Principal};
+use crate::v4::state::{Introduced, Introduction, LEASE_DEFAULT as LEASE, Principal};
 use crate::v4::status::Status;
 
 struct Nothing;

@@ -51,8 +51,14 @@ pub use creation::{Created, Wanted};
 pub use exchange::{Exchanged, Protection};
 pub use known::{Known, Which, printable};
 
-/// How long a client keeps what it holds without a word, and may take to confirm who it is.
-pub const LEASE: Duration = Duration::from_secs(90);
+/// How long a client keeps what it holds without a word, and may take to confirm who it is, unless the server is told another time.
+pub const LEASE_DEFAULT: Duration = Duration::from_secs(90);
+
+/// Less is no lease: a clock of leases may be [`LOOK_MAX`](super::lease) behind, and a client says a word at every second third of one.
+pub const LEASE_MIN: Duration = Duration::from_secs(5);
+
+/// With more a client that is gone would be waited for, behind a restart, for longer than anybody waits.
+pub const LEASE_MAX: Duration = Duration::from_secs(3600);
 
 /// How long one whose lease is over keeps it if it is in nobody's way.
 pub const COURTESY: Duration = Duration::from_secs(24 * 3600);
@@ -167,6 +173,7 @@ type Name = (Minor, Vec<u8>);
 #[derive(Debug)]
 pub struct Clients {
     boot: BootId,
+    lease: Duration,
     next: u32,
     confirmed: HashMap<ClientId, Record>,
     waiting: HashMap<ClientId, Record>,
@@ -209,11 +216,11 @@ const CONFIRMED: usize = 0;
 const WAITING: usize = 1;
 
 impl Clients {
-    /// Nobody, since this start.
+    /// Nobody, since this start. Whoever comes has so long a lease.
     #[must_use]
-    pub fn new(boot: BootId) -> Self {
+    pub fn new(boot: BootId, lease: Duration) -> Self {
         let (confirmed, waiting, by_name, sessions, gone) = Default::default();
-        Self { boot, next: 1, confirmed, waiting, by_name, sessions, gone }
+        Self { boot, lease, next: 1, confirmed, waiting, by_name, sessions, gone }
     }
 
     /// The sessions, which are asked without the register's lock.
@@ -360,7 +367,7 @@ impl Clients {
     fn let_wait(&mut self, id: ClientId, introduction: Introduction, of: Of, now: Duration) {
         let is_of_sessions = matches!(of, Of::Minor1(_));
         let key = ClientKey::new(is_of_sessions, &introduction.name, introduction.principal);
-        let presence = Arc::new(Presence::new(id, key, now));
+        let presence = Arc::new(Presence::new(id, key, self.lease, now));
         let record = Record { id, introduction, presence, of };
         let [_, before] = self.ids(&record.name());
         // None of them holds anything.

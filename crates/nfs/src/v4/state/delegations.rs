@@ -137,11 +137,11 @@ pub struct Delegations {
 }
 
 impl Delegations {
-    /// None, since this start.
+    /// None, since this start, to clients with leases of this length.
     #[must_use]
-    pub fn new(boot: BootId, rng: &dyn Rng) -> Self {
+    pub fn new(boot: BootId, rng: &dyn Rng, lease: Duration) -> Self {
         let totals = Arc::new(Totals::default());
-        let shards = Shards::new(|number| Shard::new(number, totals.clone()));
+        let shards = Shards::new(|number| Shard::new(number, totals.clone(), lease));
         let (lately, lately_count) = Default::default();
         Self { seal: Seal::new(boot, rng), shards, totals, lately, lately_count }
     }

@@ -15,14 +15,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::LEASE;
-
 /// Most that is between two looks of a server that answers.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 
 /// The clock of leases. Whoever has a clock tells it what time it is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct LeaseClock {
+    lease: Duration,
     now_ns: AtomicU64,
     looks: Mutex<Looks>,
 }
@@ -34,6 +33,19 @@ struct Looks {
 }
 
 impl LeaseClock {
+    /// That of leases of this length, as it begins.
+    #[must_use]
+    pub fn new(lease: Duration) -> Self {
+        let (now_ns, looks) = Default::default();
+        Self { lease, now_ns, looks }
+    }
+
+    /// How long one is.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+
     /// As of the last look.
     #[must_use]
     pub fn now(&self) -> Duration {
@@ -51,7 +63,7 @@ impl LeaseClock {
         let mut looks = self.looks.lock();
         let Some(last) = looks.last.replace(at) else { return };
         if at.saturating_sub(last) > LOOK_MAX {
-            looks.still_until = at + LEASE;
+            looks.still_until = at + self.lease;
         }
         let counted = at.saturating_sub(last.max(looks.still_until));
         self.now_ns.fetch_add(counted.as_nanos() as u64, Relaxed);

@@ -43,8 +43,8 @@ mod waiters;
 
 pub use backchannel::{CallId, Callback, Calling, Errand, Lost, Terms, Verdict};
 pub use clients::{
-    BootId, COURTESY, ClientId, Clients, Created, Exchanged, Gone, Introduced, Introduction, Known, LEASE, Principal,
-    Protection, Unknown, Wanted, Which, Why, printable,
+    BootId, COURTESY, ClientId, Clients, Created, Exchanged, Gone, Introduced, Introduction, Known, LEASE_DEFAULT,
+    LEASE_MAX, LEASE_MIN, Principal, Protection, Unknown, Wanted, Which, Why, printable,
 };
 pub use delegations::{
     Answer, Asking as AskingForDelegation, Attributes, Delegated, DelegationNumber, Delegations, Ending, Keeps,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::{ClientId, ClientKey, LEASE};
+use super::{ClientId, ClientKey};
 use crate::v4::status::Status;
 
 /// When a client was last heard, and where it is in its life.
@@ -11,6 +11,7 @@ use crate::v4::status::Status;
 pub struct Presence {
     client: ClientId,
     key: ClientKey,
+    lease: Duration,
     since: Duration,
     heard_ns: AtomicU64,
     /// The minor version of its newest request in a session, plus one; 0: there was none.
@@ -23,10 +24,10 @@ pub struct Presence {
 }
 
 impl Presence {
-    pub(super) fn new(client: ClientId, key: ClientKey, now: Duration) -> Self {
+    pub(super) fn new(client: ClientId, key: ClientKey, lease: Duration, now: Duration) -> Self {
         let (minor, has_reclaimed, has_lost, is_ended, reachable) = Default::default();
         let heard_ns = AtomicU64::new(now.as_nanos() as u64);
-        Self { client, key, since: now, heard_ns, minor, has_reclaimed, has_lost, is_ended, reachable }
+        Self { client, key, lease, since: now, heard_ns, minor, has_reclaimed, has_lost, is_ended, reachable }
     }
 
     /// Whose it is.
@@ -39,6 +40,12 @@ impl Presence {
     #[must_use]
     pub fn key(&self) -> ClientKey {
         self.key
+    }
+
+    /// How long it may say nothing.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        self.lease
     }
 
     /// When it introduced itself.
@@ -74,7 +81,7 @@ impl Presence {
     /// Whether its lease is over. Nothing goes by that alone: it is kept by courtesy until somebody is in its way (rules V20).
     #[must_use]
     pub fn is_late(&self, now: Duration) -> bool {
-        self.heard() + LEASE < now
+        self.heard() + self.lease < now
     }
 
     /// RECLAIM_COMPLETE of all file systems: once in the life of a client.

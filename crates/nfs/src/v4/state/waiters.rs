@@ -33,7 +33,7 @@ use tally_vfs::Holder;
 use tally_vfs::locks::{Kind, Range};
 
 use super::bounds::{WAITERS_MAX, WAITERS_OF_CLIENT_MAX, WAITERS_OF_FILE_MAX};
-use super::{ClientId, FileId, LEASE, SessionId, Which};
+use super::{ClientId, FileId, SessionId, Which};
 
 /// How long one who was told may take to come before the next is told.
 pub const COME: Duration = Duration::from_secs(3);
@@ -100,8 +100,9 @@ pub struct Queued {
 }
 
 /// All queues.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Waiters {
+    lease: Duration,
     queues: Mutex<Queues>,
     count: AtomicUsize,
 }
@@ -113,6 +114,13 @@ struct Queues {
 }
 
 impl Waiters {
+    /// None, of clients with leases of this length.
+    #[must_use]
+    pub fn new(lease: Duration) -> Self {
+        let (queues, count) = Default::default();
+        Self { lease, queues, count }
+    }
+
     /// Whether nobody waits for anything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -175,7 +183,7 @@ impl Waiters {
     /// Those who wait for something of a file, or for what overlaps this range of it; who was not heard for a lease is none of them any more.
     #[must_use]
     pub fn queue(&self, file: &FileId, freed: Option<Range>, now: Duration) -> Queued {
-        self.retain(file, |place| place.asked + LEASE >= now);
+        self.retain(file, |place| place.asked + self.lease >= now);
         let mut queued = Queued::default();
         if self.is_empty() {
             return queued;
@@ -236,7 +244,8 @@ impl Waiters {
         }
         self.change(|queues| {
             let places = queues.files.values().flatten();
-            let late = places.filter(|place| place.told.is_some_and(|until| until < now) || place.asked + LEASE < now);
+            let late =
+                places.filter(|place| place.told.is_some_and(|until| until < now) || place.asked + self.lease < now);
             let owners: Vec<_> = late.map(|place| place.wait.owner.clone()).collect();
             owners.iter().for_each(|owner| queues.remove(owner));
         });

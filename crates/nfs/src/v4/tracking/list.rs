@@ -8,28 +8,39 @@
 //!    in the list               │ granted, until RECLAIM_COMPLETE    │ NO_GRACE
 //!    that is not               │ NO_GRACE                           │ NO_GRACE
 //! ```
+//!
+//! The grace is one lease, of this life or of those in which clients got what they may claim, whichever is longest: a client finds out within its lease that the server was away, and that is
+//! the one that it was told (RFC 8881 §8.4.2.1). So the list says how long leases were, as `lease-90`, from before the first client until a grace is over under another one.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::time::Duration;
 
 use tally_base::DatasetId;
 
-use super::super::state::{ClientId, ClientKey, LEASE};
+use super::super::state::{ClientId, ClientKey, LEASE_DEFAULT, LEASE_MAX, LEASE_MIN};
 use super::writes::{Flag, Writes};
 
-/// A claim keeps the grace open for so long, for the next one of that client.
+/// A claim keeps the grace open for so long, or for a lease where that is shorter, for the next one of that client.
 const BETWEEN_CLAIMS: Duration = Duration::from_secs(15);
 
-/// No grace is longer: two leases.
-const CLAIMS_END: Duration = Duration::from_secs(2 * LEASE.as_secs());
+/// No grace is longer, in leases.
+const CLAIMS_END: u32 = 2;
+
+/// In front of how many seconds a lease has.
+const LEASE_PREFIX: &str = "lease-";
 
 #[derive(Debug)]
 pub(super) struct List {
     /// Who was in it when it was read, and whether he has claimed something since. Empty once the grace is over.
     listed: BTreeMap<ClientKey, bool>,
     is_in_grace: bool,
-    /// When it is over, and when at the latest.
+    /// How long a lease of this life is, whether that stands in the folder, and what stands there besides.
+    lease: Duration,
+    is_lease_noted: bool,
+    former_leases: BTreeSet<Duration>,
+    /// How long the grace is, when it is over, and when at the latest.
+    grace: Duration,
     until: Duration,
     latest: Duration,
     /// Who is in the folder, or will be by what was changed.
@@ -49,12 +60,23 @@ pub(super) struct List {
 pub(super) enum Entry {
     Client(ClientKey),
     Writes(Flag),
+    /// How long a lease is, in whole seconds.
+    Lease(Duration),
 }
 
 impl Entry {
     /// Anything else in there is nobody's.
     pub(super) fn parse(name: &[u8]) -> Option<Self> {
-        ClientKey::parse(name).map(Self::Client).or_else(|| Flag::parse(name).map(Self::Writes))
+        let flag = || Flag::parse(name).map(Self::Writes);
+        ClientKey::parse(name).map(Self::Client).or_else(flag).or_else(|| Self::parse_lease(name))
+    }
+
+    fn parse_lease(name: &[u8]) -> Option<Self> {
+        let digits = std::str::from_utf8(name).ok()?.strip_prefix(LEASE_PREFIX)?;
+        let lease = Duration::from_secs(digits.parse().ok()?);
+        // As it is written, so that to remove it removes it.
+        let entry = Some(Self::Lease(lease)).filter(|entry| entry.to_string().as_bytes() == name);
+        entry.filter(|_| (LEASE_MIN..=LEASE_MAX).contains(&lease))
     }
 }
 
@@ -63,6 +85,7 @@ impl fmt::Display for Entry {
         match self {
             Self::Client(key) => key.fmt(f),
             Self::Writes(flag) => flag.fmt(f),
+            Self::Lease(lease) => write!(f, "{LEASE_PREFIX}{}", lease.as_secs()),
         }
     }
 }
@@ -79,24 +102,61 @@ pub(super) struct Came {
 }
 
 impl List {
-    /// As it was read then. Flags whose client is not there have to go.
-    pub(super) fn new(entries: &[Entry], since: Duration) -> Self {
+    /// As it was read then, in a life of such leases. Flags whose client is not there have to go.
+    pub(super) fn new(entries: &[Entry], since: Duration, lease: Duration) -> Self {
+        let leases =
+            entries.iter().filter_map(|entry| if let Entry::Lease(lease) = entry { Some(*lease) } else { None });
+        let mut former_leases: BTreeSet<_> = leases.collect();
+        // Lists of before have none: then they were all as long.
+        let longest = former_leases.last().copied().unwrap_or(LEASE_DEFAULT);
+        let is_lease_noted = former_leases.remove(&lease);
+        let grace = lease.max(longest);
         let keys = entries.iter().filter_map(|entry| if let Entry::Client(key) = entry { Some(*key) } else { None });
         let listed: BTreeMap<_, _> = keys.map(|key| (key, false)).collect();
         let flags = entries.iter().filter_map(|entry| if let Entry::Writes(flag) = entry { Some(*flag) } else { None });
         let (flags, left): (Vec<_>, Vec<_>) = flags.partition(|flag| listed.contains_key(&flag.key));
         let writes = Writes::new(flags.into_iter(), since);
         let doomed: Vec<_> = left.into_iter().map(Entry::Writes).collect();
-        Self {
+        let mut list = Self {
             is_in_grace: !listed.is_empty(),
             listed,
-            until: since + LEASE,
-            latest: since + CLAIMS_END,
+            lease,
+            is_lease_noted,
+            former_leases,
+            grace,
+            until: since + grace,
+            latest: since + grace * CLAIMS_END,
             noted: HashSet::new(),
             writes,
             is_settled: doomed.is_empty(),
             doomed,
             dooms: 0,
+        };
+        list.forget_former_leases();
+        list
+    }
+
+    /// How long others wait for who may claim something.
+    pub(super) fn grace(&self) -> Duration {
+        self.grace
+    }
+
+    /// What is to be written down before anybody who has a lease.
+    pub(super) fn lease_to_note(&self) -> Option<Entry> {
+        (!self.is_lease_noted).then_some(Entry::Lease(self.lease))
+    }
+
+    /// It was.
+    pub(super) fn lease_is_noted(&mut self) {
+        (self.is_lease_noted, self.is_settled) = (true, false);
+        self.forget_former_leases();
+    }
+
+    /// Once the grace is over nobody has anything under another lease than today's.
+    fn forget_former_leases(&mut self) {
+        if self.is_over() && self.is_lease_noted && !self.former_leases.is_empty() {
+            self.doomed.extend(std::mem::take(&mut self.former_leases).into_iter().map(Entry::Lease));
+            self.is_settled = false;
         }
     }
 
@@ -118,6 +178,7 @@ impl List {
                 self.let_go(key);
             }
         }
+        self.forget_former_leases();
         Some(came)
     }
 
@@ -125,7 +186,7 @@ impl List {
     pub(super) fn reclaim(&mut self, key: ClientKey, now: Duration) -> bool {
         let Some(has_claimed) = self.listed.get_mut(&key).filter(|_| self.is_in_grace) else { return false };
         *has_claimed = true;
-        self.until = self.until.max(now + BETWEEN_CLAIMS).min(self.latest);
+        self.until = self.until.max(now + BETWEEN_CLAIMS.min(self.grace)).min(self.latest);
         true
     }
 
@@ -157,7 +218,11 @@ impl List {
 
     /// Whether this client, which may have lost something without knowing it, may be given something new, and nothing has to be done before.
     pub(super) fn is_at_rest(&self, key: ClientKey, has_lost: bool) -> bool {
-        self.is_over() && self.is_settled && self.doomed.is_empty() && (has_lost || self.has(key))
+        self.is_over()
+            && self.is_lease_noted
+            && self.is_settled
+            && self.doomed.is_empty()
+            && (has_lost || self.has(key))
     }
 
     pub(super) fn has(&self, key: ClientKey) -> bool {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tally_base::Rng;
 
-use super::{ClientId, Clients, Created, Exchanged, Introduction, Principal, Wanted};
+use super::{ClientId, Clients, Created, Exchanged, Introduction, LEASE_DEFAULT, Principal, Wanted};
 use crate::rpc::Caller;
 use crate::v4::state::{Begun, BootId, Channel, Guard, Sequence, Sessions, Terms};
 use crate::v4::status::Status;
@@ -50,7 +50,7 @@ pub(in crate::v4::state) struct Desk {
 
 impl Desk {
     pub(in crate::v4::state) fn new(seed: u64) -> Self {
-        let clients = Clients::new(BootId(7));
+        let clients = Clients::new(BootId(7), LEASE_DEFAULT);
         let (sessions, rng) = (clients.sessions(), Draws(seed.into()));
         Self { clients, sessions, now: Duration::ZERO, rng, held: HashSet::new() }
     }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::{ClientId, LEASE, Principal, Record};
+use super::{ClientId, Principal, Record};
 use crate::v4::state::SessionId;
 
 /// What is asked for, and how much of it: all is more than anybody reads.
@@ -36,6 +36,8 @@ pub struct Known {
     pub principal: Principal,
     /// The minor version that it speaks; of one with sessions that of its newest request, if there was one.
     pub minor: Option<u32>,
+    /// How long it may say nothing.
+    pub lease: Duration,
     /// When it introduced itself.
     pub since: Duration,
     /// When it last said a word.
@@ -54,7 +56,7 @@ impl Known {
     /// Whether its lease is over.
     #[must_use]
     pub fn is_late(&self, now: Duration) -> bool {
-        self.heard + LEASE < now
+        self.heard + self.lease < now
     }
 
     pub(super) fn new(record: &Record) -> Self {
@@ -65,6 +67,7 @@ impl Known {
             address: introduction.address,
             principal: introduction.principal,
             minor: if presence.key().is_of_sessions() { presence.minor() } else { Some(0) },
+            lease: presence.lease(),
             since: presence.since(),
             heard: presence.heard(),
             sessions: record.sessions().to_vec(),

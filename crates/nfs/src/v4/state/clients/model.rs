@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::desk::{Desk, OTHER, ROOT, sequence_on, wants, word};
-use super::{COURTESY, ClientId, Created, LEASE, Wanted};
+use super::{COURTESY, ClientId, Created, LEASE_DEFAULT as LEASE, Wanted};
 use crate::v4::state::{Begun, Guard, Sequence};
 use crate::v4::status::Status;
 

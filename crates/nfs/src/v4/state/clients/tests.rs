@@ -3,6 +3,7 @@ use tally_base::SystemRng;
 use super::*;
 
 const ROOT: Principal = Principal::User(0);
+const LEASE: Duration = LEASE_DEFAULT;
 
 fn at(host: u8) -> IpAddr {
     [10, 0, 0, host].into()
@@ -21,7 +22,7 @@ struct Desk {
 
 impl Desk {
     fn new() -> Self {
-        Self { clients: Clients::new(BootId(7)), now: Duration::ZERO, all_hold: true }
+        Self { clients: Clients::new(BootId(7), LEASE), now: Duration::ZERO, all_hold: true }
     }
 
     fn introduce(&mut self, introduction: Introduction) -> Result<Introduced, Unknown> {

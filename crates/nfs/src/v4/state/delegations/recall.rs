@@ -16,8 +16,6 @@
 
 use std::time::Duration;
 
-use crate::v4::state::LEASE;
-
 /// For so long what a client says against a recall does not count.
 const REPEATED: Duration = Duration::from_secs(5);
 /// Between two calls of one that says so.
@@ -55,7 +53,7 @@ pub enum Next {
 /// A delegation is recalled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Recall {
-    since: Duration,
+    until: Duration,
     call: Call,
     /// As of when the client says no.
     refused: Option<Duration>,
@@ -70,23 +68,23 @@ enum Call {
 }
 
 impl Recall {
-    /// As of now, by the clock of leases.
+    /// As of now, by the clock of leases, which are so long.
     #[must_use]
-    pub(super) fn begun(now: Duration) -> Self {
-        Self { since: now, call: Call::Due(now), refused: None }
+    pub(super) fn begun(now: Duration, lease: Duration) -> Self {
+        Self { until: now + lease, call: Call::Due(now), refused: None }
     }
 
     /// One of which the client was told with its grant.
     #[must_use]
-    pub(super) fn told(now: Duration) -> Self {
-        Self { call: Call::Told, ..Self::begun(now) }
+    pub(super) fn told(now: Duration, lease: Duration) -> Self {
+        Self { call: Call::Told, ..Self::begun(now, lease) }
     }
 
     /// What is to be done.
     #[must_use]
     pub(super) fn next(&self, now: Duration) -> Next {
         match self.call {
-            _ if self.since + LEASE < now => Next::Revoke,
+            _ if self.until < now => Next::Revoke,
             Call::HasNone => Next::Revoke,
             Call::Due(at) if at <= now => Next::Call,
             Call::Called(at) if at + TOLD_IN <= now => Next::Call,
@@ -125,6 +123,7 @@ impl Recall {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::v4::state::LEASE_DEFAULT as LEASE;
 
     fn at(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -132,7 +131,7 @@ mod tests {
 
     /// One that was recalled at 10 s, and answered so at 11 s and as often as it was called since.
     fn answered(answer: Answer, until: Duration) -> (u32, Next) {
-        let (mut recall, mut now, mut calls) = (Recall::begun(at(10_000)), at(10_000), 0);
+        let (mut recall, mut now, mut calls) = (Recall::begun(at(10_000), LEASE), at(10_000), 0);
         while now < until {
             if recall.next(now) == Next::Call {
                 recall.call(now);
@@ -169,17 +168,17 @@ mod tests {
 
     #[test]
     fn what_nobody_tells_of_is_called_again() {
-        let mut recall = Recall::begun(at(0));
+        let mut recall = Recall::begun(at(0), LEASE);
         recall.call(at(0));
         assert_eq!((recall.next(at(14_999)), recall.next(at(15_000))), (Next::Wait, Next::Call));
     }
 
     #[test]
     fn an_answer_to_no_call_is_none() {
-        let mut recall = Recall::begun(at(0));
+        let mut recall = Recall::begun(at(0), LEASE);
         recall.answered(Answer::Taken, at(0));
         assert_eq!(recall.next(at(0)), Next::Call);
-        let mut told = Recall::told(at(0));
+        let mut told = Recall::told(at(0), LEASE);
         told.answered(Answer::HasNone, at(10_000));
         assert_eq!((told.next(at(10_000)), told.next(LEASE + at(1))), (Next::Wait, Next::Revoke));
     }

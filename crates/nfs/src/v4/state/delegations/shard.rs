@@ -107,12 +107,13 @@ pub(super) struct Shard {
     of_client: BTreeSet<(ClientId, u64)>,
     recalled: BTreeSet<(ClientId, u64)>,
     totals: Arc<Totals>,
+    lease: Duration,
 }
 
 impl Shard {
-    pub(super) fn new(number: u32, totals: Arc<Totals>) -> Self {
+    pub(super) fn new(number: u32, totals: Arc<Totals>, lease: Duration) -> Self {
         let (clients, by_file, of_client, recalled) = Default::default();
-        Self { places: Places::new(number | OF_DELEGATIONS), clients, by_file, of_client, recalled, totals }
+        Self { places: Places::new(number | OF_DELEGATIONS), clients, by_file, of_client, recalled, totals, lease }
     }
 
     pub(super) fn get(&self, number: u64) -> Option<&State> {
@@ -165,7 +166,7 @@ impl Shard {
         }
         (state.handle, state.change, state.life) = (handle, change, Life::Given);
         if let Some(now) = recalled {
-            self.begin_recall(number, Recall::told(now));
+            self.begin_recall(number, Recall::told(now, self.lease));
         }
         true
     }
@@ -176,7 +177,7 @@ impl Shard {
         match &mut state.life {
             Life::Giving { is_in_the_way } => *is_in_the_way = true,
             Life::Given => {
-                self.begin_recall(number, Recall::begun(now));
+                self.begin_recall(number, Recall::begun(now, self.lease));
                 return true;
             }
             Life::Recalled(_) | Life::Ending | Life::Revoked(_) => {}

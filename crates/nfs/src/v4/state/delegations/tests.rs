@@ -3,7 +3,7 @@ use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
 use tally_vfs::{Access, Deny, MountNumber, ObjectRef};
 
 use super::*;
-use crate::v4::state::LEASE;
+use crate::v4::state::LEASE_DEFAULT as LEASE;
 use crate::v4::state::bounds::{DELEGATIONS_MAX, DELEGATIONS_OF_CLIENT_MAX};
 
 const A: ClientId = ClientId(1);
@@ -21,7 +21,7 @@ fn file_on(mount: u64, number: u64) -> FileId {
 }
 
 fn delegations() -> Delegations {
-    Delegations::new(BootId(7), &SystemRng)
+    Delegations::new(BootId(7), &SystemRng, LEASE)
 }
 
 fn opener(client: ClientId) -> OwnerKey {

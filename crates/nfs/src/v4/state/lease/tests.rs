@@ -1,4 +1,5 @@
 use super::*;
+use crate::v4::state::LEASE_DEFAULT as LEASE;
 
 const STEP: Duration = Duration::from_secs(1);
 
@@ -10,7 +11,7 @@ fn look(clock: &LeaseClock, seconds: std::ops::RangeInclusive<u32>) -> Duration 
 
 #[test]
 fn it_counts_while_somebody_looks() {
-    let clock = LeaseClock::default();
+    let clock = LeaseClock::new(LEASE);
     assert_eq!(look(&clock, 1000..=1000), Duration::ZERO, "it begins with the first look");
     assert_eq!(look(&clock, 1001..=1200), STEP * 200);
     assert_eq!(clock.heard(), STEP * 200 + LOOK_MAX);
@@ -23,7 +24,7 @@ fn it_counts_while_somebody_looks() {
 fn behind_a_gap_nothing_is_over_for_one_lease() {
     let lease = LEASE.as_secs() as u32;
     for gap in [100, 3] {
-        let clock = LeaseClock::default();
+        let clock = LeaseClock::new(LEASE);
         let before = look(&clock, 0..=lease - 1);
         let woken = lease - 1 + gap;
         assert_eq!(look(&clock, woken..=woken + lease), before, "{gap}: one lease stands still");
@@ -34,7 +35,7 @@ fn behind_a_gap_nothing_is_over_for_one_lease() {
 /// Another gap within that lease begins it anew; and time that goes back, which a clock of this kind does not, counts for nothing.
 #[test]
 fn a_gap_in_a_gap_is_one_more() {
-    let clock = LeaseClock::default();
+    let clock = LeaseClock::new(LEASE);
     look(&clock, 0..=10);
     look(&clock, 20..=30);
     let lease = LEASE.as_secs() as u32;

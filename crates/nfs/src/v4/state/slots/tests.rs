@@ -2,7 +2,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::*;
 use crate::v4::state::clients::desk::{Desk, sequence_on, word};
-use crate::v4::state::{Begun, Created, LEASE, Sequence};
+use crate::v4::state::{Begun, Created, LEASE_DEFAULT as LEASE, Sequence};
 use crate::v4::status::Status;
 
 fn told(desk: &Desk, asked: &Sequence) -> String {

@@ -2,7 +2,7 @@ use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
 use tally_vfs::{ClientNumber, MountNumber, ObjectRef, OwnerNumber};
 
 use super::*;
-use crate::v4::state::Mounted;
+use crate::v4::state::{LEASE_DEFAULT as LEASE, Mounted};
 
 const NOW: Duration = Duration::from_secs(1000);
 
@@ -30,7 +30,7 @@ fn waiting(waiters: &Waiters, now: Duration) -> Vec<LockWait> {
 
 #[test]
 fn who_asks_again_keeps_his_place_and_who_asks_for_something_else_does_not() {
-    let waiters = Waiters::default();
+    let waiters = Waiters::new(LEASE);
     let (first, second) = (wait(1, "a", (0, 9)), wait(2, "b", (0, 9)));
     assert!(waiters.is_empty() && waiters.join(first.clone(), NOW) && waiters.join(second.clone(), NOW));
     assert!(waiters.join(first.clone(), NOW));
@@ -46,7 +46,7 @@ fn who_asks_again_keeps_his_place_and_who_asks_for_something_else_does_not() {
 
 #[test]
 fn who_is_told_may_come_for_three_seconds() {
-    let waiters = Waiters::default();
+    let waiters = Waiters::new(LEASE);
     let one = wait(1, "a", (0, 9));
     assert!(waiters.join(one.clone(), NOW) && waiters.tell(&one, NOW) && !waiters.tell(&one, NOW));
     let queued = waiters.queue(&file(1), None, NOW);
@@ -66,7 +66,7 @@ fn who_is_told_may_come_for_three_seconds() {
 
 #[test]
 fn who_is_not_heard_for_a_lease_is_gone_and_counts_for_deadlocks_as_long_as_he_is_fresh() {
-    let waiters = Waiters::default();
+    let waiters = Waiters::new(LEASE);
     let one = wait(1, "a", (0, 9));
     assert!(waiters.join(one.clone(), NOW));
     assert!(waiters.wait_of(&one.owner, NOW + FRESH).is_some());
@@ -77,7 +77,7 @@ fn who_is_not_heard_for_a_lease_is_gone_and_counts_for_deadlocks_as_long_as_he_i
 
 #[test]
 fn only_those_are_looked_at_whose_range_something_of_was_freed() {
-    let waiters = Waiters::default();
+    let waiters = Waiters::new(LEASE);
     let all = [wait(1, "a", (0, 4)), wait(1, "b", (5, 9)), wait(1, "c", (9, 20))];
     all.iter().for_each(|wait| assert!(waiters.join(wait.clone(), NOW)));
     let freed = |first, last| waiters.queue(&file(1), Range::between(first, last), NOW).waiting;
@@ -90,7 +90,7 @@ fn only_those_are_looked_at_whose_range_something_of_was_freed() {
 
 #[test]
 fn waits_end_with_the_open_the_client_the_file() {
-    let waiters = Waiters::default();
+    let waiters = Waiters::new(LEASE);
     let other_open =
         LockWait { below: Holder { owner: OwnerNumber(2), ..wait(1, "b", (0, 9)).below }, ..wait(1, "b", (0, 9)) };
     let all = [wait(1, "a", (0, 9)), other_open, wait(2, "a", (0, 9)), wait(3, "a", (0, 9))];
@@ -107,7 +107,7 @@ fn waits_end_with_the_open_the_client_the_file() {
 
 #[test]
 fn a_file_has_as_many_as_it_may_and_so_has_a_client() {
-    let waiters = Waiters::default();
+    let waiters = Waiters::new(LEASE);
     let of = |client: u64, nth: usize, id| LockWait { file: file(id), ..wait(client, &nth.to_string(), (0, 9)) };
     (0..WAITERS_OF_FILE_MAX).for_each(|nth| assert!(waiters.join(of(nth as u64, nth, 1), NOW)));
     assert!(!waiters.join(of(5000, 0, 1), NOW) && waiters.join(of(5000, 0, 2), NOW));
@@ -122,7 +122,7 @@ fn a_file_has_as_many_as_it_may_and_so_has_a_client() {
 /// believed that he would be told.
 #[test]
 fn who_could_not_be_told_waits_behind_the_others() {
-    let waiters = Waiters::default();
+    let waiters = Waiters::new(LEASE);
     let (first, second) = (wait(1, "a", (0, 9)), wait(2, "b", (0, 9)));
     assert!(waiters.join(first.clone(), NOW) && waiters.join(second.clone(), NOW) && waiters.tell(&first, NOW));
     waiters.go_behind(&first.owner, &first.file);
@@ -135,7 +135,7 @@ fn who_could_not_be_told_waits_behind_the_others() {
 /// What a client says of a call that is long over took the place in which its owner waited for another range.
 #[test]
 fn a_late_answer_takes_nobodys_next_place() {
-    let waiters = Waiters::default();
+    let waiters = Waiters::new(LEASE);
     let (first, next) = (wait(1, "a", (0, 9)), wait(1, "a", (50, 59)));
     assert!(waiters.join(first.clone(), NOW) && waiters.tell(&first, NOW) && waiters.join(next.clone(), NOW));
     waiters.leave_if_told(&first.owner, &first.file);
@@ -148,7 +148,7 @@ fn a_late_answer_takes_nobodys_next_place() {
 /// What nobody was shown: who waits, and since when he does, however often he asks.
 #[test]
 fn who_waits_is_shown_with_the_time_he_began() {
-    let waiters = Waiters::default();
+    let waiters = Waiters::new(LEASE);
     let all = Which { client: None, most: usize::MAX };
     assert_eq!(waiters.seen(all), (Vec::new(), 0));
     let later = NOW + Duration::from_secs(20);

@@ -6,6 +6,7 @@ const B: ClientKey = ClientKey::of_sessions_for_tests(2);
 const OLD: ClientKey = ClientKey::of_minor_0_for_tests(3);
 const IN_A: Entry = Entry::Client(A);
 const IN_B: Entry = Entry::Client(B);
+const LEASE: Duration = LEASE_DEFAULT;
 const HERE: DatasetId = DatasetId(1);
 const ELSEWHERE: DatasetId = DatasetId(2);
 
@@ -15,7 +16,7 @@ fn second(seconds: u64) -> Duration {
 
 #[test]
 fn without_anybody_in_it_there_is_no_grace() {
-    let mut list = List::new(&[], second(5));
+    let mut list = List::new(&[], second(5), LEASE);
     list.advance(second(5), &|_| false);
     assert!(list.is_over() && !list.reclaim(A, second(6)));
 }
@@ -23,7 +24,7 @@ fn without_anybody_in_it_there_is_no_grace() {
 /// The rows of D5 and D12.
 #[test]
 fn who_is_in_it_may_claim_until_the_grace_is_over() {
-    let mut list = List::new(&[IN_A, IN_B], second(5));
+    let mut list = List::new(&[IN_A, IN_B], second(5), LEASE);
     assert!(list.is_in_grace() && list.reclaim(A, second(6)) && !list.reclaim(OLD, second(6)));
     let has_completed = |key: &ClientKey| *key == A;
     list.advance(second(94), &has_completed);
@@ -34,6 +35,10 @@ fn who_is_in_it_may_claim_until_the_grace_is_over() {
     assert_eq!(list.take_doomed(), [IN_B], "who has claimed nothing has nothing");
     assert!(list.has(A) && !list.is_at_rest(A, false), "B may not be out of it yet");
     list.settle();
+    assert!(!list.is_at_rest(A, false), "A has a lease of which nothing is written down");
+    list.lease_is_noted();
+    assert!(!list.is_at_rest(A, false), "nor is that durable");
+    list.settle();
     assert!(list.is_at_rest(A, false));
 }
 
@@ -41,7 +46,7 @@ fn who_is_in_it_may_claim_until_the_grace_is_over() {
 /// somebody else; and behind a kill the client claimed it, and got it.
 #[test]
 fn who_has_claimed_a_part_and_not_completed_is_out_of_it() {
-    let mut list = List::new(&[IN_A, Entry::Client(OLD)], second(0));
+    let mut list = List::new(&[IN_A, Entry::Client(OLD)], second(0), LEASE);
     assert!(list.reclaim(A, second(1)) && list.reclaim(OLD, second(1)));
     list.advance(LEASE, &|_| false);
     assert_eq!((list.take_doomed(), list.has(A)), (vec![IN_A], false));
@@ -52,12 +57,12 @@ fn who_has_claimed_a_part_and_not_completed_is_out_of_it() {
 
 #[test]
 fn it_is_over_once_all_have_completed_who_say_so() {
-    let mut list = List::new(&[IN_A, IN_B], second(0));
+    let mut list = List::new(&[IN_A, IN_B], second(0), LEASE);
     list.advance(second(1), &|key| *key == A);
     assert!(list.is_in_grace());
     assert_eq!(list.advance(second(1), &|_| true), Some(Came { claimed: 0, idle: 2, lost: 0 }));
     assert!(list.is_over() && list.take_doomed().is_empty());
-    let mut list = List::new(&[IN_A, Entry::Client(OLD)], second(0));
+    let mut list = List::new(&[IN_A, Entry::Client(OLD)], second(0), LEASE);
     list.advance(second(1), &|_| true);
     assert!(list.is_in_grace(), "those of minor version 0 have no word for it");
     list.advance(LEASE, &|key| *key == A);
@@ -66,7 +71,7 @@ fn it_is_over_once_all_have_completed_who_say_so() {
 
 #[test]
 fn claims_keep_it_open_for_those_that_follow_and_not_for_ever() {
-    let mut list = List::new(&[IN_A], second(0));
+    let mut list = List::new(&[IN_A], second(0), LEASE);
     for at in (0..400).step_by(10) {
         list.advance(second(at), &|_| false);
         assert_eq!(list.reclaim(A, second(at)), second(at) < 2 * LEASE, "at {at} s");
@@ -76,7 +81,7 @@ fn claims_keep_it_open_for_those_that_follow_and_not_for_ever() {
 /// Whoever is gone takes part in nothing, and who comes again is not taken out by what was left to do.
 #[test]
 fn who_is_gone_goes_out() {
-    let mut list = List::new(&[IN_A, IN_B], second(0));
+    let mut list = List::new(&[IN_A, IN_B], second(0), LEASE);
     list.forget(OLD);
     assert!(!list.has_doomed());
     list.forget(B);
@@ -94,7 +99,7 @@ fn writes(key: ClientKey, dataset: DatasetId) -> Entry {
 /// Rules V27: others wait as long as one who may have had something for writing has not said that he claims nothing more.
 #[test]
 fn who_may_have_written_keeps_others_out_until_he_has_completed() {
-    let mut list = List::new(&[IN_A, IN_B, writes(A, HERE)], second(0));
+    let mut list = List::new(&[IN_A, IN_B, writes(A, HERE)], second(0), LEASE);
     let nobody = |_: &ClientKey| false;
     assert!(list.keeps_out(Some(HERE), None, &nobody) && list.keeps_out(Some(HERE), Some(B), &nobody));
     assert!(!list.keeps_out(Some(HERE), Some(A), &nobody), "what is there is his");
@@ -112,7 +117,7 @@ fn who_may_have_written_keeps_others_out_until_he_has_completed() {
 #[test]
 fn a_flag_goes_with_its_client_and_by_itself() {
     let (a, b) = ((A, ClientId(1)), (B, ClientId(2)));
-    let mut list = List::new(&[IN_A, writes(A, HERE), writes(B, HERE)], second(0));
+    let mut list = List::new(&[IN_A, writes(A, HERE), writes(B, HERE)], second(0), LEASE);
     assert!(list.has_doomed() && !list.is_settled(), "B is not there");
     assert_eq!(list.take_doomed(), [writes(B, HERE)]);
     assert!(list.idle(second(61)).is_empty(), "in the grace nobody has anything yet");
@@ -139,7 +144,7 @@ fn a_flag_goes_with_its_client_and_by_itself() {
 /// The list could not be read until others had to go on.
 #[test]
 fn who_comes_too_late_claims_none_for_writing() {
-    let mut list = List::new(&[IN_A, writes(A, HERE)], second(0));
+    let mut list = List::new(&[IN_A, writes(A, HERE)], second(0), LEASE);
     list.settle();
     list.forget_writes();
     assert_eq!((list.is_settled(), list.keeps_out(None, None, &|_| false)), (false, false));

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::v4::state::clients::desk::{Desk, sequence_on};
-use crate::v4::state::{COURTESY, Created, LEASE};
+use crate::v4::state::{COURTESY, Created, LEASE_DEFAULT as LEASE};
 
 const MOMENT: Duration = Duration::from_secs(5);
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::v4::state::clients::LEASE;
+use crate::v4::state::clients::LEASE_DEFAULT as LEASE;
 use crate::v4::state::clients::desk::{CHANNEL, Desk, OTHER, ROOT, wants};
 
 #[test]
