@@ -85,7 +85,7 @@ pub(in super::super) fn set(
     let right =
         if set.size.is_some() && !compound.is_again() { compound.right(stateid, &target)? } else { Right::Unopened };
     if set.size.is_some() {
-        super::data::check_file(&target)?;
+        super::data::check_file(&target, compound.minor())?;
     }
     compound.begin(&target)?;
     if compound.has_written() || compound.remembered(&target).is_none() {
