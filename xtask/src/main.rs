@@ -46,6 +46,8 @@ enum Task {
     Fuzz(fuzz::Fuzz),
     /// Hostile hosts against the release binary: what a good client notices of them, and what they cost.
     Attacks(tally_yardsticks::attacks::Options),
+    /// Clients of NFSv4 that take as much state as they are given, against the release binary: what they are told, and what it costs others.
+    Hoards(tally_yardsticks::hoards::Options),
     /// The dashboard of a live server under load, in a headless Chromium; pictures go to target/dashboard.
     Dashboard(dashboard::Options),
     /// NFSv4's test codec, from the RFCs' XDR.
@@ -83,6 +85,7 @@ fn run(task: Task) -> Result<()> {
         Task::Holding(holding) => holding.run(),
         Task::Fuzz(fuzz) => fuzz.run(),
         Task::Attacks(options) => options.run(),
+        Task::Hoards(options) => options.run(),
         Task::Dashboard(options) => options.run()?.into_result(),
         Task::Xdr(xdr) => xdr.run(),
         Task::Bench(bench) => bench.run(),

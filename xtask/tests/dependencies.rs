@@ -31,7 +31,7 @@ const CRATES: [(&str, &[&str]); 21] = [
     // Tests and tools see what they need, and nothing sees them.
     // NFSv4 as the RFCs print it, which tests ask beside what is by hand.
     ("tally-wire", &[]),
-    ("tally-sim", &SIMULATION),
+    ("tally-sim", &ENGINE_AND_PROTOCOL),
     ("tally-interop", &["tally-base", "tally-disk", "tally-bench", "tally-server", "tally-wire"]),
     ("tally-failing", &["tally-bench"]),
     ("tally-fuzz", &ENGINE_AND_PROTOCOL),
@@ -45,20 +45,8 @@ const CRATES: [(&str, &[&str]); 21] = [
     ("xtask", &["tally-lab", "tally-yardsticks", "tally-xdrgen"]),
 ];
 
-const ENGINE_AND_PROTOCOL: [&str; 9] = [
-    "tally-base",
-    "tally-disk",
-    "tally-intent",
-    "tally-members",
-    "tally-fakes",
-    "tally-store",
-    "tally-vfs",
-    "tally-fs",
-    "tally-nfs",
-];
-
 /// Clients of version 4 speak by the codec that is generated from the RFCs.
-const SIMULATION: [&str; 10] = [
+const ENGINE_AND_PROTOCOL: [&str; 10] = [
     "tally-base",
     "tally-disk",
     "tally-intent",
@@ -291,11 +279,13 @@ const SIM: [&[&str]; 9] = [
     &["panics"],
 ];
 
-const FUZZ: [&[&str]; 5] = [
+const FUZZ: [&[&str]; 7] = [
     &["seeds", "target"],
-    &["image"],
+    &["image", "callback"],
+    &["attributes", "state"],
     &["golden", "node", "rpc", "space"],
     &["blocks", "frame", "house", "label", "record", "uberblock"],
+    &["told"],
     &["heap", "input", "world"],
 ];
 
@@ -308,6 +298,7 @@ const YARDSTICKS: [&[&str]; 7] = [
         "compare",
         "crowd",
         "datasets",
+        "hoards",
         "import",
         "lone",
         "memory_log",

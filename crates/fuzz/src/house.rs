@@ -1,6 +1,7 @@
 //! A service over two file systems in memory: `/tank`, and `/tank/child`, which is mounted in its root.
 //!
-//! One service serves all inputs, as its statistics alone take half a megabyte. Each input finds the file systems as they
+//! One service serves all inputs of version 3, as its statistics alone take half a megabyte; behind one that has brought
+//! clients of version 4 it starts anew. Each input finds the file systems as they
 //! were at first, comes from an address of its own, so that no input gets another one's remembered answer, and the keys
 //! and generations are constants, so that handles in a corpus stay good.
 
@@ -11,7 +12,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
-use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
+use tally_base::{DatasetId, Generation, ObjectId, PoolGuid, Promise};
 use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, parse_sharenfs};
 use tally_nfs::handle::{HANDLE_BYTES, Handle};
 use tally_nfs::link::Link;
@@ -32,22 +33,48 @@ const GENERATION: u64 = 0x67;
 /// The largest reply: a READ of 1 MiB and its attributes.
 const REPLY_BYTES_MAX: usize = (1 << 20) + (4 << 10);
 
-/// Object ids of the tank, in the order in which they are made; the odd ones are entries.
+/// How often a compound that finds somebody in its way goes on at once: that it may once for each of its operations.
+const ATTEMPTS_MAX: usize = 256;
+/// Where the pool keeps what has to be known of clients.
+const CLIENTS: DatasetId = DatasetId(99);
+/// What stands before results: the mark, and the header of a reply that was carried out.
+const HEAD_BYTES: usize = 28;
+
+/// Object ids of the tank, in the order in which they are made: each takes one for itself and one for its entry.
 pub(crate) const TANK_ROOT: u64 = 3;
+pub(crate) const CHILD_DIR: u64 = 4;
+pub(crate) const DIR: u64 = 6;
+pub(crate) const FILE: u64 = 8;
+pub(crate) const LINK: u64 = 10;
 
 static HOUSE: LazyLock<House> = LazyLock::new(House::new);
 
 pub(crate) struct House {
-    service: Service,
+    service: RwLock<Arc<Service>>,
     exports: Arc<Places>,
     fresh: [Model; 2],
     inputs: AtomicU64,
     /// Whether somebody may have changed what is served.
     is_used: AtomicBool,
+    /// Whether clients may be known.
+    has_clients: AtomicBool,
 }
 
 struct Places {
-    served: RwLock<[Arc<dyn Vfs>; 2]>,
+    served: RwLock<Served>,
+}
+
+/// The tank, its child, and the list of clients.
+#[derive(Clone)]
+struct Served {
+    datasets: [Arc<Model>; 2],
+    clients: Arc<Model>,
+}
+
+impl Served {
+    fn of(fresh: &[Model; 2]) -> Self {
+        Self { datasets: fresh.each_ref().map(|model| Arc::new(model.fork())), clients: Arc::new(model(CLIENTS)) }
+    }
 }
 
 /// One input's connection.
@@ -92,10 +119,10 @@ impl House {
     fn new() -> Self {
         let fresh = [model(TANK), model(CHILD)];
         furnish(&fresh[0]);
-        let served = fresh.each_ref().map(|model| Arc::new(model.fork()) as Arc<dyn Vfs>);
-        let exports = Arc::new(Places { served: RwLock::new(served) });
-        let (inputs, is_used) = (AtomicU64::new(1), AtomicBool::new(false));
-        Self { service: Service::new(exports.clone()).speaking_4(), exports, fresh, inputs, is_used }
+        let exports = Arc::new(Places { served: RwLock::new(Served::of(&fresh)) });
+        let service = RwLock::new(Arc::new(Service::new(exports.clone()).speaking_4()));
+        let (is_used, has_clients) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { service, exports, fresh, inputs: AtomicU64::new(1), is_used, has_clients }
     }
 
     /// Is there before anything is counted.
@@ -106,46 +133,105 @@ impl House {
     /// A client comes in; everything is as it was at first. `port` tells whether it is a privileged one.
     pub(crate) fn visit(&'static self, port: u16) -> Visit {
         if self.is_used.swap(false, Ordering::Relaxed) {
-            *self.exports.served.write() = self.fresh.each_ref().map(|model| Arc::new(model.fork()) as Arc<dyn Vfs>);
+            *self.exports.served.write() = Served::of(&self.fresh);
         }
+        if self.has_clients.swap(false, Ordering::Relaxed) {
+            self.start_anew();
+        }
+        self.visit_beside(port)
+    }
+
+    /// Another one comes in, beside those who are there.
+    pub(crate) fn visit_beside(&'static self, port: u16) -> Visit {
         let number = self.inputs.fetch_add(1, Ordering::Relaxed);
         let peer = SocketAddr::new(IpAddr::V6(Ipv6Addr::from_bits(0xfd00 << 112 | u128::from(number))), port);
         Visit { house: self, link: Arc::new(Link::new(number, peer)) }
+    }
+
+    /// There is so much room that files may be given to clients for writing: an input that only writes a little takes no memory for it.
+    pub(crate) fn give_room(&self) {
+        self.is_used.store(true, Ordering::Relaxed);
+        self.exports.served.read().datasets.iter().for_each(|model| model.set_quota(Some(1 << 30)));
+    }
+
+    /// The server of now.
+    pub(crate) fn service(&self) -> Arc<Service> {
+        self.service.read().clone()
+    }
+
+    /// It starts anew: nothing is known but what is in the pool.
+    pub(crate) fn restart(&self) {
+        self.exports.served.read().datasets.iter().for_each(|model| model.forget_opens());
+        self.start_anew();
+    }
+
+    fn start_anew(&self) {
+        let first = self.inputs.load(Ordering::Relaxed) << 20;
+        let anew = self.service().restarted(first);
+        *self.service.write() = Arc::new(anew);
     }
 }
 
 impl Visit {
     /// Carries out one record, and checks the reply. Whether the call was carried out; with `has_status`, with success.
     pub(crate) fn serve(&self, record: Bytes, has_status: bool) -> bool {
-        let service = &self.house.service;
+        self.carry(record).is_ok_and(|reply| check(&reply, has_status))
+    }
+
+    /// Carries out one compound, and gives its results, if it was carried out.
+    pub(crate) fn compound(&self, record: Bytes) -> Option<Vec<u8>> {
+        self.house.has_clients.store(true, Ordering::Relaxed);
+        self.house.is_used.store(true, Ordering::Relaxed);
+        let reply = self.carry(record).ok().filter(|reply| check(reply, false))?;
+        let mut pieces = Vec::new();
+        reply.slices(0, &mut pieces);
+        let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+        bytes.get(HEAD_BYTES..).map(<[u8]>::to_vec)
+    }
+
+    /// Its connection.
+    pub(crate) fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    fn carry(&self, record: Bytes) -> Result<Reply, ()> {
+        let service = self.house.service();
         let mut job = match service.open(record, &self.link, Instant::now()) {
             Ok(job) => job,
-            Err(Refusal::NotACall) => return false,
+            Err(Refusal::NotACall) => return Err(()),
             Err(Refusal::Answer(reply)) => {
                 check(&reply, false);
-                return false;
+                return Err(());
             }
         };
-        let step = service.run(&mut job);
-        if job.procedure().is_some_and(|procedure| procedure.modifies()) {
-            self.house.is_used.store(true, Ordering::Relaxed);
+        for _ in 0..ATTEMPTS_MAX {
+            let step = service.run(&mut job);
+            if job.procedure().is_some_and(|procedure| procedure.modifies()) {
+                self.house.is_used.store(true, Ordering::Relaxed);
+            }
+            assert_eq!(service.stats().panics.load(Ordering::Relaxed), 0, "an operation panicked");
+            let reply = match step {
+                Step::Reply(reply) => reply,
+                Step::Wait(promise) => {
+                    let fate = Promise::drive(&*promise).expect("a model keeps its promises at once");
+                    service.reply_after_wait(&mut job, fate)
+                }
+                // Somebody is in its way, and is asked; here nobody waits for him.
+                Step::Again(_) => continue,
+                Step::Attached => panic!("no request is under way"),
+            };
+            service.finish(&mut job, &reply);
+            return Ok(reply);
         }
-        let was_carried_out = match step {
-            Step::Reply(reply) => {
-                service.finish(&mut job, &reply);
-                check(&reply, has_status)
-            }
-            Step::Wait(_) | Step::Again(_) => panic!("a model keeps its promises at once"),
-            Step::Attached => panic!("no request is under way"),
-        };
-        assert_eq!(service.stats().panics.load(Ordering::Relaxed), 0, "an operation panicked");
-        was_carried_out
+        panic!("it does not end")
     }
 
     /// The client goes.
     pub(crate) fn leave(self) {
         self.link.close();
-        self.house.service.mounts().remove_all(self.link.peer().ip());
+        let service = self.house.service();
+        service.disconnected(&self.link);
+        service.mounts().remove_all(self.link.peer().ip());
     }
 }
 
@@ -187,7 +273,8 @@ pub(crate) fn handle(dataset: DatasetId, id: u64) -> [u8; HANDLE_BYTES] {
 impl Exports for Places {
     fn resolve(&self, path: &str) -> Option<Resolved> {
         let below = path.strip_prefix("/tank").filter(|below| below.is_empty() || below.starts_with('/'))?;
-        let served @ [tank, child] = &*self.served.read();
+        let served = self.served.read();
+        let [tank, child] = &served.datasets;
         let (vfs, below) = match below.strip_prefix("/child") {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => (child, rest),
             _ => (tank, below),
@@ -215,7 +302,13 @@ impl Exports for Places {
 }
 
 /// A pool at a moment; without file systems one that is away.
-struct Moment(Option<[Arc<dyn Vfs>; 2]>);
+struct Moment(Option<Served>);
+
+impl Moment {
+    fn datasets(&self) -> Option<&[Arc<Model>; 2]> {
+        self.0.as_ref().map(|served| &served.datasets)
+    }
+}
 
 impl PoolExports for Moment {
     fn guid(&self) -> PoolGuid {
@@ -231,7 +324,7 @@ impl PoolExports for Moment {
     }
 
     fn place(&self, dataset: DatasetId) -> Place {
-        match (&self.0, dataset) {
+        match (self.datasets(), dataset) {
             (None, _) => Place::Away,
             (Some([tank, _]), TANK) => Place::Here(tank.clone()),
             (Some([_, child]), CHILD) => Place::Here(child.clone()),
@@ -256,8 +349,12 @@ impl PoolExports for Moment {
     }
 
     fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId> {
-        let [tank, _] = self.0.as_ref()?;
+        let [tank, _] = self.datasets()?;
         ((dataset, dir) == (TANK, tank.root()) && name == b"child").then_some(CHILD)
+    }
+
+    fn clients(&self) -> Option<Arc<dyn Vfs>> {
+        Some(self.0.as_ref()?.clients.clone())
     }
 
     fn handle_key(&self) -> &[u8; 32] {

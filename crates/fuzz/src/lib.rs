@@ -14,7 +14,9 @@
 //! read can be written, and reads the same. Its answer is whether they were believed, by which a test sees that the
 //! first inputs ([`seeds`]) still get through.
 
+mod attributes;
 mod blocks;
+mod callback;
 mod frame;
 mod golden;
 mod heap;
@@ -27,7 +29,9 @@ mod record;
 mod rpc;
 pub mod seeds;
 mod space;
+mod state;
 mod target;
+mod told;
 mod uberblock;
 mod world;
 

@@ -1,13 +1,15 @@
-//! What a client may send: a stream of records, the arguments of NFSv3's procedures, those of MOUNT's.
+//! What a client may send: a stream of records, the arguments of NFSv3's procedures, of NFSv4's compounds, those of MOUNT's.
 
 use bytes::Bytes;
 use tally_nfs::rpc::{Assembler, RecordError};
 use tally_nfs::xdr::Encoder;
 use tally_nfs::{mount as mount_protocol, v3, v4};
+use tally_wire::nfs4::Nfsstat4;
 
 use crate::heap;
 use crate::house::{House, Visit, sign_handles};
 use crate::input::Input;
+use crate::told::Told;
 
 /// A record is copied once out of the stream, decoded in place and answered. A READ or a listing may ask for a large
 /// answer with few bytes.
@@ -75,19 +77,24 @@ pub(crate) fn nfs(data: &[u8]) -> bool {
     calls(data, v3::PROGRAM, v3::VERSION)
 }
 
-/// Compounds of NFSv4, one after the other on one connection: each is its arguments.
+/// Compounds of NFSv4, one after the other on one connection: each is its arguments, in which words stand for what was told before ([`Told`]).
 pub(crate) fn compound(data: &[u8]) -> bool {
     let house = House::open();
     heap::at_most(heap_bytes_max(data), || {
         let mut input = Input::new(data);
         let who = input.u8();
         let visit = house.visit(if who & 0x80 == 0 { 700 } else { 2049 });
-        let mut is_served = false;
+        let (mut told, mut is_served) = (Told::default(), false);
         for xid in 0.. {
             if input.is_empty() {
                 break;
             }
-            is_served |= call(&visit, who, (xid, v3::PROGRAM, v4::VERSION, 1), input.blob());
+            let mut arguments = input.blob().to_vec();
+            told.fill_in(&mut arguments);
+            sign_handles(&mut arguments);
+            let record = record(who, (xid, v3::PROGRAM, v4::VERSION, 1), &arguments);
+            let results = visit.compound(record);
+            is_served |= results.is_some_and(|results| told.learn(&results).status == Nfsstat4::Nfs4Ok);
         }
         visit.leave();
         is_served
@@ -118,14 +125,19 @@ fn calls(data: &[u8], program: u32, version: u32) -> bool {
     })
 }
 
-fn call(visit: &Visit, who: u8, (xid, program, version, procedure): (u32, u32, u32, u32), arguments: &[u8]) -> bool {
+fn call(visit: &Visit, who: u8, call: (u32, u32, u32, u32), arguments: &[u8]) -> bool {
     let mut arguments = arguments.to_vec();
     sign_handles(&mut arguments);
+    visit.serve(record(who, call, &arguments), call.1 == v3::PROGRAM)
+}
+
+/// A call: xid, program, version and procedure, and its arguments.
+pub(crate) fn record(who: u8, (xid, program, version, procedure): (u32, u32, u32, u32), arguments: &[u8]) -> Bytes {
     let mut words = Encoder::new();
     words.u32(xid).u32(0).u32(2).u32(program).u32(version).u32(procedure);
     credential(&mut words, who);
-    words.u64(0).raw(&arguments);
-    visit.serve(words.into_vec().into(), program == v3::PROGRAM)
+    words.u64(0).raw(arguments);
+    words.into_vec().into()
 }
 
 /// The superuser, a user with groups, or nobody.

@@ -1,6 +1,7 @@
 //! Where the corpora come from: real bytes, cut out of real pools and real calls. `cargo xtask fuzz` begins with them.
 
 mod calls;
+mod compounds;
 mod pool;
 mod trees;
 
@@ -31,6 +32,7 @@ impl Seed {
 #[must_use]
 pub fn all() -> Vec<Seed> {
     let mut seeds = calls::seeds();
+    seeds.extend(compounds::seeds());
     seeds.extend(pool::seeds());
     seeds.extend(trees::seeds());
     seeds

@@ -1,4 +1,4 @@
-use crate::{frame, image, label, node, record, rpc, space, uberblock};
+use crate::{attributes, callback, frame, image, label, node, record, rpc, space, state, uberblock};
 
 /// A family of bytes, and what is done with them.
 #[derive(Clone, Copy)]
@@ -12,10 +12,13 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 15] = [
     target("rpc", rpc::stream, 40 << 10),
     target("nfs", rpc::nfs, 4 << 10),
     target("compound", rpc::compound, 4 << 10),
+    target("attributes", attributes::exchange, 512),
+    target("state", state::machine, 384),
+    target("callback", callback::answers, 512),
     target("mount", rpc::mount, 2 << 10),
     target("label", label::slot, 4 << 10),
     target("uberblock", uberblock::sector, 4 << 10),

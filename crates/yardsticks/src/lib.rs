@@ -11,6 +11,7 @@ mod figures;
 mod filer;
 mod floor;
 mod handles;
+pub mod hoards;
 mod import;
 mod limits;
 pub mod load;

@@ -29,7 +29,11 @@ pub(crate) struct Request(Vec<u8>);
 impl Session {
     /// A new client, that claims nothing again.
     pub(crate) fn open(address: SocketAddr) -> Result<Self> {
-        let mut connection = Connection::open(address)?;
+        Self::over(Connection::open(address)?)
+    }
+
+    /// The same over a connection that is there.
+    pub(crate) fn over(mut connection: Connection) -> Result<Self> {
         let name = format!("bench-{:08x}{:08x}", random_u32()?, random_u32()?);
         let introduced = outside(&mut connection, ask::exchange_id(&name))?;
         let NfsResop4::OpExchangeId(ExchangeId4Res::Nfs4Ok(known)) = introduced else {
@@ -66,12 +70,16 @@ impl Session {
 
     /// Sends it, and gives what is encoded of its results, all of which are OK.
     pub(crate) fn ask(&mut self, request: &mut Request) -> Result<&[u8]> {
+        let results = self.ask_for_any(request)?;
+        ensure!(status(results) == Some(0), "a compound is answered with {:?}", decode::<Compound4Res>(results));
+        Ok(results)
+    }
+
+    /// Sends it, and gives what is encoded of its results, whatever they are but for SEQUENCE's.
+    pub(crate) fn ask_for_any(&mut self, request: &mut Request) -> Result<&[u8]> {
         request.0[SEQUENCE_AT..][..4].copy_from_slice(&self.next.to_be_bytes());
         self.next = self.next.wrapping_add(1);
-        let results = self.connection.compound(&request.0)?;
-        let status = results.first_chunk().map(|word| u32::from_be_bytes(*word));
-        ensure!(status == Some(0), "a compound is answered with {:?}", decode::<Compound4Res>(results));
-        Ok(results)
+        self.connection.compound(&request.0)
     }
 
     /// Carries out these behind SEQUENCE, and gives what they are told.
@@ -80,6 +88,11 @@ impl Session {
         let results = results(self.ask(&mut request)?)?;
         Ok(results.into_iter().skip(1).collect())
     }
+}
+
+/// Of a compound as a whole.
+pub(crate) fn status(results: &[u8]) -> Option<u32> {
+    results.first_chunk().map(|word| u32::from_be_bytes(*word))
 }
 
 /// PUTFH.
@@ -95,12 +108,13 @@ pub(crate) fn handle(told: Vec<NfsResop4>) -> Result<Handle> {
     }
 }
 
-fn arguments(ops: Vec<NfsArgop4>) -> Vec<u8> {
+/// Of a compound outside of any session.
+pub(crate) fn arguments(ops: Vec<NfsArgop4>) -> Vec<u8> {
     encode(&Compound4Args { tag: Vec::new().into(), minorversion: MINOR, argarray: ops.into() })
 }
 
 /// An operation outside of any session.
-fn outside(connection: &mut Connection, op: NfsArgop4) -> Result<NfsResop4> {
+pub(crate) fn outside(connection: &mut Connection, op: NfsArgop4) -> Result<NfsResop4> {
     let told = results(connection.compound(&arguments(vec![op]))?)?;
     told.into_iter().last().context("a compound without results")
 }

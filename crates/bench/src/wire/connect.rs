@@ -1,7 +1,7 @@
 //! How a connection comes about, and in whose name it speaks.
 
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -43,6 +43,21 @@ impl Connection {
         Self::open_as(address, Caller::default())
     }
 
+    /// The same from this address of the machine, from any port.
+    pub fn open_from(address: SocketAddr, from: IpAddr) -> Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        socket.bind(&SocketAddr::new(from, 0).into())?;
+        socket
+            .connect_timeout(&address.into(), CONNECT_TIMEOUT)
+            .with_context(|| format!("no connection to {address}"))?;
+        Self::over(socket.into(), Caller::default())
+    }
+
+    /// Another connection to the same service, from this address.
+    pub fn beside(&self, from: IpAddr) -> Result<Self> {
+        Self::open_from(self.stream.peer_addr()?, from)
+    }
+
     /// Connects to a service. Where no reserved port is to be had, any port will do.
     pub fn open_as(address: SocketAddr, caller: Caller) -> Result<Self> {
         let reserved = if caller.reserved_port { from_reserved_port(address)? } else { None };
@@ -51,6 +66,10 @@ impl Connection {
             None => TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)
                 .with_context(|| format!("no connection to {address}"))?,
         };
+        Self::over(stream, caller)
+    }
+
+    fn over(stream: TcpStream, caller: Caller) -> Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
         stream.set_write_timeout(Some(REPLY_TIMEOUT))?;

@@ -5,13 +5,8 @@ use tally_nfs::xdr::Encoder;
 use tally_nfs::{mount, v3};
 
 use super::{Seed, put_blob};
-use crate::house::{CHILD, TANK, TANK_ROOT, handle};
+use crate::house::{CHILD, CHILD_DIR, DIR, FILE, LINK, TANK, TANK_ROOT, handle};
 
-/// Objects of the tank in the order in which they were made: each takes an id for itself and one for its entry.
-const CHILD_DIR: u64 = 4;
-const DIR: u64 = 6;
-const FILE: u64 = 8;
-const LINK: u64 = 10;
 /// What the input makes itself.
 const NEXT: u64 = 18;
 

@@ -94,11 +94,15 @@ impl Service {
     /// The same, whose connections are numbered from here on. Pools keep these numbers, so those of two lives should be apart.
     #[must_use]
     pub fn numbering_from(exports: Arc<dyn Exports>, first: u64) -> Self {
+        Self::counting_in(Arc::default(), exports, first)
+    }
+
+    fn counting_in(stats: Arc<Stats>, exports: Arc<dyn Exports>, first: u64) -> Self {
         Self {
             exports,
             mounts: MountTable::default(),
             replies: Replies::default(),
-            stats: Arc::default(),
+            stats,
             start: Instant::now(),
             locks_refused: AtomicBool::new(false),
             strangers: Strangers::default(),
@@ -106,6 +110,14 @@ impl Service {
             senders: Senders::numbered_from(first),
             house: None,
         }
+    }
+
+    /// A service of the same exports that knows nobody, as one does behind a restart, and goes on counting where this one does: its statistics take
+    /// half a megabyte, and a test may have many lives.
+    #[must_use]
+    pub fn restarted(&self, first: u64) -> Self {
+        let anew = Self::counting_in(self.stats.clone(), self.exports.clone(), first);
+        if self.speaks_4() { anew.speaking_4() } else { anew }
     }
 
     /// The same, which speaks version 4, too, as far as that goes ([`v4`]).

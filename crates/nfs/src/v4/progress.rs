@@ -55,7 +55,9 @@ impl Progress {
             // In a session it is the session that bounds them.
             results.refuse(Status::Resource);
         }
-        let (current, saved) = (Err(Status::NoFileHandle), Err(Status::RestoreFh));
+        // RESTOREFH has an error of its own in minor version 0 alone (RFC 8881 §15.1.16.4).
+        let unsaved = if head.minor == 0 { Status::RestoreFh } else { Status::NoFileHandle };
+        let (current, saved) = (Err(Status::NoFileHandle), Err(unsaved));
         Ok(Self { head, at: words.position(), results, owed: Owed::default(), current, saved })
     }
 

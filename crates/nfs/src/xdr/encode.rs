@@ -62,8 +62,13 @@ impl Encoder {
     pub fn opaque(&mut self, bytes: &[u8]) -> &mut Self {
         self.u32(u32::try_from(bytes.len()).expect("replies hold far less than 4 GiB"));
         self.bytes.extend_from_slice(bytes);
-        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+        self.pad(bytes.len());
         self
+    }
+
+    /// Behind data of so many bytes. What is here already may be no multiple of four, as padding of what is shared is, and the data is not.
+    fn pad(&mut self, length: usize) {
+        self.bytes.resize(self.bytes.len() + length.next_multiple_of(4) - length, 0);
     }
 
     /// The same, in pieces that stay where they are.
@@ -73,7 +78,7 @@ impl Encoder {
         self.shared.extend(pieces.into_iter().map(|piece| (at, piece)));
         let length: usize = self.shared[before..].iter().map(|(_, piece)| piece.len()).sum();
         self.u32(u32::try_from(length).expect("replies hold far less than 4 GiB"));
-        self.bytes.resize(at + length.next_multiple_of(4) - length, 0);
+        self.pad(length);
         self
     }
 

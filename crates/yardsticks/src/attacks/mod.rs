@@ -7,7 +7,7 @@
 //! second after the attack, and a minute after the last, everything must be as before. `crates/nfs/tests/attacks.rs` is
 //! the same in small, without a clock.
 
-mod server;
+pub(crate) mod server;
 mod strangers;
 mod worker;
 

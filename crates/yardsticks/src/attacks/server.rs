@@ -23,7 +23,7 @@ const OPEN_FILES: u64 = 16_384;
 const LOG_LINES_TOLD: usize = 100;
 
 /// Lets this process have enough connections.
-pub(super) fn raise_open_files() -> Result<()> {
+pub(crate) fn raise_open_files() -> Result<()> {
     let now = getrlimit(Resource::Nofile);
     if now.current.is_some_and(|current| current < OPEN_FILES) {
         let wanted = Rlimit { current: Some(OPEN_FILES), maximum: now.maximum };
@@ -33,16 +33,16 @@ pub(super) fn raise_open_files() -> Result<()> {
 }
 
 /// A server with a new pool.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     binary: PathBuf,
     folder: TempDir,
     http: SocketAddr,
-    pub(super) target: Target,
+    pub(crate) target: Target,
 }
 
 impl Server {
-    pub(super) fn start(binary: Option<&Path>) -> Result<Self> {
+    pub(crate) fn start(binary: Option<&Path>) -> Result<Self> {
         let binary = match binary {
             Some(binary) => binary.canonicalize()?,
             None => {
@@ -53,7 +53,7 @@ impl Server {
         let folder = tempfile::tempdir()?;
         let [nfs, http] = [free_address()?, free_address()?];
         let config = format!(
-            "data_dir = \"data\"\nlisten = [\"127.0.0.1\"]\nport = {}\ncache = \"32M\"\ndirty_data_max = \"32M\"\n\
+            "data_dir = \"data\"\nlisten = [\"127.0.0.1\"]\nport = {}\nnfs4 = true\ncache = \"32M\"\ndirty_data_max = \"32M\"\n\
              [http]\nlisten = \"{http}\"\n\
              [[export]]\ndataset = \"tank\"\nrules = \"127.0.0.0/8(rw,no_root_squash,insecure)\"\n",
             nfs.port()
@@ -84,7 +84,7 @@ impl Server {
     }
 
     /// Whether it runs, and what it logged: on a bad end it would be gone with the folder.
-    pub(super) fn last_words(&mut self) -> Result<String> {
+    pub(crate) fn last_words(&mut self) -> Result<String> {
         let state = self.child.try_wait()?.map_or_else(|| "runs".into(), |status| format!("ended with {status}"));
         let log = std::fs::read_to_string(self.folder.path().join("log"))?;
         let skipped = log.lines().count().saturating_sub(LOG_LINES_TOLD);
@@ -93,14 +93,14 @@ impl Server {
     }
 
     /// What the process has in memory.
-    pub(super) fn resident_bytes(&self) -> Result<u64> {
+    pub(crate) fn resident_bytes(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
         Ok(line.split_whitespace().next().context("no number")?.parse::<u64>()? << 10)
     }
 
     /// What it says that requests and replies hold.
-    pub(super) fn account_bytes(&self) -> Result<u64> {
+    pub(crate) fn account_bytes(&self) -> Result<u64> {
         let metrics = self.scrape()?;
         let held = metrics.lines().filter_map(|line| line.strip_prefix("tally_nfs_held_bytes{")?.split_once("} "));
         held.map(|(_, bytes)| Ok(bytes.trim().parse::<f64>()? as u64)).sum()
@@ -117,7 +117,7 @@ impl Server {
     }
 
     /// How many of 20 scrapes are answered while 48 connections have sent a byte each, and come again.
-    pub(super) fn scrapes_beside_slow_sockets(&self) -> Result<usize> {
+    pub(crate) fn scrapes_beside_slow_sockets(&self) -> Result<usize> {
         let mut slow = Vec::new();
         let mut answered = 0;
         for _ in 0..20 {
@@ -134,7 +134,7 @@ impl Server {
     }
 
     /// How many of 20 commands are carried out while twice as many connections as there are places say nothing.
-    pub(super) fn commands_beside_idle_watchers(&self) -> Result<usize> {
+    pub(crate) fn commands_beside_idle_watchers(&self) -> Result<usize> {
         let socket = self.folder.path().join("data/tally.sock");
         let _idle = (0..128).map(|_| Ok(UnixStream::connect(&socket)?)).collect::<Result<Vec<_>>>()?;
         let mut carried_out = 0;

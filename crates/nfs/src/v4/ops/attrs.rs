@@ -92,7 +92,7 @@ pub(in super::super) fn set(
         }
     }
     if set.size.is_some() {
-        super::data::check_file(&target)?;
+        super::data::check_file(&target, compound.minor())?;
     }
     compound.begin(&target)?;
     if compound.has_written() || compound.remembered(&target).is_none() {

@@ -19,7 +19,7 @@ pub(in super::super) fn read(
     let (offset, count) = (words.u64()?, words.u32()?);
     let target = compound.current()?.target().ok_or(Status::IsDir)?.clone();
     let right = compound.right_to_read(stateid, &target)?;
-    check_file(&target)?;
+    check_file(&target, compound.minor())?;
     // Of several in one compound a later one gets what is left; one for which nothing is left may come by itself.
     let room = compound.room(out).min(READ_BYTES_MAX);
     if room == 0 && count > 0 {
@@ -34,12 +34,14 @@ pub(in super::super) fn read(
     Ok(Status::Ok)
 }
 
-/// Only files have content.
-pub(super) fn check_file(target: &Target) -> Result<(), Status> {
+/// Only files have content. What else it is says minor version 0 of directories alone (RFC 7530 §16.23.4), the later ones of all (RFC 8881 §18.22.3, RFC 7862 §15).
+pub(super) fn check_file(target: &Target, minor: u32) -> Result<(), Status> {
     match target.vfs.getattr(target.object)?.kind {
         FileKind::File => Ok(()),
         FileKind::Directory => Err(Status::IsDir),
-        _ => Err(Status::Inval),
+        _ if minor == 0 => Err(Status::Inval),
+        FileKind::Symlink => Err(Status::Symlink),
+        _ => Err(Status::WrongType),
     }
 }
 
@@ -59,7 +61,7 @@ pub(in super::super) fn write(
     let data = words.opaque_shared(usize::MAX)?;
     let target = compound.to_change(compound.current())?;
     let right = compound.right(stateid, &target)?;
-    check_file(&target)?;
+    check_file(&target, compound.minor())?;
     compound.begin(&target)?;
     let data = words.own(data);
     // Nobody has to be told the first answer of these: what is written twice is there once, and what is stable stays so.
@@ -79,7 +81,7 @@ pub(in super::super) fn commit(
 ) -> Result<Status, Stop> {
     let (offset, count) = (words.u64()?, words.u32()?);
     let target = compound.to_change(compound.current())?;
-    check_file(&target)?;
+    check_file(&target, compound.minor())?;
     compound.begin(&target)?;
     let (verifier, _) = compound.changed(target.vfs.commit(
         compound.plain_ctx(&target, Right::Unopened),

@@ -22,7 +22,8 @@ pub(in super::super) fn security(
     words: &mut Decoder<'_>,
     out: &mut Encoder,
 ) -> Result<(), Status> {
-    find(compound, words)?;
+    // A link is nothing that a client would follow here: what is no directory is that alone (RFC 7530 §13.2, RFC 8881 §15.2).
+    find(compound, words).map_err(|status| if status == Status::Symlink { Status::NotDir } else { status })?;
     tell_security(compound, out);
     Ok(())
 }

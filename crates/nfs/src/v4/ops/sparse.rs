@@ -1,10 +1,11 @@
 //! SEEK, IO_ADVISE and DEALLOCATE (RFC 7862 §15.11, §15.5 and §15.4).
 
-use tally_vfs::{Access, FileKind, OpCtx, Right, Sought};
+use tally_vfs::{Access, OpCtx, Right, Sought};
 
 use super::super::compound::{Compound, Stop};
 use super::super::state::Stateid;
 use super::super::status::Status;
+use super::data::check_file;
 use super::stateid;
 use crate::entry::Target;
 use crate::xdr::{Decoder, Encoder};
@@ -56,7 +57,7 @@ pub(in super::super) fn deallocate(compound: &mut Compound<'_>, words: &mut Deco
     let (stateid, offset, length) = (stateid(words)?, words.u64()?, words.u64()?);
     let target = compound.to_change(compound.current())?;
     let right = if compound.is_again() { Right::Unopened } else { compound.right(stateid, &target)? };
-    check_is_file(&target)?;
+    check_file(&target, compound.minor())?;
     compound.begin(&target)?;
     if compound.has_written() || compound.remembered(&target).is_none() {
         let ctx = OpCtx { right, ..compound.ctx(&target) };
@@ -71,15 +72,6 @@ pub(in super::super) fn deallocate(compound: &mut Compound<'_>, words: &mut Deco
 fn to_read(compound: &Compound<'_>, stateid: Stateid) -> Result<(Target, Right), Status> {
     let target = compound.current()?.target().ok_or(Status::IsDir)?.clone();
     let right = compound.right_to_read(stateid, &target)?;
-    check_is_file(&target)?;
+    check_file(&target, compound.minor())?;
     Ok((target, right))
-}
-
-fn check_is_file(target: &Target) -> Result<(), Status> {
-    match target.vfs.getattr(target.object)?.kind {
-        FileKind::File => Ok(()),
-        FileKind::Directory => Err(Status::IsDir),
-        FileKind::Symlink => Err(Status::Symlink),
-        _ => Err(Status::WrongType),
-    }
 }

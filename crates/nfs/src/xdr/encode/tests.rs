@@ -63,3 +63,15 @@ fn a_number_is_replaced_where_it_was_written() {
         assert_eq!(bytes[place..place + 4], (100_u32 + number).to_be_bytes());
     }
 }
+
+/// Behind bytes of a file whose number is no multiple of four, whatever was padded had padding that was not its own: `owner` behind a READ of nine bytes, and
+/// all that came behind it.
+#[test]
+fn what_stands_behind_shared_bytes_is_padded_by_its_own_length() {
+    for length in 0..9 {
+        let mut encoder = Encoder::new();
+        encoder.opaque_shared([piece(&b"shared bytes"[..length])]).opaque(b"own").opaque(b"four").u32(7);
+        let expected = Encoder::new().opaque(&b"shared bytes"[..length]).opaque(b"own").opaque(b"four").u32(7).to_vec();
+        assert_eq!(flat(&encoder), expected, "{length}");
+    }
+}
