@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use tally_store::properties::{PropertySet, SyncMode, Value};
-use tally_vfs::{Cred, Identity, Names};
+use tally_vfs::Cred;
 
 use super::Filer;
 use super::datasets::DatasetError;

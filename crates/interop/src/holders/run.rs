@@ -56,7 +56,7 @@ pub struct Verdict {
 
 /// Runs a plan in `folder`. An error is a fault of the surroundings, or of a server that never started.
 pub fn run(plan: &Plan, folder: &Path) -> anyhow::Result<Verdict> {
-    let program = Program { nfs4: true, lease_seconds: Some(LEASE_SECONDS), ..plan.program.clone() };
+    let program = Program { lease_seconds: Some(LEASE_SECONDS), ..plan.program.clone() };
     let mut server = Server::new(program, folder)?;
     server.start()?;
     // It has to have answered something before it minds signals.
