@@ -47,7 +47,7 @@ fn name_of(id: ObjectId) -> String {
 
 impl Filesystem {
     /// Whether somebody has a file open. Nobody opens one while its lock is held.
-    fn is_open(&self, id: ObjectId) -> bool {
+    pub(crate) fn is_open(&self, id: ObjectId) -> bool {
         self.claims.get().is_some_and(|claims| claims.is_open(id))
     }
 

@@ -124,6 +124,19 @@ impl SetAttr {
     pub fn has_kept_time(&self) -> bool {
         [self.atime, self.mtime].iter().any(|time| matches!(time, Some(SetTime::Kept(_))))
     }
+
+    /// Nothing, where all that it sets are such times and the object has them: a client that gives a file back says both, whether it has set them or not.
+    #[must_use]
+    pub fn without_what_is(&self, attr: &Attr, now: Time) -> Self {
+        let kept = |set: Option<SetTime>, is: Time| match set {
+            None => true,
+            Some(SetTime::Kept(time)) => time.min(now) == is,
+            Some(_) => false,
+        };
+        let are_there = kept(self.atime, attr.atime) && kept(self.mtime, attr.mtime);
+        let sets_times_alone = Self { atime: None, mtime: None, ..self.clone() } == Self::default();
+        if are_there && sets_times_alone { Self::default() } else { self.clone() }
+    }
 }
 
 /// Space of a dataset, under its quota.

@@ -40,6 +40,7 @@ impl Filesystem {
             Err(error) => return self.refused(&locked, smallvec![], error),
         };
         let now = self.now();
+        let set = &set.without_what_is(&before.attr(object.id), now);
         let gate = || self.gate(object, ctx.actor(), Act::Changes);
         // Who holds the Write may know of a later ctime than is here: which one it is, is asked once it was given back.
         let guarded = guard.map_or(Ok(()), |ctime| {

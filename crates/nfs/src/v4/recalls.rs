@@ -77,15 +77,16 @@ impl House {
         let parked = may_wait.then(|| self.parking.park(file)).flatten();
         let who = who.map(|client| ClientNumber(client.0));
         // Where others have nothing it is his own, which was given to another of his owners.
-        let in_the_way = || -> Vec<ClientNumber> {
-            let (own, others): (Vec<_>, Vec<_>) =
-                vfs.delegated(object).into_iter().map(|(client, _)| client).partition(|client| Some(*client) == who);
-            if others.is_empty() { own } else { others }
+        let held = |is_own: bool| -> Vec<ClientNumber> {
+            let all = vfs.delegated(object).into_iter().map(|(client, _)| client);
+            all.filter(|client| (Some(*client) == who) == is_own).collect()
         };
-        let asked = in_the_way();
+        let others = held(false);
+        let are_others = !others.is_empty();
+        let asked = if are_others { others } else { held(true) };
         // They are gone already, or go now. What is there behind that nobody was told of, or it is whose who came since.
         let is_gone = asked.is_empty() || self.end_late(exports, &asked);
-        let left = if is_gone { in_the_way() } else { asked };
+        let left = if is_gone { held(!are_others) } else { asked };
         let goes_on = left.is_empty() || self.recall_of(vfs, &file, &left);
         match parked {
             _ if goes_on && may_wait => KeptOut::Waits(Box::new(Over)),

@@ -124,7 +124,7 @@ impl Story {
                     self.totals.share_denied += 1;
                     Ok(())
                 }
-                Nfs4ErrDelay if wanted.asks_for_what_is_kept() && self.is_kept_out(Some(client), file.as_slice()) => {
+                Nfs4ErrDelay if wanted.asks_for_what_is_kept() && self.is_kept_out_even_by(client, file.as_slice()) => {
                     Ok(())
                 }
                 Nfs4ErrExist if file.is_some() && matches!(how, How::New | How::Exclusive(_)) => Ok(()),

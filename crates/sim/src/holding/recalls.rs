@@ -144,6 +144,11 @@ impl Story {
         is_kept_out
     }
 
+    /// The same of an open of a client, or of a name that goes: where no other one keeps the file, its own one may, of which another owner has it, or nobody has it open.
+    pub(super) fn is_kept_out_even_by(&mut self, client: usize, files: &[Handle]) -> bool {
+        self.is_kept_out(Some(client), files) || self.is_kept_out(None, files)
+    }
+
     /// A request that wants one file waits for what others keep: they are called, and if one of them gives it back that request goes on.
     pub(super) fn wait_for_what_is_kept(&mut self, is_woken: &dyn Fn() -> bool) -> Checked<()> {
         self.totals.parked += 1;

@@ -294,7 +294,7 @@ impl Story {
         (self.chance.below(FOLDERS.len() as u64) as usize, self.chance.pick(&NAMES))
     }
 
-    /// The same, one that somebody keeps half of the time.
+    /// The same, one that somebody keeps three times of four.
     fn somewhere_kept(&mut self) -> (usize, &'static str) {
         let names = self.files.names().into_iter();
         let is_kept = |(folder, name): &(usize, &'static str)| {
@@ -302,7 +302,7 @@ impl Story {
             file.is_some_and(|file| !self.ledger.kept_by_others(&file, None).is_empty())
         };
         let kept: Vec<_> = names.filter(is_kept).collect();
-        if kept.is_empty() || self.chance.one_in(2) { self.somewhere() } else { self.chance.pick(&kept) }
+        if kept.is_empty() || self.chance.one_in(4) { self.somewhere() } else { self.chance.pick(&kept) }
     }
 
     /// In words.

@@ -67,8 +67,8 @@ fn decode(
             TIME_ACCESS_SET => wanted.atime = Some(set_time(&mut values)?),
             TIME_MODIFY_SET => wanted.mtime = Some(set_time(&mut values)?),
             // One alone of a time and of what a client has set already.
-            TIME_DELEG_ACCESS if wanted.atime.is_none() => wanted.atime = Some(SetTime::Kept(time(&mut values)?)),
-            TIME_DELEG_MODIFY if wanted.mtime.is_none() => wanted.mtime = Some(SetTime::Kept(time(&mut values)?)),
+            TIME_DELEG_ACCESS if wanted.atime.is_none() => wanted.atime = Some(SetTime::Kept(kept_time(&mut values)?)),
+            TIME_DELEG_MODIFY if wanted.mtime.is_none() => wanted.mtime = Some(SetTime::Kept(kept_time(&mut values)?)),
             MODE_UMASK => wanted.mode = Some(masked_mode(&mut values)?),
             _ => return Err(Status::Inval),
         }
@@ -100,8 +100,15 @@ fn set_time(values: &mut Decoder<'_>) -> Result<SetTime, Status> {
     }
 }
 
+/// The same of one that a program was told is set: the nearest that there is, as nobody could be told that there is none.
+pub(in super::super) fn kept_time(values: &mut Decoder<'_>) -> Result<Time, Status> {
+    let (seconds, nanoseconds) = (values.u64()?.cast_signed(), values.u32()?.min(999_999_999));
+    let Ok(seconds) = u64::try_from(seconds) else { return Ok(Time(0)) };
+    Ok(if seconds < u64::MAX / 1_000_000_000 { Time::new(seconds, nanoseconds) } else { Time(u64::MAX) })
+}
+
 /// `nfstime4`: from 1970 to 2554, to the nanosecond.
-pub(in super::super) fn time(values: &mut Decoder<'_>) -> Result<Time, Status> {
+fn time(values: &mut Decoder<'_>) -> Result<Time, Status> {
     let (seconds, nanoseconds) = (values.u64()?.cast_signed(), values.u32()?);
     let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds < u64::MAX / 1_000_000_000);
     match seconds {

@@ -24,7 +24,7 @@ use super::{House, KeptOut};
 use crate::exports::Exports;
 use crate::v4::attr::{self, AttrSet, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY};
 use crate::v4::state::{
-    Attributes, Callback, ClientId, Delegated, DelegationNumber, Errand, FileId, LookTicket, Looked,
+    Attributes, Callback, ClientId, Delegated, DelegationNumber, Errand, FileId, LookTicket, Looked, NotedLook,
 };
 use crate::xdr::{Decoder, Encoder, Garbage};
 
@@ -95,7 +95,11 @@ impl House {
                 }
             }
             Some(ticket) => match self.delegations().said(&ticket) {
-                Some((said, given)) => self.told(vfs, (object, holder), said, given),
+                Some((said, noted)) => {
+                    let seen = self.told(vfs, (object, holder), said, noted);
+                    self.delegations().note_modified(&ticket, said.modified);
+                    seen
+                }
                 // Also where there was no slot to ask it in: nobody knows that the next look finds one.
                 None => self.recalls(vfs, &file, holder),
             },
@@ -122,14 +126,21 @@ impl House {
         }
     }
 
-    /// What a file is like by what its holder says, where it was given with that change.
-    fn told(&self, vfs: &dyn Vfs, (object, holder): (ObjectRef, ClientNumber), said: Attributes, given: u64) -> Seen {
+    /// What a file is like by what its holder says, of which this is known.
+    fn told(
+        &self,
+        vfs: &dyn Vfs,
+        (object, holder): (ObjectRef, ClientNumber),
+        said: Attributes,
+        noted: NotedLook,
+    ) -> Seen {
         let attr = match vfs.getattr(object) {
             Ok(attr) => attr,
             Err(error) => return Seen::Failed(error),
         };
-        let is_as_late = said.modified.is_none_or(|modified| modified == attr.mtime);
-        if (said.change, said.size) == (given, attr.size) && is_as_late {
+        let is_as_late =
+            said.modified.is_none_or(|modified| [Some(attr.mtime), noted.modified].contains(&Some(modified)));
+        if (said.change, said.size) == (noted.change, attr.size) && is_as_late {
             return Seen::Attributes(Box::new(attr));
         }
         // As if its holder had sent something: nobody waits for the record, as nobody does who looks at what another one writes.
@@ -172,7 +183,7 @@ pub(in crate::v4) fn attributes(words: &mut Decoder<'_>) -> Result<Attributes, G
     let are_next = !named.exceeds(&AttrSet::of(&[CHANGE, SIZE, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY]));
     let mut time_of = |number| {
         let is_told = are_next && named.has(number);
-        is_told.then(|| attr::time(words)).transpose().map_err(|_| Garbage)
+        is_told.then(|| attr::kept_time(words)).transpose().map_err(|_| Garbage)
     };
     let (accessed, modified) = (time_of(TIME_DELEG_ACCESS)?, time_of(TIME_DELEG_MODIFY)?);
     Ok(Attributes { change, size, accessed, modified })

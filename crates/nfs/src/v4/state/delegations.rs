@@ -34,7 +34,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use foldhash::HashSet;
 use parking_lot::{Mutex, RwLock};
-use tally_base::Rng;
+use tally_base::{Rng, Time};
 use tally_vfs::{Act, Conflict, Delegation, Share, conflict};
 
 use super::shards::Shards;
@@ -52,7 +52,7 @@ mod shard;
 pub use giving::{Ending, Reserving};
 pub use grant::{Asking, Why as WhyNone, Wish, space_limit, to_ask_for};
 use lately::Lately;
-pub use look::Attributes;
+pub use look::{Attributes, Noted};
 pub use recall::{Answer, Next};
 use shard::{Asked, Shard, State, Totals};
 
@@ -181,7 +181,7 @@ impl Delegations {
             return false;
         }
         let shard = self.shards.of(client).read();
-        let held = shard.of_file(client, file).and_then(|number| shard.get(number));
+        let held = shard.of_file(client, file).and_then(|number| shard.get(number)).filter(|held| !held.is_ending());
         let recalls = |kind| conflict(Act::opening(share), false, kind) == Conflict::Recall;
         held.is_some_and(|held| held.asked.owner != owner && recalls(held.keeps.kind))
     }
@@ -240,11 +240,18 @@ impl Delegations {
 
     /// What it has said to who has this ticket, and with which change the file was given. None: nothing, or its client has it no more.
     #[must_use]
-    pub fn said(&self, ticket: &LookTicket) -> Option<(Attributes, u64)> {
+    pub fn said(&self, ticket: &LookTicket) -> Option<(Attributes, Noted)> {
         let LookTicket { number, place } = *ticket;
         let mut shard = self.shards.at(number.0 as u32).write();
         let said = shard.look_of(number.0)?.said(place)?;
-        shard.get(number.0).map(|state| (said, state.change))
+        shard.get(number.0).map(|state| (said, Noted { change: state.change, modified: state.noted_modified() }))
+    }
+
+    /// It is the file's time now, or as near to it as may be.
+    pub fn note_modified(&self, ticket: &LookTicket, modified: Option<Time>) {
+        if let Some(look) = self.shards.at(ticket.number.0 as u32).write().look_of(ticket.number.0) {
+            look.note_modified(modified);
+        }
     }
 
     /// What is delegated below and was answered to nobody is about to be given back there: as long as this is held nobody is given it anew. None: it is known by now, and on its way.

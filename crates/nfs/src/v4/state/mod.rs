@@ -48,7 +48,8 @@ pub use clients::{
 };
 pub use delegations::{
     Answer, Asking as AskingForDelegation, Attributes, Delegated, DelegationNumber, Delegations, Ending, Keeps,
-    LookTicket, Looked, Next, Recalled, Referred, Reserving, WhyNone, Wish, space_limit, to_ask_for,
+    LookTicket, Looked, Next, Noted as NotedLook, Recalled, Referred, Reserving, WhyNone, Wish, space_limit,
+    to_ask_for,
 };
 pub use key::ClientKey;
 pub use lease::LeaseClock;

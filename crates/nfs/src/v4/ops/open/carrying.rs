@@ -74,7 +74,7 @@ pub(super) fn carry_out(
             let (found, dir) = look(place, name);
             let object = found.map_err(Status::from)?;
             check_kept(compound, *stateid, asked, &Target { object, ..place.clone() })?;
-            let open = || place.vfs.open(OpCtx::of(&place.cred), ToOpen::Itself(object), opening);
+            let open = || place.vfs.open(OpCtx::of(&place.cred), ToOpen::Again(object), opening);
             let opened = ledger.past_the_late(compound, open)?;
             (settled(compound, &ledger, opened)?, dir)
         }
@@ -90,7 +90,14 @@ pub(super) fn carry_out(
             if let What::Kept(stateid, None) = what {
                 check_kept(compound, *stateid, asked, place)?;
             }
-            let open = || place.vfs.open(OpCtx::of(&place.cred), ToOpen::Itself(place.object), opening);
+            let open = || {
+                let file = if matches!(what, What::Kept(..)) {
+                    ToOpen::Again(place.object)
+                } else {
+                    ToOpen::Itself(place.object)
+                };
+                place.vfs.open(OpCtx::of(&place.cred), file, opening)
+            };
             let opened = ledger.past_the_late(compound, open)?;
             (settled(compound, &ledger, opened)?, None)
         }
@@ -100,14 +107,13 @@ pub(super) fn carry_out(
     let may_write = given.map_or(Ok(true), |given| compound.was_given(place, given))?;
     let file = Target { object: opened.attr.object, ..place.clone() };
     // Where nothing is denied that it would have to be known for, and nothing was open that would be closed.
-    let takes_either = asked.wants_either && asked.share.deny == Deny::NONE && !ledger.is_upgrade();
+    let takes_either = asked.wants_either && asked.share.deny == Deny::NONE;
     let stateid = ledger.granted(&file, asked.share)?;
     let is_claimed = matches!(asked.what, What::Again(_));
     let delegated = ledger.delegated(&file, (opened.delegated, opened.attr.change.0), (is_claimed, may_write));
-    let is_kept_alone = takes_either && !is_claimed && delegated.is_ok();
-    if is_kept_alone {
-        ledger.let_go(&file, &stateid);
-    }
+    let covers = |kind| kind == Delegation::Write || !asked.share.access.has(Access::WRITE);
+    let is_covered = takes_either && !is_claimed && delegated.as_ref().is_ok_and(|given| covers(given.keeps.kind));
+    let is_kept_alone = is_covered && ledger.let_go(&file, &stateid);
     let stateid = (!is_kept_alone).then_some(stateid);
     Ok(Done { stateid, file, is_new: opened.is_new, dir, delegated })
 }

@@ -94,8 +94,11 @@ impl Wanted<'_> {
                 _ => Ok(keeps),
             },
             What::Again(_) => Err(WhyNone::Resource),
-            // Of one for reading nobody says times: when it was read last is not worth a call.
-            _ => to_ask_for(&asking).map(|kind| Keeps { kind, times: self.wants_times && kind == Delegation::Write }),
+            // Of one for reading nobody says times: when it was read last is not worth a call. Nor where nobody has said that it may be: behind a crash a client may forget them.
+            _ => to_ask_for(&asking).map(|kind| {
+                let may_keep = kind == Delegation::Write && gives(kind) == Gives::Yes;
+                Keeps { kind, times: self.wants_times && may_keep }
+            }),
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::cell::{Cell, RefCell};
 
 use bytes::Bytes;
-use tally_vfs::{Access, Delegation, FsError, Holder, ObjectRef, Share};
+use tally_vfs::{Access, CreateHow, Delegation, FsError, Holder, ObjectRef, Share};
 
 use super::Whose;
-use super::asked::{Wanted, What};
+use super::asked::{How, Wanted, What};
 use super::delegation::WishFor;
 use crate::entry::Target;
 use crate::exports::Exports;
@@ -24,6 +24,8 @@ pub(super) struct Ledger<'a> {
     place: &'a Target,
     owner: &'a [u8],
     share: Share,
+    /// For which it counts to others of its client: it may be cut.
+    acts: Share,
     house: &'a House,
     exports: &'a dyn Exports,
     minor: u32,
@@ -51,12 +53,15 @@ impl<'a> Ledger<'a> {
         let (minor, house, exports) = (compound.minor(), compound.scene.house, compound.scene.exports);
         let (owner, share) = (asked.owner, asked.share);
         let is_kept = matches!(asked.what, What::Kept(..) | What::Again(_));
+        let cuts = matches!(&asked.how, How::Make(CreateHow::Unchecked(set), _) if set.size == Some(0));
+        let acts = if cuts { Share::only(Access::WRITE) } else { share };
         let (is_again, given, entry, reserving) = Default::default();
         let (wants, referred) = (wish.keeps, compound.referred());
         Self {
             place,
             owner,
             share,
+            acts,
             house,
             exports,
             minor,
@@ -79,7 +84,7 @@ impl<'a> Ledger<'a> {
         self.reserving.take();
         let file = FileId::of(&*self.place.vfs, object);
         let owner = OwnerKey { client: self.whose.client, name: self.house.opens().name(self.owner) };
-        if !self.is_kept && self.house.delegations().is_in_the_way_of(owner, &file, self.share) {
+        if !self.is_kept && self.house.delegations().is_in_the_way_of(owner, &file, self.acts) {
             return Err(FsError::Delegated(object));
         }
         let reserved = self.house.opens().reserve(self.minor, self.whose.client, self.owner, file);
@@ -215,19 +220,18 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Whether its owner had it open before.
-    pub(super) fn is_upgrade(&self) -> bool {
-        self.entry.borrow().as_ref().is_some_and(|(_, reserved)| reserved.as_ref().is_ok_and(Reserved::is_upgrade))
-    }
-
-    /// What its client was given stands for the open as well.
-    pub(super) fn let_go(&self, file: &Target, stateid: &Stateid) {
+    /// What its client was given stands for the open as well, unless somebody else was told of it. Whether it is gone.
+    pub(super) fn let_go(&self, file: &Target, stateid: &Stateid) -> bool {
         let of = FileId::of(&*file.vfs, file.object);
-        // An error: the client has gone, or its mount, and so has the open.
-        if let Ok(changing) = self.house.opens().change(stateid, self.minor, Some(self.whose.client), Some(&of)) {
-            file.vfs.close(file.object, changing.found().holder());
-            let _of_none = changing.closed();
+        if stateid.seqid != 1 {
+            return false;
         }
+        let Ok(changing) = self.house.opens().change(stateid, self.minor, Some(self.whose.client), Some(&of)) else {
+            return false;
+        };
+        file.vfs.close(file.object, changing.found().holder());
+        let _of_none = changing.closed();
+        true
     }
 
     /// It is open.

@@ -17,12 +17,21 @@ pub struct Attributes {
     pub modified: Option<Time>,
 }
 
+/// What is known of a file beside that: its change when it was given, and the time that it has got by the last look, which may be one that was to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Noted {
+    pub change: u64,
+    pub modified: Option<Time>,
+}
+
 /// One delegation's.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Look {
     is_under_way: bool,
     answers: u64,
     said: Option<Attributes>,
+    noted_modified: Option<Time>,
 }
 
 impl Look {
@@ -38,7 +47,16 @@ impl Look {
 
     /// It was called, and has said this, or nobody knows what.
     pub(super) fn answered(&mut self, said: Option<Attributes>) {
-        *self = Self { is_under_way: false, answers: self.answers + 1, said };
+        *self = Self { is_under_way: false, answers: self.answers + 1, said, ..*self };
+    }
+
+    /// It is the file's time now.
+    pub(super) fn note_modified(&mut self, modified: Option<Time>) {
+        self.noted_modified = modified;
+    }
+
+    pub(super) fn noted_modified(&self) -> Option<Time> {
+        self.noted_modified
     }
 
     /// What it has said to who has this ticket; none: nothing by now, or nothing that anybody knows, or it could not be asked.

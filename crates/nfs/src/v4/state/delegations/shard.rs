@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use foldhash::HashMap;
+use tally_base::Time;
 use tally_vfs::Delegation;
 
 use super::look::Look;
@@ -73,6 +74,16 @@ impl State {
 
     pub(super) fn revoked(&self) -> Option<Revoked> {
         if let Life::Revoked(why) = self.life { Some(why) } else { None }
+    }
+
+    /// Whether it is given back, and in nobody's way any more.
+    pub(super) fn is_ending(&self) -> bool {
+        self.life == Life::Ending
+    }
+
+    /// The time that the file has got from its client by a look.
+    pub(super) fn noted_modified(&self) -> Option<Time> {
+        self.look.noted_modified()
     }
 
     /// Whether its client was told of it.
