@@ -19,10 +19,10 @@ const CI_KILLS: u32 = 10;
 const CI_VOLATILE_KILLS: u32 = 20;
 /// Kills under clients of version 4 that hold something, three a second, and of these over such disks.
 const CI_HOLDERS_KILLS: u32 = 90;
+const CI_HOLDERS_VOLATILE_KILLS: u32 = 10;
 /// The same where some of them speak 4.0, so that a grace takes all of a lease: one in six seconds.
 const CI_MINOR_0_KILLS: u32 = 10;
 const CI_MINOR_0: u8 = 4;
-const CI_HOLDERS_VOLATILE_KILLS: u32 = 10;
 
 /// Runs all tests and prints one line. Of planted bugs it tries as many as there is time for, of what all of it may take since it began.
 pub(crate) fn run(began: Instant) -> Result<()> {

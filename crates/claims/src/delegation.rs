@@ -28,6 +28,8 @@
 //! | d | another's | Write | looks at attributes | its holder is asked for them, who may have newer ones |
 //! | e | another's | Write | reads | it is called back |
 //! | f | another's | Write | changes anything of it | it is called back |
+//!
+//! Others may ask for more than row a: above, an OPEN by another owner of the client counts as another's, and below, the end of a last name that nobody has open.
 
 use crate::holder::ClientNumber;
 use crate::share::{Access, Deny, Share};

@@ -25,7 +25,7 @@ pub struct Program {
     pub arguments: Vec<OsString>,
     /// Size of the pool that the first start makes.
     pub pool_size: String,
-    /// How long a lease of that is, if not the usual time.
+    /// How long a lease of NFSv4 is, if not the usual time.
     pub lease_seconds: Option<u32>,
 }
 

@@ -14,7 +14,7 @@ use crate::filesystem::Filesystem;
 
 /// Its name below the pool's.
 const COMPONENT: &str = "$v4";
-/// What stands in it beside clients: how long leases were. Of those there are one or two, so that this many entries say whether there is anybody.
+/// What stands in it beside clients: how long leases were (`v4/tracking/list.rs` of the NFS server writes it so). Of those there are one or two, so that this many entries say whether there is anybody.
 const OF_LEASES: &[u8] = b"lease-";
 const LOOKED_AT: usize = 16;
 
@@ -60,7 +60,7 @@ impl Filer {
         }
     }
 
-    /// Whether it does.
+    /// Whether what loses its last name is held for them.
     #[must_use]
     pub fn holds_for_clients(&self) -> bool {
         self.clients().is_some_and(|clients| clients.holds_all())

@@ -9,7 +9,7 @@
 //! | WRITE, DEALLOCATE, SETATTR that sets anything or has a guard, CREATE that cuts what is there | who changes |
 //! | SETXATTR, REMOVEXATTR | who changes |
 //! | OPEN | who reads, or who changes if it may write, denies something, or cuts; [`tally_claims`] asks it itself, together with the share |
-//! | REMOVE | who changes what has the name; nobody's, where that is the last one and nobody has it open |
+//! | REMOVE | who changes what has the name; as if by no client, where that is the last one and nobody has it open |
 //! | RENAME | who changes what moves, and as REMOVE what is in its way |
 //! | LINK | who changes what gets the name |
 //! | LOCK, and the question whether one could | who reads: whoever holds the Write locks without a word |
@@ -25,7 +25,7 @@
 
 use tally_base::ObjectId;
 use tally_claims::{Act, ClientNumber, Delegation};
-use tally_vfs::{Access, Attr, Cred, FileKind, FsError, Holder, ObjectRef, OpCtx, Opening, Right, permission};
+use tally_vfs::{Access, Attr, Cred, FileKind, FsError, Holder, ObjectRef, OpCtx, Opening, permission};
 
 use super::open::check_may_open;
 use crate::filesystem::Filesystem;
@@ -83,13 +83,10 @@ impl Filesystem {
     }
 
     /// The same where that name goes. With the last one goes what nobody has open; and what its own client has open by its delegation alone, as another mount of it may, nobody has open here.
-    pub(super) fn gate_to_name(&self, id: ObjectId, inode: Inode, ctx: OpCtx<'_>) -> Result<Inode, FsError> {
-        let is_last = inode.nlink == 1 && inode.kind == FileKind::File && !self.is_open(id);
-        if is_last {
-            self.gate_to(id, inode, OpCtx { client: None, right: Right::Mode, ..ctx })
-        } else {
-            self.gate_to(id, inode, ctx)
-        }
+    pub(super) fn gate_to_unlink(&self, id: ObjectId, inode: Inode, ctx: OpCtx<'_>) -> Result<Inode, FsError> {
+        let goes = inode.nlink == 1 && inode.kind == FileKind::File && !self.is_open(id);
+        let object = ObjectRef { id, generation: inode.generation };
+        self.gate(object, if goes { None } else { ctx.actor() }, Act::Changes).map(|()| inode)
     }
 
     /// A name of an object goes, under its lock. If it was the last one nobody has it open, and whatever else was claimed of it goes, too: what was delegated to who removes it.

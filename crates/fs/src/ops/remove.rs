@@ -72,7 +72,7 @@ impl Filesystem {
                 return self.refused_in(&locked, dir, Some(&parent), FsError::NotFound);
             };
             let removable = self.removable(ctx, &locked, (dir, &parent), found.object, removal);
-            let inode = match removable.and_then(|inode| self.gate_to_name(found.object, inode, ctx)) {
+            let inode = match removable.and_then(|inode| self.gate_to_unlink(found.object, inode, ctx)) {
                 Ok(inode) => inode,
                 Err(error) => return self.refused_in(&locked, dir, Some(&parent), error),
             };

@@ -246,7 +246,7 @@ impl Filesystem {
             None => None,
         };
         let moved = self.gate_to(source.object, moved, ctx)?;
-        let gated = |(target, inode): (Found, Inode)| Ok((target, self.gate_to_name(target.object, inode, ctx)?));
+        let gated = |(target, inode): (Found, Inode)| Ok((target, self.gate_to_unlink(target.object, inode, ctx)?));
         let replaced = replaced.map(gated).transpose()?;
         Ok(Some(Judged { from_dir, to_dir, work: Some(Work { source, moved, replaced }) }))
     }

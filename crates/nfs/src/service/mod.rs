@@ -120,7 +120,7 @@ impl Service {
         if self.speaks_4() { anew.speaking_4() } else { anew }
     }
 
-    /// The same, which speaks version 4, too, as far as that goes ([`v4`]).
+    /// The same, which speaks version 4, too ([`v4`]).
     #[must_use]
     pub fn speaking_4(self) -> Self {
         self.speaking_4_for(v4::state::LEASE_DEFAULT)

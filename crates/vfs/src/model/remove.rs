@@ -12,7 +12,7 @@ impl State {
         if victim.kind == FileKind::Directory {
             return Err(FsError::IsDirectory);
         }
-        self.gate_to_name(&victim, ctx)?;
+        self.gate_to_unlink(&victim, ctx)?;
         let now = self.issue_time();
         self.leave(dir.id, name);
         self.touch_content(dir.id, now);
@@ -21,9 +21,9 @@ impl State {
     }
 
     /// A name goes. What nobody has open goes with its last one, and then what its own client was given is in its way as well.
-    fn gate_to_name(&self, attr: &Attr, ctx: OpCtx<'_>) -> Result<(), FsError> {
-        let is_last = attr.kind == FileKind::File && attr.nlink == 1 && !self.is_open(attr.object);
-        self.gate(attr.object, if is_last { None } else { ctx.actor() }, true)
+    fn gate_to_unlink(&self, attr: &Attr, ctx: OpCtx<'_>) -> Result<(), FsError> {
+        let goes = attr.kind == FileKind::File && attr.nlink == 1 && !self.is_open(attr.object);
+        self.gate(attr.object, if goes { None } else { ctx.actor() }, true)
     }
 
     pub(super) fn rmdir(&mut self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(), FsError> {
@@ -67,7 +67,7 @@ impl State {
         self.check_replace(&moved, target.as_ref())?;
         self.gate(moved.object, ctx.actor(), true)?;
         if let Some(target) = &target {
-            self.gate_to_name(target, ctx)?;
+            self.gate_to_unlink(target, ctx)?;
         }
         let directory_moves = moved.kind == FileKind::Directory && from_dir != to_dir;
         if directory_moves && target.is_none() && to_attr.nlink >= LINK_MAX {

@@ -27,7 +27,7 @@ const BETWEEN_CLAIMS: Duration = Duration::from_secs(15);
 /// No grace is longer, in leases.
 const CLAIMS_END: u32 = 2;
 
-/// In front of how many seconds a lease has.
+/// In front of how many seconds a lease has. A file system that is imported knows by it that this is no client (`fs/src/filer/clients.rs`).
 const LEASE_PREFIX: &str = "lease-";
 
 #[derive(Debug)]
