@@ -162,6 +162,25 @@ fn where_no_client_is_in_the_list_what_is_removed_behind_a_cut_is_gone_at_once()
     }
 }
 
+/// A server that speaks version 3 alone keeps nobody from what they had.
+#[test]
+fn who_was_not_waited_for_is_in_the_list_no_more() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    filer.forget_clients().unwrap();
+    list(&filer);
+    let (clients, cred): (Arc<dyn Vfs>, _) = (filer.clients().unwrap(), Cred::root());
+    for name in (0..3000).map(|number| format!("1-{number:032x}")).chain(["lease-90".into()]) {
+        patient(|| clients.symlink(OpCtx::of(&cred), clients.root(), name.as_bytes(), b"-", &mode(0o600))).unwrap();
+    }
+    filer.forget_clients().unwrap();
+    let (cut, _) = world.cut().import();
+    let clients: Arc<dyn Vfs> = cut.clients().unwrap();
+    let left = clients.readdir(&cred, clients.root(), 0, 100, false).unwrap().entries;
+    assert_eq!(left.iter().map(|entry| &entry.name[..]).collect::<Vec<_>>(), [&b"."[..], b"..", b"lease-90"]);
+    assert!(!cut.holds_for_clients());
+}
+
 /// Whoever had it open before may claim it again: a removal by somebody else that came first took it away.
 #[test]
 fn what_loses_its_name_before_it_is_claimed_is_held() {

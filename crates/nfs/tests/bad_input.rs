@@ -152,6 +152,7 @@ fn of_types(minor: u32) -> Vec<OfTypes> {
         _ => (Nfs4ErrSymlink, Nfs4ErrWrongType),
     };
     let content = [OK, Nfs4ErrIsdir, link, pipe];
+    let sized = [OK, Nfs4ErrIsdir, pipe, pipe];
     let names = [Nfs4ErrNotdir, Nfs4ErrNoent, Nfs4ErrNotdir, Nfs4ErrNotdir];
     let looks = [Nfs4ErrNotdir, Nfs4ErrNoent, Nfs4ErrSymlink, Nfs4ErrNotdir];
     let data = |stateid| {
@@ -171,7 +172,7 @@ fn of_types(minor: u32) -> Vec<OfTypes> {
         ("READ", support::compound::read(0, 0, 9), content),
         ("WRITE", op(&data(stateid(0))), content),
         ("COMMIT", support::compound::commit(), content),
-        ("SETATTR of a size", op(&size), content),
+        ("SETATTR of a size", op(&size), sized),
         ("READDIR", support::compound::read_dir(0, 4096, &[]), [Nfs4ErrNotdir, OK, Nfs4ErrNotdir, Nfs4ErrNotdir]),
         ("READLINK", bare(NfsOpnum4::OpReadlink as u32), [Nfs4ErrInval, Nfs4ErrInval, OK, Nfs4ErrInval]),
         ("LOOKUP", support::compound::lookup(b"none"), looks),

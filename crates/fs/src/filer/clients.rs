@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use tally_store::properties::{PropertySet, SyncMode, Value};
-use tally_vfs::Cred;
+use tally_vfs::{Cred, FsError, Identity, Names, OpCtx};
 
-use super::Filer;
 use super::datasets::DatasetError;
+use super::{Filer, FilerError};
 use crate::filesystem::Filesystem;
 
 /// Its name below the pool's.
@@ -17,6 +17,19 @@ const COMPONENT: &str = "$v4";
 /// What stands in it beside clients: how long leases were (`v4/tracking/list.rs` of the NFS server writes it so). Of those there are one or two, so that this many entries say whether there is anybody.
 const OF_LEASES: &[u8] = b"lease-";
 const LOOKED_AT: usize = 16;
+/// Entries that are looked at together.
+const FORGOTTEN_AT_ONCE: usize = 1024;
+
+/// Why clients stay in the list.
+#[derive(Debug, thiserror::Error)]
+pub enum ForgetError {
+    /// It cannot be read or changed.
+    #[error("their list cannot be changed: {0}")]
+    List(#[from] FsError),
+    /// What was changed is not durable.
+    #[error(transparent)]
+    Sync(#[from] FilerError),
+}
 
 /// Whether a dataset of this name is one that nobody is shown.
 pub(super) fn is_hidden(name: &str) -> bool {
@@ -25,9 +38,12 @@ pub(super) fn is_hidden(name: &str) -> bool {
 
 /// Whether a client is in the list. What cannot be read may have some.
 fn may_have_any(list: &Filesystem) -> bool {
-    let is_one = |name: &[u8]| !matches!(name, b"." | b"..") && !name.starts_with(OF_LEASES);
     let page = list.readdir(&Cred::root(), list.root(), 0, LOOKED_AT, false);
-    page.map_or(true, |page| !page.eof || page.entries.iter().any(|entry| is_one(&entry.name)))
+    page.map_or(true, |page| !page.eof || page.entries.iter().any(|entry| is_of_client(&entry.name)))
+}
+
+fn is_of_client(name: &[u8]) -> bool {
+    !matches!(name, b"." | b"..") && !name.starts_with(OF_LEASES)
 }
 
 impl Filer {
@@ -69,6 +85,29 @@ impl Filer {
     /// Nobody will claim anything again in this life: from here on nothing is held for anybody who has not opened it.
     pub fn hold_for_nobody(&self) {
         self.mounted.read().values().for_each(|filesystem| filesystem.hold_all(false));
+    }
+
+    /// In this life nobody is kept from what clients had before, so in the next they may claim none of it (rules V24 and V27). Durable when it returns.
+    pub fn forget_clients(&self) -> Result<(), ForgetError> {
+        let Some(list) = self.clients().filter(|list| may_have_any(list)) else { return Ok(()) };
+        let (cred, root) = (Cred::root(), list.root());
+        let mut cookie = 0;
+        loop {
+            let page = list.readdir(&cred, root, cookie, FORGOTTEN_AT_ONCE, false)?;
+            for entry in page.entries.iter().filter(|entry| is_of_client(&entry.name)) {
+                let remove = || list.remove(OpCtx::of(&cred), root, &entry.name).result;
+                match remove() {
+                    Err(FsError::Throttled) => self.sync().map_err(ForgetError::from).and_then(|_| Ok(remove()?))?,
+                    removed => removed?,
+                }
+            }
+            match page.entries.last() {
+                Some(last) if !page.eof => cookie = last.cookie,
+                _ => break,
+            }
+        }
+        self.sync()?;
+        Ok(())
     }
 
     /// A dataset was mounted: whether it is this one.

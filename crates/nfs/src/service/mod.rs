@@ -157,11 +157,11 @@ impl Service {
         self.house.as_ref().map(|house| Holdings { house, exports: &*self.exports })
     }
 
-    /// Whether somebody may still claim again what he had open in this pool before a restart.
+    /// Whether somebody may still claim again what he had open in this pool before a restart. Of one that is away nobody knows: it may be in the middle of an export.
     #[must_use]
     pub fn is_in_grace(&self, pool: PoolGuid) -> bool {
-        let Some((house, pool)) = self.house.as_ref().zip(self.exports.pool(pool)) else { return false };
-        house.is_in_grace(&*pool)
+        let Some(house) = &self.house else { return false };
+        self.exports.pool(pool).is_none_or(|pool| house.is_in_grace(&*pool))
     }
 
     /// What it counts.

@@ -168,6 +168,10 @@ impl Pools {
         let pool = ServedPool::start(filer, remarks, read_only).map_err(PoolsError::Thread)?;
         if !self.keeps_clients {
             pool.filer.hold_for_nobody();
+            if !read_only && let Err(error) = pool.filer.forget_clients() {
+                let name = pool.filer.name();
+                tracing::warn!(pool = name, %error, "clients of NFSv4 may claim again what others change meanwhile");
+            }
         } else if !read_only && let Err(error) = pool.filer.make_clients() {
             let name = pool.filer.name();
             tracing::warn!(pool = name, %error, "what clients have open cannot be claimed again behind a restart");

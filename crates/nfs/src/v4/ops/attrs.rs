@@ -92,7 +92,11 @@ pub(in super::super) fn set(
         }
     }
     if set.size.is_some() {
-        super::data::check_file(&target, compound.minor())?;
+        // Of a link SETATTR has no word of its own (RFC 8881 §15.2).
+        super::data::check_file(&target, compound.minor()).map_err(|status| match status {
+            Status::Symlink => Status::WrongType,
+            status => status,
+        })?;
     }
     compound.begin(&target)?;
     if compound.has_written() || compound.remembered(&target).is_none() {

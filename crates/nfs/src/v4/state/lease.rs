@@ -15,6 +15,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::LEASE_DEFAULT;
+
 /// Most that is between two looks of a server that answers.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 
@@ -63,7 +65,7 @@ impl LeaseClock {
         let mut looks = self.looks.lock();
         let Some(last) = looks.last.replace(at) else { return };
         if at.saturating_sub(last) > LOOK_MAX {
-            looks.still_until = at + self.lease;
+            looks.still_until = at + self.lease.min(LEASE_DEFAULT);
         }
         let counted = at.saturating_sub(last.max(looks.still_until));
         self.now_ns.fetch_add(counted.as_nanos() as u64, Relaxed);

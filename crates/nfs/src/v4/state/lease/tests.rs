@@ -44,3 +44,13 @@ fn a_gap_in_a_gap_is_one_more() {
     clock.look(STEP);
     assert_eq!(clock.now(), STEP * 12);
 }
+
+/// However long a lease is, those who have one have time to come back behind a gap, and no more: it would stand still for ever where there is one in each lease.
+#[test]
+fn behind_a_gap_a_long_lease_does_not_stand_still_for_longer_than_a_usual_one() {
+    let clock = LeaseClock::new(Duration::from_secs(3600));
+    look(&clock, 0..=10);
+    let usual = LEASE.as_secs() as u32;
+    assert_eq!(look(&clock, 20..=20 + usual), STEP * 10);
+    assert_eq!(look(&clock, 21 + usual..=30 + usual), STEP * 20);
+}
