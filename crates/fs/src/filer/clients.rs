@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use tally_store::properties::{PropertySet, SyncMode, Value};
-use tally_vfs::{Cred, FsError, Identity, Names, OpCtx};
+use tally_vfs::{Cred, FsError, Names, OpCtx};
 
 use super::datasets::DatasetError;
 use super::{Filer, FilerError};
