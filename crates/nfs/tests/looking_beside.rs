@@ -4,6 +4,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use support::client::{dir_name, words};
@@ -163,6 +164,28 @@ fn who_keeps_the_times_is_asked_for_them() {
     told(&goes_on(&scene, looks));
     assert!(attr(&scene, b"f").mtime >= given.mtime);
     assert!(next_call(&scene).is_none(), "it keeps the file");
+}
+
+/// Who was told to come again finds what the first look could not set: a time that is noted and not there would be told as the one before for ever.
+#[test]
+fn a_time_that_could_not_be_set_is_set_by_the_next_look() {
+    let scene = scene();
+    let (mut a, mut b) = (client(&scene, "a", 2), client(&scene, "b", 3));
+    opens(&mut a, b"f", 3 | 0x10_0000);
+    let given = attr(&scene, b"f");
+    let mut looks = |expected| {
+        let looks = look(&mut b, &[get_attr(&[CHANGE, SIZE, MTIME])]);
+        let (id, sequence, _) = next_call(&scene).unwrap();
+        let [change, size] = change_and_size(given.change.0, 0);
+        let long_ago = Fattr4Value::Fattr4TimeDelegModify(Nfstime4 { seconds: 1_000_000_000, nseconds: 7 });
+        says(&scene, &(id, sequence), &[change, size, long_ago]);
+        assert_eq!(goes_on(&scene, looks).status, expected);
+    };
+    scene.exports.tank.throttle.store(1, SeqCst);
+    looks(Nfs4ErrDelay);
+    assert_eq!(attr(&scene, b"f"), given);
+    looks(OK);
+    assert_eq!(attr(&scene, b"f").mtime, Time::new(1_000_000_000, 7));
 }
 
 /// What is asked for is asked once, and what nobody else knows better is not.

@@ -97,7 +97,10 @@ impl House {
             Some(ticket) => match self.delegations().said(&ticket) {
                 Some((said, noted)) => {
                     let seen = self.told(vfs, (object, holder), said, noted);
-                    self.delegations().note_modified(&ticket, said.modified);
+                    // Where it was not set it is to be set by the next look.
+                    if matches!(seen, Seen::Attributes(_)) {
+                        self.delegations().note_modified(&ticket, said.modified);
+                    }
                     seen
                 }
                 // Also where there was no slot to ask it in: nobody knows that the next look finds one.

@@ -238,7 +238,7 @@ impl Delegations {
         shard.get(number.0).map(|state| state.asked.file)
     }
 
-    /// What it has said to who has this ticket, and with which change the file was given. None: nothing, or its client has it no more.
+    /// What it has said to who has this ticket, and what is noted of the file. None: nothing, or its client has it no more.
     #[must_use]
     pub fn said(&self, ticket: &LookTicket) -> Option<(Attributes, Noted)> {
         let LookTicket { number, place } = *ticket;
