@@ -16,10 +16,10 @@
 use tally_nfs::xdr::Encoder;
 use tally_wire::nfs4::{
     CbCompound4Args, CbCompound4Res, CbGetattr4Res, CbGetattr4Resok, CbNotifyLock4Res, CbRecall4Res, CbSequence4Res,
-    CbSequence4Resok, DestroyClientid4Args, DestroySession4Args, Fattr4, Fattr4Value, NfsArgop4, NfsCbArgop4,
-    NfsCbResop4, Nfsstat4,
+    CbSequence4Resok, DestroyClientid4Args, DestroySession4Args, FATTR4_TIME_DELEG_MODIFY, Fattr4, Fattr4Value,
+    NfsArgop4, NfsCbArgop4, NfsCbResop4, Nfsstat4, Nfstime4,
 };
-use tally_wire::{decode, encode};
+use tally_wire::{decode, encode, numbers};
 
 use super::client::{Last, SLOTS, op, status_of};
 use super::operations::{Sending, client_id};
@@ -195,8 +195,13 @@ fn answered(call: &CbCompound4Args, status: Nfsstat4) -> CbCompound4Res {
     let told = match asked {
         NfsCbArgop4::OpCbNotifyLock(_) => NfsCbResop4::OpCbNotifyLock(CbNotifyLock4Res { cnlr_status: status }),
         NfsCbArgop4::OpCbRecall(_) => NfsCbResop4::OpCbRecall(CbRecall4Res { status }),
-        NfsCbArgop4::OpCbGetattr(_) if status == Nfsstat4::Nfs4Ok => {
-            let obj_attributes = Fattr4::of(&[Fattr4Value::Fattr4Change(7), Fattr4Value::Fattr4Size(3)]);
+        NfsCbArgop4::OpCbGetattr(asked) if status == Nfsstat4::Nfs4Ok => {
+            let time = || Nfstime4 { seconds: 5, nseconds: 1 };
+            let mut values = vec![Fattr4Value::Fattr4Change(7), Fattr4Value::Fattr4Size(3)];
+            if numbers(&asked.attr_request).contains(&FATTR4_TIME_DELEG_MODIFY) {
+                values.extend([Fattr4Value::Fattr4TimeDelegAccess(time()), Fattr4Value::Fattr4TimeDelegModify(time())]);
+            }
+            let obj_attributes = Fattr4::of(&values);
             NfsCbResop4::OpCbGetattr(CbGetattr4Res::Nfs4Ok(CbGetattr4Resok { obj_attributes }))
         }
         NfsCbArgop4::OpCbGetattr(_) => NfsCbResop4::OpCbGetattr(CbGetattr4Res::Default(status)),

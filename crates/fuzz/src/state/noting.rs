@@ -2,7 +2,8 @@
 
 use tally_wire::nfs4::{
     Close4Res, Fattr4Value, Getattr4Res, Lock4Res, Lockt4Res, Locku4Res, NfsResop4, Nfsstat4, OPEN4_RESULT_CONFIRM,
-    Open4Res, OpenConfirm4Res, OpenDelegation4, OpenDowngrade4Res,
+    OPEN4_RESULT_NO_OPEN_STATEID, OPEN4_SHARE_ACCESS_READ as READ, Open4Res, OpenConfirm4Res, OpenDelegation4,
+    OpenDowngrade4Res,
 };
 
 use super::Machine;
@@ -46,17 +47,26 @@ impl Machine<'_> {
         let (now, ledger) = (self.now, &mut self.ledger);
         match (asked, result) {
             (Asked::Open { who, access, deny }, NfsResop4::OpOpen(Open4Res::Nfs4Ok(ok))) => {
+                let has_open = ok.rflags & OPEN4_RESULT_NO_OPEN_STATEID == 0;
                 let Some(file) = next.and_then(file_id) else { return ledger.closed(&ok.stateid.other) };
                 let is_loose = ok.rflags & OPEN4_RESULT_CONFIRM != 0;
-                ledger.opened(ok.stateid.other, *who, file, (*access, *deny), now, is_loose);
-                match &ok.delegation {
-                    OpenDelegation4::OpenDelegateRead(kept) => {
-                        ledger.keeps(kept.stateid.other, who.0, file, false, now)
+                let kept = match &ok.delegation {
+                    OpenDelegation4::OpenDelegateRead(kept) | OpenDelegation4::OpenDelegateReadAttrsDeleg(kept) => {
+                        Some((&kept.stateid, false))
                     }
-                    OpenDelegation4::OpenDelegateWrite(kept) => {
-                        ledger.keeps(kept.stateid.other, who.0, file, true, now)
+                    OpenDelegation4::OpenDelegateWrite(kept) | OpenDelegation4::OpenDelegateWriteAttrsDeleg(kept) => {
+                        Some((&kept.stateid, true))
                     }
-                    _ => {}
+                    _ => None,
+                };
+                // The delegation stands for the open (RFC 9754 §4): then it is for all that was asked for, and denies nothing.
+                if has_open {
+                    ledger.opened(ok.stateid.other, *who, file, (*access, *deny), now, is_loose);
+                } else {
+                    assert!(kept.is_some_and(|(_, writes)| writes || *access == READ) && *deny == 0, "{ok:?}");
+                }
+                if let Some((stateid, writes)) = kept {
+                    ledger.keeps(stateid.other, who.0, file, writes, now);
                 }
             }
             (Asked::Close(other), NfsResop4::OpClose(Close4Res::Nfs4Ok(_))) => ledger.closed(other),

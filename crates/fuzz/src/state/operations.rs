@@ -3,7 +3,8 @@
 use tally_wire::nfs4::{
     Close4Args, Copy4Args, Createhow4, Creatverfattr, DataContent4, Deallocate4Args, Delegreturn4Args, ExistLockOwner4,
     FATTR4_FILEID, FATTR4_SIZE, Fattr4, Fattr4Value, FreeStateid4Args, Link4Args, Lock4Args, Locker4, Lockt4Args,
-    Locku4Args, NfsArgop4, NfsLockType4, Open4Args, OpenClaim4, OpenConfirm4Args, OpenDelegationType4,
+    Locku4Args, NfsArgop4, NfsLockType4, Nfstime4, OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS,
+    OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION, Open4Args, OpenClaim4, OpenConfirm4Args, OpenDelegationType4,
     OpenDowngrade4Args, OpenOwner4, OpenToLockOwner4, Openflag4, Opentype4, Read4Args, ReleaseLockowner4Args,
     Remove4Args, Rename4Args, Renew4Args, Seek4Args, Setattr4Args, StableHow4, Stateid4, TestStateid4Args, Write4Args,
 };
@@ -120,9 +121,21 @@ impl Machine<'_> {
         let claim = OpenClaim4::ClaimNull(name.into());
         into.add(put(dir), Asked::Nothing);
         let seqid = self.seqid(who, 0, usize::from(whose.1), into);
-        let asked = Open4Args { seqid, share_access: access, share_deny: deny, owner, openhow: how, claim };
+        let share_access = access | self.wants(who, second);
+        let asked = Open4Args { seqid, share_access, share_deny: deny, owner, openhow: how, claim };
         into.add(op(&NfsArgop4::OpOpen(asked)), Asked::Open { who: whose, access, deny });
         into.add(get_attr(FATTR4_FILEID), Asked::FileId);
+    }
+
+    /// What clients of minor version 2 may want besides: to keep times, and a delegation in place of the open (RFC 9754).
+    fn wants(&self, who: usize, second: u8) -> u32 {
+        match second >> 5 {
+            _ if self.clients[who].minor < 2 => 0,
+            0..=3 => 0,
+            4 => OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS,
+            5 => OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION,
+            _ => OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS | OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION,
+        }
     }
 
     /// By a claim of a life before, a delegation, or the handle.
@@ -245,7 +258,14 @@ impl Machine<'_> {
                 (NfsArgop4::OpWrite(Write4Args { stateid, offset, stable, data }), Asked::Nothing)
             }
             15 => {
-                let obj_attributes = Fattr4::of(&[Fattr4Value::Fattr4Size(u64::from(second))]);
+                let time = || Nfstime4 { seconds: i64::from(second), nseconds: 0 };
+                let obj_attributes = match second >> 6 {
+                    3 if minor == 2 => Fattr4::of(&[
+                        Fattr4Value::Fattr4TimeDelegAccess(time()),
+                        Fattr4Value::Fattr4TimeDelegModify(time()),
+                    ]),
+                    _ => Fattr4::of(&[Fattr4Value::Fattr4Size(u64::from(second))]),
+                };
                 (NfsArgop4::OpSetattr(Setattr4Args { stateid, obj_attributes }), Asked::Nothing)
             }
             16 => {
