@@ -251,6 +251,7 @@ impl Config {
         if let Some(data_dir) = &args.data_dir {
             config.data_dir.clone_from(data_dir);
         }
+        config.socket = args.socket.clone().or(config.socket);
         if !args.listen.is_empty() {
             config.listen.clone_from(&args.listen);
         }

@@ -9,7 +9,7 @@ use std::thread;
 use clap::Parser;
 use tally_disk::SystemOpener;
 use tally_server::cli::progress::Bar;
-use tally_server::cli::{self, Cli, Command, Console, Interrupts};
+use tally_server::cli::{self, Cli, Console, Interrupts};
 use tally_server::config::ServeArgs;
 use tally_server::daemon::{Daemon, Launch, Told, logging};
 
@@ -22,9 +22,9 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match &cli.command {
-        Command::Serve(args) => serve_beside(args.clone()),
-        _ => ask(&cli),
+    match cli.to_serve() {
+        Some(args) => serve_beside(args),
+        None => ask(&cli),
     }
 }
 

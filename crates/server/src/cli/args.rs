@@ -15,7 +15,7 @@ use super::top::TopArgs;
 use super::zilstat::ZilstatArgs;
 use crate::config::ServeArgs;
 
-/// A file server that keeps every promise: a copy-on-write pool, an intent log, NFSv3.
+/// A file server that keeps every promise: a copy-on-write pool, an intent log, NFS.
 #[derive(Debug, Parser)]
 #[command(name = "tally", version, arg_required_else_help = true)]
 pub struct Cli {
@@ -30,6 +30,17 @@ pub struct Cli {
     /// Print JSON
     #[arg(long, global = true)]
     pub json: bool,
+}
+
+impl Cli {
+    /// What to serve with, where that is what to do: the control socket is a flag of all commands.
+    #[must_use]
+    pub fn to_serve(&self) -> Option<ServeArgs> {
+        match &self.command {
+            Command::Serve(args) => Some(ServeArgs { socket: self.socket.clone(), ..args.clone() }),
+            _ => None,
+        }
+    }
 }
 
 /// The commands.

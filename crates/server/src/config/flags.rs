@@ -19,6 +19,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub data_dir: Option<PathBuf>,
 
+    /// The control socket: what is said before or behind `serve` by the flag that all commands have.
+    #[arg(skip)]
+    pub socket: Option<PathBuf>,
+
     /// Address to listen on; may be repeated [default: 127.0.0.1 and ::1]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<IpAddr>,

@@ -1,4 +1,7 @@
+use clap::Parser as _;
+
 use super::*;
+use crate::cli::Cli;
 
 fn parse(text: &str) -> Result<Config, String> {
     Config::parse(text, Path::new("tally.toml")).map_err(|error| error.to_string())
@@ -109,6 +112,11 @@ fn flags_override_the_file() {
     assert_eq!((config.port, config.data_dir.to_str()), (Some(7), Some("/from/flag")));
     assert_eq!((config.listen.len(), config.txg_interval_seconds), (1, 1));
     assert_eq!(config.http.listen, Some(HttpListen::Off));
+    assert_eq!(config.socket(), Path::new("/from/flag/tally.sock"));
+    for words in [["tally", "--socket", "/from/words", "serve"], ["tally", "serve", "--socket", "/from/words"]] {
+        let serve = Cli::try_parse_from(words).unwrap().to_serve().unwrap();
+        assert_eq!(Config::load(&serve).unwrap().socket(), Path::new("/from/words"));
+    }
     let missing = ServeArgs { config: Some("/no/such/file".into()), ..ServeArgs::default() };
     assert!(Config::load(&missing).unwrap_err().to_string().contains("/no/such/file"));
 }
