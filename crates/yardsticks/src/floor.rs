@@ -33,6 +33,14 @@ const CREDENTIAL_LENGTH_AT: usize = 28;
 /// Bytes of the handles that are given out: as long as the real server's.
 const HANDLE_BYTES: usize = 48;
 
+/// What it answers to a request of version 4, of which it decodes nothing: clients of these send the same requests over and over, in one order.
+pub(crate) struct Turn {
+    /// How much is written before that; `None` where nothing is promised.
+    pub(crate) durable_bytes: Option<usize>,
+    /// The results of a compound, as a real server has sent them.
+    pub(crate) results: Vec<u8>,
+}
+
 /// A running floor; dropping it ends the listener, and its file goes away.
 pub(crate) struct Floor {
     address: SocketAddr,
@@ -44,6 +52,12 @@ pub(crate) struct Floor {
 impl Floor {
     /// Prepares the file in `folder` and starts to listen on loopback.
     pub(crate) fn start(folder: &Path) -> Result<Self> {
+        Self::in_turns(folder, Vec::new())
+    }
+
+    /// The same for version 4: each connection is answered with these, one after the other and over again.
+    pub(crate) fn in_turns(folder: &Path, turns: Vec<Turn>) -> Result<Self> {
+        let turns = Arc::new(turns);
         let path = folder.join("floor.log");
         let medium = Arc::new(Medium::create(&path)?);
         let own_ns = Arc::new(Mutex::new(Histogram::new(3)?));
@@ -58,7 +72,8 @@ impl Floor {
                     return;
                 }
                 let (Ok(stream), medium, own) = (stream, Arc::clone(&medium), Arc::clone(&own)) else { continue };
-                std::thread::spawn(move || serve(stream, &medium, &own));
+                let turns = Arc::clone(&turns);
+                std::thread::spawn(move || serve(stream, &medium, &own, &turns));
             }
         });
         Ok(Self { address, path, stop, own_ns })
@@ -115,8 +130,9 @@ impl Medium {
 }
 
 /// Answers one connection until it closes. An error ends it: the client reports the broken connection.
-fn serve(mut stream: TcpStream, medium: &Medium, own_ns: &Mutex<Histogram<u64>>) -> Result<()> {
+fn serve(mut stream: TcpStream, medium: &Medium, own_ns: &Mutex<Histogram<u64>>, turns: &[Turn]) -> Result<()> {
     stream.set_nodelay(true)?;
+    let mut turns = turns.iter().cycle();
     let mut request = Vec::with_capacity(1 << 16);
     let mut buffer = AlignedBuf::zeroed(8192);
     let mut reply = Vec::with_capacity(512);
@@ -129,14 +145,18 @@ fn serve(mut stream: TcpStream, medium: &Medium, own_ns: &Mutex<Histogram<u64>>)
         stream.read_exact(&mut request)?;
         let read_at = Instant::now();
         let mut in_the_device = None;
-        let call = Call::of(&request);
-        if let Some(bytes) = call.durable_bytes() {
+        let (call, turn) = (Call::of(&request), turns.next());
+        let durable_bytes = turn.map_or_else(|| call.durable_bytes(), |turn| turn.durable_bytes);
+        if let Some(bytes) = durable_bytes {
             buffer[..length.min(4096)].copy_from_slice(&request[..length.min(4096)]);
             let written_from = Instant::now();
             medium.write(&buffer[..bytes])?;
             in_the_device = Some(written_from.elapsed());
         }
-        call.reply(&mut reply);
+        match turn {
+            Some(turn) => call.reply_with(&turn.results, &mut reply),
+            None => call.reply(&mut reply),
+        }
         stream.write_all(&reply)?;
         if let Some(in_the_device) = in_the_device {
             let own = read_at.elapsed().saturating_sub(in_the_device);
@@ -186,19 +206,16 @@ impl Call {
     }
 
     pub(super) fn reply(&self, reply: &mut Vec<u8>) {
-        reply.clear();
-        let numbers = |reply: &mut Vec<u8>, numbers: &[u32]| {
-            numbers.iter().for_each(|number| reply.extend_from_slice(&number.to_be_bytes()));
-        };
-        numbers(reply, &[0, self.xid, 1, 0, 0, 0, 0, 0]);
+        self.begin(reply);
         match self.program {
             NFS_PROGRAM if self.is(Procedure::Create) || self.is(Procedure::MkDir) => {
-                numbers(reply, &[1]);
+                numbers(reply, &[0, 1]);
                 handle(reply);
                 attributes(reply);
                 wcc(reply);
             }
             NFS_PROGRAM => {
+                numbers(reply, &[0]);
                 wcc(reply);
                 if self.is(Procedure::Write) {
                     numbers(reply, &[self.count, self.stable, 0, 0]);
@@ -207,13 +224,35 @@ impl Call {
                 }
             }
             _mount => {
+                numbers(reply, &[0]);
                 handle(reply);
                 numbers(reply, &[1, 1]);
             }
         }
-        let length = u32::try_from(reply.len() - 4).expect("replies are a few hundred bytes");
-        reply[..4].copy_from_slice(&(length | 1 << 31).to_be_bytes());
+        end(reply);
     }
+
+    fn reply_with(&self, results: &[u8], reply: &mut Vec<u8>) {
+        self.begin(reply);
+        reply.extend_from_slice(results);
+        end(reply);
+    }
+
+    /// A reply that is accepted, as far as its results.
+    fn begin(&self, reply: &mut Vec<u8>) {
+        reply.clear();
+        numbers(reply, &[0, self.xid, 1, 0, 0, 0, 0]);
+    }
+}
+
+/// Sets the mark of the record, for which there is room at its front.
+fn end(reply: &mut [u8]) {
+    let length = u32::try_from(reply.len() - 4).expect("replies are a few hundred bytes");
+    reply[..4].copy_from_slice(&(length | 1 << 31).to_be_bytes());
+}
+
+fn numbers(reply: &mut Vec<u8>, numbers: &[u32]) {
+    numbers.iter().for_each(|number| reply.extend_from_slice(&number.to_be_bytes()));
 }
 
 fn handle(reply: &mut Vec<u8>) {

@@ -32,6 +32,11 @@ impl Session {
         Self::over(Connection::open(address)?)
     }
 
+    /// One of which nobody was asked: the floor knows no sessions.
+    pub(crate) fn unasked(address: SocketAddr) -> Result<Self> {
+        Ok(Self { connection: Connection::open(address)?, id: [0; 16], next: 1 })
+    }
+
     /// The same over a connection that is there.
     pub(crate) fn over(mut connection: Connection) -> Result<Self> {
         let name = format!("bench-{:08x}{:08x}", random_u32()?, random_u32()?);
@@ -85,14 +90,18 @@ impl Session {
     /// Carries out these behind SEQUENCE, and gives what they are told.
     pub(crate) fn run(&mut self, ops: &[NfsArgop4]) -> Result<Vec<NfsResop4>> {
         let mut request = self.request(ops);
-        let results = results(self.ask(&mut request)?)?;
-        Ok(results.into_iter().skip(1).collect())
+        told(self.ask(&mut request)?)
     }
 }
 
 /// Of a compound as a whole.
 pub(crate) fn status(results: &[u8]) -> Option<u32> {
     results.first_chunk().map(|word| u32::from_be_bytes(*word))
+}
+
+/// What is told behind SEQUENCE.
+pub(crate) fn told(encoded: &[u8]) -> Result<Vec<NfsResop4>> {
+    Ok(results(encoded)?.into_iter().skip(1).collect())
 }
 
 /// PUTFH.
