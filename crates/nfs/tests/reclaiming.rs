@@ -12,6 +12,7 @@ use support::gated::Promises;
 use support::scene::{Scene, fate, read_reply};
 use support::session::{Entered, Newcomer, complete, exchange_id, sequence};
 use tally_nfs::service::Step;
+use tally_nfs::v4::holdings::GraceSeen;
 use tally_nfs::v4::state::ClientId;
 use tally_vfs::{Attributes, Cred, Identity, Names, OpCtx, SetAttr};
 use tally_wire::nfs4::Nfsstat4::*;
@@ -461,6 +462,35 @@ fn what_was_locked_is_claimed_again() {
     assert_eq!(two.status(&scene, &[done()]), OK);
     assert_eq!(status(&two, lock(&open_two, b"o", false)), Nfs4ErrDenied, "what was claimed counts");
     assert_eq!((status(&two, test), status(&one, lock(&open_one, b"p", false))), (OK, Nfs4ErrDenied));
+}
+
+/// Whoever administers the server sees who is waited for, and for how long.
+#[test]
+fn a_grace_is_told_as_long_as_it_lasts() {
+    let told = |scene: &Scene| scene.service.holdings().expect("it speaks version 4").graces();
+    let (scene, mut clock) = (scene(), Duration::ZERO);
+    let put_file = scene.put(scene.file(b"f"));
+    for name in [&b"a client"[..], b"a late one"] {
+        Client::complete(&scene, name).opens(&scene, b"f");
+    }
+    assert_eq!(told(&scene), [], "nobody had anything before this start");
+
+    let scene = scene.restart();
+    let other = Client::complete(&scene, b"another client");
+    let shuts = [scene.put_tank(), open(b"f", (BOTH, BOTH))];
+    assert_eq!(other.status(&scene, &shuts), Nfs4ErrGrace);
+    let grace = |came, seconds| ("tank".to_owned(), GraceSeen { listed: 2, came, left: Duration::from_secs(seconds) });
+    assert_eq!(told(&scene), [grace(0, 90)]);
+    pass(&scene, &mut clock, 30);
+    let client = Client::new(&scene, b"a client");
+    client.claims(&scene, &put_file, (READ, 0)).unwrap();
+    // The clock of leases begins with the first look at the clock.
+    assert_eq!(told(&scene), [grace(1, 61)], "it has come, and there may be more of it");
+    assert_eq!(client.status(&scene, &[done()]), OK);
+    assert_eq!(told(&scene), [grace(1, 61)]);
+    assert_eq!(Client::new(&scene, b"a late one").status(&scene, &[done()]), OK);
+    assert_eq!(other.status(&scene, &shuts), Nfs4ErrShareDenied);
+    assert_eq!(told(&scene), []);
 }
 
 /// RFC 8881 §8.4.2.1: a client finds out within the lease that it was told that the server was away. By the lease of the next start alone what it had was another one's before it came.

@@ -11,6 +11,7 @@ use tally_vfs::locks::{Kind, Range};
 use super::endings::file_system;
 use super::house::House;
 use super::state::{Channel, ClientId, FileId, Known, Revoked, SeenOpen, SessionId, Which};
+pub use super::tracking::GraceSeen;
 use crate::exports::Exports;
 
 /// What clients hold of a server.
@@ -134,6 +135,14 @@ impl Holdings<'_> {
         let [granted, recalled, returned, revoked] =
             [&counted.granted, &counted.recalled, &counted.returned, &counted.revoked].map(|count| count.load(Relaxed));
         DelegationsSince { granted, recalled, returned, revoked }
+    }
+
+    /// Pools, by name, in which clients may claim again what they had open before this start.
+    #[must_use]
+    pub fn graces(&self) -> Vec<(String, GraceSeen)> {
+        let pools = self.exports.pools();
+        let seen = pools.iter().map(|pool| Some((pool.pool_name().to_owned(), self.house.grace(pool.guid())?)));
+        seen.flatten().collect()
     }
 
     /// Clients that are confirmed.

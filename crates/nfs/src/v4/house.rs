@@ -17,7 +17,7 @@ use super::state::{
     Orders, OwnerKey, Presence, SessionId, Sessions, Stateid, Waiters,
 };
 use super::status::Status;
-use super::tracking::{Asker, Given, Noted, Tracking, Where};
+use super::tracking::{Asker, Given, GraceSeen, Noted, Tracking, Where};
 use crate::exports::{Exports, PoolExports};
 
 /// The clients, their sessions, what they have open, and the time of their leases.
@@ -257,6 +257,11 @@ impl House {
     /// Whether it is known that none are, as of this state of the exports.
     pub(crate) fn is_open_to_all(&self, changed: Time) -> bool {
         self.tracking.is_open(changed)
+    }
+
+    /// The grace of a pool, as far as it is known.
+    pub(super) fn grace(&self, pool: PoolGuid) -> Option<GraceSeen> {
+        self.tracking.grace(pool, self.now())
     }
 
     /// Whether something in this pool may still be claimed again.

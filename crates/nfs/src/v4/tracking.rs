@@ -33,6 +33,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tally_base::{DatasetId, PoolGuid, Promise, Time, Wait, blocking};
 use tally_vfs::{Cred, FsError, MountNumber, OpCtx, SetAttr, Vfs};
 
+pub use self::list::GraceSeen;
 use self::list::{Came, Entry, List};
 pub(super) use self::writes::Where;
 use super::compound::{Halt, Stop};
@@ -273,6 +274,13 @@ impl Tracking {
                 self.advance(&tracked, list, now);
                 list.is_in_grace()
             })
+    }
+
+    /// The grace of a pool, if it is known by now and not over: nobody waits for its disks to be told.
+    pub(super) fn grace(&self, pool: PoolGuid, now: Duration) -> Option<GraceSeen> {
+        let tracked = self.pools.lock().get(&pool).cloned()?;
+        let has_completed = |key: &ClientKey| self.completed.lock().contains(key);
+        tracked.list.lock().as_ref()?.seen(now, &has_completed)
     }
 
     /// A client has said that it claims nothing more.

@@ -5,7 +5,9 @@ use clap::{Args, Subcommand};
 use super::console::{Console, Failure, Session, ask, print_json, print_reply};
 use super::table::{Align, Table, TableArgs};
 use super::words::harmless;
-use crate::control::holdings::{ClientReport, FileReport, Held, LockReport, OpenReport, Owner, Page, SessionReport};
+use crate::control::holdings::{
+    ClientReport, FileReport, GraceReport, Held, LockReport, OpenReport, Owner, Page, SessionReport,
+};
 use crate::control::message::{Reply, Request};
 
 /// The commands on clients.
@@ -65,19 +67,23 @@ pub(super) fn list(
 ) -> Result<(), Failure> {
     let reply = ask(session, &args.request(what), console)?;
     let more = match &reply {
-        Reply::Clients(page) => page.more,
+        Reply::Clients(list) => list.page.more,
         Reply::Sessions(page) => page.more,
         Reply::Opens(page) => page.more,
         Reply::Locks(page) => page.more,
         _ => return Err(Failure::Mismatch),
     };
+    let graces = if let Reply::Clients(list) = &reply { list.graces.clone() } else { Vec::new() };
     print_reply(session.json, reply, console, &|reply| match reply {
-        Reply::Clients(page) => Some(clients(page, args.table)),
+        Reply::Clients(list) => Some(clients(&list.page, args.table)),
         Reply::Sessions(page) => Some(sessions(page, args.table)),
         Reply::Opens(page) => Some(opens(page, args.table)),
         Reply::Locks(page) => Some(locks(page, args.table)),
         _ => None,
     })?;
+    for grace in graces.iter().filter(|_| !session.json) {
+        writeln!(console.err, "{}", waits(grace))?;
+    }
     if more > 0 && !session.json {
         writeln!(
             console.err,
@@ -95,20 +101,28 @@ fn evict(
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
     let look = Request::Holdings { what: Held::Clients, client: Some(client.into()), most: u64::MAX };
-    let Reply::Clients(page) = ask(session, &look, console)? else { return Err(Failure::Mismatch) };
+    let Reply::Clients(list) = ask(session, &look, console)? else { return Err(Failure::Mismatch) };
     if dry_run && session.json {
-        return print_json(Reply::Clients(page), console);
+        return print_json(Reply::Clients(list), console);
     }
-    console.err.write_all(clients(&page, TableArgs::default()).as_bytes())?;
+    console.err.write_all(clients(&list.page, TableArgs::default()).as_bytes())?;
     if dry_run {
         return Ok(());
     }
     if !yes && !console.agrees("End them, with all that they have open and locked?")? {
         return Err(Failure::NotAgreed);
     }
-    let order = Request::ClientEvict { clients: page.shown.into_iter().map(|shown| shown.id).collect() };
+    let order = Request::ClientEvict { clients: list.page.shown.into_iter().map(|shown| shown.id).collect() };
     let reply = ask(session, &order, console)?;
     print_reply(session.json, reply, console, &|_| None)
+}
+
+/// Why nothing new is opened or locked in a pool.
+fn waits(GraceReport { pool, clients, came, seconds_left }: &GraceReport) -> String {
+    format!(
+        "{pool}: {came} of {clients} clients that had something open before this start have come to claim it again; others that open or \
+         lock something wait for the rest, {seconds_left} s at most if nobody claims anything meanwhile"
+    )
 }
 
 fn clients(page: &Page<ClientReport>, style: TableArgs) -> String {

@@ -16,7 +16,7 @@ pub enum Held {
 }
 
 /// How much there is of all of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HoldingCounts {
     /// Clients.
     pub clients: u64,
@@ -34,6 +34,33 @@ pub struct HoldingCounts {
     /// What has happened to those since the start.
     #[serde(default)]
     pub delegations_since: DelegationCounts,
+    /// Pools in which clients may claim again what they had open before this start.
+    #[serde(default)]
+    pub graces: Vec<GraceReport>,
+}
+
+/// A pool in its grace: who opens or locks something new there waits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraceReport {
+    /// Its name.
+    pub pool: String,
+    /// Clients that had something open before this start.
+    pub clients: u64,
+    /// Those that have claimed something, or said that they claim nothing.
+    pub came: u64,
+    /// How long the rest is waited for, if nobody claims anything meanwhile.
+    pub seconds_left: u64,
+}
+
+/// Clients, and pools that wait for others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientList {
+    /// Those that were asked for.
+    #[serde(flatten)]
+    pub page: Page<ClientReport>,
+    /// As of [`HoldingCounts`].
+    #[serde(default)]
+    pub graces: Vec<GraceReport>,
 }
 
 /// What has happened to delegations since the start.

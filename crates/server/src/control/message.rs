@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::holdings::{ClientReport, Held, LockReport, OpenReport, Page, SessionReport};
+use super::holdings::{ClientList, Held, LockReport, OpenReport, Page, SessionReport};
 use super::load::RecordedLoad;
 use super::observation::Observation;
 use super::report::{DatasetReport, EventReport, Found, OpsReport, PoolHistory, PoolReport, PropertyLine};
@@ -293,7 +293,7 @@ pub enum Reply {
     /// Everything at one moment.
     Observation(Box<Observation>),
     /// Clients of NFSv4.
-    Clients(Page<ClientReport>),
+    Clients(ClientList),
     /// Their sessions.
     Sessions(Page<SessionReport>),
     /// What they have open.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tally_base::{DatasetId, ObjectId, PoolGuid};
-use tally_nfs::v4::holdings::{ClientSeen, Counts, DelegationsSince, Holdings, LockSeen, Page as Seen, SessionSeen};
+use tally_nfs::v4::holdings::{
+    ClientSeen, Counts, DelegationsSince, GraceSeen, Holdings, LockSeen, Page as Seen, SessionSeen,
+};
 use tally_nfs::v4::state::{ClientId, FileId, Known, Principal, Revoked, SeenOpen, Which, printable};
 use tally_vfs::locks::Kind;
 
@@ -14,7 +16,8 @@ use super::error::PoolsError;
 use super::patience;
 use super::pools::Pools;
 use crate::control::holdings::{
-    ClientReport, DelegationCounts, FileReport, Held, HoldingCounts, LockReport, OpenReport, Owner, Page, SessionReport,
+    ClientList, ClientReport, DelegationCounts, FileReport, GraceReport, Held, HoldingCounts, LockReport, OpenReport,
+    Owner, Page, SessionReport,
 };
 use crate::control::message::Reply;
 
@@ -47,7 +50,10 @@ impl Register<'_> {
         };
         let Some(holdings) = &self.holdings else { return Err(PoolsError::NoVersion4) };
         Ok(match what {
-            Held::Clients => Reply::Clients(page(&all(&asked, most, |which| holdings.clients(which)), client_report)),
+            Held::Clients => {
+                let page = page(&all(&asked, most, |which| holdings.clients(which)), client_report);
+                Reply::Clients(ClientList { page, graces: graces(holdings) })
+            }
             Held::Sessions => {
                 let (seen, whose) = (all(&asked, most, |which| holdings.sessions(which)), self.whose());
                 Reply::Sessions(page(&seen, |one, _| session_report(one, &whose)))
@@ -128,7 +134,16 @@ pub(super) fn counts(holdings: &Holdings<'_>) -> HoldingCounts {
         [clients, late, sessions, opens, locks, delegations].map(|count| count as u64);
     let DelegationsSince { granted, recalled, returned, revoked, .. } = holdings.delegations_since();
     let delegations_since = DelegationCounts { granted, recalled, returned, revoked };
-    HoldingCounts { clients, courtesy, sessions, opens, locks, delegations, delegations_since }
+    let graces = graces(holdings);
+    HoldingCounts { clients, courtesy, sessions, opens, locks, delegations, delegations_since, graces }
+}
+
+fn graces(holdings: &Holdings<'_>) -> Vec<GraceReport> {
+    let report = |(pool, GraceSeen { listed, came, left })| {
+        let [clients, came] = [listed, came].map(|count| count as u64);
+        GraceReport { pool, clients, came, seconds_left: left.as_secs() }
+    };
+    holdings.graces().into_iter().map(report).collect()
 }
 
 type Place = (PoolGuid, DatasetId, ObjectId);

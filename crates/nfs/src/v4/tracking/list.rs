@@ -90,6 +90,17 @@ impl fmt::Display for Entry {
     }
 }
 
+/// A grace: who may claim something, how many of those have claimed some or said that they claim nothing, and how long others wait for the rest if nobody claims anything meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GraceSeen {
+    /// Clients that had something open before this start.
+    pub listed: usize,
+    /// Those that have come.
+    pub came: usize,
+    /// By the clock of leases.
+    pub left: Duration,
+}
+
 /// Who came before a grace was over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Came {
@@ -134,6 +145,13 @@ impl List {
         };
         list.forget_former_leases();
         list
+    }
+
+    /// As long as it lasts, who is waited for.
+    pub(super) fn seen(&self, now: Duration, has_completed: &dyn Fn(&ClientKey) -> bool) -> Option<GraceSeen> {
+        let has_come = |(key, has_claimed): &(&ClientKey, &bool)| **has_claimed || has_completed(key);
+        let came = self.listed.iter().filter(has_come).count();
+        self.is_in_grace.then(|| GraceSeen { listed: self.listed.len(), came, left: self.until.saturating_sub(now) })
     }
 
     /// How long others wait for who may claim something.

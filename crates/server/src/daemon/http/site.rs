@@ -112,7 +112,7 @@ struct Told<'a> {
     datasets: &'a [ObservedDataset],
     dataset_count: u64,
     ops: &'a OpsReport,
-    holdings: Option<HoldingCounts>,
+    holdings: Option<&'a HoldingCounts>,
     accounts: &'a [AccountReport],
 }
 
@@ -126,7 +126,7 @@ impl<'a> Told<'a> {
             datasets,
             dataset_count: seen.dataset_count,
             ops: &seen.ops,
-            holdings: seen.holdings,
+            holdings: seen.holdings.as_ref(),
             accounts: if with_accounts { &seen.accounts } else { &[] },
         }
     }

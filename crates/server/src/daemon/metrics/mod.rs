@@ -27,6 +27,7 @@ pub(super) fn render(seen: &Observation, datasets: &[ObservedDataset], start: f6
     text.gauge("tally_build_info", "Always 1; the version is in the label.").sample(&[("version", version)], 1);
     calls(&mut text, seen);
     held(&mut text, seen.holdings.as_ref());
+    in_grace(&mut text, seen.holdings.as_ref());
     clients(&mut text, &seen.accounts);
     phases(&mut text, seen);
     pools(&mut text, &seen.pools);
@@ -116,6 +117,18 @@ fn held(text: &mut Exposition, holdings: Option<&HoldingCounts>) {
         let mut family = text.counter(name, help);
         holdings.into_iter().for_each(|held| family.sample(&[], of(held)));
     }
+}
+
+/// Pools whose clients may claim again what they had, with how many have not come.
+fn in_grace(text: &mut Exposition, holdings: Option<&HoldingCounts>) {
+    let graces = holdings.map_or(&[][..], |held| &held.graces);
+    let mut waited_for = text.gauge(
+        "tally_nfs4_grace_clients",
+        "Clients that are waited for, as they had something open before this start: no pool but those in their grace.",
+    );
+    graces.iter().for_each(|it| waited_for.sample(&[("pool", &it.pool)], it.clients.saturating_sub(it.came)));
+    let mut left = text.gauge("tally_nfs4_grace_seconds", "How long they are waited for, if nobody claims anything.");
+    graces.iter().for_each(|it| left.sample(&[("pool", &it.pool)], it.seconds_left));
 }
 
 /// A metric of what is held: its name, what it means, and how it is read.

@@ -3,7 +3,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use super::*;
-use crate::control::holdings::DelegationCounts;
+use crate::control::holdings::{DelegationCounts, GraceReport};
 use crate::control::observation::{KindReport, ObservedDataset};
 use crate::control::report::{
     CacheReport, DatasetReport, ErrorCounters, Exposure, OpReport, OpsReport, PrefetchReport, TxgReport,
@@ -65,6 +65,7 @@ fn everything() -> Observation {
             locks: 8,
             delegations: 9,
             delegations_since: DelegationCounts { granted: 19, recalled: 10, returned: 8, revoked: 2 },
+            graces: vec![GraceReport { pool: "tank".into(), clients: 5, came: 2, seconds_left: 61 }],
         }),
         ops: OpsReport { procedures: vec![op], operations: vec![putfh], whole_times: times(), ..OpsReport::default() },
         accounts: vec![account("10.0.0.1"), account("*"), account(AccountReport::GONE)],
@@ -82,6 +83,8 @@ fn lines_say_what_was_seen() {
     let expected = [
         "tally_nfs4_clients{state=\"active\"} 3",
         "tally_nfs4_clients{state=\"courtesy\"} 2",
+        "tally_nfs4_grace_clients{pool=\"tank\"} 3",
+        "tally_nfs4_grace_seconds{pool=\"tank\"} 61",
         "tally_nfs4_locks 8",
         "tally_nfs4_delegations 9",
         "tally_nfs4_delegations_granted_total 19",

@@ -47,11 +47,16 @@ function held(holdings) {
   return ` · NFSv4: ${holdings.clients} client${holdings.clients === 1 ? "" : "s"}${late}, ${holdings.opens} open, ${holdings.locks} locked`;
 }
 
+/** Pools in which nothing new is opened by NFSv4 until clients have claimed what they had before this start. */
+function graces(holdings) {
+  return (holdings?.graces ?? []).map((grace) => element("p", "notice warn", `${grace.pool}: waits up to ${age(grace.seconds_left)} for ${grace.clients - grace.came} of ${grace.clients} NFSv4 clients that had files open before this start. Until then nothing else is opened or locked.`));
+}
+
 function show({ history, seen }) {
   heat.show(samples, history.bucket_ns);
   at("server").textContent = `${location.host} · up ${age(seen.uptime_seconds)} · ${seen.ops.connections} connection${seen.ops.connections === 1 ? "" : "s"}${held(seen.holdings)}`;
   tiles(seen);
-  at("notices").replaceChildren(...seen.pools.flatMap(messages), ...exposures(seen));
+  at("notices").replaceChildren(...seen.pools.flatMap(messages), ...exposures(seen), ...graces(seen.holdings));
   keepingPlace(at("pools"), seen.pools.map((found) => pool(found, samples)));
   clients(at("clients").tBodies[0], history.busiest, history.busiest_seconds);
   datasets(at("datasets").tBodies[0], seen.datasets, seen.dataset_count);
