@@ -13,6 +13,7 @@ use support::owner::{Owner, at, confirmed, find, in_tank, introduce, introduced,
 use support::scene::{Scene, fate, read_reply};
 use tally_base::Broken;
 use tally_nfs::service::Step;
+use tally_nfs::v4::state::bounds::OF_ADDRESS_MAX;
 use tally_nfs::{v3, v4};
 use tally_vfs::{CreateHow, Cred, Identity, Names, OpCtx, SetAttr};
 use tally_wire::nfs4::Nfsstat4::*;
@@ -390,7 +391,7 @@ fn whatever_names_a_client_renews_its_lease() {
         };
         let stateid = opened(&scene.run(3, &[scene.put_tank(), owner.open(b"f", READ, 0)])).stateid;
         let stateid = confirmed(&scene.run(4, &[file.clone(), owner.at(42).confirm(stateid)]));
-        let others: Vec<u64> = (1..512u16).map(|nth| come(&nth.to_be_bytes())).collect();
+        let others: Vec<u64> = (1..OF_ADDRESS_MAX).map(|nth| come(&nth.to_be_bytes())).collect();
         (0..4).for_each(|half| scene.service.look_at_clock(Duration::from_millis(500 * half)));
         let close = [file.clone(), owner.at(43).close(stateid.clone())];
         let ops = if closes { close.to_vec() } else { vec![file.clone(), read_by(&stateid)] };

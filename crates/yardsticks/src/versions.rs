@@ -33,8 +33,8 @@ pub struct Versions {
     /// Files that each of 64 connections makes in each turn.
     #[arg(long, default_value_t = 64)]
     creates: u64,
-    /// Clients that are connected, have a session and do nothing. One address may have 512, and those of the other loads are among them.
-    #[arg(long, default_value_t = 150)]
+    /// Clients that are connected, have a session and do nothing. One address may have 2,048, and those of the other loads are among them.
+    #[arg(long, default_value_t = 1000)]
     idle: usize,
 }
 

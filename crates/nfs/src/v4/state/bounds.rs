@@ -8,9 +8,10 @@ use crate::v3::READ_BYTES_MAX;
 pub const CLIENTS_MAX: usize = 4096;
 /// Most introductions that wait to be confirmed.
 pub const WAITING_MAX: usize = 1024;
-/// Most of either from one address: a farm of machines behind a gateway is one. Eight such are all that there may be, and half of those that wait; what an address may hold open is
-/// bounded apart, to half of all.
-pub const OF_ADDRESS_MAX: usize = 512;
+/// Most of them from one address, as of what an address may hold open: a farm of machines behind a gateway is one.
+pub const OF_ADDRESS_MAX: usize = CLIENTS_MAX / 2;
+/// Most introductions from one address that wait.
+pub const WAITING_OF_ADDRESS_MAX: usize = WAITING_MAX / 2;
 
 /// Most sessions of a client; one more is NOSPC.
 pub const SESSIONS_MAX: usize = 16;

@@ -26,7 +26,7 @@
 //! ```
 //!
 //! *Invariants.* C1: an id has at most one confirmed and one waiting record, and both are of one string; of a client with sessions it has one or the
-//! other. C2: there are at most [`CLIENTS_MAX`] confirmed ones and [`WAITING_MAX`] that wait, of one address [`OF_ADDRESS_MAX`] of either. Who is too
+//! other. C2: there are at most [`CLIENTS_MAX`] confirmed ones and [`WAITING_MAX`] that wait, of one address half of either. Who is too
 //! much takes the place of another one, of his own address where that has so many: of one that holds nothing, or else of one whose lease is over, each time of the one that
 //! was silent for longest; where there is none, he comes again (rules V20 and V35; [`courtesy`]). Of those that wait one always goes. C3: the sessions that clients list are those that can be found.
 
@@ -38,7 +38,7 @@ use std::time::Duration;
 use tally_base::Rng;
 
 use super::ClientKey;
-use super::bounds::{CLIENTS_MAX, OF_ADDRESS_MAX, SESSIONS_MAX, WAITING_MAX};
+use super::bounds::{CLIENTS_MAX, OF_ADDRESS_MAX, SESSIONS_MAX, WAITING_MAX, WAITING_OF_ADDRESS_MAX};
 use super::presence::Presence;
 use super::sessions::{SessionId, Sessions};
 
@@ -371,7 +371,8 @@ impl Clients {
         let record = Record { id, introduction, presence, of };
         let [_, before] = self.ids(&record.name());
         // None of them holds anything.
-        let in_the_way = || to_give_way(&self.waiting, record.introduction.address, WAITING_MAX, &|_| Some(false));
+        let bounds = (WAITING_MAX, WAITING_OF_ADDRESS_MAX);
+        let in_the_way = || to_give_way(&self.waiting, record.introduction.address, bounds, &|_| Some(false));
         if let Some(gone) = before.or_else(|| in_the_way().unwrap_or(None)) {
             self.forget(gone, WAITING);
         }
@@ -463,11 +464,11 @@ struct Full;
 fn to_give_way(
     records: &HashMap<ClientId, Record>,
     address: IpAddr,
-    most: usize,
+    (most, most_of_address): (usize, usize),
     costs: &dyn Fn(&Record) -> Option<bool>,
 ) -> Result<Option<ClientId>, Full> {
     let is_of_address = |record: &&Record| record.introduction.address == address;
-    let is_enough = records.values().filter(is_of_address).count() >= OF_ADDRESS_MAX;
+    let is_enough = records.values().filter(is_of_address).count() >= most_of_address;
     if !is_enough && records.len() < most {
         return Ok(None);
     }

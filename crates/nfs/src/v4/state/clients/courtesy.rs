@@ -17,7 +17,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::{CLIENTS_MAX, CONFIRMED, ClientId, Clients, Full, Record, WAITING, Why, to_give_way};
+use super::{CLIENTS_MAX, CONFIRMED, ClientId, Clients, Full, OF_ADDRESS_MAX, Record, WAITING, Why, to_give_way};
 
 impl Clients {
     /// Ends these, if the lease of each is over. True if none of them is there any more.
@@ -67,7 +67,7 @@ impl Clients {
             let is_held = holds(record.id) || !record.sessions().is_empty();
             (!is_held || self.is_over(record, now)).then_some(is_held)
         };
-        to_give_way(&self.confirmed, waiting.introduction.address, CLIENTS_MAX, &costs)
+        to_give_way(&self.confirmed, waiting.introduction.address, (CLIENTS_MAX, OF_ADDRESS_MAX), &costs)
     }
 
     /// Whether its lease is over.

@@ -165,8 +165,8 @@ fn who_introduces_himself_without_end_takes_nobodys_place() {
         let flood = Introduction { address: at(2), ..says(&format!("flood {number}"), 1, ROOT) };
         desk.introduce(flood).unwrap();
     }
-    assert_eq!(desk.clients.counts(), (1, 1 + OF_ADDRESS_MAX));
-    assert_eq!(desk.clients.by_name.len(), 2 + OF_ADDRESS_MAX, "nothing is left of those who gave way");
+    assert_eq!(desk.clients.counts(), (1, 1 + WAITING_OF_ADDRESS_MAX));
+    assert_eq!(desk.clients.by_name.len(), 2 + WAITING_OF_ADDRESS_MAX, "nothing is left of those who gave way");
     assert_eq!((desk.confirm(honest, ROOT), desk.clients.renew(known.id, desk.now)), (Ok(None), Ok(())));
     // From many addresses those go first who were silent for longest, of those who hold nothing.
     desk.all_hold = false;

@@ -138,7 +138,7 @@ fn only_what_needs_no_kerberos_is_granted() {
 /// One host speaks 4.0 and 4.1, with one name: neither knows of the other, and both count.
 #[test]
 fn each_minor_version_has_names_of_its_own_and_one_bound() {
-    use crate::v4::state::bounds::OF_ADDRESS_MAX;
+    use crate::v4::state::bounds::WAITING_OF_ADDRESS_MAX;
     use crate::v4::state::{Introduced, Unknown};
     let mut desk = Desk::new(1);
     let created = desk.known("a", 1);
@@ -160,9 +160,9 @@ fn each_minor_version_has_names_of_its_own_and_one_bound() {
     for principal in [ROOT, OTHER] {
         assert_eq!(desk.clients.confirm(forged, principal, &|_| true, desk.now), Err(Unknown::Stale));
     }
-    for number in 0..OF_ADDRESS_MAX {
+    for number in 0..WAITING_OF_ADDRESS_MAX {
         desk.exchange(&format!("b {number}"), 1, ROOT).unwrap();
         desk.clients.introduce(says(&format!("c {number}")), &|_| true, &desk.rng, desk.now).unwrap();
     }
-    assert_eq!(desk.clients.counts(), (2, OF_ADDRESS_MAX));
+    assert_eq!(desk.clients.counts(), (2, WAITING_OF_ADDRESS_MAX));
 }
