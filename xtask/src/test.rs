@@ -23,6 +23,8 @@ const CI_HOLDERS_VOLATILE_KILLS: u32 = 10;
 /// The same where some of them speak 4.0, so that a grace takes all of a lease: one in six seconds.
 const CI_MINOR_0_KILLS: u32 = 10;
 const CI_MINOR_0: u8 = 4;
+/// The same where one stays away behind some of them, for seconds.
+const CI_AWAY_KILLS: u32 = 8;
 
 /// Runs all tests and prints one line. Of planted bugs it tries as many as there is time for, of what all of it may take since it began.
 pub(crate) fn run(began: Instant) -> Result<()> {
@@ -90,11 +92,22 @@ pub(crate) struct Crash {
     /// So many of these speak 4.0.
     #[arg(long, requires = "holders", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=8))]
     minor_0: u8,
+    /// One of these stays away behind some kills, often for longer than a lease.
+    #[arg(long, requires = "holders")]
+    away: bool,
 }
 
 impl Crash {
-    fn continuous_integration() -> [Self; 6] {
-        let plain = |kills| Self { kills, seed: None, volatile: false, no_dsync: false, holders: false, minor_0: 0 };
+    fn continuous_integration() -> [Self; 7] {
+        let plain = |kills| Self {
+            kills,
+            seed: None,
+            volatile: false,
+            no_dsync: false,
+            holders: false,
+            minor_0: 0,
+            away: false,
+        };
         let volatile = |kills| Self { volatile: true, ..plain(kills) };
         [
             plain(CI_KILLS),
@@ -102,6 +115,7 @@ impl Crash {
             Self { no_dsync: true, ..volatile(CI_VOLATILE_KILLS) },
             Self { holders: true, ..plain(CI_HOLDERS_KILLS) },
             Self { holders: true, minor_0: CI_MINOR_0, ..plain(CI_MINOR_0_KILLS) },
+            Self { holders: true, away: true, ..plain(CI_AWAY_KILLS) },
             Self { holders: true, ..volatile(CI_HOLDERS_VOLATILE_KILLS) },
         ]
     }
@@ -120,6 +134,9 @@ impl Crash {
         }
         if self.holders {
             command.args(["--holders", "--minor-0", &self.minor_0.to_string()]);
+        }
+        if self.away {
+            command.arg("--away");
         }
         if self.volatile {
             command.arg("--server").arg(release.join("tally-volatile"));

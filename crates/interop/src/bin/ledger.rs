@@ -18,10 +18,12 @@ struct Arguments {
     holds: bool,
     /// How many of these speak 4.0.
     minor_0: usize,
+    /// And whether some stay away.
+    stay_away: bool,
 }
 
 const USAGE: &str = "ledger --server BINARY [--server-argument ARGUMENT]… [--kills N] [--seed N] [--size SIZE]
-       [--folder FOLDER] [--no-remembering] [--expect-failure] [--holders [--minor-0 N]]";
+       [--folder FOLDER] [--no-remembering] [--expect-failure] [--holders [--minor-0 N] [--away]]";
 
 fn main() -> ExitCode {
     match parse(std::env::args_os().skip(1)).and_then(|arguments| run(&arguments)) {
@@ -40,7 +42,8 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments> {
     let program = Program { path, arguments, pool_size: "1G".into(), lease_seconds };
     let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.subsec_nanos().into();
     let plan = Plan { program, kills: 100, seed, remembers: true };
-    let mut arguments = Arguments { plan, folder: None, expect_failure: false, holds: false, minor_0: 0 };
+    let mut arguments =
+        Arguments { plan, folder: None, expect_failure: false, holds: false, minor_0: 0, stay_away: false };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| anyhow::anyhow!("{word:?} needs a value\n{USAGE}"));
         let plan = &mut arguments.plan;
@@ -54,6 +57,7 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments> {
             Some("--no-remembering") => plan.remembers = false,
             Some("--holders") => arguments.holds = true,
             Some("--minor-0") => arguments.minor_0 = value()?.to_string_lossy().parse()?,
+            Some("--away") => arguments.stay_away = true,
             Some("--expect-failure") => arguments.expect_failure = true,
             _ => bail!("{word:?} is not understood\n{USAGE}"),
         }
@@ -76,8 +80,8 @@ fn run(arguments: &Arguments) -> Result<bool> {
     };
     let (good, kills) = if arguments.holds {
         let Plan { program, kills, seed, .. } = arguments.plan.clone();
-        let minor_0 = arguments.minor_0;
-        let verdict = holders::run(&holders::Plan { program, minor_0, kills, seed }, &folder)?;
+        let Arguments { minor_0, stay_away, .. } = *arguments;
+        let verdict = holders::run(&holders::Plan { program, minor_0, stay_away, kills, seed }, &folder)?;
         (report_of_holders(arguments, &verdict), verdict.kills)
     } else {
         let verdict = ledger::run(&arguments.plan, &folder)?;
@@ -103,7 +107,7 @@ fn report(arguments: &Arguments, verdict: &Verdict) -> bool {
 fn report_of_holders(arguments: &Arguments, verdict: &holders::Verdict) -> bool {
     let counts = verdict.counts;
     println!(
-        "{} kills survived: {} requests answered, {} claims, {} requests under way had been carried out and {} had not, {} names won, {} locks denied, {} numbers counted, nobody kept out for more than {} ms behind the last that claimed something",
+        "{} kills survived: {} requests answered, {} claims, {} requests under way had been carried out and {} had not, {} names won, {} locks denied, {} numbers counted, {} locks taken from who was away and {} told so, nobody kept out for more than {} ms behind the last that claimed something",
         verdict.kills,
         counts.answered,
         counts.reclaimed,
@@ -112,6 +116,8 @@ fn report_of_holders(arguments: &Arguments, verdict: &holders::Verdict) -> bool 
         counts.won,
         counts.denied,
         counts.counted,
+        counts.taken,
+        counts.late,
         counts.kept_out_max.as_millis()
     );
     judge(verdict.violation.as_deref(), arguments.expect_failure)

@@ -6,6 +6,11 @@ use tally_wire::nfs4::Stateid4;
 
 /// Files that all clients lock parts of.
 pub(super) const BOXES: usize = 4;
+/// What one of them is called.
+pub(super) fn box_name(number: usize) -> String {
+    format!("box-{number}")
+}
+
 /// Parts of each that are locked.
 pub(super) const PARTS: usize = 4;
 /// Bytes of a part: a number that is counted up under its lock.

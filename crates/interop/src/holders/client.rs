@@ -1,15 +1,15 @@
 //! One client: how a step of its is carried out, and how it comes back behind a kill.
 
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tally_bench::wire::Connection;
 use tally_wire::Told;
-use tally_wire::ask;
+use tally_wire::ask::{self, How};
 use tally_wire::nfs4::{NfsArgop4, Nfsstat4};
 
-use super::belief::Belief;
+use super::belief::{Belief, Open, box_name};
 use super::owners::Owners;
 use super::session::{LATER, Session, UnderWay, connect};
 use super::truth::Truth;
@@ -27,7 +27,12 @@ pub(super) struct Common {
     pub(super) is_over: AtomicBool,
     /// Nobody goes on with the one that he is at.
     pub(super) is_broken_off: AtomicBool,
+    /// Who does not connect, if anybody: one of them at most.
+    pub(super) away: AtomicUsize,
 }
+
+/// Of [`Common::away`].
+pub(super) const NOBODY: usize = usize::MAX;
 
 impl Common {
     pub(super) fn is_broken_off(&self) -> bool {
@@ -91,6 +96,7 @@ pub(super) struct Client<'a> {
     under_way: Option<UnderWay>,
     /// The server's, in which it has its session.
     life: u64,
+    was_late: bool,
 }
 
 /// What came of a step.
@@ -105,8 +111,8 @@ pub(super) enum Came {
 impl<'a> Client<'a> {
     pub(super) fn new(number: usize, minor: Minor, common: &'a Common, seed: u64) -> Self {
         let random = Random::new(seed, number as u64);
-        let (belief, shared, home, named, voice, under_way, life) = Default::default();
-        Self { number, common, random, belief, shared, home, named, minor, voice, under_way, life }
+        let (belief, shared, home, named, voice, under_way, life, was_late) = Default::default();
+        Self { number, common, random, belief, shared, home, named, minor, voice, under_way, life, was_late }
     }
 
     pub(super) fn truth(&self) -> &'a Truth {
@@ -142,6 +148,11 @@ impl<'a> Client<'a> {
     /// Whether it is known in this life of the server.
     pub(super) fn is_there(&self) -> bool {
         self.voice.is_some()
+    }
+
+    /// Whether it has ever lost what it had.
+    pub(super) fn was_late(&self) -> bool {
+        self.was_late
     }
 
     /// Whether an OPEN that has made its file and comes again behind a kill is known by its verifier alone: minor version 0 has a client id in it, which is another one by then.
@@ -195,13 +206,17 @@ impl<'a> Client<'a> {
         self.belief.is_lost();
     }
 
-    /// Connects to the server, which may be on its way.
+    /// Connects to the server, which may be on its way, unless it is to stay away.
     fn connect(&mut self) -> Result<Connection> {
+        while self.common.away.load(Ordering::Relaxed) == self.number {
+            self.common.check_broken_off()?;
+            std::thread::sleep(LATER);
+        }
         let began = Instant::now();
         loop {
             self.common.check_broken_off()?;
             self.life = self.truth().life();
-            let connection = connect(self.common.server);
+            let connection = connect(self.common.server, address(self.number));
             // A life begins before its server does: in which one this is is sure where none has begun meanwhile.
             if let Some(connection) = connection.filter(|_| self.truth().life() == self.life) {
                 return Ok(connection);
@@ -259,27 +274,66 @@ impl<'a> Client<'a> {
 
     fn claim_all(&mut self) -> Result<()> {
         let mut belief = std::mem::take(&mut self.belief);
-        let claimed = belief.opens().try_for_each(|open| {
-            let put = ask::put(&open.handle);
-            let told = self.claim(&[put.clone(), ask::open_again()])?;
-            open.stateid = told.stateid().cloned();
-            let Some(stateid) = &open.stateid else { return violation("an OPEN without a stateid") };
-            for part in &open.parts {
-                let told = self.claim(&[put.clone(), ask::lock(stateid, part.range(), true)])?;
-                open.locks = told.stateid().cloned();
-            }
-            Ok(())
-        });
+        let claimed = belief.opens().try_for_each(|open| self.claim_open(open));
         self.belief = belief;
-        claimed?;
+        let is_late = match claimed {
+            Err(Trouble::Late) => {
+                self.loses_all();
+                true
+            }
+            claimed => {
+                claimed?;
+                false
+            }
+        };
         if self.minor == Minor::One {
             self.claim(&[ask::complete()])?;
         }
         self.truth().is_complete(self.number, self.life);
+        if is_late { self.open_boxes() } else { Ok(()) }
+    }
+
+    fn claim_open(&mut self, open: &mut Open) -> Result<()> {
+        let put = ask::put(&open.handle);
+        let told = self.claim(&[put.clone(), ask::open_again()])?;
+        open.stateid = told.stateid().cloned();
+        let Some(stateid) = &open.stateid else { return violation("an OPEN without a stateid") };
+        for part in &open.parts {
+            let told = self.claim(&[put.clone(), ask::lock(stateid, part.range(), true)])?;
+            open.locks = told.stateid().cloned();
+        }
         Ok(())
     }
 
-    /// A claim, that nobody has interfered with.
+    /// It was away for too long: what it had may be others'.
+    fn loses_all(&mut self) {
+        self.was_late = true;
+        self.truth().is_late();
+        for part in self.belief.parts() {
+            self.truth().loses(self.number, part);
+        }
+        self.belief.boxes.iter_mut().for_each(|open| *open = Open::new(std::mem::take(&mut open.handle), None));
+        (self.belief.made, self.belief.nameless) = Default::default();
+    }
+
+    /// Opens anew what all lock. What it could claim of that stays as it is, as one owner has one open of a file.
+    fn open_boxes(&mut self) -> Result<()> {
+        for number in 0..self.belief.boxes.len() {
+            let open = [ask::put(&self.shared), ask::open(How::Make, &box_name(number)), NfsArgop4::OpGetfh];
+            let began = Instant::now();
+            let told = loop {
+                match self.ask(&open)? {
+                    told if is_later(&told) => self.waits_since(began, &told)?,
+                    told if told.is_ok() => break told,
+                    told => return violation(format!("an OPEN is told {:?}", told.status)),
+                }
+            };
+            self.belief.boxes[number].stateid = told.stateid().cloned();
+        }
+        Ok(())
+    }
+
+    /// A claim, that nobody has interfered with, unless the client was away.
     fn claim(&mut self, ops: &[NfsArgop4]) -> Result<Told> {
         let began = Instant::now();
         loop {
@@ -290,10 +344,16 @@ impl<'a> Client<'a> {
                     return Ok(told);
                 }
                 Nfsstat4::Nfs4ErrDelay => self.waits_since(began, &told)?,
+                Nfsstat4::Nfs4ErrNoGrace if self.truth().may_have_lost(self.number) => return Err(Trouble::Late),
                 status => return violation(format!("a claim is told {status:?}: {ops:?}")),
             }
         }
     }
+}
+
+/// Of its own: a server remembers requests by it.
+fn address(number: usize) -> IpAddr {
+    Ipv4Addr::new(127, 0, 1, 1 + number as u8).into()
 }
 
 fn is_later(told: &Told) -> bool {

@@ -4,7 +4,7 @@
 //!
 //! What must hold, whenever the kill came:
 //!
-//! - what a client has is given to nobody else, and every claim of it succeeds (nobody stays away for a lease, so nobody interferes);
+//! - what a client has is given to nobody else, and every claim of it succeeds, unless it stayed away for longer than a lease: then others may have been given it, and it is told so;
 //! - a create, a `mkdir`, a rename, a link, a removal happens once: none is lost, and none is told of what it did itself;
 //! - of all that want a name one is told that he made it;
 //! - a number that is counted under a lock loses no count;
@@ -32,6 +32,8 @@ enum Trouble {
     Broken,
     /// The session is not there any more, so that the request was not carried out.
     SessionOver,
+    /// A claim was refused to who was away for longer than a lease.
+    Late,
     /// The server did or said what it must not.
     Violation(String),
     /// The run is over.

@@ -1,14 +1,14 @@
 //! The kills.
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
 use super::Trouble;
-use super::client::{Client, Common, Minor};
+use super::client::{Client, Common, Minor, NOBODY};
 pub use super::truth::Counts;
 use super::truth::Truth;
 use crate::child::{Program, Server};
@@ -24,6 +24,10 @@ const WORK_MS_MAX: u64 = 600;
 const EARLY_KILLS: u64 = 20;
 /// Longest time until one of these.
 const EARLY_MS_MAX: u64 = 60;
+/// Behind so many kills in a hundred a client stays away.
+const AWAY: u64 = 30;
+/// Longest time for which it does, unless there is another kill meanwhile: grace and lease of those who come are over by then, or are not.
+const AWAY_MS_MAX: u64 = 14_000;
 /// How long it may take until all clients have come back.
 const COMING_BACK_MAX: Duration = Duration::from_secs(60);
 
@@ -37,6 +41,8 @@ pub struct Plan {
     pub program: Program,
     /// How many of its clients speak 4.0.
     pub minor_0: usize,
+    /// Whether one of them stays away behind some kills, often for longer than a lease.
+    pub stay_away: bool,
     /// How often it is killed.
     pub kills: u32,
     /// Where randomness starts.
@@ -64,9 +70,10 @@ pub fn run(plan: &Plan, folder: &Path) -> anyhow::Result<Verdict> {
     server.stop()?;
     server.start()?;
     let lease = Duration::from_secs(LEASE_SECONDS.into());
-    let truth = Truth::new((plan.minor_0 > 0).then_some(lease));
+    let truth = Truth::new(lease, plan.minor_0 == 0);
     let (is_over, is_broken_off) = Default::default();
-    let common = Common { server: server.address(), truth, is_over, is_broken_off };
+    let away = AtomicUsize::new(NOBODY);
+    let common = Common { server: server.address(), truth, is_over, is_broken_off, away };
     let found = Mutex::new(None);
     let is_found = |said: String| {
         found.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(said);
@@ -122,6 +129,10 @@ fn kill(plan: &Plan, server: &mut Server, common: &Common, is_found: &dyn Fn(Str
         if random.chance(EARLY_KILLS) {
             std::thread::sleep(Duration::from_millis(random.below(EARLY_MS_MAX)));
         } else {
+            if common.away.load(Ordering::Relaxed) != NOBODY {
+                std::thread::sleep(Duration::from_millis(random.below(AWAY_MS_MAX)));
+                common.away.store(NOBODY, Ordering::Relaxed);
+            }
             wait_for_all(common, is_found);
             if plan.minor_0 > 0 {
                 wait_until(common, is_found, "nobody is given anything new", Truth::is_anything_given);
@@ -135,13 +146,17 @@ fn kill(plan: &Plan, server: &mut Server, common: &Common, is_found: &dyn Fn(Str
             is_found("the server ended by itself".into());
             return Ok(kill);
         }
+        if plan.stay_away && common.away.load(Ordering::Relaxed) == NOBODY && random.chance(AWAY) {
+            common.away.store(random.below(CLIENTS as u64) as usize, Ordering::Relaxed);
+        }
         server.kill()?;
-        common.truth.new_life();
+        common.truth.new_life(Some(common.away.load(Ordering::Relaxed)).filter(|away| *away != NOBODY));
         if let Err(error) = server.start() {
             is_found(format!("{error:#}"));
             return Ok(kill);
         }
     }
+    common.away.store(NOBODY, Ordering::Relaxed);
     wait_for_all(common, is_found);
     Ok(plan.kills)
 }

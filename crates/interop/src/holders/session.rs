@@ -1,7 +1,7 @@
 //! One session of one slot, over one connection after the other.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tally_bench::wire::Connection;
@@ -106,9 +106,9 @@ pub(super) fn send(connection: &mut Connection, request: &[u8]) -> Result<Told> 
     Told::of(results).or_else(|error| violation(format!("results that cannot be decoded: {error:?}")))
 }
 
-/// Connects, if the server takes connections.
-pub(super) fn connect(server: SocketAddr) -> Option<Connection> {
-    Connection::open(server).ok()
+/// Connects from there, if the server takes connections.
+pub(super) fn connect(server: SocketAddr, from: IpAddr) -> Option<Connection> {
+    Connection::open_from(server, from).ok()
 }
 
 /// A server that says nothing has not gone.

@@ -11,6 +11,9 @@ use super::{Result, violation};
 /// How long nobody new may be kept out behind the last one that claimed something again and said so.
 const GRACE_BEHIND_LAST: Duration = Duration::from_secs(2);
 
+/// How long a grace is at most, in leases: claims prolong it.
+const GRACE_LEASES_MAX: u32 = 2;
+
 /// What was done, all in all.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
@@ -28,12 +31,17 @@ pub struct Counts {
     pub denied: u64,
     /// Numbers that were counted up under a lock.
     pub counted: u64,
-    /// Longest time for which somebody was kept out behind the last one that claimed something.
+    /// Locks that were given to others while their client was away for longer than a lease.
+    pub taken: u64,
+    /// Claims of such clients that were refused.
+    pub late: u64,
+    /// Longest time for which somebody was kept out behind the last one that claimed something, in lives in which all came back.
     pub kept_out_max: Duration,
 }
 
 pub(super) struct Truth {
     told: Mutex<Told>,
+    lease: Duration,
     /// How long anybody may be.
     kept_out_max: Duration,
 }
@@ -46,6 +54,10 @@ struct Told {
     counts: Counts,
     life: u64,
     complete: [bool; CLIENTS],
+    /// Who stays away, or has not come back yet, and since the start of which life at the latest.
+    away: [Option<Instant>; CLIENTS],
+    /// Somebody has stayed away in this life.
+    is_missed: bool,
     all_complete: Option<Instant>,
     is_given: bool,
 }
@@ -58,12 +70,24 @@ struct OfPart {
     /// How often any of that has changed.
     changes: u64,
     number: u64,
+    /// Somebody counts it up, or has not come back from that.
+    is_being_counted: bool,
 }
 
 /// How a part stood when its lock was asked for.
 pub(super) struct Asked {
     was_free: bool,
     changes: u64,
+}
+
+impl Told {
+    fn may_have_lost(&self, client: usize, lease: Duration) -> bool {
+        self.away[client].is_some_and(|since| since.elapsed() >= lease)
+    }
+
+    fn are_those_there_complete(&self) -> bool {
+        self.complete.iter().zip(&self.away).all(|(is_complete, away)| *is_complete || away.is_some())
+    }
 }
 
 impl OfPart {
@@ -73,9 +97,10 @@ impl OfPart {
 }
 
 impl Truth {
-    /// With clients that say when they claim nothing more; or else with some that do not, for which a grace is as long as this lease.
-    pub(super) fn new(lease: Option<Duration>) -> Self {
-        Self { told: Mutex::default(), kept_out_max: GRACE_BEHIND_LAST + lease.unwrap_or_default() }
+    /// Of clients with this lease; whether all of them say when they claim nothing more, or a grace may be as long as that.
+    pub(super) fn new(lease: Duration, do_all_say_so: bool) -> Self {
+        let longer = if do_all_say_so { Duration::ZERO } else { lease };
+        Self { told: Mutex::default(), lease, kept_out_max: GRACE_BEHIND_LAST + longer }
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {
@@ -107,7 +132,10 @@ impl Truth {
         (of.busy, of.changes) = (of.busy - 1, of.changes + 1);
         if has_it {
             if let Some(other) = of.holder.replace(client) {
-                return violation(format!("{part:?} is given to client {client}, and client {other} has it"));
+                if !told.may_have_lost(other, self.lease) {
+                    return violation(format!("{part:?} is given to client {client}, and client {other} has it"));
+                }
+                told.counts.taken += 1;
             }
         } else {
             if asked.was_free && is_as_it_was {
@@ -132,15 +160,18 @@ impl Truth {
         (of.busy, of.changes) = (of.busy - 1, of.changes + 1);
     }
 
-    /// The number that whoever has the lock must find.
-    pub(super) fn number(&self, part: Part) -> u64 {
-        self.told().parts[part.of][part.at].number
+    /// The number that whoever has the lock must find, and whether it may be one higher: who had it before has not come back from counting. From here on it is being counted.
+    pub(super) fn number(&self, part: Part) -> (u64, bool) {
+        let mut told = self.told();
+        let of = &mut told.parts[part.of][part.at];
+        (of.number, std::mem::replace(&mut of.is_being_counted, true))
     }
 
     /// Who has the lock has counted it up.
     pub(super) fn is_counted(&self, part: Part) {
         let mut told = self.told();
-        told.parts[part.of][part.at].number += 1;
+        let of = &mut told.parts[part.of][part.at];
+        (of.number, of.is_being_counted) = (of.number + 1, false);
         told.counts.counted += 1;
     }
 
@@ -170,11 +201,33 @@ impl Truth {
         unmade.map_or(Ok(()), |(name, _)| violation(format!("{name} is there, and nobody was told that he made it")))
     }
 
-    /// The server was killed, and is about to be started again.
-    pub(super) fn new_life(&self) {
+    /// The server was killed, and is about to be started again; this client stays away, if any does.
+    pub(super) fn new_life(&self, stays_away: Option<usize>) {
         let mut told = self.told();
         (told.life, told.complete, told.all_complete) = (told.life + 1, Default::default(), None);
-        told.is_given = false;
+        if let Some(client) = stays_away {
+            told.away[client].get_or_insert_with(Instant::now);
+        }
+        (told.is_given, told.is_missed) = (false, told.away.iter().any(Option::is_some));
+    }
+
+    /// Whether claims of a client may be refused: it was away for longer than a lease.
+    pub(super) fn may_have_lost(&self, client: usize) -> bool {
+        self.told().may_have_lost(client, self.lease)
+    }
+
+    /// A claim of it was.
+    pub(super) fn is_late(&self) {
+        self.told().counts.late += 1;
+    }
+
+    /// A client has lost a lock, and whoever wants it may have it by now.
+    pub(super) fn loses(&self, client: usize, part: Part) {
+        let mut told = self.told();
+        let of = &mut told.parts[part.of][part.at];
+        if of.holder == Some(client) {
+            (of.holder, of.changes) = (None, of.changes + 1);
+        }
     }
 
     pub(super) fn life(&self) -> u64 {
@@ -185,8 +238,8 @@ impl Truth {
     pub(super) fn is_complete(&self, client: usize, life: u64) {
         let mut told = self.told();
         if told.life == life {
-            told.complete[client] = true;
-            if told.complete.iter().all(|complete| *complete) {
+            (told.complete[client], told.away[client]) = (true, None);
+            if told.are_those_there_complete() {
                 told.all_complete.get_or_insert_with(Instant::now);
             }
         }
@@ -211,8 +264,12 @@ impl Truth {
         let mut told = self.told();
         let Some(since) = told.all_complete.filter(|_| told.life == life) else { return Ok(()) };
         let kept_out = since.elapsed();
-        told.counts.kept_out_max = told.counts.kept_out_max.max(kept_out);
-        if kept_out > self.kept_out_max {
+        // Who is away is waited for.
+        let longer = if told.is_missed { self.lease * GRACE_LEASES_MAX } else { Duration::ZERO };
+        if !told.is_missed {
+            told.counts.kept_out_max = told.counts.kept_out_max.max(kept_out);
+        }
+        if kept_out > self.kept_out_max + longer {
             return violation(format!("a grace goes on {kept_out:?} behind the last client"));
         }
         Ok(())
