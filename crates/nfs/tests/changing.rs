@@ -362,7 +362,7 @@ fn wrong_uses_change_nothing_and_are_told_apart() {
         ("what a dataset is mounted on goes", on_tank(remove(b"child")), Nfs4ErrAccess),
         ("what a dataset is mounted on moves", vec![scene.put_tank(), save(), rename(b"child", b"b")], Nfs4ErrAccess),
         ("an owner by name", on_file(owner(b"root@localdomain")), Nfs4ErrBadowner),
-        ("an owner by no name", on_file(owner(b"")), Nfs4ErrBadowner),
+        ("an owner by no name", on_file(owner(b"")), Nfs4ErrInval),
         ("an owner of 33 bits", on_file(owner(b"4294967296")), Nfs4ErrBadowner),
         ("what is only read", on_file(set(Fattr4::of(&[Fattr4Value::Fattr4Type(NfsFtype4::Nf4Dir)]))), Nfs4ErrInval),
         ("what there is not", on_file(set(Fattr4::of(&[Fattr4Value::Fattr4Hidden(true)]))), Nfs4ErrAttrnotsupp),

@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 use tally_base::{DatasetId, Generation, ObjectId};
 use tally_vfs::{Attr, FileKind, ObjectRef, Vfs};
 
+use super::attr::Dialect;
 use super::status::Status;
 use crate::entry::{Closed, Entry, Target, fsid};
 use crate::exports::{Exports, Place, PoolExports};
@@ -64,8 +65,8 @@ pub(super) struct Tree<'a> {
     pub(super) exports: &'a dyn Exports,
     pub(super) entry: &'a Entry<'a>,
     pub(super) client: IpAddr,
-    /// Which attributes there are for it.
-    pub(super) minor: u32,
+    /// In which words it is told of attributes.
+    pub(super) dialect: Dialect<'a>,
     /// How long it may say nothing.
     pub(super) lease: Duration,
 }
