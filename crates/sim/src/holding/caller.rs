@@ -40,6 +40,8 @@ pub(super) struct Caller {
     pub(super) unanswered: Vec<(CallId, CbSequence4Args)>,
     /// The server may call it over its connection.
     pub(super) is_reachable: bool,
+    /// It asks for sessions that outlive the server.
+    pub(super) would_last: bool,
 }
 
 /// A session with the next sequence of each slot.
@@ -48,6 +50,8 @@ pub(super) struct Session {
     next: [u32; SLOTS + 1],
     /// The last request of each slot, and its results, whether or not the client got them.
     last: [Option<(Vec<Op>, Vec<u8>)>; SLOTS + 1],
+    /// It outlives the server.
+    is_lasting: bool,
 }
 
 /// An open that a client believes to have.
@@ -70,14 +74,14 @@ pub(super) struct Believed {
 }
 
 impl Believed {
-    /// An open to read that is to be claimed.
-    pub(super) fn to_claim(pool: usize, file: &[u8], owner: u8) -> Self {
+    /// An open that is to be claimed.
+    pub(super) fn to_claim((pool, file): (usize, &[u8]), owner: u8, access: u32) -> Self {
         let (bytes, locks, lost) = ([None; BYTES], None, [false; BYTES]);
         Self {
             pool,
             file: file.to_vec(),
             owner,
-            shares: vec![(1, 0)],
+            shares: vec![(access, 0)],
             stateid: None,
             bytes,
             locks,
@@ -135,6 +139,9 @@ pub(super) enum Way {
 }
 
 impl Caller {
+    /// All of them, and the one for calls.
+    pub(super) const SLOTS: usize = SLOTS + 1;
+
     pub(super) fn new(number: usize) -> Self {
         Self {
             number,
@@ -150,6 +157,7 @@ impl Caller {
             old: Vec::new(),
             unanswered: Vec::new(),
             is_reachable: false,
+            would_last: false,
         }
     }
 
@@ -233,12 +241,17 @@ impl Caller {
         let Some(NfsResop4::OpExchangeId(ExchangeId4Res::Nfs4Ok(known))) = known.results.pop() else {
             return Err(format!("EXCHANGE_ID: {:?}", known.status));
         };
-        let ask = words::create_session(known.eir_clientid, known.eir_sequenceid);
+        let ask = words::create_session(known.eir_clientid, known.eir_sequenceid, self.would_last);
         let Some(mut made) = self.outside(world, ask)? else { return Ok(false) };
         let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(made))) = made.results.pop() else {
             return Err(format!("CREATE_SESSION: {:?}", made.status));
         };
-        self.session = Some(Session { id: made.csr_sessionid, next: [1; SLOTS + 1], last: Default::default() });
+        let is_lasting = made.csr_flags & words::PERSISTS != 0;
+        if is_lasting != self.would_last {
+            return Err(format!("a session is asked to last: {}, and does: {is_lasting}", self.would_last));
+        }
+        self.session =
+            Some(Session { id: made.csr_sessionid, next: [1; SLOTS + 1], last: Default::default(), is_lasting });
         self.is_reachable = true;
         Ok(true)
     }
@@ -249,6 +262,8 @@ impl Caller {
         let in_slot = InSlot { session: session.id, slot: slot as u32, sequence: session.next[slot] };
         session.next[slot] += 1;
         let ops = [&[words::sequence(in_slot)], ops].concat();
+        // Until it is answered.
+        session.last[slot] = Some((ops.clone(), Vec::new()));
         self.next_xid += 1;
         let begun = world.begin(words::record(self.next_xid, &ops), &self.link)?;
         if way == Way::Twice && matches!(begun, Begun::Parked(_)) {
@@ -281,6 +296,7 @@ impl Caller {
         if told.is_refused_at_sequence() {
             return match told.status {
                 Nfsstat4::Nfs4ErrBadsession => Ok(Came::SessionOver),
+                Nfsstat4::Nfs4ErrDeadsession if self.has_lasting_session() => Ok(Came::SessionOver),
                 // As a pool that is not there yet may know what it has done: this client does not wait for that, and asks for another session.
                 Nfsstat4::Nfs4ErrDelay if (0..POOLS).any(|pool| !world.is_here(pool)) => Ok(Came::SessionOver),
                 status => Err(format!("SEQUENCE of slot {slot} is told {status:?}")),
@@ -312,9 +328,8 @@ impl Caller {
 
     /// The last request of a slot comes again, and is told the same bytes. False: the power went.
     pub(super) fn repeat(&mut self, world: &World, slot: usize) -> Checked<bool> {
-        let Some((ops, bytes)) = self.session.as_ref().and_then(|session| session.last[slot].clone()) else {
-            return Ok(true);
-        };
+        let last = self.session.as_ref().and_then(|session| session.last[slot].clone());
+        let Some((ops, bytes)) = last.filter(|(_, bytes)| !bytes.is_empty()) else { return Ok(true) };
         self.next_xid += 1;
         let Some(reply) = world.carry_out(words::record(self.next_xid, &ops), &self.link)? else { return Ok(false) };
         let again = words::results_of(&reply)?;
@@ -327,13 +342,41 @@ impl Caller {
 
     /// The first session's slot with another request than its last one's. None: there was none, or the power went.
     pub(super) fn repeat_falsely(&mut self, world: &World, slot: usize) -> Checked<Option<Nfsstat4>> {
-        let Some((ops, _)) = self.session.as_ref().and_then(|session| session.last[slot].clone()) else {
-            return Ok(None);
-        };
+        let last = self.session.as_ref().and_then(|session| session.last[slot].clone());
+        let Some((ops, _)) = last.filter(|(_, bytes)| !bytes.is_empty()) else { return Ok(None) };
         let other = [&ops[..1], &[words::put(b"another"), words::get_handle(), words::get_handle()]].concat();
         self.next_xid += 1;
         let Some(reply) = world.carry_out(words::record(self.next_xid, &other), &self.link)? else { return Ok(None) };
         Ok(Some(words::results(&words::results_of(&reply)?, &other)?.status))
+    }
+
+    pub(super) fn has_lasting_session(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_lasting)
+    }
+
+    /// Whether it has asked anything in a slot.
+    pub(super) fn has_asked(&self, slot: usize) -> bool {
+        self.session.as_ref().is_some_and(|session| session.last[slot].is_some())
+    }
+
+    /// The last request of a slot comes again, in a session that may be dead. None: the power went.
+    pub(super) fn retry(&mut self, world: &World, slot: usize) -> Checked<Option<Told>> {
+        let last = self.session.as_ref().and_then(|session| session.last[slot].clone());
+        let (ops, _) = last.ok_or("nothing was asked")?;
+        self.ask_anew(world, &ops)
+    }
+
+    /// Another one with its slot and sequence.
+    pub(super) fn retry_falsely(&mut self, world: &World, slot: usize, other: &[Op]) -> Checked<Option<Told>> {
+        let last = self.session.as_ref().and_then(|session| session.last[slot].clone());
+        let (ops, _) = last.ok_or("nothing was asked")?;
+        self.ask_anew(world, &[&ops[..1], other].concat())
+    }
+
+    fn ask_anew(&mut self, world: &World, ops: &[Op]) -> Checked<Option<Told>> {
+        self.next_xid += 1;
+        let Some(reply) = world.carry_out(words::record(self.next_xid, ops), &self.link)? else { return Ok(None) };
+        Ok(Some(words::results(&words::results_of(&reply)?, ops)?))
     }
 
     /// A slot of three.

@@ -3,7 +3,8 @@
 use tally_wire::nfs4::Nfsstat4::*;
 
 use super::caller::{Believed, Caller};
-use super::ledger::{Given, State, What};
+use super::judge::{READ, WRITE};
+use super::ledger::{By, Given, State, What};
 use super::words::{self, Told};
 use super::world::POOLS;
 use super::{CALLERS, Checked, Story};
@@ -43,6 +44,8 @@ impl Story {
     }
 
     fn connect(&mut self, client: usize) -> Checked<()> {
+        self.callers[client].would_last = client > 0 && !self.chance.one_in(4);
+        self.lasting.forget(client);
         let is_there = self.callers[client].connect(&self.world)?;
         self.note(|| format!("client {client} introduces itself"));
         if is_there && !self.world.is_off() {
@@ -107,7 +110,11 @@ impl Story {
         let caller = &mut self.callers[client];
         let is_open = |file: &[u8]| caller.opens.iter().any(|open| open.file == file && open.stateid.is_none());
         let lost = caller.kept.iter().filter(|kept| kept.stateid.is_none() && !is_open(&kept.file));
-        let opens: Vec<_> = lost.map(|kept| Believed::to_claim(kept.pool, &kept.file, KEEPS)).collect();
+        let opens: Vec<_> = lost
+            .map(|kept| {
+                Believed::to_claim((kept.pool, &kept.file), KEEPS, if kept.writes { READ | WRITE } else { READ })
+            })
+            .collect();
         for open in opens {
             caller.opens.retain(|other| other.file != open.file || other.owner != KEEPS);
             caller.opens.push(open);
@@ -117,7 +124,7 @@ impl Story {
     fn claim_open(&mut self, client: usize, open: &Believed) -> Checked<()> {
         let (who, share) = ((client, open.owner), open.share());
         let keeps = self.claims_kept(client, &open.file);
-        if keeps && !self.callers[client].is_reachable && !self.chance.one_in(8) {
+        if keeps.is_some() && !self.callers[client].is_reachable && !self.chance.one_in(8) {
             self.callers[client].bind(&self.world)?;
         }
         let again = words::open_again(&Caller::owner(open.owner), share, keeps);
@@ -133,17 +140,20 @@ impl Story {
             let stateid = told.stateid();
             let believed = self.callers[client].believed(&open.file, open.owner).expect("it is there");
             (believed.stateid, believed.shares, believed.is_claimed) = (stateid, vec![share], true);
-            if keeps {
-                self.judge_claimed(client, &open.file, &told)?;
+            if keeps.is_some() {
+                self.judge_claimed(who, &open.file, &told)?;
             }
             return told.change().map_or(Ok(()), |change| self.files.shown(&open.file, change));
         }
-        if told.status == Nfs4ErrDelay && self.is_kept_out(Some(client), std::slice::from_ref(&open.file)) {
+        let changes = What::Open(share.0, share.1).changes();
+        if told.status == Nfs4ErrDelay
+            && self.is_kept_out(By::Client(client), changes, std::slice::from_ref(&open.file))
+        {
             return Ok(());
         }
         self.check_refused(client, open.pool, state, &told)?;
-        if keeps {
-            self.judge_claimed(client, &open.file, &told)?;
+        if keeps.is_some() {
+            self.judge_claimed(who, &open.file, &told)?;
         }
         self.ledger.close(&open.file, who);
         self.callers[client].opens.retain(|other| other.file != open.file || other.owner != open.owner);
@@ -208,7 +218,7 @@ impl Story {
             return Ok(());
         }
         let file = self.chance.pick(&of);
-        let ops = [words::put(&file), words::open_again(&Caller::owner(9), (1, 0), true)];
+        let ops = [words::put(&file), words::open_again(&Caller::owner(9), (1, 0), Some(false))];
         let Some(told) = self.ask(client, &ops)? else { return Ok(()) };
         self.totals.claims_out_of_turn += 1;
         self.note(|| format!("client {client} claims what it may not: {:?}", told.status));

@@ -4,7 +4,7 @@ use tally_wire::nfs4::Nfsstat4::{self, *};
 
 use super::caller::{Believed, Caller, Came, Way};
 use super::files::Named;
-use super::ledger::{BYTES, Given, Grant, State, What, Who};
+use super::ledger::{BYTES, By, Given, Grant, State, What, Who};
 use super::recalls::Manner;
 use super::words::{How, Op, Told};
 use super::world::FOLDERS;
@@ -31,6 +31,10 @@ impl Story {
 
     /// The same in a slot that it chooses. Where it is kept out by what others keep, they are called meanwhile.
     pub(super) fn ask_in(&mut self, client: usize, ops: &[Op], (slot, way): (usize, Way)) -> Checked<Option<Told>> {
+        let is_dead = self.callers[client].has_lasting_session() && self.session_of[client] < self.life;
+        if !is_dead {
+            self.lasting.asks(client, slot);
+        }
         let mut came = self.callers[client].ask(&self.world, ops, (slot, way))?;
         while let Came::Parked(on_its_way) = came {
             self.wait_for_what_is_kept(&|| on_its_way.is_woken())?;
@@ -40,7 +44,10 @@ impl Story {
             Came::Parked(_) => unreachable!("it went on"),
             Came::Lost => Ok(None),
             Came::SessionOver => self.session_is_over(client).map(|()| None),
+            Came::Told(told) if is_dead => Err(format!("a dead session carries something out: {:?}", told.statuses())),
             Came::Told(told) => {
+                let statuses = told.statuses();
+                self.lasting.told(client, slot, |nth| statuses.get(nth) == Some(&Nfs4Ok));
                 match way {
                     Way::Plain => {}
                     Way::ReplyLost => self.totals.repetitions += 1,
@@ -124,7 +131,7 @@ impl Story {
                     self.totals.share_denied += 1;
                     Ok(())
                 }
-                Nfs4ErrDelay if wanted.asks_for_what_is_kept() && self.is_kept_out_even_by(client, file.as_slice()) => {
+                Nfs4ErrDelay if self.is_kept_out(By::Owner((client, owner)), wanted.changes(), file.as_slice()) => {
                     Ok(())
                 }
                 Nfs4ErrExist if file.is_some() && matches!(how, How::New | How::Exclusive(_)) => Ok(()),
@@ -170,7 +177,7 @@ impl Story {
         }
         let (access, deny) = self.callers[client].believed(&handle, owner).expect("it is there by now").share();
         self.give(pool, &handle, (client, owner), What::Open(access, deny), Given::Anew)?;
-        self.judge_given(client, &handle, told, Given::Anew)?;
+        self.judge_given((client, owner), &handle, told, Given::Anew)?;
         told.change().map_or(Ok(()), |change| self.files.shown(&handle, change))
     }
 

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use tally_nfs::rpc::Outgoing;
 use tally_nfs::v4::state::CallId;
+use tally_wire::nfs4::CbSequence4Args;
 use tally_wire::nfs4::Nfsstat4::*;
 
 use super::files::Handle;
 use super::kept::Kept;
 use super::leases::LEASE;
-use super::ledger::State;
-use super::words;
+use super::ledger::{By, Grant, State};
+use super::words::{self, Called};
 use super::{Checked, Story};
 
 /// For so long a client has to say that it has none before that counts (rules V41).
@@ -123,16 +124,49 @@ impl Recalls {
 }
 
 impl Story {
-    /// Somebody was told to come again: whether one of these files is kept by another one, who is asked for it from now on at the latest.
-    pub(super) fn is_kept_out(&mut self, client: Option<usize>, files: &[Handle]) -> bool {
+    /// Somebody was told to come again who reads, or changes, one of these files: whether one of them is kept from him, and asked for from now on at the latest.
+    pub(super) fn is_kept_out(&mut self, by: By, changes: bool, files: &[Handle]) -> bool {
+        let in_the_way: Vec<_> = files.iter().flat_map(|file| self.ledger.kept_from(file, by, changes)).collect();
+        // Of several files the first is asked for, whichever that is.
+        let is_certain = in_the_way.iter().all(|kept| kept.file == in_the_way[0].file);
+        self.are_in_the_way(in_the_way, is_certain)
+    }
+
+    /// Somebody may be, or by something else.
+    pub(super) fn may_be_kept_out(&mut self, by: By, changes: bool, files: &[Handle]) {
+        let in_the_way = files.iter().flat_map(|file| self.ledger.kept_from(file, by, changes)).collect();
+        self.are_in_the_way(in_the_way, false);
+    }
+
+    /// The same of who looks at a file that somebody has for writing: that is asked for, or will be when he looks again.
+    pub(super) fn is_kept_from_looking(&mut self, by: By, file: &Handle) -> bool {
+        let in_the_way = self.ledger.kept_from(file, by, false);
+        self.are_in_the_way(in_the_way, false)
+    }
+
+    /// The same of a name that goes: if it is the last one, and nobody has the file open, its own client's is in the way as well.
+    pub(super) fn is_kept_from_unlinking(&mut self, client: usize, names: &[Handle], gone: Option<&Handle>) -> bool {
+        let of = gone.map_or(By::Client(client), |file| self.unlinking(Some(client), file));
+        let of_gone = gone.map_or_else(Vec::new, |file| self.ledger.kept_from(file, of, true));
+        let of_others = names.iter().flat_map(|file| self.ledger.kept_from(file, By::Client(client), true));
+        let in_the_way: Vec<_> = of_others.chain(of_gone).collect();
+        let is_certain = in_the_way.iter().all(|kept| kept.file == in_the_way[0].file);
+        self.are_in_the_way(in_the_way, is_certain)
+    }
+
+    /// As whom a client takes the name of a file.
+    fn unlinking(&mut self, client: Option<usize>, file: &Handle) -> By {
+        let pool = self.pool_of(file);
+        let is_open = self.with_ledger(pool, |ledger, moment| ledger.has_open(file, moment));
+        if is_open { By::of(client) } else { By::Nobody }
+    }
+
+    fn are_in_the_way(&mut self, mut in_the_way: Vec<Grant>, is_certain: bool) -> bool {
         let now = self.leases.now();
-        let mut in_the_way: Vec<_> = files.iter().flat_map(|file| self.ledger.kept_by_others(file, client)).collect();
         in_the_way.retain(|kept| {
             let is_gone = self.recalls.is_over_long_since(&kept.file, kept.who.0, now);
             matches!(kept.state, State::Held | State::Doubtful) && !is_gone
         });
-        // Of several files the first is asked for, whichever that is.
-        let is_certain = in_the_way.iter().all(|kept| kept.file == in_the_way[0].file);
         for kept in &in_the_way {
             match is_certain {
                 true => self.recalls.note_asked(&kept.file, kept.who.0, now),
@@ -144,18 +178,19 @@ impl Story {
         is_kept_out
     }
 
-    /// The same of an open of a client, or of a name that goes: where no other one keeps the file, its own one may, of which another owner has it, or nobody has it open.
-    pub(super) fn is_kept_out_even_by(&mut self, client: usize, files: &[Handle]) -> bool {
-        self.is_kept_out(Some(client), files) || self.is_kept_out(None, files)
-    }
-
     /// A request that wants one file waits for what others keep: they are called, and if one of them gives it back that request goes on.
     pub(super) fn wait_for_what_is_kept(&mut self, is_woken: &dyn Fn() -> bool) -> Checked<()> {
         self.totals.parked += 1;
         self.came_back.clear();
+        self.said.clear();
         self.answer_calls()?;
         let has_come_back = self.wanted.len() == 1 && self.came_back.contains(&self.wanted[0]);
-        if has_come_back && !is_woken() { Err("somebody waits for what was given back".into()) } else { Ok(()) }
+        let is_said = self.wanted.len() == 1 && self.said.contains(&self.wanted[0]);
+        match is_woken() {
+            false if has_come_back => Err("somebody waits for what was given back".into()),
+            false if is_said => Err("somebody waits for what a client has said".into()),
+            _ => Ok(()),
+        }
     }
 
     /// The server makes the calls that it has to make, and clients say what they say.
@@ -171,9 +206,13 @@ impl Story {
     }
 
     fn answer_call(&mut self, client: usize, id: CallId, call: &Outgoing) -> Checked<()> {
-        let (sequence, recall) = words::recall_of(call)?;
+        let (sequence, called) = words::called_for(call)?;
+        let stateid = match called {
+            Called::Recall(stateid) => stateid,
+            Called::Look(file) => return self.answer_look(client, id, (&sequence, &file)),
+        };
         self.totals.recalls += 1;
-        let is_it = |kept: &Kept| kept.stateid.as_ref() == Some(&recall.stateid);
+        let is_it = |kept: &Kept| kept.stateid.as_ref() == Some(&stateid);
         let Some(at) = self.callers[client].kept.iter().position(is_it) else {
             self.world.call_returned(&id, &words::answer_to(&sequence, Nfs4ErrBadStateid));
             return Ok(());
@@ -211,6 +250,31 @@ impl Story {
         };
         self.world.call_returned(&id, &words::answer_to(&sequence, status));
         self.give_back_due(client)
+    }
+
+    /// A client is asked how a file is by now that it has for writing.
+    fn answer_look(&mut self, client: usize, id: CallId, (sequence, file): (&CbSequence4Args, &[u8])) -> Checked<()> {
+        self.totals.looks += 1;
+        let is_it = |kept: &&Kept| kept.file == file && kept.writes && kept.stateid.is_some() && !kept.is_over;
+        let kept = self.callers[client].kept.iter().find(is_it).cloned();
+        let says_nothing = self.callers[client].is_silent || self.chance.one_in(24);
+        let is = match kept {
+            _ if says_nothing => None,
+            None => {
+                self.world.call_returned(&id, &words::attributes_are(sequence, None));
+                return Ok(());
+            }
+            Some(kept) => kept.attributes(),
+        };
+        self.note(|| format!("client {client} is asked how what it keeps is: {is:?}"));
+        match is {
+            None => self.callers[client].unanswered.push((id, sequence.clone())),
+            is => {
+                self.world.call_returned(&id, &words::attributes_are(sequence, is));
+                self.said.push(file.to_vec());
+            }
+        }
+        Ok(())
     }
 
     fn draw_manner(&mut self, client: usize, at: usize) -> Manner {

@@ -22,6 +22,12 @@ impl Story {
         match self.chance.below(100) {
             0 => self.crash(true),
             1 | 2 => self.crash(false),
+            3 if self.chance.one_in(2) => {
+                let is_durable = self.chance.one_in(2);
+                self.note(|| format!("it will be killed in a request, which is durable by then: {is_durable}"));
+                self.world.plan_kill(is_durable);
+                Ok(())
+            }
             3 => {
                 let (pool, events) = (self.chance.below(POOLS as u64) as usize, 1 + self.chance.below(30));
                 self.note(|| format!("the power will go in pool {pool}"));
@@ -73,6 +79,7 @@ impl Story {
             2 => return self.ask_kept(client),
             3 if self.has_lost[client] => return self.ask_what_is_lost(client),
             3 => self.answer_late(client),
+            4 if self.chance.one_in(2) => return self.ask_look(client),
             _ => {}
         }
         let open = self.some_open(client);
@@ -85,7 +92,8 @@ impl Story {
             (57..60, Some(open)) => self.ask_test(client, &open),
             (60..78, Some(open)) => self.ask_io(client, &open),
             (78..87, _) => self.ask_io_by_nobody(client),
-            (87..93, _) => self.ask_names(client),
+            (87..91, _) => self.ask_names(client),
+            (91..93, _) => self.ask_directory(client),
             (93..96, _) => self.ask_falsely(client),
             _ => self.ask_by_old(client),
         }
@@ -127,10 +135,16 @@ impl Story {
             words::get_change(),
         ];
         self.listed[pool].insert(client);
+        if share.0 & WRITE != 0 {
+            self.may_write[folder].insert(client);
+        }
         self.note_wanted(&self.files_of(folder, &[name]), Some(client));
         if let Some(file) = self.files.file_named(folder, name) {
             let wanted = What::Open(share.0 | if how == How::Cut { WRITE } else { 0 }, share.1);
             self.note_asked(&file, (client, owner), wanted);
+        }
+        if how != How::Find {
+            self.is_to_make(folder, name);
         }
         let before = self.callers[client].session.is_some();
         let told = self.ask(client, &ops)?;
