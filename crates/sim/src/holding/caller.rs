@@ -3,13 +3,16 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tally_nfs::link::Link;
 use tally_nfs::v4::state::CallId;
 use tally_wire::nfs4::{CbSequence4Args, CreateSession4Res, ExchangeId4Res, NfsResop4, Nfsstat4, Sessionid4, Stateid4};
 
 use super::Checked;
+use super::OLDER;
 use super::kept::Kept;
 use super::ledger::BYTES;
+use super::older::{Older, Turns};
 use super::words::{self, InSlot, Op, Told};
 use super::world::{Begun, POOLS, Parked, World};
 
@@ -42,6 +45,8 @@ pub(super) struct Caller {
     pub(super) is_reachable: bool,
     /// It asks for sessions that outlive the server.
     pub(super) would_last: bool,
+    /// What it knows if it is of minor version 0.
+    pub(super) older: Older,
 }
 
 /// A session with the next sequence of each slot.
@@ -50,6 +55,8 @@ pub(super) struct Session {
     next: [u32; SLOTS + 1],
     /// The last request of each slot, and its results, whether or not the client got them.
     last: [Option<(Vec<Op>, Vec<u8>)>; SLOTS + 1],
+    /// As which calls they were made last.
+    xids: [u32; SLOTS + 1],
     /// It outlives the server.
     is_lasting: bool,
 }
@@ -104,11 +111,17 @@ impl Believed {
     }
 }
 
-/// A request that waits for what another client keeps.
-pub(super) struct OnItsWay {
+/// A request that was sent.
+struct Going {
     ops: Vec<Op>,
     slot: usize,
     way: Way,
+    turns: Turns,
+}
+
+/// A request that waits for what another client keeps.
+pub(super) struct OnItsWay {
+    going: Going,
     parked: Parked,
 }
 
@@ -134,7 +147,7 @@ pub(super) enum Way {
     Plain,
     /// The reply is lost, and the request is sent again, over another connection.
     ReplyLost,
-    /// It is sent again while it waits, and behind its end.
+    /// It is sent again while it waits, and behind its end. In minor version 0: it comes with another seqid first.
     Twice,
 }
 
@@ -158,6 +171,7 @@ impl Caller {
             unanswered: Vec::new(),
             is_reachable: false,
             would_last: false,
+            older: Older::default(),
         }
     }
 
@@ -177,6 +191,9 @@ impl Caller {
 
     /// The server may call it over its connection from now on. False: the power went, or there is no such session.
     pub(super) fn bind(&mut self, world: &World) -> Checked<bool> {
+        if self.is_older() {
+            return Ok(false);
+        }
         let Some(session) = self.session.as_ref().map(|session| session.id) else { return Ok(false) };
         let told = self.outside(world, words::bind(session))?;
         self.is_reachable = told.is_some_and(|told| told.is_ok());
@@ -188,8 +205,22 @@ impl Caller {
         self.link.id() == link && self.link.is_open()
     }
 
-    fn name(&self) -> Vec<u8> {
+    /// It is of minor version 0.
+    pub(super) fn is_older(&self) -> bool {
+        self.number == OLDER
+    }
+
+    pub(super) fn name(&self) -> Vec<u8> {
         format!("client {}", self.number).into_bytes()
+    }
+
+    /// Which of its starts this is.
+    pub(super) fn start(&self) -> u64 {
+        self.start
+    }
+
+    fn record(&self, xid: u32, ops: &[Op]) -> Bytes {
+        words::record(u32::from(!self.is_older()), xid, ops)
     }
 
     /// The owner's name, of opens and of locks.
@@ -226,15 +257,23 @@ impl Caller {
         self.old.drain(..too_many);
     }
 
-    fn outside(&mut self, world: &World, ask: Op) -> Checked<Option<Told>> {
+    pub(super) fn outside(&mut self, world: &World, ask: Op) -> Checked<Option<Told>> {
         self.next_xid += 1;
         let ops = [ask];
-        let Some(reply) = world.carry_out(words::record(self.next_xid, &ops), &self.link)? else { return Ok(None) };
+        let Some(reply) = world.carry_out(self.record(self.next_xid, &ops), &self.link)? else { return Ok(None) };
         Ok(Some(words::results(&words::results_of(&reply)?, &ops)?))
     }
 
     /// EXCHANGE_ID and CREATE_SESSION. False: the power went.
     pub(super) fn connect(&mut self, world: &World) -> Checked<bool> {
+        let new = |id, is_lasting| {
+            let (next, last, xids) = ([1; SLOTS + 1], Default::default(), [0; SLOTS + 1]);
+            Session { id, next, last, xids, is_lasting }
+        };
+        if self.is_older() {
+            self.session = self.connect_older(world)?.then(|| new(Default::default(), false));
+            return Ok(self.session.is_some());
+        }
         let Some(mut known) = self.outside(world, words::exchange_id(&self.name(), self.start))? else {
             return Ok(false);
         };
@@ -250,41 +289,56 @@ impl Caller {
         if is_lasting != self.would_last {
             return Err(format!("a session is asked to last: {}, and does: {is_lasting}", self.would_last));
         }
-        self.session =
-            Some(Session { id: made.csr_sessionid, next: [1; SLOTS + 1], last: Default::default(), is_lasting });
+        self.session = Some(new(made.csr_sessionid, is_lasting));
         self.is_reachable = true;
         Ok(true)
     }
 
     /// A compound in its session, behind SEQUENCE.
     pub(super) fn ask(&mut self, world: &World, ops: &[Op], (slot, way): (usize, Way)) -> Checked<Came> {
+        if way == Way::Twice && self.is_older() && !self.ask_out_of_turn(world, ops)? {
+            return Ok(Came::Lost);
+        }
+        let (ops, turns) = self.compound(ops, slot)?;
+        self.next_xid += 1;
+        let xid = self.next_xid;
+        let session = self.session.as_mut().ok_or("a client without a session asks")?;
+        // Until it is answered.
+        (session.last[slot], session.xids[slot]) = (Some((ops.clone(), Vec::new())), xid);
+        let begun = world.begin(self.record(xid, &ops), &self.link)?;
+        if way == Way::Twice && !self.is_older() && matches!(begun, Begun::Parked(_)) {
+            self.ask_beside(world, &ops)?;
+        }
+        self.came(world, Going { ops, slot, way, turns }, begun)
+    }
+
+    /// What it is to ask, in its words, and whose turn it is then.
+    fn compound(&mut self, ops: &[Op], slot: usize) -> Checked<(Vec<Op>, Turns)> {
+        if self.is_older() {
+            return self.in_older_words(ops, 0);
+        }
         let session = self.session.as_mut().ok_or("a client without a session asks")?;
         let in_slot = InSlot { session: session.id, slot: slot as u32, sequence: session.next[slot] };
         session.next[slot] += 1;
-        let ops = [&[words::sequence(in_slot)], ops].concat();
-        // Until it is answered.
-        session.last[slot] = Some((ops.clone(), Vec::new()));
-        self.next_xid += 1;
-        let begun = world.begin(words::record(self.next_xid, &ops), &self.link)?;
-        if way == Way::Twice && matches!(begun, Begun::Parked(_)) {
-            self.ask_beside(world, &ops)?;
-        }
-        self.came(world, (ops, slot, way), begun)
+        Ok(([&[words::sequence(in_slot)], ops].concat(), Turns::new()))
     }
 
     /// One that was parked goes on.
-    pub(super) fn go_on(&mut self, world: &World, OnItsWay { ops, slot, way, parked }: OnItsWay) -> Checked<Came> {
+    pub(super) fn go_on(&mut self, world: &World, OnItsWay { going, parked }: OnItsWay) -> Checked<Came> {
         let begun = world.go_on(parked)?;
-        self.came(world, (ops, slot, way), begun)
+        self.came(world, going, begun)
     }
 
-    fn came(&mut self, world: &World, (ops, slot, way): (Vec<Op>, usize, Way), begun: Begun) -> Checked<Came> {
+    fn came(&mut self, world: &World, going: Going, begun: Begun) -> Checked<Came> {
+        let Going { ops, slot, way, turns } = going;
         let reply = match begun {
             Begun::Lost => None,
             Begun::Answered(reply) => Some(reply),
-            Begun::Parked(parked) => return Ok(Came::Parked(OnItsWay { ops, slot, way, parked })),
+            Begun::Parked(parked) => {
+                return Ok(Came::Parked(OnItsWay { going: Going { ops, slot, way, turns }, parked }));
+            }
             Begun::Waits(waiting) => {
-                if way == Way::Twice {
+                if way == Way::Twice && !self.is_older() {
                     self.ask_beside(world, &ops)?;
                 }
                 world.end(waiting)?
@@ -292,10 +346,11 @@ impl Caller {
         };
         let Some(reply) = reply else { return Ok(Came::Lost) };
         let bytes = words::results_of(&reply)?;
-        let told = words::results(&bytes, &ops)?;
+        let mut told = words::results(&bytes, &ops)?;
         if told.is_refused_at_sequence() {
             return match told.status {
                 Nfsstat4::Nfs4ErrBadsession => Ok(Came::SessionOver),
+                Nfsstat4::Nfs4ErrStaleClientid | Nfsstat4::Nfs4ErrExpired if self.is_older() => Ok(Came::SessionOver),
                 Nfsstat4::Nfs4ErrDeadsession if self.has_lasting_session() => Ok(Came::SessionOver),
                 // As a pool that is not there yet may know what it has done: this client does not wait for that, and asks for another session.
                 Nfsstat4::Nfs4ErrDelay if (0..POOLS).any(|pool| !world.is_here(pool)) => Ok(Came::SessionOver),
@@ -303,11 +358,16 @@ impl Caller {
             };
         }
         self.session.as_mut().expect("it asks").last[slot] = Some((ops, bytes));
-        if way != Way::Plain {
+        self.older.told(&turns, &told);
+        // What nobody has a turn for is carried out once more in minor version 0.
+        if way == Way::ReplyLost && (!self.is_older() || !turns.is_empty()) || way == Way::Twice && !self.is_older() {
             self.reconnect(world);
             if !self.repeat(world, slot)? {
                 return Ok(Came::Lost);
             }
+        }
+        if self.is_older() && !self.confirm(world, &turns, &mut told)? {
+            return Ok(Came::Lost);
         }
         Ok(Came::Told(told))
     }
@@ -315,7 +375,7 @@ impl Caller {
     /// The same request, while the first waits: it is told to come again, and nothing else happens.
     fn ask_beside(&mut self, world: &World, ops: &[Op]) -> Checked<()> {
         self.next_xid += 1;
-        let beside = match world.begin(words::record(self.next_xid, ops), &self.link)? {
+        let beside = match world.begin(self.record(self.next_xid, ops), &self.link)? {
             Begun::Lost => return Ok(()),
             Begun::Answered(reply) => reply,
             Begun::Waits(_) | Begun::Parked(_) => return Err("a request that waits is carried out once more".into()),
@@ -331,7 +391,10 @@ impl Caller {
         let last = self.session.as_ref().and_then(|session| session.last[slot].clone());
         let Some((ops, bytes)) = last.filter(|(_, bytes)| !bytes.is_empty()) else { return Ok(true) };
         self.next_xid += 1;
-        let Some(reply) = world.carry_out(words::record(self.next_xid, &ops), &self.link)? else { return Ok(false) };
+        // Slots tell a request by its sequence; in minor version 0 it is the call itself that comes again, or another one with the seqid of the first.
+        let is_itself = self.is_older() && self.next_xid.is_multiple_of(2);
+        let xid = if is_itself { self.session.as_ref().expect("it asked").xids[slot] } else { self.next_xid };
+        let Some(reply) = world.carry_out(self.record(xid, &ops), &self.link)? else { return Ok(false) };
         let again = words::results_of(&reply)?;
         if again == bytes {
             return Ok(true);
@@ -346,7 +409,7 @@ impl Caller {
         let Some((ops, _)) = last.filter(|(_, bytes)| !bytes.is_empty()) else { return Ok(None) };
         let other = [&ops[..1], &[words::put(b"another"), words::get_handle(), words::get_handle()]].concat();
         self.next_xid += 1;
-        let Some(reply) = world.carry_out(words::record(self.next_xid, &other), &self.link)? else { return Ok(None) };
+        let Some(reply) = world.carry_out(self.record(self.next_xid, &other), &self.link)? else { return Ok(None) };
         Ok(Some(words::results(&words::results_of(&reply)?, &other)?.status))
     }
 
@@ -373,9 +436,9 @@ impl Caller {
         self.ask_anew(world, &[&ops[..1], other].concat())
     }
 
-    fn ask_anew(&mut self, world: &World, ops: &[Op]) -> Checked<Option<Told>> {
+    pub(super) fn ask_anew(&mut self, world: &World, ops: &[Op]) -> Checked<Option<Told>> {
         self.next_xid += 1;
-        let Some(reply) = world.carry_out(words::record(self.next_xid, ops), &self.link)? else { return Ok(None) };
+        let Some(reply) = world.carry_out(self.record(self.next_xid, ops), &self.link)? else { return Ok(None) };
         Ok(Some(words::results(&words::results_of(&reply)?, ops)?))
     }
 

@@ -7,7 +7,7 @@ use super::judge::{READ, WRITE};
 use super::ledger::{By, Given, State, What};
 use super::words::{self, Told};
 use super::world::POOLS;
-use super::{CALLERS, Checked, Story};
+use super::{CALLERS, Checked, OLDER, Story};
 
 /// As which owner a client opens what it kept.
 const KEEPS: u8 = 3;
@@ -44,7 +44,7 @@ impl Story {
     }
 
     fn connect(&mut self, client: usize) -> Checked<()> {
-        self.callers[client].would_last = client > 0 && !self.chance.one_in(4);
+        self.callers[client].would_last = client > 0 && client != OLDER && !self.chance.one_in(4);
         self.lasting.forget(client);
         let is_there = self.callers[client].connect(&self.world)?;
         self.note(|| format!("client {client} introduces itself"));
@@ -74,11 +74,12 @@ impl Story {
     }
 
     fn complete(&mut self, client: usize) -> Checked<()> {
-        let told = self.ask(client, &[words::complete()])?;
-        let Some(told) = told else { return Ok(()) };
-        self.note(|| format!("client {client} claims nothing more: {:?}", told.status));
-        if !told.is_ok() {
-            return Err(format!("RECLAIM_COMPLETE is told {:?}", told.status));
+        if !self.callers[client].is_older() {
+            let Some(told) = self.ask(client, &[words::complete()])? else { return Ok(()) };
+            self.note(|| format!("client {client} claims nothing more: {:?}", told.status));
+            if !told.is_ok() {
+                return Err(format!("RECLAIM_COMPLETE is told {:?}", told.status));
+            }
         }
         self.completed[client] = Some(self.leases.now());
         let caller = &mut self.callers[client];
@@ -137,6 +138,7 @@ impl Story {
         if told.is_ok() {
             self.give(open.pool, &open.file, who, What::Open(share.0, share.1), Given::Again)?;
             self.totals.claims += 1;
+            self.totals.older_claims += u64::from(self.callers[client].is_older());
             let stateid = told.stateid();
             let believed = self.callers[client].believed(&open.file, open.owner).expect("it is there");
             (believed.stateid, believed.shares, believed.is_claimed) = (stateid, vec![share], true);
@@ -185,6 +187,7 @@ impl Story {
                 self.give(open.pool, &open.file, who, What::Byte(byte, writes), Given::Again)?;
             }
             self.totals.claims += 1;
+            self.totals.older_claims += u64::from(self.callers[client].is_older());
         } else {
             let is_whole = states.iter().all(|state| *state == Some(State::Claimable));
             let state = if is_whole { Some(State::Claimable) } else { Some(State::Doubtful) };
@@ -207,7 +210,7 @@ impl Story {
     pub(super) fn claim_out_of_turn(&mut self) -> Checked<()> {
         let client = self.chance.below(CALLERS as u64) as usize;
         let caller = &self.callers[client];
-        if caller.session.is_none() || caller.is_silent {
+        if caller.session.is_none() || caller.is_silent || caller.is_older() {
             return Ok(());
         }
         let may = |pool: usize| !caller.is_complete && self.listed[pool].contains(&client);

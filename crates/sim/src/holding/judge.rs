@@ -2,7 +2,7 @@
 
 use tally_wire::nfs4::Nfsstat4::{self, *};
 
-use super::caller::{Believed, Caller, Came, Way};
+use super::caller::{Believed, Caller, Came, SLOT_OF_CALLS, Way};
 use super::files::Named;
 use super::ledger::{BYTES, By, Given, Grant, State, What, Who};
 use super::recalls::Manner;
@@ -31,6 +31,10 @@ impl Story {
 
     /// The same in a slot that it chooses. Where it is kept out by what others keep, they are called meanwhile.
     pub(super) fn ask_in(&mut self, client: usize, ops: &[Op], (slot, way): (usize, Way)) -> Checked<Option<Told>> {
+        if slot != SLOT_OF_CALLS {
+            // Else it may be within another one that waits for it.
+            self.gave_back.clear();
+        }
         let is_dead = self.callers[client].has_lasting_session() && self.session_of[client] < self.life;
         if !is_dead {
             self.lasting.asks(client, slot);
@@ -51,6 +55,7 @@ impl Story {
                 match way {
                     Way::Plain => {}
                     Way::ReplyLost => self.totals.repetitions += 1,
+                    Way::Twice if self.callers[client].is_older() => {}
                     Way::Twice => self.totals.repetitions_beside += 1,
                 }
                 self.hears(client);
@@ -139,7 +144,7 @@ impl Story {
                 status => self.judge_refusal(client, pool, status).or_else(|_| wrong(&format!("is told {status:?}"))),
             };
         }
-        if !self.callers[client].is_complete {
+        if !self.callers[client].is_complete && !self.callers[client].is_older() {
             return wrong("is given, and its client may still claim something");
         }
         let handle = told.handle().ok_or("OPEN leads to no handle")?;
@@ -156,6 +161,7 @@ impl Story {
             _ => {}
         }
         self.totals.opens += 1;
+        self.totals.older_opens += u64::from(self.callers[client].is_older());
         let stateid = told.stateid().ok_or("OPEN gives no stateid")?;
         let caller = &mut self.callers[client];
         match caller.believed(&handle, owner) {

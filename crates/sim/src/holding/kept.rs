@@ -109,6 +109,7 @@ impl Story {
 
     fn forget_kept(&mut self, client: usize, file: &[u8]) {
         self.note_unlisted();
+        self.gave_back.extend(self.ledger.kept(file, client).cloned());
         self.ledger.give_back(file, client);
         self.recalls.forget(file, client);
         self.callers[client].kept.retain(|kept| kept.file != file);
@@ -315,7 +316,8 @@ impl Story {
         {
             return Err(format!("client {client} keeps {name}, and has seen {was:?} in it, and it is {is:?}"));
         }
-        if let (true, Some(was)) = (is_certain, kept.change)
+        // What it has for writing is shown to be newer to each who looks, as long as it has something to send.
+        if let (true, Some(was)) = (is_certain && !kept.writes, kept.change)
             && Some(was) != change
         {
             return Err(format!("client {client} keeps {name}, of which the change was {was}, and is {change:?}"));
@@ -506,7 +508,7 @@ impl Story {
         }
         let (pool, now) = (self.pool_of(file), self.leases.now());
         let may_be_refused =
-            is_touched || !self.callers[client].is_reachable || self.recalls.was_asked_for_lately(file, now);
+            is_touched || !self.callers[client].is_reachable || self.recalls.may_have_been_asked_for_lately(file, now);
         if state == Some(State::Claimable) && self.may_claim(client, pool) && !may_be_refused {
             let name = self.known_as(file);
             return Err(format!("client {client} kept {name}, and does not any more: {:?}", told.status));

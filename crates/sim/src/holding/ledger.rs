@@ -110,6 +110,19 @@ pub(super) struct Grant {
     pub(super) is_loose: bool,
 }
 
+impl Grant {
+    /// Whether it is kept, and in the way of who reads this file, or changes it.
+    pub(super) fn keeps_from(&self, file: &[u8], by: By, changes: bool) -> bool {
+        let What::Keep { writes, owner } = self.what else { return false };
+        let is_others = match by {
+            By::Nobody => true,
+            By::Client(client) => self.who.0 != client,
+            By::Owner((client, of)) => self.who.0 != client || owner != of,
+        };
+        self.file == file && is_others && (writes || changes)
+    }
+}
+
 /// What the ledger has to be told of a client at the moment of a grant.
 pub(super) struct Moment<'a> {
     /// Whether its lease is over.
@@ -157,16 +170,7 @@ impl Ledger {
 
     /// What is kept of a file that is in the way of who reads it, or changes it.
     pub(super) fn kept_from(&self, file: &[u8], by: By, changes: bool) -> Vec<Grant> {
-        let is_in_the_way = |grant: &&Grant| {
-            let What::Keep { writes, owner } = grant.what else { return false };
-            let is_others = match by {
-                By::Nobody => true,
-                By::Client(client) => grant.who.0 != client,
-                By::Owner((client, of)) => grant.who.0 != client || owner != of,
-            };
-            grant.file == file && is_others && (writes || changes)
-        };
-        self.grants.iter().filter(is_in_the_way).cloned().collect()
+        self.grants.iter().filter(|grant| grant.keeps_from(file, by, changes)).cloned().collect()
     }
 
     /// What others than this client keep of a file, if it is one.

@@ -25,6 +25,7 @@ mod lasting;
 mod leases;
 mod ledger;
 mod lives;
+mod older;
 mod recalls;
 mod shares;
 mod steps;
@@ -52,8 +53,9 @@ use world::{FOLDERS, POOLS, World};
 /// `Err` says what was found wrong.
 type Checked<T> = Result<T, String>;
 
-/// Clients of version 4.1.
-const CALLERS: usize = 3;
+/// Clients of version 4, the last of which is of minor version 0, and the others of 1.
+const CALLERS: usize = 4;
+const OLDER: usize = 3;
 /// Names in each folder.
 const NAMES: [&str; 2] = ["a", "b"];
 
@@ -130,6 +132,12 @@ totals! {
     claims_out_of_turn,
     /// Clients that were ended for another one, as their leases were over.
     ended,
+    /// Opens of minor version 0.
+    older_opens,
+    /// What it had open or locked and was given again.
+    older_claims,
+    /// What it asked when it was not its turn.
+    out_of_turn,
     /// Clients that started anew.
     started_anew,
     /// Reads and writes by an open.
@@ -203,7 +211,7 @@ totals! {
 }
 
 /// What a thousand seeds of 200 steps have to come through at least: a class of events that is not met proves nothing.
-pub const FLOORS: [(&str, u64); 52] = [
+pub const FLOORS: [(&str, u64); 55] = [
     ("kills", 1600),
     ("cuts", 1200),
     ("cuts_in_requests", 420),
@@ -221,6 +229,9 @@ pub const FLOORS: [(&str, u64); 52] = [
     ("claims_refused", 900),
     ("claims_out_of_turn", 1000),
     ("ended", 25),
+    ("older_opens", 1),
+    ("older_claims", 1),
+    ("out_of_turn", 1),
     ("started_anew", 390),
     ("io_by_open", 1600),
     ("nameless_io", 200),
@@ -339,6 +350,8 @@ struct Story {
     /// What is asked for, and what was given back meanwhile.
     wanted: Vec<Handle>,
     came_back: Vec<Handle>,
+    /// What clients kept no more since the present request began.
+    gave_back: Vec<Grant>,
     /// Of which files a client has said how they are by now.
     said: Vec<Handle>,
     /// In which datasets a client may have something for writing, and claim it behind a restart; who ever asked for that.
@@ -382,6 +395,7 @@ impl Story {
             recalls: Recalls::default(),
             wanted: Vec::new(),
             came_back: Vec::new(),
+            gave_back: Vec::new(),
             said: Vec::new(),
             may_write: Default::default(),
             is_heard_plainly: Default::default(),
@@ -401,7 +415,9 @@ impl Story {
                 self.crash(is_cut)?;
             }
         }
-        self.end()
+        self.end()?;
+        self.totals.out_of_turn = self.callers[OLDER].older.out_of_turn;
+        Ok(())
     }
 
     fn note(&mut self, what: impl FnOnce() -> String) {
@@ -423,7 +439,10 @@ impl Story {
     /// Whether somebody may be told to wait for those who may claim something.
     fn may_be_in_grace(&self, pool: usize) -> bool {
         let is_over = |since: Duration| self.leases.now().saturating_sub(since) > LEASE * 2 + Duration::from_secs(5);
-        let may_wait_for = |client: &usize| !self.callers[*client].is_complete || self.is_late(*client);
+        // One has no word for that, as far as the server knows.
+        let may_wait_for = |client: &usize| {
+            !self.callers[*client].is_complete || self.callers[*client].is_older() || self.is_late(*client)
+        };
         !self.looked[pool].is_some_and(is_over) && self.listed[pool].iter().any(may_wait_for)
     }
 

@@ -58,6 +58,8 @@ pub(super) struct Recalls {
     /// Of which client.
     asked: BTreeMap<(Handle, usize), Asked>,
     lately: BTreeMap<Handle, Duration>,
+    /// Or may have been.
+    perhaps_lately: BTreeMap<Handle, Duration>,
 }
 
 impl Recalls {
@@ -80,6 +82,12 @@ impl Recalls {
     fn note_asked(&mut self, file: &[u8], client: usize, now: Duration) {
         self.note(file, client, now);
         self.lately.insert(file.to_vec(), now);
+    }
+
+    /// It may be that.
+    fn note_perhaps_asked(&mut self, file: &[u8], client: usize, now: Duration) {
+        self.note_perhaps(file, client, now);
+        self.perhaps_lately.insert(file.to_vec(), now);
     }
 
     fn deny(&mut self, file: &[u8], client: usize, now: Duration) {
@@ -118,6 +126,11 @@ impl Recalls {
         self.lately.retain(|file, _| !which(file));
     }
 
+    pub(super) fn may_have_been_asked_for_lately(&self, file: &[u8], now: Duration) -> bool {
+        let perhaps = self.perhaps_lately.get(file).is_some_and(|at| *at + LATELY > now);
+        perhaps || self.was_asked_for_lately(file, now)
+    }
+
     pub(super) fn was_asked_for_lately(&self, file: &[u8], now: Duration) -> bool {
         self.lately.get(file).is_some_and(|at| *at + LATELY > now)
     }
@@ -126,54 +139,65 @@ impl Recalls {
 impl Story {
     /// Somebody was told to come again who reads, or changes, one of these files: whether one of them is kept from him, and asked for from now on at the latest.
     pub(super) fn is_kept_out(&mut self, by: By, changes: bool, files: &[Handle]) -> bool {
-        let in_the_way: Vec<_> = files.iter().flat_map(|file| self.ledger.kept_from(file, by, changes)).collect();
-        // Of several files the first is asked for, whichever that is.
-        let is_certain = in_the_way.iter().all(|kept| kept.file == in_the_way[0].file);
-        self.are_in_the_way(in_the_way, is_certain)
+        let in_the_way: Vec<_> = files.iter().flat_map(|file| self.kept_from(file, by, changes)).collect();
+        self.are_in_the_way(in_the_way, by, true)
+    }
+
+    /// What is in somebody's way, or was when he asked: it may have come back while he waited for something else.
+    fn kept_from(&self, file: &Handle, by: By, changes: bool) -> Vec<Grant> {
+        let came_back = self.gave_back.iter().filter(|kept| kept.keeps_from(file, by, changes)).cloned();
+        came_back.chain(self.ledger.kept_from(file, by, changes)).collect()
     }
 
     /// Somebody may be, or by something else.
     pub(super) fn may_be_kept_out(&mut self, by: By, changes: bool, files: &[Handle]) {
-        let in_the_way = files.iter().flat_map(|file| self.ledger.kept_from(file, by, changes)).collect();
-        self.are_in_the_way(in_the_way, false);
+        let in_the_way = files.iter().flat_map(|file| self.kept_from(file, by, changes)).collect();
+        self.are_in_the_way(in_the_way, by, false);
     }
 
     /// The same of who looks at a file that somebody has for writing: that is asked for, or will be when he looks again.
     pub(super) fn is_kept_from_looking(&mut self, by: By, file: &Handle) -> bool {
-        let in_the_way = self.ledger.kept_from(file, by, false);
-        self.are_in_the_way(in_the_way, false)
+        let in_the_way = self.kept_from(file, by, false);
+        self.are_in_the_way(in_the_way, by, false)
     }
 
     /// The same of a name that goes: if it is the last one, and nobody has the file open, its own client's is in the way as well.
     pub(super) fn is_kept_from_unlinking(&mut self, client: usize, names: &[Handle], gone: Option<&Handle>) -> bool {
-        let of = gone.map_or(By::Client(client), |file| self.unlinking(Some(client), file));
-        let of_gone = gone.map_or_else(Vec::new, |file| self.ledger.kept_from(file, of, true));
-        let of_others = names.iter().flat_map(|file| self.ledger.kept_from(file, By::Client(client), true));
+        let of = gone.map_or(By::Client(client), |file| self.unlinking(client, file));
+        let of_gone = gone.map_or_else(Vec::new, |file| self.kept_from(file, of, true));
+        let of_others = names.iter().flat_map(|file| self.kept_from(file, By::Client(client), true));
         let in_the_way: Vec<_> = of_others.chain(of_gone).collect();
-        let is_certain = in_the_way.iter().all(|kept| kept.file == in_the_way[0].file);
-        self.are_in_the_way(in_the_way, is_certain)
+        self.are_in_the_way(in_the_way, By::Client(client), true)
     }
 
     /// As whom a client takes the name of a file.
-    fn unlinking(&mut self, client: Option<usize>, file: &Handle) -> By {
+    fn unlinking(&mut self, client: usize, file: &Handle) -> By {
         let pool = self.pool_of(file);
         let is_open = self.with_ledger(pool, |ledger, moment| ledger.has_open(file, moment));
-        if is_open { By::of(client) } else { By::Nobody }
+        if is_open { By::Client(client) } else { By::Nobody }
     }
 
-    fn are_in_the_way(&mut self, mut in_the_way: Vec<Grant>, is_certain: bool) -> bool {
+    fn are_in_the_way(&mut self, mut in_the_way: Vec<Grant>, by: By, is_told: bool) -> bool {
         let now = self.leases.now();
         in_the_way.retain(|kept| {
             let is_gone = self.recalls.is_over_long_since(&kept.file, kept.who.0, now);
             matches!(kept.state, State::Held | State::Doubtful) && !is_gone
         });
+        let is_kept_out = !in_the_way.is_empty();
+        in_the_way.retain(|kept| self.ledger.kept(&kept.file, kept.who.0).is_some());
+        // Of several files the first is asked for, whichever that is; and his own where others have none.
+        let is_own = |kept: &Grant| match by {
+            By::Nobody => false,
+            By::Client(client) | By::Owner((client, _)) => kept.who.0 == client,
+        };
+        let are_all_own = in_the_way.iter().all(is_own);
+        let is_of_one = in_the_way.iter().all(|kept| kept.file == in_the_way[0].file);
         for kept in &in_the_way {
-            match is_certain {
+            match is_told && is_of_one && (are_all_own || !is_own(kept)) {
                 true => self.recalls.note_asked(&kept.file, kept.who.0, now),
-                false => _ = self.recalls.note_perhaps(&kept.file, kept.who.0, now),
+                false => self.recalls.note_perhaps_asked(&kept.file, kept.who.0, now),
             }
         }
-        let is_kept_out = !in_the_way.is_empty();
         self.totals.kept_out += u64::from(is_kept_out);
         is_kept_out
     }

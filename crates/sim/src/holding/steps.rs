@@ -135,7 +135,7 @@ impl Story {
             words::get_change(),
         ];
         self.listed[pool].insert(client);
-        if share.0 & WRITE != 0 {
+        if share.0 & WRITE != 0 && !self.callers[client].is_older() {
             self.may_write[folder].insert(client);
         }
         self.note_wanted(&self.files_of(folder, &[name]), Some(client));
@@ -225,7 +225,7 @@ impl Story {
         let lock = words::lock(stateid, &Caller::owner(open.owner), writes, range, false);
         let Some(told) = self.ask(client, &[words::put(&open.file), lock])? else { return Ok(()) };
         self.note(|| format!("{:?} locks {range:?} to write: {writes}: {:?}", (client, open.owner), told.status));
-        if told.is_ok() && !self.callers[client].is_complete {
+        if told.is_ok() && !self.callers[client].is_complete && !self.callers[client].is_older() {
             return Err(format!("client {client} locks something new, and may still claim something"));
         }
         self.judge_lock((client, open.owner), (&open.file, bytes, writes), &told)
@@ -275,7 +275,7 @@ impl Story {
     /// Another request comes for a slot.
     fn ask_falsely(&mut self, client: usize) -> Checked<()> {
         let slot = self.chance.below(Caller::slots() as u64) as usize;
-        if self.session_of[client] != self.life || self.is_late(client) {
+        if self.session_of[client] != self.life || self.is_late(client) || self.callers[client].is_older() {
             return Ok(());
         }
         if self.chance.one_in(2) {

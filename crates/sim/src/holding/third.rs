@@ -32,6 +32,7 @@ impl Story {
     fn ask_third(&mut self, folder: usize, procedure: P, arguments: &impl Pack) -> Checked<Option<Told>> {
         assert_ne!(self.world.use_of(folder), Use::AutoAmongClients, "it does not come there");
         self.totals.third += 1;
+        self.gave_back.clear();
         let record = self.third.record(&Call::new(procedure, arguments));
         let mut begun = self.world.begin(record, self.third.link())?;
         while let Begun::Parked(parked) = begun {

@@ -4,14 +4,15 @@ use bytes::Bytes;
 use tally_nfs::rpc::{Outgoing, Reply, Returned};
 use tally_nfs::{v3, v4};
 use tally_wire::nfs4::{
-    BindConnToSession4Args, CallbackSecParms4, CbCompound4Args, CbCompound4Res, CbGetattr4Res, CbGetattr4Resok,
-    CbRecall4Res, CbSequence4Args, CbSequence4Res, CbSequence4Resok, ChannelAttrs4, ChannelDirFromClient4,
-    ClientOwner4, Close4Args, Compound4Args, Compound4Res, Create4Args, CreateSession4Args, Createhow4, Createtype4,
-    Delegreturn4Args, ExchangeId4Args, Fattr4, Fattr4Value, FreeStateid4Args, Getattr4Args, Lock4Args, Locker4,
-    Lockt4Args, Locku4Args, NfsArgop4, NfsCbArgop4, NfsCbResop4, NfsLockType4, NfsResop4, Nfsstat4, Open4Args,
-    OpenClaim4, OpenDelegationType4, OpenDowngrade4Args, OpenOwner4, OpenToLockOwner4, Openflag4, Opentype4,
-    Putfh4Args, Read4Args, ReclaimComplete4Args, Remove4Args, Rename4Args, Sequence4Args, Sessionid4, StableHow4,
-    StateProtect4A, Stateid4, TestStateid4Args, Write4Args,
+    BindConnToSession4Args, CallbackSecParms4, CbClient4, CbCompound4Args, CbCompound4Res, CbGetattr4Res,
+    CbGetattr4Resok, CbRecall4Res, CbSequence4Args, CbSequence4Res, CbSequence4Resok, ChannelAttrs4,
+    ChannelDirFromClient4, ClientOwner4, Close4Args, Compound4Args, Compound4Res, Create4Args, CreateSession4Args,
+    Createhow4, Createtype4, Delegreturn4Args, ExchangeId4Args, Fattr4, Fattr4Value, FreeStateid4Args, Getattr4Args,
+    Lock4Args, Locker4, Lockt4Args, Locku4Args, Netaddr4, NfsArgop4, NfsCbArgop4, NfsCbResop4, NfsClientId4,
+    NfsLockType4, NfsResop4, Nfsstat4, Open4Args, OpenClaim4, OpenDelegationType4, OpenDowngrade4Args, OpenOwner4,
+    OpenToLockOwner4, Openflag4, Opentype4, Putfh4Args, Read4Args, ReclaimComplete4Args, Remove4Args, Rename4Args,
+    Sequence4Args, Sessionid4, Setclientid4Args, SetclientidConfirm4Args, StableHow4, StateProtect4A, Stateid4,
+    TestStateid4Args, Write4Args,
 };
 use tally_wire::{bitmap, decode, encode};
 
@@ -223,15 +224,29 @@ pub(super) fn rename(from: &str, to: &str) -> Op {
     encode(&NfsArgop4::OpRename(Rename4Args { oldname: from.as_bytes().into(), newname: to.as_bytes().into() }))
 }
 
+/// SETCLIENTID of a client that nobody can call.
+pub(super) fn set_client_id(name: &[u8], start: u64) -> Op {
+    let cb_location = Netaddr4 { na_r_netid: Vec::new().into(), na_r_addr: Vec::new().into() };
+    encode(&NfsArgop4::OpSetclientid(Setclientid4Args {
+        client: NfsClientId4 { verifier: start.to_be_bytes(), id: name.into() },
+        callback: CbClient4 { cb_program: 0, cb_location },
+        callback_ident: 0,
+    }))
+}
+
+pub(super) fn confirm_client_id(clientid: u64, setclientid_confirm: [u8; 8]) -> Op {
+    encode(&NfsArgop4::OpSetclientidConfirm(SetclientidConfirm4Args { clientid, setclientid_confirm }))
+}
+
 /// A call's record, without its mark, of root by AUTH_SYS.
-pub(super) fn record(xid: u32, ops: &[Op]) -> Bytes {
+pub(super) fn record(minorversion: u32, xid: u32, ops: &[Op]) -> Bytes {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
     // Stamp, an empty name, uid, gid and no group.
     let cred = words(&[0, 0, 0, 0, 0]);
     let mut record = words(&[xid, 0, 2, v3::PROGRAM, v4::VERSION, 1, 1, cred.len() as u32]);
     record.extend(cred);
     record.extend(words(&[0, 0]));
-    let mut arguments = encode(&Compound4Args { tag: b""[..].into(), minorversion: 1, argarray: Vec::new().into() });
+    let mut arguments = encode(&Compound4Args { tag: b""[..].into(), minorversion, argarray: Vec::new().into() });
     // The list's length, which is its last word, becomes that of these.
     arguments.truncate(arguments.len() - 4);
     record.extend(arguments);
