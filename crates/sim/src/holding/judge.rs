@@ -131,8 +131,11 @@ impl Story {
         if !told.is_ok() {
             let wanted = What::Open(share.0 | if how == How::Cut { WRITE } else { 0 }, share.1);
             let is_kept_out = file.as_ref().is_some_and(|file| self.ledger.keeps_out(file, (client, owner), wanted));
+            // In minor version 0 what is denied is denied to the owner as well (RFC 7530 §9.9).
+            let own = file.as_ref().and_then(|file| self.ledger.open(file, (client, owner)));
+            let is_own = self.callers[client].is_older() && own.is_some_and(|own| own.what.excludes(wanted));
             return match told.status {
-                Nfs4ErrShareDenied if is_kept_out => {
+                Nfs4ErrShareDenied if is_kept_out || is_own => {
                     self.totals.share_denied += 1;
                     Ok(())
                 }

@@ -70,7 +70,7 @@ impl By {
 }
 
 impl What {
-    fn excludes(self, other: Self) -> bool {
+    pub(super) fn excludes(self, other: Self) -> bool {
         match (self, other) {
             (Self::Open(access, deny), Self::Open(others, denied)) => access & denied != 0 || deny & others != 0,
             (Self::Byte(at, writes), Self::Byte(other, written)) => at == other && (writes || written),

@@ -13,6 +13,8 @@ use super::{CALLERS, Checked, Story};
 
 /// Owners of each client.
 const OWNERS: u64 = 2;
+/// How many of them ask in a step in which nothing else happens.
+const TURNS: u64 = 3;
 
 impl Story {
     pub(super) fn step(&mut self, step: usize) -> Checked<()> {
@@ -61,8 +63,18 @@ impl Story {
             }
             24..27 => self.claim_out_of_turn(),
             27..35 => self.third_step(),
-            _ => self.ask_something(),
+            _ => self.ask_in_turns(),
         }
+    }
+
+    /// Clients ask, one after the other.
+    fn ask_in_turns(&mut self) -> Checked<()> {
+        for _ in 0..TURNS {
+            if !self.world.is_off() {
+                self.ask_something()?;
+            }
+        }
+        Ok(())
     }
 
     /// A client that is there does something.
