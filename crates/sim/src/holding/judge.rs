@@ -36,8 +36,9 @@ impl Story {
             self.gave_back.clear();
         }
         let is_dead = self.callers[client].has_lasting_session() && self.session_of[client] < self.life;
-        if !is_dead {
-            self.lasting.asks(client, slot);
+        match is_dead {
+            false => self.lasting.asks(client, slot),
+            true => self.lasting.is_to_do_nothing(),
         }
         let mut came = self.callers[client].ask(&self.world, ops, (slot, way))?;
         while let Came::Parked(on_its_way) = came {
@@ -167,6 +168,8 @@ impl Story {
         self.totals.older_opens += u64::from(self.callers[client].is_older());
         let stateid = told.stateid().ok_or("OPEN gives no stateid")?;
         let caller = &mut self.callers[client];
+        // What was to be claimed is not any more: in minor version 0 the time for that may be over without a word.
+        caller.opens.retain(|open| open.file != handle || open.owner != owner || open.stateid.is_some());
         match caller.believed(&handle, owner) {
             Some(open) => {
                 open.shares.push(share);

@@ -71,6 +71,11 @@ impl Lasting {
         self.next = Some(does);
     }
 
+    /// It is not carried out, as its session is dead.
+    pub(super) fn is_to_do_nothing(&mut self) {
+        self.next = None;
+    }
+
     /// A client asks in a slot.
     pub(super) fn asks(&mut self, client: usize, slot: usize) {
         self.slots[client][slot] = self.next.take().map(|does| Did { does, told: None });
