@@ -3,13 +3,16 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tally_nfs::link::Link;
 use tally_nfs::v4::state::CallId;
 use tally_wire::nfs4::{CbSequence4Args, CreateSession4Res, ExchangeId4Res, NfsResop4, Nfsstat4, Sessionid4, Stateid4};
 
 use super::Checked;
+use super::OLDER;
 use super::kept::Kept;
 use super::ledger::BYTES;
+use super::older::{Older, Turns};
 use super::words::{self, InSlot, Op, Told};
 use super::world::{Begun, POOLS, Parked, World};
 
@@ -40,6 +43,10 @@ pub(super) struct Caller {
     pub(super) unanswered: Vec<(CallId, CbSequence4Args)>,
     /// The server may call it over its connection.
     pub(super) is_reachable: bool,
+    /// It asks for sessions that outlive the server.
+    pub(super) would_last: bool,
+    /// What it knows if it is of minor version 0.
+    pub(super) older: Older,
 }
 
 /// A session with the next sequence of each slot.
@@ -48,6 +55,10 @@ pub(super) struct Session {
     next: [u32; SLOTS + 1],
     /// The last request of each slot, and its results, whether or not the client got them.
     last: [Option<(Vec<Op>, Vec<u8>)>; SLOTS + 1],
+    /// As which calls they were made last.
+    xids: [u32; SLOTS + 1],
+    /// It outlives the server.
+    is_lasting: bool,
 }
 
 /// An open that a client believes to have.
@@ -70,14 +81,14 @@ pub(super) struct Believed {
 }
 
 impl Believed {
-    /// An open to read that is to be claimed.
-    pub(super) fn to_claim(pool: usize, file: &[u8], owner: u8) -> Self {
+    /// An open that is to be claimed.
+    pub(super) fn to_claim((pool, file): (usize, &[u8]), owner: u8, access: u32) -> Self {
         let (bytes, locks, lost) = ([None; BYTES], None, [false; BYTES]);
         Self {
             pool,
             file: file.to_vec(),
             owner,
-            shares: vec![(1, 0)],
+            shares: vec![(access, 0)],
             stateid: None,
             bytes,
             locks,
@@ -100,11 +111,17 @@ impl Believed {
     }
 }
 
-/// A request that waits for what another client keeps.
-pub(super) struct OnItsWay {
+/// A request that was sent.
+struct Going {
     ops: Vec<Op>,
     slot: usize,
     way: Way,
+    turns: Turns,
+}
+
+/// A request that waits for what another client keeps.
+pub(super) struct OnItsWay {
+    going: Going,
     parked: Parked,
 }
 
@@ -130,11 +147,14 @@ pub(super) enum Way {
     Plain,
     /// The reply is lost, and the request is sent again, over another connection.
     ReplyLost,
-    /// It is sent again while it waits, and behind its end.
+    /// It is sent again while it waits, and behind its end. In minor version 0: it comes with another seqid first.
     Twice,
 }
 
 impl Caller {
+    /// All of them, and the one for calls.
+    pub(super) const SLOTS: usize = SLOTS + 1;
+
     pub(super) fn new(number: usize) -> Self {
         Self {
             number,
@@ -150,6 +170,8 @@ impl Caller {
             old: Vec::new(),
             unanswered: Vec::new(),
             is_reachable: false,
+            would_last: false,
+            older: Older::default(),
         }
     }
 
@@ -169,6 +191,9 @@ impl Caller {
 
     /// The server may call it over its connection from now on. False: the power went, or there is no such session.
     pub(super) fn bind(&mut self, world: &World) -> Checked<bool> {
+        if self.is_older() {
+            return Ok(false);
+        }
         let Some(session) = self.session.as_ref().map(|session| session.id) else { return Ok(false) };
         let told = self.outside(world, words::bind(session))?;
         self.is_reachable = told.is_some_and(|told| told.is_ok());
@@ -180,8 +205,22 @@ impl Caller {
         self.link.id() == link && self.link.is_open()
     }
 
-    fn name(&self) -> Vec<u8> {
+    /// It is of minor version 0.
+    pub(super) fn is_older(&self) -> bool {
+        self.number == OLDER
+    }
+
+    pub(super) fn name(&self) -> Vec<u8> {
         format!("client {}", self.number).into_bytes()
+    }
+
+    /// Which of its starts this is.
+    pub(super) fn start(&self) -> u64 {
+        self.start
+    }
+
+    fn record(&self, xid: u32, ops: &[Op]) -> Bytes {
+        words::record(u32::from(!self.is_older()), xid, ops)
     }
 
     /// The owner's name, of opens and of locks.
@@ -218,58 +257,88 @@ impl Caller {
         self.old.drain(..too_many);
     }
 
-    fn outside(&mut self, world: &World, ask: Op) -> Checked<Option<Told>> {
+    pub(super) fn outside(&mut self, world: &World, ask: Op) -> Checked<Option<Told>> {
         self.next_xid += 1;
         let ops = [ask];
-        let Some(reply) = world.carry_out(words::record(self.next_xid, &ops), &self.link)? else { return Ok(None) };
+        let Some(reply) = world.carry_out(self.record(self.next_xid, &ops), &self.link)? else { return Ok(None) };
         Ok(Some(words::results(&words::results_of(&reply)?, &ops)?))
     }
 
     /// EXCHANGE_ID and CREATE_SESSION. False: the power went.
     pub(super) fn connect(&mut self, world: &World) -> Checked<bool> {
+        let new = |id, is_lasting| {
+            let (next, last, xids) = ([1; SLOTS + 1], Default::default(), [0; SLOTS + 1]);
+            Session { id, next, last, xids, is_lasting }
+        };
+        if self.is_older() {
+            self.session = self.connect_older(world)?.then(|| new(Default::default(), false));
+            return Ok(self.session.is_some());
+        }
         let Some(mut known) = self.outside(world, words::exchange_id(&self.name(), self.start))? else {
             return Ok(false);
         };
         let Some(NfsResop4::OpExchangeId(ExchangeId4Res::Nfs4Ok(known))) = known.results.pop() else {
             return Err(format!("EXCHANGE_ID: {:?}", known.status));
         };
-        let ask = words::create_session(known.eir_clientid, known.eir_sequenceid);
+        let ask = words::create_session(known.eir_clientid, known.eir_sequenceid, self.would_last);
         let Some(mut made) = self.outside(world, ask)? else { return Ok(false) };
         let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(made))) = made.results.pop() else {
             return Err(format!("CREATE_SESSION: {:?}", made.status));
         };
-        self.session = Some(Session { id: made.csr_sessionid, next: [1; SLOTS + 1], last: Default::default() });
+        let is_lasting = made.csr_flags & words::PERSISTS != 0;
+        if is_lasting != self.would_last {
+            return Err(format!("a session is asked to last: {}, and does: {is_lasting}", self.would_last));
+        }
+        self.session = Some(new(made.csr_sessionid, is_lasting));
         self.is_reachable = true;
         Ok(true)
     }
 
     /// A compound in its session, behind SEQUENCE.
     pub(super) fn ask(&mut self, world: &World, ops: &[Op], (slot, way): (usize, Way)) -> Checked<Came> {
+        if way == Way::Twice && self.is_older() && !self.ask_out_of_turn(world, ops)? {
+            return Ok(Came::Lost);
+        }
+        let (ops, turns) = self.compound(ops, slot)?;
+        self.next_xid += 1;
+        let xid = self.next_xid;
+        let session = self.session.as_mut().ok_or("a client without a session asks")?;
+        // Until it is answered.
+        (session.last[slot], session.xids[slot]) = (Some((ops.clone(), Vec::new())), xid);
+        let begun = world.begin(self.record(xid, &ops), &self.link)?;
+        if way == Way::Twice && !self.is_older() && matches!(begun, Begun::Parked(_)) {
+            self.ask_beside(world, &ops)?;
+        }
+        self.came(world, Going { ops, slot, way, turns }, begun)
+    }
+
+    /// What it is to ask, in its words, and whose turn it is then.
+    fn compound(&mut self, ops: &[Op], slot: usize) -> Checked<(Vec<Op>, Turns)> {
+        if self.is_older() {
+            return self.in_older_words(ops, 0);
+        }
         let session = self.session.as_mut().ok_or("a client without a session asks")?;
         let in_slot = InSlot { session: session.id, slot: slot as u32, sequence: session.next[slot] };
         session.next[slot] += 1;
-        let ops = [&[words::sequence(in_slot)], ops].concat();
-        self.next_xid += 1;
-        let begun = world.begin(words::record(self.next_xid, &ops), &self.link)?;
-        if way == Way::Twice && matches!(begun, Begun::Parked(_)) {
-            self.ask_beside(world, &ops)?;
-        }
-        self.came(world, (ops, slot, way), begun)
+        Ok(([&[words::sequence(in_slot)], ops].concat(), Turns::new()))
     }
 
     /// One that was parked goes on.
-    pub(super) fn go_on(&mut self, world: &World, OnItsWay { ops, slot, way, parked }: OnItsWay) -> Checked<Came> {
+    pub(super) fn go_on(&mut self, world: &World, OnItsWay { going, parked }: OnItsWay) -> Checked<Came> {
         let begun = world.go_on(parked)?;
-        self.came(world, (ops, slot, way), begun)
+        self.came(world, going, begun)
     }
 
-    fn came(&mut self, world: &World, (ops, slot, way): (Vec<Op>, usize, Way), begun: Begun) -> Checked<Came> {
+    fn came(&mut self, world: &World, going: Going, begun: Begun) -> Checked<Came> {
+        let Going { ops, slot, way, turns } = going;
         let reply = match begun {
             Begun::Lost => None,
             Begun::Answered(reply) => Some(reply),
-            Begun::Parked(parked) => return Ok(Came::Parked(OnItsWay { ops, slot, way, parked })),
+            Begun::Parked(parked) => {
+                return Ok(Came::Parked(OnItsWay { going: Going { ops, slot, way, turns }, parked }));
+            }
             Begun::Waits(waiting) => {
-                if way == Way::Twice {
+                if way == Way::Twice && !self.is_older() {
                     self.ask_beside(world, &ops)?;
                 }
                 world.end(waiting)?
@@ -277,21 +346,28 @@ impl Caller {
         };
         let Some(reply) = reply else { return Ok(Came::Lost) };
         let bytes = words::results_of(&reply)?;
-        let told = words::results(&bytes, &ops)?;
+        let mut told = words::results(&bytes, &ops)?;
         if told.is_refused_at_sequence() {
             return match told.status {
                 Nfsstat4::Nfs4ErrBadsession => Ok(Came::SessionOver),
+                Nfsstat4::Nfs4ErrStaleClientid | Nfsstat4::Nfs4ErrExpired if self.is_older() => Ok(Came::SessionOver),
+                Nfsstat4::Nfs4ErrDeadsession if self.has_lasting_session() => Ok(Came::SessionOver),
                 // As a pool that is not there yet may know what it has done: this client does not wait for that, and asks for another session.
                 Nfsstat4::Nfs4ErrDelay if (0..POOLS).any(|pool| !world.is_here(pool)) => Ok(Came::SessionOver),
                 status => Err(format!("SEQUENCE of slot {slot} is told {status:?}")),
             };
         }
         self.session.as_mut().expect("it asks").last[slot] = Some((ops, bytes));
-        if way != Way::Plain {
+        self.older.told(&turns, &told);
+        // What nobody has a turn for is carried out once more in minor version 0.
+        if way == Way::ReplyLost && (!self.is_older() || !turns.is_empty()) || way == Way::Twice && !self.is_older() {
             self.reconnect(world);
             if !self.repeat(world, slot)? {
                 return Ok(Came::Lost);
             }
+        }
+        if self.is_older() && !self.confirm(world, &turns, &mut told)? {
+            return Ok(Came::Lost);
         }
         Ok(Came::Told(told))
     }
@@ -299,7 +375,7 @@ impl Caller {
     /// The same request, while the first waits: it is told to come again, and nothing else happens.
     fn ask_beside(&mut self, world: &World, ops: &[Op]) -> Checked<()> {
         self.next_xid += 1;
-        let beside = match world.begin(words::record(self.next_xid, ops), &self.link)? {
+        let beside = match world.begin(self.record(self.next_xid, ops), &self.link)? {
             Begun::Lost => return Ok(()),
             Begun::Answered(reply) => reply,
             Begun::Waits(_) | Begun::Parked(_) => return Err("a request that waits is carried out once more".into()),
@@ -312,11 +388,13 @@ impl Caller {
 
     /// The last request of a slot comes again, and is told the same bytes. False: the power went.
     pub(super) fn repeat(&mut self, world: &World, slot: usize) -> Checked<bool> {
-        let Some((ops, bytes)) = self.session.as_ref().and_then(|session| session.last[slot].clone()) else {
-            return Ok(true);
-        };
+        let last = self.session.as_ref().and_then(|session| session.last[slot].clone());
+        let Some((ops, bytes)) = last.filter(|(_, bytes)| !bytes.is_empty()) else { return Ok(true) };
         self.next_xid += 1;
-        let Some(reply) = world.carry_out(words::record(self.next_xid, &ops), &self.link)? else { return Ok(false) };
+        // Slots tell a request by its sequence; in minor version 0 it is the call itself that comes again, or another one with the seqid of the first.
+        let is_itself = self.is_older() && self.next_xid.is_multiple_of(2);
+        let xid = if is_itself { self.session.as_ref().expect("it asked").xids[slot] } else { self.next_xid };
+        let Some(reply) = world.carry_out(self.record(xid, &ops), &self.link)? else { return Ok(false) };
         let again = words::results_of(&reply)?;
         if again == bytes {
             return Ok(true);
@@ -327,13 +405,41 @@ impl Caller {
 
     /// The first session's slot with another request than its last one's. None: there was none, or the power went.
     pub(super) fn repeat_falsely(&mut self, world: &World, slot: usize) -> Checked<Option<Nfsstat4>> {
-        let Some((ops, _)) = self.session.as_ref().and_then(|session| session.last[slot].clone()) else {
-            return Ok(None);
-        };
+        let last = self.session.as_ref().and_then(|session| session.last[slot].clone());
+        let Some((ops, _)) = last.filter(|(_, bytes)| !bytes.is_empty()) else { return Ok(None) };
         let other = [&ops[..1], &[words::put(b"another"), words::get_handle(), words::get_handle()]].concat();
         self.next_xid += 1;
-        let Some(reply) = world.carry_out(words::record(self.next_xid, &other), &self.link)? else { return Ok(None) };
+        let Some(reply) = world.carry_out(self.record(self.next_xid, &other), &self.link)? else { return Ok(None) };
         Ok(Some(words::results(&words::results_of(&reply)?, &other)?.status))
+    }
+
+    pub(super) fn has_lasting_session(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_lasting)
+    }
+
+    /// Whether it has asked anything in a slot.
+    pub(super) fn has_asked(&self, slot: usize) -> bool {
+        self.session.as_ref().is_some_and(|session| session.last[slot].is_some())
+    }
+
+    /// The last request of a slot comes again, in a session that may be dead. None: the power went.
+    pub(super) fn retry(&mut self, world: &World, slot: usize) -> Checked<Option<Told>> {
+        let last = self.session.as_ref().and_then(|session| session.last[slot].clone());
+        let (ops, _) = last.ok_or("nothing was asked")?;
+        self.ask_anew(world, &ops)
+    }
+
+    /// Another one with its slot and sequence.
+    pub(super) fn retry_falsely(&mut self, world: &World, slot: usize, other: &[Op]) -> Checked<Option<Told>> {
+        let last = self.session.as_ref().and_then(|session| session.last[slot].clone());
+        let (ops, _) = last.ok_or("nothing was asked")?;
+        self.ask_anew(world, &[&ops[..1], other].concat())
+    }
+
+    pub(super) fn ask_anew(&mut self, world: &World, ops: &[Op]) -> Checked<Option<Told>> {
+        self.next_xid += 1;
+        let Some(reply) = world.carry_out(self.record(self.next_xid, ops), &self.link)? else { return Ok(None) };
+        Ok(Some(words::results(&words::results_of(&reply)?, ops)?))
     }
 
     /// A slot of three.

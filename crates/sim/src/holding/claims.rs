@@ -3,10 +3,11 @@
 use tally_wire::nfs4::Nfsstat4::*;
 
 use super::caller::{Believed, Caller};
-use super::ledger::{Given, State, What};
+use super::judge::{READ, WRITE};
+use super::ledger::{By, Given, State, What};
 use super::words::{self, Told};
 use super::world::POOLS;
-use super::{CALLERS, Checked, Story};
+use super::{CALLERS, Checked, OLDER, Story};
 
 /// As which owner a client opens what it kept.
 const KEEPS: u8 = 3;
@@ -43,6 +44,8 @@ impl Story {
     }
 
     fn connect(&mut self, client: usize) -> Checked<()> {
+        self.callers[client].would_last = client > 0 && client != OLDER && !self.chance.one_in(4);
+        self.lasting.forget(client);
         let is_there = self.callers[client].connect(&self.world)?;
         self.note(|| format!("client {client} introduces itself"));
         if is_there && !self.world.is_off() {
@@ -71,11 +74,12 @@ impl Story {
     }
 
     fn complete(&mut self, client: usize) -> Checked<()> {
-        let told = self.ask(client, &[words::complete()])?;
-        let Some(told) = told else { return Ok(()) };
-        self.note(|| format!("client {client} claims nothing more: {:?}", told.status));
-        if !told.is_ok() {
-            return Err(format!("RECLAIM_COMPLETE is told {:?}", told.status));
+        if !self.callers[client].is_older() {
+            let Some(told) = self.ask(client, &[words::complete()])? else { return Ok(()) };
+            self.note(|| format!("client {client} claims nothing more: {:?}", told.status));
+            if !told.is_ok() {
+                return Err(format!("RECLAIM_COMPLETE is told {:?}", told.status));
+            }
         }
         self.completed[client] = Some(self.leases.now());
         let caller = &mut self.callers[client];
@@ -107,7 +111,11 @@ impl Story {
         let caller = &mut self.callers[client];
         let is_open = |file: &[u8]| caller.opens.iter().any(|open| open.file == file && open.stateid.is_none());
         let lost = caller.kept.iter().filter(|kept| kept.stateid.is_none() && !is_open(&kept.file));
-        let opens: Vec<_> = lost.map(|kept| Believed::to_claim(kept.pool, &kept.file, KEEPS)).collect();
+        let opens: Vec<_> = lost
+            .map(|kept| {
+                Believed::to_claim((kept.pool, &kept.file), KEEPS, if kept.writes { READ | WRITE } else { READ })
+            })
+            .collect();
         for open in opens {
             caller.opens.retain(|other| other.file != open.file || other.owner != KEEPS);
             caller.opens.push(open);
@@ -117,7 +125,7 @@ impl Story {
     fn claim_open(&mut self, client: usize, open: &Believed) -> Checked<()> {
         let (who, share) = ((client, open.owner), open.share());
         let keeps = self.claims_kept(client, &open.file);
-        if keeps && !self.callers[client].is_reachable && !self.chance.one_in(8) {
+        if keeps.is_some() && !self.callers[client].is_reachable && !self.chance.one_in(8) {
             self.callers[client].bind(&self.world)?;
         }
         let again = words::open_again(&Caller::owner(open.owner), share, keeps);
@@ -130,20 +138,24 @@ impl Story {
         if told.is_ok() {
             self.give(open.pool, &open.file, who, What::Open(share.0, share.1), Given::Again)?;
             self.totals.claims += 1;
+            self.totals.older_claims += u64::from(self.callers[client].is_older());
             let stateid = told.stateid();
             let believed = self.callers[client].believed(&open.file, open.owner).expect("it is there");
             (believed.stateid, believed.shares, believed.is_claimed) = (stateid, vec![share], true);
-            if keeps {
-                self.judge_claimed(client, &open.file, &told)?;
+            if keeps.is_some() {
+                self.judge_claimed(who, &open.file, &told)?;
             }
             return told.change().map_or(Ok(()), |change| self.files.shown(&open.file, change));
         }
-        if told.status == Nfs4ErrDelay && self.is_kept_out(Some(client), std::slice::from_ref(&open.file)) {
+        let changes = What::Open(share.0, share.1).changes();
+        if told.status == Nfs4ErrDelay
+            && self.is_kept_out(By::Client(client), changes, std::slice::from_ref(&open.file))
+        {
             return Ok(());
         }
         self.check_refused(client, open.pool, state, &told)?;
-        if keeps {
-            self.judge_claimed(client, &open.file, &told)?;
+        if keeps.is_some() {
+            self.judge_claimed(who, &open.file, &told)?;
         }
         self.ledger.close(&open.file, who);
         self.callers[client].opens.retain(|other| other.file != open.file || other.owner != open.owner);
@@ -175,6 +187,7 @@ impl Story {
                 self.give(open.pool, &open.file, who, What::Byte(byte, writes), Given::Again)?;
             }
             self.totals.claims += 1;
+            self.totals.older_claims += u64::from(self.callers[client].is_older());
         } else {
             let is_whole = states.iter().all(|state| *state == Some(State::Claimable));
             let state = if is_whole { Some(State::Claimable) } else { Some(State::Doubtful) };
@@ -197,7 +210,7 @@ impl Story {
     pub(super) fn claim_out_of_turn(&mut self) -> Checked<()> {
         let client = self.chance.below(CALLERS as u64) as usize;
         let caller = &self.callers[client];
-        if caller.session.is_none() || caller.is_silent {
+        if caller.session.is_none() || caller.is_silent || caller.is_older() {
             return Ok(());
         }
         let may = |pool: usize| !caller.is_complete && self.listed[pool].contains(&client);
@@ -208,7 +221,7 @@ impl Story {
             return Ok(());
         }
         let file = self.chance.pick(&of);
-        let ops = [words::put(&file), words::open_again(&Caller::owner(9), (1, 0), true)];
+        let ops = [words::put(&file), words::open_again(&Caller::owner(9), (1, 0), Some(false))];
         let Some(told) = self.ask(client, &ops)? else { return Ok(()) };
         self.totals.claims_out_of_turn += 1;
         self.note(|| format!("client {client} claims what it may not: {:?}", told.status));

@@ -3,9 +3,11 @@
 use tally_wire::nfs4::Nfsstat4::*;
 
 use super::caller::Believed;
-use super::files::{CELL, CELLS, fill};
+use super::files::{CELL, CELLS, Handle, fill};
 use super::judge::{NOBODY, READ, WRITE};
-use super::ledger::What;
+use super::lasting::Does;
+use super::ledger::{By, What};
+use super::recalls::Manner;
 use super::words;
 use super::world::FOLDERS;
 use super::{Checked, NAMES, Story};
@@ -101,9 +103,57 @@ impl Story {
                 self.totals.locked += 1;
                 Ok(())
             }
-            Nfs4ErrDelay if !reads && self.is_kept_out(Some(client), &[file]) => Ok(()),
+            Nfs4ErrDelay if self.is_kept_out(By::Client(client), !reads, &[file]) => Ok(()),
             status => self.judge_refusal(client, pool, status),
         }
+    }
+
+    /// GETATTR.
+    pub(super) fn ask_look(&mut self, client: usize) -> Checked<()> {
+        let (folder, name) = self.somewhere_kept();
+        let Some(file) = self.files.file_named(folder, name).filter(|_| self.world.is_here(FOLDERS[folder].0)) else {
+            return Ok(());
+        };
+        self.note_wanted(std::slice::from_ref(&file), Some(client));
+        let Some(told) = self.ask(client, &[words::put(&file), words::get_change()])? else { return Ok(()) };
+        self.note(|| format!("client {client} looks at {name} of {folder}: {:?}", told.status));
+        match (told.status, told.change().zip(told.size())) {
+            (Nfs4Ok, Some(is)) => self.judge_look(By::Client(client), &file, is),
+            (Nfs4ErrDelay, _) if self.is_kept_from_looking(By::Client(client), &file) => Ok(()),
+            (status, _) => Err(format!("a GETATTR is told {status:?}")),
+        }
+    }
+
+    /// Somebody was told of the change and size of a file: as its holder knows them who has it for writing.
+    pub(super) fn judge_look(&mut self, by: By, file: &Handle, (change, size): (u64, u64)) -> Checked<()> {
+        let last = self.files.last_shown(file);
+        if self.judge_size(by, file, size)? && last.is_some_and(|last| change <= last) {
+            return Err(format!("somebody has written into a file, and its change is told to be {change} still"));
+        }
+        self.files.shown(file, change)
+    }
+
+    /// The size alone. Whether its holder has something to send.
+    pub(super) fn judge_size(&mut self, by: By, file: &Handle, size: u64) -> Checked<bool> {
+        let mut is_newer = false;
+        for kept in self.ledger.kept_from(file, by, false) {
+            let client = kept.who.0;
+            if !self.keeps_for_certain(client, file) {
+                continue;
+            }
+            let own = self.callers[client].kept.iter().find(|kept| kept.file == *file && !kept.is_over).cloned();
+            let Some(own) = own.filter(|own| own.stateid.is_some() && own.manner != Some(Manner::Denies)) else {
+                continue;
+            };
+            let Some((_, is)) = own.attributes() else { continue };
+            if is != size {
+                return Err(format!("a file is told to have {size} bytes, and client {client} has {is} of it"));
+            }
+            self.totals.seen += 1;
+            self.totals.seen_newer += u64::from(own.is_dirty());
+            is_newer |= own.is_dirty();
+        }
+        Ok(is_newer)
     }
 
     /// REMOVE or RENAME.
@@ -118,9 +168,16 @@ impl Story {
             true => vec![words::put(&root), words::save(), words::rename(name, to)],
             false => vec![words::put(&root), words::remove(name)],
         };
-        let names = [name, to];
-        let files = self.files_of(folder, if is_rename { &names } else { &names[..1] });
+        let moved = self.files.file_named(folder, name).filter(|_| is_rename && name != to);
+        let gone =
+            self.files.file_named(folder, if is_rename { to } else { name }).filter(|_| !is_rename || name != to);
+        let files: Vec<_> = moved.iter().chain(&gone).cloned().collect();
         self.note_wanted(&files, Some(client));
+        if let (true, Some(moved)) = (is_rename, &moved) {
+            self.lasting.is_to(Does::Renames(folder, [name, to], Some(moved.clone())));
+        } else if let (false, Some(_)) = (is_rename, &gone) {
+            self.lasting.is_to(Does::Removes(folder, name));
+        }
         let had_session = self.callers[client].session.is_some();
         let told = self.ask(client, &ops)?;
         if had_session && self.callers[client].session.is_none() {
@@ -131,7 +188,11 @@ impl Story {
         self.note(|| format!("client {client} removes or renames {name} of {folder} {to_name}: {status:?}"));
         match status {
             None | Some(Nfs4Ok | Nfs4ErrNoent) => {}
-            Some(Nfs4ErrDelay) if self.is_kept_out_even_by(client, &files) => return Ok(()),
+            Some(Nfs4ErrDelay) if self.is_kept_from_unlinking(client, moved.as_slice(), gone.as_ref()) => return Ok(()),
+            Some(Nfs4ErrGrace) if self.may_be_claimed_to_write(folder, Some(client)) => {
+                self.totals.kept_out_by_claims += 1;
+                return Ok(());
+            }
             Some(status) => return Err(format!("a change of a name is told {status:?}")),
         }
         let told = told.map(|told| told.is_ok());

@@ -226,6 +226,11 @@ impl Files {
         Ok(())
     }
 
+    /// The newest change that anybody was shown.
+    pub(super) fn last_shown(&self, handle: &[u8]) -> Option<u64> {
+        self.files.get(handle)?.change.map(|(change, _)| change)
+    }
+
     /// The server's memory is gone, be it with what was not durable.
     pub(super) fn crash(&mut self) {
         self.files.values_mut().for_each(|file| file.is_gone = false);

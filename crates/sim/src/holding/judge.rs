@@ -2,9 +2,9 @@
 
 use tally_wire::nfs4::Nfsstat4::{self, *};
 
-use super::caller::{Believed, Caller, Came, Way};
+use super::caller::{Believed, Caller, Came, SLOT_OF_CALLS, Way};
 use super::files::Named;
-use super::ledger::{BYTES, Given, Grant, State, What, Who};
+use super::ledger::{BYTES, By, Given, Grant, State, What, Who};
 use super::recalls::Manner;
 use super::words::{How, Op, Told};
 use super::world::FOLDERS;
@@ -31,6 +31,15 @@ impl Story {
 
     /// The same in a slot that it chooses. Where it is kept out by what others keep, they are called meanwhile.
     pub(super) fn ask_in(&mut self, client: usize, ops: &[Op], (slot, way): (usize, Way)) -> Checked<Option<Told>> {
+        if slot != SLOT_OF_CALLS {
+            // Else it may be within another one that waits for it.
+            self.gave_back.clear();
+        }
+        let is_dead = self.callers[client].has_lasting_session() && self.session_of[client] < self.life;
+        match is_dead {
+            false => self.lasting.asks(client, slot),
+            true => self.lasting.is_to_do_nothing(),
+        }
         let mut came = self.callers[client].ask(&self.world, ops, (slot, way))?;
         while let Came::Parked(on_its_way) = came {
             self.wait_for_what_is_kept(&|| on_its_way.is_woken())?;
@@ -40,10 +49,14 @@ impl Story {
             Came::Parked(_) => unreachable!("it went on"),
             Came::Lost => Ok(None),
             Came::SessionOver => self.session_is_over(client).map(|()| None),
+            Came::Told(told) if is_dead => Err(format!("a dead session carries something out: {:?}", told.statuses())),
             Came::Told(told) => {
+                let statuses = told.statuses();
+                self.lasting.told(client, slot, |nth| statuses.get(nth) == Some(&Nfs4Ok));
                 match way {
                     Way::Plain => {}
                     Way::ReplyLost => self.totals.repetitions += 1,
+                    Way::Twice if self.callers[client].is_older() => {}
                     Way::Twice => self.totals.repetitions_beside += 1,
                 }
                 self.hears(client);
@@ -119,12 +132,15 @@ impl Story {
         if !told.is_ok() {
             let wanted = What::Open(share.0 | if how == How::Cut { WRITE } else { 0 }, share.1);
             let is_kept_out = file.as_ref().is_some_and(|file| self.ledger.keeps_out(file, (client, owner), wanted));
+            // In minor version 0 what is denied is denied to the owner as well (RFC 7530 §9.9).
+            let own = file.as_ref().and_then(|file| self.ledger.open(file, (client, owner)));
+            let is_own = self.callers[client].is_older() && own.is_some_and(|own| own.what.excludes(wanted));
             return match told.status {
-                Nfs4ErrShareDenied if is_kept_out => {
+                Nfs4ErrShareDenied if is_kept_out || is_own => {
                     self.totals.share_denied += 1;
                     Ok(())
                 }
-                Nfs4ErrDelay if wanted.asks_for_what_is_kept() && self.is_kept_out_even_by(client, file.as_slice()) => {
+                Nfs4ErrDelay if self.is_kept_out(By::Owner((client, owner)), wanted.changes(), file.as_slice()) => {
                     Ok(())
                 }
                 Nfs4ErrExist if file.is_some() && matches!(how, How::New | How::Exclusive(_)) => Ok(()),
@@ -132,7 +148,7 @@ impl Story {
                 status => self.judge_refusal(client, pool, status).or_else(|_| wrong(&format!("is told {status:?}"))),
             };
         }
-        if !self.callers[client].is_complete {
+        if !self.callers[client].is_complete && !self.callers[client].is_older() {
             return wrong("is given, and its client may still claim something");
         }
         let handle = told.handle().ok_or("OPEN leads to no handle")?;
@@ -149,8 +165,11 @@ impl Story {
             _ => {}
         }
         self.totals.opens += 1;
+        self.totals.older_opens += u64::from(self.callers[client].is_older());
         let stateid = told.stateid().ok_or("OPEN gives no stateid")?;
         let caller = &mut self.callers[client];
+        // What was to be claimed is not any more: in minor version 0 the time for that may be over without a word.
+        caller.opens.retain(|open| open.file != handle || open.owner != owner || open.stateid.is_some());
         match caller.believed(&handle, owner) {
             Some(open) => {
                 open.shares.push(share);
@@ -170,7 +189,7 @@ impl Story {
         }
         let (access, deny) = self.callers[client].believed(&handle, owner).expect("it is there by now").share();
         self.give(pool, &handle, (client, owner), What::Open(access, deny), Given::Anew)?;
-        self.judge_given(client, &handle, told, Given::Anew)?;
+        self.judge_given((client, owner), &handle, told, Given::Anew)?;
         told.change().map_or(Ok(()), |change| self.files.shown(&handle, change))
     }
 

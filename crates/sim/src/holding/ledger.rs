@@ -1,7 +1,7 @@
 //! Who was given what, as an outsider writes it down who reads all replies and knows no more of the server than the RFCs say: what this asks of the server it asks by no code
 //! of the server's.
 //!
-//! A *grant* is an owner's open of a file, one byte of it that an owner has locked, or a client's delegation of it, to keep it as it is. It is, at a moment,
+//! A *grant* is an owner's open of a file, one byte of it that an owner has locked, or a client's delegation of it, to keep it as it is, or for writing. It is, at a moment,
 //!
 //! ```text
 //!                 ┌───────────── claimed again ◀──────────────┐
@@ -17,7 +17,8 @@
 //! *L1*: what excludes a Held grant is given to nobody, but if its client's lease is over: then all that client has is in doubt. *L2*: nor is what excludes a Claimable one, as long as
 //! its client may claim it, and nothing new at all is given in a pool of which somebody may claim something. *L3*: a Claimable one is given to who claims it, in time. *L4*: a Taken one is
 //! given to nobody again. *L5*: whoever is refused is kept out by something. *L6*: nobody changes what somebody else keeps, but where its client is late or has not given it back in
-//! time: then it is Taken.
+//! time: then it is Taken. *L7*: what somebody keeps for writing nobody else reads either, and what he may claim so nobody reads or changes before he has, or his time is over (rules V27). *L8*: as
+//! far as opens go another owner of the same client is somebody else.
 
 use super::Checked;
 use super::judge::{READ, WRITE};
@@ -47,25 +48,49 @@ pub(super) enum What {
     Open(u32, u32),
     /// A byte, and whether for writing.
     Byte(usize, bool),
-    /// The file, to keep as it is: a client's, whatever its owners do.
-    Keep,
+    /// The file, to keep: a client's, which had opened it as this owner. Either as it is, or for writing, and then it is nobody else's to read, too.
+    Keep { writes: bool, owner: u8 },
+}
+
+/// Who does something with a file that somebody may keep.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum By {
+    /// Version 3, or whoever else says no client: it is another one for all.
+    Nobody,
+    Client(usize),
+    /// An open: of another owner of the same client it is another one's.
+    Owner(Who),
+}
+
+impl By {
+    /// A client, if it is one.
+    pub(super) fn of(client: Option<usize>) -> Self {
+        client.map_or(Self::Nobody, Self::Client)
+    }
 }
 
 impl What {
-    fn excludes(self, other: Self) -> bool {
+    pub(super) fn excludes(self, other: Self) -> bool {
         match (self, other) {
             (Self::Open(access, deny), Self::Open(others, denied)) => access & denied != 0 || deny & others != 0,
             (Self::Byte(at, writes), Self::Byte(other, written)) => at == other && (writes || written),
-            (Self::Keep, Self::Open(access, deny)) | (Self::Open(access, deny), Self::Keep) => {
-                access & WRITE != 0 || deny & READ != 0
+            (Self::Keep { writes, .. }, Self::Open(access, deny))
+            | (Self::Open(access, deny), Self::Keep { writes, .. }) => {
+                writes || access & WRITE != 0 || deny & READ != 0
             }
+            (Self::Keep { writes, .. }, Self::Keep { writes: others, .. }) => writes || others,
+            (Self::Keep { writes, .. }, Self::Byte(..)) | (Self::Byte(..), Self::Keep { writes, .. }) => writes,
             _ => false,
         }
     }
 
-    /// Whether somebody who wants this may have to wait for who keeps the file: he also waits where he would let nobody else write.
-    pub(super) fn asks_for_what_is_kept(self) -> bool {
+    /// Whether to open it so is to change it, for who keeps it as it is: also where nobody else could write any more.
+    pub(super) fn changes(self) -> bool {
         matches!(self, Self::Open(access, deny) if access & WRITE != 0 || deny != 0)
+    }
+
+    pub(super) fn is_kept(self) -> bool {
+        matches!(self, Self::Keep { .. })
     }
 
     fn is_open(self) -> bool {
@@ -83,6 +108,19 @@ pub(super) struct Grant {
     pub(super) state: State,
     /// It was taken by a change that is not durable: behind a crash neither may be.
     pub(super) is_loose: bool,
+}
+
+impl Grant {
+    /// Whether it is kept, and in the way of who reads this file, or changes it.
+    pub(super) fn keeps_from(&self, file: &[u8], by: By, changes: bool) -> bool {
+        let What::Keep { writes, owner } = self.what else { return false };
+        let is_others = match by {
+            By::Nobody => true,
+            By::Client(client) => self.who.0 != client,
+            By::Owner((client, of)) => self.who.0 != client || owner != of,
+        };
+        self.file == file && is_others && (writes || changes)
+    }
 }
 
 /// What the ledger has to be told of a client at the moment of a grant.
@@ -127,18 +165,24 @@ impl Ledger {
 
     /// What a client keeps of a file.
     pub(super) fn kept(&self, file: &[u8], client: usize) -> Option<&Grant> {
-        self.find(file, (client, KEEPER), |what| what == What::Keep).map(|at| &self.grants[at])
+        self.find(file, (client, KEEPER), What::is_kept).map(|at| &self.grants[at])
+    }
+
+    /// What is kept of a file that is in the way of who reads it, or changes it.
+    pub(super) fn kept_from(&self, file: &[u8], by: By, changes: bool) -> Vec<Grant> {
+        self.grants.iter().filter(|grant| grant.keeps_from(file, by, changes)).cloned().collect()
     }
 
     /// What others than this client keep of a file, if it is one.
     pub(super) fn kept_by_others(&self, file: &[u8], client: Option<usize>) -> Vec<Grant> {
-        let is_others = |grant: &&Grant| grant.what == What::Keep && grant.file == file && Some(grant.who.0) != client;
-        self.grants.iter().filter(is_others).cloned().collect()
+        self.kept_from(file, By::of(client), true)
     }
 
     fn others<'a>(&'a self, file: &'a [u8], who: Who, what: What) -> impl Iterator<Item = usize> + 'a {
         let is_others = move |grant: &Grant| match (grant.what, what) {
-            (What::Keep, _) | (_, What::Keep) => grant.who.0 != who.0,
+            (What::Keep { owner, .. }, What::Open(..)) => grant.who.0 != who.0 || owner != who.1,
+            (What::Open(..), What::Keep { owner, .. }) => grant.who.0 != who.0 || grant.who.1 != owner,
+            (What::Keep { .. }, _) | (_, What::Keep { .. }) => grant.who.0 != who.0,
             _ => grant.who != who,
         };
         let in_the_way = move |grant: &Grant| grant.file == file && is_others(grant) && grant.what.excludes(what);
@@ -147,7 +191,7 @@ impl Ledger {
 
     /// Whether something open or locked that may be there keeps this from being given (L5).
     pub(super) fn keeps_out(&self, file: &[u8], who: Who, what: What) -> bool {
-        let may_be_there = |grant: &Grant| grant.state != State::Taken && grant.what != What::Keep;
+        let may_be_there = |grant: &Grant| grant.state != State::Taken && !grant.what.is_kept();
         self.others(file, who, what).any(|at| may_be_there(&self.grants[at]))
     }
 
@@ -181,13 +225,15 @@ impl Ledger {
         let own = match what {
             What::Open(..) => self.find(file, *who, What::is_open),
             What::Byte(at, _) => self.find(file, *who, |what| matches!(what, What::Byte(own, _) if own == *at)),
-            What::Keep => self.find(file, *who, |what| what == What::Keep),
+            What::Keep { .. } => self.find(file, *who, What::is_kept),
         };
         let was = own.map(|own| self.grants[own].state);
         if (how, was) == (Given::Again, Some(State::Taken)) {
             return Err(format!("{who:?} was given {what:?} again, which was somebody else's meanwhile"));
         }
-        let in_the_way: Vec<usize> = self.others(file, *who, *what).collect();
+        // What is claimed is kept out by nothing that its own client keeps: by that it opens what it is about to give back.
+        let is_own_kept = |at: &usize| how == Given::Again && what.is_open() && self.grants[*at].who == (who.0, KEEPER);
+        let in_the_way: Vec<usize> = self.others(file, *who, *what).filter(|at| !is_own_kept(at)).collect();
         let mut ended = Vec::new();
         for at in in_the_way {
             let other = &mut self.grants[at];
@@ -247,7 +293,8 @@ impl Ledger {
         moment: &Moment<'_>,
     ) -> Checked<()> {
         for kept in self.kept_by_others(file, client) {
-            let at = self.find(file, kept.who, |what| what == What::Keep).expect("it is there");
+            let at = self.find(file, kept.who, What::is_kept).expect("it is there");
+            let writes = matches!(kept.what, What::Keep { writes: true, .. });
             match kept.state {
                 State::Held | State::Doubtful if (moment.is_overdue)(&kept) => {}
                 State::Held if (moment.is_late)(kept.who.0) => {
@@ -255,6 +302,14 @@ impl Ledger {
                     self.ended += 1;
                 }
                 State::Held => return Err(format!("a file was changed, and client {} keeps it", kept.who.0)),
+                State::Claimable if writes && (moment.may_claim)(kept.who.0) => {
+                    return Err(format!(
+                        "a file was changed that client {} may claim with what it has written",
+                        kept.who.0
+                    ));
+                }
+                // What it has written it has to be kept from sending.
+                State::Claimable | State::Doubtful if writes => {}
                 // Who changes something without opening it is told of no claims, and who claims looks at it again.
                 State::Claimable | State::Doubtful => continue,
                 State::Taken => {
@@ -267,15 +322,40 @@ impl Ledger {
         Ok(())
     }
 
+    /// Somebody has read a file, be it a client or not: nobody else kept it for writing, nor may claim that.
+    pub(super) fn read(&mut self, file: &[u8], by: By, moment: &Moment<'_>) -> Checked<()> {
+        for kept in self.kept_from(file, by, false) {
+            match kept.state {
+                State::Held if (moment.is_overdue)(&kept) => {}
+                State::Held if (moment.is_late)(kept.who.0) => {
+                    self.doubt(kept.who.0);
+                    self.ended += 1;
+                }
+                State::Held => return Err(format!("a file was read that client {} has for writing", kept.who.0)),
+                State::Claimable if (moment.may_claim)(kept.who.0) => {
+                    return Err(format!(
+                        "a file was read that client {} may claim with what it has written",
+                        kept.who.0
+                    ));
+                }
+                State::Claimable | State::Doubtful | State::Taken => continue,
+            }
+            let at = self.find(file, kept.who, What::is_kept).expect("it is there");
+            // Whoever reads waits for nothing, so its client may still be in the list behind a crash.
+            (self.grants[at].state, self.grants[at].is_loose) = (State::Taken, true);
+        }
+        Ok(())
+    }
+
     /// A client does not keep a file any more.
     pub(super) fn give_back(&mut self, file: &[u8], client: usize) {
-        let is_it = |grant: &Grant| grant.what == What::Keep && grant.file == file && grant.who.0 == client;
+        let is_it = |grant: &Grant| grant.what.is_kept() && grant.file == file && grant.who.0 == client;
         self.grants.retain(|grant| !is_it(grant));
     }
 
     /// What it keeps may be gone.
     pub(super) fn doubt_kept(&mut self, file: &[u8], client: usize) {
-        if let Some(at) = self.find(file, (client, KEEPER), |what| what == What::Keep)
+        if let Some(at) = self.find(file, (client, KEEPER), What::is_kept)
             && self.grants[at].state != State::Taken
         {
             self.grants[at].state = State::Doubtful;
@@ -353,6 +433,11 @@ impl Ledger {
             State::Doubtful | State::Taken => false,
         };
         self.grants.iter().any(|grant| grant.file == file && grant.what.is_open() && is_there(grant))
+    }
+
+    /// Whether nobody has a file open, and nobody may claim that.
+    pub(super) fn is_opened_by_nobody(&self, file: &[u8]) -> bool {
+        !self.grants.iter().any(|grant| grant.file == file && grant.what.is_open())
     }
 
     /// Whether nobody has it, for certain.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::caller::{SLOT_OF_CALLS, Way};
 use super::leases::LEASE;
 use super::ledger::State;
 use super::world::{FOLDERS, POOLS};
@@ -22,7 +23,7 @@ impl Story {
         if beside && !self.world.is_here(1 - first) {
             self.import(1 - first, 0)?;
         }
-        Ok(())
+        self.ask_what_was_done()
     }
 
     fn note_crash(&mut self, cuts: bool) {
@@ -51,6 +52,7 @@ impl Story {
         self.life += 1;
         (self.imported, self.looked) = ([None; POOLS], [None; POOLS]);
         (self.completed, self.given_anew) = Default::default();
+        self.is_heard_plainly = Default::default();
         (self.recalls, self.unlisted, self.third_again) = Default::default();
         // Whatever they say in the next life they say anew.
         self.callers.iter_mut().for_each(|caller| caller.is_complete = false);
@@ -113,6 +115,7 @@ impl Story {
         self.given_anew[pool].clear();
         self.note(|| format!("pool {pool} is imported"));
         self.look_around(pool)?;
+        self.look_for_directories(pool)?;
         if self.chance.one_in(2) { self.look_after_clients() } else { Ok(()) }
     }
 
@@ -211,7 +214,8 @@ impl Story {
     pub(super) fn renew(&mut self) -> Checked<()> {
         for client in 0..CALLERS {
             if !self.callers[client].is_silent && self.callers[client].session.is_some() && !self.world.is_off() {
-                self.ask(client, &[])?;
+                // In a slot of its own: what others have done last is asked for again behind a crash.
+                self.ask_in(client, &[], (SLOT_OF_CALLS, Way::Plain))?;
             }
         }
         Ok(())

@@ -21,9 +21,11 @@ mod content;
 mod files;
 mod judge;
 mod kept;
+mod lasting;
 mod leases;
 mod ledger;
 mod lives;
+mod older;
 mod recalls;
 mod shares;
 mod steps;
@@ -41,17 +43,19 @@ use crate::client::Client;
 use crate::panics::{PANICKED_AT, quietly};
 use caller::Caller;
 use files::{Files, Handle};
+use lasting::Lasting;
 use leases::{LEASE, Leases};
 use ledger::{Grant, Ledger, Moment};
 use recalls::Recalls;
 use third::Again;
-use world::{POOLS, World};
+use world::{FOLDERS, POOLS, World};
 
 /// `Err` says what was found wrong.
 type Checked<T> = Result<T, String>;
 
-/// Clients of version 4.1.
-const CALLERS: usize = 3;
+/// Clients of version 4, the last of which is of minor version 0, and the others of 1.
+const CALLERS: usize = 4;
+const OLDER: usize = 3;
 /// Names in each folder.
 const NAMES: [&str; 2] = ["a", "b"];
 
@@ -100,6 +104,8 @@ totals! {
     cuts,
     /// Of these, in the middle of a request or an import.
     cuts_in_requests,
+    /// Kills in the middle of a request.
+    kills_in_requests,
     /// Of both, while somebody could claim something.
     crashes_in_grace,
     /// Imports of a pool beside one that was served already.
@@ -126,6 +132,12 @@ totals! {
     claims_out_of_turn,
     /// Clients that were ended for another one, as their leases were over.
     ended,
+    /// Opens of minor version 0.
+    older_opens,
+    /// What it had open or locked and was given again.
+    older_claims,
+    /// What it asked when it was not its turn.
+    out_of_turn,
     /// Clients that started anew.
     started_anew,
     /// Reads and writes by an open.
@@ -154,12 +166,36 @@ totals! {
     jumps,
     /// Sessions of a life before, which clients went on in.
     dead_sessions,
+    /// Requests that came again in such sessions as outlive the server.
+    dead_retries,
+    /// Of these, those that a pool knew.
+    dead_told,
+    /// Of these, those that were to change a name, and were not answered before.
+    dead_lost,
+    /// Other requests for the slots of those.
+    dead_false,
     /// Files that a client was given to keep.
     kept,
     /// The same, again behind a crash.
     kept_again,
     /// Claims of that which were refused.
     kept_refused,
+    /// Files that a client was given for writing.
+    kept_to_write,
+    /// The same, again behind a crash.
+    kept_to_write_again,
+    /// What clients wrote there without a word.
+    written_to_send,
+    /// What they sent of it.
+    sent,
+    /// Clients that were asked how such a file is by now.
+    looks,
+    /// Looks that were told so.
+    seen,
+    /// Of these, where there was something to be sent.
+    seen_newer,
+    /// Requests of version 3 and of others that waited for what may be claimed for writing.
+    kept_out_by_claims,
     /// Clients that were called for what they keep.
     recalls,
     /// Requests of version 3 that what a client keeps was in the way of.
@@ -175,10 +211,11 @@ totals! {
 }
 
 /// What a thousand seeds of 200 steps have to come through at least: a class of events that is not met proves nothing.
-pub const FLOORS: [(&str, u64); 39] = [
+pub const FLOORS: [(&str, u64); 55] = [
     ("kills", 1600),
     ("cuts", 1200),
     ("cuts_in_requests", 420),
+    ("kills_in_requests", 1),
     ("crashes_in_grace", 500),
     ("late_imports", 400),
     ("exports", 310),
@@ -192,6 +229,9 @@ pub const FLOORS: [(&str, u64); 39] = [
     ("claims_refused", 900),
     ("claims_out_of_turn", 1000),
     ("ended", 25),
+    ("older_opens", 1),
+    ("older_claims", 1),
+    ("out_of_turn", 1),
     ("started_anew", 390),
     ("io_by_open", 1600),
     ("nameless_io", 200),
@@ -206,9 +246,21 @@ pub const FLOORS: [(&str, u64); 39] = [
     ("old_stateids", 270),
     ("jumps", 410),
     ("dead_sessions", 5000),
+    ("dead_retries", 1000),
+    ("dead_told", 1),
+    ("dead_lost", 1),
+    ("dead_false", 1),
     ("kept", 1100),
     ("kept_again", 400),
     ("kept_refused", 240),
+    ("kept_to_write", 1),
+    ("kept_to_write_again", 1),
+    ("written_to_send", 1),
+    ("sent", 1),
+    ("looks", 1),
+    ("seen", 1),
+    ("seen_newer", 1),
+    ("kept_out_by_claims", 1),
     ("recalls", 450),
     ("recalls_for_third", 1000),
     ("parked", 800),
@@ -298,8 +350,18 @@ struct Story {
     /// What is asked for, and what was given back meanwhile.
     wanted: Vec<Handle>,
     came_back: Vec<Handle>,
+    /// What clients kept no more since the present request began.
+    gave_back: Vec<Grant>,
+    /// Of which files a client has said how they are by now.
+    said: Vec<Handle>,
+    /// In which datasets a client may have something for writing, and claim it behind a restart; who ever asked for that.
+    may_write: [BTreeSet<usize>; FOLDERS.len()],
+    /// Where version 3 was heard in this life.
+    is_heard_plainly: [bool; FOLDERS.len()],
     /// A client was told that something was taken from it.
     has_lost: [bool; CALLERS],
+    /// What sessions that outlive the server were asked to do.
+    lasting: Lasting,
     next_tag: u64,
 }
 
@@ -333,7 +395,12 @@ impl Story {
             recalls: Recalls::default(),
             wanted: Vec::new(),
             came_back: Vec::new(),
+            gave_back: Vec::new(),
+            said: Vec::new(),
+            may_write: Default::default(),
+            is_heard_plainly: Default::default(),
             has_lost: [false; CALLERS],
+            lasting: Lasting::new(),
             next_tag: 1,
         })
     }
@@ -342,11 +409,15 @@ impl Story {
         for step in 0..steps {
             self.step(step)?;
             if self.world.is_off() {
-                self.totals.cuts_in_requests += 1;
-                self.crash(true)?;
+                let is_cut = !self.world.is_killed();
+                self.totals.cuts_in_requests += u64::from(is_cut);
+                self.totals.kills_in_requests += u64::from(!is_cut);
+                self.crash(is_cut)?;
             }
         }
-        self.end()
+        self.end()?;
+        self.totals.out_of_turn = self.callers[OLDER].older.out_of_turn;
+        Ok(())
     }
 
     fn note(&mut self, what: impl FnOnce() -> String) {
@@ -368,8 +439,18 @@ impl Story {
     /// Whether somebody may be told to wait for those who may claim something.
     fn may_be_in_grace(&self, pool: usize) -> bool {
         let is_over = |since: Duration| self.leases.now().saturating_sub(since) > LEASE * 2 + Duration::from_secs(5);
-        let may_wait_for = |client: &usize| !self.callers[*client].is_complete || self.is_late(*client);
+        // One has no word for that, as far as the server knows.
+        let may_wait_for = |client: &usize| {
+            !self.callers[*client].is_complete || self.callers[*client].is_older() || self.is_late(*client)
+        };
         !self.looked[pool].is_some_and(is_over) && self.listed[pool].iter().any(may_wait_for)
+    }
+
+    /// Whether somebody but this client may be told to wait for those who may claim what they had for writing in a dataset.
+    fn may_be_claimed_to_write(&self, folder: usize, by: Option<usize>) -> bool {
+        let may_wait_for =
+            |client: &usize| Some(*client) != by && (!self.callers[*client].is_complete || self.is_late(*client));
+        self.may_be_in_grace(FOLDERS[folder].0) && self.may_write[folder].iter().any(may_wait_for)
     }
 
     /// Judges by the ledger.

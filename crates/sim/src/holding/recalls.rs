@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use tally_nfs::rpc::Outgoing;
 use tally_nfs::v4::state::CallId;
+use tally_wire::nfs4::CbSequence4Args;
 use tally_wire::nfs4::Nfsstat4::*;
 
 use super::files::Handle;
 use super::kept::Kept;
 use super::leases::LEASE;
-use super::ledger::State;
-use super::words;
+use super::ledger::{By, Grant, State};
+use super::words::{self, Called};
 use super::{Checked, Story};
 
 /// For so long a client has to say that it has none before that counts (rules V41).
@@ -57,6 +58,8 @@ pub(super) struct Recalls {
     /// Of which client.
     asked: BTreeMap<(Handle, usize), Asked>,
     lately: BTreeMap<Handle, Duration>,
+    /// Or may have been.
+    perhaps_lately: BTreeMap<Handle, Duration>,
 }
 
 impl Recalls {
@@ -79,6 +82,12 @@ impl Recalls {
     fn note_asked(&mut self, file: &[u8], client: usize, now: Duration) {
         self.note(file, client, now);
         self.lately.insert(file.to_vec(), now);
+    }
+
+    /// It may be that.
+    fn note_perhaps_asked(&mut self, file: &[u8], client: usize, now: Duration) {
+        self.note_perhaps(file, client, now);
+        self.perhaps_lately.insert(file.to_vec(), now);
     }
 
     fn deny(&mut self, file: &[u8], client: usize, now: Duration) {
@@ -117,45 +126,95 @@ impl Recalls {
         self.lately.retain(|file, _| !which(file));
     }
 
+    pub(super) fn may_have_been_asked_for_lately(&self, file: &[u8], now: Duration) -> bool {
+        let perhaps = self.perhaps_lately.get(file).is_some_and(|at| *at + LATELY > now);
+        perhaps || self.was_asked_for_lately(file, now)
+    }
+
     pub(super) fn was_asked_for_lately(&self, file: &[u8], now: Duration) -> bool {
         self.lately.get(file).is_some_and(|at| *at + LATELY > now)
     }
 }
 
 impl Story {
-    /// Somebody was told to come again: whether one of these files is kept by another one, who is asked for it from now on at the latest.
-    pub(super) fn is_kept_out(&mut self, client: Option<usize>, files: &[Handle]) -> bool {
+    /// Somebody was told to come again who reads, or changes, one of these files: whether one of them is kept from him, and asked for from now on at the latest.
+    pub(super) fn is_kept_out(&mut self, by: By, changes: bool, files: &[Handle]) -> bool {
+        let in_the_way: Vec<_> = files.iter().flat_map(|file| self.kept_from(file, by, changes)).collect();
+        self.are_in_the_way(in_the_way, by, true)
+    }
+
+    /// What is in somebody's way, or was when he asked: it may have come back while he waited for something else.
+    fn kept_from(&self, file: &Handle, by: By, changes: bool) -> Vec<Grant> {
+        let came_back = self.gave_back.iter().filter(|kept| kept.keeps_from(file, by, changes)).cloned();
+        came_back.chain(self.ledger.kept_from(file, by, changes)).collect()
+    }
+
+    /// Somebody may be, or by something else.
+    pub(super) fn may_be_kept_out(&mut self, by: By, changes: bool, files: &[Handle]) {
+        let in_the_way = files.iter().flat_map(|file| self.kept_from(file, by, changes)).collect();
+        self.are_in_the_way(in_the_way, by, false);
+    }
+
+    /// The same of who looks at a file that somebody has for writing: that is asked for, or will be when he looks again.
+    pub(super) fn is_kept_from_looking(&mut self, by: By, file: &Handle) -> bool {
+        let in_the_way = self.kept_from(file, by, false);
+        self.are_in_the_way(in_the_way, by, false)
+    }
+
+    /// The same of a name that goes: if it is the last one, and nobody has the file open, its own client's is in the way as well.
+    pub(super) fn is_kept_from_unlinking(&mut self, client: usize, names: &[Handle], gone: Option<&Handle>) -> bool {
+        let of = gone.map_or(By::Client(client), |file| self.unlinking(client, file));
+        let of_gone = gone.map_or_else(Vec::new, |file| self.kept_from(file, of, true));
+        let of_others = names.iter().flat_map(|file| self.kept_from(file, By::Client(client), true));
+        let in_the_way: Vec<_> = of_others.chain(of_gone).collect();
+        self.are_in_the_way(in_the_way, By::Client(client), true)
+    }
+
+    /// As whom a client takes the name of a file.
+    fn unlinking(&mut self, client: usize, file: &Handle) -> By {
+        let pool = self.pool_of(file);
+        let is_open = self.with_ledger(pool, |ledger, moment| ledger.has_open(file, moment));
+        if is_open { By::Client(client) } else { By::Nobody }
+    }
+
+    fn are_in_the_way(&mut self, mut in_the_way: Vec<Grant>, by: By, is_told: bool) -> bool {
         let now = self.leases.now();
-        let mut in_the_way: Vec<_> = files.iter().flat_map(|file| self.ledger.kept_by_others(file, client)).collect();
         in_the_way.retain(|kept| {
             let is_gone = self.recalls.is_over_long_since(&kept.file, kept.who.0, now);
             matches!(kept.state, State::Held | State::Doubtful) && !is_gone
         });
-        // Of several files the first is asked for, whichever that is.
-        let is_certain = in_the_way.iter().all(|kept| kept.file == in_the_way[0].file);
+        let is_kept_out = !in_the_way.is_empty();
+        in_the_way.retain(|kept| self.ledger.kept(&kept.file, kept.who.0).is_some());
+        // Of several files the first is asked for, whichever that is; and his own where others have none.
+        let is_own = |kept: &Grant| match by {
+            By::Nobody => false,
+            By::Client(client) | By::Owner((client, _)) => kept.who.0 == client,
+        };
+        let are_all_own = in_the_way.iter().all(is_own);
+        let is_of_one = in_the_way.iter().all(|kept| kept.file == in_the_way[0].file);
         for kept in &in_the_way {
-            match is_certain {
+            match is_told && is_of_one && (are_all_own || !is_own(kept)) {
                 true => self.recalls.note_asked(&kept.file, kept.who.0, now),
-                false => _ = self.recalls.note_perhaps(&kept.file, kept.who.0, now),
+                false => self.recalls.note_perhaps_asked(&kept.file, kept.who.0, now),
             }
         }
-        let is_kept_out = !in_the_way.is_empty();
         self.totals.kept_out += u64::from(is_kept_out);
         is_kept_out
-    }
-
-    /// The same of an open of a client, or of a name that goes: where no other one keeps the file, its own one may, of which another owner has it, or nobody has it open.
-    pub(super) fn is_kept_out_even_by(&mut self, client: usize, files: &[Handle]) -> bool {
-        self.is_kept_out(Some(client), files) || self.is_kept_out(None, files)
     }
 
     /// A request that wants one file waits for what others keep: they are called, and if one of them gives it back that request goes on.
     pub(super) fn wait_for_what_is_kept(&mut self, is_woken: &dyn Fn() -> bool) -> Checked<()> {
         self.totals.parked += 1;
         self.came_back.clear();
+        self.said.clear();
         self.answer_calls()?;
         let has_come_back = self.wanted.len() == 1 && self.came_back.contains(&self.wanted[0]);
-        if has_come_back && !is_woken() { Err("somebody waits for what was given back".into()) } else { Ok(()) }
+        let is_said = self.wanted.len() == 1 && self.said.contains(&self.wanted[0]);
+        match is_woken() {
+            false if has_come_back => Err("somebody waits for what was given back".into()),
+            false if is_said => Err("somebody waits for what a client has said".into()),
+            _ => Ok(()),
+        }
     }
 
     /// The server makes the calls that it has to make, and clients say what they say.
@@ -171,9 +230,13 @@ impl Story {
     }
 
     fn answer_call(&mut self, client: usize, id: CallId, call: &Outgoing) -> Checked<()> {
-        let (sequence, recall) = words::recall_of(call)?;
+        let (sequence, called) = words::called_for(call)?;
+        let stateid = match called {
+            Called::Recall(stateid) => stateid,
+            Called::Look(file) => return self.answer_look(client, id, (&sequence, &file)),
+        };
         self.totals.recalls += 1;
-        let is_it = |kept: &Kept| kept.stateid.as_ref() == Some(&recall.stateid);
+        let is_it = |kept: &Kept| kept.stateid.as_ref() == Some(&stateid);
         let Some(at) = self.callers[client].kept.iter().position(is_it) else {
             self.world.call_returned(&id, &words::answer_to(&sequence, Nfs4ErrBadStateid));
             return Ok(());
@@ -211,6 +274,31 @@ impl Story {
         };
         self.world.call_returned(&id, &words::answer_to(&sequence, status));
         self.give_back_due(client)
+    }
+
+    /// A client is asked how a file is by now that it has for writing.
+    fn answer_look(&mut self, client: usize, id: CallId, (sequence, file): (&CbSequence4Args, &[u8])) -> Checked<()> {
+        self.totals.looks += 1;
+        let is_it = |kept: &&Kept| kept.file == file && kept.writes && kept.stateid.is_some() && !kept.is_over;
+        let kept = self.callers[client].kept.iter().find(is_it).cloned();
+        let says_nothing = self.callers[client].is_silent || self.chance.one_in(24);
+        let is = match kept {
+            _ if says_nothing => None,
+            None => {
+                self.world.call_returned(&id, &words::attributes_are(sequence, None));
+                return Ok(());
+            }
+            Some(kept) => kept.attributes(),
+        };
+        self.note(|| format!("client {client} is asked how what it keeps is: {is:?}"));
+        match is {
+            None => self.callers[client].unanswered.push((id, sequence.clone())),
+            is => {
+                self.world.call_returned(&id, &words::attributes_are(sequence, is));
+                self.said.push(file.to_vec());
+            }
+        }
+        Ok(())
     }
 
     fn draw_manner(&mut self, client: usize, at: usize) -> Manner {

@@ -13,6 +13,8 @@ use super::{CALLERS, Checked, Story};
 
 /// Owners of each client.
 const OWNERS: u64 = 2;
+/// How many of them ask in a step in which nothing else happens.
+const TURNS: u64 = 3;
 
 impl Story {
     pub(super) fn step(&mut self, step: usize) -> Checked<()> {
@@ -22,6 +24,12 @@ impl Story {
         match self.chance.below(100) {
             0 => self.crash(true),
             1 | 2 => self.crash(false),
+            3 if self.chance.one_in(2) => {
+                let is_durable = self.chance.one_in(2);
+                self.note(|| format!("it will be killed in a request, which is durable by then: {is_durable}"));
+                self.world.plan_kill(is_durable);
+                Ok(())
+            }
             3 => {
                 let (pool, events) = (self.chance.below(POOLS as u64) as usize, 1 + self.chance.below(30));
                 self.note(|| format!("the power will go in pool {pool}"));
@@ -55,8 +63,18 @@ impl Story {
             }
             24..27 => self.claim_out_of_turn(),
             27..35 => self.third_step(),
-            _ => self.ask_something(),
+            _ => self.ask_in_turns(),
         }
+    }
+
+    /// Clients ask, one after the other.
+    fn ask_in_turns(&mut self) -> Checked<()> {
+        for _ in 0..TURNS {
+            if !self.world.is_off() {
+                self.ask_something()?;
+            }
+        }
+        Ok(())
     }
 
     /// A client that is there does something.
@@ -73,6 +91,7 @@ impl Story {
             2 => return self.ask_kept(client),
             3 if self.has_lost[client] => return self.ask_what_is_lost(client),
             3 => self.answer_late(client),
+            4 if self.chance.one_in(2) => return self.ask_look(client),
             _ => {}
         }
         let open = self.some_open(client);
@@ -85,7 +104,8 @@ impl Story {
             (57..60, Some(open)) => self.ask_test(client, &open),
             (60..78, Some(open)) => self.ask_io(client, &open),
             (78..87, _) => self.ask_io_by_nobody(client),
-            (87..93, _) => self.ask_names(client),
+            (87..91, _) => self.ask_names(client),
+            (91..93, _) => self.ask_directory(client),
             (93..96, _) => self.ask_falsely(client),
             _ => self.ask_by_old(client),
         }
@@ -127,10 +147,16 @@ impl Story {
             words::get_change(),
         ];
         self.listed[pool].insert(client);
+        if share.0 & WRITE != 0 && !self.callers[client].is_older() {
+            self.may_write[folder].insert(client);
+        }
         self.note_wanted(&self.files_of(folder, &[name]), Some(client));
         if let Some(file) = self.files.file_named(folder, name) {
             let wanted = What::Open(share.0 | if how == How::Cut { WRITE } else { 0 }, share.1);
             self.note_asked(&file, (client, owner), wanted);
+        }
+        if how != How::Find {
+            self.is_to_make(folder, name);
         }
         let before = self.callers[client].session.is_some();
         let told = self.ask(client, &ops)?;
@@ -211,7 +237,7 @@ impl Story {
         let lock = words::lock(stateid, &Caller::owner(open.owner), writes, range, false);
         let Some(told) = self.ask(client, &[words::put(&open.file), lock])? else { return Ok(()) };
         self.note(|| format!("{:?} locks {range:?} to write: {writes}: {:?}", (client, open.owner), told.status));
-        if told.is_ok() && !self.callers[client].is_complete {
+        if told.is_ok() && !self.callers[client].is_complete && !self.callers[client].is_older() {
             return Err(format!("client {client} locks something new, and may still claim something"));
         }
         self.judge_lock((client, open.owner), (&open.file, bytes, writes), &told)
@@ -261,7 +287,7 @@ impl Story {
     /// Another request comes for a slot.
     fn ask_falsely(&mut self, client: usize) -> Checked<()> {
         let slot = self.chance.below(Caller::slots() as u64) as usize;
-        if self.session_of[client] != self.life || self.is_late(client) {
+        if self.session_of[client] != self.life || self.is_late(client) || self.callers[client].is_older() {
             return Ok(());
         }
         if self.chance.one_in(2) {

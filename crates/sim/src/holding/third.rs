@@ -4,7 +4,8 @@ use nfs3_types::nfs3::*;
 use nfs3_types::xdr_codec::{Opaque, Pack};
 
 use super::files::{CELL, CELLS, Handle, Named, fill};
-use super::world::{Begun, FOLDERS};
+use super::ledger::By;
+use super::world::{Begun, FOLDERS, Use};
 use super::{Checked, NAMES, Story};
 use crate::client::{Call, Told, bytes_of, handle, name_in, told};
 
@@ -28,12 +29,15 @@ impl Again {
 
 impl Story {
     /// One request; none, if the power went.
-    fn ask_third(&mut self, procedure: P, arguments: &impl Pack) -> Checked<Option<Told>> {
+    fn ask_third(&mut self, folder: usize, procedure: P, arguments: &impl Pack) -> Checked<Option<Told>> {
+        assert_ne!(self.world.use_of(folder), Use::AutoAmongClients, "it does not come there");
         self.totals.third += 1;
+        self.gave_back.clear();
         let record = self.third.record(&Call::new(procedure, arguments));
         let mut begun = self.world.begin(record, self.third.link())?;
         while let Begun::Parked(parked) = begun {
-            self.totals.recalls_for_third += 1;
+            let is_for_what_is_kept = self.wanted.iter().any(|file| !self.ledger.kept_by_others(file, None).is_empty());
+            self.totals.recalls_for_third += u64::from(is_for_what_is_kept);
             self.wait_for_what_is_kept(&|| parked.is_woken())?;
             begun = self.world.go_on(parked)?;
         }
@@ -42,7 +46,12 @@ impl Story {
             Begun::Waits(waiting) => self.world.end(waiting)?,
             Begun::Lost | Begun::Parked(_) => None,
         };
-        reply.map(|reply| told(procedure, &bytes_of(&reply))).transpose()
+        let told = reply.map(|reply| told(procedure, &bytes_of(&reply))).transpose()?;
+        if told.is_some() {
+            // Also what is told to come again may have been carried out so far.
+            self.is_heard_plainly[folder] = true;
+        }
+        Ok(told)
     }
 
     /// Whether version 3 is told to come again, as somebody keeps one of these files; then it does so later.
@@ -50,25 +59,37 @@ impl Story {
         if told.is_none_or(|told| told.status != nfsstat3::NFS3ERR_JUKEBOX) {
             return Ok(false);
         }
-        if !self.is_kept_out(None, files) {
-            return Err("version 3 is told to come again, and nobody is in its way".into());
-        }
+        self.check_kept_out(again.place().0, files, true)?;
         self.third_again = Some(again);
         Ok(true)
+    }
+
+    /// It was told to come again: there is somebody who keeps what it reads or changes, or may claim what he had for writing in that dataset.
+    fn check_kept_out(&mut self, folder: usize, files: &[Handle], changes: bool) -> Checked<()> {
+        if self.may_be_claimed_to_write(folder, None) {
+            self.totals.kept_out_by_claims += 1;
+            // It may have come past that, and be kept out by what somebody keeps.
+            self.may_be_kept_out(By::Nobody, changes, files);
+            return Ok(());
+        }
+        if !self.is_kept_out(By::Nobody, changes, files) {
+            return Err("version 3 is told to come again, and nobody is in its way".into());
+        }
+        Ok(())
     }
 
     /// What it does beside the others.
     pub(super) fn third_step(&mut self) -> Checked<()> {
         let again = if self.chance.one_in(2) { self.third_again.take() } else { None };
         let (folder, name) = again.map_or_else(|| self.somewhere_kept(), Again::place);
-        if !self.world.is_here(FOLDERS[folder].0) {
+        if !self.world.is_here(FOLDERS[folder].0) || self.world.use_of(folder) == Use::AutoAmongClients {
             return Ok(());
         }
         let draw = match again {
             Some(Again::Remove(..)) => 0,
             Some(Again::Rename(..)) => 2,
             Some(Again::Write(..)) => 3,
-            None => self.chance.below(8),
+            None => self.chance.below(9),
         };
         match draw {
             0 | 1 => self.third_removes(folder, name),
@@ -78,9 +99,25 @@ impl Story {
             }
             3..6 => self.third_writes(folder, name),
             _ => match self.files.file_named(folder, name) {
+                Some(file) if draw == 8 => self.third_looks(folder, &file),
                 Some(file) => self.look_at(&file).map(drop),
                 None => Ok(()),
             },
+        }
+    }
+
+    /// GETATTR.
+    fn third_looks(&mut self, folder: usize, file: &Handle) -> Checked<()> {
+        self.note_wanted(std::slice::from_ref(file), None);
+        let told = self.ask_third(folder, P::NFSPROC3_GETATTR, &GETATTR3args { object: handle(file) })?;
+        let Some(told) = told else { return Ok(()) };
+        let name = self.known_as(file);
+        self.note(|| format!("version 3 looks at {name}: {:?}", told.status));
+        match (told.status, told.attr) {
+            // Of its change there is no more than the time, which may be the same for two.
+            (nfsstat3::NFS3_OK, Some(attr)) => self.judge_size(By::Nobody, file, attr.size).map(drop),
+            (nfsstat3::NFS3ERR_JUKEBOX, _) if self.is_kept_from_looking(By::Nobody, file) => Ok(()),
+            (status, _) => Err(format!("a GETATTR of version 3 is told {status:?}")),
         }
     }
 
@@ -88,7 +125,7 @@ impl Story {
         let (root, files) = (self.world.root(folder).to_vec(), self.files_of(folder, &[name]));
         self.note_wanted(&files, None);
         let args = REMOVE3args { object: name_in(&root, name) };
-        let told = self.ask_third(P::NFSPROC3_REMOVE, &args)?;
+        let told = self.ask_third(folder, P::NFSPROC3_REMOVE, &args)?;
         self.note(|| format!("version 3 removes {name} of {folder}: {:?}", told.as_ref().map(|told| told.status)));
         if self.comes_again(told.as_ref(), &files, Again::Remove(folder, name))? {
             return Ok(());
@@ -100,7 +137,7 @@ impl Story {
         let (root, files) = (self.world.root(folder).to_vec(), self.files_of(folder, &[from, to]));
         self.note_wanted(&files, None);
         let args = RENAME3args { from: name_in(&root, from), to: name_in(&root, to) };
-        let told = self.ask_third(P::NFSPROC3_RENAME, &args)?;
+        let told = self.ask_third(folder, P::NFSPROC3_RENAME, &args)?;
         let status = told.as_ref().map(|told| told.status);
         self.note(|| format!("version 3 renames {from} of {folder} to {to}: {status:?}"));
         if self.comes_again(told.as_ref(), &files, Again::Rename(folder, from, to))? {
@@ -117,7 +154,7 @@ impl Story {
         let stable = if is_stable { stable_how::FILE_SYNC } else { stable_how::UNSTABLE };
         let (offset, data) = ((cell * CELL) as u64, Opaque::owned(fill(tag)));
         let args = WRITE3args { file: handle(&file), offset, count: CELL as u32, stable, data };
-        let told = self.ask_third(P::NFSPROC3_WRITE, &args)?;
+        let told = self.ask_third(folder, P::NFSPROC3_WRITE, &args)?;
         self.note(|| format!("version 3 writes {tag} into cell {cell} of {name} of {folder}, stable: {is_stable}"));
         if self.comes_again(told.as_ref(), std::slice::from_ref(&file), Again::Write(folder, name))? {
             return Ok(());
@@ -135,20 +172,44 @@ impl Story {
 
     // ---- looks ----
 
-    /// Whether a file is there; then what is in it is what may be.
+    /// Whether a file is there; then what is in it is what may be. Where version 3 does not come, or has to come again, it is looked at past all protocols.
     pub(super) fn look_at(&mut self, file: &Handle) -> Checked<Option<bool>> {
-        let args = READ3args { file: handle(file), offset: 0, count: (CELLS * CELL) as u32 };
-        let Some(told) = self.ask_third(P::NFSPROC3_READ, &args)? else { return Ok(None) };
-        match told.status {
-            nfsstat3::NFS3_OK => self.files.read(file, &told.data).map(|()| Some(true)),
-            nfsstat3::NFS3ERR_STALE => Ok(Some(false)),
-            status => Err(format!("a READ of version 3 is told {status:?}")),
+        let folder = self.files.folder_of(file).expect("it was opened");
+        let count = (CELLS * CELL) as u32;
+        if self.world.use_of(folder) != Use::AutoAmongClients {
+            let args = READ3args { file: handle(file), offset: 0, count };
+            self.note_wanted(std::slice::from_ref(file), None);
+            let Some(told) = self.ask_third(folder, P::NFSPROC3_READ, &args)? else { return Ok(None) };
+            match told.status {
+                nfsstat3::NFS3_OK => {
+                    let before = self.ledger.ended;
+                    self.with_ledger(FOLDERS[folder].0, |ledger, moment| ledger.read(file, By::Nobody, moment))?;
+                    self.totals.ended += self.ledger.ended - before;
+                    return self.files.read(file, &told.data).map(|()| Some(true));
+                }
+                nfsstat3::NFS3ERR_STALE => return Ok(Some(false)),
+                nfsstat3::NFS3ERR_JUKEBOX => self.check_kept_out(folder, std::slice::from_ref(file), false)?,
+                status => return Err(format!("a READ of version 3 is told {status:?}")),
+            }
+        }
+        self.peep(folder, file)
+    }
+
+    fn peep(&mut self, folder: usize, file: &Handle) -> Checked<Option<bool>> {
+        match self.world.content_is(folder, file, (CELLS * CELL) as u32)? {
+            Some(data) => self.files.read(file, &data).map(|()| Some(true)),
+            None => Ok(Some(false)),
         }
     }
 
     fn look_up(&mut self, folder: usize, name: &'static str) -> Checked<()> {
+        if self.world.use_of(folder) == Use::AutoAmongClients {
+            let is = self.world.name_is(folder, name)?;
+            return self.files.found(folder, name, is);
+        }
         let root = self.world.root(folder).to_vec();
-        let Some(told) = self.ask_third(P::NFSPROC3_LOOKUP, &LOOKUP3args { what: name_in(&root, name) })? else {
+        let args = LOOKUP3args { what: name_in(&root, name) };
+        let Some(told) = self.ask_third(folder, P::NFSPROC3_LOOKUP, &args)? else {
             return Ok(());
         };
         match (told.status, told.handle) {
@@ -187,7 +248,8 @@ impl Story {
             if !is_of || !self.files.is_nameless(&file) {
                 continue;
             }
-            match self.look_at(&file)? {
+            let folder = self.files.folder_of(&file).expect("it is of the pool");
+            match self.peep(folder, &file)? {
                 None => return Ok(()),
                 Some(true) if self.ledger.is_nobodys(&file) => {
                     return Err(format!(
@@ -295,7 +357,7 @@ impl Story {
     }
 
     /// The same, one that somebody keeps three times of four.
-    fn somewhere_kept(&mut self) -> (usize, &'static str) {
+    pub(super) fn somewhere_kept(&mut self) -> (usize, &'static str) {
         let names = self.files.names().into_iter();
         let is_kept = |(folder, name): &(usize, &'static str)| {
             let file = self.files.file_named(*folder, name);

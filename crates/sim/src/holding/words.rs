@@ -4,13 +4,15 @@ use bytes::Bytes;
 use tally_nfs::rpc::{Outgoing, Reply, Returned};
 use tally_nfs::{v3, v4};
 use tally_wire::nfs4::{
-    BindConnToSession4Args, CallbackSecParms4, CbCompound4Args, CbCompound4Res, CbRecall4Args, CbRecall4Res,
-    CbSequence4Args, CbSequence4Res, CbSequence4Resok, ChannelAttrs4, ChannelDirFromClient4, ClientOwner4, Close4Args,
-    Compound4Args, Compound4Res, CreateSession4Args, Createhow4, Delegreturn4Args, ExchangeId4Args, Fattr4,
-    FreeStateid4Args, Getattr4Args, Lock4Args, Locker4, Lockt4Args, Locku4Args, NfsArgop4, NfsCbArgop4, NfsCbResop4,
+    BindConnToSession4Args, CallbackSecParms4, CbClient4, CbCompound4Args, CbCompound4Res, CbGetattr4Res,
+    CbGetattr4Resok, CbRecall4Res, CbSequence4Args, CbSequence4Res, CbSequence4Resok, ChannelAttrs4,
+    ChannelDirFromClient4, ClientOwner4, Close4Args, Compound4Args, Compound4Res, Create4Args, CreateSession4Args,
+    Createhow4, Createtype4, Delegreturn4Args, ExchangeId4Args, Fattr4, Fattr4Value, FreeStateid4Args, Getattr4Args,
+    Lock4Args, Locker4, Lockt4Args, Locku4Args, Netaddr4, NfsArgop4, NfsCbArgop4, NfsCbResop4, NfsClientId4,
     NfsLockType4, NfsResop4, Nfsstat4, Open4Args, OpenClaim4, OpenDelegationType4, OpenDowngrade4Args, OpenOwner4,
     OpenToLockOwner4, Openflag4, Opentype4, Putfh4Args, Read4Args, ReclaimComplete4Args, Remove4Args, Rename4Args,
-    Sequence4Args, Sessionid4, StableHow4, StateProtect4A, Stateid4, TestStateid4Args, Write4Args,
+    Sequence4Args, Sessionid4, Setclientid4Args, SetclientidConfirm4Args, StableHow4, StateProtect4A, Stateid4,
+    TestStateid4Args, Write4Args,
 };
 use tally_wire::{bitmap, decode, encode};
 
@@ -20,10 +22,12 @@ use crate::client::bytes_of;
 /// An operation with its arguments, encoded.
 pub(super) type Op = Vec<u8>;
 
-/// `change` by its number.
-const SHOWN: [u32; 1] = [3];
+/// `change` and `size` by their numbers.
+const SHOWN: [u32; 2] = [3, 4];
 /// `CREATE_SESSION4_FLAG_CONN_BACK_CHAN`.
 const CALLS_BACK: u32 = 2;
+/// `CREATE_SESSION4_FLAG_PERSIST`.
+pub(super) const PERSISTS: u32 = 1;
 /// `SEQ4_STATUS_RECALLABLE_STATE_REVOKED`.
 const RECALLABLE_REVOKED: u32 = 0x40;
 
@@ -69,7 +73,7 @@ pub(super) fn exchange_id(name: &[u8], start: u64) -> Op {
     }))
 }
 
-pub(super) fn create_session(client: u64, sequence: u32) -> Op {
+pub(super) fn create_session(client: u64, sequence: u32, lasts: bool) -> Op {
     let channel = || ChannelAttrs4 {
         ca_headerpadsize: 0,
         ca_maxrequestsize: 16384,
@@ -82,7 +86,7 @@ pub(super) fn create_session(client: u64, sequence: u32) -> Op {
     encode(&NfsArgop4::OpCreateSession(CreateSession4Args {
         csa_clientid: client,
         csa_sequence: sequence,
-        csa_flags: CALLS_BACK,
+        csa_flags: CALLS_BACK | if lasts { PERSISTS } else { 0 },
         csa_fore_chan_attrs: channel(),
         csa_back_chan_attrs: channel(),
         csa_cb_program: 0x4000_0000,
@@ -125,7 +129,7 @@ fn opening(owner: &[u8], (access, deny): (u32, u32), openhow: Openflag4, claim: 
 }
 
 pub(super) fn open(owner: &[u8], share: (u32, u32), how: How, name: &str) -> Op {
-    use tally_wire::nfs4::{Creatverfattr, Fattr4Value};
+    use tally_wire::nfs4::Creatverfattr;
     let none = || Fattr4::of(&[]);
     let how = match how {
         How::Find => Openflag4::Default(Opentype4::Open4Nocreate),
@@ -140,11 +144,12 @@ pub(super) fn open(owner: &[u8], share: (u32, u32), how: How, name: &str) -> Op 
     opening(owner, share, how, OpenClaim4::ClaimNull(name.as_bytes().into()))
 }
 
-/// What its client had open, and perhaps to keep.
-pub(super) fn open_again(owner: &[u8], share: (u32, u32), keeps: bool) -> Op {
+/// What its client had open, and perhaps to keep, be it for writing.
+pub(super) fn open_again(owner: &[u8], share: (u32, u32), keeps: Option<bool>) -> Op {
     let claim = OpenClaim4::ClaimPrevious(match keeps {
-        true => OpenDelegationType4::OpenDelegateRead,
-        false => OpenDelegationType4::OpenDelegateNone,
+        Some(true) => OpenDelegationType4::OpenDelegateWrite,
+        Some(false) => OpenDelegationType4::OpenDelegateRead,
+        None => OpenDelegationType4::OpenDelegateNone,
     });
     opening(owner, share, Openflag4::Default(Opentype4::Open4Nocreate), claim)
 }
@@ -206,6 +211,11 @@ pub(super) fn write(by: &Stateid4, offset: u64, data: &[u8], is_stable: bool) ->
     encode(&NfsArgop4::OpWrite(Write4Args { stateid: by.clone(), offset, stable, data: data.into() }))
 }
 
+pub(super) fn make_directory(name: &str) -> Op {
+    let (objtype, objname) = (Createtype4::Nf4Dir, name.as_bytes().into());
+    encode(&NfsArgop4::OpCreate(Create4Args { objtype, objname, createattrs: Fattr4::of(&[]) }))
+}
+
 pub(super) fn remove(name: &str) -> Op {
     encode(&NfsArgop4::OpRemove(Remove4Args { target: name.as_bytes().into() }))
 }
@@ -214,15 +224,29 @@ pub(super) fn rename(from: &str, to: &str) -> Op {
     encode(&NfsArgop4::OpRename(Rename4Args { oldname: from.as_bytes().into(), newname: to.as_bytes().into() }))
 }
 
+/// SETCLIENTID of a client that nobody can call.
+pub(super) fn set_client_id(name: &[u8], start: u64) -> Op {
+    let cb_location = Netaddr4 { na_r_netid: Vec::new().into(), na_r_addr: Vec::new().into() };
+    encode(&NfsArgop4::OpSetclientid(Setclientid4Args {
+        client: NfsClientId4 { verifier: start.to_be_bytes(), id: name.into() },
+        callback: CbClient4 { cb_program: 0, cb_location },
+        callback_ident: 0,
+    }))
+}
+
+pub(super) fn confirm_client_id(clientid: u64, setclientid_confirm: [u8; 8]) -> Op {
+    encode(&NfsArgop4::OpSetclientidConfirm(SetclientidConfirm4Args { clientid, setclientid_confirm }))
+}
+
 /// A call's record, without its mark, of root by AUTH_SYS.
-pub(super) fn record(xid: u32, ops: &[Op]) -> Bytes {
+pub(super) fn record(minorversion: u32, xid: u32, ops: &[Op]) -> Bytes {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
     // Stamp, an empty name, uid, gid and no group.
     let cred = words(&[0, 0, 0, 0, 0]);
     let mut record = words(&[xid, 0, 2, v3::PROGRAM, v4::VERSION, 1, 1, cred.len() as u32]);
     record.extend(cred);
     record.extend(words(&[0, 0]));
-    let mut arguments = encode(&Compound4Args { tag: b""[..].into(), minorversion: 1, argarray: Vec::new().into() });
+    let mut arguments = encode(&Compound4Args { tag: b""[..].into(), minorversion, argarray: Vec::new().into() });
     // The list's length, which is its last word, becomes that of these.
     arguments.truncate(arguments.len() - 4);
     record.extend(arguments);
@@ -252,19 +276,31 @@ pub(super) fn results(bytes: &[u8], ops: &[Op]) -> Checked<Told> {
     Ok(Told { status: reply.status, results: reply.resarray.0 })
 }
 
-/// A call of the server's: CB_SEQUENCE, and CB_RECALL.
-pub(super) fn recall_of(call: &Outgoing) -> Checked<(CbSequence4Args, CbRecall4Args)> {
+/// What a client is called for.
+#[derive(Clone, Debug)]
+pub(super) enum Called {
+    Recall(Stateid4),
+    /// How a file is by now that it has for writing.
+    Look(Vec<u8>),
+}
+
+/// A call of the server's: CB_SEQUENCE, and CB_RECALL or CB_GETATTR.
+pub(super) fn called_for(call: &Outgoing) -> Checked<(CbSequence4Args, Called)> {
     let asked: CbCompound4Args = decode(&call.arguments).map_err(|error| format!("{error:?} in a call"))?;
     match &asked.argarray[..] {
         [NfsCbArgop4::OpCbSequence(sequence), NfsCbArgop4::OpCbRecall(recall)] => {
-            Ok((sequence.clone(), recall.clone()))
+            Ok((sequence.clone(), Called::Recall(recall.stateid.clone())))
+        }
+        [NfsCbArgop4::OpCbSequence(sequence), NfsCbArgop4::OpCbGetattr(look)]
+            if look.attr_request == bitmap(&SHOWN) =>
+        {
+            Ok((sequence.clone(), Called::Look(look.fh.0.clone())))
         }
         other => Err(format!("a client is called for {other:?}")),
     }
 }
 
-/// What a client says to that.
-pub(super) fn answer_to(asked: &CbSequence4Args, status: Nfsstat4) -> Returned {
+fn answer(asked: &CbSequence4Args, status: Nfsstat4, result: NfsCbResop4) -> Returned {
     let sequence = CbSequence4Res::Nfs4Ok(CbSequence4Resok {
         csr_sessionid: asked.csa_sessionid,
         csr_sequenceid: asked.csa_sequenceid,
@@ -272,8 +308,25 @@ pub(super) fn answer_to(asked: &CbSequence4Args, status: Nfsstat4) -> Returned {
         csr_highest_slotid: 3,
         csr_target_highest_slotid: 3,
     });
-    let all = vec![NfsCbResop4::OpCbSequence(sequence), NfsCbResop4::OpCbRecall(CbRecall4Res { status })];
+    let all = vec![NfsCbResop4::OpCbSequence(sequence), result];
     Returned::Results(encode(&CbCompound4Res { status, tag: b""[..].into(), resarray: all.into() }).into())
+}
+
+/// What a client says to a recall.
+pub(super) fn answer_to(asked: &CbSequence4Args, status: Nfsstat4) -> Returned {
+    answer(asked, status, NfsCbResop4::OpCbRecall(CbRecall4Res { status }))
+}
+
+/// What it says of a file's change and size; none: that it has none.
+pub(super) fn attributes_are(asked: &CbSequence4Args, is: Option<(u64, u64)>) -> Returned {
+    let (status, result) = match is {
+        None => (Nfsstat4::Nfs4ErrBadhandle, CbGetattr4Res::Default(Nfsstat4::Nfs4ErrBadhandle)),
+        Some((change, size)) => {
+            let values = [Fattr4Value::Fattr4Change(change), Fattr4Value::Fattr4Size(size)];
+            (Nfsstat4::Nfs4Ok, CbGetattr4Res::Nfs4Ok(CbGetattr4Resok { obj_attributes: Fattr4::of(&values) }))
+        }
+    };
+    answer(asked, status, NfsCbResop4::OpCbGetattr(result))
 }
 
 /// What a compound was told.
@@ -286,6 +339,15 @@ pub(super) struct Told {
 impl Told {
     pub(super) fn is_ok(&self) -> bool {
         self.status == Nfsstat4::Nfs4Ok
+    }
+
+    /// What each operation was told, up to the first that was not OK.
+    pub(super) fn statuses(&self) -> Vec<Nfsstat4> {
+        let mut statuses = vec![Nfsstat4::Nfs4Ok; self.results.len()];
+        if let Some(last) = statuses.last_mut() {
+            *last = self.status;
+        }
+        statuses
     }
 
     /// Whether SEQUENCE itself was refused, which stands first.
@@ -305,8 +367,8 @@ impl Told {
         })
     }
 
-    /// What OPEN gave to keep, and whether it is asked for with the same word.
-    pub(super) fn given_to_keep(&self) -> Checked<Option<(Stateid4, bool)>> {
+    /// What OPEN gave to keep, whether it is asked for with the same word, and whether it is for writing.
+    pub(super) fn given_to_keep(&self) -> Checked<Option<(Stateid4, bool, bool)>> {
         use tally_wire::nfs4::{Open4Res, OpenDelegation4};
         let given = self.results.iter().find_map(|result| match result {
             NfsResop4::OpOpen(Open4Res::Nfs4Ok(ok)) => Some(&ok.delegation),
@@ -314,7 +376,8 @@ impl Told {
         });
         match given {
             None | Some(OpenDelegation4::OpenDelegateNone | OpenDelegation4::OpenDelegateNoneExt(_)) => Ok(None),
-            Some(OpenDelegation4::OpenDelegateRead(read)) => Ok(Some((read.stateid.clone(), read.recall))),
+            Some(OpenDelegation4::OpenDelegateRead(read)) => Ok(Some((read.stateid.clone(), read.recall, false))),
+            Some(OpenDelegation4::OpenDelegateWrite(write)) => Ok(Some((write.stateid.clone(), write.recall, true))),
             Some(other) => Err(format!("OPEN gives {other:?}")),
         }
     }
@@ -346,16 +409,25 @@ impl Told {
         })
     }
 
-    /// What GETATTR gave.
-    pub(super) fn change(&self) -> Option<u64> {
-        use tally_wire::nfs4::{Fattr4Value, Getattr4Res};
+    fn attributes(&self) -> Option<(u64, u64)> {
+        use tally_wire::nfs4::Getattr4Res;
         self.results.iter().find_map(|result| match result {
-            NfsResop4::OpGetattr(Getattr4Res::Nfs4Ok(ok)) => match ok.obj_attributes.values().ok()?.first()? {
-                Fattr4Value::Fattr4Change(change) => Some(*change),
+            NfsResop4::OpGetattr(Getattr4Res::Nfs4Ok(ok)) => match ok.obj_attributes.values().ok()?[..] {
+                [Fattr4Value::Fattr4Change(change), Fattr4Value::Fattr4Size(size)] => Some((change, size)),
                 _ => None,
             },
             _ => None,
         })
+    }
+
+    /// What GETATTR gave: the change.
+    pub(super) fn change(&self) -> Option<u64> {
+        self.attributes().map(|(change, _)| change)
+    }
+
+    /// And the size.
+    pub(super) fn size(&self) -> Option<u64> {
+        self.attributes().map(|(_, size)| size)
     }
 
     /// What READ gave.

@@ -3,6 +3,7 @@
 //! The process knows what its clients have; a kill takes that and leaves the disks as they are, a cut takes what they had not flushed as well. A pool may be away while the
 //! other one is served.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -11,16 +12,18 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tally_base::{Fate, PoolGuid, Promise};
 use tally_fs::filer::ImportOptions;
+use tally_nfs::handle::Handle as Sealed;
 use tally_nfs::link::Link;
 use tally_nfs::rpc::{Outgoing, Reply, Returned};
 use tally_nfs::service::{Job, Service, Step};
 use tally_nfs::v4::state::CallId;
-use tally_store::properties::PropertySet;
+use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::tuning::Tuning;
+use tally_vfs::{Cred, FsError, OpCtx, Vfs};
 
 use super::Checked;
 use super::shares::{Known, Shares};
-use crate::chance::Chance;
+use crate::chance::{Chance, Stream};
 use crate::disk::Kept;
 use crate::machine::{Machine, POOL, Shape};
 
@@ -29,10 +32,37 @@ pub(super) const POOLS: usize = 2;
 /// Their datasets, two of the first pool and one of the second.
 pub(super) const FOLDERS: [(usize, &str); 3] = [(0, POOL), (0, "tank/sub"), (1, POOL)];
 
+/// So much that who is told how much it may write has room for it.
+const DATA_BYTES: u64 = 256 << 20;
 /// Groups behind which a promise has to be kept.
 const GROUPS_MAX: usize = 16;
 /// What a kill leaves of the disks: all that was written.
 const ALL: Kept = Kept { of_8: 8, tear: None };
+
+/// What clients are given to keep in a dataset, and who uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// `delegations=on`: all there is.
+    On,
+    /// `delegations=auto`: nothing for writing within a day of what version 3 did there.
+    Auto,
+    /// The same, and version 3 never comes there.
+    AutoAmongClients,
+}
+
+impl Use {
+    /// In every other world nothing is given for writing.
+    fn drawn(chance: &mut Chance, seed: u64) -> Self {
+        if seed % 2 == 1 { Self::Auto } else { chance.pick(&[Self::On, Self::On, Self::Auto, Self::AutoAmongClients]) }
+    }
+
+    fn properties(self) -> PropertySet {
+        let mut properties = PropertySet::new();
+        let said = if self == Self::On { "on" } else { "auto" };
+        properties.set(parse(Property::Delegations, said).expect("a value"));
+        properties
+    }
+}
 
 /// Disks, and whoever runs on them.
 pub(super) struct World {
@@ -43,6 +73,10 @@ pub(super) struct World {
     lives: u64,
     /// Handles of the datasets' roots.
     roots: [Vec<u8>; FOLDERS.len()],
+    uses: [Use; FOLDERS.len()],
+    /// The process is killed in the next request that waits: once what it waits for is durable, or before.
+    will_be_killed: Cell<Option<bool>>,
+    is_killed: Cell<bool>,
 }
 
 /// A request that was carried out, and whose answer waits.
@@ -75,19 +109,21 @@ pub(super) enum Begun {
 
 impl World {
     pub(super) fn new(seed: u64) -> Checked<Self> {
+        let mut chance = Chance::of(seed, Stream::Holding, 1);
+        let uses = FOLDERS.map(|_| Use::drawn(&mut chance, seed));
         let vdevs = [vec!["/d/a", "log", "/d/slog"], vec!["/d/b"]];
         let mut number = 0;
         let mut machines = vdevs.map(|words| {
             let tuning = Tuning { cache_bytes: 1 << 20, ..Tuning::default() };
             let vdevs = words.iter().map(|word| (*word).to_owned()).collect();
-            let shape = Shape { vdevs, data_bytes: 16 << 20, log_bytes: 4 << 20, tuning };
+            let shape = Shape { vdevs, data_bytes: DATA_BYTES, log_bytes: 4 << 20, tuning };
             number += 1;
             Machine::new(shape, seed.wrapping_mul(2).wrapping_add(number))
         });
-        for machine in &mut machines {
-            machine.create(PropertySet::new()).map_err(|error| format!("a pool is not made: {error}"))?;
+        for (machine, of) in machines.iter_mut().zip([uses[0], uses[2]]) {
+            machine.create(of.properties()).map_err(|error| format!("a pool is not made: {error}"))?;
         }
-        let sub = machines[0].server().filer.create_dataset(FOLDERS[1].1, PropertySet::new(), (0, 0));
+        let sub = machines[0].server().filer.create_dataset(FOLDERS[1].1, uses[1].properties(), (0, 0));
         sub.map_err(|error| format!("a dataset is not made: {error}"))?;
         let roots = FOLDERS.map(|(pool, name)| machines[pool].server().root_handle(name));
         let known = machines.each_ref().map(|machine| {
@@ -95,7 +131,16 @@ impl World {
             Known { guid: config.pool, handle_key: config.handle_key }
         });
         let exports = Arc::new(Shares { known, filers: Mutex::default(), changed: AtomicU64::new(1) });
-        let mut world = Self { machines, exports, service: None, lives: 0, roots };
+        let mut world = Self {
+            machines,
+            exports,
+            service: None,
+            lives: 0,
+            roots,
+            uses,
+            will_be_killed: Cell::new(None),
+            is_killed: Cell::new(false),
+        };
         world.begin_life();
         (0..POOLS).try_for_each(|pool| world.take_up(pool))?;
         Ok(world)
@@ -103,6 +148,45 @@ impl World {
 
     pub(super) fn root(&self, folder: usize) -> &[u8] {
         &self.roots[folder]
+    }
+
+    pub(super) fn use_of(&self, folder: usize) -> Use {
+        self.uses[folder]
+    }
+
+    // ---- looks past all protocols ----
+
+    fn filesystem(&self, folder: usize) -> Option<Arc<dyn Vfs>> {
+        let (pool, name) = FOLDERS[folder];
+        let filer = self.exports.filers.lock()[pool].clone();
+        Some(filer?.by_name(name)? as _)
+    }
+
+    /// What a name stands for, as nobody asks for whom it is.
+    pub(super) fn name_is(&self, folder: usize, name: &str) -> Checked<Option<Vec<u8>>> {
+        let vfs = self.filesystem(folder).ok_or("a dataset is not there")?;
+        match vfs.look(&Cred::root(), vfs.root(), name.as_bytes()).0 {
+            Ok(attr) => {
+                let handle = Sealed { pool: vfs.pool(), dataset: vfs.dataset(), object: attr.object };
+                Ok(Some(handle.seal(&self.exports.known[FOLDERS[folder].0].handle_key).to_vec()))
+            }
+            Err(FsError::NotFound) => Ok(None),
+            Err(error) => Err(format!("a look at {name} of {folder} fails: {error:?}")),
+        }
+    }
+
+    /// What is in a file, as whoever has it would read it here; none if it is gone.
+    pub(super) fn content_is(&self, folder: usize, file: &[u8], count: u32) -> Checked<Option<Vec<u8>>> {
+        let vfs = self.filesystem(folder).ok_or("a dataset is not there")?;
+        let key = &self.exports.known[FOLDERS[folder].0].handle_key;
+        let object = Sealed::parse(file).and_then(|sealed| sealed.verify(key)).ok_or("a handle is none")?.object;
+        let client = vfs.delegated(object).first().map(|(client, _)| *client);
+        let cred = Cred::root();
+        match vfs.read_by(OpCtx { client, ..OpCtx::of(&cred) }, object, 0, count) {
+            Ok(read) => Ok(Some(read.data.concat())),
+            Err(FsError::Stale) => Ok(None),
+            Err(error) => Err(format!("a look into a file fails: {error:?}")),
+        }
     }
 
     pub(super) fn service(&self) -> &Arc<Service> {
@@ -117,13 +201,23 @@ impl World {
         self.exports.filers.lock()[pool].is_some()
     }
 
+    /// The process is killed in the next request that waits; `is_durable`: once that is durable.
+    pub(super) fn plan_kill(&self, is_durable: bool) {
+        self.will_be_killed.set(Some(is_durable));
+    }
+
+    /// It was, and the disks go on.
+    pub(super) fn is_killed(&self) -> bool {
+        self.is_killed.get()
+    }
+
     /// The power goes at the `events`th write or flush of this pool from now on.
     pub(super) fn plan_cut(&self, pool: usize, events: Option<u64>) {
         self.machines[pool].power().plan_cut(events);
     }
 
     pub(super) fn is_off(&self) -> bool {
-        self.machines.iter().any(|machine| machine.power().is_off())
+        self.is_killed() || self.machines.iter().any(|machine| machine.power().is_off())
     }
 
     /// Writes and flushes so far, by which two runs of a seed are compared.
@@ -148,6 +242,7 @@ impl World {
     /// The process is killed, or the power goes; and another one starts, which serves nothing yet.
     pub(super) fn crash(&mut self, cuts: bool, chance: &mut Chance) {
         self.end_life();
+        (self.will_be_killed, self.is_killed) = Default::default();
         for machine in &mut self.machines {
             match cuts {
                 true => machine.lose_power(chance),
@@ -237,7 +332,10 @@ impl World {
     /// Waits, and gives the reply; none, if the power went.
     pub(super) fn end(&self, mut waiting: Waiting) -> Checked<Option<Reply>> {
         let service = self.service();
-        let Some(fate) = self.fate(&*waiting.promise)? else {
+        let killed = self.will_be_killed.take();
+        let fate = if killed == Some(false) { None } else { self.fate(&*waiting.promise)? };
+        self.is_killed.set(killed.is_some() && !self.is_off());
+        let Some(fate) = fate.filter(|_| !self.is_off()) else {
             service.abandon(&mut waiting.job);
             return Ok(None);
         };
