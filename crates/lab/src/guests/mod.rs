@@ -7,6 +7,7 @@
 //! check content and count requests, device writes and flushes; times are printed and never judged.
 
 mod archive;
+mod emulated;
 mod guest;
 mod kernel;
 mod recordings;
@@ -21,6 +22,7 @@ use clap::{Args, ValueEnum};
 use crate::crash_images::Share;
 use crate::tally::Tally;
 use crate::{cargo, packages};
+pub use emulated::Emulated;
 use guest::Guest;
 pub use guest::Luggage;
 use kernel::Kernel;
