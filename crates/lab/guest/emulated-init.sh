@@ -6,7 +6,7 @@ export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C
 for kind in proc:/proc sysfs:/sys devtmpfs:/dev configfs:/sys/kernel/config; do
     mountpoint -q "${kind#*:}" || mount -t "${kind%:*}" none "${kind#*:}"
 done
-modprobe -a configfs null_blk nfs nfsv3 nfsd xfs ext4
+modprobe -a configfs null_blk nfs nfsv3 nfsd
 mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
 mount -t tmpfs tmp /tmp -o size=75%
 for folder in /run /var/lib/nfs /var/tmp /mnt /root /media; do mount -t tmpfs tmp "$folder"; done

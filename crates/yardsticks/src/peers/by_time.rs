@@ -300,3 +300,6 @@ impl Cell {
         format!(" **{:.0}** | {unmount:.0} | {:.0} | {rpcs} | {writes} | {flushes} |", self.us(), self.idle_us())
     }
 }
+
+#[cfg(test)]
+mod tests;
