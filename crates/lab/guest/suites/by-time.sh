@@ -63,7 +63,7 @@ zfs_start() {
     served_at /mnt/served / 2049 "$MOUNTD_PORT"
 }
 
-# Nanoseconds that the server's threads ran, and how often they were switched away from.
+# Microseconds that the server's threads ran, and how often they were switched to.
 server_counts() {
     local tasks
     case $server in
@@ -73,13 +73,11 @@ server_counts() {
     for task in $tasks; do cat "$task/schedstat" 2>/dev/null; done |
         awk '{ran += $1; turns += $3} END {printf "%d %d", ran / 1000, turns}'
 }
-# Hundredths of a second in which nobody ran.
-idle() { awk '/^cpu / {print $5 + $6}' /proc/stat; }
 counts() { # counts MOMENT
     local moment=$1
-    set -- $(disk_counts "$DISK_NAME") $(rpc_count) $(server_counts) $(idle)
+    set -- $(disk_counts "$DISK_NAME") $(rpc_count) $(server_counts)
     printf '%s ' "$moment.writes=$1" "$moment.flushes=$2" "$moment.sectors=$3" "$moment.rpcs=$4" \
-        "$moment.server_us=$5" "$moment.turns=$6" "$moment.idle=$7"
+        "$moment.server_us=$5" "$moment.turns=$6"
 }
 
 as() { # as USER COMMAND…
