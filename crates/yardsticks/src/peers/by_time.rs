@@ -150,6 +150,11 @@ impl Cell {
         (self.count("work_us") + self.count("unmount_us")) / self.count("files")
     }
 
+    /// Whether the files had other times afterwards than they were sent with.
+    fn lost_times(&self) -> bool {
+        self.word("times") == "lost"
+    }
+
     /// What a counter rose by for each file, with the unmount.
     fn of_each(&self, counter: &str) -> f64 {
         (self.count(&format!("ended.{counter}")) - self.count(&format!("before.{counter}"))) / self.count("files")
@@ -253,7 +258,8 @@ impl Book {
             for user in USERS {
                 for version in VERSIONS {
                     let peers = CONTENDERS.iter().filter(|(_, _, ours)| !ours);
-                    let theirs = peers.filter_map(|(name, _, _)| self.us([cache, workload, user, name, version]));
+                    let cells = peers.filter_map(|(name, _, _)| self.cell([cache, workload, user, name, version]));
+                    let theirs = cells.filter(|cell| !cell.lost_times()).map(Cell::us);
                     let best = theirs.min_by(f64::total_cmp);
                     if let Some((ours, best)) = self.us([cache, workload, user, "tally", version]).zip(best) {
                         duels.push((format!("{user}'s `{command}`, v{version}"), ours, best));
@@ -292,7 +298,8 @@ impl Cell {
     fn columns(&self) -> String {
         let unmount = self.count("unmount_us") / self.count("files");
         let [rpcs, writes, flushes] = ["rpcs", "writes", "flushes"].map(|counter| short(self.of_each(counter)));
-        format!(" **{:.0}** | {unmount:.0} | {rpcs} | {writes} | {flushes} |", self.us())
+        let lost = if self.lost_times() { ", times lost" } else { "" };
+        format!(" **{:.0}**{lost} | {unmount:.0} | {rpcs} | {writes} | {flushes} |", self.us())
     }
 }
 

@@ -66,3 +66,17 @@ fn a_run_replaces_its_like_and_no_other() {
     assert_eq!(book.us(["through", "untar", "root", "tally", "4.2"]), Some(700.0));
     assert!(book.section().contains("| Tallystick | **900** | 5 | 6.00 | 6.00 | 0 | **700** |"), "{}", book.section());
 }
+
+#[test]
+fn whoever_lost_the_times_of_files_is_nobodys_peer() {
+    let mut book = book();
+    let mut lost = cell(XFS, "4.2", 690);
+    lost.words.insert("times".to_owned(), "lost".to_owned());
+    book.put(lost);
+    assert!(
+        book.bars().contains("| each cell: our time ÷ the best peer's | through | < 1 | all 1 | yes |"),
+        "{}",
+        book.bars()
+    );
+    assert!(book.section().contains("| **695**, times lost | 5 |"), "{}", book.section());
+}
