@@ -112,9 +112,9 @@ arrived() { # arrived WORKLOAD USER FOLDER
     cmp /tmp/is.sent /tmp/is.there && return
     TIMES=lost
     diff /tmp/is.sent /tmp/is.there | head -n 6
-    [ "$server" != tally ] && cmp <(without_times < /tmp/is.sent) <(without_times < /tmp/is.there)
+    sed -i 's/ [^ ]*$//' /tmp/is.sent /tmp/is.there
+    [ "$server" != tally ] && cmp /tmp/is.sent /tmp/is.there
 }
-without_times() { sed 's/ [^ ]*$//'; }
 prepare() {
     small_files /tmp/many "$FILES" && small_files /tmp/few 64 || return
     chown -R "$USER_ID:$USER_ID" /tmp/many /tmp/few
