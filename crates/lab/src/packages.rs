@@ -14,6 +14,12 @@ pub struct Package {
     purpose: &'static str,
 }
 
+impl Package {
+    pub(crate) const fn new(program: &'static str, name: &'static str, purpose: &'static str) -> Self {
+        Self { program, name, purpose }
+    }
+}
+
 /// What the lab needs.
 pub const LAB: [Package; 1] = [Package { program: "debootstrap", name: "debootstrap", purpose: "the guest's files" }];
 

@@ -4,9 +4,11 @@
 //! host's mounts. User-mode Linux is a kernel that runs as an ordinary process, brings client, server, ext4 and
 //! XFS as peers, boots in two seconds and needs no rights but those to make its root folder and to enter its own. Its
 //! clock is not the real machine's (a round trip between two processes costs several times more there), so the suites
-//! check content and count requests, device writes and flushes; times are printed and never judged.
+//! check content and count requests, device writes and flushes; times are printed and never judged. Where times are what is
+//! asked, [`Emulated`] is a machine whose clock counts instructions.
 
 mod archive;
+mod emulated;
 mod guest;
 mod kernel;
 mod recordings;
@@ -21,6 +23,7 @@ use clap::{Args, ValueEnum};
 use crate::crash_images::Share;
 use crate::tally::Tally;
 use crate::{cargo, packages};
+pub use emulated::Emulated;
 use guest::Guest;
 pub use guest::Luggage;
 use kernel::Kernel;

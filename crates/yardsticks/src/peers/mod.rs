@@ -6,6 +6,7 @@
 //! those who keep their word on equal disks. Who does is not taken on trust: the referee of `tally bench` is asked.
 
 mod bars;
+mod by_time;
 mod charts;
 mod contenders;
 mod page;
@@ -46,6 +47,14 @@ pub struct Peers {
     /// Version of NFS that the client speaks. Figures of another one than 3 are printed, and not kept.
     #[arg(long, value_enum, default_value_t)]
     nfs: Version,
+    /// By time instead, on fast disks, in a machine whose clock counts instructions: versions 3 and 4.2, as root and as a
+    /// user. `--only` takes versions (v3, v4.2), users (root, user), disks (through, back), workloads (untar, copy,
+    /// library, remove) and contenders (tally, tally-on, knfsd-xfs, knfsd-ext4, zfs); what has run before stays on the page.
+    #[arg(long)]
+    by_time: bool,
+    /// Files of each workload by time.
+    #[arg(long, default_value_t = 20_000, requires = "by_time")]
+    files: u32,
     /// Run nothing, and write the page of what is there.
     #[arg(long)]
     page: bool,
@@ -54,6 +63,9 @@ pub struct Peers {
 impl Peers {
     /// Runs what is chosen, and writes the page.
     pub fn run(&self) -> Result<()> {
+        if self.by_time {
+            return if self.page { by_time::write_page() } else { by_time::run(&self.only, self.files) };
+        }
         // Runs of one version say nothing of another one's.
         let mut book = if self.nfs == Version::Three { Book::open()? } else { Book::default() };
         if self.page {

@@ -15,6 +15,8 @@ use tally_lab::cargo;
 
 const BEGIN: &str = "<!-- written by cargo xtask bench peers -->";
 const END: &str = "<!-- end of what cargo xtask bench peers writes -->";
+const BEGIN_BY_TIME: &str = "<!-- written by cargo xtask bench peers --by-time -->";
+const END_BY_TIME: &str = "<!-- end of what cargo xtask bench peers --by-time writes -->";
 
 fn path() -> PathBuf {
     cargo::workspace().join("docs/peers.md")
@@ -23,17 +25,26 @@ fn path() -> PathBuf {
 /// Writes what the book has into the page, and draws its charts.
 pub(super) fn write(book: &Book) -> Result<()> {
     charts::draw(book, &cargo::workspace().join("docs/charts"))?;
+    put([BEGIN, END], &section(book))
+}
+
+/// Writes what is known by time into its place on the page.
+pub(super) fn write_by_time(section: &str) -> Result<()> {
+    put([BEGIN_BY_TIME, END_BY_TIME], section)
+}
+
+fn put(marks: [&str; 2], section: &str) -> Result<()> {
     let text = std::fs::read_to_string(path()).with_context(|| format!("cannot read {}", path().display()))?;
-    std::fs::write(path(), replaced(&text, &section(book))?)?;
+    std::fs::write(path(), replaced(&text, marks, section)?)?;
     println!("written: {}", path().display());
     Ok(())
 }
 
-fn replaced(text: &str, section: &str) -> Result<String> {
-    let (before, rest) = text.split_once(BEGIN).context("docs/peers.md has lost the mark where its figures begin")?;
-    let (_, after) = rest.split_once(END).context("docs/peers.md has lost the mark where its figures end")?;
-    ensure!(!after.contains(BEGIN), "docs/peers.md has two places for its figures");
-    Ok(format!("{before}{BEGIN}\n\n{}\n\n{END}{after}", section.trim()))
+fn replaced(text: &str, [begin, end]: [&str; 2], section: &str) -> Result<String> {
+    let (before, rest) = text.split_once(begin).context("docs/peers.md has lost the mark where its figures begin")?;
+    let (_, after) = rest.split_once(end).context("docs/peers.md has lost the mark where its figures end")?;
+    ensure!(!after.contains(begin), "docs/peers.md has two places for its figures");
+    Ok(format!("{before}{begin}\n\n{}\n\n{end}{after}", section.trim()))
 }
 
 /// Everything between the marks.
@@ -85,9 +96,11 @@ mod tests {
     #[test]
     fn figures_replace_their_like_and_nothing_else() {
         let page = format!("# Peers\n\n{BEGIN}\nold\n{END}\n\nReasons.\n");
-        let new = replaced(&page, "new\n").unwrap();
+        let marks = [BEGIN, END];
+        let new = replaced(&page, marks, "new\n").unwrap();
         assert_eq!(new, format!("# Peers\n\n{BEGIN}\n\nnew\n\n{END}\n\nReasons.\n"));
-        assert_eq!(replaced(&new, "new").unwrap(), new);
-        assert!(replaced("# Peers\n", "new").is_err());
+        assert_eq!(replaced(&new, marks, "new").unwrap(), new);
+        assert!(replaced("# Peers\n", marks, "new").is_err());
+        assert!(replaced(&page, [BEGIN_BY_TIME, END_BY_TIME], "new").is_err());
     }
 }

@@ -1,0 +1,307 @@
+//! Servers by time, in the machine whose clock counts instructions ([`tally_lab::guests::Emulated`]): ours and the kernel's
+//! over XFS, ext4 and OpenZFS, by Linux' client in versions 3 and 4.2, each cell once on a fresh disk, with the unmount
+//! in it. A cell repeats to a hundredth, so there are no medians.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::page;
+use crate::figures::{Bar, short};
+use tally_lab::cargo;
+use tally_lab::guests::{Emulated, Luggage};
+
+/// How the guest's disk keeps what it was told: at once, or in a volatile cache until a flush.
+const CACHES: [(&str, &str); 2] = [("through", "a disk without a cache"), ("back", "a disk with a volatile cache")];
+const VERSIONS: [&str; 2] = ["3", "4.2"];
+const USERS: [&str; 2] = ["root", "user"];
+const WORKLOADS: [(&str, &str); 4] =
+    [("untar", "tar -x"), ("copy", "cp -a"), ("library", "cp -r"), ("remove", "rm -r")];
+/// The guest's name for a contender, what tables call it, and whether it is ours.
+const CONTENDERS: [(&str, &str, bool); 5] = [
+    ("tally", "Tallystick", true),
+    ("tally-on", "Tallystick, `delegations=on`", true),
+    ("knfsd-xfs", "knfsd, XFS", false),
+    ("knfsd-ext4", "knfsd, ext4", false),
+    ("zfs", "knfsd, OpenZFS", false),
+];
+const XFS: &str = "knfsd-xfs";
+const OPEN_ZFS: &str = "zfs";
+/// One guest is given up after so long: all cells of one kind of disk take two hours.
+const LIMIT: Duration = Duration::from_secs(4 * 3600);
+
+/// One run of one contender.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Cell {
+    words: BTreeMap<String, String>,
+}
+
+/// What of everything is run.
+struct Choice<'a> {
+    only: &'a [String],
+}
+
+impl Choice<'_> {
+    /// Whoever names none of a kind wants all of it.
+    fn takes<'n>(&self, kind: impl Iterator<Item = &'n str> + Clone, name: &str) -> bool {
+        let named = |name: &str| self.only.iter().any(|word| word.trim_start_matches('v') == name);
+        named(name) || !kind.into_iter().any(named)
+    }
+
+    fn check(&self) -> Result<()> {
+        let mut known = names().chain(VERSIONS).chain(USERS).chain(caches()).chain(workloads());
+        let known: Vec<_> = known.by_ref().collect();
+        match self.only.iter().find(|word| !known.contains(&word.trim_start_matches('v'))) {
+            Some(word) => bail!("{word} is none of {}", known.join(", ")),
+            None => Ok(()),
+        }
+    }
+
+    /// As the guest's script takes them: those of a bar first.
+    fn cells(&self) -> Vec<String> {
+        let mut cells = Vec::new();
+        for workload in workloads().filter(|name| self.takes(workloads(), name)) {
+            for user in USERS.into_iter().filter(|name| self.takes(USERS.into_iter(), name)) {
+                for contender in names().filter(|name| self.takes(names(), name)) {
+                    for version in VERSIONS.into_iter().filter(|name| self.takes(VERSIONS.into_iter(), name)) {
+                        // Version 3 knows no delegations.
+                        if (contender, version) != ("tally-on", "3") {
+                            cells.push(format!("{contender},{version},{workload},{user}"));
+                        }
+                    }
+                }
+            }
+        }
+        cells
+    }
+}
+
+fn names() -> impl Iterator<Item = &'static str> + Clone {
+    CONTENDERS.iter().map(|(name, _, _)| *name)
+}
+
+fn caches() -> impl Iterator<Item = &'static str> + Clone {
+    CACHES.iter().map(|(name, _)| *name)
+}
+
+fn workloads() -> impl Iterator<Item = &'static str> + Clone {
+    WORKLOADS.iter().map(|(name, _)| *name)
+}
+
+/// Runs what is chosen, and writes the page's second part.
+pub(super) fn run(only: &[String], files: u32) -> Result<()> {
+    let choice = Choice { only };
+    choice.check()?;
+    let Some(emulated) = Emulated::prepare()? else {
+        eprintln!("The guest needs root and its packages; nothing was measured.");
+        return Ok(());
+    };
+    cargo::build_tally()?;
+    for cache in caches().filter(|name| choice.takes(caches(), name)) {
+        let variables =
+            vec![("CACHE", cache.to_owned()), ("FILES", files.to_string()), ("CELLS", choice.cells().join(" "))];
+        let mut trouble = None;
+        let tally = emulated.run(&Luggage { variables, ..Luggage::default() }, LIMIT, |line| {
+            println!("{line}");
+            if let Some(words) = line.strip_prefix("run ") {
+                // Kept at once: a guest runs for hours, and what it has measured is measured.
+                let kept = Book::open().and_then(|mut book| book.put(Cell::from_words(words)).save());
+                trouble = trouble.take().or(kept.err());
+            }
+        })?;
+        ensure!(tally.failed == 0, "a contender failed in the guest");
+        trouble.map_or(Ok(()), Err)?;
+    }
+    let book = Book::open()?;
+    print!("{}", book.section());
+    page::write_by_time(&book.section())
+}
+
+/// Writes the page's second part of what is there.
+pub(super) fn write_page() -> Result<()> {
+    page::write_by_time(&Book::open()?.section())
+}
+
+impl Cell {
+    fn from_words(words: &str) -> Self {
+        let words = words.split_whitespace().filter_map(|word| word.split_once('='));
+        Self { words: words.map(|(name, value)| (name.to_owned(), value.to_owned())).collect() }
+    }
+
+    fn word(&self, name: &str) -> &str {
+        self.words.get(name).map_or("", String::as_str)
+    }
+
+    fn count(&self, name: &str) -> f64 {
+        self.word(name).parse().unwrap_or(f64::NAN)
+    }
+
+    /// What makes it one cell of the table.
+    fn place(&self) -> [&str; 5] {
+        ["cache", "workload", "user", "contender", "version"].map(|name| self.word(name))
+    }
+
+    /// Microseconds a file, with the unmount.
+    fn us(&self) -> f64 {
+        (self.count("work_us") + self.count("unmount_us")) / self.count("files")
+    }
+
+    /// Whether the files had other times afterwards than they were sent with.
+    fn lost_times(&self) -> bool {
+        self.word("times") == "lost"
+    }
+
+    /// What a counter rose by for each file, with the unmount.
+    fn of_each(&self, counter: &str) -> f64 {
+        (self.count(&format!("ended.{counter}")) - self.count(&format!("before.{counter}"))) / self.count("files")
+    }
+}
+
+/// The newest run of each cell.
+#[derive(Default, Serialize, Deserialize)]
+struct Book {
+    cells: Vec<Cell>,
+}
+
+impl Book {
+    fn path() -> PathBuf {
+        cargo::target_folder().join("bench/by-time.json")
+    }
+
+    fn open() -> Result<Self> {
+        match std::fs::read(Self::path()) {
+            Ok(text) => {
+                serde_json::from_slice(&text).context("target/bench/by-time.json is of another version; remove it")
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn put(&mut self, cell: Cell) -> &Self {
+        self.cells.retain(|other| other.place() != cell.place());
+        self.cells.push(cell);
+        self
+    }
+
+    fn save(&self) -> Result<()> {
+        let path = Self::path();
+        std::fs::create_dir_all(path.parent().context("the book lies in no folder")?)?;
+        Ok(std::fs::write(&path, serde_json::to_vec_pretty(self)?)?)
+    }
+
+    fn cell(&self, place: [&str; 5]) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.place() == place)
+    }
+
+    fn us(&self, place: [&str; 5]) -> Option<f64> {
+        Some(self.cell(place)?.us())
+    }
+
+    /// Everything between the marks.
+    fn section(&self) -> String {
+        let mut text = self.bars();
+        for (cache, title) in CACHES {
+            for (workload, command) in WORKLOADS {
+                for user in USERS {
+                    text += &self.table(cache, title, workload, command, user).unwrap_or_default();
+                }
+            }
+        }
+        text
+    }
+
+    /// What is promised of untar, as root.
+    fn bars(&self) -> String {
+        let mut text = String::from("| what | disk | bar | figure | kept |\n|---|---|---|---|---|\n");
+        for (cache, _) in CACHES {
+            let place = |contender, version| [cache, "untar", "root", contender, version];
+            let own = place("tally", "3");
+            for (what, bar, above, below) in [
+                ("untar, v3: our time ÷ that over XFS", 0.85, own, place(XFS, "3")),
+                ("untar, v3: our time ÷ that over OpenZFS", 0.75, own, place(OPEN_ZFS, "3")),
+                ("untar, v4.2: our time ÷ our own of v3", 0.80, place("tally", "4.2"), own),
+                ("untar, v4.2 with `delegations=on`: our time ÷ our own of v3", 0.80, place("tally-on", "4.2"), own),
+            ] {
+                let Some(figure) = self.us(above).zip(self.us(below)).map(|(above, below)| above / below) else {
+                    continue;
+                };
+                let (bar, kept) = Bar::AtMost(bar).judge(figure);
+                let _ = writeln!(text, "| {what} | {cache} | {bar} | {figure:.3} | {kept} |");
+            }
+        }
+        for (cache, _) in CACHES {
+            let (mut behind, mut cells) = (Vec::new(), 0);
+            for (place, ours, theirs) in self.duels(cache) {
+                cells += 1;
+                if ours >= theirs {
+                    behind.push(format!("{place}: {:.3}", ours / theirs));
+                }
+            }
+            if cells > 0 {
+                let kept = if behind.is_empty() { "yes" } else { "**no**" };
+                let figure = if behind.is_empty() { format!("all {cells}") } else { behind.join("; ") };
+                let _ = writeln!(text, "| each cell: our time ÷ the best peer's | {cache} | < 1 | {figure} | {kept} |");
+            }
+        }
+        text + "\n"
+    }
+
+    /// Our time in each cell, as the server comes, and the best time of a peer.
+    fn duels(&self, cache: &str) -> Vec<(String, f64, f64)> {
+        let mut duels = Vec::new();
+        for (workload, command) in WORKLOADS {
+            for user in USERS {
+                for version in VERSIONS {
+                    let peers = CONTENDERS.iter().filter(|(_, _, ours)| !ours);
+                    let cells = peers.filter_map(|(name, _, _)| self.cell([cache, workload, user, name, version]));
+                    let theirs = cells.filter(|cell| !cell.lost_times()).map(Cell::us);
+                    let best = theirs.min_by(f64::total_cmp);
+                    if let Some((ours, best)) = self.us([cache, workload, user, "tally", version]).zip(best) {
+                        duels.push((format!("{user}'s `{command}`, v{version}"), ours, best));
+                    }
+                }
+            }
+        }
+        duels
+    }
+
+    fn table(&self, cache: &str, title: &str, workload: &str, command: &str, user: &str) -> Option<String> {
+        let files = self.cells.iter().find(|cell| cell.place()[..3] == [cache, workload, user])?.word("files");
+        let mut text = format!("### {title}: {user}'s `{command}`, {files} files\n\n| |");
+        for version in VERSIONS {
+            let _ = write!(text, " v{version}, µs | of it unmount | requests | writes | flushes |");
+        }
+        text += "\n|---|";
+        text += &"---:|".repeat(5 * VERSIONS.len());
+        text += "\n";
+        for (contender, title, _) in CONTENDERS {
+            let cells = VERSIONS.map(|version| self.cell([cache, workload, user, contender, version]));
+            if cells.iter().all(Option::is_none) {
+                continue;
+            }
+            let _ = write!(text, "| {title} |");
+            for cell in cells {
+                text += &cell.map_or_else(|| " – |".repeat(5), Cell::columns);
+            }
+            text += "\n";
+        }
+        Some(text + "\n")
+    }
+}
+
+impl Cell {
+    fn columns(&self) -> String {
+        let unmount = self.count("unmount_us") / self.count("files");
+        let [rpcs, writes, flushes] = ["rpcs", "writes", "flushes"].map(|counter| short(self.of_each(counter)));
+        let lost = if self.lost_times() { ", times lost" } else { "" };
+        format!(" **{:.0}**{lost} | {unmount:.0} | {rpcs} | {writes} | {flushes} |", self.us())
+    }
+}
+
+#[cfg(test)]
+mod tests;
