@@ -1,0 +1,65 @@
+# What a client sends that holds something while another one comes, seen in the packets: NFStest, of which a copy lies in the share
+# with an interpreter (docs/testing.md, "Suites of others"). The other client is a network, a name and mounts of their own in this
+# guest. TESTS names programs, or one of them and its tests.
+. /tmp/library
+NFSTEST=/media/share/nfstest ADDRESS=192.0.2.1 OTHER=192.0.2.2
+other_machine() {
+    unshare --net --uts --mount --propagation private sleep infinity & echo $! > /run/other-machine; sleep 1
+    ip link add lab0 type veth peer name lab1 netns "$(cat /run/other-machine)" && ip address add $ADDRESS/24 dev lab0 && ip link set lab0 up &&
+        ssh $OTHER "hostname tally-other && ip address add $OTHER/24 dev lab1 && ip link set lab1 up && ip link set lo up"
+}
+reachable() { ssh $OTHER python -c "'import socket; socket.create_connection((\"$ADDRESS\", ${MOUNT_EXTRA##*=}))'"; }
+mkdir -p /tmp/bin /mnt/t; PATH=/tmp/bin:$PATH
+# Its programs are of the second version of their language, and go to the other machine by ssh.
+cat > /tmp/bin/python <<SH
+#!/bin/sh
+export PYTHONHOME=$NFSTEST/python2/usr LD_LIBRARY_PATH=$NFSTEST/python2/usr/lib/x86_64-linux-gnu PYTHONPATH=$NFSTEST PYTHONDONTWRITEBYTECODE=1
+exec $NFSTEST/python2/usr/bin/python2.7 "\$@"
+SH
+cat > /tmp/bin/ssh <<'SH'
+#!/bin/sh
+while case $1 in -*) true ;; *) false ;; esac; do shift; done
+shift
+exec nsenter -t "$(cat /run/other-machine)" -n -u -m sh -c "$*"
+SH
+chmod 755 /tmp/bin/*
+need "another machine" other_machine
+need "server starts" serve_start --listen 0.0.0.0
+case $SERVER in
+    knfsd-*) shared() { exportfs -i -o rw,no_root_squash,no_subtree_check,fsid=0,insecure $ADDRESS/24:/mnt/served; } ;;
+    *) shared() { (cd /tmp/state && "$TALLY" dataset set "sharenfs=$ADDRESS/24(rw,no_root_squash)" tank && "$TALLY" dataset set delegations=on tank); } ;;
+esac
+need "exported to both" shared
+need "the other machine comes to the server" reachable
+
+# carried_out PROGRAM TEST…: what each of its tests says stands behind its name.
+carried_out() {
+    local program=$1 names; shift; names="$*"
+    timeout "${LIMIT:-1500}" python $NFSTEST/test/nfstest_"$program" --server $ADDRESS --export "$EXPORT" --port "${MOUNT_EXTRA##*=}" --nfsversion "$NFS_VERSION" \
+        --mtpoint /mnt/t --interface lo --client-ipaddr $ADDRESS --mtopts hard --tmpdir /tmp --notty ${OTHERS_WORDS:-} ${names:+--runtest "${names// /,}"} > "/tmp/said.$program" 2>&1
+    echo "# $program ended with $?; $(tail -n 3 "/tmp/said.$program" | grep -v '^$' | tr '\n' ' ')"
+    awk -v program="$program" '
+        /TEST: Running test / { split($0, part, "\047"); name = program "/" part[2]; verdicts[name] = "pass"; order[++count] = name }
+        / FAIL: / { if (name) { verdicts[name] = "fail"; why[name] = why[name] "\n#    " $0 } else { print program "/itself fail " $0 } }
+        END { for (n = 1; n <= count; n++) print order[n], verdicts[order[n]] why[order[n]] }' "/tmp/said.$program" > /tmp/verdicts.now
+    grep -v '^#' /tmp/verdicts.now >> $VERDICTS
+    grep -v ' pass$' /tmp/verdicts.now
+    cp "/tmp/said.$program" /media/share/
+    umount /mnt/t 2> /dev/null
+    return 0
+}
+if [ -n "${TESTS:-}" ]; then
+    case ${TESTS%% *} in lock | delegation) OTHERS_WORDS="--client $OTHER" ;; esac
+    carried_out $TESTS
+else
+    carried_out posix
+    [ "$NFS_VERSION" = 4.2 ] && carried_out sparse seek && carried_out alloc dealloc
+    OTHERS_WORDS="--client $OTHER"
+    carried_out lock
+    [ "$NFS_VERSION" = 4.0 ] || carried_out delegation
+fi
+note "$(said pass) passed, $(said fail) failed"
+[ -n "${TESTS:-}" ] || SPOIL="VERDICTS=/dev/null" check "most of them pass" passed_at_least 60
+SPOIL="VERDICTS=/dev/null" check "nothing fails that passes by Linux' own server" fails_as_known /tmp/nfstest.known
+kill "$(cat /run/other-machine)"
+finish
