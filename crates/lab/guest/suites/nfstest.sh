@@ -5,7 +5,7 @@
 NFSTEST=/media/share/nfstest ADDRESS=192.0.2.1 OTHER=192.0.2.2
 other_machine() {
     unshare --net --uts --mount --propagation private sleep infinity & echo $! > /run/other-machine; sleep 1
-    ip link add lab0 type veth peer name lab1 netns "$(cat /run/other-machine)" && ip address add $ADDRESS/24 dev lab0 && ip link set lab0 up &&
+    ip link add lab0 type veth peer name lab1 netns "$(cat /run/other-machine)" && ip address add $ADDRESS/24 dev lab0 && ip link set lab0 up && ip route add default dev lab0 &&
         ssh $OTHER "hostname tally-other && ip address add $OTHER/24 dev lab1 && ip link set lab1 up && ip link set lo up"
 }
 reachable() { ssh $OTHER python -c "'import socket; socket.create_connection((\"$ADDRESS\", ${MOUNT_EXTRA##*=}))'"; }
@@ -13,7 +13,7 @@ mkdir -p /tmp/bin /mnt/t; PATH=/tmp/bin:$PATH
 # Its programs are of the second version of their language, and go to the other machine by ssh.
 cat > /tmp/bin/python <<SH
 #!/bin/sh
-export PYTHONHOME=$NFSTEST/python2/usr LD_LIBRARY_PATH=$NFSTEST/python2/usr/lib/x86_64-linux-gnu PYTHONPATH=$NFSTEST PYTHONDONTWRITEBYTECODE=1
+export PYTHONHOME=$NFSTEST/python2/usr LD_LIBRARY_PATH=$NFSTEST/python2/usr/lib/x86_64-linux-gnu PYTHONPATH=$NFSTEST PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 exec $NFSTEST/python2/usr/bin/python2.7 "\$@"
 SH
 cat > /tmp/bin/ssh <<'SH'
@@ -36,15 +36,14 @@ need "the other machine comes to the server" reachable
 carried_out() {
     local program=$1 names; shift; names="$*"
     timeout "${LIMIT:-1500}" python $NFSTEST/test/nfstest_"$program" --server $ADDRESS --export "$EXPORT" --port "${MOUNT_EXTRA##*=}" --nfsversion "$NFS_VERSION" \
-        --mtpoint /mnt/t --interface lo --client-ipaddr $ADDRESS --mtopts hard --tmpdir /tmp --notty ${OTHERS_WORDS:-} ${names:+--runtest "${names// /,}"} > "/tmp/said.$program" 2>&1
-    echo "# $program ended with $?; $(tail -n 3 "/tmp/said.$program" | grep -v '^$' | tr '\n' ' ')"
+        --mtpoint /mnt/t --interface lo --client-ipaddr $ADDRESS --mtopts hard --tmpdir /tmp --notty ${OTHERS_WORDS:-} ${names:+--runtest "${names// /,}"} > "/media/share/said.$program" 2>&1
+    echo "# $program ended with $?; $(tail -n 3 "/media/share/said.$program" | grep -v '^$' | tr '\n' ' ')"
     awk -v program="$program" '
         /TEST: Running test / { split($0, part, "\047"); name = program "/" part[2]; verdicts[name] = "pass"; order[++count] = name }
         / FAIL: / { if (name) { verdicts[name] = "fail"; why[name] = why[name] "\n#    " $0 } else { print program "/itself fail " $0 } }
-        END { for (n = 1; n <= count; n++) print order[n], verdicts[order[n]] why[order[n]] }' "/tmp/said.$program" > /tmp/verdicts.now
+        END { for (n = 1; n <= count; n++) print order[n], verdicts[order[n]] why[order[n]] }' "/media/share/said.$program" > /tmp/verdicts.now
     grep -v '^#' /tmp/verdicts.now >> $VERDICTS
     grep -v ' pass$' /tmp/verdicts.now
-    cp "/tmp/said.$program" /media/share/
     umount /mnt/t 2> /dev/null
     return 0
 }
