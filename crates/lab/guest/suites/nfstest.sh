@@ -22,6 +22,24 @@ while case $1 in -*) true ;; *) false ;; esac; do shift; done
 shift
 exec nsenter -t "$(cat /run/other-machine)" -n -u -m sh -c "$*"
 SH
+# One capture of both clients: one of them comes over the loopback, the other one by its own network.
+cat > /tmp/bin/tcpdump <<'PY'
+#!/usr/bin/python3
+import signal, socket, struct, sys, time
+out = open(sys.argv[sys.argv.index("-w") + 1], "wb", 1 << 20)
+out.write(struct.pack("<IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, 1 << 18, 1))
+heard = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+heard.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUFFORCE if hasattr(socket, "SO_RCVBUFFORCE") else 33, 64 << 20)
+def end(*_): out.close(); sys.exit(0)
+signal.signal(signal.SIGTERM, end); signal.signal(signal.SIGINT, end)
+print("listening on all", file=sys.stderr, flush=True)
+while True:
+    packet, (interface, protocol, kind, *_) = heard.recvfrom(1 << 18)
+    # Over the loopback each is heard as it goes and as it comes.
+    if protocol == 0x800 and not (interface == "lo" and kind == socket.PACKET_OUTGOING):
+        now = time.time_ns() // 1000
+        out.write(struct.pack("<IIII", now // 1000000, now % 1000000, len(packet), len(packet)) + packet); out.flush()
+PY
 chmod 755 /tmp/bin/*
 need "another machine" other_machine
 need "server starts" serve_start --listen 0.0.0.0
@@ -36,7 +54,7 @@ need "the other machine comes to the server" reachable
 carried_out() {
     local program=$1 names; shift; names="$*"
     timeout "${LIMIT:-1500}" python $NFSTEST/test/nfstest_"$program" --server $ADDRESS --export "$EXPORT" --port "${MOUNT_EXTRA##*=}" --nfsversion "$NFS_VERSION" \
-        --mtpoint /mnt/t --interface lo --client-ipaddr $ADDRESS --mtopts hard --tmpdir /tmp --notty ${OTHERS_WORDS:-} ${names:+--runtest "${names// /,}"} > "/media/share/said.$program" 2>&1
+        --mtpoint /mnt/t --interface lo --client-ipaddr $ADDRESS --mtopts hard --tcpdump /tmp/bin/tcpdump --tmpdir /tmp --notty ${OTHERS_WORDS:-} ${names:+--runtest "${names// /,}"} > "/media/share/said.$program" 2>&1
     echo "# $program ended with $?; $(tail -n 3 "/media/share/said.$program" | grep -v '^$' | tr '\n' ' ')"
     awk -v program="$program" '
         /TEST: Running test / { split($0, part, "\047"); name = program "/" part[2]; verdicts[name] = "pass"; order[++count] = name }

@@ -266,7 +266,7 @@ pub(super) const SUITES: [Suite; 21] = [
         memory_mib: 2048,
         disks_mib: &[4096, 1024],
         records: false,
-        of_others: Some(("nfstest", &["tcpdump", "psmisc", "iptables"])),
+        of_others: Some(("nfstest", &["psmisc", "iptables"])),
         minutes_max: 120,
     },
 ];
