@@ -183,11 +183,11 @@ ganesha_stop() {
 # ---- the server under test -------------------------------------------------------------------------------------
 # Pool and log lie on two disks where a suite does not say otherwise, so their writes are counted apart.
 tally_create() { "$TALLY" pool create tank "$POOL_DISK" ${LOG_DISK:+log "$LOG_DISK"}; }
-# tally_start [ARGUMENT…] starts the daemon and waits until it answers on its port.
+# tally_start [ARGUMENT…] starts the daemon, by SERVE_WORDS too, and waits until it answers on its port.
 tally_start() {
     mkdir -p /tmp/state; cd /tmp/state || return
     echo 'first_pool = false' > config.toml
-    "$TALLY" serve --config config.toml --port "$PORT" "$@" >> /tmp/tally.log 2>&1 &
+    "$TALLY" serve --config config.toml --port "$PORT" ${SERVE_WORDS:-} "$@" >> /tmp/tally.log 2>&1 &
     TALLY_PID=$!
     cd /tmp || return
     local tries
