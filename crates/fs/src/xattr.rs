@@ -11,7 +11,7 @@
 //! How many an object has, and what they take, its inode knows ([`XattrAccount`]). So nobody asks the tree about an object that has none, which most are; bounds
 //! are kept without a look at all of them; and they go with their object.
 //!
-//! Of two names of one object with one hash the second is refused, as if there was no room for it: with 128 names that is one object of 10^15, and the hash has a
+//! Of two names of one object with one hash the second is refused, as if there was no room for it: with 1,024 names that is one object of 10^13, and the hash has a
 //! key that no client knows.
 
 use bytes::Bytes;

@@ -23,7 +23,6 @@ use tally_store::tuning::Tuning;
 use tally_vfs::model::{Model, ModelOptions};
 use tally_vfs::{
     CreateHow, Cred, FsError, ObjectRef, OpCtx, RememberedReply, ReplyKey, SetXattr, Stability, Vfs, XATTR_VALUE_MAX,
-    XATTRS_MAX,
 };
 use world::{Dice, World, ctx, done, mode, noise, patient, patient_by_hand, vfs};
 
@@ -170,7 +169,7 @@ fn many_are_freed_in_several_groups() {
     let empty = used(&filer);
     let objects = [file(&*fs, "a"), dir(&*fs, "b"), file(&*fs, "c")];
     for object in objects {
-        (0..XATTRS_MAX).for_each(|number| set(&*fs, object, &format!("user.{number}"), &noise(1000, 7)).unwrap());
+        (0..128).for_each(|number| set(&*fs, object, &format!("user.{number}"), &noise(1000, 7)).unwrap());
     }
     filer.export().unwrap();
     let tuning = Tuning { reap_extents_max: 100, ..Tuning::default() };

@@ -112,7 +112,7 @@ knfsd_start() {
     # Newer ones leave it out.
     [ "$NFS_VERSION" != 4.0 ] || echo +4.0 > /proc/fs/nfsd/versions
     rpc.nfsd 8
-    echo Y > /proc/fs/nfsd/v4_end_grace 2>/dev/null
+    grace_ends
     served_at /mnt/served / 2049 "$MOUNTD_PORT"
 }
 # served_at PATH PATH_OF_VERSION_4 PORT MOUNT_PORT: where the client finds it. The port mapper need not be asked: another server that was here may have
@@ -153,6 +153,9 @@ knfsd_services() {
     rpc.mountd --port "$MOUNTD_PORT" || return
     KNFSD_SERVICES=started
 }
+# Both: as long as version 3's locks may be claimed, version 4 locks nothing either, and nobody is given a file to keep. Refused where
+# nobody waits for the end of one, which is no failure.
+grace_ends() { { echo Y > /proc/fs/nfsd/v4_end_grace; echo Y > /proc/fs/lockd/nlm_end_grace; } 2>/dev/null; true; }
 knfsd_stop() { rpc.nfsd 0; exportfs -ua; umount /mnt/served; }
 port_mapper_start() { pgrep -x rpcbind > /dev/null || rpcbind -w; }
 # NFS-Ganesha over what served_make makes, by /tmp/ganesha.conf, on ports of its own.
@@ -180,11 +183,11 @@ ganesha_stop() {
 # ---- the server under test -------------------------------------------------------------------------------------
 # Pool and log lie on two disks where a suite does not say otherwise, so their writes are counted apart.
 tally_create() { "$TALLY" pool create tank "$POOL_DISK" ${LOG_DISK:+log "$LOG_DISK"}; }
-# tally_start [ARGUMENT…] starts the daemon and waits until it answers on its port.
+# tally_start [ARGUMENT…] starts the daemon, by SERVE_WORDS too, and waits until it answers on its port.
 tally_start() {
     mkdir -p /tmp/state; cd /tmp/state || return
     echo 'first_pool = false' > config.toml
-    "$TALLY" serve --config config.toml --port "$PORT" "$@" >> /tmp/tally.log 2>&1 &
+    "$TALLY" serve --config config.toml --port "$PORT" ${SERVE_WORDS:-} "$@" >> /tmp/tally.log 2>&1 &
     TALLY_PID=$!
     cd /tmp || return
     local tries
@@ -196,16 +199,16 @@ tally_start() {
     EXPORT=/tank MOUNT_EXTRA=,port=$PORT
     [ "$NFS_VERSION" != 3 ] || MOUNT_EXTRA=$MOUNT_EXTRA,mountport=$PORT,mountproto=tcp
 }
-tally_first_start() {
-    tally_start || return
+tally_first_start() { # tally_first_start [ARGUMENT…]
+    tally_start "$@" || return
     (cd /tmp/state && tally_create) && (cd /tmp/state && "$TALLY" dataset set "sharenfs=127.0.0.1(rw,no_root_squash)" tank)
 }
 tally_stop() { kill -TERM "$TALLY_PID"; wait "$TALLY_PID"; }
 tally_kill() { kill -KILL "$TALLY_PID"; wait "$TALLY_PID" 2>/dev/null; return 0; }
 
-# In reverse of `serve_start`; what was served stays on its disks.
+# In reverse of `serve_start`, whose arguments are for our server alone; what was served stays on its disks.
 serve_stop() { case $SERVER in knfsd-*) knfsd_stop ;; *) tally_stop ;; esac; }
-serve_start() { case $SERVER in knfsd-*) knfsd_start "${SERVER#knfsd-}" ;; *) tally_first_start ;; esac; }
+serve_start() { case $SERVER in knfsd-*) knfsd_start "${SERVER#knfsd-}" ;; *) tally_first_start "$@" ;; esac; }
 nfs_mount() { # nfs_mount [FOLDER [OPTIONS [PATH]]]
     local folder=${1:-$MNT}
     mkdir -p "$folder"
@@ -217,9 +220,7 @@ crash() {
     case $SERVER in
         knfsd-*)
             rpc.nfsd 0; rpc.nfsd 8 || return
-            sleep 1
-            # Refused where nobody waits for the end of it, which is no failure.
-            echo Y > /proc/fs/nfsd/v4_end_grace; true ;;
+            sleep 1; grace_ends ;;
         *) tally_kill; tally_start ;;
     esac
 }
@@ -280,3 +281,20 @@ PY
 sums() { (cd "$1" && find . -type f -print0 | sort -z | xargs -0 -r sha256sum); }
 empty() { local names; names=$(ls -A "$1") && [ -z "$names" ]; }
 sums_match() { sums "$1" > /tmp/sums.now && cmp "$2" /tmp/sums.now; }
+
+# ---- suites of others: what each of their tests says ----------------------------------------------------------
+# A line `NAME pass|fail|none` for each, none being that it does not apply; what is not well is told at once. The lines stay beside
+# the output, so that those of two servers can be compared.
+VERDICTS=/media/share/verdicts
+verdict() { # verdict NAME WORD [WHY]
+    echo "$1 $2" >> $VERDICTS
+    [ "$2" = pass ] || echo "# $1 $2${3:+: $3}"
+}
+said() { local count; count=$(grep -c " $1\$" $VERDICTS); echo "${count:-0}"; }
+# passed_at_least COUNT
+passed_at_least() { [ "$(said pass)" -ge "$1" ]; }
+# fails_as_known FILE: nothing has failed but what stands in there, a name and a reason in each line.
+fails_as_known() {
+    [ -s $VERDICTS ] && [ -r "$1" ] || return
+    awk '!/^#/ {known[$1] = 1} END {while ((getline < verdicts) > 0) if ($2 == "fail" && !known[$1]) {print $1; failed = 1}; exit failed}' verdicts=$VERDICTS "$1"
+}

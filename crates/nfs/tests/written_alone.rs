@@ -28,8 +28,9 @@ use tally_nfs::xdr::Encoder;
 use tally_vfs::{Content, Cred, Gives, Identity, Names, OpCtx, Stability};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
-    Copy4Args, DataContent4, LockOwner4, Lockt4Args, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4, Open4Args,
-    OpenClaim4, OpenDelegationType4, OpenOwner4, Openflag4, Read4Res, Seek4Args, Setxattr4Args, SetxattrOption4,
+    Copy4Args, DataContent4, LockOwner4, Lockt4Args, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4,
+    OPEN4_RESULT_MAY_NOTIFY_LOCK, Open4Args, Open4Resok, OpenClaim4, OpenDelegationType4, OpenOwner4, Openflag4,
+    Read4Res, Seek4Args, Setxattr4Args, SetxattrOption4,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
@@ -114,6 +115,23 @@ fn who_has_a_file_alone_may_keep_it_to_write() {
         claim: OpenClaim4::ClaimNull(b"new"[..].into()),
     }));
     assert!(delegated_to_write(&opened(run(&mut a, &[made]).resarray.0.pop()).unwrap()).is_some());
+}
+
+/// Three threads of one client passed a lock on, of a file that it had for writing. It asked nobody here for that, and yet Linux waited
+/// for half a minute to be told that it is free, as OPEN had said that it may be.
+#[test]
+fn who_keeps_the_locks_himself_is_told_of_none() {
+    let scene = scene();
+    let mut a = client(&scene, "a", 2);
+    let is_told = |opened: &Open4Resok| opened.rflags & OPEN4_RESULT_MAY_NOTIFY_LOCK != 0;
+    let to_write = opens(&mut a, b"f", BOTH);
+    assert_eq!((delegated_to_write(&to_write).is_some(), is_told(&to_write)), (true, false));
+    // Beside one for reading there may be locks of others, and so where there is none.
+    let to_read = opens(&mut a, b"g", READ);
+    assert_eq!((delegated(&to_read).is_some(), is_told(&to_read)), (true, true));
+    let kept = delegated_to_write(&to_write).unwrap().0;
+    assert_eq!(status(&mut a, &[lookup(b"f"), give_back(kept)]), OK);
+    assert!(is_told(&opens(&mut a, b"f", BOTH | 0x400)));
 }
 
 /// Whatever another one would see, or change: each begins a recall, waits for a moment, and goes on.

@@ -62,7 +62,7 @@ zfs_start() {
     zpool create -f -o ashift=12 -o cachefile=none -O relatime=on -m /mnt/served tank "$POOL_DISK" $POOL_LOG || return
     exportfs -i -o rw,sync,no_root_squash,no_subtree_check,fsid=0,insecure 127.0.0.1:/mnt/served
     rpc.nfsd 8
-    echo Y > /proc/fs/nfsd/v4_end_grace 2>/dev/null
+    grace_ends
     served_at /mnt/served / 2049 "$MOUNTD_PORT"
 }
 # Why a contender cannot run here; nothing if it can.

@@ -34,7 +34,7 @@ impl Suite {
 pub(super) const LIBRARY: &str = include_str!("../../guest/library.sh");
 
 /// All of them, the shortest first.
-pub(super) const SUITES: [Suite; 18] = [
+pub(super) const SUITES: [Suite; 21] = [
     Suite {
         name: "untar",
         script: include_str!("../../guest/suites/untar.sh"),
@@ -235,6 +235,39 @@ pub(super) const SUITES: [Suite; 18] = [
         records: false,
         of_others: Some(("pjdfstest", &[])),
         minutes_max: 60,
+    },
+    Suite {
+        name: "nfslock",
+        script: include_str!("../../guest/suites/nfslock.sh"),
+        files: &[("nfslock.known", include_str!("../../guest/nfslock.known"))],
+        in_ci: false,
+        memory_mib: 2048,
+        disks_mib: &[4096, 1024],
+        records: false,
+        of_others: Some(("ltp", &[])),
+        minutes_max: 30,
+    },
+    Suite {
+        name: "xfstests",
+        script: include_str!("../../guest/suites/xfstests.sh"),
+        files: &[("xfstests.known", include_str!("../../guest/xfstests.known"))],
+        in_ci: false,
+        memory_mib: 3072,
+        disks_mib: &[8192, 1024],
+        records: false,
+        of_others: Some(("xfstests", &["perl", "bc", "acl", "attr", "gawk", "psmisc", "libgdbm6", "libaio1"])),
+        minutes_max: 240,
+    },
+    Suite {
+        name: "nfstest",
+        script: include_str!("../../guest/suites/nfstest.sh"),
+        files: &[("nfstest.known", include_str!("../../guest/nfstest.known"))],
+        in_ci: false,
+        memory_mib: 2048,
+        disks_mib: &[4096, 1024],
+        records: false,
+        of_others: Some(("nfstest", &["psmisc", "iptables"])),
+        minutes_max: 120,
     },
 ];
 

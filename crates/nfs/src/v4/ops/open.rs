@@ -6,7 +6,7 @@
 //! Here is what becomes of each OPEN; [`asked`] says what it asks for, [`carrying`] lets the file system decide, for which [`ledger`] keeps what it has entered,
 //! [`again`] answers those of dead sessions and [`delegation`] says whether one is given besides, and what is told of it.
 
-use tally_vfs::Access;
+use tally_vfs::{Access, Delegation};
 
 use self::asked::{Asked, How, Wanted, What};
 use self::carrying::{Done, carry_out};
@@ -86,8 +86,10 @@ pub(in super::super) fn open(
     put_change(out, dir.as_ref());
     let to_be_confirmed = if whose.is_confirmed { 0 } else { TO_BE_CONFIRMED };
     let stays = if compound.minor() == 0 { 0 } else { STAYS_WITHOUT_A_NAME };
-    // Who can be called: Linux asks less often then for what it waits for.
-    let is_told = compound.guard().is_some_and(|guard| guard.session().presence().is_reachable());
+    // Who can be called: Linux asks less often then for what it waits for. Of a file that he has to write he keeps the locks himself, and
+    // nobody here could tell him of one: Linux would wait half a minute for that word while its own processes pass the lock on.
+    let keeps_locks = delegated.as_ref().is_ok_and(|delegated| delegated.keeps.kind == Delegation::Write);
+    let is_told = !keeps_locks && compound.guard().is_some_and(|guard| guard.session().presence().is_reachable());
     let told = if is_told { LOCKS_ARE_TOLD } else { 0 };
     let alone = if stateid.is_some() { 0 } else { KEPT_ALONE };
     out.u32(LOCKS_AS_POSIX | to_be_confirmed | stays | alone | told);
