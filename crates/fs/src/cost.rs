@@ -15,13 +15,12 @@ use crate::inode::{Inode, Layout};
 use crate::layer::DataLayer;
 use crate::object::Locked;
 use crate::record::Record;
+use crate::reserved::EXTENT_BYTES;
 
 /// What the fold of a small file's change may write: its leaf and that of its inode.
 const SMALL_FOLD_BYTES: u64 = (64 << 10) + (16 << 10);
 /// The leaves of a file's extents and of its inode, beside its blocks.
 const EXTENTS_FOLD_BYTES: u64 = 2 * (16 << 10);
-/// An extent in its leaf, and half as much around it.
-pub(crate) const EXTENT_BYTES: u64 = 128;
 
 /// See the module's head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

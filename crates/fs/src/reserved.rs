@@ -16,12 +16,13 @@ use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{SECTOR, round_to_sector};
 use tally_vfs::FILE_SIZE_MAX;
 
-use crate::cost::EXTENT_BYTES;
-
 /// Most ranges of a file that are reserved apart from each other.
 pub(crate) const RANGES_MAX: usize = 32;
 /// Most bytes of them in an inode.
 pub(crate) const RESERVED_BYTES_MAX: usize = RANGES_MAX * 16;
+
+/// An extent in its leaf, and half as much around it.
+pub(crate) const EXTENT_BYTES: u64 = 128;
 
 /// What a file has reserved beside its blocks, as long as it has any range: so an account of which nothing is left has no range either.
 pub(crate) const FILE_CHARGE: u64 = SECTOR as u64;

@@ -12,10 +12,9 @@ use tally_store::key::{Class, Key};
 
 use super::stored::decode_extent;
 use super::{Fold, extents_at_most};
-use crate::cost::EXTENT_BYTES;
 use crate::cuts::Cuts;
 use crate::inode::{Inode, Layout};
-use crate::reserved::{FILE_CHARGE, Reserved};
+use crate::reserved::{EXTENT_BYTES, FILE_CHARGE, Reserved};
 
 /// See the module's head.
 pub(super) struct Weighing {
