@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use tally_base::Wait;
 use tally_intent::Reservation;
 use tally_store::pool::{NotServing, SpaceClass};
-use tally_store::txg::{Admission, Destination, NotAdmitted, Pass, RingUse};
+use tally_store::txg::{Admission, Destination, NotAdmitted, Pass, PromisedRoom, RingUse};
 use tally_vfs::{FsError, ObjectRef, Outcome};
 
 use crate::cost::FoldCost;
@@ -28,9 +28,18 @@ pub(crate) const OPERATION_DIRTY_BYTES: u64 = 1024;
 pub(crate) struct Admitted {
     pub(crate) dirty: Admission,
     /// What it may take of the pool.
-    pub(crate) fold_bytes: u64,
+    pub(crate) spare: Spare,
     pub(crate) rings: SmallVec<[Reservation; 1]>,
     pub(crate) pending: Pending,
+}
+
+/// What an operation was admitted with of the pool, less what has gone back since.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spare {
+    /// What its fold may take.
+    pub(crate) fold_bytes: u64,
+    /// What it draws of what was promised.
+    pub(crate) drawn_bytes: u64,
 }
 
 /// What an operation asks to be admitted with.
@@ -45,6 +54,8 @@ pub(crate) struct Ask {
     pub(crate) growth_bytes: u64,
     /// Which reserve of the pool it may touch.
     pub(crate) class: SpaceClass,
+    /// Room that it promises, or draws of what was promised (rules V42).
+    pub(crate) room: PromisedRoom,
 }
 
 /// What the fold of a namespace or attribute operation may write anew: four leaves of names and inodes.
@@ -57,7 +68,8 @@ impl Ask {
     pub(crate) fn metadata(class: SpaceClass) -> Self {
         let bytes = if class == SpaceClass::Write { METADATA_FOLD_BYTES } else { REMOVAL_FOLD_BYTES };
         let records = SmallVec::from_elem(RECORD_OVERHEAD_MAX, 1);
-        Self { data_bytes: 0, records, fold: FoldCost { bytes, ..FoldCost::default() }, growth_bytes: 0, class }
+        let fold = FoldCost { bytes, ..FoldCost::default() };
+        Self { data_bytes: 0, records, fold, growth_bytes: 0, class, room: PromisedRoom::default() }
     }
 
     /// Making the dataset grow by so much, at most.
@@ -94,12 +106,12 @@ impl Filesystem {
         if let Ok(patch_bytes @ 1..) = u64::try_from(ask.fold.patch_bytes) {
             self.pool.txgs.check_patch(patch_bytes).map_err(|_| throttled())?;
         }
-        let dirty = self.pool.admit(ask.class, bytes, ask.fold.bytes).map_err(|why| match why {
+        let dirty = self.pool.admit_with(ask.class, bytes, ask.fold.bytes, ask.room).map_err(|why| match why {
             NotAdmitted::Dirty => throttled(),
             // What was set aside or freed, and is not reusable yet, may be enough, or what was removed or cut in
             // whichever dataset: let groups pass before giving up.
             NotAdmitted::Space if self.standing.pool_has_orphans() => throttled(),
-            NotAdmitted::Space => self.pool.space_coming().map_or_else(|| self.no_room(), Refusal::until),
+            NotAdmitted::Space => self.pool.space_coming(ask.class).map_or_else(|| self.no_room(), Refusal::until),
         })?;
         let mut rings = SmallVec::new();
         if let Some(lane) = log {
@@ -114,7 +126,7 @@ impl Filesystem {
         }
         Ok(Admitted {
             dirty,
-            fold_bytes: ask.fold.bytes,
+            spare: Spare { fold_bytes: ask.fold.bytes, drawn_bytes: ask.room.drawn_bytes },
             rings,
             pending: Pending { bytes, growth_bytes: ask.growth_bytes, shrink_bytes: 0 },
         })
@@ -166,7 +178,8 @@ impl Filesystem {
             // In this order: what is no longer pending is in the root that is looked at next.
             let coming = Coming::of(self.groups.lock().values().map(|group| &group.pending));
             let root = self.dataset.root();
-            coming.check(quota, root.used_bytes, root.orphan_count > 0, growth_bytes, || txgs.next_sync())?;
+            let charged_bytes = root.used_bytes.saturating_add(root.reserved_bytes);
+            coming.check(quota, charged_bytes, root.orphan_count > 0, growth_bytes, || txgs.next_sync())?;
         }
         let synced = txgs.last_synced();
         self.standing.chain().iter().try_for_each(|sum| sum.check(growth_bytes, synced, || txgs.next_sync()))

@@ -15,13 +15,12 @@ use crate::inode::{Inode, Layout};
 use crate::layer::DataLayer;
 use crate::object::Locked;
 use crate::record::Record;
+use crate::reserved::EXTENT_BYTES;
 
 /// What the fold of a small file's change may write: its leaf and that of its inode.
 const SMALL_FOLD_BYTES: u64 = (64 << 10) + (16 << 10);
 /// The leaves of a file's extents and of its inode, beside its blocks.
 const EXTENTS_FOLD_BYTES: u64 = 2 * (16 << 10);
-/// An extent in its leaf, and half as much around it.
-const EXTENT_BYTES: u64 = 128;
 
 /// See the module's head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,6 +82,16 @@ impl FoldCost {
         let mut cost = Self::of(inode, layer, borders.into_iter().filter(|border| !border.is_empty()));
         cost.bytes = cost.bytes.saturating_add(freed_max.min(extents_at_most(inode, whole)) * EXTENT_BYTES);
         cost
+    }
+
+    /// The part of it that is blocks and their places, where content changes and the file does not grow.
+    pub(crate) fn block_bytes(&self, inode: &Inode) -> u64 {
+        let leaves = match inode.layout {
+            Layout::Small if inode.size <= SMALL_MAX => self.bytes,
+            Layout::Small => EXTENTS_FOLD_BYTES + SMALL_FOLD_BYTES,
+            Layout::Extents => EXTENTS_FOLD_BYTES,
+        };
+        self.bytes.saturating_sub(leaves)
     }
 
     /// With the leaves that hold the extents and the inode.

@@ -35,7 +35,7 @@ use tally_store::pool::Pool;
 use tally_store::txg::Brought;
 use tally_vfs::{Change, FileKind, FsError, MountNumber, ObjectRef, Outcome, RememberedReply, ReplyKey};
 
-use crate::admission::{Admitted, Refusal};
+use crate::admission::{Admitted, Refusal, Spare};
 use crate::ahead::Ahead;
 use crate::cost;
 use crate::damage::{Damage, Part};
@@ -266,9 +266,9 @@ impl Filesystem {
         locked: &mut Locked,
         records: SmallVec<[(RecordKind, Record); 1]>,
     ) -> Wait {
-        let mut spare_bytes = admitted.fold_bytes;
+        let mut spare = admitted.spare;
         self.append_all(admitted, locked, records, |locked, txg, record, is_logged| {
-            self.charge_fold(locked, txg, &record, is_logged, &mut spare_bytes);
+            self.charge_fold(locked, txg, &record, is_logged, &mut spare);
             self.note_shrinking(txg, locked, &record);
             self.apply(locked, txg, record, is_logged);
         })
@@ -318,17 +318,20 @@ impl Filesystem {
         }
         let shrinks = |after: &InodeAfter| {
             let before = locked.state(after.object).inode.as_ref()?;
+            let unreserved = before.reserved_room();
             Some(match &after.inode {
                 // What is cut off may be all that was there: the rest may be a hole, or hardly anything once
                 // compressed. And what was written since the last fold counts, which nobody has seen compressed.
-                Some(inode) if inode.kind == FileKind::File && inode.size < before.size => most_bytes(before),
+                Some(inode) if inode.kind == FileKind::File && inode.size < before.size => {
+                    most_bytes(before).saturating_add(unreserved)
+                }
                 Some(inode) => before.charged().saturating_sub(inode.charged()),
-                None => most_bytes(before).saturating_add(OBJECT_CHARGE),
+                None => most_bytes(before).saturating_add(unreserved).saturating_add(OBJECT_CHARGE),
             })
         };
         let punched = record.punch.as_ref().and_then(|(object, range)| {
             let before = locked.state(*object).inode.as_ref()?;
-            Some(most_bytes(before).min(range.end - range.start))
+            Some(most_bytes(before).saturating_add(before.reserved_room()).min(2 * (range.end - range.start)))
         });
         let bytes = record.inodes.iter().filter_map(shrinks).chain(punched).fold(0, u64::saturating_add);
         self.standing.note(txg, 0, bytes);
@@ -339,17 +342,16 @@ impl Filesystem {
 
     /// Tells the group what a record that is about to be applied really costs its fold. What the group has counted
     /// before goes back, from the `spare_bytes` that the operation was admitted with.
-    pub(crate) fn charge_fold(
-        &self,
-        locked: &Locked,
-        txg: Txg,
-        record: &Record,
-        takes_ring: bool,
-        spare_bytes: &mut u64,
-    ) {
+    pub(crate) fn charge_fold(&self, locked: &Locked, txg: Txg, record: &Record, takes_ring: bool, spare: &mut Spare) {
         let Some(cost) = cost::of_record(locked, txg, record) else { return };
-        let known_bytes = cost.known_bytes.min(*spare_bytes);
-        *spare_bytes -= known_bytes;
+        let known_bytes = cost.known_bytes.min(spare.fold_bytes);
+        spare.fold_bytes -= known_bytes;
+        let undrawn_bytes = known_bytes.min(spare.drawn_bytes);
+        spare.drawn_bytes -= undrawn_bytes;
+        if undrawn_bytes > 0 {
+            // Before its room goes back, or somebody would be let in on both.
+            self.pool.txgs.draw_less(txg, undrawn_bytes);
+        }
         let brought = cost::brought(locked, txg, record, takes_ring);
         if cost.patch_bytes != 0 || known_bytes > 0 || brought.more_bytes > 0 {
             self.pool.txgs.charge_fold(txg, cost.patch_bytes, known_bytes, brought);
@@ -461,6 +463,8 @@ impl Filesystem {
             locked.state_mut(object).layer_mut(txg).data.punch(range);
             dirty.push(object);
         }
+        // What is reserved stands in the inode.
+        dirty.extend(record.reserve.map(|(object, _)| object));
         if let Some(data) = record.data {
             let layer = locked.state_mut(data.object).layer_mut(txg);
             for (offset, bytes) in data.pieces {

@@ -20,6 +20,7 @@
 mod content;
 mod extents;
 mod removal;
+mod reserved;
 mod stored;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -36,6 +37,7 @@ use tally_vfs::FileKind;
 pub(crate) use self::content::SMALL_MAX;
 pub(crate) use self::extents::{SHARED_PIECE_BYTES_MIN, whole_blocks};
 pub(crate) use self::removal::{OrphanKind, extents_at_most};
+use self::reserved::Weighing;
 use self::stored::{Stored, absence};
 use crate::filesystem::Filesystem;
 use crate::group::Folded;
@@ -61,6 +63,9 @@ struct Fold<'a> {
     used_bytes: u64,
     object_count: u64,
     orphan_count: u64,
+    reserved_bytes: u64,
+    /// What is taken of what is reserved of the file that is folded, if anything is.
+    weighing: Option<Weighing>,
     /// Extents of what was removed or cut that this group may still look at.
     reap_extents_left: usize,
 }
@@ -102,6 +107,8 @@ impl DatasetClient for Filesystem {
             used_bytes: old.used_bytes,
             object_count: old.object_count,
             orphan_count: old.orphan_count,
+            reserved_bytes: old.reserved_bytes,
+            weighing: None,
             reap_extents_left: self.pool.tuning.reap_extents_max,
         };
         fold.reap(&dirty)?;
@@ -129,6 +136,7 @@ impl DatasetClient for Filesystem {
             used_bytes: fold.used_bytes,
             object_count: fold.object_count,
             orphan_count: fold.orphan_count,
+            reserved_bytes: fold.reserved_bytes,
         };
         self.groups.lock().entry(txg).or_default().folded = fold.folded;
         Ok(root)
@@ -137,7 +145,7 @@ impl DatasetClient for Filesystem {
     fn synced(&self, txg: Txg) {
         let mut work = LongWork::default();
         let folded = self.groups.lock().get_mut(&txg).map(|group| std::mem::take(&mut group.folded));
-        for Folded { id, used, cuts } in folded.unwrap_or_default() {
+        for Folded { id, used, cuts, reserved_bytes } in folded.unwrap_or_default() {
             work.step();
             let Some(object) = self.objects.find(id) else { continue };
             let mut state = object.write();
@@ -145,6 +153,9 @@ impl DatasetClient for Filesystem {
             // Of a file only the fold knows what it takes; what others use is written down with each change.
             if let Some(inode) = state.inode.as_mut().filter(|inode| inode.kind == FileKind::File) {
                 (inode.used, inode.cuts) = (used, cuts);
+                if let Some(reserved) = &mut inode.reserved {
+                    reserved.bytes = reserved_bytes;
+                }
             }
         }
         self.is_looked_at.store(false, Ordering::Relaxed);
@@ -175,7 +186,9 @@ impl Fold<'_> {
             }
             (None, Stored::Known(Some(old))) => self.removed(id, Some(&old))?,
             (None, Stored::Unknown) => self.removed(id, None)?,
-            (None, Stored::Known(None)) => self.folded.push(Folded { id, used: 0, cuts: None }),
+            (None, Stored::Known(None)) => {
+                self.folded.push(Folded { id, used: 0, cuts: None, reserved_bytes: 0 });
+            }
         }
         self.free_placed(layer, &HashSet::new());
         Ok(())
@@ -207,13 +220,18 @@ impl Fold<'_> {
     fn changed(&mut self, id: ObjectId, inode: &Inode, old: Option<&Inode>, layer: &Layer) -> Result<(), BlockError> {
         let mut inode = inode.clone();
         let (was_used, was_charged) = old.map_or((0, 0), |old| (old.used, old.charged()));
+        let was_reserved = old.map_or(0, Inode::reserved_bytes);
         inode.layout = old.map_or(Layout::Small, |old| old.layout);
         inode.cuts = old.and_then(|old| old.cuts.clone());
         if inode.kind == FileKind::File {
             inode.used = was_used;
             let first_change = self.changes.len();
+            self.weighing = self.weigh(id, &inode, old)?;
             self.content(id, &mut inode, old, layer)?;
             self.reap_cut(id, &mut inode, first_change)?;
+            if let Some(weighing) = self.weighing.take() {
+                weighing.settle(&mut inode);
+            }
             self.note_cuts(id, old, &inode);
         }
         if old.is_none() {
@@ -222,7 +240,10 @@ impl Fold<'_> {
         }
         let used_bytes = self.used_bytes.saturating_sub(was_charged).saturating_add(inode.charged());
         self.used_bytes = used_bytes.min(ACCOUNT_MAX);
-        self.folded.push(Folded { id, used: inode.used, cuts: inode.cuts.clone() });
+        let reserved_bytes = self.reserved_bytes.saturating_sub(was_reserved).saturating_add(inode.reserved_bytes());
+        self.reserved_bytes = reserved_bytes.min(ACCOUNT_MAX);
+        let reserved_bytes = inode.reserved_bytes();
+        self.folded.push(Folded { id, used: inode.used, cuts: inode.cuts.clone(), reserved_bytes });
         self.put_inode(id, &inode);
         Ok(())
     }

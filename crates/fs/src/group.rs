@@ -25,6 +25,8 @@ pub(crate) struct Folded {
     pub(crate) used: u64,
     /// That which is not freed.
     pub(crate) cuts: Option<Box<Cuts>>,
+    /// Bytes that are reserved for it and not taken.
+    pub(crate) reserved_bytes: u64,
 }
 
 /// What a dataset has of one group that is not synced.

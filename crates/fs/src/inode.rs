@@ -8,19 +8,20 @@
 //!  40  atime    u64          48  mtime    u64      56  ctime    u64      64  change   u64
 //!  72  generation u64        80  parent   u64 (where it has a name; 0: not known)
 //!  88  layout   u8           89  record shift u8   90  flags    u16 (bit 0: create verifier present; bit 1: section 2;
-//!                                                                       bit 2: section 3)
-//!  92  create verifier u64  100  birth    u64     108  reserved u64 = 0
+//!                                                                       bit 2: section 3; bit 3: section 4)
+//!  92  create verifier u64  100  birth    u64     108  reserved u64
 //! 116  ACL kind u8 = 0      117  zero     3       120  project  u32 = 0      124  entry    u64 (of that name)
 //! 132  inline length u16, then that many bytes (a short symbolic link's target)
 //!      length of the sections u16, then the sections: id u16, length u16, bytes
 //! ```
 //!
-//! What is drawn as 0, flags behind bit 2, and a record shift of 21 to 24 are for what comes: an inode that has them is of a
+//! What is drawn as 0, flags behind bit 3, and a record shift of 21 to 24 are for what comes: an inode that has them is of a
 //! newer program, and refused as such ([`DecodeError::Newer`]), and not as a damaged one.
 //! Section 1 is what was cut and is not freed yet ([`Cuts`]); it stands first, and only in the tree: no record has it. Where a file
 //! was punched it is section 2, with a flag, so that no program serves what was punched that does not know of it. Section 3 is what the object has of
 //! extended attributes ([`XattrAccount`]), and stands before all but those; who does not know bit 2 of the flags leaves the object as it is, as it would
-//! free the object without them. All others stay as they are. Together those take 512 bytes at most, as each record that names the object holds them beside
+//! free the object without them. Section 4 is what of a file is reserved ([`Reserved`]), with
+//! what is still to be taken of it in the field of that name; like cuts only the tree has it, behind section 3 and with bit 3 of the flags. All others stay as they are. Together those take 512 bytes at most, as each record that names the object holds them beside
 //! everything else (`RECORD_OVERHEAD_MAX`).
 //!
 //! An object tells **one of its names**, by directory and entry: who knows its id finds its path without looking through
@@ -31,7 +32,7 @@
 //! dataset's account is the sum of what its objects use and of a charge for each, so both count against a quota, and an
 //! object that goes takes with it exactly what it brought. Extended attributes are charged beside that, and `used` has nothing of them. Where faulty software wrote less it stops at zero.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use bytes::Bytes;
 use tally_base::codec::{DecodeError, Fixed, Malformed, Put, Reader};
@@ -42,6 +43,7 @@ use tally_vfs::{
 };
 
 use crate::cuts::{CUTS_BYTES_MAX, Cuts};
+use crate::reserved::{FILE_CHARGE, RESERVED_BYTES_MAX, Reserved};
 use crate::xattr::XattrAccount;
 
 /// Where a file's content lies in the tree.
@@ -99,6 +101,8 @@ pub struct Inode {
     pub target: Bytes,
     /// What was cut and is not freed yet, as the tree has it. The fold alone decides of it, and goes by what is stored.
     pub cuts: Option<Box<Cuts>>,
+    /// What of it is reserved. Records change it, and only the tree has it; what is still to be taken the fold alone knows.
+    pub reserved: Option<Box<Reserved>>,
     /// What it has of extended attributes.
     pub xattrs: XattrAccount,
     /// What other programs have put there.
@@ -123,7 +127,9 @@ const HAS_VERIFIER: u16 = 1;
 const HAS_PUNCHES: u16 = 2;
 /// The flag of extended attributes.
 const HAS_XATTRS: u16 = 4;
-const FLAGS_KNOWN: u16 = HAS_VERIFIER | HAS_PUNCHES | HAS_XATTRS;
+/// The flag of reserved ranges.
+const HAS_RESERVED: u16 = 8;
+const FLAGS_KNOWN: u16 = HAS_VERIFIER | HAS_PUNCHES | HAS_XATTRS | HAS_RESERVED;
 
 /// Bytes of all sections of an object, but for those of its cuts and of its extended attributes.
 const SECTIONS_BYTES_MAX: usize = 512;
@@ -135,6 +141,8 @@ const PUNCHES_SECTION: u16 = 2;
 
 /// The section of extended attributes.
 const XATTRS_SECTION: u16 = 3;
+/// The section of reserved ranges.
+const RESERVED_SECTION: u16 = 4;
 
 /// Bytes before a section's own: its id and length.
 const SECTION_HEAD_BYTES: usize = 4;
@@ -145,8 +153,8 @@ const RECORD_SHIFTS: RangeInclusive<u8> = 12..=20;
 /// The same of those that the format has room for: blocks as long as a pointer can claim.
 const RECORD_SHIFTS_KEPT: RangeInclusive<u8> = 12..=24;
 
-/// Reserved bytes, ACL kind and project of an object that has none of these.
-const NOT_YET: [u8; 16] = [0; 16];
+/// ACL kind and project of an object that has none of these.
+const NOT_YET: [u8; 8] = [0; 8];
 
 /// Bytes before the length of the target.
 const HEAD_BYTES: usize = 132;
@@ -156,8 +164,9 @@ pub(crate) const XATTRS_SECTION_BYTES: usize = SECTION_HEAD_BYTES + XattrAccount
 
 /// Most bytes of an inode, but for the target of a symbolic link.
 pub(crate) const INODE_BYTES_MAX: usize = 136 + XATTRS_SECTION_BYTES + SECTIONS_BYTES_MAX;
-// The tree has what was cut besides.
-const _: () = assert!(INODE_BYTES_MAX + SECTION_HEAD_BYTES + CUTS_BYTES_MAX + SYMLINK_MAX <= VALUE_BYTES_MAX);
+// The tree has what was cut, and what is reserved, besides.
+const TREE_BYTES_MAX: usize = SECTION_HEAD_BYTES + CUTS_BYTES_MAX + SECTION_HEAD_BYTES + RESERVED_BYTES_MAX;
+const _: () = assert!(INODE_BYTES_MAX + TREE_BYTES_MAX + SYMLINK_MAX <= VALUE_BYTES_MAX);
 
 /// No `change` is issued from here on, in the year 2262: later sums would overflow.
 const CHANGE_END: u64 = 1 << 63;
@@ -217,6 +226,7 @@ impl Inode {
             create_verifier: None,
             target: Bytes::new(),
             cuts: None,
+            reserved: None,
             xattrs: XattrAccount::default(),
             sections: Bytes::new(),
         }
@@ -246,6 +256,50 @@ impl Inode {
     #[must_use]
     pub fn charged(&self) -> u64 {
         self.used.saturating_add(self.xattrs.bytes.into())
+    }
+
+    /// What is reserved for it and it has not taken, as of the last fold.
+    #[must_use]
+    pub fn reserved_bytes(&self) -> u64 {
+        self.reserved.as_ref().map_or(0, |reserved| reserved.bytes)
+    }
+
+    /// What all that is reserved of it may take.
+    #[must_use]
+    pub(crate) fn reserved_room(&self) -> u64 {
+        let room = |reserved: &Reserved| reserved.room_bytes(self.size, self.record_size()).saturating_add(FILE_CHARGE);
+        self.reserved.as_deref().map_or(0, room)
+    }
+
+    /// What is still to be taken of what is reserved, where its blocks in that take so much with what is around them: for checks.
+    #[must_use]
+    pub fn reserved_beside(&self, taken_bytes: u64) -> u64 {
+        self.reserved_room().saturating_sub(taken_bytes)
+    }
+
+    /// Whether the block that begins there is reserved.
+    #[must_use]
+    pub fn is_reserved(&self, start: u64) -> bool {
+        self.reserved.as_ref().is_some_and(|reserved| reserved.has(start))
+    }
+
+    /// Whether a WRITE into that range was promised room: it lies in what is reserved, and in the file.
+    pub(crate) fn is_promised(&self, range: &Range<u64>) -> bool {
+        range.end <= self.size && self.reserved.as_ref().is_some_and(|reserved| reserved.covers(range))
+    }
+
+    /// A range is reserved. False: there is no room to note one more.
+    #[must_use]
+    pub(crate) fn reserve(&mut self, range: &Range<u64>) -> bool {
+        let with = Reserved::with(self.reserved.as_deref(), range.clone(), self.record_size());
+        with.map(|reserved| self.reserved = Some(Box::new(reserved))).is_some()
+    }
+
+    /// Nothing is reserved any more of the whole blocks in a range; to the end of the file all blocks are whole.
+    pub(crate) fn unreserve(&mut self, range: &Range<u64>) {
+        let (size, record_size) = (self.size, self.record_size());
+        let end = if range.end >= size { u64::MAX } else { range.end };
+        self.reserved = self.reserved.take().and_then(|it| it.without(&(range.start..end), record_size)).map(Box::new);
     }
 
     /// Block size of the content, bytes.
@@ -301,7 +355,7 @@ impl Inode {
 
     /// Appends the encoding drawn in the module's head, as records have it.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        self.encode_with(Vec::new(), 0, out);
+        self.encode_with(Vec::new(), 0, None, out);
     }
 
     /// Appends the encoding that the tree has.
@@ -316,15 +370,20 @@ impl Inode {
             section.put_u16(bytes.len() as u16);
             section.put(&bytes);
         }
-        self.encode_with(section, flags, out);
+        self.encode_with(section, flags, self.reserved.as_deref(), out);
     }
 
     /// Behind `sections`, which may come first, and with the flags that say so.
-    fn encode_with(&self, mut sections: Vec<u8>, flags: u16, out: &mut Vec<u8>) {
+    fn encode_with(&self, mut sections: Vec<u8>, flags: u16, reserved: Option<&Reserved>, out: &mut Vec<u8>) {
         if !self.xattrs.is_empty() {
             sections.put_u16(XATTRS_SECTION);
             sections.put_u16(XattrAccount::BYTES as u16);
             self.xattrs.encode(&mut sections);
+        }
+        if let Some(reserved) = reserved {
+            sections.put_u16(RESERVED_SECTION);
+            sections.put_u16((reserved.ranges().len() * 16) as u16);
+            reserved.encode(&mut sections);
         }
         let mut head = Fixed::<HEAD_BYTES>::default();
         head.put_u8(VERSION);
@@ -346,9 +405,10 @@ impl Inode {
         head.put_u8(self.record_shift);
         let flag = |is_there: bool, flag| if is_there { flag } else { 0 };
         let own = flag(self.create_verifier.is_some(), HAS_VERIFIER) | flag(!self.xattrs.is_empty(), HAS_XATTRS);
-        head.put_u16(flags | own);
+        head.put_u16(flags | own | flag(reserved.is_some(), HAS_RESERVED));
         head.put_u64(self.create_verifier.unwrap_or(0));
         head.put_u64(self.birth.0);
+        head.put_u64(reserved.map_or(0, |reserved| reserved.bytes));
         head.put(&NOT_YET);
         head.put_u64(self.entry.0);
         out.reserve(HEAD_BYTES + 4 + self.target.len() + sections.len() + self.sections.len());
@@ -385,6 +445,7 @@ impl Inode {
         let flags = reader.u16()?;
         let verifier = reader.u64()?;
         let birth = Time(reader.u64()?);
+        let reserved_bytes = reader.u64()?;
         let not_yet = reader.array()?;
         let entry = ObjectId(reader.u64()?);
         let target_length = usize::from(reader.u16()?);
@@ -392,6 +453,10 @@ impl Inode {
         let sections_length = usize::from(reader.u16()?);
         let (cuts, sections) = split_cuts(reader.bytes(sections_length)?, flags & HAS_PUNCHES != 0)?;
         let (xattrs, sections) = split_xattrs(sections)?;
+        let (reserved, sections) = match flags & HAS_RESERVED {
+            0 => (None, sections),
+            _ => split_section(sections, RESERVED_SECTION)?,
+        };
         let [atime, mtime, ctime, change] = times;
         // A sound checksum says that it was written so, not that it can be.
         let possible = sections.len() <= SECTIONS_BYTES_MAX
@@ -406,13 +471,17 @@ impl Inode {
             // A record has room for the targets of two symbolic links, and not for those of four objects.
             && (target_length == 0 || kind == FileKind::Symlink)
             && xattrs.is_some() == (flags & HAS_XATTRS != 0)
-            && (xattrs.is_none() || has_xattrs(kind));
+            && (xattrs.is_none() || has_xattrs(kind))
+            && reserved.is_some() == (flags & HAS_RESERVED != 0)
+            && (reserved.is_none() || kind == FileKind::File);
         if !possible {
             return Err(malformed.into());
         }
-        if let Some(what) = newer(flags, &not_yet, record_shift) {
+        if let Some(what) = newer(flags, reserved_bytes, &not_yet, record_shift) {
             return Err(DecodeError::Newer(what));
         }
+        let reserved =
+            reserved.map(|section| Reserved::decode(section, reserved_bytes, 1 << record_shift)).transpose()?;
         Ok(Self {
             kind,
             mode,
@@ -435,6 +504,7 @@ impl Inode {
             create_verifier: (flags & HAS_VERIFIER != 0).then_some(verifier),
             target,
             cuts: cuts.map(Box::new),
+            reserved: reserved.map(Box::new),
             xattrs: xattrs.unwrap_or_default(),
             sections: Bytes::copy_from_slice(sections),
         })
@@ -444,12 +514,13 @@ impl Inode {
 /// What only newer programs put into an inode that could be one. What cannot be one is damage, whatever else it has.
 fn newer(
     flags: u16,
-    [reserved @ .., acl, _, _, _, p0, p1, p2, p3]: &[u8; 16],
+    reserved_bytes: u64,
+    [acl, _, _, _, p0, p1, p2, p3]: &[u8; 8],
     record_shift: u8,
 ) -> Option<&'static str> {
     let cases = [
         (flags & !FLAGS_KNOWN != 0, "an inode with a flag"),
-        (reserved != &[0; 8], "an inode with reserved space"),
+        (flags & HAS_RESERVED == 0 && reserved_bytes != 0, "an inode with reserved space"),
         (*acl != 0, "an inode with an access control list"),
         ([p0, p1, p2, p3] != [&0; 4], "an inode of a project"),
         (!RECORD_SHIFTS.contains(&record_shift), "a file with blocks of more than 1 MiB"),

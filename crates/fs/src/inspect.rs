@@ -171,6 +171,10 @@ fn inode_fields(id: ObjectId, inode: &Inode) -> Fields {
             fields.push(("layout", if inode.layout == Layout::Small { "small" } else { "extents" }.into()));
             fields.push(("record_bytes", inode.record_size().into()));
             fields.extend(inode.cuts.as_deref().into_iter().flat_map(cuts_fields));
+            if let Some(reserved) = &inode.reserved {
+                fields.push(("reserved", reserved.shown().into()));
+                fields.push(("reserved_bytes", inode.reserved_bytes().into()));
+            }
         }
         FileKind::Fifo | FileKind::Socket => {}
     }
@@ -231,6 +235,9 @@ fn record_fields(kind: RecordKind, record: &Record) -> Fields {
     }
     if let Some((_, range)) = &record.punch {
         fields.push(("punch", format!("{}-{}", range.start, range.end).into()));
+    }
+    if let Some((_, range)) = &record.reserve {
+        fields.push(("reserve", format!("{}-{}", range.start, range.end).into()));
     }
     if let Some(data) = &record.data {
         fields.push(("pieces", data.pieces.len().into()));

@@ -21,6 +21,7 @@ mod ops;
 mod read;
 pub mod record;
 pub mod replay;
+mod reserved;
 mod schema;
 mod sight;
 mod subtree;

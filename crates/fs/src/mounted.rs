@@ -200,6 +200,10 @@ impl Content for Filesystem {
         self.outcome(self.deallocate(ctx, object, offset, length))
     }
 
+    fn allocate(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, length: u64) -> Outcome<()> {
+        self.outcome(self.allocate(ctx, object, offset, length))
+    }
+
     fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {
         self.outcome(self.commit(ctx, object, offset, count))
     }

@@ -14,6 +14,7 @@ mod open;
 mod punch;
 mod remove;
 mod rename;
+mod reserve;
 mod setattr;
 mod write;
 mod xattr;

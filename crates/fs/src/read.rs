@@ -203,7 +203,7 @@ impl Filesystem {
     pub(crate) fn statfs(&self) -> FsStat {
         let pool = self.pool.free_bytes();
         let root = self.dataset.root();
-        let used = root.used_bytes.saturating_add(self.pending_growth_bytes());
+        let used = root.used_bytes.saturating_add(root.reserved_bytes).saturating_add(self.pending_growth_bytes());
         let synced = self.pool.txgs.last_synced();
         // Of quotas above that others use up, too, only what they leave is here.
         let free = self.standing.chain().iter().filter_map(|sum| sum.room(synced)).fold(pool, u64::min);

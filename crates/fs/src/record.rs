@@ -10,13 +10,15 @@
 //! (an unstable WRITE whose transaction group was synced): see [`SizeRule`].
 //!
 //! ```text
-//!  0  flags u8: bit 0 reply, bit 1 truncate, bit 2 data, bit 3 mark (form 1), bit 4 punch (form 2)     then, in this order, what is there:
+//!  0  flags u8: bit 0 reply, bit 1 truncate, bit 2 data, bit 3 mark (form 1), bit 4 punch (form 2),
+//!              bit 5 reserve (form 3)     then, in this order, what is there:
 //!     reply     key 40, has object u8, object u64, generation u64
 //!     mark      session 16, slot u32, operation u32, sequence u32, fingerprint u64, then as behind a reply's key
 //!     inodes    count u8, each: object u64, present u8, [size rule u8, at least u64, inode]
 //!     keys      count u8, each: key 25, present u8, [value (length u32 + bytes)]
 //!     truncate  object u64, size u64
 //!     punch     object u64, from u64, to u64
+//!     reserve   object u64, from u64, to u64
 //!     data      object u64, count u16, each: offset u64, length u32; then the bytes of all, to the end of the record
 //! ```
 //!
@@ -75,6 +77,7 @@ record_kinds! {
     SetXattr = 16,
     RemoveXattr = 17,
     Punch = 18,
+    Reserve = 19,
 }
 
 /// Flags of a body: what is in it.
@@ -83,12 +86,14 @@ const HAS_TRUNCATE: u8 = 2;
 const HAS_DATA: u8 = 4;
 const HAS_MARK: u8 = 8;
 const HAS_PUNCH: u8 = 16;
+const HAS_RESERVE: u8 = 32;
 /// What may be in a body of each form. A new part, or one that means more than before, is a new form with all of the one before it, at
 /// the end. A new kind is told by its number, and needs none.
-const PARTS_OF_FORM: [u8; 3] = [
+const PARTS_OF_FORM: [u8; 4] = [
     HAS_REPLY | HAS_TRUNCATE | HAS_DATA,
     HAS_REPLY | HAS_TRUNCATE | HAS_DATA | HAS_MARK,
     HAS_REPLY | HAS_TRUNCATE | HAS_DATA | HAS_MARK | HAS_PUNCH,
+    HAS_REPLY | HAS_TRUNCATE | HAS_DATA | HAS_MARK | HAS_PUNCH | HAS_RESERVE,
 ];
 
 const _: () = {
@@ -129,7 +134,7 @@ pub enum SizeRule {
     Exact,
     /// What the file has by then: the operation did not touch it.
     Keep,
-    /// At least this, for a WRITE or a punch that ended here.
+    /// At least this, for a WRITE, a punch or a reservation that ended here.
     AtLeast(u64),
 }
 
@@ -168,6 +173,8 @@ pub struct Record {
     pub truncate: Option<(ObjectId, u64)>,
     /// The file was punched there, before `data`: it reads as zeroes.
     pub punch: Option<(ObjectId, Range<u64>)>,
+    /// Of the file that range was reserved: WRITEs into it were promised room.
+    pub reserve: Option<(ObjectId, Range<u64>)>,
     /// Content that it wrote, to one file.
     pub data: Option<Data>,
 }
@@ -180,8 +187,8 @@ pub const RECORD_OVERHEAD_MAX: usize = 16 * 1024;
 /// Most pieces of data in one record. Their places stand in the overhead, beside the one inode of the file.
 pub const RECORD_PIECES_MAX: usize = 1000;
 
-/// Flags, a reply, a mark, both counts, and what is said of a truncation and a punch.
-const PARTS_BYTES_MAX: usize = 1 + (40 + 17) + (36 + 17) + 2 + 16 + 24;
+/// Flags, a reply, a mark, both counts, and what is said of a truncation, a punch and a reservation.
+const PARTS_BYTES_MAX: usize = 1 + (40 + 17) + (36 + 17) + 2 + 16 + 24 + 24;
 /// An object, how its size is to be taken, and its inode without a target.
 const INODE_AFTER_BYTES_MAX: usize = 8 + 1 + 9 + INODE_BYTES_MAX;
 /// A key, and an entry.
@@ -231,7 +238,7 @@ impl Record {
             out.put_u64(object.0);
             out.put_u64(size);
         }
-        if let Some((object, range)) = &self.punch {
+        for (object, range) in self.punch.iter().chain(&self.reserve) {
             out.put_u64(object.0);
             out.put_u64(range.start);
             out.put_u64(range.end);
@@ -264,6 +271,7 @@ impl Record {
             | flag(self.data.is_some(), HAS_DATA)
             | flag(self.mark.is_some(), HAS_MARK)
             | flag(self.punch.is_some(), HAS_PUNCH)
+            | flag(self.reserve.is_some(), HAS_RESERVE)
     }
 
     /// The data's bytes: the parts of the encoding that follow the head.
@@ -296,12 +304,13 @@ impl Record {
             keys.push((key, value));
         }
         let truncate = if flags & HAS_TRUNCATE != 0 { Some((ObjectId(reader.u64()?), reader.u64()?)) } else { None };
-        let punch = match flags & HAS_PUNCH {
-            0 => None,
-            _ => Some((ObjectId(reader.u64()?), reader.u64()?..reader.u64()?)),
+        let mut range_of = |flag| match flags & flag {
+            0 => Ok(None),
+            _ => Ok::<_, Malformed>(Some((ObjectId(reader.u64()?), reader.u64()?..reader.u64()?))),
         };
+        let (punch, reserve) = (range_of(HAS_PUNCH)?, range_of(HAS_RESERVE)?);
         let data = if flags & HAS_DATA != 0 { Some(decode_data(&mut reader, body)?) } else { None };
-        let record = Self { reply, mark, inodes, keys, truncate, punch, data };
+        let record = Self { reply, mark, inodes, keys, truncate, punch, reserve, data };
         let possible = record.is_possible().then_some(()).ok_or(reader.malformed());
         reader.end()?;
         Ok(possible.map(|()| record)?)
@@ -347,10 +356,10 @@ impl Record {
         let links = |after: &InodeAfter| after.inode.as_ref().is_none_or(|inode| inode.nlink > 0);
         let size = self.truncate.is_none_or(|(_, size)| size <= FILE_SIZE_MAX);
         let is_range = |(_, range): &(ObjectId, Range<u64>)| range.start < range.end && range.end <= FILE_SIZE_MAX;
-        let punch = self.punch.as_ref().is_none_or(is_range);
+        let ranges = self.punch.iter().chain(&self.reserve).all(is_range);
         let time = |after: &InodeAfter| after.inode.as_ref().is_none_or(|inode| inode.change < TIME_ROOM_END);
         let at_least = |after: &InodeAfter| !matches!(after.size, SizeRule::AtLeast(end) if end > FILE_SIZE_MAX);
-        size && punch
+        size && ranges
             && keys
             && objects.chain(entries).all(|id| id < DRAWN_ROOM_END)
             && self.inodes.iter().all(|after| links(after) && at_least(after) && time(after))

@@ -12,6 +12,8 @@
 //! total (rules F13), so what it needs must have come before it. Only the record that makes an object finds none: it
 //! brings the object's first name, takes no name away, and has the link count of something new.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tally_base::codec::{DecodeError, Malformed, Reader};
@@ -82,6 +84,7 @@ impl Filesystem {
         let (mut locked, unreadable) = self.lock_to_replay(&ids, dseq)?;
         check_present(&record, &locked, &unreadable, dseq)?;
         resolve_sizes(&mut record, &locked, &unreadable, dseq)?;
+        resolve_reserved(&mut record, &locked);
         self.learn_ids(&record);
         record.data.iter_mut().for_each(leave_the_frame);
         let data_bytes: u64 = record.data_parts().map(|part| part.len() as u64).sum();
@@ -177,7 +180,7 @@ fn touched(record: &Record) -> SmallVec<[ObjectId; 4]> {
     let mut ids: SmallVec<[ObjectId; 4]> = record.inodes.iter().map(|after| after.object).collect();
     ids.extend(record.keys.iter().map(|(key, _)| ObjectId(key.object)));
     ids.extend(record.truncate.iter().map(|(object, _)| *object));
-    ids.extend(record.punch.iter().map(|(object, _)| *object));
+    ids.extend(record.punch.iter().chain(&record.reserve).map(|(object, _)| *object));
     ids.extend(record.data.iter().map(|data| data.object));
     ids
 }
@@ -202,6 +205,28 @@ fn resolve_sizes(record: &mut Record, locked: &Locked, unreadable: &[ObjectId], 
     Ok(())
 }
 
+/// What is reserved of its files stands in no record's inode, but what it does to that: it is carried on from what is there.
+fn resolve_reserved(record: &mut Record, locked: &Locked) {
+    let of = |part: &Option<(ObjectId, Range<u64>)>, object| {
+        part.as_ref().filter(|(of, _)| *of == object).map(|(_, range)| range.clone())
+    };
+    for after in &mut record.inodes {
+        let Some(inode) = &mut after.inode else { continue };
+        let there = locked.state(after.object).inode.as_ref().filter(|there| there.generation == inode.generation);
+        inode.reserved = there.and_then(|there| there.reserved.clone());
+        let cut = record.truncate.filter(|(object, _)| *object == after.object).map(|(_, size)| size..u64::MAX);
+        for gone in cut.into_iter().chain(of(&record.punch, after.object)) {
+            inode.unreserve(&gone);
+        }
+        // Where it cannot be noted beside what is there, more is promised, and never less.
+        if let Some(range) = of(&record.reserve, after.object)
+            && !inode.reserve(&range)
+        {
+            assert!(inode.reserve(&(0..inode.size.max(range.end))), "the whole file is one range");
+        }
+    }
+}
+
 /// Finds everything that the record changes, or the first object that is not there, is another one, or is no file where
 /// content is changed.
 fn check_present(record: &Record, locked: &Locked, unreadable: &[ObjectId], dseq: Dseq) -> Result<(), ReplayError> {
@@ -219,8 +244,9 @@ fn check_present(record: &Record, locked: &Locked, unreadable: &[ObjectId], dseq
     // An operation that changes keys or content changes the inode above them, too.
     let inode_of = |object: ObjectId| record.inodes.iter().find(|after| after.object == object)?.inode.as_ref();
     let keyless = record.keys.iter().map(|(key, _)| ObjectId(key.object)).find(|object| inode_of(*object).is_none());
-    let cut = record.truncate.iter().map(|(object, _)| *object).chain(record.punch.iter().map(|(object, _)| *object));
-    let files = cut.chain(record.data.iter().map(|data| data.object));
+    let ranges = record.punch.iter().chain(&record.reserve).map(|(object, _)| *object);
+    let cut = record.truncate.iter().map(|(object, _)| *object);
+    let files = cut.chain(ranges).chain(record.data.iter().map(|data| data.object));
     let is_file = |object: &ObjectId| inode_of(*object).is_some_and(|inode| inode.kind == FileKind::File);
     keyless.or(files.into_iter().find(|object| !is_file(object))).map_or(Ok(()), missing)
 }

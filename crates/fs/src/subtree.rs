@@ -1,4 +1,4 @@
-//! What a dataset and all below it take together, and may take (`quota`).
+//! What a dataset and all below it take together, and may take (`quota`). What is reserved and not taken yet counts as well.
 //!
 //! Each dataset has a sum of its own, and holds on to those of the datasets above it. A group that changes what a dataset
 //! takes adds the difference to all of them, so that nobody ever looks at all datasets (rules S2). The same sums tell whether
@@ -44,7 +44,7 @@ struct Share {
 
 impl Share {
     fn of(root: &DatasetRoot) -> Self {
-        Self { used_bytes: root.used_bytes, orphan_count: root.orphan_count }
+        Self { used_bytes: root.used_bytes.saturating_add(root.reserved_bytes), orphan_count: root.orphan_count }
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tally_base::Txg;
 use tally_base::codec::Reader;
 use tally_fs::filer::Filer;
-use tally_fs::inode::Inode;
+use tally_fs::inode::{Inode, Layout};
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use tally_store::dataset::OBJECT_CHARGE;
 use tally_store::key::Class;
@@ -29,6 +29,9 @@ struct Walked {
     block_bytes: u64,
     faults: Vec<String>,
 }
+
+/// What an extent takes in its leaf.
+const EXTENT_BYTES: u64 = 128;
 
 /// How often a pool is looked at anew, as a group came in between.
 const LOOKS_MAX: usize = 1000;
@@ -97,6 +100,11 @@ fn sound_if_resting(filer: &Filer) -> Result<(), String> {
         if root.used_bytes != used {
             faults.push(format!("{used} bytes used, the root says {}", root.used_bytes));
         }
+        let reserved: u64 = walked.inodes.values().map(Inode::reserved_bytes).sum();
+        if root.reserved_bytes != reserved {
+            faults.push(format!("{reserved} bytes reserved, the root says {}", root.reserved_bytes));
+        }
+        walked.check_reserved();
         let orphans = walked.orphans.len() + walked.cut.len();
         if root.orphan_count != orphans as u64 {
             faults.push(format!("{orphans} orphans, the root says {}", root.orphan_count));
@@ -195,6 +203,22 @@ impl Walked {
                     self.faults.push(format!("{key:?}"));
                 }
             },
+        }
+    }
+
+    /// What is reserved of a file is no less than its blocks may still take.
+    fn check_reserved(&mut self) {
+        for (id, inode) in self.inodes.iter().filter(|(_, inode)| inode.reserved.is_some()) {
+            let blocks = self.extents.range((*id, 0)..=(*id, u64::MAX));
+            let there = blocks.filter(|((_, at), block)| inode.is_reserved(*at) && !inode.has_cut(*at, block.birth));
+            let taken_bytes = match inode.layout {
+                Layout::Small => inode.used + EXTENT_BYTES,
+                Layout::Extents => there.map(|(_, block)| block.asize() + EXTENT_BYTES).sum(),
+            };
+            let (has, needs) = (inode.reserved_bytes(), inode.reserved_beside(taken_bytes));
+            if has < needs {
+                self.faults.push(format!("{has} bytes are reserved of file {id}, which may still take {needs}"));
+            }
         }
     }
 

@@ -54,6 +54,8 @@ pub struct DatasetRoot {
     pub object_count: u64,
     /// Removed objects whose extents are still being freed.
     pub orphan_count: u64,
+    /// Bytes that files of it may still take of what was reserved for them, with what goes around these (rules V42).
+    pub reserved_bytes: u64,
 }
 
 /// What an object costs beside what it uses, for quota and `used`.

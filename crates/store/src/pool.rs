@@ -178,6 +178,8 @@ struct Syncing {
     old_roots: Vec<(Txg, Weak<dyn Any + Send + Sync>)>,
     /// While records are unreplayed: the lanes as import found them. Trees move on, the log does not (rules F1).
     unreplayed: Option<Vec<(LaneId, Checkpoint)>>,
+    /// What datasets promise room for, bytes each; none that promises nothing.
+    promised: BTreeMap<DatasetId, u64>,
     /// Lanes that open as soon as a durable uberblock names them.
     opening: Vec<(LaneId, Checkpoint)>,
     /// Exported or destroyed: the labels say so, and nothing is written any more.

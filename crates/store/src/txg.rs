@@ -32,6 +32,7 @@ mod cause;
 mod history;
 mod pace;
 mod pass;
+mod promised;
 mod slope;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -47,9 +48,11 @@ pub use cause::{Cause, Causes};
 pub use history::{HISTORY_MAX, TxgHistory, TxgRecord};
 pub use pace::{PATCH_BYTES_MAX, PATCH_BYTES_MIN, PATCH_BYTES_START};
 pub use pass::Pass;
+pub use promised::PromisedRoom;
 pub use slope::{Brought, Destination, RingUse};
 
 use pace::Pace;
+use promised::Promises;
 use slope::Slope;
 
 type Waiter = (Txg, Box<dyn FnOnce(Fate) + Send>);
@@ -92,6 +95,8 @@ struct State {
     admitted_bytes: u64,
     /// What folding those may take.
     admitted_fold_bytes: u64,
+    /// What is promised to WRITEs to come.
+    promises: Promises,
     /// The newest group that somebody wants synced.
     wanted: Txg,
     /// Why the open group is to be closed, once somebody wants that.
@@ -141,6 +146,7 @@ impl Txgs {
                 slope: Slope::default(),
                 admitted_bytes: 0,
                 admitted_fold_bytes: 0,
+                promises: Promises::default(),
                 wanted: synced,
                 cause: None,
                 causes: Causes::default(),
@@ -168,20 +174,21 @@ impl Txgs {
     /// Admits an operation that will dirty `bytes` of memory, and whose fold may take `fold_bytes` of the pool. Never
     /// blocks.
     pub fn admit(self: &Arc<Self>, bytes: u64, fold_bytes: u64) -> Result<Admission, NotAdmitted> {
-        self.admit_within(bytes, fold_bytes, |_| true)
+        self.admit_within(bytes, fold_bytes, PromisedRoom::default(), |_, _| true)
     }
 
-    /// The same, where the pool has room: `has_room` is told what folding everything may take, this operation included. It is
-    /// asked under the lock under which the operation is let in: of many who come at once, each sees those before it,
-    /// and no two are promised the same room (rules F19).
+    /// The same, where the pool has room: `has_room` is told what folding everything may take, this operation included, and what is
+    /// promised beside that. It is asked under the lock under which the operation is let in: of many who come at once, each sees those
+    /// before it, and no two are promised the same room (rules F19).
     pub fn admit_within(
         self: &Arc<Self>,
         bytes: u64,
         fold_bytes: u64,
-        has_room: impl FnOnce(u64) -> bool,
+        room: PromisedRoom,
+        has_room: impl FnOnce(u64, PromisedRoom) -> bool,
     ) -> Result<Admission, NotAdmitted> {
         let mut state = self.state.lock();
-        if !has_room(state.fold_in_all().saturating_add(fold_bytes)) {
+        if !has_room(state.fold_in_all().saturating_add(fold_bytes), state.promises.in_all().and(room)) {
             return Err(NotAdmitted::Space);
         }
         let dirty = state.dirty_in_all();
@@ -193,7 +200,8 @@ impl Txgs {
         }
         state.admitted_bytes += bytes;
         state.admitted_fold_bytes += fold_bytes;
-        Ok(Admission { txgs: Arc::clone(self), bytes, fold_bytes })
+        state.promises.admitted = state.promises.admitted.and(room);
+        Ok(Admission { txgs: Arc::clone(self), bytes, fold_bytes, room })
     }
 
     /// Whether the open group may get so much more to patch; if not, a sync is asked for. What is alone is let in, whatever
@@ -244,7 +252,7 @@ impl Txgs {
 
     /// Takes a hold on the open group, and turns the admission into its dirty bytes. Never blocks.
     #[must_use]
-    pub fn hold(self: &Arc<Self>, admission: Option<Admission>) -> Hold {
+    pub fn hold(self: &Arc<Self>, mut admission: Option<Admission>) -> Hold {
         let mut state = self.state.lock();
         let (open, count) = state.holds.back_mut().expect("there is always an open group");
         *count += 1;
@@ -252,6 +260,10 @@ impl Txgs {
         let (bytes, fold_bytes) =
             admission.as_ref().map_or((0, 0), |admission| (admission.bytes, admission.fold_bytes));
         *state.fold_bytes.entry(txg).or_default() += fold_bytes;
+        // What is drawn may at no moment count twice.
+        if let Some(admission) = &mut admission {
+            state.promises.take_hold(txg, std::mem::take(&mut admission.room));
+        }
         let dirty = state.dirty_bytes.entry(txg).or_default();
         *dirty += bytes;
         if *dirty >= self.dirty_bytes_sync {
@@ -281,8 +293,13 @@ impl Txgs {
         txg
     }
 
-    /// The uberblock of `txg` is durable.
-    pub fn synced(&self, txg: Txg) {
+    /// So much is promised by what is durable: as the pool is opened.
+    pub fn promise_room(&self, bytes: u64) {
+        self.state.lock().promises.durable_bytes = bytes;
+    }
+
+    /// The uberblock of `txg` is durable, and so much is promised by what it names: with it goes in one step what its group has drawn of that.
+    pub fn synced(&self, txg: Txg, promised_bytes: u64) {
         let mut state = self.state.lock();
         assert!(txg > state.synced, "groups are synced in order, once each");
         assert!(txg < state.open, "a group is closed before it is synced");
@@ -294,6 +311,7 @@ impl Txgs {
         state.dirty_bytes.retain(|dirty, _| *dirty > txg);
         state.fold_bytes.retain(|dirty, _| *dirty > txg);
         state.patch_bytes.retain(|dirty, _| *dirty > txg);
+        state.promises.synced(txg, promised_bytes);
         state.slope.synced(txg);
         let waiters = std::mem::take(&mut state.waiters);
         let (due, later): (Vec<_>, _) = waiters.into_iter().partition(|(waiting, _)| *waiting <= txg);
@@ -438,6 +456,17 @@ impl Txgs {
     pub fn fold_bytes(&self) -> u64 {
         self.state.lock().fold_in_all()
     }
+
+    /// What is promised to WRITEs that have not come yet, and drawn by those that have.
+    #[must_use]
+    pub fn promised(&self) -> PromisedRoom {
+        self.state.lock().promises.in_all()
+    }
+
+    /// A WRITE of group `txg` draws so much less of what is promised than it was admitted with: the group had its blocks already.
+    pub fn draw_less(&self, txg: Txg, bytes: u64) {
+        self.state.lock().promises.draw_less(txg, bytes);
+    }
 }
 
 impl State {
@@ -465,6 +494,7 @@ pub struct Admission {
     txgs: Arc<Txgs>,
     bytes: u64,
     fold_bytes: u64,
+    room: PromisedRoom,
 }
 
 impl Drop for Admission {
@@ -475,6 +505,7 @@ impl Drop for Admission {
         state.admitted_bytes = bytes.checked_sub(self.bytes).expect("no more is given back than was admitted");
         state.admitted_fold_bytes =
             fold_bytes.checked_sub(self.fold_bytes).expect("no more is given back than was set aside");
+        state.promises.admitted.give_back(self.room);
     }
 }
 

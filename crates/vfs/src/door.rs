@@ -171,6 +171,10 @@ pub trait Content: Send + Sync {
     /// Takes `length` bytes from `offset` on away, by the right to write them: they read as zeroes, the file's size stays, and what they took is given back in
     /// time. What lies behind the end is passed over. [`FsError::Invalid`] for a length of 0 and a range that ends behind 2^64 - 1 (RFC 7862 §15.4).
     fn deallocate(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, length: u64) -> Outcome<()>;
+    /// Promises that each WRITE into `length` bytes from `offset` on finds room, whatever others take, until they are deallocated or cut; the file grows to their end.
+    /// What is there stays as it is, and where nothing is it reads as zeroes. [`FsError::NoSpace`] or [`FsError::Quota`] where there is no room for all of it, and nothing is
+    /// changed then; [`FsError::Invalid`] as above (RFC 7862 §15.1, rules V42).
+    fn allocate(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, length: u64) -> Outcome<()>;
     /// Makes unstable data stable (`count` 0: to the end of the file). Gives the write verifier.
     fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64>;
 }

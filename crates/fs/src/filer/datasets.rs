@@ -77,6 +77,8 @@ pub struct DatasetInfo {
     pub guid: u64,
     /// Bytes it uses, without its children.
     pub used_bytes: u64,
+    /// Bytes that are reserved for files of it and not taken yet.
+    pub reserved_bytes: u64,
     /// Bytes that could still be written to it.
     pub available_bytes: u64,
     /// Files, directories and all others in it, as of the last synced group.
@@ -227,6 +229,7 @@ impl Filer {
             used_bytes: 0,
             object_count: 0,
             orphan_count: 0,
+            reserved_bytes: 0,
         };
         let filesystem = pool.administer(|pool, txg| {
             let birth = DatasetBirth {
@@ -555,6 +558,7 @@ impl Filesystem {
             created_txg: self.dataset.birth.created_txg,
             guid: self.dataset.birth.guid,
             used_bytes: root.used_bytes,
+            reserved_bytes: root.reserved_bytes,
             available_bytes: self.statfs().available_bytes,
             object_count: root.object_count,
             local: line.local,

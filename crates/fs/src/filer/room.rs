@@ -37,7 +37,10 @@ impl Filer {
                 Ok(room) => return Ok(Some(room)),
                 Err(why) => why,
             };
-            if refused == NotAdmitted::Space && !self.has_orphans() && self.pool.space_coming().is_none() {
+            if refused == NotAdmitted::Space
+                && !self.has_orphans()
+                && self.pool.space_coming(SpaceClass::Rename).is_none()
+            {
                 break;
             }
             self.pool.sync()?;

@@ -298,6 +298,9 @@ impl Fold<'_> {
         old: Option<&BlockPtr>,
         new: Option<&BlockPtr>,
     ) {
+        if let Some(weighing) = &mut self.weighing {
+            weighing.replaced(start, old, new);
+        }
         if let Some(old) = old {
             self.free(old);
             inode.used = inode.used.saturating_sub(old.asize());

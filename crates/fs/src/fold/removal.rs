@@ -64,7 +64,8 @@ struct Reaped {
 impl Fold<'_> {
     /// Without an old inode nobody knows how much it was; all that is found of it goes.
     pub(super) fn removed(&mut self, id: ObjectId, old: Option<&Inode>) -> Result<(), BlockError> {
-        self.folded.push(Folded { id, used: 0, cuts: None });
+        self.folded.push(Folded { id, used: 0, cuts: None, reserved_bytes: 0 });
+        self.reserved_bytes = self.reserved_bytes.saturating_sub(old.map_or(0, Inode::reserved_bytes));
         let is_much = |old: &&Inode| {
             let is_file = old.kind == FileKind::File;
             let extents = if is_file { extents_at_most(old, 0..old.extents_end()) } else { 0 };
@@ -74,7 +75,7 @@ impl Fold<'_> {
         if let Some(old) = old.filter(is_much) {
             // Its name is gone, and what was cut from it goes with it.
             let (parent, entry) = (ObjectId(0), ObjectId(0));
-            let orphan = Inode { nlink: 0, parent, entry, cuts: None, ..old.clone() };
+            let orphan = Inode { nlink: 0, parent, entry, cuts: None, reserved: None, ..old.clone() };
             self.put_inode(id, &orphan);
             self.note_cuts(id, Some(old), &orphan);
             self.changes.push((OrphanKind::Removed.key(id), Change::Put(Bytes::from_static(&[1]))));
@@ -189,7 +190,8 @@ impl Fold<'_> {
             self.put_inode(id, &inode);
             self.note_cuts(id, Some(&old), &inode);
             self.used_bytes = self.used_bytes.saturating_sub(old.used.saturating_sub(inode.used));
-            self.folded.push(Folded { id, used: inode.used, cuts: inode.cuts.clone() });
+            let reserved_bytes = inode.reserved_bytes();
+            self.folded.push(Folded { id, used: inode.used, cuts: inode.cuts.clone(), reserved_bytes });
         }
         Ok(self.reap_extents_left > 0)
     }

@@ -19,6 +19,7 @@ use super::removal::OrphanKind;
 use crate::cuts::Cuts;
 use crate::damage::Part;
 use crate::inode::{Inode, Layout};
+use crate::reserved::Reserved;
 use crate::schema::decode_pointer;
 
 /// What the old tree says of something.
@@ -70,7 +71,9 @@ impl Fold<'_> {
             Stored::Known(cuts) => cuts.and_then(|cuts| Cuts::decode(&cuts).ok()).map(Box::new),
             Stored::Unknown => None,
         };
-        Ok(Inode { layout, size: FILE_SIZE_MAX, cuts, ..inode.clone() })
+        // What was reserved is what was last known of it; what of that is taken is to be looked for.
+        let reserved = inode.reserved.as_ref().map(|reserved| Box::new(Reserved::unknown(reserved.bytes)));
+        Ok(Inode { layout, size: FILE_SIZE_MAX, cuts, reserved, ..inode.clone() })
     }
 
     /// What is stored of a small file. Of one that was empty nothing is.

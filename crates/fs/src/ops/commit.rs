@@ -96,7 +96,7 @@ impl Filesystem {
             let is_last = part_bytes == now_due.bytes();
             locked.state_mut(object.id).parts_bytes = if is_last { 0 } else { now_due.parts_bytes + part_bytes };
             let records = commit_records(object, &inode, part);
-            let mut spare_bytes = admitted.fold_bytes;
+            let mut spare_bytes = admitted.spare.fold_bytes;
             let wait = self.append_all(admitted, &mut locked, records, |locked, txg, record, is_logged| {
                 self.charge_replay(locked, txg, &record, &mut spare_bytes);
                 // What the log has not taken stays due.
@@ -140,7 +140,7 @@ impl Filesystem {
         let fold = FoldCost { patch_bytes: 0, ..fold };
         let records = part.iter().map(|batch| batch_bytes(batch) + RECORD_OVERHEAD_MAX).collect();
         // All else was counted when it was written, for the group that has it.
-        let ask = Ask { data_bytes: 0, records, fold, growth_bytes: 0, class: SpaceClass::Remove };
+        let ask = Ask { records, fold, ..Ask::metadata(SpaceClass::Remove) };
         Ok(self.admit(&ask).ok())
     }
 

@@ -368,6 +368,7 @@ impl Filesystem {
             create_verifier: plan.verifier,
             target: Bytes::copy_from_slice(plan.target),
             cuts: None,
+            reserved: None,
             xattrs: Default::default(),
             sections: Bytes::new(),
         };

@@ -57,6 +57,7 @@ impl Filesystem {
         }
         let mut inode = before.clone();
         inode.modify(self.now());
+        inode.unreserve(&range);
         strip_privileges(&mut inode, ctx.cred);
         // What made the file so long may be in no log, and a COMMIT behind this finds nothing there that it could log.
         let mut record = Record {

@@ -8,7 +8,7 @@ use tally_vfs::permission::{self, WRITE};
 use tally_vfs::{Cred, FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Outcome, SetAttr, SetTime};
 
 use super::{after, change, failed, remember, unchanged};
-use crate::admission::Ask;
+use crate::admission::{Ask, Refusal};
 use crate::cost::FoldCost;
 use crate::filesystem::Filesystem;
 use crate::inode::Inode;
@@ -22,12 +22,22 @@ impl Filesystem {
         }
         // Cutting a file frees space, so it draws on the reserve that removing does.
         let end = set.size.map(|size| size.min(FILE_SIZE_MAX));
-        let resized = |end| self.fold_cost(object, |inode, layer| FoldCost::of_resize(inode, layer, end));
+        // What is reserved of a last block that becomes longer is more, and nobody takes that of what is kept back.
+        let grows_reserved = |inode: &Inode, end| inode.reserved.is_some() && end > inode.size;
+        let (mut class, mut growth_bytes) = (SpaceClass::Remove, 0);
+        let resized = |end| {
+            self.fold_cost(object, |inode, layer| {
+                if grows_reserved(inode, end) {
+                    (class, growth_bytes) = (SpaceClass::Write, inode.record_size());
+                }
+                FoldCost::of_resize(inode, layer, end)
+            })
+        };
         let cut = match end.map_or_else(|| Ok(FoldCost::default()), resized) {
             Ok(cut) => cut,
             Err(error) => return failed(error),
         };
-        let admitted = match self.admit(&Ask::metadata(SpaceClass::Remove).folding(cut)) {
+        let admitted = match self.admit(&Ask::metadata(class).growing(growth_bytes).folding(cut)) {
             Ok(admitted) => admitted,
             Err(refusal) => return refusal.outcome(),
         };
@@ -39,6 +49,10 @@ impl Filesystem {
             Ok(inode) => inode,
             Err(error) => return self.refused(&locked, smallvec![], error),
         };
+        if class == SpaceClass::Remove && end.is_some_and(|end| grows_reserved(&before, end)) {
+            // It was reserved since that look.
+            return Refusal::until(self.pool.txgs.next_sync()).outcome();
+        }
         let now = self.now();
         let set = &set.without_what_is(&before.attr(object.id), now);
         let gate = || self.gate(object, ctx.actor(), Act::Changes);
@@ -140,6 +154,7 @@ pub(super) fn resize(inode: &mut Inode, size: u64, may: Result<(), FsError>, now
         return Err(FsError::TooBig);
     }
     inode.size = size;
+    inode.unreserve(&(size..u64::MAX));
     inode.used = inode.used.min(round_to_sector(size));
     inode.mtime = now;
     Ok(())

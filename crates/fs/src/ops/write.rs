@@ -16,7 +16,7 @@ use tally_store::block::{BlockError, NoSpace};
 use tally_store::dataset::Placed;
 use tally_store::pool::SpaceClass;
 use tally_store::properties::SyncMode;
-use tally_store::txg::RingUse;
+use tally_store::txg::{PromisedRoom, RingUse};
 use tally_vfs::permission::{self, WRITE};
 use tally_vfs::{Attr, FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Outcome, Stability, Written};
 
@@ -104,18 +104,26 @@ impl Filesystem {
         })
     }
 
-    /// What a WRITE may cost its fold, and by how much it may make the dataset grow: from one look, without the lock.
-    fn costs_of_write(&self, object: ObjectRef, range: &Range<u64>) -> Result<(FoldCost, u64), FsError> {
-        let mut growth_bytes = 0;
+    /// What a WRITE may cost its fold, by how much it may make the dataset grow, and what it draws of room that was promised, if it was: from one
+    /// look, without the lock.
+    fn costs_of_write(
+        &self,
+        object: ObjectRef,
+        range: &Range<u64>,
+    ) -> Result<(FoldCost, u64, Option<PromisedRoom>), FsError> {
+        let (mut growth_bytes, mut promised) = (0, None);
         let gives_back = self.has_quota() && self.objects.look(object.id, ObjectState::is_punched);
         let fold = self.fold_cost(object, |inode, layer| {
             // Nobody asks without a quota.
-            if self.has_quota() {
-                growth_bytes = growth(inode, range, gives_back);
+            let is_promised = inode.is_promised(range);
+            if self.has_quota() && !is_promised {
+                growth_bytes = growth(inode, range, gives_back).saturating_add(growth_of_reserved(inode, range));
             }
-            FoldCost::of(inode, layer, std::iter::once(range.clone()))
+            let cost = FoldCost::of(inode, layer, std::iter::once(range.clone()));
+            promised = is_promised.then(|| PromisedRoom { promised_bytes: 0, drawn_bytes: cost.block_bytes(inode) });
+            cost
         })?;
-        Ok((fold, growth_bytes))
+        Ok((fold, growth_bytes, promised))
     }
 
     /// What a WRITE is going to do, by one look at its dataset and the lane; if it may begin at all.
@@ -169,11 +177,12 @@ impl Filesystem {
             Err(refusal) => return refusal.outcome(),
         };
         let records = chunks.iter().map(|chunk| chunk.len() + RECORD_OVERHEAD_MAX).collect();
-        let (fold, growth_bytes) = match self.costs_of_write(object, &range) {
+        let (fold, growth_bytes, promised) = match self.costs_of_write(object, &range) {
             Ok(costs) => costs,
             Err(error) => return failed(error),
         };
-        let ask = Ask { data_bytes: length, records, fold, growth_bytes, class: SpaceClass::Write };
+        let class = if promised.is_some() { SpaceClass::Promised } else { SpaceClass::Write };
+        let ask = Ask { data_bytes: length, records, fold, growth_bytes, class, room: promised.unwrap_or_default() };
         let admitted = match self.admit(&ask) {
             Ok(admitted) => admitted,
             Err(refusal) => return refusal.outcome(),
@@ -189,6 +198,10 @@ impl Filesystem {
         let may = self.may_write(&before, object, ctx).and_then(|()| self.gate(object, ctx.actor(), Act::Changes));
         if let Err(error) = may {
             return self.refused(&locked, smallvec![unchanged(object.id, &before)], error);
+        }
+        if promised.is_some() && !before.is_promised(&range) {
+            // It was punched or cut since that look, and nothing is drawn of what nobody promises.
+            return Refusal::until(self.pool.txgs.next_sync()).outcome();
         }
         let stability = if is_stable { Stability::FileSync } else { Stability::Unstable };
         let written = Written { count: length as u32, stability, verifier: self.verifier };
@@ -314,9 +327,9 @@ impl Filesystem {
         record: Record,
         parts: Parts<'_>,
     ) -> Txg {
-        let mut spare_bytes = admitted.fold_bytes;
+        let mut spare = admitted.spare;
         self.with_hold(admitted, |txg| {
-            self.charge_fold(locked, txg, &record, parts.gathers, &mut spare_bytes);
+            self.charge_fold(locked, txg, &record, parts.gathers, &mut spare);
             self.apply(locked, txg, record, false);
             let layer = &mut locked.state_mut(object.id).layer_mut(txg).data;
             for (offset, block) in parts.placed {
@@ -359,6 +372,11 @@ fn growth(inode: &Inode, range: &Range<u64>, gives_back: bool) -> u64 {
     let gives_back = gives_back || inode.cuts.as_ref().is_some_and(|cuts| cuts.is_waiting());
     let has_surely = if gives_back { 0 } else { inode.used };
     touched.min(used_max.saturating_sub(has_surely))
+}
+
+/// By how much more may be reserved of a file, where a WRITE makes the last block of that longer.
+fn growth_of_reserved(inode: &Inode, range: &Range<u64>) -> u64 {
+    if inode.reserved.is_some() && range.end > inode.size { inode.record_size() } else { 0 }
 }
 
 /// The data in parts of `most` bytes: one for each record.

@@ -31,6 +31,7 @@ fn inode(size: u64) -> Inode {
         create_verifier: Some(77),
         target: Bytes::from_static(b"target"),
         cuts: None,
+        reserved: None,
         xattrs: XattrAccount::default(),
         sections: Bytes::from_static(&[1, 2, 3, 0, 7, 8, 9]),
     }
@@ -56,6 +57,7 @@ fn full() -> Record {
         ]),
         truncate: Some((ObjectId(9), 0)),
         punch: Some((ObjectId(9), 7..4096)),
+        reserve: Some((ObjectId(9), 5..6)),
         data: Some(Data {
             object: ObjectId(9),
             pieces: SmallVec::from_vec(vec![(12, Bytes::from_static(b"content")), (99, Bytes::from_static(b"more"))]),
@@ -113,7 +115,7 @@ fn the_kinds_have_stable_numbers() {
 
 #[test]
 fn numbers_that_cannot_have_been_issued_are_malformed() {
-    let lies: [(&str, Lie); 17] = [
+    let lies: [(&str, Lie); 19] = [
         // What follows this id could not be read: a pool that had replayed it could not be imported any more.
         ("an object with none behind it", |record| record.inodes[0].object = ObjectId((1 << 62) - 1)),
         ("a change at the end of time", |record| record.inodes[0].inode.as_mut().unwrap().change = Time((1 << 63) - 1)),
@@ -138,6 +140,8 @@ fn numbers_that_cannot_have_been_issued_are_malformed() {
         ("a cut behind the largest file", |record| record.truncate = Some((ObjectId(9), u64::MAX))),
         ("a punch behind the largest file", |record| record.punch = Some((ObjectId(9), 0..1 << 63))),
         ("a punch of nothing", |record| record.punch = Some((ObjectId(9), 7..7))),
+        ("a reservation behind the largest file", |record| record.reserve = Some((ObjectId(9), 0..1 << 63))),
+        ("a reservation of nothing", |record| record.reserve = Some((ObjectId(9), 7..7))),
         ("an end behind the largest file", |record| record.inodes[0].size = SizeRule::AtLeast(u64::MAX)),
     ];
     for (what, lie) in lies {
@@ -192,7 +196,7 @@ fn what_only_a_newer_program_knows_has_a_name() {
         assert_eq!(newer(&head(*kind as u16, 1, 0)), None);
     }
     let cases = [
-        (head(1, 3, 0), "form 3"),
+        (head(1, 4, 0), "form 4"),
         (head(1, 0xff, 0), "form 255"),
         (head(1, 0, 1), "flags 0x1"),
         (head(13, 0, 0), "kind 13"),
@@ -207,16 +211,17 @@ fn what_only_a_newer_program_knows_has_a_name() {
 
 /// A program that did not know marks took a record with one for damage, and went by it with `--accept-loss`: the head said nothing of it.
 #[test]
-fn a_record_with_a_mark_or_a_punch_says_so_in_its_head() {
-    let with = Record { punch: None, ..full() };
+fn a_record_with_a_mark_a_punch_or_a_reservation_says_so_in_its_head() {
+    let with = Record { punch: None, reserve: None, ..full() };
     let (without, punched) =
-        (Record { mark: None, ..with.clone() }, Record { punch: Some((ObjectId(9), 1..2)), ..full() });
-    for (record, form) in [(&punched, 2), (&with, 1), (&without, 0), (&Record::default(), 0)] {
+        (Record { mark: None, ..with.clone() }, Record { punch: Some((ObjectId(9), 1..2)), ..with.clone() });
+    let reserved = Record { reserve: Some((ObjectId(9), 1..2)), ..with.clone() };
+    for (record, form) in [(&reserved, 3), (&punched, 2), (&with, 1), (&without, 0), (&Record::default(), 0)] {
         let name = record.name(RecordKind::Rename);
         assert_eq!(name, RecordName { kind: 7, shape: RecordShape { form, flags: 0 } });
     }
     assert_eq!(Record::decode(0, &encoded(&with)), Err(DecodeError::Malformed(Malformed("log record"))));
     assert_eq!(Record::decode(1, &encoded(&punched)), Err(DecodeError::Malformed(Malformed("log record"))));
     assert_eq!(Record::decode(2, &encoded(&without)), Ok(without), "each form has what those before it have");
-    assert_eq!(Record::decode(3, &encoded(&with)), Err(DecodeError::Newer("form of a log record")));
+    assert_eq!(Record::decode(4, &encoded(&with)), Err(DecodeError::Newer("form of a log record")));
 }

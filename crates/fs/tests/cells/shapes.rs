@@ -110,6 +110,10 @@ fn punch(fs: &dyn Vfs, ctx: OpCtx<'_>, path: &str, offset: u64, length: u64) {
     done(fs.deallocate(ctx, at(fs, path), offset, length)).unwrap();
 }
 
+fn reserve(fs: &dyn Vfs, ctx: OpCtx<'_>, path: &str, offset: u64, length: u64) {
+    done(fs.allocate(ctx, at(fs, path), offset, length)).unwrap();
+}
+
 fn set_xattr(fs: &dyn Vfs, ctx: OpCtx<'_>, path: &str, name: &str, length: usize) {
     let value = pattern(length, 4);
     done(fs.set_xattr(ctx, at(fs, path), name.as_bytes(), &value, SetXattr::Either)).unwrap();
@@ -144,6 +148,7 @@ pub(crate) const fn shapes(kind: RecordKind) -> &'static [Shape] {
         RecordKind::Write => WRITE,
         RecordKind::CommitData => COMMIT_DATA,
         RecordKind::Punch => PUNCH,
+        RecordKind::Reserve => RESERVE,
         RecordKind::SetXattr => SET_XATTR,
         RecordKind::RemoveXattr => REMOVE_XATTR,
     }
@@ -298,6 +303,17 @@ const COMMIT_DATA: &[Shape] = &[
         name: "of the first bytes of a file, more than a block",
         late: Late::Saved(|fs| unstable(fs, "other/nothing", 0, 100_000)),
         op: |fs, ctx| commit(fs, ctx, "other/nothing"),
+    },
+];
+
+const RESERVE: &[Shape] = &[
+    shape("of a small file", |fs, ctx| reserve(fs, ctx, "dir/small", 0, 100)),
+    shape("behind the end of a small file", |fs, ctx| reserve(fs, ctx, "dir/small", 1000, 300_000)),
+    shape("over a large file and behind its end", |fs, ctx| reserve(fs, ctx, "dir/large", 100_000, 900_000)),
+    Shape {
+        name: "above unstable data",
+        late: Late::Lost(|fs| unstable(fs, "dir/small", 2000, 9000)),
+        op: |fs, ctx| reserve(fs, ctx, "dir/small", 0, 20_000),
     },
 ];
 

@@ -356,6 +356,10 @@ impl Content for Gated {
     fn deallocate(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, length: u64) -> Outcome<()> {
         self.change(|| self.model.deallocate(ctx, object, offset, length))
     }
+
+    fn allocate(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, length: u64) -> Outcome<()> {
+        self.change(|| self.model.allocate(ctx, object, offset, length))
+    }
     fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {
         self.change(|| self.model.commit(ctx, object, offset, count))
     }

@@ -193,6 +193,7 @@ impl<'a> Run<'a> {
             done: Vec::new(),
             waiting: Vec::new(),
             cuts: None,
+            reserved: None,
             lies: false,
             totals: Totals::default(),
             machine,

@@ -113,7 +113,6 @@ impl DatasetEntry {
         let is_set = |bytes: &[u8]| bytes.iter().any(|byte| *byte != 0);
         refuse_newer(&[
             (log_cursor != LOG_CURSOR_OF_POOL, "a dataset with a log cursor of its own"),
-            (reserved_bytes != 0, "a dataset with reserved bytes"),
             (is_set(reader.bytes(SNAPSHOT_BYTES)?), "a dataset with snapshots"),
             (is_set(reader.bytes(KEY_BYTES)?), "a dataset with a key"),
             (is_set(reader.bytes(PARKED_BYTES)?), "a dataset with parked records"),
@@ -135,6 +134,7 @@ impl DatasetEntry {
             used_bytes: accounts[0].min(ACCOUNT_MAX),
             object_count: accounts[1].min(counted_max),
             orphan_count: accounts[2].min(counted_max),
+            reserved_bytes: reserved_bytes.min(ACCOUNT_MAX),
         };
         Ok(Self { birth, line: DatasetLine { parent, name, local, carried }, root })
     }
@@ -199,7 +199,7 @@ pub(super) fn encode(birth: &DatasetBirth, line: &DatasetLine, root: &DatasetRoo
     let of_birth = [birth.guid, birth.created.0, birth.created_txg.0, birth.lane.0, birth.name_key];
     let of_root = [root.life, root.verifier, root.change_floor.0, root.next_object.0, root.log_from.0];
     let cursors = [LOG_CURSOR_OF_POOL, root.replay_dseq.0];
-    let accounts = [root.used_bytes, root.object_count, root.orphan_count, 0];
+    let accounts = [root.used_bytes, root.object_count, root.orphan_count, root.reserved_bytes];
     let fields = of_birth
         .into_iter()
         .chain([birth.root_object.0, birth.root_generation.0, line.parent.0])

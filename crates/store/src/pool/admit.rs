@@ -9,13 +9,16 @@ use tally_members::label::FailMode;
 
 use super::Pool;
 use crate::alloc::Space;
-use crate::txg::{Admission, Cause, NotAdmitted, RingUse, Txgs};
+use crate::txg::{Admission, Cause, NotAdmitted, PromisedRoom, RingUse, Txgs};
 
 /// How deep into its reserve the pool lets an operation go (rules F19). A replay is not asked: what it brings was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceClass {
     /// New data and new names: stops at the reserve.
     Write,
+    /// Data for which room was promised (rules V42): stops at half of the reserve. What it adds is drawn from the promise; of the reserve it only has for some
+    /// groups what it replaces, and the leaves above that.
+    Promised,
     /// RENAME, and properties that become longer, which take little and seldom: stops at three quarters of it. Clients rename a
     /// file that is open instead of removing it; and whatever the names and properties grow to, there is room left to remove them.
     Rename,
@@ -42,6 +45,10 @@ const MARKS_PART: u64 = 4;
 /// As many reserves free are few.
 const SHORT: u64 = 4;
 
+/// What the fold of one WRITE may take beside what it draws of a promise: all of it, if it writes anew what is there. Where anything is promised so much is
+/// kept free beside, for one WRITE after the other: a mebibyte, the blocks at both ends, and leaves.
+const PROMISED_WRITE_BYTES: u64 = (3 << 20) + (256 << 10);
+
 impl Pool {
     /// Whether operations may begin.
     pub fn check_serving(&self) -> Result<(), NotServing> {
@@ -64,25 +71,56 @@ impl Pool {
     /// Free sectors, and whether they are so few that nothing is kept for old roots.
     pub(super) fn room_for_old_roots(&self) -> (u64, bool) {
         let space = self.io.allocator().space();
-        (space.free / SECTOR as u64, space.free < SHORT * Self::reserve_bytes(&space))
+        let free = space.free.saturating_sub(Self::kept_for_promises(self.txgs.promised()));
+        (free / SECTOR as u64, free < SHORT * Self::reserve_bytes(&space))
     }
 
     /// Lets an operation in that will dirty `bytes` of memory and whose fold may take `fold_bytes`, if that fits beside all
     /// that is not synced yet: what is acknowledged must be foldable (rules F19).
     pub fn admit(&self, class: SpaceClass, bytes: u64, fold_bytes: u64) -> Result<Admission, NotAdmitted> {
-        self.txgs.admit_within(bytes, fold_bytes, |folding| self.has_space(class, folding))
+        self.admit_with(class, bytes, fold_bytes, PromisedRoom::default())
     }
 
-    /// Whether folds may take so much. What a fold has allocated counts twice until its group is synced.
-    fn has_space(&self, class: SpaceClass, folding: u64) -> bool {
+    /// The same for an operation that promises room, or draws of what was promised.
+    pub fn admit_with(
+        &self,
+        class: SpaceClass,
+        bytes: u64,
+        fold_bytes: u64,
+        room: PromisedRoom,
+    ) -> Result<Admission, NotAdmitted> {
+        self.txgs.admit_within(bytes, fold_bytes, room, |folding, promised| self.has_space(class, folding, promised))
+    }
+
+    /// Whether folds may take so much where so much is promised. What a fold has allocated counts twice until its group is synced.
+    fn has_space(&self, class: SpaceClass, folding: u64, promised: PromisedRoom) -> bool {
         let space = self.io.allocator().space();
         let reserve = Self::reserve_bytes(&space);
-        let kept_back = match class {
-            SpaceClass::Write => reserve,
-            SpaceClass::Rename => reserve / 4 * 3,
-            SpaceClass::Remove => reserve / 2,
-        };
-        space.free >= kept_back.saturating_add(folding).saturating_add(self.remembered_fold_bytes())
+        let has_beside = |kept_back: u64| space.free >= kept_back.saturating_add(folding);
+        let others = Self::kept_for_promises(promised).saturating_add(self.remembered_fold_bytes());
+        match class {
+            SpaceClass::Write => has_beside(reserve.saturating_add(others)),
+            SpaceClass::Rename => has_beside((reserve / 4 * 3).saturating_add(others)),
+            // What makes room is never refused for the sake of a promise: it gives back more than it takes.
+            SpaceClass::Remove => has_beside((reserve / 2).saturating_add(self.remembered_fold_bytes())),
+            // Its own promise it may use up, and nobody else's; and its fold has to find room before what it replaces is free.
+            SpaceClass::Promised => {
+                let drawn = folding.saturating_sub(promised.drawn_bytes).saturating_add(promised.promised_bytes);
+                has_beside(reserve / 2) && space.free >= (reserve / 2).saturating_add(drawn)
+            }
+        }
+    }
+
+    /// What is to stay free for the sake of what is promised.
+    fn kept_for_promises(promised: PromisedRoom) -> u64 {
+        let for_one = if promised.promised_bytes > 0 { PROMISED_WRITE_BYTES } else { 0 };
+        promised.left_bytes().saturating_add(for_one)
+    }
+
+    /// Whether so much could never be promised, however long somebody waits.
+    #[must_use]
+    pub fn is_more_than_all(&self, bytes: u64) -> bool {
+        bytes > self.io.allocator().space().total
     }
 
     /// Marks take a part of the reserve at most, or nothing could be removed from a full pool.
@@ -100,18 +138,21 @@ impl Pool {
     pub(super) fn can_spare(&self) -> impl Fn(&Space, u64) -> bool + Send + Sync + use<> {
         let (txgs, replies_bytes) = (Arc::clone(&self.txgs), self.remembered_fold_bytes());
         move |space, bytes| {
-            let kept_back = Self::reserve_bytes(space).saturating_add(replies_bytes);
+            let promised_bytes = Self::kept_for_promises(txgs.promised());
+            let kept_back = Self::reserve_bytes(space).saturating_add(replies_bytes).saturating_add(promised_bytes);
             space.free >= kept_back.saturating_add(txgs.fold_bytes()).saturating_add(bytes)
         }
     }
 
     /// Whether groups that are not synced yet, or frees that are not reusable yet, will bring space, and when.
     #[must_use]
-    pub fn space_coming(&self) -> Option<Wait> {
+    pub fn space_coming(&self, class: SpaceClass) -> Option<Wait> {
         // The fold takes what it really needs, which is mostly far less than what was set aside for it.
         let set_aside = self.txgs.fold_bytes() > 0;
         let space = self.io.allocator().space();
-        (set_aside || space.deferred > Self::reserve_bytes(&space) / 4).then(|| self.txgs.next_sync())
+        // Who was promised room is refused for the sake of what is deferred, and of nothing else: far more than each group defers of its own.
+        let part = if class == SpaceClass::Promised { 16 } else { 4 };
+        (set_aside || space.deferred > Self::reserve_bytes(&space) / part).then(|| self.txgs.next_sync())
     }
 
     /// Asks a device once more that refuses space maps, see [`Allocator::ask_for_room`](crate::alloc::Allocator::ask_for_room).
@@ -125,7 +166,8 @@ impl Pool {
         let space = self.io.allocator().space();
         let dirty = self.txgs.dirty_bytes();
         // What is deferred will be free in a moment, and users count on what they have removed.
-        (space.free + space.deferred).saturating_sub(Self::reserve_bytes(&space) + dirty + dirty / 2)
+        let kept_back = Self::reserve_bytes(&space).saturating_add(Self::kept_for_promises(self.txgs.promised()));
+        (space.free + space.deferred).saturating_sub(kept_back.saturating_add(dirty + dirty / 2))
     }
 
     /// Starts a sync when a ring is a third full: a group needs time, and the ring must not fill meanwhile (rules F28).

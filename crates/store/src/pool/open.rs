@@ -333,20 +333,43 @@ impl Pool {
                 dataset.note_change(open);
             }
         }
+        let guid = uberblock.pool;
+        let time = ServerTime::new(
+            Arc::clone(&platform.clock),
+            (uberblock.txg > Txg(0)).then_some(uberblock.time),
+            uberblock.time_lease,
+        );
+        let mut syncing = Syncing {
+            uberblock,
+            previous,
+            window,
+            root: root_block,
+            catalog,
+            log_txg: root.log_txg,
+            reply_blocks: root.reply_blocks,
+            old_roots: Vec::new(),
+            unreplayed,
+            promised: BTreeMap::new(),
+            opening: Vec::new(),
+            put_away: false,
+        };
+        datasets.values().for_each(|dataset| syncing.promise(dataset.birth.id, dataset.root().reserved_bytes));
+        let txgs = if tuning.txg_interval.is_zero() {
+            Txgs::at_once(open, tuning.dirty_bytes_max)
+        } else {
+            Txgs::new(open, tuning.dirty_bytes_max)
+        };
+        txgs.promise_room(syncing.promised_bytes());
         Arc::new(Self {
             platform: platform.clone(),
             tuning: tuning.clone(),
             roster: Arc::clone(roster),
             io,
-            txgs: if tuning.txg_interval.is_zero() {
-                Txgs::at_once(open, tuning.dirty_bytes_max)
-            } else {
-                Txgs::new(open, tuning.dirty_bytes_max)
-            },
+            txgs,
             history: TxgHistory::default(),
             replies: ReplyCache::default(),
             marks: Marks::default(),
-            guid: uberblock.pool,
+            guid,
             lanes: ArcSwap::default(),
             homes: OnceLock::new(),
             datasets: RwLock::new(datasets),
@@ -358,25 +381,9 @@ impl Pool {
             next_dataset: AtomicU64::new(root.next_dataset),
             life,
             change_floor: AtomicU64::new(life.change_floor.0),
-            time: ServerTime::new(
-                Arc::clone(&platform.clock),
-                (uberblock.txg > Txg(0)).then_some(uberblock.time),
-                uberblock.time_lease,
-            ),
+            time,
             break_even: BreakEven::default(),
-            syncing: Mutex::new(Syncing {
-                uberblock,
-                previous,
-                window,
-                root: root_block,
-                catalog,
-                log_txg: root.log_txg,
-                reply_blocks: root.reply_blocks,
-                old_roots: Vec::new(),
-                unreplayed,
-                opening: Vec::new(),
-                put_away: false,
-            }),
+            syncing: Mutex::new(syncing),
             held: Held::default(),
             opened: platform.clock.monotonic(),
             alarms: Mutex::default(),

@@ -67,6 +67,19 @@ fn is_read_as_written(head: &[u8]) -> bool {
 type Folded = (Arc<Dataset>, Option<DatasetRoot>);
 
 impl Syncing {
+    /// So much room is promised by what a dataset's newest root says.
+    pub(super) fn promise(&mut self, dataset: DatasetId, bytes: u64) {
+        match bytes {
+            0 => self.promised.remove(&dataset),
+            bytes => self.promised.insert(dataset, bytes),
+        };
+    }
+
+    /// What all datasets promise.
+    pub(super) fn promised_bytes(&self) -> u64 {
+        self.promised.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+    }
+
     /// Up to which group the log's records are in the trees once `txg` is synced (rules F1).
     fn log_txg(&self, txg: Txg) -> Txg {
         if self.unreplayed.is_none() { txg } else { self.log_txg }
@@ -235,6 +248,7 @@ impl Pool {
     /// Folds the datasets that have changed, and takes their entries into the catalog.
     fn fold_datasets(&self, syncing: &mut Syncing, txg: Txg, out: &mut RunWriter) -> Result<Vec<Folded>, SyncError> {
         let (changed, gone) = self.changed_datasets(txg);
+        gone.iter().for_each(|id| syncing.promise(*id, 0));
         let (mut folded, mut entries) = (Vec::new(), Entries::new());
         for dataset in changed {
             let old = dataset.root();
@@ -338,6 +352,7 @@ impl Pool {
     fn publish(&self, syncing: &mut Syncing, txg: Txg, folded: Vec<Folded>) {
         for (dataset, root) in folded {
             let Some(root) = root else { continue };
+            syncing.promise(dataset.birth.id, root.reserved_bytes);
             let old = dataset.publish(root);
             let reader: Weak<DatasetRoot> = Arc::downgrade(&old);
             syncing.old_roots.push((Txg(txg.0 - 1), reader));
@@ -350,7 +365,7 @@ impl Pool {
         }
         self.io.forget_freed();
         self.release_frees(syncing);
-        self.txgs.synced(txg);
+        self.txgs.synced(txg, syncing.promised_bytes());
         self.pace_walks();
         self.io.allocator().ask_behind(txg);
     }

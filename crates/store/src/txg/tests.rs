@@ -31,10 +31,10 @@ fn waiters_hear_of_their_group_and_of_no_earlier_one() {
         counter.fetch_add(1, Ordering::SeqCst);
     }));
     let first = txgs.close();
-    txgs.synced(first);
+    txgs.synced(first, 0);
     assert_eq!(heard.load(Ordering::SeqCst), 0);
     let second = txgs.close();
-    txgs.synced(second);
+    txgs.synced(second, 0);
     assert_eq!(heard.load(Ordering::SeqCst), 1);
     assert!(matches!(txgs.promise(Txg(2)), Wait::Ready));
 }
@@ -47,7 +47,7 @@ fn admission_stops_at_the_limit_and_goes_on_after_the_sync() {
     drop(hold);
     assert_eq!(txgs.wait_for_work(Duration::from_secs(60)), Next::Sync);
     let closed = txgs.close();
-    txgs.synced(closed);
+    txgs.synced(closed, 0);
     assert!(txgs.admit(200, 200).is_ok());
 }
 
@@ -87,7 +87,7 @@ fn a_waiter_that_panics_takes_nobody_with_it() {
     };
     [false, true, false].into_iter().for_each(wait);
     let closed = txgs.close();
-    txgs.synced(closed);
+    txgs.synced(closed, 0);
     assert_eq!(told.load(Ordering::SeqCst), 3);
 }
 
@@ -101,7 +101,7 @@ fn what_a_fold_may_take_is_set_aside_until_its_group_is_synced() {
     assert_eq!(txgs.fold_bytes(), 500);
     let closed = txgs.close();
     drop(txgs.hold(Some(txgs.admit(10, 7).unwrap())));
-    txgs.synced(closed);
+    txgs.synced(closed, 0);
     assert_eq!(txgs.fold_bytes(), 7);
     txgs.stop();
     assert!(txgs.admit(1, 1).is_err(), "after the stop nobody is admitted");
@@ -138,7 +138,7 @@ State:	S",
     drop(txgs.hold(Some(txgs.admit(1, 1).unwrap())));
     assert_eq!(thread.join().unwrap(), Next::Sync);
     let closed = txgs.close();
-    txgs.synced(closed);
+    txgs.synced(closed, 0);
     // The next one is wanted as well.
     drop(txgs.hold(Some(txgs.admit(1, 1).unwrap())));
     assert_eq!(txgs.wait_for_work(Duration::ZERO), Next::Sync);
@@ -149,7 +149,7 @@ fn each_group_is_counted_by_who_asked_first() {
     let txgs = Txgs::new(Txg(1), 1 << 20);
     let end = || {
         let txg = txgs.close();
-        txgs.synced(txg);
+        txgs.synced(txg, 0);
     };
     txgs.want(Cause::Ring);
     let _wait = txgs.promise(Txg(1));

@@ -1,13 +1,14 @@
 //! Content of files: sparse blocks, reads and writes.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tally_base::Time;
 
-use super::state::{Body, State};
+use super::state::{Body, SPACE_BYTES, State};
 use crate::permission::{self, EXECUTE, READ, WRITE};
 use crate::{
     Access, Attr, Cred, FILE_SIZE_MAX, FoundAt, FsError, ObjectRef, OpCtx, ReadOut, Right, Sought, Stability, Written,
@@ -19,6 +20,8 @@ const BLOCK: u64 = 4096;
 #[derive(Clone, Default)]
 pub(super) struct Content {
     blocks: BTreeMap<u64, Arc<[u8; BLOCK as usize]>>,
+    /// Numbers of those of which each may be written whatever else is: ascending, and no two overlap.
+    reserved: Vec<Range<u64>>,
 }
 
 impl Content {
@@ -43,15 +46,17 @@ impl Content {
     /// Forgets everything from `size` on, so that a later extension shows zeroes.
     pub(super) fn truncate(&mut self, size: u64) {
         self.blocks.split_off(&size.div_ceil(BLOCK));
+        self.unreserve(size.div_ceil(BLOCK)..u64::MAX);
         if let Some(block) = self.blocks.get_mut(&(size / BLOCK)) {
             Arc::make_mut(block)[(size % BLOCK) as usize..].fill(0);
         }
     }
 
     /// Makes zeroes of `range`; a block of which all is in it is one that was never written.
-    fn punch(&mut self, range: std::ops::Range<u64>) {
+    fn punch(&mut self, range: Range<u64>) {
         let (first, end) = (range.start.div_ceil(BLOCK), range.end / BLOCK);
         self.blocks.retain(|number, _| !(first..end).contains(number));
+        self.unreserve(first..end);
         for (number, block) in self.blocks.range_mut(range.start / BLOCK..range.end.div_ceil(BLOCK)) {
             let start = number * BLOCK;
             let [from, to] = [range.start, range.end].map(|at| (at.max(start) - start).min(BLOCK) as usize);
@@ -72,18 +77,37 @@ impl Content {
         self.blocks.len() as u64 * BLOCK
     }
 
+    /// Bytes of the blocks that are reserved and were not written.
+    pub(super) fn reserved_bytes(&self) -> u64 {
+        let holes = |range: &Range<u64>| (range.end - range.start) - self.blocks.range(range.clone()).count() as u64;
+        self.reserved.iter().map(holes).fold(0, u64::saturating_add).saturating_mul(BLOCK)
+    }
+
+    fn unreserve(&mut self, gone: Range<u64>) {
+        let left = |range: Range<u64>| [range.start..range.end.min(gone.start), range.start.max(gone.end)..range.end];
+        let parts = std::mem::take(&mut self.reserved).into_iter().flat_map(left);
+        self.reserved = parts.filter(|part| !part.is_empty()).collect();
+    }
+
+    fn reserve(&mut self, range: Range<u64>) {
+        self.unreserve(range.clone());
+        self.reserved.push(range);
+        self.reserved.sort_by_key(|range| range.start);
+    }
+
     /// Bytes that a write would newly take.
     fn growth_bytes(&self, offset: u64, count: u64) -> u64 {
         if count == 0 {
             return 0;
         }
+        let is_reserved = |block: &u64| self.reserved.iter().any(|range| range.contains(block));
         let touched = offset / BLOCK..=(offset + count - 1) / BLOCK;
-        touched.filter(|block| !self.blocks.contains_key(block)).count() as u64 * BLOCK
+        touched.filter(|block| !self.blocks.contains_key(block) && !is_reserved(block)).count() as u64 * BLOCK
     }
 }
 
 /// Cuts `count` bytes from `offset` on at block borders: number of the block, offset in it, range of the bytes.
-fn parts(offset: u64, count: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
+fn parts(offset: u64, count: usize) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
         let position = offset + done as u64;
@@ -160,7 +184,7 @@ impl State {
         let count = data.len() as u64;
         let end = offset.checked_add(count).filter(|end| *end <= FILE_SIZE_MAX).ok_or(FsError::TooBig)?;
         let growth = content.growth_bytes(offset, count);
-        if self.quota_bytes.is_some_and(|quota| self.used_bytes() + growth > quota) {
+        if self.quota_bytes.is_some_and(|quota| self.charged_bytes() + growth > quota) {
             return Err(FsError::Quota);
         }
         if count > 0 {
@@ -211,6 +235,44 @@ impl State {
             content.punch(range.start..end);
             inode.attr.used = content.used_bytes();
         }
+        drop_set_ids_on_write(&mut inode.attr, cred);
+        self.touch_content(object.id, now);
+        Ok(())
+    }
+
+    pub(super) fn allocate(
+        &mut self,
+        ctx: OpCtx<'_>,
+        object: ObjectRef,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), FsError> {
+        let OpCtx { cred, right, .. } = ctx;
+        let end = offset.checked_add(length).filter(|end| *end > offset).ok_or(FsError::Invalid)?;
+        let inode = self.inode(object)?;
+        let content = match &inode.body {
+            Body::Content(content) => content,
+            Body::Directory(_) => return Err(FsError::IsDirectory),
+            _ => return Err(FsError::BadType),
+        };
+        let may = permission::owns(&inode.attr, cred) || permission::may(&inode.attr, cred, WRITE);
+        self.check_right(object, right, Access::WRITE, may)?;
+        self.gate(object, ctx.actor(), true)?;
+        if end > FILE_SIZE_MAX {
+            return Err(FsError::TooBig);
+        }
+        let mut after = content.clone();
+        after.reserve(offset / BLOCK..end.div_ceil(BLOCK));
+        let charged = self.charged_bytes().saturating_add(after.reserved_bytes() - content.reserved_bytes());
+        match self.quota_bytes {
+            Some(quota) if charged > quota => return Err(FsError::Quota),
+            None if charged > SPACE_BYTES => return Err(FsError::NoSpace),
+            _ => {}
+        }
+        let now = self.issue_time();
+        let inode = self.named(object.id);
+        inode.body = Body::Content(after);
+        inode.attr.size = inode.attr.size.max(end);
         drop_set_ids_on_write(&mut inode.attr, cred);
         self.touch_content(object.id, now);
         Ok(())

@@ -371,6 +371,10 @@ impl Content for Model {
         self.change(ctx, &[object], |()| Some(object), |state, _| state.deallocate(ctx, object, offset, length))
     }
 
+    fn allocate(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, length: u64) -> Outcome<()> {
+        self.change(ctx, &[object], |()| Some(object), |state, _| state.allocate(ctx, object, offset, length))
+    }
+
     fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, _offset: u64, _count: u32) -> Outcome<u64> {
         self.change(ctx, &[object], |_| Some(object), |state, _| state.commit(ctx, object))
     }

@@ -17,7 +17,7 @@ use crate::permission::{self, EXECUTE, WRITE};
 use crate::{Attr, Cred, FileKind, FsError, FsStat, Gives, NAME_MAX, ObjectRef};
 
 /// What an unlimited model claims to have.
-const SPACE_BYTES: u64 = 1 << 40;
+pub(super) const SPACE_BYTES: u64 = 1 << 40;
 const OBJECTS_MAX: u64 = 1 << 32;
 
 #[derive(Clone)]
@@ -219,9 +219,18 @@ impl State {
         files.map(|inode| inode.attr.used).sum()
     }
 
+    /// The same with what is reserved of files beside.
+    pub(super) fn charged_bytes(&self) -> u64 {
+        let reserved = self.inodes.values().filter_map(|inode| match &inode.body {
+            Body::Content(content) => Some(content.reserved_bytes()),
+            _ => None,
+        });
+        reserved.fold(self.used_bytes(), u64::saturating_add)
+    }
+
     pub(super) fn statfs(&self) -> FsStat {
         let total_bytes = self.quota_bytes.unwrap_or(SPACE_BYTES);
-        let free_bytes = total_bytes.saturating_sub(self.used_bytes());
+        let free_bytes = total_bytes.saturating_sub(self.charged_bytes());
         let free_files = OBJECTS_MAX.saturating_sub(self.inodes.len() as u64);
         FsStat { total_bytes, free_bytes, available_bytes: free_bytes, total_files: OBJECTS_MAX, free_files }
     }

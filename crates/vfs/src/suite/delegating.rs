@@ -153,7 +153,7 @@ fn given_of_what_may_be_read(world: &World) {
 /// What each operation is to somebody else's delegation: table D10 at the door.
 fn keeps_out(world: &World) {
     type Act = fn(&World, OpCtx<'_>, ObjectRef, ObjectRef) -> Result<(), FsError>;
-    let acts: [(&str, Act, bool, bool); 17] = [
+    let acts: [(&str, Act, bool, bool); 18] = [
         ("getattr", |world, _, _, file| world.vfs.getattr(file).map(drop), false, false),
         ("lookup", |world, ctx, dir, _| world.vfs.lookup(ctx.cred, dir, b"f").map(drop), false, false),
         ("readdir", |world, ctx, dir, _| world.vfs.readdir(ctx.cred, dir, 0, 10, true).map(drop), false, false),
@@ -189,6 +189,7 @@ fn keeps_out(world: &World) {
         ("write", |world, ctx, _, file| world.write_in(ctx, file, CONTENT), true, true),
         ("write of nothing", |world, ctx, _, file| world.write_in(ctx, file, b""), true, true),
         ("punch", |world, ctx, _, file| world.run_in(ctx, |ctx| world.vfs.deallocate(ctx, file, 0, 3)), true, true),
+        ("reserve", |world, ctx, _, file| world.run_in(ctx, |ctx| world.vfs.allocate(ctx, file, 0, 3)), true, true),
         (
             "chmod",
             |world, ctx, _, file| world.run_in(ctx, |ctx| world.vfs.setattr(ctx, file, &mode(0o600), None)),

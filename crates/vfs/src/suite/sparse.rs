@@ -1,4 +1,4 @@
-//! What is punched into files.
+//! What is punched into files, and reserved of them.
 
 use bytes::Bytes;
 
@@ -10,12 +10,19 @@ pub(super) const CASES: &[Case] = &[
     ("what is punched reads as zeroes, and moves the times", punched),
     ("punches that are none", nothing_to_punch),
     ("who may punch", who_may),
-    ("random writes, punches and truncations against a byte string", random),
+    ("random writes, punches, reservations and truncations against a byte string", random),
+    ("what is reserved reads as before, and the file grows to its end", reserved),
+    ("reservations that are none", nothing_to_reserve),
+    ("who may reserve", who_may_reserve),
 ];
 
 impl World {
     fn punch_as(&self, cred: &Cred, file: ObjectRef, offset: u64, length: u64) -> Result<(), FsError> {
         self.run(cred, |ctx| self.vfs.deallocate(ctx, file, offset, length)).0
+    }
+
+    fn reserve_as(&self, cred: &Cred, file: ObjectRef, offset: u64, length: u64) -> Result<(), FsError> {
+        self.run(cred, |ctx| self.vfs.allocate(ctx, file, offset, length)).0
     }
 }
 
@@ -78,6 +85,63 @@ fn who_may(world: &World) {
     assert_eq!(world.punch_as(&root, fifo, 0, 4), Err(FsError::BadType));
 }
 
+fn reserved(world: &World) {
+    let (file, root) = (world.file(world.root, "f"), Cred::root());
+    world.write_as(&root, file, 0, b"some bytes").unwrap();
+    let before = world.attr(file);
+    world.reserve_as(&root, file, 5, 300_000).unwrap();
+    let after = world.attr(file);
+    assert_eq!(after.size, 300_005);
+    assert!(after.mtime > before.mtime && after.ctime > before.ctime && after.change > before.change);
+    assert_eq!(world.read(file, 0, 14).0, b"some bytes\0\0\0\0");
+    assert!(world.read(file, 10, 400_000).0.iter().all(|byte| *byte == 0));
+    // Nobody has put anything there.
+    assert_eq!(world.seek(file, 256 << 10, Sought::Data).unwrap().offset, 300_005);
+    // What is within the file leaves its size, and once more is as good as once.
+    world.reserve_as(&root, file, 0, 10).unwrap();
+    world.reserve_as(&root, file, 5, 300_000).unwrap();
+    assert_eq!(world.attr(file).size, 300_005);
+    world.write_as(&root, file, 299_000, b"there").unwrap();
+    world.punch_as(&root, file, 0, 4).unwrap();
+    world.setattr_as(&root, file, &size(299_003)).unwrap();
+    world.reserve_as(&root, file, 0, 299_009).unwrap();
+    assert_eq!(world.read(file, 298_999, 100).0, b"\0the\0\0\0\0\0\0");
+    assert_eq!(world.read(file, 0, 10).0, b"\0\0\0\0 bytes");
+}
+
+fn nothing_to_reserve(world: &World) {
+    let (file, root) = (world.file(world.root, "f"), Cred::root());
+    world.write_as(&root, file, 0, b"some bytes").unwrap();
+    let before = world.attr(file);
+    for (offset, length) in [(0, 0), (5, 0), (1, u64::MAX), (u64::MAX, 1)] {
+        assert_eq!(world.reserve_as(&root, file, offset, length), Err(FsError::Invalid), "{length} from {offset}");
+    }
+    for (offset, length) in [(0, 1 << 63), (u64::MAX - 1, 1), (5, u64::MAX - 5)] {
+        assert_eq!(world.reserve_as(&root, file, offset, length), Err(FsError::TooBig), "{length} from {offset}");
+    }
+    for (offset, length) in [(0, (1 << 63) - 1), (10, 1 << 50), (7, 1 << 62)] {
+        assert_eq!(world.reserve_as(&root, file, offset, length), Err(FsError::NoSpace), "{length} from {offset}");
+    }
+    assert_eq!(world.attr(file), before, "nothing is changed");
+}
+
+fn who_may_reserve(world: &World) {
+    let (root, alice, bob) = (Cred::root(), user(ALICE, &[]), user(BOB, &[]));
+    let dir = world.open_dir("d", 0o777);
+    let file = world.create_as(&alice, dir, "f", &guarded(0o600)).unwrap().object;
+    assert_eq!(world.reserve_as(&bob, file, 0, 4), Err(FsError::Access));
+    assert_eq!(world.reserve_as(&bob, file, 0, 1 << 62), Err(FsError::Access), "before there is no room");
+    world.setattr_as(&root, file, &mode(0o4777)).unwrap();
+    world.reserve_as(&bob, file, 0, 4).unwrap();
+    assert_eq!(world.attr(file).mode, 0o777, "as a WRITE it takes set-id bits away");
+    world.setattr_as(&root, file, &mode(0)).unwrap();
+    world.reserve_as(&alice, file, 4, 2).unwrap();
+    assert_eq!(world.read(file, 0, 100).0, b"\0\0\0\0\0\0");
+    let fifo = world.mknod_as(&root, "p", NodeKind::Fifo).unwrap().object;
+    assert_eq!(world.reserve_as(&root, dir, 0, 4), Err(FsError::IsDirectory));
+    assert_eq!(world.reserve_as(&root, fifo, 0, 4), Err(FsError::BadType));
+}
+
 /// As fsx does, over block borders of every size that a store might have. The seed is fixed: the sequence is data.
 fn random(world: &World) {
     const LENGTH: u64 = 1 << 20;
@@ -93,7 +157,7 @@ fn random(world: &World) {
     for round in 0..300 {
         let (start, count) = (next(LENGTH), 1 + if next(3) == 0 { next(400_000) } else { next(9000) });
         let (from, to) = (start as usize, (start + count) as usize);
-        match next(8) {
+        match next(9) {
             0 => {
                 world.setattr_as(&root, file, &size(start)).unwrap();
                 expected.resize(from, 0);
@@ -115,6 +179,10 @@ fn random(world: &World) {
                 }
                 expected.resize(expected.len().max(to), 0);
                 expected[from..to].copy_from_slice(&data);
+            }
+            7 => {
+                world.reserve_as(&root, file, start, count).unwrap();
+                expected.resize(expected.len().max(to), 0);
             }
             _ => {
                 world.run(&root, |ctx| world.vfs.commit(ctx, file, 0, 0)).0.unwrap();

@@ -41,6 +41,7 @@ fn entry(id: u64) -> DatasetEntry {
         used_bytes: 9,
         object_count: 0,
         orphan_count: 0,
+        reserved_bytes: 0,
     };
     let line =
         DatasetLine { parent: NO_DATASET, name: id.to_string(), local: PropertySet::new(), carried: Bytes::new() };

@@ -112,7 +112,7 @@ fn the_pool_takes_what_the_disk_takes_and_nobody_waits_long() {
             assert!(dirty <= 2 * GROUP, "{} MiB in memory", dirty / MIB);
         }
         now += BESIDE;
-        txgs.synced(txg);
+        txgs.synced(txg, 0);
         clients.go_on(now);
         assert_eq!((clients.written() - before) * MIB, data, "as much as was written");
     }
@@ -153,7 +153,7 @@ fn a_small_request_has_its_turn_beside_bulk_of_another_kind() {
             txgs.wrote(txg, MIB);
             clients.go_on(now);
         }
-        txgs.synced(txg);
+        txgs.synced(txg, 0);
         clients.go_on(now);
         if [&unstable, &promise].iter().all(|wait| is_over(wait)) {
             println!("after {group} groups");
@@ -184,7 +184,7 @@ fn room_that_was_kept_in_memory_is_none_in_the_ring() {
     }
     let waits: Vec<_> = (1..=40).map(|place| txgs.pass(destination(1, place), MIB, RingUse::None).err()).collect();
     assert!(waits.iter().all(Option::is_some), "memory is full");
-    txgs.synced(older);
+    txgs.synced(older, 0);
     let let_in =
         (1..=40).filter(|place| txgs.pass(destination(1, *place), MIB, RingUse::Unstable(ring)).is_ok()).count();
     assert_eq!(let_in, 0, "the ring is as full as before");
@@ -201,7 +201,7 @@ fn who_is_refused_asks_for_a_group() {
     assert!(waits.iter().all(|wait| wait.poll().is_none()));
     assert_eq!(txgs.wait_for_work(std::time::Duration::from_secs(3600)), super::super::Next::Sync);
     let closed = txgs.close();
-    txgs.synced(closed);
+    txgs.synced(closed, 0);
     assert!(waits.iter().all(|wait| wait.poll() == Some(Ok(Kept::default()))));
     assert_eq!(txgs.ahead_bytes(), 12 * MIB, "room is kept for all of them");
     drop(waits);
@@ -244,7 +244,7 @@ fn after_the_stop_nobody_waits_here() {
     assert!(txgs.pass(destination(0, 29), MIB, RING).is_ok());
     // The last groups are synced on, and so it is woken.
     let closed = txgs.close();
-    txgs.synced(closed);
+    txgs.synced(closed, 0);
     assert!(waits[0].poll().is_some());
 }
 
@@ -264,7 +264,7 @@ fn sync_wanted(txgs: &Arc<Txgs>, most: u64) {
             return;
         }
         let closed = txgs.close();
-        txgs.synced(closed);
+        txgs.synced(closed, 0);
     }
     panic!("groups are wanted for ever");
 }
@@ -374,7 +374,7 @@ fn whatever_comes_all_that_wait_come_to_their_end() {
                 8 => {
                     let closed = txgs.close();
                     (0..draw(20)).for_each(|_| txgs.wrote(closed, MIB));
-                    txgs.synced(closed);
+                    txgs.synced(closed, 0);
                 }
                 // Some of those who are woken come again.
                 _ => {
@@ -390,7 +390,7 @@ fn whatever_comes_all_that_wait_come_to_their_end() {
         assert_eq!(told.try_iter().count(), listening, "seed {seed}: somebody waits for ever");
         (0..3).for_each(|_| {
             let closed = txgs.close();
-            txgs.synced(closed);
+            txgs.synced(closed, 0);
         });
         assert_eq!((txgs.ahead_waiting(), txgs.ahead_bytes()), (0, 0), "seed {seed}");
     }
