@@ -295,6 +295,11 @@ impl Inode {
         with.map(|reserved| self.reserved = Some(Box::new(reserved))).is_some()
     }
 
+    /// All of it is, as far as there and as far as anything was: for which there is room in any case.
+    pub(crate) fn reserve_all(&mut self, to: u64) {
+        self.reserved = Some(Box::new(Reserved::joined(self.reserved.as_deref(), to, self.record_size())));
+    }
+
     /// Nothing is reserved any more of the whole blocks in a range; to the end of the file all blocks are whole.
     pub(crate) fn unreserve(&mut self, range: &Range<u64>) {
         let (size, record_size) = (self.size, self.record_size());

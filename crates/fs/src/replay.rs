@@ -222,7 +222,7 @@ fn resolve_reserved(record: &mut Record, locked: &Locked) {
         if let Some(range) = of(&record.reserve, after.object)
             && !inode.reserve(&range)
         {
-            assert!(inode.reserve(&(0..inode.size.max(range.end))), "the whole file is one range");
+            inode.reserve_all(inode.size.max(range.end));
         }
     }
 }

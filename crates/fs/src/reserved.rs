@@ -58,6 +58,16 @@ impl Reserved {
         (ranges.len() <= RANGES_MAX).then_some(Self { ranges, bytes: had.bytes })
     }
 
+    /// All as one range, from the beginning to there, or to where the last one ends.
+    #[must_use]
+    pub(crate) fn joined(reserved: Option<&Self>, to: u64, record_size: u64) -> Self {
+        let end = reserved.and_then(|it| it.ranges.last()).map_or(to, |last| last.end.max(to));
+        Self {
+            ranges: smallvec![0..end.next_multiple_of(record_size)],
+            bytes: reserved.map_or(0, |reserved| reserved.bytes),
+        }
+    }
+
     /// What is left without a range, of which only the whole blocks go. A range that would become two where there is no room for one more stays as it is:
     /// it promises more than it has to.
     #[must_use]

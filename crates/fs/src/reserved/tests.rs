@@ -67,3 +67,14 @@ fn what_is_no_list_of_ranges_is_refused() {
     }
     assert!(list(&(0..33).map(|at| (RECORD * at * 2, RECORD * (at * 2 + 1))).collect::<Vec<_>>()).is_err());
 }
+
+/// A replay met a file of ten bytes whose 32 ranges lay behind its end, as no file can have them: none of them was joined, and it panicked.
+#[test]
+fn whatever_is_reserved_becomes_one_range() {
+    let many: Vec<_> = (1..=RANGES_MAX as u64).map(|at| RECORD * at * 4..RECORD * (at * 4 + 3)).collect();
+    let full = of(&many);
+    assert_eq!(Reserved::with(Some(&full), 0..10, RECORD), None);
+    let all = Reserved::joined(Some(&full), 10, RECORD);
+    assert_eq!((all.ranges(), all.bytes), (&[0..many[RANGES_MAX - 1].end][..], full.bytes));
+    assert_eq!(Reserved::joined(None, 10, RECORD).ranges(), std::slice::from_ref(&(0..RECORD)));
+}
