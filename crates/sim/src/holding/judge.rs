@@ -199,6 +199,11 @@ impl Story {
         let before = self.ledger.ended;
         self.with_ledger(pool, |ledger, moment| ledger.given(&grant, how, moment))?;
         self.totals.ended += self.ledger.ended - before;
+        if how == Given::Anew && self.callers[who.0].is_older() {
+            // What it has not claimed by then it does not claim behind the next crash: it is others' by now.
+            self.callers[who.0].opens.retain(|open| open.pool != pool || open.stateid.is_some());
+            self.ledger.give_up(who.0, &|of| of == pool, &|state| state != State::Held);
+        }
         if how == Given::Anew {
             self.given_anew[pool].insert(who.0);
             if !self.recalls.may_have_lost(who.0, self.leases.now()) {

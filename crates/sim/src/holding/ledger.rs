@@ -274,7 +274,10 @@ impl Ledger {
         for at in in_the_way {
             let (who, state) = (self.grants[at].who, self.grants[at].state);
             match state {
-                State::Held if (moment.is_overdue)(&self.grants[at]) => self.grants[at].state = State::Taken,
+                // Whoever reads waits for nothing, so its client may still be in the list behind a crash.
+                State::Held if (moment.is_overdue)(&self.grants[at]) => {
+                    (self.grants[at].state, self.grants[at].is_loose) = (State::Taken, access == READ);
+                }
                 State::Held if (moment.is_late)(who.0) => self.doubt(who.0),
                 State::Doubtful | State::Taken => {}
                 State::Claimable if !(moment.may_claim)(who.0) => {}
