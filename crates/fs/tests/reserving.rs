@@ -113,7 +113,8 @@ impl Reserving {
         self.filer.sync().expect("there is room");
         let pool = self.filer.pool();
         let root = pool.datasets()[0].root();
-        let (mut inodes, mut extents): (Vec<(u64, Inode)>, Vec<(u64, u64, BlockPtr)>) = (Vec::new(), Vec::new());
+        let mut inodes: Vec<(u64, Inode)> = Vec::new();
+        let mut extents: Vec<(u64, u64, BlockPtr)> = Vec::new();
         let mut take = |visit: Visit<'_>| {
             let Visit::Entry { key, value } = visit else { return };
             match key.class {

@@ -146,7 +146,7 @@ impl Tracking {
         })?;
         tracked.let_go(&*vfs, doomed)?;
         if is_new {
-            tracked.note(&*vfs, asker.presence)?;
+            tracked.note(&*vfs, asker)?;
         }
         let may_write = match writes {
             Some(dataset) => tracked.note_write(&*vfs, asker, dataset)?.then_some(dataset),
@@ -291,14 +291,18 @@ impl Tracking {
     /// A client is gone, and what it had is about to be others': from here on whoever is given something waits until it is out of the lists (rules V24).
     pub(super) fn doom(&self, key: ClientKey) {
         self.completed.lock().remove(&key);
-        self.lose(key);
+        self.forget(key, true);
     }
 
     /// The same of one that is there, and from which something was taken.
     pub(super) fn lose(&self, key: ClientKey) {
+        self.forget(key, false);
+    }
+
+    fn forget(&self, key: ClientKey, is_gone: bool) {
         for tracked in self.all() {
             if let Some(list) = &mut *tracked.list.lock() {
-                list.forget(key);
+                list.forget(key, is_gone);
             }
         }
     }
@@ -460,7 +464,9 @@ impl Tracked {
     ///
     /// It may be ended meanwhile, and what it had be others': so it is in the list before it is in the folder, where whoever ends it finds it, and those others wait until
     /// it is out of both (rules V24).
-    fn note(&self, folder: &dyn Vfs, presence: &Presence) -> Result<(), Stop> {
+    ///
+    /// What it had for writing before it lost something else it still has: behind a crash others wait for that as well (rules V27).
+    fn note(&self, folder: &dyn Vfs, Asker { presence, now }: Asker<'_>) -> Result<(), Stop> {
         let key = presence.key();
         let is_noted = self.with(|list| {
             presence.check_there()?;
@@ -474,9 +480,16 @@ impl Tracked {
             return Ok(());
         }
         let beside = self.note_lease(folder);
-        let is_there = beside.and_then(|is_there| Ok(is_there && self.write_down(folder, Entry::Client(key))?));
+        let flags = self.with(|list| list.to_note_again(key));
+        let mut entries = [Entry::Client(key)].into_iter().chain(flags.iter().copied().map(Entry::Writes));
+        let all = |is_there: bool| {
+            entries.try_fold(is_there, |is_there, entry| Ok(is_there && self.write_down(folder, entry)?))
+        };
+        let is_there = beside.and_then(all);
         let is_there = is_there.inspect_err(|_| self.with(|list| list.is_not_noted(key)))?;
-        if !is_there {
+        if is_there {
+            self.with(|list| list.are_noted_again(&flags, (key, presence.client()), now));
+        } else {
             tracing::warn!(pool = %folder.pool(), client = %key, "its opens cannot be claimed again behind a restart: there is no room to write it down");
         }
         Ok(presence.check_there()?)

@@ -193,7 +193,6 @@ impl<'a> Run<'a> {
             done: Vec::new(),
             waiting: Vec::new(),
             cuts: None,
-            reserved: None,
             lies: false,
             totals: Totals::default(),
             machine,

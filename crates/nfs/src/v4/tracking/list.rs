@@ -47,6 +47,8 @@ pub(super) struct List {
     noted: HashSet<ClientKey>,
     /// And where they may have something for writing.
     writes: Writes,
+    /// Where those may have it who lost something, and are out of the list until they know: it is written down again with them.
+    again: BTreeMap<ClientKey, Vec<Flag>>,
     /// What has to go out of it.
     doomed: Vec<Entry>,
     /// Whether all that was changed is durable.
@@ -139,6 +141,7 @@ impl List {
             latest: since + grace * CLAIMS_END,
             noted: HashSet::new(),
             writes,
+            again: BTreeMap::new(),
             is_settled: doomed.is_empty(),
             doomed,
             dooms: 0,
@@ -193,7 +196,7 @@ impl List {
                 self.noted.insert(key);
             } else {
                 came.lost += 1;
-                self.let_go(key);
+                let _not_again = self.let_go(key);
             }
         }
         self.forget_former_leases();
@@ -305,18 +308,40 @@ impl List {
         self.noted.remove(&key);
     }
 
-    /// A client is gone. Nobody is given anything from here on before it is out of the list.
-    pub(super) fn forget(&mut self, key: ClientKey) {
-        if self.noted.remove(&key) | self.listed.remove(&key).is_some() {
-            self.let_go(key);
+    /// A client is gone, or has lost something. Nobody is given anything from here on before it is out of the list.
+    pub(super) fn forget(&mut self, key: ClientKey, is_gone: bool) {
+        let flags = if self.noted.remove(&key) | self.listed.remove(&key).is_some() {
             self.dooms += 1;
+            self.let_go(key)
+        } else {
+            Vec::new()
+        };
+        if is_gone {
+            self.again.remove(&key);
+        } else if !flags.is_empty() {
+            self.again.entry(key).or_default().extend(flags);
         }
     }
 
-    /// A client goes out of it, before what it may have had for writing.
-    fn let_go(&mut self, key: ClientKey) {
+    /// A client goes out of it, before what it may have had for writing: where that was.
+    fn let_go(&mut self, key: ClientKey) -> Vec<Flag> {
+        let flags = self.writes.forget(key);
         self.doomed.push(Entry::Client(key));
-        self.doomed.extend(self.writes.forget(key).into_iter().map(Entry::Writes));
+        self.doomed.extend(flags.iter().copied().map(Entry::Writes));
+        self.is_settled = false;
+        flags
+    }
+
+    /// Where a client that comes into it may have something for writing since before it went out.
+    pub(super) fn to_note_again(&self, key: ClientKey) -> Vec<Flag> {
+        self.again.get(&key).cloned().unwrap_or_default()
+    }
+
+    /// All that was written down again.
+    pub(super) fn are_noted_again(&mut self, flags: &[Flag], (key, client): (ClientKey, ClientId), now: Duration) {
+        self.doomed.retain(|doomed| !matches!(doomed, Entry::Writes(flag) if flags.contains(flag)));
+        self.writes.add_again(flags, client, now);
+        self.again.remove(&key);
         self.is_settled = false;
     }
 

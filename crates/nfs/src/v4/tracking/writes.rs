@@ -114,6 +114,11 @@ impl Writes {
         flag
     }
 
+    /// Those that were there before.
+    pub(super) fn add_again(&mut self, flags: &[Flag], client: ClientId, now: Duration) {
+        self.flags.extend(flags.iter().map(|flag| (*flag, Used { client: Some(client), last: now })));
+    }
+
     pub(super) fn remove(&mut self, flag: Flag) {
         self.flags.remove(&flag);
     }
