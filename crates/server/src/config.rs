@@ -1,6 +1,5 @@
 //! The configuration file, and what the flags make of it. Below the commands and the daemon, which both need it.
 
-mod domain;
 mod flags;
 mod http;
 mod lease;
@@ -16,7 +15,6 @@ use tally_base::Size;
 
 use crate::control::socket::{DATA_DIR_DEFAULT, SOCKET_NAME};
 
-pub use domain::Domain;
 pub use flags::ServeArgs;
 pub use http::{HttpListen, PORT_HTTP};
 pub use lease::LeaseTime;
@@ -62,8 +60,6 @@ pub struct Config {
     pub rpcbind: bool,
     pub nfs4: bool,
     pub lease_time: LeaseTime,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nfs4_domain: Option<Domain>,
     pub cache: Memory,
     pub dirty_data_max: Memory,
     pub txg_interval_seconds: u32,
@@ -87,7 +83,6 @@ impl Default for Config {
             rpcbind: false,
             nfs4: true,
             lease_time: LeaseTime::default(),
-            nfs4_domain: None,
             cache: Memory::Percent(25),
             dirty_data_max: Memory::Percent(10),
             txg_interval_seconds: 5,

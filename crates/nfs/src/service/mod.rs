@@ -138,12 +138,6 @@ impl Service {
         Self { house: self.house.map(|house| house.known_as(host, place)), ..self }
     }
 
-    /// The same, which calls owners by names of this machine's users and groups in that domain as well (RFC 8881 §5.9).
-    #[must_use]
-    pub fn naming_owners(self, domain: &str) -> Self {
-        Self { house: self.house.map(|house| house.naming_owners(domain)), ..self }
-    }
-
     /// Once in a while: ends clients of which nobody has heard for as long as courtesy goes.
     pub fn look_after_clients(&self) {
         if let Some(house) = &self.house {

@@ -19,7 +19,6 @@ use bytes::Bytes;
 use tally_base::Promise;
 use tally_vfs::RememberedReply;
 
-use super::attr::Dialect;
 use super::house::House;
 use super::op::{self, Meaning, Op};
 use super::progress::{HeldHandle, number_of};
@@ -139,13 +138,6 @@ impl From<Garbage> for Stop {
     }
 }
 
-impl<'a> Scene<'a> {
-    fn tree<'b>(&'b self, entry: &'b Entry<'b>, minor: u32) -> Tree<'b> {
-        let (client, lease, dialect) = (self.link.peer().ip(), self.house.lease(), self.house.dialect(minor));
-        Tree { exports: self.exports, entry, client, dialect, lease }
-    }
-}
-
 impl<'a> Compound<'a> {
     /// With these handles, entered under today's rules.
     pub(super) fn new(
@@ -155,7 +147,8 @@ impl<'a> Compound<'a> {
         [current, saved]: [&HeldHandle; 2],
     ) -> Self {
         let entry = Entry::new(scene.exports, scene.link, &scene.call.identity);
-        let tree = scene.tree(&entry, head.minor);
+        let (client, minor, lease) = (scene.link.peer().ip(), head.minor, scene.house.lease());
+        let tree = Tree { exports: scene.exports, entry: &entry, client, minor, lease };
         let [current, saved] =
             [current, saved].map(|held| tree.of_handle(held.as_ref().map_err(|status| Shut::from(*status))?));
         let counted = (Instant::now(), owed.data_bytes);
@@ -275,11 +268,6 @@ impl<'a> Compound<'a> {
     /// Of RFC 7530, or of RFC 8881 and RFC 7862.
     pub(super) fn minor(&self) -> u32 {
         self.head.minor
-    }
-
-    /// In which words its client sets attributes.
-    pub(super) fn dialect(&self) -> Dialect<'_> {
-        self.scene.house.dialect(self.head.minor)
     }
 
     /// How many operations it has.

@@ -7,7 +7,6 @@ use parking_lot::{Mutex, MutexGuard};
 use tally_base::{DatasetId, PoolGuid, Rng, SystemRng, Time};
 use tally_vfs::{Holder, Vfs};
 
-use super::attr::{Dialect, Owners};
 use super::callbacks::Callbacks;
 use super::compound::Stop;
 use super::endings::{Endings, file_system};
@@ -41,7 +40,6 @@ pub struct House {
     leases: LeaseClock,
     boot: BootId,
     identity: [u8; 16],
-    owners: Owners,
 }
 
 impl Default for House {
@@ -78,19 +76,7 @@ impl House {
             leases: LeaseClock::new(lease),
             boot,
             identity,
-            owners: Owners::by_number(),
         }
-    }
-
-    /// The same, which tells and takes owners by names of this domain as well as by number.
-    #[must_use]
-    pub fn naming_owners(self, domain: &str) -> Self {
-        Self { owners: Owners::of_domain(domain), ..self }
-    }
-
-    /// In which words clients of a minor version are told of attributes.
-    pub(super) fn dialect(&self, minor: u32) -> Dialect<'_> {
-        Dialect { minor, owners: &self.owners, now: self.now() }
     }
 
     /// The same, of a server that is the same one behind a restart: on this machine, with its state in this place. A client that finds another server

@@ -19,7 +19,6 @@ use smallvec::SmallVec;
 use tally_base::{DatasetId, Generation, ObjectId};
 use tally_vfs::{Attr, FileKind, ObjectRef, Vfs};
 
-use super::attr::Dialect;
 use super::status::Status;
 use crate::entry::{Closed, Entry, Target, fsid};
 use crate::exports::{Exports, Place, PoolExports};
@@ -65,8 +64,8 @@ pub(super) struct Tree<'a> {
     pub(super) exports: &'a dyn Exports,
     pub(super) entry: &'a Entry<'a>,
     pub(super) client: IpAddr,
-    /// In which words it is told of attributes.
-    pub(super) dialect: Dialect<'a>,
+    /// Which attributes there are for it.
+    pub(super) minor: u32,
     /// How long it may say nothing.
     pub(super) lease: Duration,
 }

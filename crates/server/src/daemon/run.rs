@@ -159,13 +159,8 @@ impl Daemon {
         let nfs = Arc::new(if config.nfs4 {
             // The same directory by another path is the same one.
             let place = std::fs::canonicalize(&data_dir).unwrap_or_else(|_| data_dir.clone());
-            let nfs = nfs
-                .speaking_4_for(config.lease_time.time())
-                .known_as(pools.platform.host.id, place.as_os_str().as_encoded_bytes());
-            match &config.nfs4_domain {
-                Some(domain) => nfs.naming_owners(domain.as_str()),
-                None => nfs,
-            }
+            nfs.speaking_4_for(config.lease_time.time())
+                .known_as(pools.platform.host.id, place.as_os_str().as_encoded_bytes())
         } else {
             nfs
         });

@@ -5,12 +5,10 @@
 //!  fattr4   bitmap │ bytes │ values, in the order of their numbers
 //! ```
 
-mod owners;
 mod set;
 mod settable;
 mod values;
 
-pub(super) use owners::{Dialect, Owners};
 pub(super) use set::{AttrSet, RDATTR_ERROR, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY, check_comparable, check_readable};
 pub(super) use settable::{VALUES_BYTES_MAX, given, given_exclusively, kept_time, settable};
 pub(super) use values::{Subject, encode, encode_error, encode_values};

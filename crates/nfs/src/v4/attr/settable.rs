@@ -5,7 +5,6 @@ use tally_base::Time;
 use tally_vfs::{SetAttr, SetTime};
 
 use super::super::status::Status;
-use super::owners::{Dialect, Kind};
 use super::set::{
     AttrSet, MODE_UMASK, READABLE, SIZE, TIME_ACCESS_SET, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY, TIME_MODIFY_SET,
     WRITE_ONLY,
@@ -27,30 +26,27 @@ const KEPT: [u32; 2] = [TIME_DELEG_ACCESS, TIME_DELEG_MODIFY];
 const UMASK: u32 = 0o777;
 
 /// A `fattr4` that an object is to have which is made: which attributes it has, and what to do.
-pub(in super::super) fn given(words: &mut Decoder<'_>, dialect: Dialect<'_>) -> Result<(AttrSet, SetAttr), Status> {
-    decode(words, dialect, |set| if set.meets(&AttrSet::of(&KEPT)) { Err(Status::Inval) } else { Ok(()) })
+pub(in super::super) fn given(words: &mut Decoder<'_>, minor: u32) -> Result<(AttrSet, SetAttr), Status> {
+    decode(words, minor, |set| if set.meets(&AttrSet::of(&KEPT)) { Err(Status::Inval) } else { Ok(()) })
 }
 
 /// The same for EXCLUSIVE4_1: what cannot be set with that is INVAL, whether it is there or not (RFC 8881 §18.16.3).
-pub(in super::super) fn given_exclusively(
-    words: &mut Decoder<'_>,
-    dialect: Dialect<'_>,
-) -> Result<(AttrSet, SetAttr), Status> {
-    given(words, dialect).map_err(|status| if status == Status::AttrNotSupp { Status::Inval } else { status })
+pub(in super::super) fn given_exclusively(words: &mut Decoder<'_>, minor: u32) -> Result<(AttrSet, SetAttr), Status> {
+    given(words, minor).map_err(|status| if status == Status::AttrNotSupp { Status::Inval } else { status })
 }
 
 /// The same of an object that is there.
-pub(in super::super) fn settable(words: &mut Decoder<'_>, dialect: Dialect<'_>) -> Result<(AttrSet, SetAttr), Status> {
+pub(in super::super) fn settable(words: &mut Decoder<'_>, minor: u32) -> Result<(AttrSet, SetAttr), Status> {
     // A mask is of who makes something (RFC 8275 §4).
-    decode(words, dialect, |set| if set.has(MODE_UMASK) { Err(Status::Inval) } else { Ok(()) })
+    decode(words, minor, |set| if set.has(MODE_UMASK) { Err(Status::Inval) } else { Ok(()) })
 }
 
 fn decode(
     words: &mut Decoder<'_>,
-    dialect: Dialect<'_>,
+    minor: u32,
     check: impl FnOnce(&AttrSet) -> Result<(), Status>,
 ) -> Result<(AttrSet, SetAttr), Status> {
-    let set = AttrSet::decode(words, dialect.minor)?;
+    let set = AttrSet::decode(words, minor)?;
     let values = Bytes::copy_from_slice(words.opaque(VALUES_BYTES_MAX)?);
     if set.exceeds(&AttrSet::of(&READABLE).or(&AttrSet::of(&WRITE_ONLY))) {
         return Err(Status::AttrNotSupp);
@@ -66,8 +62,8 @@ fn decode(
         match number {
             SIZE => wanted.size = Some(values.u64()?),
             MODE => wanted.mode = Some(values.u32()?),
-            OWNER => wanted.uid = Some(owner(&mut values, Kind::User, dialect)?),
-            OWNER_GROUP => wanted.gid = Some(owner(&mut values, Kind::Group, dialect)?),
+            OWNER => wanted.uid = Some(owner(&mut values)?),
+            OWNER_GROUP => wanted.gid = Some(owner(&mut values)?),
             TIME_ACCESS_SET => wanted.atime = Some(set_time(&mut values)?),
             TIME_MODIFY_SET => wanted.mtime = Some(set_time(&mut values)?),
             // One alone of a time and of what a client has set already.
@@ -86,8 +82,17 @@ fn masked_mode(values: &mut Decoder<'_>) -> Result<u32, Status> {
     if umask & !UMASK == 0 { Ok(mode & !umask) } else { Err(Status::Inval) }
 }
 
-fn owner(values: &mut Decoder<'_>, kind: Kind, dialect: Dialect<'_>) -> Result<u32, Status> {
-    dialect.id(kind, values.opaque(VALUES_BYTES_MAX)?)
+/// A number, as a string (RFC 7530 §5.9). A name is of nobody here, and what is given to nobody is given away (rules V38).
+fn owner(values: &mut Decoder<'_>) -> Result<u32, Status> {
+    let name = values.opaque(VALUES_BYTES_MAX)?;
+    if name.is_empty() {
+        return Err(Status::Inval);
+    }
+    let name = std::str::from_utf8(name).map_err(|_| Status::BadOwner)?;
+    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+    let id = is_number.then(|| name.parse().ok()).flatten();
+    // The highest one stands for none.
+    id.filter(|id| *id != u32::MAX).ok_or(Status::BadOwner)
 }
 
 /// `settime4`: the server's time, or the client's.

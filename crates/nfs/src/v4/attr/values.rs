@@ -7,7 +7,6 @@ use tally_vfs::{Attr, FILE_SIZE_MAX, FsStat, LINK_MAX, NAME_MAX, WRITE_BYTES_MAX
 
 use super::super::pseudo::{Handle, Node, Tree, way_id};
 use super::super::status::Status;
-use super::owners::Kind;
 use super::set::{AttrSet, RDATTR_ERROR, READABLE, WRITE_ONLY};
 use super::settable::SETTABLE;
 use crate::numbers::kind_number;
@@ -53,7 +52,7 @@ impl<'a> Subject<'a> {
 
     /// These, as far as its client's minor version has them.
     fn known(&self, numbers: &[u32]) -> AttrSet {
-        AttrSet::of(numbers).known_in(self.tree.dialect.minor)
+        AttrSet::of(numbers).known_in(self.tree.minor)
     }
 
     fn handle(&self) -> Handle {
@@ -126,9 +125,9 @@ fn value(number: u32, subject: &Subject<'_>, out: &mut Encoder) -> Result<(), St
         31 => _ = out.u64(WRITE_BYTES_MAX.into()),
         33 => _ = out.u32(attr.mode),
         35 => _ = out.u32(attr.nlink),
-        // owner, owner_group
-        36 => _ = out.opaque(subject.tree.dialect.told(Kind::User, attr.uid).as_bytes()),
-        37 => _ = out.opaque(subject.tree.dialect.told(Kind::Group, attr.gid).as_bytes()),
+        // owner, owner_group: as numbers (RFC 7530 §5.9)
+        36 => _ = out.opaque(attr.uid.to_string().as_bytes()),
+        37 => _ = out.opaque(attr.gid.to_string().as_bytes()),
         // quota_avail_hard, quota_avail_soft, space_avail
         38 | 39 | 42 => _ = out.u64(subject.space()?.available_bytes),
         // quota_used

@@ -12,7 +12,8 @@ use crate::v4::status::Status;
 impl Compound<'_> {
     /// What stands above the exports, as this client sees it.
     pub(in crate::v4) fn tree(&self) -> Tree<'_> {
-        self.scene.tree(&self.entry, self.head.minor)
+        let (client, lease) = (self.scene.link.peer().ip(), self.scene.house.lease());
+        Tree { exports: self.scene.exports, entry: &self.entry, client, minor: self.head.minor, lease }
     }
 
     /// What the current handle names.

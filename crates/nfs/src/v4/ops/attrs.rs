@@ -79,7 +79,7 @@ pub(in super::super) fn set(
     out: &mut Encoder,
 ) -> Result<Status, Stop> {
     let stateid = stateid(words)?;
-    let (settable, set) = attr::settable(words, compound.dialect())?;
+    let (settable, set) = attr::settable(words, compound.minor())?;
     let target = compound.to_change(compound.current())?;
     // For anything but a size, or times that are kept, the stateid says nothing (RFC 7530 §16.32.4).
     let by_stateid = set.size.is_some() || set.has_kept_time();

@@ -42,7 +42,7 @@ pub(in super::super) fn create(
 ) -> Result<Status, Stop> {
     let made = Made::decode(words)?;
     let name = words.opaque(usize::MAX)?;
-    let (settable, set) = attr::given(words, compound.dialect())?;
+    let (settable, set) = attr::given(words, compound.minor())?;
     let dir = compound.to_change(compound.current())?;
     check_name(name)?;
     check_place(&dir, name)?;

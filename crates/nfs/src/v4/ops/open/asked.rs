@@ -2,7 +2,7 @@
 
 use tally_vfs::{Access, CreateHow, Delegation, Deny, Share};
 
-use crate::v4::attr::{self, AttrSet, Dialect};
+use crate::v4::attr::{self, AttrSet};
 use crate::v4::compound::Compound;
 use crate::v4::state::bounds::OWNER_BYTES_MAX;
 use crate::v4::state::{ClientId, Keeps, Stateid};
@@ -63,14 +63,14 @@ pub(super) enum What<'a> {
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn decode(words: &mut Decoder<'a>, dialect: Dialect<'_>) -> Result<Self, Status> {
+    pub(super) fn decode(words: &mut Decoder<'a>, minor: u32) -> Result<Self, Status> {
         let (seqid, access, deny) = (words.u32()?, words.u32()?, words.u32()?);
         let (client, owner) = (ClientId(words.u64()?), words.opaque(OWNER_BYTES_MAX)?);
-        let how = match How::decode(words, dialect) {
+        let how = match How::decode(words, minor) {
             Err(Status::BadXdr) => return Err(Status::BadXdr),
             how => how,
         };
-        Ok(Self { seqid, access, deny, client, owner, how, what: What::decode(words, dialect.minor)? })
+        Ok(Self { seqid, access, deny, client, owner, how, what: What::decode(words, minor)? })
     }
 
     /// What is asked for, if it can be.
@@ -128,7 +128,7 @@ impl Wanted<'_> {
 }
 
 impl How {
-    fn decode(words: &mut Decoder<'_>, dialect: Dialect<'_>) -> Result<Self, Status> {
+    fn decode(words: &mut Decoder<'_>, minor: u32) -> Result<Self, Status> {
         match words.u32()? {
             0 => return Ok(Self::Find),
             1 => {}
@@ -136,12 +136,12 @@ impl How {
         }
         let none = AttrSet::default();
         Ok(match words.u32()? {
-            0 => attr::given(words, dialect).map(|(names, set)| Self::Make(CreateHow::Unchecked(set), names))?,
-            1 => attr::given(words, dialect).map(|(names, set)| Self::Make(CreateHow::Guarded(set), names))?,
+            0 => attr::given(words, minor).map(|(names, set)| Self::Make(CreateHow::Unchecked(set), names))?,
+            1 => attr::given(words, minor).map(|(names, set)| Self::Make(CreateHow::Guarded(set), names))?,
             2 => Self::Make(CreateHow::Exclusive(words.u64()?), none),
-            3 if dialect.minor > 0 => {
+            3 if minor > 0 => {
                 let verifier = words.u64()?;
-                let (names, set) = attr::given_exclusively(words, dialect)?;
+                let (names, set) = attr::given_exclusively(words, minor)?;
                 Self::Make(CreateHow::ExclusiveWith(verifier, set), names)
             }
             _ => return Err(Status::BadXdr),
