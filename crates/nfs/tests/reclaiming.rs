@@ -485,7 +485,7 @@ fn a_grace_is_told_as_long_as_it_lasts() {
     let client = Client::new(&scene, b"a client");
     client.claims(&scene, &put_file, (READ, 0)).unwrap();
     // The clock of leases begins with the first look at the clock.
-    assert_eq!(told(&scene), [grace(1, 61)], "it has come, and there may be more of it");
+    assert_eq!(told(&scene), [grace(0, 61)], "it has come, and there may be more of it");
     assert_eq!(client.status(&scene, &[done()]), OK);
     assert_eq!(told(&scene), [grace(1, 61)]);
     assert_eq!(Client::new(&scene, b"a late one").status(&scene, &[done()]), OK);

@@ -300,6 +300,7 @@ impl<'a> Client<'a> {
         let Some(stateid) = &open.stateid else { return violation("an OPEN without a stateid") };
         for part in &open.parts {
             let told = self.claim(&[put.clone(), ask::lock(stateid, part.range(), true)])?;
+            self.truth().is_claimed(self.number, *part)?;
             open.locks = told.stateid().cloned();
         }
         Ok(())

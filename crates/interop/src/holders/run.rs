@@ -24,7 +24,7 @@ const WORK_MS_MAX: u64 = 600;
 const EARLY_KILLS: u64 = 20;
 /// Longest time until one of these.
 const EARLY_MS_MAX: u64 = 60;
-/// Behind so many kills in a hundred a client stays away.
+/// Behind the first, and so many kills in a hundred, a client stays away.
 const AWAY: u64 = 30;
 /// Longest time for which it does, unless there is another kill meanwhile: grace and lease of those who come are over by then, or are not.
 const AWAY_MS_MAX: u64 = 14_000;
@@ -146,7 +146,7 @@ fn kill(plan: &Plan, server: &mut Server, common: &Common, is_found: &dyn Fn(Str
             is_found("the server ended by itself".into());
             return Ok(kill);
         }
-        if plan.stay_away && common.away.load(Ordering::Relaxed) == NOBODY && random.chance(AWAY) {
+        if plan.stay_away && common.away.load(Ordering::Relaxed) == NOBODY && (random.chance(AWAY) || kill == 0) {
             common.away.store(random.below(CLIENTS as u64) as usize, Ordering::Relaxed);
         }
         server.kill()?;

@@ -54,12 +54,21 @@ struct Told {
     counts: Counts,
     life: u64,
     complete: [bool; CLIENTS],
-    /// Who stays away, or has not come back yet, and since the start of which life at the latest.
-    away: [Option<Instant>; CLIENTS],
+    /// Who stays away, or has not come back yet.
+    away: [Option<Away>; CLIENTS],
     /// Somebody has stayed away in this life.
     is_missed: bool,
     all_complete: Option<Instant>,
     is_given: bool,
+}
+
+/// One that has not come in this life.
+#[derive(Clone, Copy)]
+struct Away {
+    /// Since this life began.
+    since: Instant,
+    /// In one before it others could have been given what it had.
+    may_have_lost: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -82,7 +91,7 @@ pub(super) struct Asked {
 
 impl Told {
     fn may_have_lost(&self, client: usize, lease: Duration) -> bool {
-        self.away[client].is_some_and(|since| since.elapsed() >= lease)
+        self.away[client].is_some_and(|away| away.may_have_lost || away.since.elapsed() >= lease)
     }
 
     fn are_those_there_complete(&self) -> bool {
@@ -205,8 +214,13 @@ impl Truth {
     pub(super) fn new_life(&self, stays_away: Option<usize>) {
         let mut told = self.told();
         (told.life, told.complete, told.all_complete) = (told.life + 1, Default::default(), None);
-        if let Some(client) = stays_away {
-            told.away[client].get_or_insert_with(Instant::now);
+        // A life begins with a grace: what nobody was given in those before is safe for a lease once more.
+        let since = Instant::now();
+        for client in 0..CLIENTS {
+            let may_have_lost = told.may_have_lost(client, self.lease);
+            if told.away[client].is_some() || stays_away == Some(client) {
+                told.away[client] = Some(Away { since, may_have_lost });
+            }
         }
         (told.is_given, told.is_missed) = (false, told.away.iter().any(Option::is_some));
     }
@@ -219,6 +233,14 @@ impl Truth {
     /// A claim of it was.
     pub(super) fn is_late(&self) {
         self.told().counts.late += 1;
+    }
+
+    /// A client has claimed a lock again, which must be its own still.
+    pub(super) fn is_claimed(&self, client: usize, part: Part) -> Result<()> {
+        match self.told().parts[part.of][part.at].holder {
+            Some(holder) if holder == client => Ok(()),
+            other => violation(format!("{part:?} is claimed again by client {client}, and {other:?} has it")),
+        }
     }
 
     /// A client has lost a lock, and whoever wants it may have it by now.

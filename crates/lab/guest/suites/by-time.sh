@@ -42,12 +42,10 @@ start() {
             rm -rf /tmp/state
             tally_first_start || return
             [ "$mode" = tally ] || (cd /tmp/state && "$TALLY" dataset set "delegations=$mode" tank) ;;
-        knfsd) knfsd_start "$mode" && grace_ends ;;
+        knfsd) knfsd_start "$mode" ;;
         zfs) zfs_start && grace_ends ;;
     esac
 }
-# The lock manager's as well: before both are over knfsd gives no delegations, and 4.2 is no better than 4.1.
-grace_ends() { echo Y > /proc/fs/lockd/nlm_end_grace; }
 stop() {
     case $server in
         tally) tally_stop ;;

@@ -120,7 +120,7 @@ fn evict(
 /// Why nothing new is opened or locked in a pool.
 fn waits(GraceReport { pool, clients, came, seconds_left }: &GraceReport) -> String {
     format!(
-        "{pool}: {came} of {clients} clients that had something open before this start have come to claim it again; others that open or \
+        "{pool}: {came} of {clients} clients that had something open before this start have claimed what they want of it; others that open or \
          lock something wait for the rest, {seconds_left} s at most if nobody claims anything meanwhile"
     )
 }

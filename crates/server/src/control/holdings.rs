@@ -46,7 +46,7 @@ pub struct GraceReport {
     pub pool: String,
     /// Clients that had something open before this start.
     pub clients: u64,
-    /// Those that have claimed something, or said that they claim nothing.
+    /// Those that have said that they claim nothing more: those of 4.0 have no word for it.
     pub came: u64,
     /// How long the rest is waited for, if nobody claims anything meanwhile.
     pub seconds_left: u64,

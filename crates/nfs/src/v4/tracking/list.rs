@@ -92,12 +92,13 @@ impl fmt::Display for Entry {
     }
 }
 
-/// A grace: who may claim something, how many of those have claimed some or said that they claim nothing, and how long others wait for the rest if nobody claims anything meanwhile.
+/// A grace: who may claim something, how many of those have said that they claim nothing more, and how long others wait for the rest if nobody claims anything meanwhile. Those of minor version 0
+/// have no word for it, and are waited for until the time is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraceSeen {
     /// Clients that had something open before this start.
     pub listed: usize,
-    /// Those that have come.
+    /// Those that claim nothing more.
     pub came: usize,
     /// By the clock of leases.
     pub left: Duration,
@@ -152,8 +153,7 @@ impl List {
 
     /// As long as it lasts, who is waited for.
     pub(super) fn seen(&self, now: Duration, has_completed: &dyn Fn(&ClientKey) -> bool) -> Option<GraceSeen> {
-        let has_come = |(key, has_claimed): &(&ClientKey, &bool)| **has_claimed || has_completed(key);
-        let came = self.listed.iter().filter(has_come).count();
+        let came = self.listed.keys().filter(|key| key.is_of_sessions() && has_completed(key)).count();
         self.is_in_grace.then(|| GraceSeen { listed: self.listed.len(), came, left: self.until.saturating_sub(now) })
     }
 

@@ -82,9 +82,9 @@ fn claims_keep_it_open_for_those_that_follow_and_not_for_ever() {
 #[test]
 fn who_is_gone_goes_out() {
     let mut list = List::new(&[IN_A, IN_B], second(0), LEASE);
-    list.forget(OLD);
+    list.forget(OLD, true);
     assert!(!list.has_doomed());
-    list.forget(B);
+    list.forget(B, true);
     assert!(list.has_doomed() && !list.is_settled());
     assert_eq!(list.advance(second(1), &|key| *key == A), Some(Came { claimed: 0, idle: 1, lost: 0 }));
     assert!(list.is_over(), "nobody waits for who is gone");
@@ -121,7 +121,7 @@ fn a_flag_goes_with_its_client_and_by_itself() {
     assert!(list.has_doomed() && !list.is_settled(), "B is not there");
     assert_eq!(list.take_doomed(), [writes(B, HERE)]);
     assert!(list.idle(second(61)).is_empty(), "in the grace nobody has anything yet");
-    list.forget(A);
+    list.forget(A, true);
     assert_eq!(list.take_doomed(), [IN_A, writes(A, HERE)]);
     list.advance(second(61), &|_| true);
     [A, B].into_iter().for_each(|key| list.note(key));
