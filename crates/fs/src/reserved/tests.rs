@@ -1,3 +1,5 @@
+#![allow(clippy::single_range_in_vec_init)] // Lists of ranges, some of one.
+
 use super::*;
 
 const RECORD: u64 = 1 << 17;
