@@ -9,7 +9,8 @@ const STEPS: usize = 200;
 #[test]
 fn nobody_is_lied_to() {
     const SEEDS: u64 = 1200;
-    let totals = sweep(0..SEEDS, STEPS).unwrap_or_else(|report| panic!("{report}"));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let totals = sweep(0..SEEDS, STEPS, threads).unwrap_or_else(|report| panic!("{report}"));
     println!("{totals:?}");
     for ((what, times), (of, floor)) in totals.each().into_iter().zip(FLOORS) {
         assert_eq!(what, of);

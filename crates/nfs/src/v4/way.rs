@@ -58,7 +58,7 @@ impl House {
 
     /// Makes room for an open of this client, where there is none for anybody, or its address has its half of all.
     pub(super) fn make_room_for(&self, exports: &dyn Exports, client: ClientId) -> bool {
-        let of = match self.has_less_than_half(client) {
+        let of = match self.has_room_at_its_address(client) {
             true if !self.opens().is_full() => return false,
             true => None,
             false => self.clients().neighbours(client).map(|(address, _)| address),
@@ -76,9 +76,9 @@ impl House {
         is_ended
     }
 
-    /// Whether the clients from the address of this one have less than half of all that may be open (rules V35).
-    pub(super) fn has_less_than_half(&self, client: ClientId) -> bool {
+    /// Whether the clients from the address of this one have less open than one address may have (rules V35).
+    pub(super) fn has_room_at_its_address(&self, client: ClientId) -> bool {
         self.opens()
-            .is_less_than_half(|| self.clients().neighbours(client).map_or_else(Vec::new, |(_, clients)| clients))
+            .has_room_of_address(|| self.clients().neighbours(client).map_or_else(Vec::new, |(_, clients)| clients))
     }
 }

@@ -1,15 +1,10 @@
 //! What clients of version 4 hold, over all lives of a server: `cargo xtask holding` builds and runs it.
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use clap::Parser;
-use parking_lot::Mutex;
-use tally_sim::holding::{FLOORS, Totals, sweep};
-
-/// Seeds that a thread takes at once.
-const PORTION: u64 = 10;
+use tally_sim::holding::{FLOORS, sweep};
 
 /// Opens, locks, silences, kills and power cuts, and what is claimed again behind them.
 #[derive(Parser)]
@@ -39,28 +34,14 @@ fn main() -> ExitCode {
         None => arguments.from..arguments.from.saturating_add(arguments.seeds),
     };
     let threads = arguments.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
-    let (started, next, failed) = (Instant::now(), AtomicU64::new(seeds.start), AtomicBool::new(false));
-    let all = Mutex::new(Totals::default());
-    let one_after_the_other = || {
-        while !failed.load(Ordering::Relaxed) {
-            let from = next.fetch_add(PORTION, Ordering::Relaxed);
-            if from >= seeds.end {
-                return;
-            }
-            match sweep(from..seeds.end.min(from + PORTION), arguments.steps) {
-                Ok(totals) => *all.lock() += totals,
-                Err(report) => {
-                    failed.store(true, Ordering::Relaxed);
-                    println!("{report}");
-                }
-            }
+    let (started, count) = (Instant::now(), seeds.end - seeds.start);
+    let totals = match sweep(seeds, arguments.steps, threads) {
+        Ok(totals) => totals,
+        Err(report) => {
+            println!("{report}");
+            return ExitCode::FAILURE;
         }
     };
-    std::thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(one_after_the_other)));
-    if failed.into_inner() {
-        return ExitCode::FAILURE;
-    }
-    let (totals, count) = (all.into_inner(), seeds.end - seeds.start);
     println!("holding: {count} seeds in {} s", started.elapsed().as_secs());
     let mut is_short = false;
     for ((what, times), (floor_of, floor)) in totals.each().into_iter().zip(FLOORS) {

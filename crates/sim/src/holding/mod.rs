@@ -36,6 +36,7 @@ mod world;
 use std::collections::BTreeSet;
 use std::ops::AddAssign;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::chance::{Chance, Stream};
@@ -294,24 +295,41 @@ pub fn run(plan: &Plan) -> Result<(Totals, Vec<String>), Failure> {
     Err(Failure { message, trace })
 }
 
-/// Runs these seeds, one after the other: what they came through, or the first that failed, as its command repeats it.
-pub fn sweep(seeds: std::ops::Range<u64>, steps: usize) -> Result<Totals, String> {
-    let mut totals = Totals::default();
-    quietly(|| {
-        for seed in seeds {
+/// Runs these seeds, so many at once: what they came through, or the first that failed, as its command repeats it.
+pub fn sweep(seeds: std::ops::Range<u64>, steps: usize, threads: usize) -> Result<Totals, String> {
+    let next = AtomicU64::new(seeds.start);
+    let one_after_the_other = || {
+        let mut totals = Totals::default();
+        loop {
+            let seed = next.fetch_add(1, Relaxed);
+            if seed >= seeds.end {
+                return Ok(totals);
+            }
             match run(&Plan { seed, steps }) {
                 Ok((of_seed, _)) => totals += of_seed,
-                Err(Failure { message, trace }) => {
-                    let repeat = format!("cargo xtask holding -- --seed {seed} --steps {steps}");
-                    return Err(format!(
-                        "{}\nseed {seed} fails: {message}\nrepeat it with: {repeat}",
-                        trace.join("\n")
-                    ));
+                Err(failure) => {
+                    next.store(seeds.end, Relaxed);
+                    return Err((seed, failure));
                 }
             }
         }
-        Ok(totals)
-    })
+    };
+    let ended = quietly(|| {
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(one_after_the_other)).collect();
+            workers.into_iter().map(|worker| worker.join().expect("a history's panic is a failure")).collect::<Vec<_>>()
+        })
+    });
+    // Those before the first that failed were all run to their ends.
+    if let Some((seed, Failure { message, trace })) =
+        ended.iter().filter_map(|ended| ended.as_ref().err()).min_by_key(|(seed, _)| *seed)
+    {
+        let repeat = format!("cargo xtask holding -- --seed {seed} --steps {steps}");
+        return Err(format!("{}\nseed {seed} fails: {message}\nrepeat it with: {repeat}", trace.join("\n")));
+    }
+    let mut totals = Totals::default();
+    ended.into_iter().flatten().for_each(|of_thread| totals += of_thread);
+    Ok(totals)
 }
 
 /// The state of a run.

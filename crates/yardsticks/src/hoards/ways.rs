@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 use tally_bench::wire::{Connection, Handle, Target};
 use tally_wire::ask::{self, How};
 use tally_wire::nfs4::{
-    ClientOwner4, ExchangeId4Args, Lock4Args, Locker4, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4, Open4Args,
-    Open4Res, OpenClaim4, OpenOwner4, OpenToLockOwner4, Openflag4, Opentype4, StateProtect4A, Stateid4,
+    ClientOwner4, Close4Args, ExchangeId4Args, Lock4Args, Locker4, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4,
+    Open4Args, Open4Res, OpenClaim4, OpenOwner4, OpenToLockOwner4, Openflag4, Opentype4, StateProtect4A, Stateid4,
 };
 use tally_wire::{decode, encode};
 
@@ -20,11 +20,17 @@ const OPERATIONS: usize = 10_000;
 /// The file that all of them open.
 const FILE: &str = "hoarded";
 
+/// Of what the compound has opened.
+const CLOSE: NfsArgop4 =
+    NfsArgop4::OpClose(Close4Args { seqid: 0, open_stateid: Stateid4 { seqid: 1, other: [0; 12] } });
+
 /// One way.
 pub(super) struct Way {
     pub(super) name: &'static str,
     /// It asks for so many times less, as each of its requests is as long as others.
     pub(super) fewer: u64,
+    /// Its requests take memory without what is asked for: as much as those of this one.
+    pub(super) beside: Option<&'static Way>,
     /// Whether whoever asks for more than there is has to be told so; else somebody else's place is taken, who is not there yet.
     pub(super) is_refused: bool,
     /// The nth request, and what it is told.
@@ -32,33 +38,68 @@ pub(super) struct Way {
 }
 
 /// Nothing that is kept.
-pub(super) const HARMLESS: Way =
-    Way { name: "harmless", fewer: 1, is_refused: false, ask: |hoarder, _| hoarder.asks(&[NfsArgop4::OpPutrootfh]) };
+pub(super) const HARMLESS: Way = Way {
+    name: "harmless",
+    fewer: 1,
+    beside: None,
+    is_refused: false,
+    ask: |hoarder, _| hoarder.asks(&[NfsArgop4::OpPutrootfh]),
+};
+
+/// As many files as may be open, none of which stays so: what they take by themselves.
+pub(super) const MADE: Way = Way {
+    name: "closed files",
+    fewer: 7,
+    beside: None,
+    is_refused: false,
+    ask: |hoarder, number| hoarder.opens(&format!("f{number}"), b"o", true, &[CLOSE]),
+};
 
 /// All of them.
 pub(super) const WAYS: [Way; 7] = [
-    Way { name: "introductions", fewer: 1, is_refused: false, ask: |hoarder, number| hoarder.introduces(number) },
+    Way {
+        name: "introductions",
+        fewer: 1,
+        beside: None,
+        is_refused: false,
+        ask: |hoarder, number| hoarder.introduces(number),
+    },
     Way {
         name: "owners of opens",
         fewer: 1,
+        beside: None,
         is_refused: true,
-        ask: |hoarder, number| hoarder.opens(FILE, &long_name(number), false),
+        ask: |hoarder, number| hoarder.opens(FILE, &long_name(number), false, &[]),
     },
     Way {
         name: "opened files",
         fewer: 1,
+        beside: Some(&MADE),
         is_refused: true,
-        ask: |hoarder, number| hoarder.opens(&format!("f{number}"), b"o", true),
+        ask: |hoarder, number| hoarder.opens(&format!("f{number}"), b"o", true, &[]),
     },
-    Way { name: "one-byte locks", fewer: 1, is_refused: true, ask: |hoarder, number| hoarder.locks(2 * number, b"l") },
+    Way {
+        name: "one-byte locks",
+        fewer: 1,
+        beside: None,
+        is_refused: true,
+        ask: |hoarder, number| hoarder.locks(2 * number, b"l"),
+    },
     Way {
         name: "owners of locks",
         fewer: 1,
+        beside: None,
         is_refused: true,
         ask: |hoarder, number| hoarder.locks(2 * number, &long_name(number)),
     },
-    Way { name: "long compounds", fewer: 100, is_refused: true, ask: |hoarder, _| hoarder.asks_long() },
-    Way { name: "long compounds outside", fewer: 100, is_refused: true, ask: |hoarder, _| hoarder.asks_long_outside() },
+    Way { name: "long compounds", fewer: 100, beside: None, is_refused: true, ask: |hoarder, _| hoarder.asks_long() },
+    Way {
+        name: "long compounds outside",
+        fewer: 100,
+        beside: None,
+        is_refused: true,
+        ask: |hoarder, _| hoarder.asks_long_outside(),
+    },
 ];
 
 /// What they have together: one client, and a file.
@@ -117,7 +158,7 @@ impl<'a> Hoarder<'a> {
         status(self.connection.compound(&arguments(vec![asked]))?).context("an answer without a status")
     }
 
-    fn opens(&mut self, name: &str, owner: &[u8], makes: bool) -> Result<u32> {
+    fn opens(&mut self, name: &str, owner: &[u8], makes: bool, then: &[NfsArgop4]) -> Result<u32> {
         let claim = OpenClaim4::ClaimNull(name.into());
         let openhow = match makes {
             true => match ask::open(How::Make, name) {
@@ -128,7 +169,7 @@ impl<'a> Hoarder<'a> {
         };
         let owner = OpenOwner4 { clientid: 0, owner: owner.into() };
         let asked = Open4Args { seqid: 0, share_access: ask::BOTH, share_deny: 0, owner, openhow, claim };
-        self.asks(&[put(&self.shared.root), NfsArgop4::OpOpen(asked)])
+        self.asks(&[&[put(&self.shared.root), NfsArgop4::OpOpen(asked)], then].concat())
     }
 
     fn locks(&mut self, offset: u64, owner: &[u8]) -> Result<u32> {

@@ -8,7 +8,7 @@ use tally_vfs::{Access, MountNumber, ObjectRef, Share};
 
 use super::*;
 use crate::exports::{PoolExports, Resolved};
-use crate::v4::state::bounds::{OPENS_MAX, OPENS_OF_CLIENT_MAX};
+use crate::v4::state::bounds::{OPENS_MAX, OPENS_OF_ADDRESS_MAX, OPENS_OF_CLIENT_MAX};
 use crate::v4::state::{Introduced, Introduction, LEASE_DEFAULT as LEASE, Principal};
 use crate::v4::status::Status;
 
@@ -60,21 +60,21 @@ fn pass_a_lease(house: &House) {
 }
 
 #[test]
-fn one_address_has_half_of_all_at_most() {
+fn one_address_has_a_quarter_of_all_at_most() {
     let house = House::default();
     house.look_at_clock(Duration::ZERO);
     let [a, b, c] = [(1, 1), (2, 1), (3, 1)].map(|(number, address)| client(&house, number, address));
     let other = client(&house, 4, 2);
-    fill(&house, a, OPENS_OF_CLIENT_MAX);
-    fill(&house, b, OPENS_OF_CLIENT_MAX - 1);
-    assert!(house.has_less_than_half(c));
+    fill(&house, a, OPENS_OF_ADDRESS_MAX / 2);
+    fill(&house, b, OPENS_OF_ADDRESS_MAX / 2 - 1);
+    assert!(house.has_room_at_its_address(c));
     fill(&house, c, 1);
-    assert_eq!([c, other].map(|client| house.has_less_than_half(client)), [false, true]);
+    assert_eq!([c, other].map(|client| house.has_room_at_its_address(client)), [false, true]);
     assert!(!house.make_room_for(&Nothing, c), "all of them are there");
     pass_a_lease(&house);
     house.clients().renew(a, house.heard()).unwrap();
     assert!(house.make_room_for(&Nothing, c));
-    assert!(house.has_less_than_half(c) && house.holds(a) && !house.holds(b), "of those that are late");
+    assert!(house.has_room_at_its_address(c) && house.holds(a) && !house.holds(b), "of those that are late");
 }
 
 #[test]

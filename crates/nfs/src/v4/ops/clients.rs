@@ -65,6 +65,7 @@ impl From<Unknown> for Status {
         match unknown {
             Unknown::InUse => Self::ClidInUse,
             Unknown::Stale => Self::StaleClientId,
+            Unknown::Gone => Self::Expired,
             Unknown::TooMany => Self::Delay,
         }
     }

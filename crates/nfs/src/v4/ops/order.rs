@@ -61,7 +61,7 @@ pub(super) fn take(compound: &mut Compound<'_>, owner: OwnerKey, asked: Arrival<
 /// The same of one that names an owner of locks by its stateid.
 pub(super) fn take_by_lock(compound: &mut Compound<'_>, stateid: &Stateid, asked: Arrival<'_>) -> Result<Turn, Status> {
     let owner = compound.scene.house.locks().owner_of(stateid)?;
-    compound.hear(owner.client).map_err(|_| Status::BadStateid)?;
+    compound.hear(owner.client).map_err(|_| Status::Expired)?;
     take(compound, owner, asked)
 }
 
@@ -73,7 +73,7 @@ pub(super) fn take_by(compound: &mut Compound<'_>, stateid: &Stateid, asked: Arr
         Status::BadStateid => house.orders().who_closed(&stateid.other).ok_or(refused),
         _ => Err(refused),
     })?;
-    compound.hear(owner.client).map_err(|_| Status::BadStateid)?;
+    compound.hear(owner.client).map_err(|_| Status::Expired)?;
     take(compound, owner, asked)
 }
 

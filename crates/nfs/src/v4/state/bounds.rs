@@ -63,6 +63,10 @@ pub const OWNERS_LOOKED_AT: usize = 8;
 pub const OPENS_OF_CLIENT_MAX: usize = 65_536;
 /// Of all clients.
 pub const OPENS_MAX: usize = 262_144;
+/// Of the clients of one address: with what stands below them they take some 740 bytes each, so that one address has less than 64 MiB.
+pub const OPENS_OF_ADDRESS_MAX: usize = OPENS_MAX / 4;
+/// Most open-owners of the clients of one address.
+pub const OWNERS_OF_ADDRESS_MAX: usize = OWNERS_MAX / 2;
 /// Most stateids of locks of a client; of lock-owners there may be as many as of open-owners.
 pub const LOCKS_OF_CLIENT_MAX: usize = 65_536;
 /// Of all clients.

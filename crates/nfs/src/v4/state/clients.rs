@@ -109,6 +109,9 @@ pub enum Unknown {
     InUse,
     /// No such id, or of another start: STALE_CLIENTID.
     Stale,
+    /// It was somebody's in this start of the server, who is gone with all that he had: EXPIRED. Behind STALE_CLIENTID a client would claim what it had,
+    /// as if the server had started anew.
+    Gone,
     /// It is, and there are as many as there may be: DELAY.
     TooMany,
 }
@@ -288,9 +291,18 @@ impl Clients {
 
     /// The same, and who it is.
     pub fn hear(&self, id: ClientId, now: Duration) -> Result<Arc<Presence>, Unknown> {
-        let record = self.confirmed.get(&id).filter(|record| record.minor() == Minor::Zero).ok_or(Unknown::Stale)?;
+        let known = self.confirmed.get(&id);
+        let record = known.filter(|record| record.minor() == Minor::Zero).ok_or_else(|| self.unknown(id))?;
         record.presence.hear(now);
         Ok(record.presence.clone())
+    }
+
+    /// Why an id is nobody's who may say something.
+    fn unknown(&self, id: ClientId) -> Unknown {
+        let (boot, number) = ((id.0 >> 32) as u32, id.0 as u32);
+        let was_drawn = boot == self.boot.0 && (1..self.next).contains(&number);
+        let is_there = self.confirmed.contains_key(&id) || self.waiting.contains_key(&id);
+        if was_drawn && !is_there { Unknown::Gone } else { Unknown::Stale }
     }
 
     /// Who has gone since this was asked last: what such a client had is nobody's any more.

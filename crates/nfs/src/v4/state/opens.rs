@@ -37,7 +37,7 @@ use foldhash::HashSet;
 use tally_base::Rng;
 use tally_vfs::{ClientNumber, Holder, OwnerNumber, Share};
 
-use super::bounds::{OPENS_MAX, OWNER_BYTES_MAX, OWNERS_MAX};
+use super::bounds::{OPENS_MAX, OPENS_OF_ADDRESS_MAX, OWNER_BYTES_MAX, OWNERS_MAX, OWNERS_OF_ADDRESS_MAX};
 use super::names::Namer;
 use super::shards::Shards;
 use super::stateid::{Asker, FileId, Mounted, Revoked, Seal, Stateid, next_seqid};
@@ -269,10 +269,11 @@ impl Opens {
         owners >= OWNERS_MAX || opens >= OPENS_MAX
     }
 
-    /// Whether so many have less than half of all that there may be. Where all clients together have less, nobody is looked for.
+    /// Whether these have less than one address may have. Where all clients together have less, nobody is looked for.
     #[must_use]
-    pub fn is_less_than_half(&self, clients: impl FnOnce() -> Vec<ClientId>) -> bool {
-        let is_little = |(owners, opens): (usize, usize)| owners < OWNERS_MAX / 2 && opens < OPENS_MAX / 2;
+    pub fn has_room_of_address(&self, clients: impl FnOnce() -> Vec<ClientId>) -> bool {
+        let is_little =
+            |(owners, opens): (usize, usize)| owners < OWNERS_OF_ADDRESS_MAX && opens < OPENS_OF_ADDRESS_MAX;
         is_little(self.counts()) || {
             let of_clients = clients().into_iter().map(|client| self.shards.of(client).read().counts(client));
             is_little(of_clients.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1)))

@@ -202,12 +202,14 @@ impl OwnerOrder {
     }
 }
 
-/// Whether an operation that ended so was one of its owner's (RFC 7530 §9.1.7; MOVED is never said here).
+/// Whether an operation that ended so was one of its owner's (RFC 7530 §9.1.7; MOVED is never said here). EXPIRED is said where a client is gone, with its
+/// owners.
 #[must_use]
 pub fn moves(status: Status) -> bool {
     !matches!(
         status,
-        Status::StaleClientId
+        Status::Expired
+            | Status::StaleClientId
             | Status::StaleStateid
             | Status::BadStateid
             | Status::BadSeqid

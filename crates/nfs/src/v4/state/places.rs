@@ -24,6 +24,8 @@ pub(super) const PLACES_MAX: usize = 1 << (32 - LOW_BITS - 1);
 #[derive(Debug)]
 struct Slot<T> {
     generation: u32,
+    /// The last turn that ended with its client; 0 if none did.
+    gone: u32,
     value: Option<T>,
 }
 
@@ -45,7 +47,7 @@ impl<T> Places<T> {
     /// A place for what this makes, which is told its number.
     pub(super) fn add(&mut self, make: impl FnOnce(u64) -> T) -> u64 {
         let position = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, value: None });
+            self.slots.push(Slot { generation: 0, gone: 0, value: None });
             self.slots.len() as u32 - 1
         });
         let index = self.index(position);
@@ -81,6 +83,20 @@ impl<T> Places<T> {
             self.free.push(position as u32);
         }
         slot.value.take()
+    }
+
+    /// What had this number is gone with its client.
+    pub(super) fn note_gone(&mut self, number: u64) {
+        let slot = self.position(number as u32).and_then(|position| self.slots.get_mut(position));
+        if let Some(slot) = slot {
+            slot.gone = (number >> 32) as u32;
+        }
+    }
+
+    /// The number of what was at that place last and is gone with its client.
+    pub(super) fn gone_at(&self, index: u32) -> Option<u64> {
+        let slot = self.slots.get(self.position(index)?)?;
+        Some(number(slot.gone, index)).filter(|_| slot.gone > 0)
     }
 
     fn index(&self, position: u32) -> u32 {
@@ -139,6 +155,9 @@ mod tests {
         assert_eq!([places.remove(first), places.remove(first), places.get(first).copied()], [Some(first), None, None]);
         let again = places.add(|number| number);
         assert_eq!((again, places.get(first)), (first + (1 << 32), None));
+        assert_eq!(places.gone_at(first as u32), None);
+        places.note_gone(first);
+        assert_eq!([first as u32, 0, 1 << 20].map(|index| places.gone_at(index)), [Some(first), None, None]);
         assert_eq!((places.at(again as u32), places.at(again as u32 ^ OF_LOCKS)), (Some((again, &again)), None));
         places.remove(again);
         places.wear();

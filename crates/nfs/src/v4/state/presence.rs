@@ -119,7 +119,7 @@ impl Presence {
         match (self.is_ended.load(Relaxed), self.key.is_of_sessions()) {
             (false, _) => Ok(()),
             (true, true) => Err(Status::BadSession),
-            (true, false) => Err(Status::StaleClientId),
+            (true, false) => Err(Status::Expired),
         }
     }
 

@@ -18,6 +18,8 @@
 //!  a  bytes 4..16 all zero or all one: see `special`  │ BAD_STATEID                  │ BAD_STATEID
 //!  b  of another start of the server                  │ STALE_STATEID                │ BAD_STATEID
 //!  c  nothing at that place, or with another tag      │ BAD_STATEID                  │ BAD_STATEID
+//!     which is that of one whose client is gone, the  │ EXPIRED                      │ BAD_STATEID
+//!     last one there of which that is so              │                              │
 //!  d  of the other minor versions                     │ BAD_STATEID                  │ BAD_STATEID
 //!  e  of another client than the session's            │ no session: not asked        │ BAD_STATEID
 //!  f  of another file than the current handle's       │ BAD_STATEID                  │ BAD_STATEID
@@ -252,7 +254,8 @@ impl<T: Named> Places<T> {
     /// Table D6.
     pub(super) fn look(&self, seal: &Seal, asked: Stateid, asker: &Asker<'_>) -> Result<u64, Status> {
         let told = self.told_at(asked.index());
-        seal.look(asked, asker, told.map(|(_, value)| value.place()))?;
+        let looked = seal.look(asked, asker, told.map(|(_, value)| value.place()));
+        looked.map_err(|refused| self.or_gone(seal, asked, asker, refused))?;
         Ok(told.expect("there is one").0)
     }
 
@@ -260,8 +263,15 @@ impl<T: Named> Places<T> {
     pub(super) fn look_past_revoked(&self, seal: &Seal, asked: Stateid) -> Result<&T, Status> {
         let told = self.told_at(asked.index());
         let asker = Asker { minor: 0, client: None, file: None };
-        seal.meet(asked, &asker, told.map(|(_, value)| value.place()))?;
+        let met = seal.meet(asked, &asker, told.map(|(_, value)| value.place()));
+        met.map_err(|refused| self.or_gone(seal, asked, &asker, refused))?;
         Ok(told.expect("there is one").1)
+    }
+
+    /// Row c: why a stateid is refused that names nothing, or what its client had before it was ended.
+    fn or_gone(&self, seal: &Seal, asked: Stateid, asker: &Asker<'_>, refused: Status) -> Status {
+        let is_gone = || self.gone_at(asked.index()).is_some_and(|number| seal.tag(number) == asked.tag());
+        if asker.minor == 0 && refused == Status::BadStateid && is_gone() { Status::Expired } else { refused }
     }
 }
 

@@ -92,7 +92,7 @@ impl<'a> Ledger<'a> {
             // Whoever goes from here on is told by what was reserved; who has gone before would have it kept for nobody. So it is with a mount.
             self.check_there()?;
             self.check_own(&reserved)?;
-            let has_room = reserved.is_upgrade() || self.house.has_less_than_half(self.whose.client);
+            let has_room = reserved.is_upgrade() || self.house.has_room_at_its_address(self.whose.client);
             if !has_room || !self.house.is_of_today(self.exports, &file) {
                 return Err(Status::Delay);
             }

@@ -110,7 +110,7 @@ fn row_c_a_client_that_has_started_anew_goes_on_until_it_confirms() {
     assert_eq!(desk.clients.renew(known.id, desk.now), Ok(()));
     assert_eq!(desk.clients.renew(anew.id, desk.now), Err(Unknown::Stale));
     assert_eq!(desk.confirm(anew, ROOT), Ok(Some(known.id)));
-    assert_eq!(desk.clients.renew(known.id, desk.now), Err(Unknown::Stale));
+    assert_eq!(desk.clients.renew(known.id, desk.now), Err(Unknown::Gone));
     assert_eq!(desk.clients.renew(anew.id, desk.now), Ok(()));
 }
 
@@ -179,7 +179,7 @@ fn who_introduces_himself_without_end_takes_nobodys_place() {
         }
     }
     assert_eq!(desk.clients.counts().0, CLIENTS_MAX);
-    assert_eq!(desk.clients.renew(honest.id, desk.now), Err(Unknown::Stale));
+    assert_eq!(desk.clients.renew(honest.id, desk.now), Err(Unknown::Gone));
     // Where all hold something nobody's place is taken before his lease is over.
     desk.all_hold = true;
     let comes = |desk: &mut Desk, name| {

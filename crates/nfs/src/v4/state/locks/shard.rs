@@ -303,7 +303,12 @@ impl Shard {
     /// All that a client has goes.
     pub(super) fn forget(&mut self, client: ClientId) {
         let all: Vec<_> = self.of_client.range((client, 0)..=(client, u64::MAX)).map(|(_, number)| *number).collect();
-        all.into_iter().for_each(|number| self.remove(number));
+        for number in all {
+            if self.get(number).is_some_and(|state| state.seqid > 0) {
+                self.places.note_gone(number);
+            }
+            self.remove(number);
+        }
     }
 }
 

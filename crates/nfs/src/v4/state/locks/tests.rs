@@ -196,6 +196,24 @@ fn who_frees_and_who_locks_keep_each_other_out() {
     locks.check();
 }
 
+/// Of minor version 0: what went with its client is told so, also when its place is another one's by now.
+#[test]
+fn row_c_what_a_client_had_that_is_gone() {
+    let locks = locks(1);
+    let of_client = locks.lock(0, &open(A, 16), b"a");
+    let unlocked = locks.lock(0, &open(A, 32), b"a");
+    locks.closed(open(A, 32).holder());
+    let told = |asked: &Stateid, minor| locks.find(asked, minor, None, None).map(|_| ());
+    assert_eq!([&of_client, &unlocked].map(|asked| told(asked, 0)), [Ok(()), Err(Status::BadStateid)]);
+    locks.forget_client(A);
+    let all = [&of_client, &unlocked].map(|asked| [0, 1].map(|minor| told(asked, minor)));
+    let bad = Err(Status::BadStateid);
+    assert_eq!(all, [[Err(Status::Expired), bad], [bad, bad]]);
+    let next = [16, 32].map(|number| locks.lock(0, &open(A, number), b"a"));
+    assert_eq!(next.map(|next| next.index()).iter().filter(|index| **index == of_client.index()).count(), 1);
+    assert_eq!(told(&of_client, 0), Err(Status::Expired));
+}
+
 /// Of minor version 0: an owner is found by its name and by its stateids, and goes with all of them or none.
 #[test]
 fn an_owner_is_released_as_a_whole() {

@@ -24,6 +24,14 @@ enum Is {
     Open,
     Revoked(Revoked),
     Gone,
+    /// With its client.
+    Ended,
+}
+
+impl Is {
+    fn is_there(self) -> bool {
+        !matches!(self, Self::Gone | Self::Ended)
+    }
 }
 
 /// A stateid that is or was, asked for as it should be or by somebody else, and what is told.
@@ -102,7 +110,7 @@ impl<'a> Model<'a> {
         let told = reserved.granted(share(access, deny));
         match self.known.iter_mut().find(|known| known.number == number) {
             Some(Known { is: Is::Revoked(why), .. }) => return assert_eq!(told, Err(why.status())),
-            Some(Known { is: Is::Gone, .. }) => return assert_eq!(told, Err(Status::Expired)),
+            Some(Known { is: Is::Gone | Is::Ended, .. }) => return assert_eq!(told, Err(Status::Expired)),
             None if is_dead => return assert_eq!(told, Err(Status::Expired)),
             Some(known) => {
                 assert_eq!(told, Ok(Stateid { seqid: known.stateid.seqid + 1, ..known.stateid }));
@@ -141,7 +149,8 @@ impl<'a> Model<'a> {
         let present = known.stateid.seqid;
         let seqid = [present, present, present, 0, present - 1, present + 1][self.below(6) as usize];
         let told = match known.is {
-            Is::Gone => Err(Status::BadStateid),
+            Is::Ended if minor == 0 && self.is_last_ended(at) => Err(Status::Expired),
+            Is::Gone | Is::Ended => Err(Status::BadStateid),
             _ if minor != mine || client.is_some_and(|client| client != known.client) => Err(Status::BadStateid),
             _ if asked_file.is_some_and(|id| id != known.file) => Err(Status::BadStateid),
             Is::Revoked(Revoked::Expired) => Err(Status::Expired),
@@ -151,6 +160,13 @@ impl<'a> Model<'a> {
         };
         let asked = Stateid { seqid, ..known.stateid };
         Some(Question { at, asked, minor, client, file: asked_file.map(file), told })
+    }
+
+    /// Of a place that was used again the last one is known that went with its client.
+    fn is_last_ended(&self, at: usize) -> bool {
+        let index = |known: &Known| known.stateid.index();
+        let of = index(&self.known[at]);
+        !self.known[at + 1..].iter().any(|known| known.is == Is::Ended && index(known) == of)
     }
 
     fn find(&mut self) {
@@ -184,14 +200,16 @@ impl<'a> Model<'a> {
             0 => drop(changing),
             1 => {
                 assert_eq!(changing.downgraded(share(READ, 0)), next);
-                if known.is != Is::Gone {
+                if known.is.is_there() {
                     (known.stateid, known.access, known.deny) = (next, READ, 0);
                 }
             }
             _ => {
                 let told = changing.closed();
                 assert_eq!(told, if minor_of(known.client) == 0 { next } else { Stateid::INVALID });
-                known.is = Is::Gone;
+                if known.is.is_there() {
+                    known.is = Is::Gone;
+                }
             }
         }
     }
@@ -237,7 +255,11 @@ impl<'a> Model<'a> {
         let told = self.opens.forget_client(client).len();
         let of_client = |known: &&mut Known| known.client == client;
         let count = self.known.iter().filter(|known| known.client == client && known.is == Is::Open).count();
-        self.known.iter_mut().filter(of_client).for_each(|known| known.is = Is::Gone);
+        self.known
+            .iter_mut()
+            .filter(of_client)
+            .filter(|known| known.is.is_there())
+            .for_each(|known| known.is = Is::Ended);
         self.give_up(|of, _| of == client);
         assert_eq!((told, self.opens.holds(client)), (count, false));
     }
@@ -246,7 +268,7 @@ impl<'a> Model<'a> {
         self.opens.check();
         for client in [1, 2, 17, 18].map(client) {
             let mut told: Vec<_> = self.opens.of_client(client).iter().map(|found| found.stateid.to_wire()).collect();
-            let of_client = self.known.iter().filter(|known| known.client == client && known.is != Is::Gone);
+            let of_client = self.known.iter().filter(|known| known.client == client && known.is.is_there());
             let mut known: Vec<_> = of_client.map(|known| known.stateid.to_wire()).collect();
             told.sort_unstable();
             known.sort_unstable();
@@ -269,7 +291,7 @@ fn random_operations_agree_with_the_model() {
         model.opening.clear();
         model.changing.clear();
         model.compare();
-        let living = model.known.iter().filter(|known| known.is != Is::Gone).count();
+        let living = model.known.iter().filter(|known| known.is.is_there()).count();
         assert_eq!(opens.counts().1, living);
     }
 }

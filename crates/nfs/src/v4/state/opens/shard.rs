@@ -274,7 +274,12 @@ impl Shard {
 
     /// All that a client has goes. Gives what has to be closed below.
     pub(super) fn forget(&mut self, client: ClientId) -> Vec<Closing> {
-        let numbers = self.numbers(client).collect();
+        let numbers: Vec<_> = self.numbers(client).collect();
+        for number in &numbers {
+            if self.at(*number).is_some_and(Open::is_granted) {
+                self.places.note_gone(number.0);
+            }
+        }
         self.forget_all(numbers)
     }
 
