@@ -62,8 +62,8 @@ fn a_run_replaces_its_like_and_no_other() {
     let cells = book.cells.len();
     book.put(cell("tally", "3", 895));
     assert_eq!(book.cells.len(), cells);
-    assert_eq!(book.us(["through", "untar", "root", "tally", "3"]), Some(900.0));
-    assert_eq!(book.us(["through", "untar", "root", "tally", "4.2"]), Some(700.0));
+    assert_eq!(book.cell(["through", "untar", "root", "tally", "3"]).map(Cell::us), Some(900.0));
+    assert_eq!(book.cell(["through", "untar", "root", "tally", "4.2"]).map(Cell::us), Some(700.0));
     assert!(book.section().contains("| Tallystick | **900** | 5 | 6.00 | 6.00 | 0 | **700** |"), "{}", book.section());
 }
 
@@ -79,4 +79,17 @@ fn whoever_lost_the_times_of_files_is_nobodys_peer() {
         book.bars()
     );
     assert!(book.section().contains("| **695**, times lost | 5 |"), "{}", book.section());
+}
+
+#[test]
+fn what_was_not_counted_is_not_won_and_other_numbers_of_files_are_not_compared() {
+    let mut book = book();
+    let mut uncounted = cell("tally", "4.2", 695);
+    uncounted.words.remove("unmount_us");
+    book.put(uncounted);
+    assert!(book.bars().contains("| < 1 | root's `tar -x`, v4.2: NaN | **no** |"), "{}", book.bars());
+    let mut more = cell(XFS, "3", 995);
+    more.words.insert("files".to_owned(), "20".to_owned());
+    book.put(more);
+    assert!(!book.bars().contains("over XFS"), "{}", book.bars());
 }
