@@ -328,4 +328,10 @@ ID                ADDRESS   VERSION  OPENS  LOCKS  SESSIONS  SINCE  SILENT  STAT
         assert!(text.contains("\twrite\t5\tend\t0\theld\tpid\ttank\t"), "{text}");
         assert!(text.contains("\twrite\t5\tend\t7\twaits\tpid\ttank\t"), "{text}");
     }
+
+    #[test]
+    fn a_grace_says_who_is_waited_for_and_for_how_long() {
+        let text = waits(&GraceReport { pool: "tank".into(), clients: 5, came: 2, seconds_left: 61 });
+        assert!(text.starts_with("tank: 2 of 5 clients ") && text.contains(", 61 s at most"), "{text}");
+    }
 }
