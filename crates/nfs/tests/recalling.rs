@@ -8,16 +8,20 @@ use std::time::{Duration, Instant};
 use support::client::record;
 use support::compound::{Op, arguments, get_attr, lookup, op, remove};
 use support::delegates::{READ, WRITE, delegated, free, give_back, open, open_by, opened, read_by};
-use support::keeper::{answer, call, called, client, introduced, pass, run, status};
+use support::keeper::{answer, answer_with, call, called, client, introduced, next_call, pass, run, status};
 use support::opener::{Opener, close};
 use support::scene::Scene;
 use support::session::{complete, sequence};
 use tally_nfs::link::Link;
 use tally_nfs::service::Step;
+use tally_nfs::v4::state::bounds::DELEGATIONS_OF_CLIENT_MANY;
 use tally_nfs::{v3, v4};
 use tally_vfs::{Access, ClientNumber, Cred, Delegation, Holder, OpCtx, Opening, Opens, OwnerNumber, Share, ToOpen};
 use tally_wire::nfs4::Nfsstat4::*;
-use tally_wire::nfs4::{DestroyClientid4Args, NfsArgop4, Nfsstat4, OpenClaim4, OpenDelegationType4, Stateid4};
+use tally_wire::nfs4::{
+    CbRecallAny4Res, DestroyClientid4Args, NfsArgop4, NfsCbArgop4, NfsCbResop4, Nfsstat4, OpenClaim4,
+    OpenDelegationType4, Stateid4,
+};
 
 const OK: Nfsstat4 = Nfs4Ok;
 const LEASE: Duration = Duration::from_secs(90);
@@ -259,4 +263,24 @@ fn a_client_that_keeps_a_file_is_busy() {
     assert_eq!(a.tested(&[&kept]), [OK]);
     let destroy = op(&NfsArgop4::OpDestroyClientid(DestroyClientid4Args { dca_clientid: a.client }));
     assert_eq!(a.send(&[destroy]).status, Nfs4ErrClientidBusy);
+}
+
+/// Who holds nearly as many as one may is asked for what he does not use, and loses nothing if he does not answer.
+#[test]
+fn who_has_nearly_all_that_one_may_have_is_asked_for_what_he_does_not_use() {
+    let (scene, mut clock) = (Arc::new(scene()), Duration::ZERO);
+    scene.service.look_at_clock(clock);
+    let mut a = client(&scene, "a", 2);
+    let name = |number: usize| format!("f{number}").into_bytes();
+    (0..=DELEGATIONS_OF_CLIENT_MANY).for_each(|number| _ = scene.file(&name(number)));
+    let kept: Vec<_> = (0..DELEGATIONS_OF_CLIENT_MANY).map(|number| keeps(&mut a, &name(number))).collect();
+    assert!(next_call(&scene).is_none());
+    keeps(&mut a, &name(DELEGATIONS_OF_CLIENT_MANY));
+    let (id, asked, what) = next_call(&scene).expect("there are too many");
+    let NfsCbArgop4::OpCbRecallAny(any) = what else { panic!("{what:?}") };
+    assert_eq!((any.craa_objects_to_keep as usize, &any.craa_type_mask.0[..]), (kept.len() / 2, &[3][..]));
+    answer_with(&scene, (&id, &asked), OK, NfsCbResop4::OpCbRecallAny(CbRecallAny4Res { crar_status: OK }));
+    pass(&scene, &mut clock, LEASE + MOMENT, &mut [&mut a]);
+    assert!(next_call(&scene).is_none() && a.flags() == 0);
+    assert_eq!(a.tested(&[&kept[0], &kept[kept.len() - 1]]), [OK; 2]);
 }

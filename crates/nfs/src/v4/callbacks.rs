@@ -130,7 +130,7 @@ impl House {
         // There is a slot for others. Who was not told is told at the next look, and not at the pace at which he refuses it.
         match errand {
             Errand::NotifyLock(_, file) if verdict != Verdict::NotBegun => self.freed(exports, &file, None),
-            Errand::NotifyLock(..) => {}
+            Errand::NotifyLock(..) | Errand::RecallAny(_) => {}
             Errand::Recall(client, _) | Errand::Look(client, _) => self.call_for_delegations(client),
         }
     }
@@ -169,7 +169,8 @@ impl House {
             (Errand::Recall(_, number), came) => self.delegations().answered(*number, came.to_recall(), self.now()),
             // Of an answer more is to be known than that.
             (Errand::Look(_, number), _) => self.looked(*number, None),
-            (Errand::NotifyLock(..), Came::Done) => {}
+            // Who gives nothing back is asked again, as long as he has so many.
+            (Errand::RecallAny(_), _) | (Errand::NotifyLock(..), Came::Done) => {}
             (Errand::NotifyLock(owner, file), Came::Refused(_)) => self.waiters.leave_if_told(owner, file),
             (Errand::NotifyLock(owner, file), Came::Unknown) => self.waiters.go_behind(owner, file),
         }

@@ -33,6 +33,7 @@ use super::status::Status;
 use crate::exports::{Exports, PoolExports};
 use crate::xdr::Encoder;
 
+mod fewer;
 pub(super) mod looks;
 mod parking;
 

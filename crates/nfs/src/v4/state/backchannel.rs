@@ -56,6 +56,8 @@ pub enum Errand {
     Recall(ClientId, DelegationNumber),
     /// CB_GETATTR: what a file is like that it has for writing.
     Look(ClientId, DelegationNumber),
+    /// CB_RECALL_ANY: this client is to give back what it does not use.
+    RecallAny(ClientId),
 }
 
 impl Errand {
@@ -64,7 +66,7 @@ impl Errand {
     pub fn client(&self) -> ClientId {
         match self {
             Self::NotifyLock(owner, _) => owner.client,
-            Self::Recall(client, _) | Self::Look(client, _) => *client,
+            Self::Recall(client, _) | Self::Look(client, _) | Self::RecallAny(client) => *client,
         }
     }
 }

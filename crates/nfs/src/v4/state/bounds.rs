@@ -95,6 +95,10 @@ pub const REVOKED_OF_CLIENT_MAX: usize = 4096;
 pub const DELEGATIONS_OF_CLIENT_MAX: usize = 16_384;
 /// Of all clients: some 16 MiB.
 pub const DELEGATIONS_MAX: usize = 65_536;
+/// Who has more is asked to give back what it does not use (CB_RECALL_ANY).
+pub const DELEGATIONS_OF_CLIENT_MANY: usize = DELEGATIONS_OF_CLIENT_MAX / 10 * 9;
+/// Where all have more it is who has most.
+pub const DELEGATIONS_MANY: usize = DELEGATIONS_MAX / 10 * 9;
 /// Of how many files it is remembered that a delegation was recalled a moment ago; where there are more the oldest are forgotten.
 pub const RECALLED_FILES_MAX: usize = 16_384;
 /// Most requests that wait without a worker for a delegation to come back; others are told to come again.

@@ -37,6 +37,7 @@ use parking_lot::{Mutex, RwLock};
 use tally_base::{Rng, Time};
 use tally_vfs::{Act, Conflict, Delegation, Share, conflict};
 
+use super::bounds::{DELEGATIONS_MANY, DELEGATIONS_OF_CLIENT_MANY};
 use super::shards::Shards;
 use super::stateid::{Asker, FileId, Mounted, Revoked, Seal, Stateid};
 use super::{BootId, ClientId, OwnerKey, OwnerName, SessionId};
@@ -171,6 +172,21 @@ impl Delegations {
         }
         let number = shard.begin(&self.seal, Asked { client, file, owner, by }, keeps).ok_or(WhyNone::Resource)?;
         Ok(Reserving::new(self, (client, file), number))
+    }
+
+    /// Whom to ask for what it does not use, and how many it may keep: this client, where it has nearly as many as one may have, or where all together have nearly as
+    /// many as there may be, who has most. A client is left alone for ten seconds behind that.
+    #[must_use]
+    pub fn too_many(&self, client: ClientId, now: Duration) -> Option<(ClientId, u32)> {
+        let (whom, most) = if self.totals.all.now() > DELEGATIONS_MANY {
+            let of_shards = self.shards.of_each(None).iter().filter_map(|shard| shard.read().who_has_most(now));
+            (of_shards.max()?.1, 0)
+        } else if self.shards.of(client).read().count(client) > DELEGATIONS_OF_CLIENT_MANY {
+            (client, DELEGATIONS_OF_CLIENT_MANY)
+        } else {
+            return None;
+        };
+        self.shards.of(whom).write().ask_for_fewer(whom, most, now).map(|keeps| (whom, keeps))
     }
 
     /// Whether what a client has of a file, or is about to have, is in the way of another owner of its own that opens it so: two mounts of one machine may be one

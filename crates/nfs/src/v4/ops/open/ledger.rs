@@ -186,6 +186,7 @@ impl<'a> Ledger<'a> {
         (is_claimed, may_write): (bool, bool),
     ) -> Result<Delegated, WhyNone> {
         let wanted = self.wants?;
+        self.house.ask_for_fewer(self.whose.client);
         let reserving = self.reserving.take().unwrap_or(Err(WhyNone::Resource));
         match (given, reserving) {
             (Some(Delegation::Write), Ok(reserving)) if !may_write => {

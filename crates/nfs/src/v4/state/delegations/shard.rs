@@ -22,6 +22,9 @@ use crate::v4::status::Status;
 
 const _: () = assert!(DELEGATIONS_MAX < PLACES_MAX);
 
+/// How long a client is left alone that was asked to give back what it does not use: it has to find that out, and returns it one by one.
+const FEWER_EVERY: Duration = Duration::from_secs(10);
+
 /// What all shards have together.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
@@ -106,6 +109,14 @@ impl Named for State {
 struct Client {
     all: usize,
     revoked: [usize; Revoked::COUNT],
+    /// When it was asked last to give back what it does not use.
+    asked_for_fewer: Option<Duration>,
+}
+
+impl Client {
+    fn may_be_asked_for_fewer(&self, now: Duration) -> bool {
+        self.asked_for_fewer.is_none_or(|asked| asked + FEWER_EVERY <= now)
+    }
 }
 
 #[derive(Debug)]
@@ -139,6 +150,22 @@ impl Shard {
     /// What a client has of a file, or is about to have, and was not revoked.
     pub(super) fn of_file(&self, client: ClientId, file: &FileId) -> Option<u64> {
         self.by_file.get(&(client, *file)).copied()
+    }
+
+    /// Who of these clients has most, of those that may be asked for what they do not use.
+    pub(super) fn who_has_most(&self, now: Duration) -> Option<(usize, ClientId)> {
+        let may_be = self.clients.iter().filter(|(_, known)| known.may_be_asked_for_fewer(now));
+        may_be.map(|(client, known)| (known.all, *client)).max()
+    }
+
+    /// A client is asked for what it does not use, if it has more than this and was left alone for long enough. How many it may keep.
+    pub(super) fn ask_for_fewer(&mut self, client: ClientId, most: usize, now: Duration) -> Option<u32> {
+        let known = self.clients.get_mut(&client)?;
+        if known.all <= most || !known.may_be_asked_for_fewer(now) {
+            return None;
+        }
+        known.asked_for_fewer = Some(now);
+        Some(known.all as u32 / 2)
     }
 
     /// A place for one that may be given; none where there is no room, and then nothing has changed.

@@ -4,7 +4,9 @@ use tally_vfs::{Access, Deny, MountNumber, ObjectRef};
 
 use super::*;
 use crate::v4::state::LEASE_DEFAULT as LEASE;
-use crate::v4::state::bounds::{DELEGATIONS_MAX, DELEGATIONS_OF_CLIENT_MAX};
+use crate::v4::state::bounds::{
+    DELEGATIONS_MANY, DELEGATIONS_MAX, DELEGATIONS_OF_CLIENT_MANY, DELEGATIONS_OF_CLIENT_MAX,
+};
 
 const A: ClientId = ClientId(1);
 const B: ClientId = ClientId(2);
@@ -204,6 +206,28 @@ fn who_has_gone_is_given_nothing() {
     assert_eq!((ending.client(), ending.file()), (A, &file(1)));
     ending.returned();
     assert_eq!(of.counts(), (0, 0, 0));
+    check(&of);
+}
+
+#[test]
+fn who_has_nearly_all_is_asked_for_what_it_does_not_use() {
+    let of = delegations();
+    let give = |client: ClientId, count: usize| (0..count as u64).for_each(|nth| _ = given(&of, client, nth));
+    give(A, DELEGATIONS_OF_CLIENT_MANY);
+    assert_eq!(of.too_many(A, NOW), None);
+    given(&of, A, u64::MAX);
+    assert_eq!([A, B].map(|client| of.too_many(client, NOW)), [Some((A, 7371)), None]);
+    let later = NOW + Duration::from_secs(10);
+    assert_eq!([NOW, later, later].map(|now| of.too_many(A, now)), [None, Some((A, 7371)), None]);
+    // Where all together have as many it is whose they are, and not who comes; the next time it is the next one.
+    let [c, d, e] = [17, 18, 19].map(ClientId);
+    [(c, 14_000), (d, 15_000), (e, DELEGATIONS_MANY - 14_743 - 29_000)]
+        .into_iter()
+        .for_each(|(of, count)| give(of, count));
+    assert_eq!(of.too_many(B, later), None);
+    given(&of, B, 1);
+    let asked = [later; 5].map(|now| of.too_many(B, now));
+    assert_eq!(asked, [Some((e, 7617)), Some((d, 7500)), Some((c, 7000)), Some((B, 0)), None]);
     check(&of);
 }
 
