@@ -3,7 +3,7 @@
 //! The problem: whether a client may open, read, write or lock goes by what others have claimed, whichever protocol they came by, and a file
 //! whose last name is removed lives for as long as somebody has it open. A table in each protocol would know half of that. So there is one below
 //! them, which knows no protocol: a claim belongs to a [`Holder`], a client's number and an owner's, or, a delegation, to the client alone, and who these are its protocol knows. One that has
-//! two sorts of owners, of opens and of locks, numbers both from one counter.
+//! two sorts of owners, of opens and of locks, sees to it that no number is of both.
 //!
 //! ```text
 //!  Claims (of a dataset) ─▶ shard, by object ─▶ Claimed: its opens, each with the pairs that were opened (share, table D7)

@@ -35,7 +35,8 @@ pub enum Kind {
 
 impl Kind {
     /// Whether two owners cannot have both on one byte (row i).
-    fn conflicts_with(self, other: Self) -> bool {
+    #[must_use]
+    pub fn conflicts_with(self, other: Self) -> bool {
         (self, other) != (Self::Read, Self::Read)
     }
 }
@@ -83,7 +84,9 @@ impl Range {
         if self.last == u64::MAX { u64::MAX } else { self.last - self.first + 1 }
     }
 
-    const fn overlaps(self, other: Self) -> bool {
+    /// Whether a byte is in both.
+    #[must_use]
+    pub const fn overlaps(self, other: Self) -> bool {
         self.first <= other.last && other.first <= self.last
     }
 

@@ -1,5 +1,5 @@
 //! NFSv4.0, 4.1 and 4.2 as they go over the wire, for tests: owned types with encoders and decoders, generated from the XDR that the RFCs print
-//! ([x/](../x)) by `cargo xtask xdr`.
+//! and, where they print none, from ours ([x/](../x)), by `cargo xtask xdr`.
 //!
 //! The server's codec is written by hand, since it borrows, and decodes an operation when its turn comes. What a hand gets wrong once it
 //! gets wrong in the tests as well, if they are by the same hand; so tests ask here.

@@ -3,7 +3,7 @@
 //!
 //! Each hoard has a server of its own, and asks a million times from one address, over several connections, for something that it never gives back. An
 //! honest client with another address makes its durable requests beside it, at its own pace. What it waits for is held against what it waits for beside as many who ask
-//! for nothing that is kept, as attackers and server share this machine's processors. Memory may grow by [`GROWN_BYTES_MAX`] (issue 17); and whoever asks for more than there is has to be told an error that
+//! for nothing that is kept, as attackers and server share this machine's processors. Memory may grow by [`GROWN_BYTES_MAX`]; and whoever asks for more than there is has to be told an error that
 //! says so.
 
 mod honest;
@@ -146,7 +146,7 @@ impl Options {
                     scope.spawn(|| {
                         // They have machines of their own; here they take what the server and the honest client leave of this one.
                         let _ = rustix::process::nice(LAST_IN_TURN);
-                        let mut hoarder = Hoarder::new(Connection::open_from(target.nfs, HOARDERS)?, &shared, way)?;
+                        let mut hoarder = Hoarder::new(Connection::open_from(target.nfs, HOARDERS)?, &shared)?;
                         let mut told = BTreeMap::<u32, u64>::new();
                         loop {
                             let number = next.fetch_add(1, Ordering::Relaxed);

@@ -13,7 +13,7 @@
 //!
 //! - [`session`]: one session, one slot, and what comes of a request when the server goes; [`owners`]: the same in 4.0.
 //! - [`belief`]: what a client was told that it has.
-//! - [`client`]: what it does with that, and how it comes back.
+//! - [`client`]: what it does with that, and how it comes back; [`steps`]: what each of its steps asks for.
 //! - [`truth`]: what all clients together were told.
 //! - [`run`]: the kills.
 

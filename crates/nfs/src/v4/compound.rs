@@ -24,7 +24,7 @@ use super::op::{self, Meaning, Op};
 use super::progress::{HeldHandle, number_of};
 use super::pseudo::{Node, Shut, Tree};
 use super::results::{Mark, Owed, Results};
-use super::state::bounds::COPY_BYTES_MAX;
+use super::state::bounds::{self, COPY_BYTES_MAX};
 use super::state::{Guard, Presence};
 use super::status::Status;
 use crate::entry::Entry;
@@ -33,7 +33,6 @@ use crate::link::Link;
 use crate::repeats::{Repeated, Repeats};
 use crate::rpc::Call;
 use crate::stats::{Done, Operation, Stats};
-use crate::v3::READ_BYTES_MAX;
 use crate::xdr::{Decoder, Encoder, Garbage};
 
 mod changes;
@@ -44,8 +43,8 @@ mod performing;
 mod right;
 mod speaking;
 
-/// Longest results: a READ of as much as may be asked for, and what stands around it.
-const REPLY_BYTES_MAX: usize = READ_BYTES_MAX as usize + (64 << 10);
+/// Longest results: as in a session.
+const REPLY_BYTES_MAX: usize = bounds::REPLY_BYTES_MAX as usize;
 /// What an operation writes around data, and what a short one behind it may take.
 const END_BYTES: usize = 1024;
 /// What an operation that changes something answers with at most, and the handle behind it.

@@ -79,12 +79,12 @@ impl Endings {
         tracing::info!(%client, name, %address, opens, locks, delegations, untold, "a client of NFSv4 was ended with all that it held: {why}");
     }
 
-    /// So many opens of a client were revoked, as their mount is over.
-    fn tell_of_revoked(&self, of: Option<&Known>, opens: usize, now: Duration) {
+    /// So many opens and delegations of a client were revoked, as their mount is over.
+    fn tell_of_revoked(&self, of: Option<&Known>, count: usize, now: Duration) {
         let Some((known, untold)) = of.and_then(|known| Some((known, self.lines.lock().speak(now)?))) else { return };
         let (client, name, address) = (Hex(known.client), short(&known.name), known.address);
         tracing::info!(
-            %client, name, %address, opens, untold,
+            %client, name, %address, count, untold,
             "revoked what a client of NFSv4 had open of datasets that are not there any more, or anew"
         );
     }
@@ -191,27 +191,27 @@ impl House {
         revoked.iter().for_each(|closing| self.waiters.close(&closing.file, closing.holder()));
         let files: HashSet<_> = revoked.iter().map(|closing| closing.file).collect();
         files.iter().for_each(|file| self.freed(exports, file, None));
-        let mut opens: BTreeMap<ClientId, usize> = BTreeMap::new();
+        let mut counts: BTreeMap<ClientId, usize> = BTreeMap::new();
         let clients = revoked.iter().map(|closing| closing.client).chain(delegated);
-        clients.for_each(|client| *opens.entry(client).or_default() += 1);
-        for (client, opens) in opens {
+        clients.for_each(|client| *counts.entry(client).or_default() += 1);
+        for (client, count) in counts {
             let (known, _) = self.clients().known(Which { client: Some(client), most: 1 });
-            self.endings.tell_of_revoked(known.first(), opens, self.now());
+            self.endings.tell_of_revoked(known.first(), count, self.now());
         }
     }
 
     /// Whether a file is of the mount that is there now: what is opened of another one would be kept for nobody.
     pub(super) fn is_of_today(&self, exports: &dyn Exports, file: &FileId) -> bool {
-        mounted(exports, &file.of) == Some(file.of)
+        file_system(exports, file).is_some()
     }
 }
 
 impl House {
     /// A delegation was taken from a client that did not give it back.
     pub(super) fn tell_of_taken(&self, client: ClientId) {
-        let Some(untold) = self.endings.lines.lock().speak(self.now()) else { return };
         let (known, _) = self.clients().known(Which { client: Some(client), most: 1 });
         let Some(known) = known.first() else { return };
+        let Some(untold) = self.endings.lines.lock().speak(self.now()) else { return };
         let (client, name, address) = (Hex(client), short(&known.name), known.address);
         tracing::info!(%client, name, %address, untold, "a client of NFSv4 did not give back what it was called for within a lease: that was taken from it");
     }
@@ -232,14 +232,6 @@ pub(super) fn file_system(exports: &dyn Exports, file: &FileId) -> Option<Arc<dy
     match exports.pool(file.of.pool)?.place(file.of.dataset) {
         Place::Here(vfs) => Some(vfs).filter(|vfs| Mounted::of(&**vfs) == file.of),
         _ => None,
-    }
-}
-
-/// How the dataset of a mount is mounted now.
-fn mounted(exports: &dyn Exports, of: &Mounted) -> Option<Mounted> {
-    match exports.pool(of.pool)?.place(of.dataset) {
-        Place::Here(vfs) => Some(Mounted::of(&*vfs)),
-        Place::Away | Place::Going | Place::Unknown => None,
     }
 }
 

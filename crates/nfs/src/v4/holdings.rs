@@ -131,7 +131,7 @@ impl Holdings<'_> {
     /// What has happened to delegations.
     #[must_use]
     pub fn delegations_since(&self) -> DelegationsSince {
-        let counted = self.house.counted_delegations();
+        let counted = &self.house.delegated;
         let [granted, recalled, returned, revoked] =
             [&counted.granted, &counted.recalled, &counted.returned, &counted.revoked].map(|count| count.load(Relaxed));
         DelegationsSince { granted, recalled, returned, revoked }

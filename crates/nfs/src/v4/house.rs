@@ -20,7 +20,7 @@ use super::status::Status;
 use super::tracking::{Asker, Given, GraceSeen, Noted, Tracking, Where};
 use crate::exports::{Exports, PoolExports};
 
-/// The clients, their sessions, what they have open, and the time of their leases.
+/// The clients, their sessions, what they have open, locked and delegated, who waits for what of it, and the time of their leases.
 pub struct House {
     clients: Mutex<Clients>,
     sessions: Arc<Sessions>,
@@ -122,11 +122,6 @@ impl House {
     /// What clients were given to keep until they are asked for it.
     pub(super) fn delegations(&self) -> &Delegations {
         &self.delegations
-    }
-
-    /// What has happened to that.
-    pub(crate) fn counted_delegations(&self) -> &Counted {
-        &self.delegated
     }
 
     /// The open that an operation with this stateid goes by, which may be a lock's below it.

@@ -1,4 +1,4 @@
-//! NFS version 4 (RFC 7530, RFC 8881, RFC 7862, RFC 8276): one procedure, COMPOUND, which carries out operations one after another on a current handle.
+//! NFS version 4 (RFC 7530, RFC 8881, RFC 7862, RFC 8275, RFC 8276, RFC 9754): one procedure, COMPOUND, which carries out operations one after another on a current handle.
 //!
 //! What is there, and what is not yet, stands in docs/nfs4.md. `tally serve` speaks it beside version 3.
 //!
@@ -12,6 +12,7 @@
 //!                                                            ├─ waiting: who waits for a lock is told, by callbacks: calls to clients
 //!                                                            ├─ recalls: what is delegated and in somebody's way is called back, too
 //!                                                            ├─ tracking: who may claim again what, behind a restart
+//!                                                            ├─ past: what a persistent session has done in a life before
 //!                                                            ├─ endings: what ends state that its client has not given up
 //!                                                            ├─ way: what is in the way of an operation, and goes out of it
 //!                                                            └─ holdings: who holds what, for who administers the server
@@ -41,7 +42,7 @@ pub use compound::{Halt, Scene};
 pub use house::House;
 pub use progress::{Attempt, Progress, refusal};
 pub use recalls::looks::Seen;
-pub use recalls::{Counted as DelegationsCounted, KeptOut, PARKED};
+pub use recalls::{KeptOut, PARKED};
 pub use results::Ended;
 pub use status::Status;
 

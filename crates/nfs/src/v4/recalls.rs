@@ -53,7 +53,7 @@ pub enum KeptOut {
 
 /// How often what has happened to delegations, since the start.
 #[derive(Debug, Default)]
-pub struct Counted {
+pub(super) struct Counted {
     /// They were given.
     pub granted: AtomicU64,
     /// They were asked for.
@@ -147,7 +147,7 @@ impl House {
         }
     }
 
-    /// Several times in two seconds: who is to be called is, and what was not given back in time is taken.
+    /// Twice a second: who is to be called is, and what was not given back in time is taken.
     pub(super) fn look_after_recalls(&self, exports: &dyn Exports) {
         self.parking.end_late();
         if !self.delegations().has_recalled() {

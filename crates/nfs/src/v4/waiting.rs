@@ -4,7 +4,7 @@
 //! ```text
 //!  LOCK (READW, WRITEW) refused ─▶ wait_for ─▶ does he wait for himself? ─▶ DEADLOCK, or DENIED with a place
 //!  LOCKU, CLOSE, a lock for reading in the place of one for writing, a client's end ─▶ freed ─┐
-//!  twice a second: who did not come, what others freed (NLM, FUSE) ─▶ look_after_waiters ─────┴▶ is it free? ─▶ CB_NOTIFY_LOCK
+//!  twice a second: who did not come, what others freed ─────────────▶ look_after_waiters ─────┴▶ is it free? ─▶ CB_NOTIFY_LOCK
 //! ```
 //!
 //! Whether a range is free is asked of the file system, which knows all protocols' locks, with no lock held. So whoever frees something without a word to here, as
@@ -114,7 +114,7 @@ impl House {
         !self.waiters.is_empty() || self.has_calls() || self.delegations().has_recalled()
     }
 
-    /// Several times in two seconds: who was told and did not come has lost his place, and what is free by now is told.
+    /// Twice a second: who was told and did not come has lost his place, and what is free by now is told.
     pub(crate) fn look_after_waiters(&self, exports: &dyn Exports) {
         self.end_overdue_calls();
         self.look_after_recalls(exports);

@@ -242,7 +242,3 @@ pub fn auth_sys(uid: u32) -> CallbackSecParms4 {
     let (stamp, gid) = (9, 12);
     CallbackSecParms4::AuthSys(AuthsysParms { stamp, machinename: b"me".into(), uid, gid, gids: vec![13].into() })
 }
-
-fn last(mut reply: Compound4Res) -> Option<NfsResop4> {
-    reply.resarray.0.pop()
-}

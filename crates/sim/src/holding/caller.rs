@@ -1,4 +1,4 @@
-//! A client of version 4.1: its session, its slots, and what it believes to have. It knows what it was told, and no more.
+//! A client of version 4.1, or 4.0: its session, its slots, and what it believes to have. It knows what it was told, and no more.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! What hoarders ask for.
 
-use std::sync::Mutex;
-
 use anyhow::{Context, Result, bail};
 use tally_bench::wire::{Connection, Handle, Target};
 use tally_wire::ask::{self, How};
@@ -106,8 +104,6 @@ pub(super) const WAYS: [Way; 7] = [
 pub(super) struct Shared {
     root: Handle,
     file: Handle,
-    /// Who came first opens the file, below which others lock.
-    name: Mutex<u64>,
 }
 
 impl Shared {
@@ -115,7 +111,7 @@ impl Shared {
         let mut session = Session::open(target.nfs)?;
         let root = session.mount(&target.export)?;
         let file = handle(session.run(&[put(&root), ask::open(How::Make, FILE), NfsArgop4::OpGetfh])?)?;
-        Ok(Self { root, file, name: Mutex::new(0) })
+        Ok(Self { root, file })
     }
 }
 
@@ -125,20 +121,15 @@ pub(super) struct Hoarder<'a> {
     session: Session,
     shared: &'a Shared,
     open: Stateid4,
-    number: u64,
 }
 
 impl<'a> Hoarder<'a> {
-    pub(super) fn new(connection: Connection, shared: &'a Shared, _: &Way) -> Result<Self> {
-        let mut name = shared.name.lock().ok().context("another one panicked")?;
-        *name += 1;
-        let number = *name;
-        drop(name);
+    pub(super) fn new(connection: Connection, shared: &'a Shared) -> Result<Self> {
         let mut session = Session::over(connection.beside(super::HOARDERS)?)?;
         let told = session.run(&[put(&shared.root), ask::open(How::Find, FILE)])?;
         let Some(NfsResop4::OpOpen(Open4Res::Nfs4Ok(opened))) = told.last() else { bail!("{told:?}") };
         let open = opened.stateid.clone();
-        Ok(Self { connection, session, shared, open, number })
+        Ok(Self { connection, session, shared, open })
     }
 
     /// In its session.
@@ -188,7 +179,7 @@ impl<'a> Hoarder<'a> {
     fn asks_long_outside(&mut self) -> Result<u32> {
         let mut words = arguments(vec![NfsArgop4::OpPutrootfh; OPERATIONS]);
         words[4..8].copy_from_slice(&[0; 4]);
-        status(self.connection.compound(&words)?).with_context(|| format!("{} has no answer", self.number))
+        status(self.connection.compound(&words)?).context("a compound has no answer")
     }
 }
 

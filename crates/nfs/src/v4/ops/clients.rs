@@ -13,7 +13,7 @@ pub(super) const NAME_BYTES_MAX: usize = 1024;
 /// Longest word of where callbacks go: what is longer is no address.
 const ADDRESS_BYTES_MAX: usize = 128;
 
-/// Nothing is delegated, so nobody is called back: where to is read and passed over. Who comes with another's name is told so.
+/// Clients of minor version 0 are given no delegations and not called: where to is read and passed over. Who comes with another's name is told so.
 pub(in super::super) fn introduce(
     compound: &Compound<'_>,
     words: &mut Decoder<'_>,

@@ -12,13 +12,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tally_vfs::locks::{Kind, Lock, NotLocked, Range};
-use tally_vfs::{FileKind, FsError, Holder};
+use tally_vfs::{FsError, Holder};
 
 use super::super::compound::{Compound, Stop};
 use super::super::state::bounds::OWNER_BYTES_MAX;
 use super::super::state::{Brought, ClientId, FileId, LockOwner, LockWait, Locked, Locking, OwnerKey, Stateid, Told};
 use super::super::status::Status;
 use super::super::way;
+use super::data::check_file;
 use super::order::{self, Turn};
 use super::stateid;
 use crate::entry::Target;
@@ -67,7 +68,7 @@ impl<'a> Locker<'a> {
 
     /// What is kept of it will have room, and its client is there.
     fn begin<'b>(&self, compound: &Compound<'b>, file: &FileId) -> Result<Locking<'b>, Status> {
-        let client = compound.guard().map(|guard| guard.session().presence().client());
+        let client = compound.client();
         let (house, minor) = (compound.scene.house, compound.minor());
         let locking = match self {
             Self::Below(owner) => {
@@ -138,14 +139,8 @@ fn offset_and_length(words: &mut Decoder<'_>) -> Result<(u64, u64), Status> {
 /// The file of the current handle.
 fn file(compound: &Compound<'_>) -> Result<Target, Status> {
     let target = compound.current()?.target().ok_or(Status::IsDir)?;
-    match target.vfs.getattr(target.object)?.kind {
-        FileKind::File => Ok(target.clone()),
-        FileKind::Directory => Err(Status::IsDir),
-        // Of other words RFC 7530 §16.10.4 knows none.
-        _ if compound.minor() == 0 => Err(Status::Inval),
-        FileKind::Symlink => Err(Status::Symlink),
-        _ => Err(Status::WrongType),
-    }
+    check_file(target, compound.minor())?;
+    Ok(target.clone())
 }
 
 pub(in super::super) fn lock(

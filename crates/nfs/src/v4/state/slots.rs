@@ -133,11 +133,12 @@ impl Slot {
         &self.kept
     }
 
-    /// Whether a guard holds it.
+    /// Whether it has had a request of another sequence.
     pub(super) fn is_past(&self, sequence: u32) -> bool {
         self.sequence != sequence
     }
 
+    /// Whether a guard holds it.
     pub(super) fn is_in_use(&self) -> bool {
         self.life == Life::InUse
     }

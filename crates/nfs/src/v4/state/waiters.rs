@@ -68,16 +68,12 @@ impl LockWait {
     /// Whether both can not be locked by two.
     #[must_use]
     pub fn conflicts_with(&self, other: &Self) -> bool {
-        overlap(self.range, other.range) && (self.kind, other.kind) != (Kind::Read, Kind::Read)
+        self.range.overlaps(other.range) && self.kind.conflicts_with(other.kind)
     }
 
     fn is_like(&self, other: &Self) -> bool {
         (&self.owner, self.file, self.range, self.kind) == (&other.owner, other.file, other.range, other.kind)
     }
-}
-
-fn overlap(one: Range, other: Range) -> bool {
-    one.first() <= other.last() && other.first() <= one.last()
 }
 
 /// A place in a queue.
@@ -192,7 +188,7 @@ impl Waiters {
         for place in queues.files.get(file).into_iter().flatten() {
             match place.told {
                 Some(_) => queued.told.push(place.wait.clone()),
-                None if freed.is_none_or(|freed| overlap(freed, place.wait.range)) => {
+                None if freed.is_none_or(|freed| freed.overlaps(place.wait.range)) => {
                     queued.waiting.push(place.wait.clone());
                 }
                 None => {}

@@ -15,8 +15,8 @@
 //!  h  else                                                     │ one for reading
 //!     and then, under the file's lock, in this order           │
 //!  i  one of that file was recalled in the last 30 s           │ given back, CONTENTION
-//!  j  the client has as many as it may, or all have            │ given back, RESOURCE
-//!  k  the client has one of that file                          │ stays, NOT_WANTED; NOT_SUPP_UPGRADE where it has the one for reading and would write
+//!  j  the client has one of that file                          │ stays, NOT_WANTED; NOT_SUPP_UPGRADE where it has the one for reading and would write
+//!  k  the client has as many as it may, or all have            │ given back, RESOURCE
 //!  l  others have it open to write, or deny to read, or have   │ not given, CONTENTION
 //!     it at all where it is to be written; what it shows is    │
 //!     not durable (rules V12)                                  │

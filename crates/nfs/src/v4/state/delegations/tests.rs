@@ -79,20 +79,20 @@ fn it_is_known_by_its_stateid_and_given_back_once() {
 fn each_row_that_decides_under_the_files_lock() {
     let of = delegations();
     given(&of, A, 1);
-    assert_eq!(reserved(&of, A, 1).err(), Some(WhyNone::NotWanted), "row k: it has it");
+    assert_eq!(reserved(&of, A, 1).err(), Some(WhyNone::NotWanted), "row j: it has it");
     assert!(reserved(&of, B, 1).is_ok(), "row l is the file system's");
     assert_eq!(of.recall(B, &file(2), NOW), Recalled::Nobodys);
     assert_eq!(reserved(&of, A, 2).err(), Some(WhyNone::Contention), "row i: somebody was in the way a moment ago");
     assert!(of.reserve(READ, (opener(A), file(2)), None, NOW + Duration::from_secs(30)).is_ok());
     let more: Vec<_> = (0..).map_while(|nth| reserved(&of, A, 10 + nth).ok()).collect();
     assert_eq!(more.len(), DELEGATIONS_OF_CLIENT_MAX - 1);
-    assert_eq!(reserved(&of, A, 3).err(), Some(WhyNone::Resource), "row j: its own bound");
+    assert_eq!(reserved(&of, A, 3).err(), Some(WhyNone::Resource), "row k: its own bound");
     let others: Vec<_> = (3..8)
         .flat_map(|client| (0..DELEGATIONS_OF_CLIENT_MAX as u64).map_while(move |nth| Some((client, nth))))
         .map_while(|(client, nth)| reserved(&of, ClientId(client), 10 + nth).ok())
         .collect();
     assert_eq!(others.len() + DELEGATIONS_OF_CLIENT_MAX, DELEGATIONS_MAX);
-    assert_eq!(reserved(&of, B, 3).err(), Some(WhyNone::Resource), "row j: that of all");
+    assert_eq!(reserved(&of, B, 3).err(), Some(WhyNone::Resource), "row k: that of all");
     check(&of);
     drop((more, others));
     assert_eq!(of.counts(), (1, 0, 0));
