@@ -192,6 +192,32 @@ fn what_is_claimed_again_is_asked_for_at_once() {
     assert_eq!(ask(4, &[put_tank, lookup(b"f"), get_attr(&[1])]).status, OK);
 }
 
+/// To give it back it may have to open and lock, which it is not let in the grace: so the time for that begins behind it.
+#[test]
+fn what_is_claimed_again_is_not_taken_before_it_can_be_given_back() {
+    let (scene, mut clock) = (scene(), Duration::ZERO);
+    scene.exports.keep_clients();
+    let scene = Arc::new(scene);
+    let file = scene.file(b"f");
+    let mut a = client(&scene, "a", 2);
+    keeps(&mut a, b"f");
+    drop(a);
+    let scene = Arc::into_inner(scene).unwrap().restart();
+    scene.service.look_at_clock(clock);
+    let session = introduced(&scene, b"a");
+    let put_f = scene.put(file);
+    let ask = |number, ops: &[Op]| scene.run(10 + number, &[&[sequence(session, 0, number, false)], ops].concat());
+    let claim = open_by(OpenClaim4::ClaimPrevious(OpenDelegationType4::OpenDelegateRead), READ, 0);
+    let told = ask(1, &[put_f.clone(), claim]).resarray.0.pop();
+    let (kept, _) = delegated(&opened(told).unwrap()).expect("it had it");
+    assert_eq!(ask(2, &[complete()]).status, OK);
+    for number in 3..7 {
+        pass(&scene, &mut clock, LEASE / 3, &mut []);
+        assert_eq!(ask(number, &[]).status, OK);
+    }
+    assert_eq!(ask(7, &[put_f, give_back(kept)]).status, OK);
+}
+
 /// Rules V20: one whose lease is over is not asked, and in nobody's way.
 #[test]
 fn who_is_late_is_not_waited_for() {

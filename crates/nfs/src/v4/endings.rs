@@ -130,11 +130,11 @@ impl House {
             closed.extend(closing.iter().map(|closing| closing.file));
             self.endings.tell_of_gone(gone, (closing.len(), locks, delegations), self.now());
         }
+        super::past::forget(exports, &self.sessions().take_over());
+        drop(one_at_a_time);
         if !gone.is_empty() {
             self.tracking.let_go_of_doomed();
         }
-        super::past::forget(exports, &self.sessions().take_over());
-        drop(one_at_a_time);
         let files: HashSet<_> = closed.into_iter().collect();
         files.iter().for_each(|file| self.freed(exports, file, None));
     }

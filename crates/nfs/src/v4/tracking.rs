@@ -219,8 +219,10 @@ impl Tracking {
         let is_kept_out = || {
             let Some(vfs) = pool.clients() else { return false };
             let Ok(tracked) = self.tracked(pool.guid(), &vfs) else { return true };
-            if let Some(is_kept_out) = known(&tracked, Some(dataset), who) {
-                return is_kept_out;
+            let known_now = || known(&tracked, Some(dataset), who);
+            if let Some(is_kept_out) = known_now() {
+                // Whoever comes first writes down that it is over.
+                return is_kept_out && !(tracked.ends_grace(&*vfs) && known_now() == Some(false));
             }
             let _one_at_a_time = tracked.work();
             let is_read = tracked.read_in(&*vfs, now).is_ok();
@@ -283,6 +285,12 @@ impl Tracking {
         tracked.list.lock().as_ref()?.seen(now, &has_completed)
     }
 
+    /// When that is over at the latest.
+    pub(super) fn end_of_grace(&self, pool: PoolGuid) -> Option<Duration> {
+        let tracked = self.pools.lock().get(&pool).cloned()?;
+        tracked.list.lock().as_ref()?.latest_end()
+    }
+
     /// A client has said that it claims nothing more.
     pub(super) fn complete(&self, presence: &Presence) {
         self.completed.lock().insert(presence.key());
@@ -312,7 +320,8 @@ impl Tracking {
         for tracked in self.all() {
             let has_some = || tracked.list.lock().as_ref().is_some_and(List::has_doomed);
             if let (true, Some(vfs)) = (has_some(), tracked.folder.upgrade()) {
-                let _one_at_a_time = tracked.work();
+                // Beside another one, whose disk may hang, that is left to the next grant.
+                let Some(_one_at_a_time) = tracked.work.try_lock() else { continue };
                 let doomed = tracked.with(List::take_doomed);
                 let _later = tracked.let_go(&*vfs, doomed);
             }
@@ -535,6 +544,28 @@ impl Tracked {
             Ok(_) | Err(FsError::Exists) => Ok(true),
             Err(FsError::NoSpace | FsError::Quota) => Ok(false),
             Err(error) => Err(not_now(error, outcome.wait)),
+        }
+    }
+
+    /// If the grace is about to be over, this writes it down. Whether that is durable by now.
+    fn ends_grace(&self, folder: &dyn Vfs) -> bool {
+        if !self.list.lock().as_ref().is_some_and(List::is_ending) {
+            return false;
+        }
+        // Who is beside another one who does comes again.
+        let Some(_one_at_a_time) = self.work.try_lock() else { return false };
+        let doomed = self.with(List::take_doomed);
+        match self.let_go(folder, doomed).and_then(|()| self.settle(folder)) {
+            Ok(None) => true,
+            Ok(Some(promise)) => match promise.drive() {
+                Some(fate) => fate.is_ok() && matches!(self.settle(folder), Ok(None)),
+                None => {
+                    // Somebody has to want it, or it is written with what others want.
+                    promise.then(Box::new(|_| ()));
+                    false
+                }
+            },
+            Err(_) => false,
         }
     }
 

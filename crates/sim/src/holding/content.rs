@@ -189,7 +189,7 @@ impl Story {
         match status {
             None | Some(Nfs4Ok | Nfs4ErrNoent) => {}
             Some(Nfs4ErrDelay) if self.is_kept_from_unlinking(client, moved.as_slice(), gone.as_ref()) => return Ok(()),
-            Some(Nfs4ErrGrace) if self.may_be_claimed_to_write(folder, Some(client)) => {
+            Some(Nfs4ErrGrace) if self.waits_for_claims(folder, Some(client)) => {
                 self.totals.kept_out_by_claims += 1;
                 return Ok(());
             }

@@ -157,7 +157,7 @@ impl Story {
             is_over,
         };
         if is_asked_for {
-            self.recalls.note(file, client, now);
+            self.recalls.note_claimed(file, client, now);
             self.draw_return(&mut kept);
         }
         self.callers[client].kept.push(kept);

@@ -125,7 +125,7 @@ impl Story {
             Some(Nfs4Ok) if !makes && *may_be => (*may_be, *may_not_be) = (false, true),
             Some(Nfs4ErrExist) if makes && *may_be => (*may_be, *may_not_be) = (true, false),
             Some(Nfs4ErrNoent) if !makes && *may_not_be => (*may_be, *may_not_be) = (false, true),
-            Some(Nfs4ErrGrace) if !makes && self.may_be_claimed_to_write(folder, Some(client)) => {}
+            Some(Nfs4ErrGrace) if !makes && self.waits_for_claims(folder, Some(client)) => {}
             Some(status) => return Err(format!("a directory is made: {makes}, and that is told {status:?}")),
         }
         Ok(())

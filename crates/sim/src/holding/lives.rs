@@ -50,7 +50,7 @@ impl Story {
         self.ledger.crash(&|pool| is_over[pool]);
         self.files.crash();
         self.life += 1;
-        (self.imported, self.looked) = ([None; POOLS], [None; POOLS]);
+        (self.imported, self.looked, self.end_written) = ([None; POOLS], [None; POOLS], [false; POOLS]);
         (self.completed, self.given_anew) = Default::default();
         self.is_heard_plainly = Default::default();
         (self.recalls, self.unlisted, self.third_again) = Default::default();
@@ -111,7 +111,7 @@ impl Story {
         }
         self.world.plan_cut(pool, None);
         self.imported[pool] = Some(self.leases.now());
-        self.looked[pool] = None;
+        (self.looked[pool], self.end_written[pool]) = (None, false);
         self.given_anew[pool].clear();
         self.note(|| format!("pool {pool} is imported"));
         self.look_around(pool)?;

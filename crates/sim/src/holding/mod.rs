@@ -356,6 +356,8 @@ struct Story {
     /// When a pool came, and when the server looked after it first.
     imported: [Option<Duration>; POOLS],
     looked: [Option<Duration>; POOLS],
+    /// Somebody was kept out for the end of its grace.
+    end_written: [bool; POOLS],
     /// When a client said, in this life, that it claims nothing more; and in which pools it was given something new since.
     completed: [Option<Duration>; CALLERS],
     given_anew: [BTreeSet<usize>; POOLS],
@@ -406,6 +408,7 @@ impl Story {
             life: 1,
             imported: [Some(Duration::ZERO); POOLS],
             looked: [None; POOLS],
+            end_written: [false; POOLS],
             completed: [None; CALLERS],
             given_anew: Default::default(),
             listed: Default::default(),
@@ -469,6 +472,18 @@ impl Story {
         let may_wait_for =
             |client: &usize| Some(*client) != by && (!self.callers[*client].is_complete || self.is_late(*client));
         self.may_be_in_grace(FOLDERS[folder].0) && self.may_write[folder].iter().any(may_wait_for)
+    }
+
+    /// The same of who reads or changes a file without an open. He may be the first behind a grace to whose end somebody did not come, and be told to come again while that is
+    /// written down (rules V25): one in each grace.
+    fn waits_for_claims(&mut self, folder: usize, by: Option<usize>) -> bool {
+        let pool = FOLDERS[folder].0;
+        let is_claimed = self.may_be_claimed_to_write(folder, by);
+        if !is_claimed && !self.end_written[pool] && !self.listed[pool].is_empty() {
+            self.end_written[pool] = true;
+            return true;
+        }
+        is_claimed
     }
 
     /// Judges by the ledger.

@@ -44,6 +44,8 @@ struct Asked {
     certainly: Option<Duration>,
     /// Its client says that it has none.
     denied: Option<Duration>,
+    /// It was claimed again, so that the time for it begins at the end of the grace, which is two leases at the latest.
+    is_claimed: bool,
 }
 
 impl Asked {
@@ -69,8 +71,14 @@ impl Recalls {
         asked.certainly.get_or_insert(now);
     }
 
+    /// The same of one that was claimed again.
+    pub(super) fn note_claimed(&mut self, file: &[u8], client: usize, now: Duration) {
+        self.note(file, client, now);
+        self.note_perhaps(file, client, now).is_claimed = true;
+    }
+
     fn note_perhaps(&mut self, file: &[u8], client: usize, since: Duration) -> &mut Asked {
-        let new = Asked { since, certainly: None, denied: None };
+        let new = Asked { since, certainly: None, denied: None, is_claimed: false };
         self.asked.entry((file.to_vec(), client)).or_insert(new)
     }
 
@@ -112,8 +120,8 @@ impl Recalls {
     pub(super) fn is_over_long_since(&self, file: &[u8], client: usize, now: Duration) -> bool {
         self.asked
             .get(&(file.to_vec(), client))
-            .and_then(|asked| asked.certainly)
-            .is_some_and(|since| since + LEASE + SLACK < now)
+            .and_then(|asked| Some(asked.certainly? + LEASE * if asked.is_claimed { 3 } else { 1 }))
+            .is_some_and(|until| until + SLACK < now)
     }
 
     /// Whether something may have been taken from a client.

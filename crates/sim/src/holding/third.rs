@@ -66,7 +66,7 @@ impl Story {
 
     /// It was told to come again: there is somebody who keeps what it reads or changes, or may claim what he had for writing in that dataset.
     fn check_kept_out(&mut self, folder: usize, files: &[Handle], changes: bool) -> Checked<()> {
-        if self.may_be_claimed_to_write(folder, None) {
+        if self.waits_for_claims(folder, None) {
             self.totals.kept_out_by_claims += 1;
             // It may have come past that, and be kept out by what somebody keeps.
             self.may_be_kept_out(By::Nobody, changes, files);

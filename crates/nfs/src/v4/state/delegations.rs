@@ -175,12 +175,17 @@ impl Delegations {
     }
 
     /// Whom to ask for what it does not use, and how many it may keep: this client, where it has nearly as many as one may have, or where all together have nearly as
-    /// many as there may be, who has most. A client is left alone for ten seconds behind that.
+    /// many as there may be, who has most, of those that have more than their share, one a second. A client is left alone for ten seconds behind that.
     #[must_use]
     pub fn too_many(&self, client: ClientId, now: Duration) -> Option<(ClientId, u32)> {
         let (whom, most) = if self.totals.all.now() > DELEGATIONS_MANY {
-            let of_shards = self.shards.of_each(None).iter().filter_map(|shard| shard.read().who_has_most(now));
-            (of_shards.max()?.1, 0)
+            if !self.totals.may_ask_one(now) {
+                return None;
+            }
+            let shards = || self.shards.of_each(None).iter().map(|shard| shard.read());
+            // Who has less than his share gives nothing back for others.
+            let share = DELEGATIONS_MANY / shards().map(|shard| shard.count_clients()).sum::<usize>().max(1);
+            (shards().filter_map(|shard| shard.who_has_most(now)).max()?.1, share)
         } else if self.shards.of(client).read().count(client) > DELEGATIONS_OF_CLIENT_MANY {
             (client, DELEGATIONS_OF_CLIENT_MANY)
         } else {

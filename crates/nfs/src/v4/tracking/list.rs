@@ -43,6 +43,9 @@ pub(super) struct List {
     grace: Duration,
     until: Duration,
     latest: Duration,
+    /// It is over, and of somebody who did not come it is still written down that he may claim something for writing: behind another crash he would, over what others have
+    /// done since.
+    is_ending: bool,
     /// Who is in the folder, or will be by what was changed.
     noted: HashSet<ClientKey>,
     /// And where they may have something for writing.
@@ -140,6 +143,7 @@ impl List {
             grace,
             until: since + grace,
             latest: since + grace * CLAIMS_END,
+            is_ending: false,
             noted: HashSet::new(),
             writes,
             again: BTreeMap::new(),
@@ -160,6 +164,11 @@ impl List {
     /// How long others wait for who may claim something.
     pub(super) fn grace(&self) -> Duration {
         self.grace
+    }
+
+    /// When the grace is over at the latest, if it is not.
+    pub(super) fn latest_end(&self) -> Option<Duration> {
+        self.is_in_grace.then_some(self.latest)
     }
 
     /// What is to be written down before anybody who has a lease.
@@ -196,7 +205,7 @@ impl List {
                 self.noted.insert(key);
             } else {
                 came.lost += 1;
-                let _not_again = self.let_go(key);
+                self.is_ending |= !self.let_go(key).is_empty();
             }
         }
         self.forget_former_leases();
@@ -226,7 +235,12 @@ impl List {
     ) -> bool {
         let mut others = self.listed.keys().filter(|key| Some(**key) != who);
         let may_have = |key| dataset.map_or_else(|| self.writes.has_any(key), |dataset| self.writes.has(key, dataset));
-        self.is_in_grace && others.any(|key| may_have(*key) && !has_completed(key))
+        self.is_ending || self.is_in_grace && others.any(|key| may_have(*key) && !has_completed(key))
+    }
+
+    /// Whether the end of the grace is to be written down before files of the pool are everybody's.
+    pub(super) fn is_ending(&self) -> bool {
+        self.is_ending
     }
 
     pub(super) fn is_in_grace(&self) -> bool {
@@ -368,6 +382,7 @@ impl List {
 
     pub(super) fn settle(&mut self) {
         self.is_settled = true;
+        self.is_ending &= self.has_doomed();
     }
 
     pub(super) fn unsettle(&mut self) {

@@ -92,7 +92,9 @@ impl<'a> Ledger<'a> {
             // Whoever goes from here on is told by what was reserved; who has gone before would have it kept for nobody. So it is with a mount.
             self.check_there()?;
             self.check_own(&reserved)?;
-            let has_room = reserved.is_upgrade() || self.house.has_room_at_its_address(self.whose.client);
+            // What is opened by a delegation was open before, and is bounded by those.
+            let is_bounded = reserved.is_upgrade() || self.is_kept;
+            let has_room = is_bounded || self.house.has_room_at_its_address(self.whose.client);
             if !has_room || !self.house.is_of_today(self.exports, &file) {
                 return Err(Status::Delay);
             }
@@ -196,7 +198,9 @@ impl<'a> Ledger<'a> {
             (Some(kind), Ok(reserving)) => {
                 let handle = Bytes::copy_from_slice(Node::Object(file.clone()).handle().as_slice());
                 debug_assert_eq!(kind, wanted.kind);
-                match reserving.granted((handle, change), is_claimed.then(|| self.house.now())) {
+                match reserving
+                    .granted((handle, change), is_claimed.then(|| self.house.end_of_grace(&*self.place.pool)))
+                {
                     Ok(delegated) => {
                         count(&self.house.delegated.granted);
                         Ok(delegated)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -31,6 +32,15 @@ pub(super) struct Totals {
     pub(super) all: Count,
     pub(super) recalled: Count,
     pub(super) revoked: Count,
+    /// In which second somebody was asked for what he does not use, as all have so many.
+    asked_in: AtomicU64,
+}
+
+impl Totals {
+    /// Whether somebody may be asked now: one a second.
+    pub(super) fn may_ask_one(&self, now: Duration) -> bool {
+        self.asked_in.swap(now.as_secs() + 1, Relaxed) <= now.as_secs()
+    }
 }
 
 /// Whose, of what, to which owner of its opens, and with which request.
@@ -150,6 +160,11 @@ impl Shard {
     /// What a client has of a file, or is about to have, and was not revoked.
     pub(super) fn of_file(&self, client: ClientId, file: &FileId) -> Option<u64> {
         self.by_file.get(&(client, *file)).copied()
+    }
+
+    /// How many clients have any.
+    pub(super) fn count_clients(&self) -> usize {
+        self.clients.len()
     }
 
     /// Who of these clients has most, of those that may be asked for what they do not use.
