@@ -250,6 +250,7 @@ const DAEMON: [&[&str]; 14] = [
         "registration",
         "state",
         "ticker",
+        "users",
     ],
 ];
 

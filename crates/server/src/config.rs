@@ -1,5 +1,6 @@
 //! The configuration file, and what the flags make of it. Below the commands and the daemon, which both need it.
 
+mod domain;
 mod flags;
 mod http;
 mod lease;
@@ -15,6 +16,7 @@ use tally_base::Size;
 
 use crate::control::socket::{DATA_DIR_DEFAULT, SOCKET_NAME};
 
+pub use domain::Domain;
 pub use flags::ServeArgs;
 pub use http::{HttpListen, PORT_HTTP};
 pub use lease::LeaseTime;
@@ -60,6 +62,8 @@ pub struct Config {
     pub rpcbind: bool,
     pub nfs4: bool,
     pub lease_time: LeaseTime,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nfs4_domain: Option<Domain>,
     pub cache: Memory,
     pub dirty_data_max: Memory,
     pub txg_interval_seconds: u32,
@@ -83,6 +87,7 @@ impl Default for Config {
             rpcbind: false,
             nfs4: true,
             lease_time: LeaseTime::default(),
+            nfs4_domain: None,
             cache: Memory::Percent(25),
             dirty_data_max: Memory::Percent(10),
             txg_interval_seconds: 5,
@@ -258,6 +263,7 @@ impl Config {
         config.port = args.port.or(config.port);
         config.nfs4 = (config.nfs4 || args.nfs4) && !args.no_nfs4;
         config.lease_time = args.lease_time.unwrap_or(config.lease_time);
+        config.nfs4_domain = args.nfs4_domain.clone().or(config.nfs4_domain);
         config.host_id = args.host_id.clone().or(config.host_id);
         config.http.listen = args.http.or(config.http.listen);
         Ok(config)

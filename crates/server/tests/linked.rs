@@ -33,6 +33,8 @@ mod given_up;
 mod housekeeping;
 #[path = "linked/members.rs"]
 mod members;
+#[path = "linked/naming.rs"]
+mod naming;
 #[path = "linked/new_files.rs"]
 mod new_files;
 #[path = "linked/newer.rs"]

@@ -29,6 +29,7 @@ mod others;
 mod strangers;
 
 use std::cell::Cell;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -49,6 +50,7 @@ use crate::senders::Senders;
 use crate::stats::{Stats, count};
 use crate::v3::{self, About, Answer, Done, Procedure, Request, Status};
 use crate::v4::holdings::Holdings;
+use crate::v4::naming::NameService;
 use crate::v4::{self, Ended, KeptOut, state::CallId};
 use crate::xdr::Garbage;
 pub use job::Job;
@@ -136,6 +138,16 @@ impl Service {
     #[must_use]
     pub fn known_as(self, host: u64, place: &[u8]) -> Self {
         Self { house: self.house.map(|house| house.known_as(host, place)), ..self }
+    }
+
+    /// The same, which calls owners by names of this domain as well (RFC 8881 §5.9), as this service knows the users and groups of this machine.
+    ///
+    /// # Errors
+    ///
+    /// A thread that asks it cannot be started.
+    pub fn naming_owners(self, domain: &str, names: &Arc<dyn NameService>) -> io::Result<Self> {
+        let house = self.house.map(|house| house.naming_owners(domain, names)).transpose()?;
+        Ok(Self { house, ..self })
     }
 
     /// Once in a while: ends clients of which nobody has heard for as long as courtesy goes.

@@ -10,7 +10,7 @@
 //!
 //! Here is the step from one operation to the next. What operations ask of their compound has rooms of its own: [`handles`] (what they name), [`right`] (by which
 //! stateid they read and write), [`changes`] (what they change, and whether it was here before), [`given`] (what their client could claim again), [`delegated`] (as whom
-//! they act beside what others were given to keep), [`speaking`] (who their client is). [`performing`] has the table of all operations.
+//! they act beside what others were given to keep), [`owners`] (whom they mean by a name), [`speaking`] (who their client is). [`performing`] has the table of all operations.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,6 +20,7 @@ use tally_base::Promise;
 use tally_vfs::RememberedReply;
 
 use super::house::House;
+use super::naming::Teller;
 use super::op::{self, Meaning, Op};
 use super::progress::{HeldHandle, number_of};
 use super::pseudo::{Node, Shut, Tree};
@@ -39,6 +40,7 @@ mod changes;
 mod delegated;
 mod given;
 mod handles;
+mod owners;
 mod performing;
 mod right;
 mod speaking;
@@ -147,7 +149,8 @@ impl<'a> Compound<'a> {
     ) -> Self {
         let entry = Entry::new(scene.exports, scene.link, &scene.call.identity);
         let (client, minor, lease) = (scene.link.peer().ip(), head.minor, scene.house.lease());
-        let tree = Tree { exports: scene.exports, entry: &entry, client, minor, lease };
+        let names = Teller::new(&scene.house.naming);
+        let tree = Tree { exports: scene.exports, entry: &entry, client, minor, lease, names };
         let [current, saved] =
             [current, saved].map(|held| tree.of_handle(held.as_ref().map_err(|status| Shut::from(*status))?));
         let counted = (Instant::now(), owed.data_bytes);

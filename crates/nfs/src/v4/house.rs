@@ -1,5 +1,6 @@
 //! What all compounds share.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tally_vfs::{Holder, Vfs};
 use super::callbacks::Callbacks;
 use super::compound::Stop;
 use super::endings::{Endings, file_system};
+use super::naming::{NameService, Naming};
 use super::plain::Plain;
 use super::recalls::{Counted, Parking};
 use super::state::{
@@ -37,6 +39,7 @@ pub struct House {
     pub(super) endings: Endings,
     pub(super) tracking: Tracking,
     pub(super) plain: Plain,
+    pub(super) naming: Naming,
     leases: LeaseClock,
     boot: BootId,
     identity: [u8; 16],
@@ -73,6 +76,7 @@ impl House {
             endings: Endings::default(),
             tracking: Tracking::new(lease),
             plain: Plain::default(),
+            naming: Naming::default(),
             leases: LeaseClock::new(lease),
             boot,
             identity,
@@ -87,6 +91,16 @@ impl House {
         hasher.update(&host.to_be_bytes()).update(place);
         let identity = *hasher.finalize().as_bytes().first_chunk().expect("half of a hash");
         Self { identity, ..self }
+    }
+
+    /// The same, whose owners have names of this domain as well, which this service knows.
+    ///
+    /// # Errors
+    ///
+    /// A thread that asks it cannot be started.
+    pub fn naming_owners(self, domain: &str, service: &Arc<dyn NameService>) -> io::Result<Self> {
+        let naming = Naming::of_domain(domain, service, self.parking.clone())?;
+        Ok(Self { naming, ..self })
     }
 
     /// The register of clients.

@@ -9,6 +9,7 @@
 //!                                                            │   delegation ─ clients ─ sessions
 //!                                                            ├─ attr: a bitmap, and values in the order of their numbers
 //!                                                            ├─ house: what all compounds share: state (clients, sessions, opens, locks, delegations)
+//!                                                            ├─ naming: who owners are by name
 //!                                                            ├─ waiting: who waits for a lock is told, by callbacks: calls to clients
 //!                                                            ├─ recalls: what is delegated and in somebody's way is called back, too
 //!                                                            ├─ tracking: who may claim again what, behind a restart
@@ -24,6 +25,7 @@ mod compound;
 mod endings;
 pub mod holdings;
 mod house;
+pub mod naming;
 mod op;
 mod ops;
 mod past;

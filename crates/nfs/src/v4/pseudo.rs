@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 use tally_base::{DatasetId, Generation, ObjectId};
 use tally_vfs::{Attr, FileKind, ObjectRef, Vfs};
 
+use super::naming::Teller;
 use super::status::Status;
 use crate::entry::{Closed, Entry, Target, fsid};
 use crate::exports::{Exports, Place, PoolExports};
@@ -68,6 +69,8 @@ pub(super) struct Tree<'a> {
     pub(super) minor: u32,
     /// How long it may say nothing.
     pub(super) lease: Duration,
+    /// Who tells it owners.
+    pub(super) names: Teller<'a>,
 }
 
 /// The file id of the root; those of ways are random.

@@ -37,9 +37,8 @@ mod fewer;
 pub(super) mod looks;
 mod parking;
 
-use parking::Over;
 pub use parking::PARKED;
-pub(super) use parking::Parking;
+pub(super) use parking::{Over, Parking};
 
 const CB_RECALL: u32 = 4;
 

@@ -156,6 +156,8 @@ pub(super) struct Owed {
     pub(super) kept_out: Option<u32>,
     /// The operation that looks at what another client has for writing, and with what it comes again.
     pub(super) looks: Option<(u32, LookTicket)>,
+    /// How often it has waited for names of owners.
+    pub(super) name_waits: u32,
     /// Of minor version 0: whose operations it carries out.
     pub(super) turns: Turns,
 }

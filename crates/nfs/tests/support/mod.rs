@@ -7,6 +7,7 @@ pub mod client;
 pub mod compound;
 pub mod delegates;
 pub mod desk;
+pub mod directory;
 pub mod gated;
 pub mod keeper;
 pub mod opener;

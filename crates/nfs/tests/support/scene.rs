@@ -61,7 +61,16 @@ impl Scene {
     }
 
     pub fn begin_on(&self, link: &Arc<Link>, xid: u32, ops: &[Op]) -> (Job, Step) {
-        let record = record(xid, (0, &[0]), (v3::PROGRAM, v4::VERSION), 1, arguments(self.minor, ops));
+        self.begin_of(link, 0, xid, ops)
+    }
+
+    /// One of this user's, and of the group with its number.
+    pub fn begin_as(&self, uid: u32, xid: u32, ops: &[Op]) -> (Job, Step) {
+        self.begin_of(&self.link, uid, xid, ops)
+    }
+
+    fn begin_of(&self, link: &Arc<Link>, uid: u32, xid: u32, ops: &[Op]) -> (Job, Step) {
+        let record = record(xid, (uid, &[uid]), (v3::PROGRAM, v4::VERSION), 1, arguments(self.minor, ops));
         let mut job = self.service.open(record.into(), link, Instant::now()).expect("a call");
         let step = self.service.run(&mut job);
         (job, step)

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use tally_base::Size;
 
-use super::{HttpListen, LeaseTime};
+use super::{Domain, HttpListen, LeaseTime};
 
 /// Flags of `serve`. They override the configuration file.
 #[derive(Clone, Debug, Default, Args)]
@@ -42,6 +42,10 @@ pub struct ServeArgs {
     /// Seconds for which a client of NFSv4 keeps its locks without a word, and is waited for behind a restart, 5 to 3600 [default: 90]
     #[arg(long, value_name = "SECONDS")]
     pub lease_time: Option<LeaseTime>,
+
+    /// Domain in which NFSv4 calls owners by names of this machine's users and groups, as alice@example.org [default: owners are numbers]
+    #[arg(long, value_name = "DOMAIN")]
+    pub nfs4_domain: Option<Domain>,
 
     /// Address and port of the dashboard and of Prometheus' metrics, or 'off' [default: 127.0.0.1:12050 if it is free]
     #[arg(long, value_name = "ADDRESS:PORT")]

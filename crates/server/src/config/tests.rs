@@ -29,6 +29,7 @@ fn the_documented_file_says_the_defaults_and_every_key() {
     let defaults = Config {
         socket: Some("./tally-data/tally.sock".into()),
         port: Some(2049),
+        nfs4_domain: Some("example.org".parse().unwrap()),
         host_id: Some("nas-1".into()),
         http: HttpConfig { listen: Some("127.0.0.1:12050".parse().unwrap()), host_names: Vec::new() },
         exports: vec![ExportRule {
@@ -58,6 +59,10 @@ fn what_is_wrong_is_told_with_its_line() {
         ("lease_time = -5\n", 1, "from 5 to 3600, and not '-5'"),
         ("lease_time = 7.5\n", 1, "from 5 to 3600, and not '7.5'"),
         ("lease_time = \"90s\"\n", 1, "from 5 to 3600, and not"),
+        ("nfs4_domain = \"\"\n", 1, "as example.org, and not ''"),
+        ("nfs4_domain = \"a@b\"\n", 1, "as example.org, and not 'a@b'"),
+        ("nfs4_domain = \"a..b\"\n", 1, "with dots between"),
+        ("nfs4_domain = \"ä.org\"\n", 1, "and not 'ä.org'"),
         ("[http]\nport = 1\n", 2, "unknown field `port`"),
         ("[[export]]\ndataset = \"a\"\n", 1, "missing field `rules`"),
         ("[[export]]\ndataset = \"/\"\nrules = \"off\"\n", 1, "names no dataset"),
@@ -132,6 +137,21 @@ fn a_lease_is_of_the_flag_of_the_file_or_ninety_seconds() {
     assert_eq!([&ServeArgs::default(), &only_file, &both].map(seconds), [90, 15, 5]);
     for wrong in ["4", "3601", "", "5s", "+5", "5.0", "99999999999999999999"] {
         assert!(wrong.parse::<LeaseTime>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_domain_is_of_the_flag_or_of_the_file_or_there_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tally.toml");
+    fs::write(&file, "nfs4_domain = \"of.the.file\"\n").unwrap();
+    let domain = |args: &ServeArgs| Config::load(args).unwrap().nfs4_domain.map(|domain| domain.as_str().to_owned());
+    let only_file = ServeArgs { config: Some(file), ..ServeArgs::default() };
+    let both = ServeArgs { nfs4_domain: Some("of-the.flag".parse().unwrap()), ..only_file.clone() };
+    let expected = [None, Some("of.the.file".to_owned()), Some("of-the.flag".to_owned())];
+    assert_eq!([&ServeArgs::default(), &only_file, &both].map(domain), expected);
+    for wrong in ["", ".", "example.org.", "-.org", "a.-b", "a b", "a_b", "nul\0", &"a".repeat(254)] {
+        assert!(wrong.parse::<Domain>().is_err(), "{wrong}");
     }
 }
 

@@ -64,6 +64,7 @@ mod spares;
 pub mod state;
 mod ticker;
 mod upgrade;
+mod users;
 mod work;
 mod would;
 

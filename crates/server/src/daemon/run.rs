@@ -32,6 +32,7 @@ use super::registration::Registration;
 use super::service::{Counter, Desk};
 use super::state::{State, StateError};
 use super::ticker::Ticker;
+use super::users::Users;
 use super::work::{Begun, Event, Work};
 use super::{events, listen, listing, logging, manager, opening, pressure, schedule, signals, silence, spares};
 use crate::config::{Config, ConfigError, ServeArgs};
@@ -159,8 +160,13 @@ impl Daemon {
         let nfs = Arc::new(if config.nfs4 {
             // The same directory by another path is the same one.
             let place = std::fs::canonicalize(&data_dir).unwrap_or_else(|_| data_dir.clone());
-            nfs.speaking_4_for(config.lease_time.time())
-                .known_as(pools.platform.host.id, place.as_os_str().as_encoded_bytes())
+            let nfs = nfs
+                .speaking_4_for(config.lease_time.time())
+                .known_as(pools.platform.host.id, place.as_os_str().as_encoded_bytes());
+            match &config.nfs4_domain {
+                Some(domain) => nfs.naming_owners(domain.as_str(), &(Arc::new(Users) as _))?,
+                None => nfs,
+            }
         } else {
             nfs
         });

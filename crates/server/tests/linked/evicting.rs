@@ -28,7 +28,7 @@ pub(super) struct Client {
 
 impl Client {
     /// One that calls itself that.
-    fn new(server: SocketAddr, name: &str) -> Self {
+    pub(super) fn new(server: SocketAddr, name: &str) -> Self {
         Self::with(server, name, 0, Vec::new())
     }
 
@@ -99,7 +99,7 @@ impl Client {
     }
 
     /// In the pool's root, behind SEQUENCE.
-    fn run(&mut self, ops: Vec<NfsArgop4>) -> Compound4Res {
+    pub(super) fn run(&mut self, ops: Vec<NfsArgop4>) -> Compound4Res {
         let sequence = NfsArgop4::OpSequence(Sequence4Args {
             sa_sessionid: self.session,
             sa_sequenceid: self.next,
@@ -146,7 +146,10 @@ impl Client {
 }
 
 pub(super) fn speaking_4(data_dir: &Path, opener: &Arc<MemOpener>) -> (Running, SocketAddr) {
-    let args = ServeArgs { nfs4: true, ..Running::args(data_dir) };
+    serving(ServeArgs { nfs4: true, ..Running::args(data_dir) }, opener)
+}
+
+pub(super) fn serving(args: ServeArgs, opener: &Arc<MemOpener>) -> (Running, SocketAddr) {
     let daemon = Running::start_with(args, Arc::clone(opener) as Arc<dyn Opener>).expect("it starts");
     let (_, port) = daemon.announcement.split_once("port ").expect("it says so");
     let port = port.split_once(|c: char| !c.is_ascii_digit()).expect("and more").0.parse().expect("a port");

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use tally_base::Time;
 use tally_vfs::{SetAttr, SetTime};
 
+use super::super::naming::{Meant, Naming};
 use super::super::status::Status;
 use super::set::{
     AttrSet, MODE_UMASK, READABLE, SIZE, TIME_ACCESS_SET, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY, TIME_MODIFY_SET,
@@ -25,28 +26,54 @@ const KEPT: [u32; 2] = [TIME_DELEG_ACCESS, TIME_DELEG_MODIFY];
 /// Bits of a mode that a mask may take away.
 const UMASK: u32 = 0o777;
 
+/// In which words a client sets attributes.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Dialect<'a> {
+    /// Which attributes there are for it.
+    pub(in super::super) minor: u32,
+    /// What owners are called.
+    pub(in super::super) naming: &'a Naming,
+}
+
+/// Owners that a client calls by name: who they are is asked once it is known that it may set them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Called {
+    pub(in super::super) user: Option<Box<str>>,
+    pub(in super::super) group: Option<Box<str>>,
+}
+
+impl Called {
+    /// Whether nobody has to be asked.
+    pub(in super::super) fn is_nobody(&self) -> bool {
+        self.user.is_none() && self.group.is_none()
+    }
+}
+
+/// What is to be set: which attributes those are, what to do, and for whom.
+pub(in super::super) type Given = (AttrSet, SetAttr, Called);
+
 /// A `fattr4` that an object is to have which is made: which attributes it has, and what to do.
-pub(in super::super) fn given(words: &mut Decoder<'_>, minor: u32) -> Result<(AttrSet, SetAttr), Status> {
-    decode(words, minor, |set| if set.meets(&AttrSet::of(&KEPT)) { Err(Status::Inval) } else { Ok(()) })
+pub(in super::super) fn given(words: &mut Decoder<'_>, dialect: Dialect<'_>) -> Result<Given, Status> {
+    decode(words, dialect, |set| if set.meets(&AttrSet::of(&KEPT)) { Err(Status::Inval) } else { Ok(()) })
 }
 
 /// The same for EXCLUSIVE4_1: what cannot be set with that is INVAL, whether it is there or not (RFC 8881 §18.16.3).
-pub(in super::super) fn given_exclusively(words: &mut Decoder<'_>, minor: u32) -> Result<(AttrSet, SetAttr), Status> {
-    given(words, minor).map_err(|status| if status == Status::AttrNotSupp { Status::Inval } else { status })
+pub(in super::super) fn given_exclusively(words: &mut Decoder<'_>, dialect: Dialect<'_>) -> Result<Given, Status> {
+    given(words, dialect).map_err(|status| if status == Status::AttrNotSupp { Status::Inval } else { status })
 }
 
 /// The same of an object that is there.
-pub(in super::super) fn settable(words: &mut Decoder<'_>, minor: u32) -> Result<(AttrSet, SetAttr), Status> {
+pub(in super::super) fn settable(words: &mut Decoder<'_>, dialect: Dialect<'_>) -> Result<Given, Status> {
     // A mask is of who makes something (RFC 8275 §4).
-    decode(words, minor, |set| if set.has(MODE_UMASK) { Err(Status::Inval) } else { Ok(()) })
+    decode(words, dialect, |set| if set.has(MODE_UMASK) { Err(Status::Inval) } else { Ok(()) })
 }
 
 fn decode(
     words: &mut Decoder<'_>,
-    minor: u32,
+    dialect: Dialect<'_>,
     check: impl FnOnce(&AttrSet) -> Result<(), Status>,
-) -> Result<(AttrSet, SetAttr), Status> {
-    let set = AttrSet::decode(words, minor)?;
+) -> Result<Given, Status> {
+    let set = AttrSet::decode(words, dialect.minor)?;
     let values = Bytes::copy_from_slice(words.opaque(VALUES_BYTES_MAX)?);
     if set.exceeds(&AttrSet::of(&READABLE).or(&AttrSet::of(&WRITE_ONLY))) {
         return Err(Status::AttrNotSupp);
@@ -57,13 +84,13 @@ fn decode(
     }
     check(&set)?;
     let mut values = Decoder::new(&values, 0);
-    let mut wanted = SetAttr::default();
+    let (mut wanted, mut called) = (SetAttr::default(), Called::default());
     for number in SETTABLE.into_iter().chain(KEPT).filter(|number| set.has(*number)) {
         match number {
             SIZE => wanted.size = Some(values.u64()?),
             MODE => wanted.mode = Some(values.u32()?),
-            OWNER => wanted.uid = Some(owner(&mut values)?),
-            OWNER_GROUP => wanted.gid = Some(owner(&mut values)?),
+            OWNER => (wanted.uid, called.user) = owner(&mut values, dialect)?,
+            OWNER_GROUP => (wanted.gid, called.group) = owner(&mut values, dialect)?,
             TIME_ACCESS_SET => wanted.atime = Some(set_time(&mut values)?),
             TIME_MODIFY_SET => wanted.mtime = Some(set_time(&mut values)?),
             // One alone of a time and of what a client has set already.
@@ -73,7 +100,7 @@ fn decode(
             _ => return Err(Status::Inval),
         }
     }
-    if values.is_at_end() { Ok((set, wanted)) } else { Err(Status::BadXdr) }
+    if values.is_at_end() { Ok((set, wanted, called)) } else { Err(Status::BadXdr) }
 }
 
 /// `mode_umask4`: nothing is inherited here that would stand for the mask (RFC 8275 §4).
@@ -82,17 +109,12 @@ fn masked_mode(values: &mut Decoder<'_>) -> Result<u32, Status> {
     if umask & !UMASK == 0 { Ok(mode & !umask) } else { Err(Status::Inval) }
 }
 
-/// A number, as a string (RFC 7530 §5.9). A name is of nobody here, and what is given to nobody is given away (rules V38).
-fn owner(values: &mut Decoder<'_>) -> Result<u32, Status> {
-    let name = values.opaque(VALUES_BYTES_MAX)?;
-    if name.is_empty() {
-        return Err(Status::Inval);
-    }
-    let name = std::str::from_utf8(name).map_err(|_| Status::BadOwner)?;
-    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
-    let id = is_number.then(|| name.parse().ok()).flatten();
-    // The highest one stands for none.
-    id.filter(|id| *id != u32::MAX).ok_or(Status::BadOwner)
+/// A number, or a name.
+fn owner(values: &mut Decoder<'_>, dialect: Dialect<'_>) -> Result<(Option<u32>, Option<Box<str>>), Status> {
+    Ok(match dialect.naming.meant(values.opaque(VALUES_BYTES_MAX)?)? {
+        Meant::Id(id) => (Some(id), None),
+        Meant::Called(name) => (None, Some(name)),
+    })
 }
 
 /// `settime4`: the server's time, or the client's.

@@ -2,16 +2,21 @@
 
 use std::cell::OnceCell;
 
+use bytes::Bytes;
 use tally_base::Time;
 use tally_vfs::{Attr, FILE_SIZE_MAX, FsStat, LINK_MAX, NAME_MAX, WRITE_BYTES_MAX};
 
+use super::super::naming::Kind;
 use super::super::pseudo::{Handle, Node, Tree, way_id};
 use super::super::status::Status;
 use super::set::{AttrSet, RDATTR_ERROR, READABLE, WRITE_ONLY};
-use super::settable::SETTABLE;
+use super::settable::{SETTABLE, VALUES_BYTES_MAX};
 use crate::numbers::kind_number;
 use crate::v3::READ_BYTES_MAX;
-use crate::xdr::Encoder;
+use crate::xdr::{Decoder, Encoder};
+
+const OWNER: u32 = 36;
+const OWNER_GROUP: u32 = 37;
 
 /// The file system of what stands above the exports.
 const ABOVE: (u64, u64) = (0, 1);
@@ -55,6 +60,28 @@ impl<'a> Subject<'a> {
         AttrSet::of(numbers).known_in(self.tree.minor)
     }
 
+    /// As it is told (RFC 7530 §5.9). What stands above the exports anybody may look at: nobody is asked for who that belongs to.
+    fn owner(&self, kind: Kind, id: u32) -> String {
+        match self.node.target() {
+            Some(_) => self.tree.names.told(kind, id),
+            None => id.to_string(),
+        }
+    }
+
+    /// Where a value that begins these bytes is an owner, and one with that number, what is behind it.
+    fn behind_same_owner<'b>(&self, number: u32, values: &'b [u8]) -> Option<&'b [u8]> {
+        self.node.target()?;
+        let (kind, id) = match number {
+            OWNER => (Kind::User, self.attr.uid),
+            OWNER_GROUP => (Kind::Group, self.attr.gid),
+            _ => return None,
+        };
+        let words = Bytes::copy_from_slice(values);
+        let mut words = Decoder::new(&words, 0);
+        let said = words.opaque(VALUES_BYTES_MAX).ok()?;
+        if self.tree.names.is(kind, id, said) { values.get(words.position()..) } else { None }
+    }
+
     fn handle(&self) -> Handle {
         self.node.handle()
     }
@@ -87,8 +114,22 @@ pub(in super::super) fn encode_error(status: Status, out: &mut Encoder) {
 }
 
 /// Appends the values alone.
-pub(in super::super) fn encode_values(told: &AttrSet, subject: &Subject<'_>, out: &mut Encoder) -> Result<(), Status> {
+fn encode_values(told: &AttrSet, subject: &Subject<'_>, out: &mut Encoder) -> Result<(), Status> {
     READABLE.into_iter().filter(|number| told.has(*number)).try_for_each(|number| value(number, subject, out))
+}
+
+/// Whether these are the values of those attributes: an owner by whom it names, everything else byte by byte.
+pub(in super::super) fn are_values(told: &AttrSet, subject: &Subject<'_>, values: &[u8]) -> Result<bool, Status> {
+    let mut left = values;
+    for number in READABLE.into_iter().filter(|number| told.has(*number)) {
+        let mut own = Encoder::new();
+        value(number, subject, &mut own)?;
+        match left.strip_prefix(&own.into_vec()[..]).or_else(|| subject.behind_same_owner(number, left)) {
+            Some(behind) => left = behind,
+            None => return Ok(false),
+        }
+    }
+    Ok(left.is_empty())
 }
 
 /// One value (RFC 7530 §5.6 and §5.7, RFC 8881 §5.8.1.14, RFC 7862 §12.2, RFC 8276 §8.2).
@@ -125,9 +166,8 @@ fn value(number: u32, subject: &Subject<'_>, out: &mut Encoder) -> Result<(), St
         31 => _ = out.u64(WRITE_BYTES_MAX.into()),
         33 => _ = out.u32(attr.mode),
         35 => _ = out.u32(attr.nlink),
-        // owner, owner_group: as numbers (RFC 7530 §5.9)
-        36 => _ = out.opaque(attr.uid.to_string().as_bytes()),
-        37 => _ = out.opaque(attr.gid.to_string().as_bytes()),
+        OWNER => _ = out.opaque(subject.owner(Kind::User, attr.uid).as_bytes()),
+        OWNER_GROUP => _ = out.opaque(subject.owner(Kind::Group, attr.gid).as_bytes()),
         // quota_avail_hard, quota_avail_soft, space_avail
         38 | 39 | 42 => _ = out.u64(subject.space()?.available_bytes),
         // quota_used

@@ -6,6 +6,7 @@ use tally_vfs::{ObjectRef, Vfs};
 
 use super::{Compound, Stop};
 use crate::entry::Target;
+use crate::v4::naming::Teller;
 use crate::v4::pseudo::{Node, Tree};
 use crate::v4::status::Status;
 
@@ -13,7 +14,8 @@ impl Compound<'_> {
     /// What stands above the exports, as this client sees it.
     pub(in crate::v4) fn tree(&self) -> Tree<'_> {
         let (client, lease) = (self.scene.link.peer().ip(), self.scene.house.lease());
-        Tree { exports: self.scene.exports, entry: &self.entry, client, minor: self.head.minor, lease }
+        let names = Teller::new(&self.scene.house.naming);
+        Tree { exports: self.scene.exports, entry: &self.entry, client, minor: self.head.minor, lease, names }
     }
 
     /// What the current handle names.

@@ -39,7 +39,7 @@ impl Compound<'_> {
             Op::GetAttr => return ops::attrs::get(self, words, out),
             Op::Verify => return ops::attrs::verify(self, words, true),
             Op::NVerify => return ops::attrs::verify(self, words, false),
-            Op::ReadDir => ops::listing::read(self, words, out),
+            Op::ReadDir => return ops::listing::read(self, words, out),
             Op::SetClientId => {
                 let told = ops::clients::introduce(self, words, out);
                 self.scene.house.close_for_the_gone(self.scene.exports);

@@ -41,6 +41,8 @@ pub(in super::super) fn get(
     let attr = look(compound, &wanted)?;
     let (node, tree) = (compound.current()?, compound.tree());
     attr::encode(&wanted, &Subject::new(node, attr, &tree), out)?;
+    let asked = tree.names.asked();
+    compound.wait_for_names(asked)?;
     Ok(Status::Ok)
 }
 
@@ -64,9 +66,14 @@ pub(in super::super) fn verify(
     compound.current()?;
     attr::check_comparable(&wanted)?;
     let attr = look(compound, &wanted)?;
-    let (node, tree, mut own) = (compound.current()?, compound.tree(), Encoder::new());
-    attr::encode_values(&wanted, &Subject::new(node, attr, &tree), &mut own)?;
-    match (own.into_vec() == values, are_to_be) {
+    let (node, tree) = (compound.current()?, compound.tree());
+    let are_same = attr::are_values(&wanted, &Subject::new(node, attr, &tree), values)?;
+    let (is_in_doubt, asked) = (tree.names.is_in_doubt(), tree.names.asked());
+    if are_same && is_in_doubt {
+        compound.wait_for_names(asked)?;
+        return Err(Status::Delay.into());
+    }
+    match (are_same, are_to_be) {
         (true, true) | (false, false) => Ok(Status::Ok),
         (true, false) => Err(Status::Same.into()),
         (false, true) => Err(Status::NotSame.into()),
@@ -79,7 +86,7 @@ pub(in super::super) fn set(
     out: &mut Encoder,
 ) -> Result<Status, Stop> {
     let stateid = stateid(words)?;
-    let (settable, set) = attr::settable(words, compound.minor())?;
+    let (settable, set, called) = attr::settable(words, compound.dialect())?;
     let target = compound.to_change(compound.current())?;
     // For anything but a size, or times that are kept, the stateid says nothing (RFC 7530 §16.32.4).
     let by_stateid = set.size.is_some() || set.has_kept_time();
@@ -100,6 +107,7 @@ pub(in super::super) fn set(
     }
     compound.begin(&target)?;
     if compound.has_written() || compound.remembered(&target).is_none() {
+        let set = compound.owners_set(&target, set, &called)?;
         compound.past_claims(&target, right)?;
         let cut = || target.vfs.setattr(OpCtx { right, ..compound.ctx(&target) }, target.object, &set, None);
         let outcome = compound.past_the_late(&target, Access::WRITE, cut);

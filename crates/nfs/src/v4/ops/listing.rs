@@ -6,7 +6,7 @@
 use tally_vfs::{Attr, ClientNumber, DirEntry, FileKind, ObjectRef};
 
 use super::super::attr::{self, AttrSet, RDATTR_ERROR, Subject};
-use super::super::compound::Compound;
+use super::super::compound::{Compound, Stop};
 use super::super::pseudo::{Node, Tree};
 use super::super::recalls::looks::may_be_newer;
 use super::super::status::Status;
@@ -28,21 +28,21 @@ const ENTRY_BYTES_MIN: usize = 4 + 8 + 8 + 4 + 4;
 const DOTS: u64 = 2;
 
 pub(in super::super) fn read(
-    compound: &Compound<'_>,
+    compound: &mut Compound<'_>,
     words: &mut Decoder<'_>,
     out: &mut Encoder,
-) -> Result<(), Status> {
+) -> Result<Status, Stop> {
     let (cookie, _verifier, dir_count, count) = (words.u64()?, words.u64()?, words.u32()?, words.u32()?);
     let wanted = AttrSet::decode(words, compound.minor())?;
     let node = compound.current()?;
     attr::check_readable(&wanted)?;
     if (1..=DOTS).contains(&cookie) {
-        return Err(Status::BadCookie);
+        return Err(Status::BadCookie.into());
     }
     let left = compound.room(out);
     let room = count.min(LISTING_BYTES_MAX).min(left) as usize;
     if room < FRAME_BYTES {
-        return Err(if left < count { compound.too_big() } else { Status::TooSmall });
+        return Err(if left < count { compound.too_big() } else { Status::TooSmall }.into());
     }
     let names = if dir_count == 0 { room } else { (dir_count.min(LISTING_BYTES_MAX) as usize).max(ENTRY_BYTES_MIN) };
     let list = List { tree: compound.tree(), who: compound.actor(), wanted, room, names };
@@ -50,8 +50,10 @@ pub(in super::super) fn read(
         Node::Object(target) => list.directory(target, cookie)?,
         Node::Way(..) | Node::Root => list.above(node, cookie)?,
     };
+    let asked = list.tree.names.asked();
+    compound.wait_for_names(asked)?;
     out.append(listed);
-    Ok(())
+    Ok(Status::Ok)
 }
 
 /// What is asked for.

@@ -42,7 +42,7 @@ pub(in super::super) fn create(
 ) -> Result<Status, Stop> {
     let made = Made::decode(words)?;
     let name = words.opaque(usize::MAX)?;
-    let (settable, set) = attr::given(words, compound.minor())?;
+    let (settable, set, called) = attr::given(words, compound.dialect())?;
     let dir = compound.to_change(compound.current())?;
     check_name(name)?;
     check_place(&dir, name)?;
@@ -58,6 +58,7 @@ pub(in super::super) fn create(
         put_change_of_before(out, compound, &dir);
         return Ok(stands(compound, &dir, object, &settable, out));
     }
+    let set = compound.owners_given(&dir, set, &called)?;
     let ctx = compound.ctx(&dir);
     let outcome = match made {
         Made::Directory => dir.vfs.mkdir(ctx, dir.object, name, &set),

@@ -46,7 +46,7 @@ pub(in super::super) fn open(
     out: &mut Encoder,
 ) -> Result<Status, Stop> {
     let at = words.position();
-    let asked = Asked::decode(words, compound.minor())?;
+    let asked = Asked::decode(words, compound.dialect())?;
     if compound.is_again() {
         return again::again(compound, asked, out);
     }

@@ -1,4 +1,4 @@
-//! Who waits for a delegation to come back, without a worker (rules V15): each goes on when one of that file was given up, or its time is over.
+//! Who waits without a worker (rules V15): for a delegation to come back, until one of that file was given up, or for names, until they are there. When its time is over each goes on.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tally_base::{Fate, Kept, Promise};
 
+use crate::v4::naming::Ticket;
 use crate::v4::state::FileId;
 use crate::v4::state::bounds::PARKED_MAX;
 
@@ -15,7 +16,7 @@ use crate::v4::state::bounds::PARKED_MAX;
 pub const PARKED: Duration = Duration::from_millis(50);
 
 /// Where they are.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::v4) struct Parking {
     lots: Arc<Lots>,
 }
@@ -38,8 +39,17 @@ struct Places {
     places: HashMap<u64, Place>,
 }
 
+/// What somebody waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Awaited {
+    /// Something of this file is given up.
+    File(FileId),
+    /// All is answered that the name service was asked by then.
+    Names(Ticket),
+}
+
 struct Place {
-    file: FileId,
+    awaited: Awaited,
     until: Instant,
     /// It was given up before somebody began to wait for it.
     is_woken: bool,
@@ -49,13 +59,22 @@ struct Place {
 impl Parking {
     /// A place for who waits for something of a file, if there is room: what is given up from here on it is told.
     pub(super) fn park(&self, file: FileId) -> Option<Parked> {
+        self.place(Awaited::File(file))
+    }
+
+    /// The same for who has asked for names: what is answered from here on it is told.
+    pub(in crate::v4) fn park_for_names(&self, asked: Ticket) -> Option<Parked> {
+        self.place(Awaited::Names(asked))
+    }
+
+    fn place(&self, awaited: Awaited) -> Option<Parked> {
         let mut places = self.lots.places.lock();
         if places.places.len() >= PARKED_MAX {
             return None;
         }
         let number = places.next;
         places.next += 1;
-        let place = Place { file, until: Instant::now() + PARKED, is_woken: false, then: None };
+        let place = Place { awaited, until: Instant::now() + PARKED, is_woken: false, then: None };
         places.places.insert(number, place);
         self.lots.count.store(places.places.len(), SeqCst);
         Some(Parked { lots: self.lots.clone(), number, is_waited_for: false })
@@ -64,7 +83,15 @@ impl Parking {
     /// Something of a file was given up.
     pub(super) fn wake(&self, file: &FileId) {
         if self.has_some() {
-            self.lots.end(|place| place.file == *file);
+            self.lots.end(|place| place.awaited == Awaited::File(*file));
+        }
+    }
+
+    /// Names are known: nothing is open that was asked before this, or nothing at all.
+    pub(in crate::v4) fn wake_named(&self, oldest: Option<Ticket>) {
+        if self.has_some() {
+            let is_there = |asked: Ticket| oldest.is_none_or(|oldest| asked < oldest);
+            self.lots.end(|place| matches!(place.awaited, Awaited::Names(asked) if is_there(asked)));
         }
     }
 
@@ -102,7 +129,7 @@ impl Lots {
 }
 
 /// A place. Kept when something was given up, and when its time is over.
-pub(super) struct Parked {
+pub(in crate::v4) struct Parked {
     lots: Arc<Lots>,
     number: u64,
     is_waited_for: bool,
@@ -142,8 +169,8 @@ impl Drop for Parked {
     }
 }
 
-/// Kept from the start: who was in the way is gone.
-pub(super) struct Over;
+/// Kept from the start: who was in the way is gone, or what was asked is there.
+pub(in crate::v4) struct Over;
 
 impl Promise for Over {
     fn poll(&self) -> Option<Fate> {

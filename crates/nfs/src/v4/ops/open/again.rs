@@ -26,7 +26,7 @@ pub(super) fn again(compound: &mut Compound<'_>, asked: Asked<'_>, out: &mut Enc
     put_change_of_before(out, compound, &place);
     out.u32(LOCKS_AS_POSIX | STAYS_WITHOUT_A_NAME);
     // What was there before nobody knows any more, but a file with a verifier, or under a new name, was made.
-    let is_new = !matches!(asked.how, How::Make(CreateHow::Unchecked(_), _));
+    let is_new = !matches!(asked.how, How::Make(CreateHow::Unchecked(_), ..));
     asked.attributes_set(is_new).encode(out);
     delegation::put(&Err(WhyNone::Resource), (false, 0), asked.wants, out);
     compound.current = Ok(Node::Object(Target { object, ..place }));

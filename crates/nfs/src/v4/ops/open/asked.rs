@@ -1,8 +1,8 @@
 //! What an OPEN asks for, and what can be wrong with that by itself.
 
-use tally_vfs::{Access, CreateHow, Delegation, Deny, Share};
+use tally_vfs::{Access, CreateHow, Delegation, Deny, SetAttr, Share};
 
-use crate::v4::attr::{self, AttrSet};
+use crate::v4::attr::{self, AttrSet, Called, Dialect, Given};
 use crate::v4::compound::Compound;
 use crate::v4::state::bounds::OWNER_BYTES_MAX;
 use crate::v4::state::{ClientId, Keeps, Stateid};
@@ -45,8 +45,8 @@ pub(super) struct Wanted<'a> {
 /// `openflag4`.
 pub(super) enum How {
     Find,
-    /// How, and which attributes the client names.
-    Make(CreateHow, AttrSet),
+    /// How, which attributes the client names, and whom it calls by name.
+    Make(CreateHow, AttrSet, Called),
 }
 
 /// `open_claim4`, as far as it opens something.
@@ -63,10 +63,11 @@ pub(super) enum What<'a> {
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn decode(words: &mut Decoder<'a>, minor: u32) -> Result<Self, Status> {
+    pub(super) fn decode(words: &mut Decoder<'a>, dialect: Dialect<'_>) -> Result<Self, Status> {
+        let minor = dialect.minor;
         let (seqid, access, deny) = (words.u32()?, words.u32()?, words.u32()?);
         let (client, owner) = (ClientId(words.u64()?), words.opaque(OWNER_BYTES_MAX)?);
-        let how = match How::decode(words, minor) {
+        let how = match How::decode(words, dialect) {
             Err(Status::BadXdr) => return Err(Status::BadXdr),
             how => how,
         };
@@ -106,7 +107,7 @@ pub(in crate::v4::ops) fn share(access: u32, deny: u32) -> Result<Share, Status>
 impl Wanted<'_> {
     /// A persistent session has a better way to make a file once than a verifier alone (RFC 8881 §18.16.3).
     pub(super) fn check_session(&self, compound: &Compound<'_>) -> Result<(), Status> {
-        let is_by_verifier = matches!(self.how, How::Make(CreateHow::Exclusive(_), _));
+        let is_by_verifier = matches!(self.how, How::Make(CreateHow::Exclusive(_), ..));
         let is_persistent = compound.guard().is_some_and(|guard| guard.mark().is_some());
         if is_by_verifier && is_persistent { Err(Status::Inval) } else { Ok(()) }
     }
@@ -115,37 +116,39 @@ impl Wanted<'_> {
     pub(super) fn attributes_set(&self, is_new: bool) -> AttrSet {
         match &self.how {
             How::Find => AttrSet::default(),
-            How::Make(CreateHow::Unchecked(set), names) if !is_new => {
+            How::Make(CreateHow::Unchecked(set), names, _) if !is_new => {
                 if set.size == Some(0) {
                     names.size_alone()
                 } else {
                     AttrSet::default()
                 }
             }
-            How::Make(_, names) => *names,
+            How::Make(_, names, _) => *names,
         }
     }
 }
 
 impl How {
-    fn decode(words: &mut Decoder<'_>, minor: u32) -> Result<Self, Status> {
+    fn decode(words: &mut Decoder<'_>, dialect: Dialect<'_>) -> Result<Self, Status> {
         match words.u32()? {
             0 => return Ok(Self::Find),
             1 => {}
             _ => return Err(Status::BadXdr),
         }
-        let none = AttrSet::default();
-        Ok(match words.u32()? {
-            0 => attr::given(words, minor).map(|(names, set)| Self::Make(CreateHow::Unchecked(set), names))?,
-            1 => attr::given(words, minor).map(|(names, set)| Self::Make(CreateHow::Guarded(set), names))?,
-            2 => Self::Make(CreateHow::Exclusive(words.u64()?), none),
-            3 if minor > 0 => {
+        match words.u32()? {
+            0 => Self::given(attr::given(words, dialect)?, CreateHow::Unchecked),
+            1 => Self::given(attr::given(words, dialect)?, CreateHow::Guarded),
+            2 => Ok(Self::Make(CreateHow::Exclusive(words.u64()?), AttrSet::default(), Called::default())),
+            3 if dialect.minor > 0 => {
                 let verifier = words.u64()?;
-                let (names, set) = attr::given_exclusively(words, minor)?;
-                Self::Make(CreateHow::ExclusiveWith(verifier, set), names)
+                Self::given(attr::given_exclusively(words, dialect)?, |set| CreateHow::ExclusiveWith(verifier, set))
             }
-            _ => return Err(Status::BadXdr),
-        })
+            _ => Err(Status::BadXdr),
+        }
+    }
+
+    fn given((names, set, called): Given, how: impl FnOnce(SetAttr) -> CreateHow) -> Result<Self, Status> {
+        Ok(Self::Make(how(set), names, called))
     }
 }
 

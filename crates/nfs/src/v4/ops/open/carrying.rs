@@ -42,17 +42,18 @@ pub(super) fn carry_out(
     let by = |object| ledger.enter(object);
     let opening = Opening { share: asked.share, by: &by, wants: ledger.wants.ok().map(|keeps| keeps.kind) };
     let (opened, dir) = match (&asked.what, &asked.how) {
-        (What::Name(name), How::Make(how, _)) => {
+        (What::Name(name), How::Make(how, _, called)) => {
             compound.check_marks()?;
             compound.begin(place)?;
             let remembered = compound.remembered(place).and_then(|first| first.object);
+            let given = if remembered.is_none() { compound.owners_made(place, how, called)? } else { how.clone() };
             let made = || match remembered {
                 // It was made, or cut, behind which nobody was told: whoever asked then might open it, and may have.
                 Some(object) => {
                     ledger.is_again.set(true);
                     place.vfs.open(OpCtx::of(&place.cred), ToOpen::Again(object), opening)
                 }
-                None => place.vfs.open(compound.ctx(place), ToOpen::Made(place.object, name, how), opening),
+                None => place.vfs.open(compound.ctx(place), ToOpen::Made(place.object, name, &given), opening),
             };
             let outcome = ledger.past_the_late(compound, made);
             let outcome = outcome.inspect_err(|_| compound.has_not_begun())?;

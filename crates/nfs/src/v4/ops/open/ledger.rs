@@ -53,7 +53,7 @@ impl<'a> Ledger<'a> {
         let (minor, house, exports) = (compound.minor(), compound.scene.house, compound.scene.exports);
         let (owner, share) = (asked.owner, asked.share);
         let is_kept = matches!(asked.what, What::Kept(..) | What::Again(_));
-        let cuts = matches!(&asked.how, How::Make(CreateHow::Unchecked(set), _) if set.size == Some(0));
+        let cuts = matches!(&asked.how, How::Make(CreateHow::Unchecked(set), ..) if set.size == Some(0));
         let acts = if cuts { Share::only(Access::WRITE) } else { share };
         let (is_again, given, entry, reserving) = Default::default();
         let (wants, referred) = (wish.keeps, compound.referred());

@@ -1,0 +1,101 @@
+//! Whom operations mean by a name, and for how long a compound waits for the name service to say so.
+
+use std::time::Instant;
+
+use tally_vfs::permission::{self, EXECUTE, WRITE};
+use tally_vfs::{CreateHow, SetAttr};
+
+use super::{Compound, Halt, Stop};
+use crate::entry::Target;
+use crate::v4::attr::{Called, Dialect};
+use crate::v4::naming::{Found, Kind, Ticket};
+use crate::v4::status::Status;
+
+/// How often a compound waits for names, a moment each time: as a rule for those that it sets, and for those that it is told behind that.
+const NAME_WAITS_MAX: u32 = 2;
+
+impl<'a> Compound<'a> {
+    /// In which words its client sets attributes.
+    pub(in crate::v4) fn dialect(&self) -> Dialect<'a> {
+        Dialect { minor: self.head.minor, naming: &self.scene.house.naming }
+    }
+
+    /// The name service was asked this: the operation goes on when it has answered, or a moment later. It does without where nothing was asked, or its compound has waited before.
+    pub(in crate::v4) fn wait_for_names(&mut self, asked: Option<Ticket>) -> Result<(), Halt> {
+        let asked = asked.filter(|_| self.owed.name_waits < NAME_WAITS_MAX);
+        let Some(promise) = asked.and_then(|asked| self.scene.house.naming.wait_for(asked)) else { return Ok(()) };
+        self.owed.name_waits += 1;
+        // Who has looked at what another client has for writing looks anew.
+        self.owed.looks = None;
+        Err(Halt::Parked(promise))
+    }
+
+    /// What SETATTR sets. Who may not do that is told so, and nobody is asked for a name.
+    pub(in crate::v4) fn owners_set(&mut self, file: &Target, set: SetAttr, called: &Called) -> Result<SetAttr, Stop> {
+        if called.is_nobody() {
+            return Ok(set);
+        }
+        let attr = file.vfs.getattr(file.object).map_err(Status::from)?;
+        // As if it left them as they are: less nobody can ask for.
+        let (user, group) = (called.user.as_ref().map(|_| attr.uid), called.group.as_ref().map(|_| attr.gid));
+        let least = SetAttr { uid: user.or(set.uid), gid: group.or(set.gid), ..set.clone() };
+        permission::may_set(&attr, &file.cred, &least).map_err(Status::from)?;
+        self.who_is(set, called)
+    }
+
+    /// What something that is made in a directory is given. Of who may not make anything there nothing is asked for: what it names is there already, or it is refused.
+    pub(in crate::v4) fn owners_given(&mut self, dir: &Target, set: SetAttr, called: &Called) -> Result<SetAttr, Stop> {
+        if called.is_nobody() {
+            return Ok(set);
+        }
+        let attr = dir.vfs.getattr(dir.object).map_err(Status::from)?;
+        if !permission::may(&attr, &dir.cred, WRITE | EXECUTE) {
+            return Ok(set);
+        }
+        // Only the superuser gives to others what he makes; of who is not him that is passed over, as it is by number.
+        let user = called.user.clone().filter(|_| dir.cred.uid == 0);
+        self.who_is(set, &Called { user, group: called.group.clone() })
+    }
+
+    /// The same of what OPEN makes.
+    pub(in crate::v4) fn owners_made(
+        &mut self,
+        dir: &Target,
+        how: &CreateHow,
+        called: &Called,
+    ) -> Result<CreateHow, Stop> {
+        Ok(match how {
+            CreateHow::Unchecked(set) => CreateHow::Unchecked(self.owners_given(dir, set.clone(), called)?),
+            CreateHow::Guarded(set) => CreateHow::Guarded(self.owners_given(dir, set.clone(), called)?),
+            CreateHow::ExclusiveWith(verifier, set) => {
+                CreateHow::ExclusiveWith(*verifier, self.owners_given(dir, set.clone(), called)?)
+            }
+            CreateHow::Exclusive(verifier) => CreateHow::Exclusive(*verifier),
+        })
+    }
+
+    /// That, for those who are called so.
+    fn who_is(&mut self, mut set: SetAttr, called: &Called) -> Result<SetAttr, Stop> {
+        let (naming, now) = (&self.scene.house.naming, Instant::now());
+        let find = |kind, name: &Option<Box<str>>| name.as_ref().map(|name| naming.id(kind, name, now));
+        let (user, group) = (find(Kind::User, &called.user), find(Kind::Group, &called.group));
+        let (mut asked, mut is_known) = (None, true);
+        for found in [&user, &group].into_iter().flatten() {
+            match found {
+                Found::Is(_) => {}
+                Found::Nobody => return Err(Status::BadOwner.into()),
+                Found::Unknown(ticket) => (asked, is_known) = (asked.max(*ticket), false),
+            }
+        }
+        if !is_known {
+            self.wait_for_names(asked).inspect_err(|_| self.has_not_begun())?;
+            return Err(Status::Delay.into());
+        }
+        for (found, field) in [(user, &mut set.uid), (group, &mut set.gid)] {
+            if let Some(Found::Is(id)) = found {
+                *field = Some(id);
+            }
+        }
+        Ok(set)
+    }
+}
