@@ -43,7 +43,7 @@ use tally_vfs::{
 };
 
 use crate::cuts::{CUTS_BYTES_MAX, Cuts};
-use crate::reserved::{FILE_CHARGE, RESERVED_BYTES_MAX, Reserved};
+use crate::reserved::{FILE_CHARGE, RESERVED_BYTES_MAX, Reserved, room_of};
 use crate::xattr::XattrAccount;
 
 /// Where a file's content lies in the tree.
@@ -269,6 +269,19 @@ impl Inode {
     pub(crate) fn reserved_room(&self) -> u64 {
         let room = |reserved: &Reserved| reserved.room_bytes(self.size, self.record_size()).saturating_add(FILE_CHARGE);
         self.reserved.as_deref().map_or(0, room)
+    }
+
+    /// What its stored blocks in ranges of whole ones take at the least, as of the last fold: whatever lies outside, and what was cut and is not freed yet, takes no more
+    /// than it could.
+    #[must_use]
+    pub(crate) fn surely_taken(&self, ranges: &[Range<u64>]) -> u64 {
+        if self.layout != Layout::Extents {
+            return 0;
+        }
+        let end = self.extents_end();
+        let room = |ranges: &[Range<u64>]| room_of(ranges, end, self.record_size());
+        let outside_bytes = room(std::slice::from_ref(&(0..end))).saturating_sub(room(ranges));
+        self.used.saturating_sub(outside_bytes)
     }
 
     /// What is still to be taken of what is reserved, where its blocks in that take so much with what is around them: for checks.

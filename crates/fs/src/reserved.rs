@@ -27,6 +27,15 @@ pub(crate) const EXTENT_BYTES: u64 = 128;
 /// What a file has reserved beside its blocks, as long as it has any range: so an account of which nothing is left has no range either.
 pub(crate) const FILE_CHARGE: u64 = SECTOR as u64;
 
+/// What blocks in ranges of whole blocks can take in a file of that size, with what goes around them: a place in a leaf, and a map where a block is in pieces.
+pub(crate) fn room_of(ranges: &[Range<u64>], size: u64, record_size: u64) -> u64 {
+    let around = EXTENT_BYTES + if record_size > SECTOR as u64 { SECTOR as u64 } else { 0 };
+    let (content_end, blocks_end) = (round_to_sector(size), size.next_multiple_of(record_size));
+    let up_to = |end: u64| -> u64 { ranges.iter().map(|range| range.end.min(end).saturating_sub(range.start)).sum() };
+    let blocks = up_to(blocks_end) / record_size;
+    up_to(content_end).saturating_add(blocks.saturating_mul(around))
+}
+
 /// See the module's head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reserved {
@@ -106,27 +115,22 @@ impl Reserved {
         &self.ranges
     }
 
-    /// Whether these are all the ranges of `other`, too.
+    /// What of them is not in `other`.
     #[must_use]
-    pub(crate) fn is_as(&self, other: &Self) -> bool {
-        self.ranges == other.ranges
+    pub(crate) fn beside(&self, other: Option<&Self>) -> SmallVec<[Range<u64>; 1]> {
+        let mut left = self.ranges.clone();
+        for gone in other.iter().flat_map(|other| &other.ranges) {
+            let parts =
+                |range: Range<u64>| [range.start..range.end.min(gone.start), range.start.max(gone.end)..range.end];
+            left = left.into_iter().flat_map(parts).filter(|part| !part.is_empty()).collect();
+        }
+        left
     }
 
-    /// What the content of its blocks can have in a file of that size.
-    #[must_use]
-    pub(crate) fn content_bytes(&self, size: u64) -> u64 {
-        let end = round_to_sector(size);
-        self.ranges.iter().map(|range| range.end.min(end).saturating_sub(range.start)).sum()
-    }
-
-    /// What its blocks can take in a file of that size, with what goes around them: a place in a leaf, and a map where a block is in pieces.
+    /// What its blocks can take in a file of that size, with what goes around them.
     #[must_use]
     pub(crate) fn room_bytes(&self, size: u64, record_size: u64) -> u64 {
-        let around = EXTENT_BYTES + if record_size > SECTOR as u64 { SECTOR as u64 } else { 0 };
-        let end = size.next_multiple_of(record_size);
-        let blocks_of = |range: &Range<u64>| range.end.min(end).saturating_sub(range.start) / record_size;
-        let blocks: u64 = self.ranges.iter().map(blocks_of).sum();
-        self.content_bytes(size).saturating_add(blocks.saturating_mul(around))
+        room_of(&self.ranges, size, record_size)
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {

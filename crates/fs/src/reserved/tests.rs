@@ -34,11 +34,20 @@ fn only_whole_blocks_go_and_what_cannot_become_two_stays() {
 }
 
 #[test]
+fn what_is_beside_is_what_the_other_has_not() {
+    let reserved = of(&[0..RECORD * 10, RECORD * 20..RECORD * 30]);
+    assert_eq!(reserved.beside(None)[..], *reserved.ranges());
+    assert!(reserved.beside(Some(&reserved)).is_empty());
+    let other = of(&[RECORD * 2..RECORD * 3, RECORD * 9..RECORD * 21, RECORD * 40..RECORD * 41]);
+    assert_eq!(reserved.beside(Some(&other))[..], [0..RECORD * 2, RECORD * 3..RECORD * 9, RECORD * 21..RECORD * 30]);
+    assert_eq!(other.beside(Some(&reserved))[..], [RECORD * 10..RECORD * 20, RECORD * 40..RECORD * 41]);
+}
+
+#[test]
 fn the_last_block_takes_what_the_file_has_of_it() {
     let reserved = of(&[0..RECORD * 2]);
-    assert_eq!(reserved.content_bytes(RECORD * 9), RECORD * 2);
-    assert_eq!(reserved.content_bytes(RECORD + 5), RECORD + SECTOR as u64);
     let around = EXTENT_BYTES + SECTOR as u64;
+    assert_eq!(reserved.room_bytes(RECORD * 9, RECORD), RECORD * 2 + 2 * around);
     assert_eq!(reserved.room_bytes(RECORD + 5, RECORD), RECORD + SECTOR as u64 + 2 * around);
     assert_eq!(reserved.room_bytes(5, RECORD), SECTOR as u64 + around);
     let huge = of(&[0..FILE_SIZE_MAX]);
