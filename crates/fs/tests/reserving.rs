@@ -504,11 +504,11 @@ fn what_is_kept_is_what_may_still_come() {
 }
 
 /// In a full pool: what was freed since has gone to others, who come again for what the reaper frees.
-fn writes_find_room(pool: &Reserving, file: ObjectRef, blocks: impl Iterator<Item = u64> + Clone) {
+fn writes_find_room(pool: &Reserving, file: ObjectRef, blocks: &[u64]) {
     for round in 0..3 {
         pool.fill(&format!("others {round}"));
         pool.settle();
-        for at in blocks.clone() {
+        for at in blocks {
             let data = noise(RECORD as usize, at + round);
             let written = pool.write(file, at * RECORD, &data, Stability::Unstable);
             written.unwrap_or_else(|error| panic!("round {round}, block {at}: {error}"));
@@ -534,7 +534,7 @@ fn what_the_reaper_frees_of_a_range_is_kept_for_it() {
         pool.check();
         pool.reap_all();
         assert_eq!(pool.check().1, 0);
-        writes_find_room(&pool, file, 0..128);
+        writes_find_room(&pool, file, &(0..128).collect::<Vec<_>>());
     }
 }
 
@@ -555,7 +555,8 @@ fn what_stays_reserved_though_it_was_punched_is_kept() {
     pool.punch(file, 66 * RECORD, 60 * RECORD);
     pool.check();
     pool.reap_all();
-    writes_find_room(&pool, file, (0..31).map(|range| range * 2).chain(64..128));
+    let blocks: Vec<_> = (0..31).map(|range| range * 2).chain(64..128).collect();
+    writes_find_room(&pool, file, &blocks);
 }
 
 /// A punch and a cut in a file of more extents than a group may count, and of which far more could be stored than is: what was written in its ranges was
