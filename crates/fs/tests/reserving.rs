@@ -57,10 +57,13 @@ impl Reserving {
     }
 
     fn file(&self, name: &str) -> ObjectRef {
+        self.try_file(name).expect("there is room")
+    }
+
+    fn try_file(&self, name: &str) -> Result<ObjectRef, FsError> {
         let how = CreateHow::Guarded(mode(0o644));
-        let made =
-            patient_by_hand(&self.filer, || self.fs.create(ctx(&self.cred), self.fs.root(), name.as_bytes(), &how));
-        made.expect("there is room").object
+        let make = || self.fs.create(ctx(&self.cred), self.fs.root(), name.as_bytes(), &how);
+        patient_by_hand(&self.filer, make).map(|made| made.object)
     }
 
     fn reserve(&self, file: ObjectRef, offset: u64, length: u64) -> Result<(), FsError> {
@@ -96,7 +99,10 @@ impl Reserving {
 
     /// Takes all that there is, and says how much that was.
     fn fill(&self, name: &str) -> (u64, FsError) {
-        let file = self.file(name);
+        self.fill_into(self.file(name))
+    }
+
+    fn fill_into(&self, file: ObjectRef) -> (u64, FsError) {
         for part in [MIB, RECORD, 4096] {
             let mut at = self.fs.getattr(file).unwrap().size;
             loop {
@@ -711,17 +717,14 @@ fn whatever_comes_in_between_a_promise_is_kept() {
                 }
                 13 if dice.below(3) == 0 => {
                     pool.remove(names[at_file]);
-                    let how = CreateHow::Guarded(mode(0o644));
-                    let (fs, cred) = (&pool.fs, &pool.cred);
-                    let made = patient_by_hand(&pool.filer, || {
-                        fs.create(ctx(cred), fs.root(), names[at_file].as_bytes(), &how)
-                    });
-                    let Ok(made) = made else { break };
-                    files[at_file] = (made.object, Promised::default());
+                    let Ok(made) = pool.try_file(names[at_file]) else { break };
+                    files[at_file] = (made, Promised::default());
                 }
                 14..=15 if !is_others => {
+                    // At a full quota not even that is made.
+                    let Ok(others) = pool.try_file("others") else { continue };
                     is_others = true;
-                    pool.fill("others");
+                    pool.fill_into(others);
                 }
                 16 if is_others => {
                     pool.remove("others");
