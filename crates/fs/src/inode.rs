@@ -308,16 +308,16 @@ impl Inode {
         with.map(|reserved| self.reserved = Some(Box::new(reserved))).is_some()
     }
 
-    /// All of it is, as far as there and as far as anything was: for which there is room in any case.
-    pub(crate) fn reserve_all(&mut self, to: u64) {
-        self.reserved = Some(Box::new(Reserved::joined(self.reserved.as_deref(), to, self.record_size())));
+    /// A range is reserved, and where there is no room to note one more, what lies between the two that are nearest to each other as well.
+    pub(crate) fn reserve_closed(&mut self, range: &Range<u64>) {
+        let closed = Reserved::closed(self.reserved.as_deref(), range.clone(), self.record_size());
+        self.reserved = Some(Box::new(closed));
     }
 
-    /// Nothing is reserved any more of the whole blocks in a range; to the end of the file all blocks are whole.
+    /// Nothing is reserved any more of the whole blocks in a range.
     pub(crate) fn unreserve(&mut self, range: &Range<u64>) {
-        let (size, record_size) = (self.size, self.record_size());
-        let end = if range.end >= size { u64::MAX } else { range.end };
-        self.reserved = self.reserved.take().and_then(|it| it.without(&(range.start..end), record_size)).map(Box::new);
+        let record_size = self.record_size();
+        self.reserved = self.reserved.take().and_then(|it| it.without(range, record_size)).map(Box::new);
     }
 
     /// Block size of the content, bytes.

@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{SECTOR, round_to_sector};
 use tally_vfs::FILE_SIZE_MAX;
@@ -49,6 +49,23 @@ impl Reserved {
     /// With one range more; `None`: there would be too many.
     #[must_use]
     pub(crate) fn with(reserved: Option<&Self>, range: Range<u64>, record_size: u64) -> Option<Self> {
+        Some(Self::and(reserved, range, record_size)).filter(|it| it.ranges.len() <= RANGES_MAX)
+    }
+
+    /// With one range more, and where there would be too many, with what lies between the two that are nearest to each other.
+    #[must_use]
+    pub(crate) fn closed(reserved: Option<&Self>, range: Range<u64>, record_size: u64) -> Self {
+        let mut closed = Self::and(reserved, range, record_size);
+        while closed.ranges.len() > RANGES_MAX {
+            let gap = |at: &usize| closed.ranges[at + 1].start - closed.ranges[*at].end;
+            let Some(at) = (0..closed.ranges.len() - 1).min_by_key(gap) else { break };
+            closed.ranges[at].end = closed.ranges[at + 1].end;
+            closed.ranges.remove(at + 1);
+        }
+        closed
+    }
+
+    fn and(reserved: Option<&Self>, range: Range<u64>, record_size: u64) -> Self {
         let mut new = range.start / record_size * record_size..range.end.next_multiple_of(record_size);
         let had = reserved.cloned().unwrap_or_default();
         let mut ranges: SmallVec<[Range<u64>; 1]> = SmallVec::new();
@@ -64,17 +81,7 @@ impl Reserved {
         }
         ranges.push(new);
         ranges.extend(behind);
-        (ranges.len() <= RANGES_MAX).then_some(Self { ranges, bytes: had.bytes })
-    }
-
-    /// All as one range, from the beginning to there, or to where the last one ends.
-    #[must_use]
-    pub(crate) fn joined(reserved: Option<&Self>, to: u64, record_size: u64) -> Self {
-        let end = reserved.and_then(|it| it.ranges.last()).map_or(to, |last| last.end.max(to));
-        Self {
-            ranges: smallvec![0..end.next_multiple_of(record_size)],
-            bytes: reserved.map_or(0, |reserved| reserved.bytes),
-        }
+        Self { ranges, bytes: had.bytes }
     }
 
     /// What is left without a range, of which only the whole blocks go. A range that would become two where there is no room for one more stays as it is:
@@ -162,9 +169,9 @@ impl Reserved {
         shown.join(",")
     }
 
-    /// Nothing that is known to be taken, and so much that is not.
-    pub(crate) fn unknown(bytes: u64) -> Self {
-        Self { ranges: smallvec![], bytes }
+    /// Of which nothing is known: neither what nor how much.
+    pub(crate) fn unknown() -> Self {
+        Self::default()
     }
 }
 

@@ -249,6 +249,20 @@ fn what_there_is_no_room_for_is_refused_as_a_whole() {
 }
 
 /// A crash between the promise and its group: the log has it. In it, and behind the group, too.
+/// What groups may bring is not enough: who asks for more is told so, and does not wait as long as anybody writes.
+#[test]
+fn what_no_group_can_bring_is_refused_at_once() {
+    let pool = Reserving::new(&[]);
+    let (taken, file) = (pool.file("taken"), pool.file("reserved"));
+    (0..30).for_each(|at| pool.write(taken, at * MIB, &noise(MIB as usize, at), Stability::Unstable).unwrap());
+    pool.settle();
+    // A group that is not synced has something set aside.
+    pool.write(taken, 0, &noise(MIB as usize, 99), Stability::Unstable).unwrap();
+    let told = pool.fs.allocate(ctx(&pool.cred), file, 0, 60 * MIB).result;
+    assert_eq!(told, Err(FsError::NoSpace));
+    assert_eq!(pool.reserve(file, 0, 10 * MIB), Ok(()), "there is room for less");
+}
+
 #[test]
 fn a_promise_is_there_behind_a_crash() {
     for syncs in 0..3 {

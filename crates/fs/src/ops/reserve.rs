@@ -109,6 +109,8 @@ impl Asked {
     fn of(before: &Inode, after: &Inode, is_at_rest: bool) -> Self {
         let more_bytes = after.reserved_room().saturating_sub(before.reserved_room());
         let gained = after.reserved.as_deref().map(|it| it.beside(before.reserved.as_deref())).unwrap_or_default();
+        // What the reaper is at is taken by a root's word, and not by the next one's.
+        let is_at_rest = is_at_rest && before.cuts.is_none();
         let taken_bytes = if is_at_rest { before.surely_taken(&gained) } else { 0 };
         let is_there = gained.is_empty() && after.size == before.size;
         Self { promised_bytes: more_bytes.saturating_sub(taken_bytes), is_there }

@@ -92,7 +92,8 @@ struct Growing {
 
 impl Growing {
     fn of(inode: &Inode, end: u64) -> Self {
-        let is_longer = end > inode.size;
+        // Of what is no file the size cannot be set, and whoever tries is told that, and not that there is no room.
+        let is_longer = inode.kind == FileKind::File && end > inode.size;
         Self { is_longer, bytes: if is_longer && inode.reserved.is_some() { inode.record_size() } else { 0 } }
     }
 
