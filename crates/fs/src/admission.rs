@@ -111,6 +111,7 @@ impl Filesystem {
             // What was set aside or freed, and is not reusable yet, may be enough, or what was removed or cut in
             // whichever dataset: let groups pass before giving up.
             NotAdmitted::Space if self.standing.pool_has_orphans() => throttled(),
+            NotAdmitted::Space if !self.may_come_to_promise(ask.room.promised_bytes) => self.no_room(),
             NotAdmitted::Space => self.pool.space_coming(ask.class).map_or_else(|| self.no_room(), Refusal::until),
         })?;
         let mut rings = SmallVec::new();
@@ -130,6 +131,11 @@ impl Filesystem {
             rings,
             pending: Pending { bytes, growth_bytes: ask.growth_bytes, shrink_bytes: 0 },
         })
+    }
+
+    /// Whether there will be room for what is to be promised, if anything is.
+    fn may_come_to_promise(&self, bytes: u64) -> bool {
+        bytes == 0 || self.pool.may_come_to_promise(bytes)
     }
 
     /// Groups bring no room. Where a device refuses space maps, it is asked once more, and what it says is told: that the pool is

@@ -68,6 +68,8 @@ struct Fold<'a> {
     weighing: Option<Weighing>,
     /// Extents of what was removed or cut that this group may still look at.
     reap_extents_left: usize,
+    /// Extents that it may still count for what is reserved.
+    weigh_extents_left: usize,
 }
 
 impl DatasetClient for Filesystem {
@@ -110,6 +112,7 @@ impl DatasetClient for Filesystem {
             reserved_bytes: old.reserved_bytes,
             weighing: None,
             reap_extents_left: self.pool.tuning.reap_extents_max,
+            weigh_extents_left: self.pool.tuning.reap_extents_max,
         };
         fold.reap(&dirty)?;
         for id in dirty {
@@ -240,9 +243,8 @@ impl Fold<'_> {
         }
         let used_bytes = self.used_bytes.saturating_sub(was_charged).saturating_add(inode.charged());
         self.used_bytes = used_bytes.min(ACCOUNT_MAX);
-        let reserved_bytes = self.reserved_bytes.saturating_sub(was_reserved).saturating_add(inode.reserved_bytes());
-        self.reserved_bytes = reserved_bytes.min(ACCOUNT_MAX);
         let reserved_bytes = inode.reserved_bytes();
+        self.account_reserved(was_reserved, reserved_bytes);
         self.folded.push(Folded { id, used: inode.used, cuts: inode.cuts.clone(), reserved_bytes });
         self.put_inode(id, &inode);
         Ok(())

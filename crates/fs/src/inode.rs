@@ -43,7 +43,7 @@ use tally_vfs::{
 };
 
 use crate::cuts::{CUTS_BYTES_MAX, Cuts};
-use crate::reserved::{FILE_CHARGE, RESERVED_BYTES_MAX, Reserved};
+use crate::reserved::{FILE_CHARGE, RESERVED_BYTES_MAX, Reserved, room_of};
 use crate::xattr::XattrAccount;
 
 /// Where a file's content lies in the tree.
@@ -271,6 +271,19 @@ impl Inode {
         self.reserved.as_deref().map_or(0, room)
     }
 
+    /// What its stored blocks in ranges of whole ones take at the least, as of the last fold: whatever lies outside, and what was cut and is not freed yet, takes no more
+    /// than it could.
+    #[must_use]
+    pub(crate) fn surely_taken(&self, ranges: &[Range<u64>]) -> u64 {
+        if self.layout != Layout::Extents {
+            return 0;
+        }
+        let end = self.extents_end();
+        let room = |ranges: &[Range<u64>]| room_of(ranges, end, self.record_size());
+        let outside_bytes = room(std::slice::from_ref(&(0..end))).saturating_sub(room(ranges));
+        self.used.saturating_sub(outside_bytes)
+    }
+
     /// What is still to be taken of what is reserved, where its blocks in that take so much with what is around them: for checks.
     #[must_use]
     pub fn reserved_beside(&self, taken_bytes: u64) -> u64 {
@@ -295,16 +308,16 @@ impl Inode {
         with.map(|reserved| self.reserved = Some(Box::new(reserved))).is_some()
     }
 
-    /// All of it is, as far as there and as far as anything was: for which there is room in any case.
-    pub(crate) fn reserve_all(&mut self, to: u64) {
-        self.reserved = Some(Box::new(Reserved::joined(self.reserved.as_deref(), to, self.record_size())));
+    /// A range is reserved, and where there is no room to note one more, what lies between the two that are nearest to each other as well.
+    pub(crate) fn reserve_closed(&mut self, range: &Range<u64>) {
+        let closed = Reserved::closed(self.reserved.as_deref(), range.clone(), self.record_size());
+        self.reserved = Some(Box::new(closed));
     }
 
-    /// Nothing is reserved any more of the whole blocks in a range; to the end of the file all blocks are whole.
+    /// Nothing is reserved any more of the whole blocks in a range.
     pub(crate) fn unreserve(&mut self, range: &Range<u64>) {
-        let (size, record_size) = (self.size, self.record_size());
-        let end = if range.end >= size { u64::MAX } else { range.end };
-        self.reserved = self.reserved.take().and_then(|it| it.without(&(range.start..end), record_size)).map(Box::new);
+        let record_size = self.record_size();
+        self.reserved = self.reserved.take().and_then(|it| it.without(range, record_size)).map(Box::new);
     }
 
     /// Block size of the content, bytes.

@@ -88,12 +88,6 @@ impl ObjectState {
         self.layers.iter().any(|layer| !layer.data.punched().is_empty())
     }
 
-    /// Whether it was cut by a group that is not synced yet.
-    #[must_use]
-    pub(crate) fn is_cut(&self) -> bool {
-        self.layers.iter().any(|layer| layer.data.cut().is_some())
-    }
-
     /// Punches that are not folded yet.
     #[must_use]
     pub(crate) fn punch_count(&self) -> usize {

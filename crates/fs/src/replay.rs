@@ -222,7 +222,7 @@ fn resolve_reserved(record: &mut Record, locked: &Locked) {
         if let Some(range) = of(&record.reserve, after.object)
             && !inode.reserve(&range)
         {
-            inode.reserve_all(inode.size.max(range.end));
+            inode.reserve_closed(&range);
         }
     }
 }

@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{SECTOR, round_to_sector};
 use tally_vfs::FILE_SIZE_MAX;
@@ -27,6 +27,15 @@ pub(crate) const EXTENT_BYTES: u64 = 128;
 /// What a file has reserved beside its blocks, as long as it has any range: so an account of which nothing is left has no range either.
 pub(crate) const FILE_CHARGE: u64 = SECTOR as u64;
 
+/// What blocks in ranges of whole blocks can take in a file of that size, with what goes around them: a place in a leaf, and a map where a block is in pieces.
+pub(crate) fn room_of(ranges: &[Range<u64>], size: u64, record_size: u64) -> u64 {
+    let around = EXTENT_BYTES + if record_size > SECTOR as u64 { SECTOR as u64 } else { 0 };
+    let (content_end, blocks_end) = (round_to_sector(size), size.next_multiple_of(record_size));
+    let up_to = |end: u64| -> u64 { ranges.iter().map(|range| range.end.min(end).saturating_sub(range.start)).sum() };
+    let blocks = up_to(blocks_end) / record_size;
+    up_to(content_end).saturating_add(blocks.saturating_mul(around))
+}
+
 /// See the module's head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reserved {
@@ -40,6 +49,23 @@ impl Reserved {
     /// With one range more; `None`: there would be too many.
     #[must_use]
     pub(crate) fn with(reserved: Option<&Self>, range: Range<u64>, record_size: u64) -> Option<Self> {
+        Some(Self::and(reserved, range, record_size)).filter(|it| it.ranges.len() <= RANGES_MAX)
+    }
+
+    /// With one range more, and where there would be too many, with what lies between the two that are nearest to each other.
+    #[must_use]
+    pub(crate) fn closed(reserved: Option<&Self>, range: Range<u64>, record_size: u64) -> Self {
+        let mut closed = Self::and(reserved, range, record_size);
+        while closed.ranges.len() > RANGES_MAX {
+            let gap = |at: &usize| closed.ranges[at + 1].start - closed.ranges[*at].end;
+            let Some(at) = (0..closed.ranges.len() - 1).min_by_key(gap) else { break };
+            closed.ranges[at].end = closed.ranges[at + 1].end;
+            closed.ranges.remove(at + 1);
+        }
+        closed
+    }
+
+    fn and(reserved: Option<&Self>, range: Range<u64>, record_size: u64) -> Self {
         let mut new = range.start / record_size * record_size..range.end.next_multiple_of(record_size);
         let had = reserved.cloned().unwrap_or_default();
         let mut ranges: SmallVec<[Range<u64>; 1]> = SmallVec::new();
@@ -55,17 +81,7 @@ impl Reserved {
         }
         ranges.push(new);
         ranges.extend(behind);
-        (ranges.len() <= RANGES_MAX).then_some(Self { ranges, bytes: had.bytes })
-    }
-
-    /// All as one range, from the beginning to there, or to where the last one ends.
-    #[must_use]
-    pub(crate) fn joined(reserved: Option<&Self>, to: u64, record_size: u64) -> Self {
-        let end = reserved.and_then(|it| it.ranges.last()).map_or(to, |last| last.end.max(to));
-        Self {
-            ranges: smallvec![0..end.next_multiple_of(record_size)],
-            bytes: reserved.map_or(0, |reserved| reserved.bytes),
-        }
+        Self { ranges, bytes: had.bytes }
     }
 
     /// What is left without a range, of which only the whole blocks go. A range that would become two where there is no room for one more stays as it is:
@@ -106,27 +122,22 @@ impl Reserved {
         &self.ranges
     }
 
-    /// Whether these are all the ranges of `other`, too.
+    /// What of them is not in `other`.
     #[must_use]
-    pub(crate) fn is_as(&self, other: &Self) -> bool {
-        self.ranges == other.ranges
+    pub(crate) fn beside(&self, other: Option<&Self>) -> SmallVec<[Range<u64>; 1]> {
+        let mut left = self.ranges.clone();
+        for gone in other.iter().flat_map(|other| &other.ranges) {
+            let parts =
+                |range: Range<u64>| [range.start..range.end.min(gone.start), range.start.max(gone.end)..range.end];
+            left = left.into_iter().flat_map(parts).filter(|part| !part.is_empty()).collect();
+        }
+        left
     }
 
-    /// What the content of its blocks can have in a file of that size.
-    #[must_use]
-    pub(crate) fn content_bytes(&self, size: u64) -> u64 {
-        let end = round_to_sector(size);
-        self.ranges.iter().map(|range| range.end.min(end).saturating_sub(range.start)).sum()
-    }
-
-    /// What its blocks can take in a file of that size, with what goes around them: a place in a leaf, and a map where a block is in pieces.
+    /// What its blocks can take in a file of that size, with what goes around them.
     #[must_use]
     pub(crate) fn room_bytes(&self, size: u64, record_size: u64) -> u64 {
-        let around = EXTENT_BYTES + if record_size > SECTOR as u64 { SECTOR as u64 } else { 0 };
-        let end = size.next_multiple_of(record_size);
-        let blocks_of = |range: &Range<u64>| range.end.min(end).saturating_sub(range.start) / record_size;
-        let blocks: u64 = self.ranges.iter().map(blocks_of).sum();
-        self.content_bytes(size).saturating_add(blocks.saturating_mul(around))
+        room_of(&self.ranges, size, record_size)
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -158,9 +169,9 @@ impl Reserved {
         shown.join(",")
     }
 
-    /// Nothing that is known to be taken, and so much that is not.
-    pub(crate) fn unknown(bytes: u64) -> Self {
-        Self { ranges: smallvec![], bytes }
+    /// Of which nothing is known: neither what nor how much.
+    pub(crate) fn unknown() -> Self {
+        Self::default()
     }
 }
 

@@ -30,6 +30,7 @@ struct Reserving {
     filer: Arc<Filer>,
     fs: Arc<dyn Vfs>,
     cred: Cred,
+    tuning: Tuning,
 }
 
 impl Reserving {
@@ -37,14 +38,32 @@ impl Reserving {
         let world = World::new(64 << 20, 16 << 20);
         let properties = properties.iter().map(|(property, value)| parse(*property, value).unwrap()).collect();
         let filer = world.create_without_threads(&CreateOptions { properties, ..CreateOptions::default() });
-        Self { fs: vfs(&filer), world, filer, cred: Cred::root() }
+        Self { fs: vfs(&filer), world, filer, cred: Cred::root(), tuning: Tuning::default() }
+    }
+
+    /// One in which a group looks at so many extents.
+    fn reaping(properties: &[(Property, &str)], reap_extents_max: usize) -> Self {
+        let mut pool = Self::new(properties);
+        pool.filer.export().expect("nothing is in the way");
+        pool.tuning = Tuning { reap_extents_max, ..Tuning::default() };
+        pool.import();
+        pool
+    }
+
+    fn import(&mut self) {
+        let imported = self.world.try_import_without_threads(&self.tuning, &ImportOptions::default());
+        self.filer = imported.expect("it was a pool").0;
+        self.fs = vfs(&self.filer);
     }
 
     fn file(&self, name: &str) -> ObjectRef {
+        self.try_file(name).expect("there is room")
+    }
+
+    fn try_file(&self, name: &str) -> Result<ObjectRef, FsError> {
         let how = CreateHow::Guarded(mode(0o644));
-        let made =
-            patient_by_hand(&self.filer, || self.fs.create(ctx(&self.cred), self.fs.root(), name.as_bytes(), &how));
-        made.expect("there is room").object
+        let make = || self.fs.create(ctx(&self.cred), self.fs.root(), name.as_bytes(), &how);
+        patient_by_hand(&self.filer, make).map(|made| made.object)
     }
 
     fn reserve(&self, file: ObjectRef, offset: u64, length: u64) -> Result<(), FsError> {
@@ -80,7 +99,10 @@ impl Reserving {
 
     /// Takes all that there is, and says how much that was.
     fn fill(&self, name: &str) -> (u64, FsError) {
-        let file = self.file(name);
+        self.fill_into(self.file(name))
+    }
+
+    fn fill_into(&self, file: ObjectRef) -> (u64, FsError) {
         for part in [MIB, RECORD, 4096] {
             let mut at = self.fs.getattr(file).unwrap().size;
             loop {
@@ -102,14 +124,32 @@ impl Reserving {
 
     fn cut_power(&mut self) {
         self.world = self.world.cut();
-        let imported = self.world.try_import_without_threads(&Tuning::default(), &ImportOptions::default());
-        self.filer = imported.expect("it was a pool").0;
-        self.fs = vfs(&self.filer);
+        self.import();
     }
 
-    /// What the root says is reserved, which is what inodes say together: and of each no less than what its blocks may still take.
-    /// Gives what more than that is kept.
+    /// Until all is free that was removed, cut or punched.
+    fn reap_all(&self) {
+        self.settle();
+        while self.filer.pool().datasets()[0].root().orphan_count > 0 {
+            self.filer.sync().expect("there is room");
+        }
+        self.settle();
+    }
+
+    /// What the root says is reserved, and what more than is needed that is.
     fn check(&self) -> (u64, u64) {
+        let (all, more, _) = self.look();
+        (all, more)
+    }
+
+    /// What is reserved and what is taken of it: it rises where something is reserved, or a file grows, and with nothing else.
+    fn charged(&self) -> u64 {
+        self.look().2
+    }
+
+    /// What the root says is reserved, which is what inodes say together: and of each no less than what its blocks may still take, and no more than all of them could.
+    /// A block takes its place until it is freed. Gives what more than that is kept, too, and what is reserved together with what is taken of it.
+    fn look(&self) -> (u64, u64, u64) {
         self.filer.sync().expect("there is room");
         let pool = self.filer.pool();
         let root = pool.datasets()[0].root();
@@ -128,24 +168,26 @@ impl Reserving {
         root.tree.check(&pool.io, &mut take);
         let all: u64 = inodes.iter().map(|(_, inode)| inode.reserved_bytes()).sum();
         assert_eq!(root.reserved_bytes, all, "the root says what its files say");
-        let mut more = 0;
+        let (mut more, mut charged) = (0, all);
         for (id, inode) in inodes.iter().filter(|(_, inode)| inode.reserved.is_some()) {
-            let there = extents
-                .iter()
-                .filter(|(of, at, block)| of == id && inode.is_reserved(*at) && !inode.has_cut(*at, block.birth));
+            let there = extents.iter().filter(|(of, at, _)| of == id && inode.is_reserved(*at));
             let in_blocks: u64 = there.map(|(_, _, block)| block.asize() + EXTENT_BYTES).sum();
             let is_small = inode.is_reserved(0) && inode.layout == tally_fs::inode::Layout::Small;
             let taken = if is_small { inode.used + EXTENT_BYTES } else { in_blocks };
             let needed = inode.reserved_beside(taken);
             assert!(inode.reserved_bytes() >= needed, "{} bytes are kept of {needed}", inode.reserved_bytes());
+            assert!(inode.reserved_bytes() <= inode.reserved_beside(0), "{} bytes are kept", inode.reserved_bytes());
+            charged += taken;
             // A file is charged for having any, and stops at that.
             more += inode.reserved_bytes() - needed.max(4096);
         }
-        (all, more)
+        (all, more, charged)
     }
 }
 
 const PLAIN: &[(Property, &str)] = &[(Property::Compression, "off")];
+/// Blocks of a mebibyte.
+const LONG: &[(Property, &str)] = &[(Property::Compression, "off"), (Property::RecordSize, "1M")];
 
 /// The promise itself. Others have taken all there is, groups have passed: each block is written for the first time and then twice again, in parts, whole, in long
 /// WRITEs and from the end; and none of it was theirs.
@@ -207,6 +249,20 @@ fn what_there_is_no_room_for_is_refused_as_a_whole() {
 }
 
 /// A crash between the promise and its group: the log has it. In it, and behind the group, too.
+/// What groups may bring is not enough: who asks for more is told so, and does not wait as long as anybody writes.
+#[test]
+fn what_no_group_can_bring_is_refused_at_once() {
+    let pool = Reserving::new(&[]);
+    let (taken, file) = (pool.file("taken"), pool.file("reserved"));
+    (0..30).for_each(|at| pool.write(taken, at * MIB, &noise(MIB as usize, at), Stability::Unstable).unwrap());
+    pool.settle();
+    // A group that is not synced has something set aside.
+    pool.write(taken, 0, &noise(MIB as usize, 99), Stability::Unstable).unwrap();
+    let told = pool.fs.allocate(ctx(&pool.cred), file, 0, 60 * MIB).result;
+    assert_eq!(told, Err(FsError::NoSpace));
+    assert_eq!(pool.reserve(file, 0, 10 * MIB), Ok(()), "there is room for less");
+}
+
 #[test]
 fn a_promise_is_there_behind_a_crash() {
     for syncs in 0..3 {
@@ -401,15 +457,28 @@ fn those_who_come_at_once_are_promised_nothing_twice() {
     });
 }
 
-/// Whatever comes one after the other, what is kept is what may still come; with few extents that a group may look at, no less.
+/// What blocks in `range` may take with what goes around them.
+fn room(range: std::ops::Range<u64>, record_size: u64) -> u64 {
+    let blocks = range.end.div_ceil(record_size) - range.start / record_size;
+    blocks * (record_size + EXTENT_BYTES + 4096)
+}
+
+/// Whatever comes one after the other, what is kept is what may still come: no less, also where a group may look at few extents, and with many no more; and it never
+/// rises but with what is reserved and with files that grow. Of files that are gone nothing is left.
 #[test]
 fn what_is_kept_is_what_may_still_come() {
-    for (seed, properties) in [PLAIN, &[], &[(Property::RecordSize, "4K")]].into_iter().enumerate() {
-        let mut pool = Reserving::new(properties);
+    const SMALL: &[(Property, &str)] = &[(Property::RecordSize, "4K")];
+    let all = Tuning::default().reap_extents_max;
+    let pools = [(PLAIN, all), (&[], all), (SMALL, all), (PLAIN, 1), (PLAIN, 5), (&[], 5), (SMALL, 50)];
+    for (seed, (properties, reap_extents_max)) in pools.into_iter().enumerate() {
+        let (record_size, is_few) = (if properties == SMALL { 4096 } else { RECORD }, reap_extents_max < all);
+        let mut pool = Reserving::reaping(properties, reap_extents_max);
         let files = [pool.file("f"), pool.file("g")];
         let mut dice = Dice(seed as u64 + 77);
+        let (mut charged, mut may_rise) = (0, 0);
         for round in 0..400 {
             let file = files[dice.below(2) as usize];
+            let size = pool.fs.getattr(file).unwrap().size;
             let most = if dice.below(3) == 0 { MIB } else { 20_000 };
             let (at, length) = (dice.below(3 * MIB), 1 + dice.below(most));
             match dice.below(16) {
@@ -423,7 +492,9 @@ fn what_is_kept_is_what_may_still_come() {
                 }
                 4..=5 => pool.write(file, at, &noise(length as usize, at), Stability::FileSync).unwrap(),
                 6..=8 => match pool.reserve(file, at, length) {
-                    Ok(()) | Err(FsError::NoSpace) => {}
+                    // What is there and is not counted is kept for once more.
+                    Ok(()) => may_rise += room(at..at + length, record_size) * (1 + u64::from(is_few)) + 4096,
+                    Err(FsError::NoSpace) => {}
                     Err(error) => panic!("{error}"),
                 },
                 9..=10 => pool.punch(file, at, length),
@@ -431,12 +502,168 @@ fn what_is_kept_is_what_may_still_come() {
                 12..=13 => pool.filer.sync().map(drop).unwrap(),
                 14 if dice.below(3) == 0 => pool.cut_power(),
                 _ => {
-                    let (_, more) = pool.check();
-                    assert_eq!(more, 0, "seed {seed}, round {round}");
+                    let more = pool.check().1;
+                    assert!(more == 0 || is_few, "seed {seed}, round {round}: {more}");
+                    let now = pool.charged();
+                    let most = charged + may_rise;
+                    assert!(now <= most, "seed {seed}, round {round}: {now} of {most}");
+                    (charged, may_rise) = (now, 0);
                 }
+            }
+            if pool.fs.getattr(file).unwrap().size > size {
+                may_rise += record_size;
             }
         }
         pool.check();
+        for name in ["f", "g"] {
+            pool.remove(name);
+        }
+        pool.reap_all();
+        assert_eq!(pool.check(), (0, 0));
+    }
+}
+
+/// In a full pool: what was freed since has gone to others, who come again for what the reaper frees.
+fn writes_find_room(pool: &Reserving, file: ObjectRef, blocks: &[u64]) {
+    for round in 0..3 {
+        pool.fill(&format!("others {round}"));
+        pool.settle();
+        for at in blocks {
+            let data = noise(RECORD as usize, at + round);
+            let written = pool.write(file, at * RECORD, &data, Stability::Unstable);
+            written.unwrap_or_else(|error| panic!("round {round}, block {at}: {error}"));
+        }
+        pool.settle();
+        pool.check();
+    }
+}
+
+/// What was punched was reserved anew in the same group, which could free one extent of it. The others counted as what was taken, went to the reaper, and then to whoever
+/// came: the WRITE that was promised room was refused.
+#[test]
+fn what_the_reaper_frees_of_a_range_is_kept_for_it() {
+    for reap_extents_max in [1, 5] {
+        let pool = Reserving::reaping(PLAIN, reap_extents_max);
+        let file = pool.file("f");
+        for at in 0..16 {
+            pool.write(file, at * MIB, &noise(MIB as usize, at), Stability::Unstable).unwrap();
+        }
+        pool.settle();
+        pool.punch(file, 0, 16 * MIB);
+        pool.reserve(file, 0, 16 * MIB).unwrap();
+        pool.check();
+        pool.reap_all();
+        assert_eq!(pool.check().1, 0);
+        writes_find_room(&pool, file, &(0..128).collect::<Vec<_>>());
+    }
+}
+
+/// The same where a punched range stays reserved, as there would be too many.
+#[test]
+fn what_stays_reserved_though_it_was_punched_is_kept() {
+    let pool = Reserving::reaping(PLAIN, 1);
+    let file = pool.file("f");
+    for at in 0..16 {
+        pool.write(file, at * MIB, &noise(MIB as usize, at), Stability::Unstable).unwrap();
+    }
+    pool.settle();
+    for range in 0..31 {
+        pool.reserve(file, range * 2 * RECORD, RECORD).unwrap();
+    }
+    pool.reserve(file, 64 * RECORD, 64 * RECORD).unwrap();
+    pool.settle();
+    pool.punch(file, 66 * RECORD, 60 * RECORD);
+    pool.check();
+    pool.reap_all();
+    let blocks: Vec<_> = (0..31).map(|range| range * 2).chain(64..128).collect();
+    writes_find_room(&pool, file, &blocks);
+}
+
+/// A punch and a cut in a file of more extents than a group may count, and of which far more could be stored than is: what was written in its ranges was
+/// reserved for it once more.
+#[test]
+fn what_is_kept_does_not_rise_with_a_punch_or_a_cut() {
+    for reap_extents_max in [1, 5] {
+        let pool = Reserving::reaping(PLAIN, reap_extents_max);
+        let file = pool.file("f");
+        pool.reserve(file, 0, 16 * MIB).unwrap();
+        for at in 0..16 {
+            pool.write(file, at * MIB, &noise(MIB as usize, at), Stability::Unstable).unwrap();
+        }
+        pool.resize(file, 60 * MIB).unwrap();
+        let mut kept = pool.check().0;
+        let mut take_away = |what: &dyn Fn()| {
+            what();
+            let now = pool.check().0;
+            assert!(now <= kept, "{now} of {kept}");
+            kept = now;
+        };
+        take_away(&|| pool.punch(file, 4 * MIB, RECORD));
+        take_away(&|| pool.punch(file, 8 * MIB, 3 * MIB));
+        take_away(&|| pool.resize(file, 15 * MIB + 1).unwrap());
+        take_away(&|| pool.punch(file, 0, RECORD));
+        take_away(&|| pool.resize(file, 3 * MIB).unwrap());
+        take_away(&|| pool.punch(file, 0, 3 * MIB));
+        assert_eq!(kept, 0);
+        pool.reap_all();
+        assert_eq!(pool.check(), (0, 0));
+    }
+}
+
+/// Files whose last blocks become longer, which nobody has reserved: each was written anew at full length, out of what was kept for who had asked.
+#[test]
+fn growth_takes_nothing_that_is_promised() {
+    let pool = Reserving::new(LONG);
+    let (file, own) = (pool.file("f"), pool.file("own"));
+    pool.reserve(file, 0, 16 * MIB).unwrap();
+    pool.reserve(own, 0, 5000).unwrap();
+    let names: Vec<_> = (0..24).map(|number| format!("g{number}")).collect();
+    let short: Vec<_> = names.iter().map(|name| pool.file(name)).collect();
+    for (seed, file) in short.iter().enumerate() {
+        pool.write(*file, 0, &noise(5000, seed as u64), Stability::Unstable).unwrap();
+    }
+    pool.write(own, 0, &noise(5000, 1), Stability::Unstable).unwrap();
+    pool.fill("others");
+    pool.settle();
+    let grown = short.iter().filter(|file| pool.resize(**file, MIB).is_ok()).count();
+    assert!(grown < 4, "{grown} of them have grown");
+    assert_eq!(pool.resize(own, MIB), Err(FsError::NoSpace), "what grows with it is promised, too");
+    pool.settle();
+    for at in 0..16 {
+        pool.write(file, at * MIB, &noise(MIB as usize, at), Stability::FileSync).expect("it was promised");
+    }
+}
+
+/// In a full pool and at a full quota there is nothing to ask for where all is reserved already.
+#[test]
+fn what_is_reserved_may_be_reserved_again() {
+    for is_quota in [false, true] {
+        let pool = Reserving::new(LONG);
+        let file = pool.file("f");
+        if is_quota {
+            pool.filer.set_property("tank", parse(Property::RefQuota, "20M").unwrap()).unwrap();
+        }
+        pool.reserve(file, 0, 8 * MIB + 5).unwrap();
+        let short = ["s", "t", "u", "v"].map(|name| pool.file(name));
+        for file in short {
+            pool.write(file, 0, &noise(5000, 1), Stability::Unstable).unwrap();
+        }
+        let full = pool.fill("others").1;
+        pool.settle();
+        // Below what is kept back of those who bring something.
+        for file in short {
+            pool.resize(file, 200_000).expect("it takes little");
+        }
+        pool.settle();
+        let (kept, before) = (pool.check(), pool.fs.getattr(file).unwrap());
+        for (offset, length) in [(0, 8 * MIB + 5), (5, 4096), (8 * MIB + 4, 1)] {
+            pool.reserve(file, offset, length).unwrap_or_else(|error| panic!("{length} from {offset}: {error}"));
+        }
+        assert_eq!(pool.check(), kept);
+        let after = pool.fs.getattr(file).unwrap();
+        assert!(after.size == before.size && after.mtime > before.mtime);
+        assert_eq!(pool.reserve(file, 0, 10 * MIB), Err(full));
+        assert_eq!(pool.fs.getattr(file).unwrap(), after);
     }
 }
 
@@ -463,7 +690,8 @@ fn whatever_comes_in_between_a_promise_is_kept() {
     let mut kept = 0;
     for seed in 1..=seeds() {
         let properties: &[(Property, &str)] = if seed % 3 == 0 { &[] } else { PLAIN };
-        let mut pool = Reserving::new(properties);
+        let reap_extents_max = [1, 5, Tuning::default().reap_extents_max][seed as usize / 2 % 3];
+        let mut pool = Reserving::reaping(properties, reap_extents_max);
         let names = ["f", "g", "h"];
         let mut files: Vec<_> = names.iter().map(|name| (pool.file(name), Promised::default())).collect();
         let (mut dice, mut is_others, mut quota) = (Dice(seed * 7919 + 11), false, false);
@@ -503,17 +731,14 @@ fn whatever_comes_in_between_a_promise_is_kept() {
                 }
                 13 if dice.below(3) == 0 => {
                     pool.remove(names[at_file]);
-                    let how = CreateHow::Guarded(mode(0o644));
-                    let (fs, cred) = (&pool.fs, &pool.cred);
-                    let made = patient_by_hand(&pool.filer, || {
-                        fs.create(ctx(cred), fs.root(), names[at_file].as_bytes(), &how)
-                    });
-                    let Ok(made) = made else { break };
-                    files[at_file] = (made.object, Promised::default());
+                    let Ok(made) = pool.try_file(names[at_file]) else { break };
+                    files[at_file] = (made, Promised::default());
                 }
                 14..=15 if !is_others => {
+                    // At a full quota not even that is made.
+                    let Ok(others) = pool.try_file("others") else { continue };
                     is_others = true;
-                    pool.fill("others");
+                    pool.fill_into(others);
                 }
                 16 if is_others => {
                     pool.remove("others");

@@ -14,9 +14,9 @@ use tally_vfs::{Cred, FileKind, Identity, Names, NodeKind, OpCtx, SetAttr};
 use tally_wire::Dice;
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
-    Compound4Res, Copy4Args, Createhow4, DataContent4, Deallocate4Args, Fattr4, Fattr4Value, Lock4Args, Locker4,
-    Lockt4Args, NfsArgop4, NfsLockType4, NfsOpnum4, Nfsstat4, OpenDowngrade4Args, OpenOwner4, OpenToLockOwner4,
-    Openflag4, Seek4Args, Setattr4Args, StableHow4, Stateid4, Write4Args,
+    Allocate4Args, Compound4Res, Copy4Args, Createhow4, DataContent4, Deallocate4Args, Fattr4, Fattr4Value, Lock4Args,
+    Locker4, Lockt4Args, NfsArgop4, NfsLockType4, NfsOpnum4, Nfsstat4, OpenDowngrade4Args, OpenOwner4,
+    OpenToLockOwner4, Openflag4, Seek4Args, Setattr4Args, StableHow4, Stateid4, Write4Args,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
@@ -197,6 +197,7 @@ fn of_types(minor: u32) -> Vec<OfTypes> {
     if minor == 2 {
         let (sa_offset, sa_what) = (0, DataContent4::Nfs4ContentData);
         let seek = Seek4Args { sa_stateid: stateid(0), sa_offset, sa_what };
+        let reserve = Allocate4Args { aa_stateid: stateid(0), aa_offset: 0, aa_length: 1 };
         let punch = Deallocate4Args { da_stateid: stateid(0), da_offset: 0, da_length: 1 };
         let copy = Copy4Args {
             ca_src_stateid: stateid(0),
@@ -210,6 +211,7 @@ fn of_types(minor: u32) -> Vec<OfTypes> {
         };
         rows.extend([
             ("SEEK", op(&NfsArgop4::OpSeek(seek)), [OK, Nfs4ErrIsdir, Nfs4ErrSymlink, Nfs4ErrWrongType]),
+            ("ALLOCATE", op(&NfsArgop4::OpAllocate(reserve)), [OK, Nfs4ErrIsdir, Nfs4ErrSymlink, Nfs4ErrWrongType]),
             ("DEALLOCATE", op(&NfsArgop4::OpDeallocate(punch)), [OK, Nfs4ErrIsdir, Nfs4ErrSymlink, Nfs4ErrWrongType]),
             (
                 "COPY",

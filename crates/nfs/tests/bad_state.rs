@@ -11,9 +11,9 @@ use support::scene::Scene;
 use support::session::{Newcomer, sequence};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
-    Compound4Res, Deallocate4Args, ExchangeId4Res, Fattr4, Fattr4Value, Lock4Args, Lock4Res, Locker4, Lockt4Res,
-    Locku4Args, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4, OpenDowngrade4Args, OpenOwner4, OpenToLockOwner4,
-    Setattr4Args, StableHow4, Stateid4, TestStateid4Args, TestStateid4Res, Write4Args,
+    Allocate4Args, Compound4Res, Deallocate4Args, ExchangeId4Res, Fattr4, Fattr4Value, Lock4Args, Lock4Res, Locker4,
+    Lockt4Res, Locku4Args, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4, OpenDowngrade4Args, OpenOwner4,
+    OpenToLockOwner4, Setattr4Args, StableHow4, Stateid4, TestStateid4Args, TestStateid4Res, Write4Args,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
@@ -62,6 +62,7 @@ fn stateids_of_others() {
         let (offset, stable) = (0, StableHow4::FileSync4);
         let sized = Setattr4Args { stateid: of(), obj_attributes: attributes(&[Fattr4Value::Fattr4Size(1)]) };
         let unlock = Locku4Args { locktype: NfsLockType4::WriteLt, seqid: 0, lock_stateid: of(), offset: 0, length: 1 };
+        let reserve = Allocate4Args { aa_stateid: of(), aa_offset: 0, aa_length: 1 };
         let punch = Deallocate4Args { da_stateid: of(), da_offset: 0, da_length: 1 };
         let downgrade = OpenDowngrade4Args { open_stateid: of(), seqid: 0, share_access: 1, share_deny: 0 };
         let asks = [
@@ -77,6 +78,7 @@ fn stateids_of_others() {
             ("LOCK", lock_of(of()), expected),
             // Of an open there is nothing to unlock, whosever it is.
             ("LOCKU", op(&NfsArgop4::OpLocku(unlock)), Nfs4ErrBadStateid),
+            ("ALLOCATE", op(&NfsArgop4::OpAllocate(reserve)), expected),
             ("DEALLOCATE", op(&NfsArgop4::OpDeallocate(punch)), expected),
             ("DELEGRETURN", support::delegates::give_back(of()), Nfs4ErrBadStateid),
         ];

@@ -14,12 +14,12 @@ use support::scene::{Scene, fate};
 use support::session::{Entered, Newcomer, channel, complete};
 use tally_base::{Broken, Fate, Known, SlotMark};
 use tally_nfs::service::Step;
-use tally_vfs::{Content, Replies};
+use tally_vfs::{Attributes, Content, Replies};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
-    ChannelAttrs4, Compound4Res, Createhow4, Createtype4, Deallocate4Args, DestroyClientid4Args, DestroySession4Args,
-    Fattr4, Fattr4Value, NfsArgop4, NfsResop4, Nfsstat4, Open4Args, Open4Res, OpenClaim4, OpenOwner4, Openflag4,
-    Opentype4, Sequence4Res, Sessionid4,
+    Allocate4Args, ChannelAttrs4, Compound4Res, Createhow4, Createtype4, Deallocate4Args, DestroyClientid4Args,
+    DestroySession4Args, Fattr4, Fattr4Value, NfsArgop4, NfsResop4, Nfsstat4, Open4Args, Open4Res, OpenClaim4,
+    OpenOwner4, Openflag4, Opentype4, Sequence4Res, Sessionid4,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
@@ -390,6 +390,29 @@ fn what_was_punched_is_not_punched_again() {
     let scene = scene.restart();
     assert_eq!(client.run(&scene, 0, 1, &ops).status, OK);
     assert_eq!(shown(&scene), b"text");
+    assert_eq!(client.run(&scene, 0, 2, &ops).status, Nfs4ErrDeadsession);
+}
+
+/// One that were carried out again behind a restart would make a file longer that somebody has cut since.
+#[test]
+fn what_was_allocated_is_not_allocated_again() {
+    let scene = Scene { minor: 2, ..scene() };
+    let client = Client::persistent(&scene);
+    let file = scene.file(b"f");
+    let allocate = op(&NfsArgop4::OpAllocate(Allocate4Args {
+        aa_stateid: support::compound::stateid(0),
+        aa_offset: 0,
+        aa_length: 5000,
+    }));
+    let ops = [scene.put(file), allocate];
+    assert_eq!(client.run(&scene, 0, 1, &ops).status, OK);
+    let size = |scene: &Scene| scene.exports.tank.getattr(file).unwrap().size;
+    assert_eq!(size(&scene), 5000);
+    let (root, set) = (tally_vfs::Cred::root(), tally_vfs::SetAttr { size: Some(7), ..Default::default() });
+    scene.exports.tank.setattr(tally_vfs::OpCtx::of(&root), file, &set, None).result.unwrap();
+    let scene = scene.restart();
+    assert_eq!(client.run(&scene, 0, 1, &ops).status, OK);
+    assert_eq!(size(&scene), 7);
     assert_eq!(client.run(&scene, 0, 2, &ops).status, Nfs4ErrDeadsession);
 }
 

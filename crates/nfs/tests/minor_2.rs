@@ -230,7 +230,6 @@ fn what_is_not_there_is_not_supported() {
     let mut client = client();
     sparse(&client);
     for number in [
-        OpAllocate,
         OpClone,
         OpCopyNotify,
         OpLayouterror,

@@ -206,11 +206,11 @@ impl Walked {
         }
     }
 
-    /// What is reserved of a file is no less than its blocks may still take.
+    /// What is reserved of a file is no less than its blocks may still take. A block takes its place until it is freed.
     fn check_reserved(&mut self) {
         for (id, inode) in self.inodes.iter().filter(|(_, inode)| inode.reserved.is_some()) {
             let blocks = self.extents.range((*id, 0)..=(*id, u64::MAX));
-            let there = blocks.filter(|((_, at), block)| inode.is_reserved(*at) && !inode.has_cut(*at, block.birth));
+            let there = blocks.filter(|((_, at), _)| inode.is_reserved(*at));
             let taken_bytes = match inode.layout {
                 Layout::Small => inode.used + EXTENT_BYTES,
                 Layout::Extents => there.map(|(_, block)| block.asize() + EXTENT_BYTES).sum(),

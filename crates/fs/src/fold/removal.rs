@@ -185,12 +185,17 @@ impl Fold<'_> {
             return Ok(true);
         };
         let mut inode = old.clone();
+        self.weighing = self.weigh(id, &inode, Some(&old))?;
         self.reap_cut(id, &mut inode, self.changes.len())?;
+        if let Some(weighing) = self.weighing.take() {
+            weighing.settle(&mut inode);
+        }
         if inode != old {
             self.put_inode(id, &inode);
             self.note_cuts(id, Some(&old), &inode);
             self.used_bytes = self.used_bytes.saturating_sub(old.used.saturating_sub(inode.used));
             let reserved_bytes = inode.reserved_bytes();
+            self.account_reserved(old.reserved_bytes(), reserved_bytes);
             self.folded.push(Folded { id, used: inode.used, cuts: inode.cuts.clone(), reserved_bytes });
         }
         Ok(self.reap_extents_left > 0)

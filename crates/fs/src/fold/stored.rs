@@ -71,8 +71,8 @@ impl Fold<'_> {
             Stored::Known(cuts) => cuts.and_then(|cuts| Cuts::decode(&cuts).ok()).map(Box::new),
             Stored::Unknown => None,
         };
-        // What was reserved is what was last known of it; what of that is taken is to be looked for.
-        let reserved = inode.reserved.as_ref().map(|reserved| Box::new(Reserved::unknown(reserved.bytes)));
+        // How much of its dataset's sum was this file's nobody knows: less is other files' promise, so all of it stays.
+        let reserved = inode.reserved.as_ref().map(|_| Box::new(Reserved::unknown()));
         Ok(Inode { layout, size: FILE_SIZE_MAX, cuts, reserved, ..inode.clone() })
     }
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 use smallvec::smallvec;
 use tally_claims::Act;
 use tally_store::pool::SpaceClass;
-use tally_vfs::{FsError, ObjectRef, OpCtx, Outcome};
+use tally_vfs::{FILE_SIZE_MAX, FsError, ObjectRef, OpCtx, Outcome};
 
 use super::setattr::strip_privileges;
 use super::{after, change, failed, remember, unchanged};
@@ -50,18 +50,21 @@ impl Filesystem {
         if let Err(error) = may {
             return self.refused(&locked, smallvec![unchanged(object.id, &before)], error);
         }
-        let range = offset..end.min(before.size);
-        if range.is_empty() {
+        let content = offset..end.min(before.size);
+        if content.is_empty() {
             let wait = self.wait_for_seen(&locked);
             return Outcome { result: Ok(()), changes: smallvec![unchanged(object.id, &before)], wait };
         }
+        // To the end of the file the last block is whole. The record says so, as a replay may find the file shorter or longer.
+        let blocks_end = before.size.next_multiple_of(before.record_size()).min(FILE_SIZE_MAX);
+        let range = if content.end == before.size { offset..blocks_end } else { content.clone() };
         let mut inode = before.clone();
         inode.modify(self.now());
         inode.unreserve(&range);
         strip_privileges(&mut inode, ctx.cred);
         // What made the file so long may be in no log, and a COMMIT behind this finds nothing there that it could log.
         let mut record = Record {
-            inodes: smallvec![after(object.id, &inode, SizeRule::AtLeast(range.end))],
+            inodes: smallvec![after(object.id, &inode, SizeRule::AtLeast(content.end))],
             punch: Some((object.id, range)),
             ..Record::default()
         };

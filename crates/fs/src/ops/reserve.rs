@@ -16,19 +16,16 @@ use super::{after, change, failed, remember, unchanged};
 use crate::admission::{Ask, Refusal};
 use crate::cost::FoldCost;
 use crate::filesystem::Filesystem;
-use crate::inode::{Inode, Layout};
-use crate::object::ObjectState;
+use crate::inode::Inode;
 use crate::record::{Record, RecordKind, SizeRule};
-use crate::reserved::Reserved;
 
-/// What a reservation was let in with.
+/// What a reservation is let in with.
 #[derive(Clone, Copy, Default)]
-struct Look {
-    fold: FoldCost,
-    /// By how much more may be reserved of the file.
-    more_bytes: u64,
-    /// What of that its blocks surely take already.
-    taken_bytes: u64,
+struct Asked {
+    /// By how much more is promised, at the most.
+    promised_bytes: u64,
+    /// Whether the file is reserved so already, and as long: there is nothing to ask for.
+    is_there: bool,
 }
 
 impl Filesystem {
@@ -40,15 +37,17 @@ impl Filesystem {
             return refusal.outcome();
         }
         let range = offset..end.min(FILE_SIZE_MAX);
-        let look = match self.look_to_reserve(object, &range) {
-            Ok(look) => look,
+        let (fold, asked) = match self.look_to_reserve(object, &range) {
+            Ok(both) => both,
             Err(error) => return failed(error),
         };
-        let promised_bytes = look.more_bytes.saturating_sub(look.taken_bytes);
+        let promised_bytes = asked.promised_bytes;
         let is_too_much = end > FILE_SIZE_MAX || self.pool.is_more_than_all(promised_bytes);
         // Who may not is told so, and what there never is room for nobody waits for.
         let room = PromisedRoom { promised_bytes: if is_too_much { 0 } else { promised_bytes }, drawn_bytes: 0 };
-        let ask = Ask { room, ..Ask::metadata(SpaceClass::Write) }.growing(room.promised_bytes).folding(look.fold);
+        // What is reserved already is a SETATTR of times.
+        let class = if asked.is_there { SpaceClass::Remove } else { SpaceClass::Write };
+        let ask = Ask { room, ..Ask::metadata(class) }.growing(room.promised_bytes).folding(fold);
         let admitted = match self.admit(&ask) {
             Ok(admitted) => admitted,
             Err(refusal) => return refusal.outcome(),
@@ -73,9 +72,8 @@ impl Filesystem {
         let Some(mut inode) = reserved_after(&before, &range) else {
             return self.refused(&locked, smallvec![unchanged(object.id, &before)], FsError::NoSpace);
         };
-        let is_taken_away = |state: &ObjectState| state.is_punched() || state.is_cut();
-        let may_be_less = look.taken_bytes > 0 && is_taken_away(locked.state(object.id));
-        if may_be_less || more_reserved(&before, &inode) > look.more_bytes {
+        let needed = Asked::of(&before, &inode, locked.state(object.id).layers.is_empty());
+        if needed.promised_bytes > asked.promised_bytes || (asked.is_there && !needed.is_there) {
             // The file is another one since that look.
             return Refusal::until(self.pool.txgs.next_sync()).outcome();
         }
@@ -91,19 +89,31 @@ impl Filesystem {
         Outcome { result: Ok(()), changes: smallvec![change(object.id, &before, &inode)], wait }
     }
 
-    /// What a reservation will take, from a look without the lock.
-    fn look_to_reserve(&self, object: ObjectRef, range: &Range<u64>) -> Result<Look, FsError> {
-        let mut look = Look::default();
+    /// What a reservation will cost and promise, from a look without the lock.
+    fn look_to_reserve(&self, object: ObjectRef, range: &Range<u64>) -> Result<(FoldCost, Asked), FsError> {
+        let mut asked = Asked::default();
         let is_at_rest = self.objects.look(object.id, |state| state.layers.is_empty());
-        look.fold = self.fold_cost(object, |inode, layer| {
+        let fold = self.fold_cost(object, |inode, layer| {
             if let Some(after) = reserved_after(inode, range) {
-                look.more_bytes = more_reserved(inode, &after);
-                look.taken_bytes = if is_at_rest { surely_taken(inode, &after) } else { 0 };
+                asked = Asked::of(inode, &after, is_at_rest);
             }
             let grows = range.end > inode.size;
             if grows { FoldCost::of_resize(inode, layer, range.end) } else { FoldCost::default() }
         })?;
-        Ok(look)
+        Ok((fold, asked))
+    }
+}
+
+impl Asked {
+    /// Of a file that is at rest it is known what its blocks take as long as nothing else is folded: of that nothing more is promised.
+    fn of(before: &Inode, after: &Inode, is_at_rest: bool) -> Self {
+        let more_bytes = after.reserved_room().saturating_sub(before.reserved_room());
+        let gained = after.reserved.as_deref().map(|it| it.beside(before.reserved.as_deref())).unwrap_or_default();
+        // What the reaper is at is taken by a root's word, and not by the next one's.
+        let is_at_rest = is_at_rest && before.cuts.is_none();
+        let taken_bytes = if is_at_rest { before.surely_taken(&gained) } else { 0 };
+        let is_there = gained.is_empty() && after.size == before.size;
+        Self { promised_bytes: more_bytes.saturating_sub(taken_bytes), is_there }
     }
 }
 
@@ -112,19 +122,4 @@ fn reserved_after(before: &Inode, range: &Range<u64>) -> Option<Inode> {
     let mut inode = before.clone();
     inode.size = inode.size.max(range.end);
     (inode.kind == FileKind::File && inode.reserve(range)).then_some(inode)
-}
-
-/// By how much more is reserved of it.
-fn more_reserved(before: &Inode, after: &Inode) -> u64 {
-    after.reserved_room().saturating_sub(before.reserved_room())
-}
-
-/// What its blocks, all of them stored, take at the least of what was not reserved before: whatever lies outside takes no more than it could.
-fn surely_taken(before: &Inode, after: &Inode) -> u64 {
-    if before.layout != Layout::Extents || before.cuts.is_some() {
-        return 0;
-    }
-    let whole = before.blocks_end();
-    let within = |inode: &Inode| inode.reserved.as_deref().map_or(0, |it: &Reserved| it.content_bytes(whole));
-    before.used.saturating_sub(whole - (within(after) - within(before)))
 }

@@ -20,16 +20,11 @@ impl Filesystem {
         if let Err(refusal) = self.check_takes_changes() {
             return refusal.outcome();
         }
-        // Cutting a file frees space, so it draws on the reserve that removing does.
         let end = set.size.map(|size| size.min(FILE_SIZE_MAX));
-        // What is reserved of a last block that becomes longer is more, and nobody takes that of what is kept back.
-        let grows_reserved = |inode: &Inode, end| inode.reserved.is_some() && end > inode.size;
-        let (mut class, mut growth_bytes) = (SpaceClass::Remove, 0);
+        let mut growing = Growing::default();
         let resized = |end| {
             self.fold_cost(object, |inode, layer| {
-                if grows_reserved(inode, end) {
-                    (class, growth_bytes) = (SpaceClass::Write, inode.record_size());
-                }
+                growing = Growing::of(inode, end);
                 FoldCost::of_resize(inode, layer, end)
             })
         };
@@ -37,7 +32,7 @@ impl Filesystem {
             Ok(cut) => cut,
             Err(error) => return failed(error),
         };
-        let admitted = match self.admit(&Ask::metadata(class).growing(growth_bytes).folding(cut)) {
+        let admitted = match self.admit(&Ask::metadata(growing.class()).growing(growing.bytes).folding(cut)) {
             Ok(admitted) => admitted,
             Err(refusal) => return refusal.outcome(),
         };
@@ -49,8 +44,8 @@ impl Filesystem {
             Ok(inode) => inode,
             Err(error) => return self.refused(&locked, smallvec![], error),
         };
-        if class == SpaceClass::Remove && end.is_some_and(|end| grows_reserved(&before, end)) {
-            // It was reserved since that look.
+        if end.is_some_and(|end| !growing.is_enough_for(&Growing::of(&before, end))) {
+            // It was cut or reserved since that look.
             return Refusal::until(self.pool.txgs.next_sync()).outcome();
         }
         let now = self.now();
@@ -84,6 +79,37 @@ impl Filesystem {
         remember(&mut record, ctx, Some(object));
         let wait = self.carry_out(admitted, &mut locked, kind, record);
         Outcome { result: Ok(()), changes: smallvec![change(object.id, &before, &inode)], wait }
+    }
+}
+
+/// What a new length brings to the last block that was there.
+#[derive(Clone, Copy, Default)]
+struct Growing {
+    is_longer: bool,
+    /// By how much more may be reserved, bytes.
+    bytes: u64,
+}
+
+impl Growing {
+    fn of(inode: &Inode, end: u64) -> Self {
+        // Of what is no file the size cannot be set, and whoever tries is told that, and not that there is no room.
+        let is_longer = inode.kind == FileKind::File && end > inode.size;
+        Self { is_longer, bytes: if is_longer && inode.reserved.is_some() { inode.record_size() } else { 0 } }
+    }
+
+    /// Cutting a file frees space, so it draws on the reserve that removing does. A longer last block is written anew as such, for which others were promised room: it
+    /// does not go as deep; and where it may be reserved itself that is a promise like any other.
+    fn class(self) -> SpaceClass {
+        match self {
+            Self { is_longer: false, .. } => SpaceClass::Remove,
+            Self { bytes: 0, .. } => SpaceClass::Rename,
+            _ => SpaceClass::Write,
+        }
+    }
+
+    /// Whether what was asked for is what `needed` takes.
+    fn is_enough_for(self, needed: &Self) -> bool {
+        (self.is_longer || !needed.is_longer) && self.bytes >= needed.bytes
     }
 }
 

@@ -34,11 +34,20 @@ fn only_whole_blocks_go_and_what_cannot_become_two_stays() {
 }
 
 #[test]
+fn what_is_beside_is_what_the_other_has_not() {
+    let reserved = of(&[0..RECORD * 10, RECORD * 20..RECORD * 30]);
+    assert_eq!(reserved.beside(None)[..], *reserved.ranges());
+    assert!(reserved.beside(Some(&reserved)).is_empty());
+    let other = of(&[RECORD * 2..RECORD * 3, RECORD * 9..RECORD * 21, RECORD * 40..RECORD * 41]);
+    assert_eq!(reserved.beside(Some(&other))[..], [0..RECORD * 2, RECORD * 3..RECORD * 9, RECORD * 21..RECORD * 30]);
+    assert_eq!(other.beside(Some(&reserved))[..], [RECORD * 10..RECORD * 20, RECORD * 40..RECORD * 41]);
+}
+
+#[test]
 fn the_last_block_takes_what_the_file_has_of_it() {
     let reserved = of(&[0..RECORD * 2]);
-    assert_eq!(reserved.content_bytes(RECORD * 9), RECORD * 2);
-    assert_eq!(reserved.content_bytes(RECORD + 5), RECORD + SECTOR as u64);
     let around = EXTENT_BYTES + SECTOR as u64;
+    assert_eq!(reserved.room_bytes(RECORD * 9, RECORD), RECORD * 2 + 2 * around);
     assert_eq!(reserved.room_bytes(RECORD + 5, RECORD), RECORD + SECTOR as u64 + 2 * around);
     assert_eq!(reserved.room_bytes(5, RECORD), SECTOR as u64 + around);
     let huge = of(&[0..FILE_SIZE_MAX]);
@@ -70,13 +79,18 @@ fn what_is_no_list_of_ranges_is_refused() {
     assert!(list(&(0..33).map(|at| (RECORD * at * 2, RECORD * (at * 2 + 1))).collect::<Vec<_>>()).is_err());
 }
 
-/// A replay met a file of ten bytes whose 32 ranges lay behind its end, as no file can have them: none of them was joined, and it panicked.
+/// A replay may meet other ranges than there were when its record was made, and none of what was promised is to be lost. What lies between two is promised besides: as little
+/// as may be, as whatever that is nobody was asked for.
 #[test]
-fn whatever_is_reserved_becomes_one_range() {
-    let many: Vec<_> = (1..=RANGES_MAX as u64).map(|at| RECORD * at * 4..RECORD * (at * 4 + 3)).collect();
-    let full = of(&many);
+fn where_there_are_too_many_the_nearest_two_become_one() {
+    let many: Vec<_> = (1..=RANGES_MAX as u64).map(|at| RECORD * at * 4..RECORD * (at * 4 + 2)).collect();
+    let mut near = many.clone();
+    near[7].end += RECORD;
+    let full = of(&near);
     assert_eq!(Reserved::with(Some(&full), 0..10, RECORD), None);
-    let all = Reserved::joined(Some(&full), 10, RECORD);
-    assert_eq!((all.ranges(), all.bytes), (&[0..many[RANGES_MAX - 1].end][..], full.bytes));
-    assert_eq!(Reserved::joined(None, 10, RECORD).ranges(), std::slice::from_ref(&(0..RECORD)));
+    let closed = Reserved::closed(Some(&full), 0..10, RECORD);
+    assert_eq!((closed.ranges().len(), closed.bytes), (RANGES_MAX, full.bytes));
+    assert!(closed.covers(&(0..RECORD)) && near.iter().all(|range| closed.covers(range)));
+    assert!(closed.covers(&(near[7].start..near[8].end)));
+    assert_eq!(Reserved::closed(None, 0..10, RECORD).ranges(), std::slice::from_ref(&(0..RECORD)));
 }

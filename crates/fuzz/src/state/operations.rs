@@ -1,9 +1,9 @@
 //! What clients of the machine ask for: operations, each with what the ledger has to know of it.
 
 use tally_wire::nfs4::{
-    Close4Args, Copy4Args, Createhow4, Creatverfattr, DataContent4, Deallocate4Args, Delegreturn4Args, ExistLockOwner4,
-    FATTR4_FILEID, FATTR4_SIZE, Fattr4, Fattr4Value, FreeStateid4Args, Link4Args, Lock4Args, Locker4, Lockt4Args,
-    Locku4Args, NfsArgop4, NfsLockType4, Nfstime4, OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS,
+    Allocate4Args, Close4Args, Copy4Args, Createhow4, Creatverfattr, DataContent4, Deallocate4Args, Delegreturn4Args,
+    ExistLockOwner4, FATTR4_FILEID, FATTR4_SIZE, Fattr4, Fattr4Value, FreeStateid4Args, Link4Args, Lock4Args, Locker4,
+    Lockt4Args, Locku4Args, NfsArgop4, NfsLockType4, Nfstime4, OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS,
     OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION, Open4Args, OpenClaim4, OpenConfirm4Args, OpenDelegationType4,
     OpenDowngrade4Args, OpenOwner4, OpenToLockOwner4, Openflag4, Opentype4, Read4Args, ReleaseLockowner4Args,
     Remove4Args, Rename4Args, Renew4Args, Seek4Args, Setattr4Args, StableHow4, Stateid4, TestStateid4Args, Write4Args,
@@ -305,6 +305,9 @@ impl Machine<'_> {
 
     fn of_2(&mut self, stateid: Stateid4, second: u8, into: &mut Sending) -> (NfsArgop4, Asked) {
         let asked = match second % 3 {
+            0 if second >= 128 => {
+                NfsArgop4::OpAllocate(Allocate4Args { aa_stateid: stateid, aa_offset: 2, aa_length: 4 })
+            }
             0 => NfsArgop4::OpDeallocate(Deallocate4Args { da_stateid: stateid, da_offset: 1, da_length: 4 }),
             1 => NfsArgop4::OpSeek(Seek4Args {
                 sa_stateid: stateid,

@@ -15,6 +15,7 @@ pub(super) const MINOR_MAX: u32 = LAST.len() as u32 - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Access,
+    Allocate,
     BackchannelCtl,
     BindConnToSession,
     Close,
@@ -138,7 +139,8 @@ impl Op {
     pub(super) fn changes(self) -> bool {
         matches!(
             self,
-            Self::Commit
+            Self::Allocate
+                | Self::Commit
                 | Self::Copy
                 | Self::Create
                 | Self::Deallocate
@@ -220,6 +222,7 @@ pub(super) fn asked(minor: u32, number: u32) -> Meaning {
         55 => Op::TestStateid,
         57 => Op::DestroyClientId,
         58 => Op::ReclaimComplete,
+        59 => Op::Allocate,
         60 => Op::Copy,
         62 => Op::Deallocate,
         63 => Op::IoAdvise,

@@ -45,6 +45,9 @@ const MARKS_PART: u64 = 4;
 /// As many reserves free are few.
 const SHORT: u64 = 4;
 
+/// What is left to who makes room by those who write what was promised: two removals. Where many write anew what is there, each removal waits for groups, and finds this then.
+const FOR_REMOVALS_BYTES: u64 = 256 << 10;
+
 /// What the fold of one WRITE may take beside what it draws of a promise: all of it, if it writes anew what is there. Where anything is promised so much is
 /// kept free beside, for one WRITE after the other: a mebibyte, the blocks at both ends, and leaves.
 const PROMISED_WRITE_BYTES: u64 = (3 << 20) + (256 << 10);
@@ -106,14 +109,16 @@ impl Pool {
             // Its own promise it may use up, and nobody else's; and its fold has to find room before what it replaces is free.
             SpaceClass::Promised => {
                 let drawn = folding.saturating_sub(promised.drawn_bytes).saturating_add(promised.promised_bytes);
-                has_beside(reserve / 2) && space.free >= (reserve / 2).saturating_add(drawn)
+                let left =
+                    (reserve / 2).saturating_add(self.remembered_fold_bytes()).saturating_add(FOR_REMOVALS_BYTES);
+                has_beside(left) && space.free >= left.saturating_add(drawn)
             }
         }
     }
 
     /// What is to stay free for the sake of what is promised.
     fn kept_for_promises(promised: PromisedRoom) -> u64 {
-        let for_one = if promised.promised_bytes > 0 { PROMISED_WRITE_BYTES } else { 0 };
+        let for_one = if promised.promised_bytes > 0 { PROMISED_WRITE_BYTES + FOR_REMOVALS_BYTES } else { 0 };
         promised.left_bytes().saturating_add(for_one)
     }
 
@@ -121,6 +126,15 @@ impl Pool {
     #[must_use]
     pub fn is_more_than_all(&self, bytes: u64) -> bool {
         bytes > self.io.allocator().space().total
+    }
+
+    /// Whether so much more may be promised once all is free that groups bring back: what folds have set aside only takes of that. Who asks for more is not to wait, as in a
+    /// pool that others write to there is always a group that may bring something.
+    #[must_use]
+    pub fn may_come_to_promise(&self, bytes: u64) -> bool {
+        let space = self.io.allocator().space();
+        let kept_back = Self::reserve_bytes(&space).saturating_add(Self::kept_for_promises(self.txgs.promised()));
+        space.free.saturating_add(space.deferred) >= kept_back.saturating_add(bytes)
     }
 
     /// Marks take a part of the reserve at most, or nothing could be removed from a full pool.

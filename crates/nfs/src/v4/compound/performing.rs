@@ -77,6 +77,7 @@ impl Compound<'_> {
             Op::Rename => return ops::remove::rename(self, words, out),
             Op::Write => return ops::data::write(self, words, out),
             Op::Commit => return ops::data::commit(self, words, out),
+            Op::Allocate => return ops::sparse::allocate(self, words),
             Op::Deallocate => return ops::sparse::deallocate(self, words),
             Op::Seek => return ops::sparse::seek(self, words, out),
             Op::IoAdvise => ops::sparse::advise(self, words, out),

@@ -1,6 +1,6 @@
-//! SEEK, IO_ADVISE and DEALLOCATE (RFC 7862 §15.11, §15.5 and §15.4).
+//! SEEK, IO_ADVISE, ALLOCATE and DEALLOCATE (RFC 7862 §15.11, §15.5, §15.1 and §15.4).
 
-use tally_vfs::{Access, OpCtx, Right, Sought};
+use tally_vfs::{Access, OpCtx, Outcome, Right, Sought};
 
 use super::super::compound::{Compound, Stop};
 use super::super::state::Stateid;
@@ -52,17 +52,35 @@ pub(in super::super) fn advise(
     Ok(())
 }
 
+/// Each WRITE into the range finds room from then on, which is kept in the pool as the answer leaves, and a file that is shorter grows to its end. Refused with NOSPC, DQUOT or FBIG, it
+/// changes nothing (RFC 7862 §15.1.3, rules V42).
+pub(in super::super) fn allocate(compound: &mut Compound<'_>, words: &mut Decoder<'_>) -> Result<Status, Stop> {
+    change_range(compound, words, |target, ctx, (offset, length)| {
+        target.vfs.allocate(ctx, target.object, offset, length)
+    })
+}
+
 /// Nothing is told but that it is done, and that is stable (RFC 7862 §15.4.3).
 pub(in super::super) fn deallocate(compound: &mut Compound<'_>, words: &mut Decoder<'_>) -> Result<Status, Stop> {
-    let (stateid, offset, length) = (stateid(words)?, words.u64()?, words.u64()?);
+    change_range(compound, words, |target, ctx, (offset, length)| {
+        target.vfs.deallocate(ctx, target.object, offset, length)
+    })
+}
+
+/// What is done to `offset` and `length` of a file by who may write it.
+fn change_range(
+    compound: &mut Compound<'_>,
+    words: &mut Decoder<'_>,
+    change: impl Fn(&Target, OpCtx<'_>, (u64, u64)) -> Outcome<()>,
+) -> Result<Status, Stop> {
+    let (stateid, range) = (stateid(words)?, (words.u64()?, words.u64()?));
     let target = compound.to_change(compound.current())?;
     let right = if compound.is_again() { Right::Unopened } else { compound.right(stateid, &target)? };
     check_file(&target, compound.minor())?;
     compound.begin(&target)?;
     if compound.has_written() || compound.remembered(&target).is_none() {
         let ctx = OpCtx { right, ..compound.ctx(&target) };
-        let punch = || target.vfs.deallocate(ctx, target.object, offset, length);
-        let outcome = compound.past_the_late(&target, Access::WRITE, punch);
+        let outcome = compound.past_the_late(&target, Access::WRITE, || change(&target, ctx, range));
         compound.changed(outcome)?;
     }
     Ok(Status::Ok)
