@@ -133,6 +133,11 @@ impl Naming {
         self.0.as_ref().map_or(Found::Nobody, |named| named.desk.id(kind, name, now))
     }
 
+    /// Under which name somebody is known, as of now.
+    pub(super) fn name(&self, kind: Kind, id: u32, now: Instant) -> Found<Arc<str>> {
+        self.0.as_ref().map_or(Found::Nobody, |named| named.desk.name(kind, id, now))
+    }
+
     /// For who asked: a place to wait in until all that was asked by then is answered, or a moment is over. Nothing, where there is no room.
     pub(super) fn wait_for(&self, asked: Ticket) -> Option<Box<dyn Promise>> {
         let named = self.0.as_ref()?;
@@ -167,10 +172,10 @@ impl Desk {
         if remembered.as_ref().is_some_and(|remembered| remembered.is_fresh(now)) {
             return known::found(remembered, None);
         }
-        // Who gives something to a name may have made it a moment ago.
-        let is_old_enough = matches!(question, Question::Name(..)) || known::is_somebody(remembered.as_ref());
+        // Who gives something to a name means who has it now: it may be somebody else's than it was, or was made a moment ago.
+        let is_told = matches!(question, Question::Name(..));
         let asked = self.asking.ask(question, now, is_known);
-        known::found(remembered.filter(|_| is_old_enough), asked)
+        known::found(remembered.filter(|_| is_told), asked)
     }
 
     /// The life of a thread that asks.
@@ -228,8 +233,9 @@ impl<'a> Teller<'a> {
             Ok(Meant::Called(name)) => name,
             Err(_) => return false,
         };
-        match self.naming.id(kind, &name, Instant::now()) {
-            Found::Is(meant) => meant == id,
+        // Of the owner that there is the name is asked for, and not of whatever name somebody says whose that is.
+        match self.naming.name(kind, id, Instant::now()) {
+            Found::Is(known) => *known == *name,
             Found::Nobody => false,
             Found::Unknown(asked) => {
                 self.note(asked);

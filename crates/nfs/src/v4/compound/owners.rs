@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use tally_vfs::permission::{self, EXECUTE, WRITE};
-use tally_vfs::{CreateHow, SetAttr};
+use tally_vfs::{CreateHow, Cred, SetAttr};
 
 use super::{Compound, Halt, Stop};
 use crate::entry::Target;
@@ -40,6 +40,9 @@ impl<'a> Compound<'a> {
         let (user, group) = (called.user.as_ref().map(|_| attr.uid), called.group.as_ref().map(|_| attr.gid));
         let least = SetAttr { uid: user.or(set.uid), gid: group.or(set.gid), ..set.clone() };
         permission::may_set(&attr, &file.cred, &least).map_err(Status::from)?;
+        if file.cred.uid != 0 {
+            return self.who_is_of(&file.cred, set, called, attr.uid);
+        }
         self.who_is(set, called)
     }
 
@@ -53,8 +56,10 @@ impl<'a> Compound<'a> {
             return Ok(set);
         }
         // Only the superuser gives to others what he makes; of who is not him that is passed over, as it is by number.
-        let user = called.user.clone().filter(|_| dir.cred.uid == 0);
-        self.who_is(set, &Called { user, group: called.group.clone() })
+        if dir.cred.uid != 0 {
+            return self.who_is_of(&dir.cred, set, &Called { user: None, ..called.clone() }, dir.cred.uid);
+        }
+        self.who_is(set, called)
     }
 
     /// The same of what OPEN makes.
@@ -72,6 +77,37 @@ impl<'a> Compound<'a> {
             }
             CreateHow::Exclusive(verifier) => CreateHow::Exclusive(*verifier),
         })
+    }
+
+    /// What somebody sets who is not the superuser: nobody but the owner that there is, and groups that he is in. So their names are asked for, and he learns of no other one whether
+    /// anybody has it.
+    fn who_is_of(&mut self, cred: &Cred, mut set: SetAttr, called: &Called, owner: u32) -> Result<SetAttr, Stop> {
+        if let Some(name) = &called.user {
+            set.uid = Some(self.is_one_of(Kind::User, name, &[owner])?);
+        }
+        if let Some(name) = &called.group {
+            let groups: Vec<u32> = [cred.gid].into_iter().chain(cred.groups.iter().copied()).collect();
+            set.gid = Some(self.is_one_of(Kind::Group, name, &groups)?);
+        }
+        Ok(set)
+    }
+
+    /// Which of these is called so.
+    fn is_one_of(&mut self, kind: Kind, name: &str, ids: &[u32]) -> Result<u32, Stop> {
+        let (naming, now) = (&self.scene.house.naming, Instant::now());
+        let (mut asked, mut is_known) = (None, true);
+        for id in ids {
+            match naming.name(kind, *id, now) {
+                Found::Is(known) if *known == *name => return Ok(*id),
+                Found::Is(_) | Found::Nobody => {}
+                Found::Unknown(ticket) => (asked, is_known) = (asked.max(ticket), false),
+            }
+        }
+        if is_known {
+            return Err(Status::Perm.into());
+        }
+        self.wait_for_names(asked).inspect_err(|_| self.has_not_begun())?;
+        Err(Status::Delay.into())
     }
 
     /// That, for those who are called so.

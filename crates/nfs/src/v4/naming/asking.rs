@@ -11,12 +11,21 @@ use super::known::Question;
 
 /// Most questions that are asked and not answered; of others nobody knows anything for now.
 pub(super) const OPEN_MAX: usize = 1024;
+/// Of these, places that only who gives something to a name may take: listings of many owners leave him some.
+pub(super) const FOR_GIVERS: usize = 128;
 /// An answer that takes longer nobody waits for.
 const PATIENCE: Duration = PARKED;
 
 /// When a question was asked, as a number in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::v4) struct Ticket(u64);
+
+#[cfg(test)]
+impl Ticket {
+    pub(super) fn nth(number: u64) -> Self {
+        Self(number)
+    }
+}
 
 /// All questions that are open.
 #[derive(Default)]
@@ -28,7 +37,8 @@ pub(super) struct Asking {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<(Question, Ticket)>,
+    /// Names whose numbers are asked for come first: who gives something waits for them.
+    waiting: VecDeque<(Question, Ticket, Instant)>,
     open: HashMap<Question, Ticket>,
     /// Those of `open`.
     tickets: BTreeSet<Ticket>,
@@ -58,8 +68,14 @@ impl State {
         self.was_late || self.running.iter().any(|(_, began)| hangs(*began))
     }
 
+    /// Whether so much is to be asked before, that nobody who comes now waits for that.
+    fn is_backed_up(&self, now: Instant) -> bool {
+        let first = self.waiting.iter().find(|(question, ..)| matches!(question, Question::Name(..)));
+        first.is_some_and(|(.., since)| now.saturating_duration_since(*since) > PATIENCE)
+    }
+
     fn begin(&mut self, now: Instant) -> Option<(Question, Ticket)> {
-        let (question, ticket) = self.waiting.pop_front()?;
+        let (question, ticket, _) = self.waiting.pop_front()?;
         self.running.push((ticket, now));
         Some((question, ticket))
     }
@@ -73,22 +89,28 @@ impl State {
 impl Asking {
     /// Asks that, unless somebody has; `is_known` says whether it was answered since the caller looked. Gives what is worth waiting for.
     pub(super) fn ask(&self, question: Question, now: Instant, is_known: impl Fn() -> bool) -> Option<Ticket> {
+        let is_given = matches!(question, Question::Id(..));
+        let most = if is_given { OPEN_MAX } else { OPEN_MAX - FOR_GIVERS };
         let mut state = self.state.lock();
         let ticket = match state.open.get(&question) {
             Some(ticket) => *ticket,
             // Nothing is open that was asked before all.
             None if is_known() => return Some(Ticket(0)),
-            None if state.open.len() >= OPEN_MAX => return None,
+            None if state.open.len() >= most => return None,
             None => {
                 state.last += 1;
                 let ticket = Ticket(state.last);
                 state.open.insert(question.clone(), ticket);
                 state.tickets.insert(ticket);
-                state.waiting.push_back((question, ticket));
+                match is_given {
+                    true => state.waiting.push_front((question, ticket, now)),
+                    false => state.waiting.push_back((question, ticket, now)),
+                }
                 self.work.notify_one();
                 ticket
             }
         };
+        let is_backed_up = state.is_backed_up(now);
         let is_late = state.is_late(now);
         let is_news = is_late && !std::mem::replace(&mut state.is_told, is_late);
         drop(state);
@@ -97,7 +119,7 @@ impl Asking {
                 "the name service of this machine keeps NFSv4 waiting: owners that are not known are told as numbers"
             );
         }
-        (!is_late).then_some(ticket)
+        (!is_late && !is_backed_up).then_some(ticket)
     }
 
     /// Whether something is open that was asked by then, and may still be answered in time.

@@ -11,6 +11,8 @@ use super::{Kind, NameService, is_name};
 
 /// For how long a name is taken for right. Behind that it is told all the same, and asked for beside.
 pub(super) const KNOWN_FOR: Duration = Duration::from_secs(600);
+/// For how long it is taken for right whose a name is. Behind that nothing is given to it before that is said anew.
+pub(super) const ID_KNOWN_FOR: Duration = Duration::from_secs(60);
 /// For how long nobody is asked again who has none: an administrator who makes a user does not wait for longer.
 pub(super) const NOBODY_FOR: Duration = Duration::from_secs(30);
 /// For how long nobody is asked again of whom it could not be said.
@@ -47,6 +49,8 @@ enum Said<T> {
 pub(super) struct Remembered<T> {
     said: Said<T>,
     until: Instant,
+    /// It was said since that there is none: a directory that begins anew says so of everybody, so that counts when it is said again.
+    is_doubted: bool,
 }
 
 impl<T> Remembered<T> {
@@ -54,11 +58,6 @@ impl<T> Remembered<T> {
     pub(super) fn is_fresh(&self, now: Instant) -> bool {
         now < self.until
     }
-}
-
-/// Whether somebody was found.
-pub(super) fn is_somebody<T>(remembered: Option<&Remembered<T>>) -> bool {
-    remembered.is_some_and(|remembered| matches!(remembered.said, Said::Is(_)))
 }
 
 /// What that comes to, where this was asked.
@@ -98,12 +97,12 @@ impl Known {
         match question {
             Question::Name(kind, id) => {
                 let said = service.name(*kind, *id).map(|name| name.filter(|name| is_name(name)).map(Arc::from));
-                remember(of(&self.names, *kind), *id, said, now());
+                remember(of(&self.names, *kind), *id, said, now(), OF_NAMES);
             }
             Question::Id(kind, name) => {
                 // The highest number stands for none.
                 let said = service.id(*kind, name).map(|id| id.filter(|id| *id != u32::MAX));
-                remember(of(&self.ids, *kind), name.clone(), said, now());
+                remember(of(&self.ids, *kind), name.clone(), said, now(), OF_IDS);
             }
         }
     }
@@ -112,8 +111,8 @@ impl Known {
     pub(super) fn learn_nothing(&self, question: &Question, now: Instant) {
         let nothing = || io::Error::other("a bug in the name service");
         match question {
-            Question::Name(kind, id) => remember(of(&self.names, *kind), *id, Err(nothing()), now),
-            Question::Id(kind, name) => remember(of(&self.ids, *kind), name.clone(), Err(nothing()), now),
+            Question::Name(kind, id) => remember(of(&self.names, *kind), *id, Err(nothing()), now, OF_NAMES),
+            Question::Id(kind, name) => remember(of(&self.ids, *kind), name.clone(), Err(nothing()), now, OF_IDS),
         }
     }
 }
@@ -126,17 +125,35 @@ fn of<T>(both: &[T; 2], kind: Kind) -> &T {
     }
 }
 
-fn remember<K, T>(cache: &Cache<K, Remembered<T>>, key: K, said: io::Result<Option<T>>, now: Instant)
-where
+/// What is believed of one who is found, and whether an older answer is told where there is no newer one.
+#[derive(Clone, Copy)]
+struct Belief {
+    time: Duration,
+    outlives_doubt: bool,
+}
+
+const OF_NAMES: Belief = Belief { time: KNOWN_FOR, outlives_doubt: true };
+const OF_IDS: Belief = Belief { time: ID_KNOWN_FOR, outlives_doubt: false };
+
+fn remember<K, T>(
+    cache: &Cache<K, Remembered<T>>,
+    key: K,
+    said: io::Result<Option<T>>,
+    now: Instant,
+    Belief { time, outlives_doubt }: Belief,
+) where
     K: std::hash::Hash + Eq + Clone,
     T: Clone,
 {
-    let before = || cache.get(&key).filter(|before| is_somebody(Some(before)));
-    let (said, time) = match said {
-        Ok(Some(found)) => (Said::Is(found), KNOWN_FOR),
-        Ok(None) => (Said::Nobody, NOBODY_FOR),
-        // Whom it knew it goes on to know.
-        Err(_) => (before().map_or(Said::Failed, |before| before.said), FAILED_FOR),
+    let before = cache.get(&key).filter(|before| matches!(before.said, Said::Is(_)));
+    let was_doubted = before.as_ref().is_none_or(|before| before.is_doubted);
+    // Whom it knew it goes on to tell.
+    let left = || before.filter(|_| outlives_doubt).map_or(Said::Failed, |before| before.said);
+    let (said, time, is_doubted) = match said {
+        Ok(Some(found)) => (Said::Is(found), time, false),
+        Ok(None) if was_doubted => (Said::Nobody, NOBODY_FOR, false),
+        Ok(None) => (left(), FAILED_FOR, true),
+        Err(_) => (left(), FAILED_FOR, was_doubted),
     };
-    cache.insert(key, Remembered { said, until: now + time });
+    cache.insert(key, Remembered { said, until: now + time, is_doubted });
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::Kind::{Group, User};
-use super::asking::OPEN_MAX;
-use super::known::{FAILED_FOR, KNOWN_FOR, KNOWN_MAX, NOBODY_FOR};
+use super::asking::{FOR_GIVERS, OPEN_MAX};
+use super::known::{FAILED_FOR, ID_KNOWN_FOR, KNOWN_FOR, KNOWN_MAX, NOBODY_FOR};
 use super::*;
 use crate::v4::recalls::PARKED;
 
@@ -101,17 +101,52 @@ fn whom_somebody_is_given_to_is_asked_again() {
         assert!(matches!(desk.id(User, "alice", began + time), Found::Unknown(Some(_))));
         *service.id.lock() = Some(Some(1000));
         desk.answer(&service, began + time);
-        let later = began + time + KNOWN_FOR;
-        assert_eq!(desk.id(User, "alice", later), Found::Is(1000), "also when it is old");
-        // Whom it knew it goes on to know, where it cannot be said, and asks less often.
+        assert_eq!(desk.id(User, "alice", began + time + ID_KNOWN_FOR - ABIT), Found::Is(1000));
+        // By then she may be somebody else.
+        let later = began + time + ID_KNOWN_FOR;
+        assert!(matches!(desk.id(User, "alice", later), Found::Unknown(Some(_))));
+        // Nor is anything given where it cannot be said.
         *service.id.lock() = None;
         desk.answer(&service, later);
-        assert_eq!(service.count.load(SeqCst), 3);
-        assert_eq!(desk.id(User, "alice", later), Found::Is(1000));
+        assert_eq!((service.count.load(SeqCst), desk.id(User, "alice", later)), (3, Found::Unknown(None)));
         assert!(!desk.asking.has_waiting());
-        assert_eq!(desk.id(User, "alice", later + FAILED_FOR), Found::Is(1000));
-        assert!(desk.asking.has_waiting());
+        assert!(matches!(desk.id(User, "alice", later + FAILED_FOR), Found::Unknown(Some(_))));
     }
+}
+
+/// A directory that begins anew knows nobody for a moment: that somebody is gone counts when it is said twice.
+#[test]
+fn who_was_there_is_gone_when_that_is_said_again() {
+    let (desk, service, began) = (desk(), Said::new(Some(Some("alice")), Some(Some(1000))), Instant::now());
+    let ask = |at| (desk.name(User, 1000, at), desk.id(User, "alice", at));
+    let _asked = ask(began);
+    desk.answer(&service, began);
+    let alice = Found::Is("alice".into());
+    assert_eq!(ask(began), (alice.clone(), Found::Is(1000)));
+    (*service.name.lock(), *service.id.lock()) = (Some(None), Some(None));
+    let later = began + KNOWN_FOR;
+    let _asked = ask(later);
+    desk.answer(&service, later);
+    assert_eq!(ask(later), (alice, Found::Unknown(None)), "it is told, and given nothing");
+    let later = later + FAILED_FOR;
+    let _asked = ask(later);
+    desk.answer(&service, later);
+    assert_eq!(ask(later), (Found::Nobody, Found::Nobody));
+}
+
+/// A listing of many owners takes all the time that there is: who gives something to a name comes before them, and finds a place; and nobody waits behind them.
+#[test]
+fn who_gives_something_comes_before_those_who_look() {
+    let (asking, now) = (Asking::default(), Instant::now());
+    let look = |id, at| asking.ask(Question::Name(User, id), at, || false);
+    assert_eq!((0..).take(OPEN_MAX).filter(|id| look(*id, now).is_some()).count(), OPEN_MAX - FOR_GIVERS);
+    let alice = Question::Id(User, "alice".into());
+    assert!(asking.ask(alice.clone(), now, || false).is_some());
+    assert_eq!(asking.next_at(now).map(|(question, _)| question), Some(alice.clone()));
+    let later = now + PARKED + ABIT;
+    asking.answered(&alice, Ticket::nth(897), later);
+    let (first, _) = asking.next_at(later).expect("there are more");
+    assert_eq!((first, look(5000, later)), (Question::Name(User, 0), None), "that is asked for, and not waited for");
 }
 
 #[test]
@@ -152,9 +187,9 @@ fn what_is_known_by_now_is_not_asked_again() {
 fn there_are_bounds_of_what_is_asked_and_of_what_is_known() {
     let (desk, service, now) = (desk(), Said::new(Some(Some("alice")), None), Instant::now());
     let asked = (0..).take(2 * OPEN_MAX).filter(|id| matches!(desk.name(User, *id, now), Found::Unknown(Some(_))));
-    assert_eq!(asked.count(), OPEN_MAX);
+    assert_eq!(asked.count(), OPEN_MAX - FOR_GIVERS);
     desk.answer(&service, now);
-    assert_eq!(service.count.load(SeqCst), OPEN_MAX);
+    assert_eq!(service.count.load(SeqCst), OPEN_MAX - FOR_GIVERS);
     for id in 0..10 * KNOWN_MAX as u32 {
         desk.known.learn(&Question::Name(User, id), &service, || now);
     }

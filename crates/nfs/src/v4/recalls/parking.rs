@@ -69,7 +69,13 @@ impl Parking {
 
     fn place(&self, awaited: Awaited) -> Option<Parked> {
         let mut places = self.lots.places.lock();
-        if places.places.len() >= PARKED_MAX {
+        let is_named = |place: &Place| matches!(place.awaited, Awaited::Names(_));
+        let has_no_room = match awaited {
+            // Who waits for names leaves half of them to who waits for files, by whatever version.
+            Awaited::Names(_) => places.places.values().filter(|place| is_named(place)).count() >= PARKED_MAX / 2,
+            Awaited::File(_) => false,
+        };
+        if has_no_room || places.places.len() >= PARKED_MAX {
             return None;
         }
         let number = places.next;
