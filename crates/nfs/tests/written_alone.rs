@@ -597,6 +597,22 @@ fn a_list_that_cannot_be_read_keeps_files_shut_for_as_long_as_a_grace_may_last()
     assert!(flags(&scene).is_empty());
 }
 
+/// Nor does it wait for ever for what cannot be written down.
+#[test]
+fn a_grace_whose_end_cannot_be_written_down_keeps_files_shut_for_as_long_as_one_may_last() {
+    let (scene, _) = restarted();
+    let (file, mut clock) = (handle(&scene, scene.file_named(b"f")), Duration::ZERO);
+    scene.service.look_at_clock(clock);
+    assert_eq!(plain(&scene, 1, Procedure::Read, read_arguments(&file)), JUKEBOX);
+    scene.exports.keep_clients().suspended.store(true, SeqCst);
+    pass(&scene, &mut clock, Duration::from_secs(100), &mut []);
+    assert_eq!(plain(&scene, 2, Procedure::Read, read_arguments(&file)), JUKEBOX, "it is to be written down");
+    pass(&scene, &mut clock, Duration::from_secs(175), &mut []);
+    assert_eq!(plain(&scene, 3, Procedure::Read, read_arguments(&file)), JUKEBOX);
+    pass(&scene, &mut clock, Duration::from_secs(10), &mut []);
+    assert_eq!(plain(&scene, 4, Procedure::Read, read_arguments(&file)), 0);
+}
+
 /// A pool that comes while a request of version 3 looks for its file comes with those who claim what they have written there.
 #[test]
 fn who_finds_a_file_as_its_pool_comes_comes_again() {

@@ -222,7 +222,7 @@ impl Tracking {
             let known_now = || known(&tracked, Some(dataset), who);
             if let Some(is_kept_out) = known_now() {
                 // Whoever comes first writes down that it is over.
-                return is_kept_out && !(tracked.ends_grace(&*vfs) && known_now() == Some(false));
+                return is_kept_out && !(tracked.ends_grace(&*vfs, now) && known_now() == Some(false));
             }
             let _one_at_a_time = tracked.work();
             let is_read = tracked.read_in(&*vfs, now).is_ok();
@@ -547,11 +547,10 @@ impl Tracked {
         }
     }
 
-    /// If the grace is about to be over, this writes it down. Whether that is durable by now.
-    fn ends_grace(&self, folder: &dyn Vfs) -> bool {
-        if !self.list.lock().as_ref().is_some_and(List::is_ending) {
-            return false;
-        }
+    /// If the grace is about to be over, this writes it down. Whether that is durable by now, or has failed for as long as a grace may last: version 3 is not kept out for ever by a
+    /// damaged folder.
+    fn ends_grace(&self, folder: &dyn Vfs, now: Duration) -> bool {
+        let Some(since) = self.list.lock().as_ref().and_then(List::ending_since) else { return false };
         // Who is beside another one who does comes again.
         let Some(_one_at_a_time) = self.work.try_lock() else { return false };
         let doomed = self.with(List::take_doomed);
@@ -565,6 +564,14 @@ impl Tracked {
                     false
                 }
             },
+            Err(_) if since + self.late_in() <= now => {
+                tracing::error!(
+                    pool = %folder.pool(),
+                    "it cannot be written down that nobody may claim any more what he had open before the restart: behind another one he may, over what others have changed since"
+                );
+                self.with(List::give_up_ending);
+                true
+            }
             Err(_) => false,
         }
     }

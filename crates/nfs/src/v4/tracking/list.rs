@@ -44,8 +44,8 @@ pub(super) struct List {
     until: Duration,
     latest: Duration,
     /// It is over, and of somebody who did not come it is still written down that he may claim something for writing: behind another crash he would, over what others have
-    /// done since.
-    is_ending: bool,
+    /// done since. Since when that is so.
+    ending_since: Option<Duration>,
     /// Who is in the folder, or will be by what was changed.
     noted: HashSet<ClientKey>,
     /// And where they may have something for writing.
@@ -143,7 +143,7 @@ impl List {
             grace,
             until: since + grace,
             latest: since + grace * CLAIMS_END,
-            is_ending: false,
+            ending_since: None,
             noted: HashSet::new(),
             writes,
             again: BTreeMap::new(),
@@ -205,7 +205,9 @@ impl List {
                 self.noted.insert(key);
             } else {
                 came.lost += 1;
-                self.is_ending |= !self.let_go(key).is_empty();
+                if !self.let_go(key).is_empty() {
+                    self.ending_since = Some(now);
+                }
             }
         }
         self.forget_former_leases();
@@ -235,12 +237,17 @@ impl List {
     ) -> bool {
         let mut others = self.listed.keys().filter(|key| Some(**key) != who);
         let may_have = |key| dataset.map_or_else(|| self.writes.has_any(key), |dataset| self.writes.has(key, dataset));
-        self.is_ending || self.is_in_grace && others.any(|key| may_have(*key) && !has_completed(key))
+        self.ending_since.is_some() || self.is_in_grace && others.any(|key| may_have(*key) && !has_completed(key))
     }
 
-    /// Whether the end of the grace is to be written down before files of the pool are everybody's.
-    pub(super) fn is_ending(&self) -> bool {
-        self.is_ending
+    /// Since when the end of the grace is to be written down before files of the pool are everybody's.
+    pub(super) fn ending_since(&self) -> Option<Duration> {
+        self.ending_since
+    }
+
+    /// It cannot be, and nobody is kept out for that any more.
+    pub(super) fn give_up_ending(&mut self) {
+        self.ending_since = None;
     }
 
     pub(super) fn is_in_grace(&self) -> bool {
@@ -382,7 +389,7 @@ impl List {
 
     pub(super) fn settle(&mut self) {
         self.is_settled = true;
-        self.is_ending &= self.has_doomed();
+        self.ending_since = self.ending_since.filter(|_| self.has_doomed());
     }
 
     pub(super) fn unsettle(&mut self) {
