@@ -389,6 +389,33 @@ fn strangers_and_those_who_may_not_ask_nothing() {
     assert_eq!(directory.asked(), vec![]);
 }
 
+/// The owner of a file leaves it what it is by name, as by number, and learns nothing of others; what he makes for a group that he is not in is his own group's.
+#[test]
+fn who_is_not_root_means_himself_and_his_groups() {
+    let (scene, directory, file) = scene(How::Answers);
+    owned(&scene, file, 1000, 1001);
+    let as_alice = |ops: &[Op]| {
+        at_last(|| {
+            let (mut job, step) = scene.begin_as(1000, 9, ops);
+            end(&scene, &mut job, step, ops).status
+        })
+    };
+    for (said, told) in [
+        (vec![owner("alice@example.org"), group("bob@example.org")], OK),
+        (vec![group("root@example.org")], Nfs4ErrPerm),
+        (vec![owner("bob@example.org")], Nfs4ErrPerm),
+        (vec![owner("nobody@example.org")], Nfs4ErrPerm),
+    ] {
+        assert_eq!(as_alice(&[scene.put(file), set(Fattr4::of(&said))]), told, "{said:?}");
+        assert_eq!(owners(&scene, file), (1000, 1001));
+    }
+    let make = create(Createtype4::Nf4Dir, b"hers", Fattr4::of(&[group("root@example.org")]));
+    assert_eq!(as_alice(&[scene.put_tank(), make]), OK);
+    assert_ne!(owners(&scene, scene.file_named(b"hers")).1, 0);
+    let asked = directory.asked();
+    assert!(!asked.is_empty() && asked.iter().all(|(_, what)| what.parse::<u32>().is_ok()), "{asked:?}");
+}
+
 /// A persistent session of minor version 1, in which an OPEN may follow.
 fn session(scene: &Scene) -> Sessionid4 {
     let fore = ChannelAttrs4 { ca_maxoperations: 16, ca_maxresponsesize_cached: 4096, ..channel() };

@@ -41,7 +41,13 @@ impl<'a> Compound<'a> {
         let least = SetAttr { uid: user.or(set.uid), gid: group.or(set.gid), ..set.clone() };
         permission::may_set(&attr, &file.cred, &least).map_err(Status::from)?;
         if file.cred.uid != 0 {
-            return self.who_is_of(&file.cred, set, called, attr.uid);
+            let (owner, groups) = ([attr.uid], groups_of(&file.cred).chain([attr.gid]).collect::<Vec<_>>());
+            let (user, group) = self.who_is_of(called, (&owner, &groups))?;
+            let is_other = |name: &Option<Box<str>>, id: Option<u32>| name.is_some() && id.is_none();
+            if is_other(&called.user, user) || is_other(&called.group, group) {
+                return Err(Status::Perm.into());
+            }
+            return Ok(SetAttr { uid: user.or(set.uid), gid: group.or(set.gid), ..set });
         }
         self.who_is(set, called)
     }
@@ -55,9 +61,12 @@ impl<'a> Compound<'a> {
         if !permission::may(&attr, &dir.cred, WRITE | EXECUTE) {
             return Ok(set);
         }
-        // Only the superuser gives to others what he makes; of who is not him that is passed over, as it is by number.
+        // Only the superuser gives to others what he makes, or to groups that he is not in: of who is not him that is passed over, as it is by number.
         if dir.cred.uid != 0 {
-            return self.who_is_of(&dir.cred, set, &Called { user: None, ..called.clone() }, dir.cred.uid);
+            let groups: Vec<_> = groups_of(&dir.cred).collect();
+            let called = Called { user: None, group: called.group.clone() };
+            let (_, group) = self.who_is_of(&called, (&[], &groups))?;
+            return Ok(SetAttr { gid: group.or(set.gid), ..set });
         }
         self.who_is(set, called)
     }
@@ -79,32 +88,31 @@ impl<'a> Compound<'a> {
         })
     }
 
-    /// What somebody sets who is not the superuser: nobody but the owner that there is, and groups that he is in. So their names are asked for, and he learns of no other one whether
-    /// anybody has it.
-    fn who_is_of(&mut self, cred: &Cred, mut set: SetAttr, called: &Called, owner: u32) -> Result<SetAttr, Stop> {
-        if let Some(name) = &called.user {
-            set.uid = Some(self.is_one_of(Kind::User, name, &[owner])?);
-        }
-        if let Some(name) = &called.group {
-            let groups: Vec<u32> = [cred.gid].into_iter().chain(cred.groups.iter().copied()).collect();
-            set.gid = Some(self.is_one_of(Kind::Group, name, &groups)?);
-        }
-        Ok(set)
+    /// Whom somebody means who is not the superuser, of those whom he may mean: the owner and the group that there are, and groups that he is in. So their names are asked for, and he
+    /// learns of no other one whether anybody has it.
+    fn who_is_of(
+        &mut self,
+        called: &Called,
+        (users, groups): (&[u32], &[u32]),
+    ) -> Result<(Option<u32>, Option<u32>), Stop> {
+        let user = called.user.as_ref().map(|name| self.one_of(Kind::User, name, users)).transpose()?;
+        let group = called.group.as_ref().map(|name| self.one_of(Kind::Group, name, groups)).transpose()?;
+        Ok((user.flatten(), group.flatten()))
     }
 
-    /// Which of these is called so.
-    fn is_one_of(&mut self, kind: Kind, name: &str, ids: &[u32]) -> Result<u32, Stop> {
+    /// Which of these is called so, if one is.
+    fn one_of(&mut self, kind: Kind, name: &str, ids: &[u32]) -> Result<Option<u32>, Stop> {
         let (naming, now) = (&self.scene.house.naming, Instant::now());
         let (mut asked, mut is_known) = (None, true);
         for id in ids {
             match naming.name(kind, *id, now) {
-                Found::Is(known) if *known == *name => return Ok(*id),
+                Found::Is(known) if *known == *name => return Ok(Some(*id)),
                 Found::Is(_) | Found::Nobody => {}
                 Found::Unknown(ticket) => (asked, is_known) = (asked.max(ticket), false),
             }
         }
         if is_known {
-            return Err(Status::Perm.into());
+            return Ok(None);
         }
         self.wait_for_names(asked).inspect_err(|_| self.has_not_begun())?;
         Err(Status::Delay.into())
@@ -134,4 +142,8 @@ impl<'a> Compound<'a> {
         }
         Ok(set)
     }
+}
+
+fn groups_of(cred: &Cred) -> impl Iterator<Item = u32> {
+    [cred.gid].into_iter().chain(cred.groups.iter().copied())
 }
