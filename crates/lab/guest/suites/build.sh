@@ -62,8 +62,10 @@ case $CONTENDERS in
         less() { local ours theirs; ours=$("$1" "$2") && theirs=$("$1" "$3") && [ "$ours" -lt "$theirs" ]; }
         as_slow() { turns() { echo 1000; }; median() { echo 1000; }; }
         for peer in tally,3 knfsd-xfs,3 knfsd-xfs,4.2; do
-            SPOIL=as_slow check "with delegations, fewer turns than $peer" less turns tally-on,4.2 $peer
-            SPOIL=as_slow check "with delegations, ahead of $peer" less median tally-on,4.2 $peer
+            # Times that a client keeps are written when it gives the file back, so `on` saves requests, and here no turns.
+            SPOIL=as_slow check "by 4.2, fewer turns than $peer" less turns tally,4.2 $peer
+            SPOIL=as_slow check "by 4.2, ahead of $peer" less median tally,4.2 $peer
+            SPOIL=as_slow check "with delegations=on, ahead of $peer" less median tally-on,4.2 $peer
         done
         ;;
 esac
