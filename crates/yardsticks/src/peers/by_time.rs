@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 
 use super::page;
 use crate::figures::{Bar, short};
@@ -179,7 +179,8 @@ struct Book {
 }
 
 /// What stands above the runs.
-const HEAD: &str = "# Runs of `cargo xtask bench peers --by-time`, as the guest told of them; docs/peers.md is made of it.\n";
+const HEAD: &str =
+    "# Runs of `cargo xtask bench peers --by-time`, as the guest told of them; docs/peers.md is made of it.\n";
 
 impl Book {
     fn path() -> PathBuf {
@@ -221,8 +222,7 @@ impl Book {
 
     /// Of how many files there are runs in this table, most first.
     fn files_of(&self, place: [&str; 3]) -> Vec<u64> {
-        let mut files: Vec<_> =
-            self.cells.iter().filter(|cell| cell.place()[..3] == place).map(Cell::files).collect();
+        let mut files: Vec<_> = self.cells.iter().filter(|cell| cell.place()[..3] == place).map(Cell::files).collect();
         files.sort_unstable_by(|one, other| other.cmp(one));
         files.dedup();
         files
@@ -278,7 +278,8 @@ impl Book {
             if cells > 0 {
                 let kept = if behind.is_empty() { "yes" } else { "**no**" };
                 let figure = if behind.is_empty() { format!("all {cells}") } else { behind.join("; ") };
-                let _ = writeln!(text, "| each cell: our time ÷ the best peer's | {cache} | | < 1 | {figure} | {kept} |");
+                let _ =
+                    writeln!(text, "| each cell: our time ÷ the best peer's | {cache} | | < 1 | {figure} | {kept} |");
             }
         }
         text + "\n"

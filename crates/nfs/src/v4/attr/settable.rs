@@ -1,7 +1,7 @@
 //! Attributes that a client sets (RFC 7530 §5.5 and §16.32, RFC 8275 §4).
 
 use bytes::Bytes;
-use tally_base::Time;
+use tally_base::FileTime;
 use tally_vfs::{SetAttr, SetTime};
 
 use super::super::naming::{Meant, Naming};
@@ -127,18 +127,12 @@ fn set_time(values: &mut Decoder<'_>) -> Result<SetTime, Status> {
 }
 
 /// The same of one that a program was told is set: the nearest that there is, as nobody could be told that there is none.
-pub(in super::super) fn kept_time(values: &mut Decoder<'_>) -> Result<Time, Status> {
-    let (seconds, nanoseconds) = (values.u64()?.cast_signed(), values.u32()?.min(999_999_999));
-    let Ok(seconds) = u64::try_from(seconds) else { return Ok(Time(0)) };
-    Ok(if seconds < u64::MAX / 1_000_000_000 { Time::new(seconds, nanoseconds) } else { Time(u64::MAX) })
+pub(in super::super) fn kept_time(values: &mut Decoder<'_>) -> Result<FileTime, Status> {
+    Ok(FileTime::new(values.u64()?.cast_signed(), values.u32()?.min(999_999_999)))
 }
 
-/// `nfstime4`: from 1970 to 2554, to the nanosecond.
-fn time(values: &mut Decoder<'_>) -> Result<Time, Status> {
+/// `nfstime4`: from 1677 to 2262, to the nanosecond.
+fn time(values: &mut Decoder<'_>) -> Result<FileTime, Status> {
     let (seconds, nanoseconds) = (values.u64()?.cast_signed(), values.u32()?);
-    let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds < u64::MAX / 1_000_000_000);
-    match seconds {
-        Some(seconds) if nanoseconds < 1_000_000_000 => Ok(Time::new(seconds, nanoseconds)),
-        _ => Err(Status::Inval),
-    }
+    FileTime::checked(seconds, nanoseconds).filter(|_| nanoseconds < 1_000_000_000).ok_or(Status::Inval)
 }

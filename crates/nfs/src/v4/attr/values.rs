@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use bytes::Bytes;
-use tally_base::Time;
+use tally_base::FileTime;
 use tally_vfs::{Attr, FILE_SIZE_MAX, FsStat, LINK_MAX, NAME_MAX, WRITE_BYTES_MAX};
 
 use super::super::naming::Kind;
@@ -198,6 +198,7 @@ fn value(number: u32, subject: &Subject<'_>, out: &mut Encoder) -> Result<(), St
 }
 
 /// `nfstime4`.
-fn time(time: Time, out: &mut Encoder) {
-    out.u64(time.seconds()).u32(time.subsec_nanos());
+fn time(time: impl Into<FileTime>, out: &mut Encoder) {
+    let time = time.into();
+    out.u64(time.seconds().cast_unsigned()).u32(time.subsec_nanos());
 }
