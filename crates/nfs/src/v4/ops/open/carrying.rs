@@ -8,7 +8,7 @@ use tally_vfs::{Access, Change, Delegation, Deny, FsError, ObjectRef, OpCtx, Ope
 
 use super::Whose;
 use super::asked::{How, Wanted, What};
-use super::delegation::{Told, WishFor};
+use super::delegation::{Besides, WishFor};
 use super::ledger::Ledger;
 use crate::entry::Target;
 use crate::v4::compound::{Compound, Stop};
@@ -26,7 +26,7 @@ pub(super) struct Done {
     pub(super) stateid: Option<Stateid>,
     pub(super) is_new: bool,
     pub(super) dir: Option<Change>,
-    pub(super) delegated: Told,
+    pub(super) delegated: Besides,
 }
 
 /// Lets the file system decide, which asks under the file's lock whose open of it that would be.
