@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use super::house::House;
 use super::recalls::looks::{self, CB_GETATTR};
-use super::state::bounds::{CALLS_MAX, CALLS_OF_CLIENT_MAX};
+use super::state::bounds::{CALLS_MAX, CALLS_OF_CLIENT_MAX, TAG_BYTES_MAX};
 use super::state::{
     Answer, Attributes, CallId, Callback, Calling, ClientId, Errand, Lost, Referred, SessionId, Verdict,
 };
@@ -33,8 +33,7 @@ const ANSWERED_IN: Duration = Duration::from_secs(10);
 const VERSION: u32 = 1;
 const CB_COMPOUND: u32 = 1;
 const CB_SEQUENCE: u32 = 11;
-/// Longest tag of an answer, and most results: of two operations.
-const TAG_BYTES_MAX: usize = 1024;
+/// Most results of an answer: of two operations.
 const RESULTS_MAX: u32 = 2;
 
 /// What came of an errand.
