@@ -115,5 +115,9 @@ pub const COPY_BYTES_MAX: u64 = 4 << 20;
 const _: () = assert!(OPS_MAX <= OPS_OUTSIDE_MAX && CALLS_OF_CLIENT_MAX < CALLS_MAX);
 const _: () = assert!(OWNERS_OF_CLIENT_MAX < OWNERS_MAX && OPENS_OF_CLIENT_MAX < OPENS_MAX);
 const _: () = assert!(DELEGATIONS_OF_CLIENT_MAX < DELEGATIONS_MAX);
+// Nobody is promised here what there is no room for below.
+const _: () = assert!(OPENS_MAX <= tally_vfs::OPENS_MAX && OPENS_OF_CLIENT_MAX <= tally_vfs::OPENS_OF_CLIENT_MAX);
+const _: () = assert!(DELEGATIONS_MAX <= tally_vfs::DELEGATIONS_MAX);
+const _: () = assert!(DELEGATIONS_OF_CLIENT_MAX <= tally_vfs::DELEGATIONS_OF_CLIENT_MAX);
 const _: () = assert!(LOCKS_OF_CLIENT_MAX < LOCKS_MAX && LOCK_NAMES_BYTES_OF_CLIENT_MAX < LOCK_NAMES_BYTES_MAX);
 const _: () = assert!(KEPT_BYTES_SHORT <= KEPT_BYTES_MAX && SESSIONS_BYTES_SHORT < SESSIONS_BYTES_MAX);
