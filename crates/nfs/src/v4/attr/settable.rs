@@ -7,8 +7,8 @@ use tally_vfs::{SetAttr, SetTime};
 use super::super::naming::{Meant, Naming};
 use super::super::status::Status;
 use super::set::{
-    AttrSet, MODE_UMASK, READABLE, SIZE, TIME_ACCESS_SET, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY, TIME_MODIFY_SET,
-    WRITE_ONLY,
+    AttrSet, MODE_UMASK, OWNER, OWNER_GROUP, READABLE, SIZE, TIME_ACCESS_SET, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY,
+    TIME_MODIFY_SET, WRITE_ONLY,
 };
 use crate::xdr::Decoder;
 
@@ -16,8 +16,6 @@ use crate::xdr::Decoder;
 pub(in super::super) const VALUES_BYTES_MAX: usize = 64 << 10;
 
 const MODE: u32 = 33;
-const OWNER: u32 = 36;
-const OWNER_GROUP: u32 = 37;
 
 /// All that what is made may have, in the order in which values come; with EXCLUSIVE4_1 as well, as its verifier has a place of its own.
 pub(super) const SETTABLE: [u32; 7] = [SIZE, MODE, OWNER, OWNER_GROUP, TIME_ACCESS_SET, TIME_MODIFY_SET, MODE_UMASK];
