@@ -5,11 +5,11 @@ mod support;
 use std::time::Duration;
 
 use support::compound::{Op, get_attr, lookup, of_mode, op, remove, set, stateid};
-use support::delegates::{READ, WRITE, delegated, give_back, open, open_of, opened, read_by, test, tested, write_by};
+use support::delegates::{delegated, give_back, open_of, opened, test, tested, write_by};
 use support::keeper::{
     answer, answer_with, call, client, introduced, next_call, opens, pass, run, status, written_scene as scene,
 };
-use support::opener::close;
+use support::opener::{READ, WRITE, close, open, read_by};
 use support::scene::{Scene, fate};
 
 use support::session::sequence;

@@ -9,14 +9,11 @@ use tally_vfs::{Attr, FILE_SIZE_MAX, FsStat, LINK_MAX, NAME_MAX, WRITE_BYTES_MAX
 use super::super::naming::Kind;
 use super::super::pseudo::{Handle, Node, Tree, way_id};
 use super::super::status::Status;
-use super::set::{AttrSet, RDATTR_ERROR, READABLE, WRITE_ONLY};
+use super::set::{AttrSet, OWNER, OWNER_GROUP, RDATTR_ERROR, READABLE, WRITE_ONLY};
 use super::settable::{SETTABLE, VALUES_BYTES_MAX};
 use crate::numbers::kind_number;
 use crate::v3::READ_BYTES_MAX;
 use crate::xdr::{Decoder, Encoder};
-
-const OWNER: u32 = 36;
-const OWNER_GROUP: u32 = 37;
 
 /// The file system of what stands above the exports.
 const ABOVE: (u64, u64) = (0, 1);
