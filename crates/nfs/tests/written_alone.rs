@@ -597,6 +597,34 @@ fn a_list_that_cannot_be_read_keeps_files_shut_for_as_long_as_a_grace_may_last()
     assert!(flags(&scene).is_empty());
 }
 
+/// Who reads or writes by no open was let in as soon as the grace was over, and not when that was written down: behind another crash it was claimed again, and what its client had written went over what
+/// had been answered (rules V25 and V27).
+#[test]
+fn who_has_no_open_waits_until_the_end_of_a_grace_is_written_down() {
+    let (scene, put_f) = restarted();
+    let mut clock = Duration::ZERO;
+    scene.service.look_at_clock(clock);
+    let b = introduced(&scene, b"b");
+    let (look, write) = ([put_f.clone(), read_by(stateid(0))], [put_f.clone(), write_by(stateid(0), b"b's")]);
+    assert_eq!(asks(&scene, b, 1, &[complete()]).status, OK);
+    assert_eq!(asks(&scene, b, 2, &write).status, Nfs4ErrGrace);
+    scene.exports.keep_clients().suspended.store(true, SeqCst);
+    pass(&scene, &mut clock, Duration::from_secs(100), &mut []);
+    assert_eq!(
+        asks(&scene, b, 3, &[put_f.clone(), set(of_mode(0o600))]).status,
+        Nfs4ErrGrace,
+        "it is to be written down"
+    );
+    let told = [4, 5].map(|number| asks(&scene, b, number, if number == 4 { &look } else { &write }).status);
+    // The list is as it was.
+    scene.exports.keep_clients().suspended.store(false, SeqCst);
+    let scene = Arc::into_inner(scene).unwrap().restart();
+    let a = introduced(&scene, b"a");
+    let claimed = asks(&scene, a, 1, &[put_f, claim(OpenDelegationType4::OpenDelegateWrite, BOTH)]);
+    assert!(delegated_to_write(&opened(claimed.resarray.0.last().cloned()).unwrap()).is_some(), "it claims it again");
+    assert_eq!(told, [Nfs4ErrGrace; 2]);
+}
+
 /// Nor does it wait for ever for what cannot be written down.
 #[test]
 fn a_grace_whose_end_cannot_be_written_down_keeps_files_shut_for_as_long_as_one_may_last() {
