@@ -45,6 +45,8 @@ enum Came {
     Refused(u32),
     /// Its client has not begun with it, or nobody knows.
     Unknown,
+    /// It was never sent: its client's connections take nothing.
+    NotTaken,
 }
 
 impl Came {
@@ -58,6 +60,7 @@ impl Came {
             Self::Refused(DELAY) => Answer::Later,
             Self::Refused(BAD_STATEID | BAD_HANDLE) => Answer::HasNone,
             Self::Refused(_) | Self::Unknown => Answer::Nothing,
+            Self::NotTaken => Answer::NotTaken,
         }
     }
 }
@@ -94,6 +97,12 @@ impl House {
         })?;
         self.post(calling);
         Some(())
+    }
+
+    /// Whether a client has a connection to be called over, and answers calls. It may be that there is no slot for now, or no room.
+    pub(super) fn can_call(&self, client: ClientId) -> bool {
+        let sessions = self.clients().sessions_of(client);
+        sessions.into_iter().any(|id| self.sessions().find(id).is_some_and(|session| session.can_call()))
     }
 
     fn post(&self, calling: Calling) {
@@ -142,6 +151,7 @@ impl House {
         match self.sessions().find(session).map_or(Lost::Known, |session| session.lost(id, is_sent)) {
             Lost::Again(calling) => self.post(calling),
             Lost::Gone(errand) => self.came_of(&errand, Came::Unknown),
+            Lost::Unsent(errand) => self.came_of(&errand, Came::NotTaken),
             Lost::Known => {}
         }
     }
@@ -172,7 +182,7 @@ impl House {
             // Who gives nothing back is asked again, as long as he has so many.
             (Errand::RecallAny(_), _) | (Errand::NotifyLock(..), Came::Done) => {}
             (Errand::NotifyLock(owner, file), Came::Refused(_)) => self.waiters.leave_if_told(owner, file),
-            (Errand::NotifyLock(owner, file), Came::Unknown) => self.waiters.go_behind(owner, file),
+            (Errand::NotifyLock(owner, file), Came::Unknown | Came::NotTaken) => self.waiters.go_behind(owner, file),
         }
     }
 }
