@@ -597,6 +597,27 @@ fn a_list_that_cannot_be_read_keeps_files_shut_for_as_long_as_a_grace_may_last()
     assert!(flags(&scene).is_empty());
 }
 
+/// The daemon asks it of all pools, one after the other, at its start and for its housekeeping: where the disk of one hung, as somebody read its list, it waited for that.
+#[test]
+fn who_only_asks_whether_a_grace_is_over_does_not_wait_until_another_one_has_read_the_list() {
+    let (scene, _) = restarted();
+    let asks = || {
+        let (scene, (told, tells)) = (scene.clone(), std::sync::mpsc::channel());
+        std::thread::spawn(move || drop(told.send(scene.service.is_in_grace(POOL))));
+        tells
+    };
+    let folder = scene.exports.keep_clients();
+    let (hangs, before) = (folder.listing.lock(), folder.listings.load(SeqCst));
+    let reads = asks();
+    while folder.listings.load(SeqCst) == before {
+        std::thread::yield_now();
+    }
+    let told = asks().recv_timeout(Duration::from_secs(5));
+    drop(hangs);
+    assert_eq!(told, Ok(true), "somebody may claim something there");
+    assert_eq!(reads.recv(), Ok(true));
+}
+
 /// Who reads or writes by no open was let in as soon as the grace was over, and not when that was written down: behind another crash it was claimed again, and what its client had written went over what
 /// had been answered (rules V25 and V27).
 #[test]
