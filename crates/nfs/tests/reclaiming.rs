@@ -11,16 +11,15 @@ use support::compound::{Op, op, put, stateid};
 use support::gated::Promises;
 use support::opener::{BOTH, READ, find, read_by};
 use support::scene::{Scene, fate, read_reply};
-use support::session::{Entered, Newcomer, complete, exchange_id, sequence};
+use support::session::{Entered, Newcomer, complete, create_session, exchange_id, sequence};
+use tally_nfs::link::Link;
 use tally_nfs::service::Step;
 use tally_nfs::v4::holdings::GraceSeen;
 use tally_nfs::v4::state::ClientId;
 use tally_vfs::{Attributes, Cred, Identity, Names, OpCtx, SetAttr};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
-    Close4Args, Createhow4, DestroyClientid4Args, DestroySession4Args, ExchangeId4Res, Fattr4, Lock4Args, Locker4,
-    Lockt4Args, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4, Open4Args, Open4Res, OpenClaim4, OpenDelegationType4,
-    OpenOwner4, OpenToLockOwner4, Openflag4, Sessionid4, Stateid4,
+    Close4Args, CreateSession4Res, Createhow4, DestroyClientid4Args, DestroySession4Args, ExchangeId4Res, Fattr4, Lock4Args, Locker4, Lockt4Args, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4, Open4Args, Open4Res, OpenClaim4, OpenDelegationType4, OpenOwner4, OpenToLockOwner4, Openflag4, Opentype4, Read4Args, Sessionid4, Stateid4,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
@@ -570,4 +569,28 @@ fn a_claim_keeps_a_short_grace_open_for_a_lease() {
     assert_eq!(client.status(&scene, &opens), Nfs4ErrGrace);
     pass(&scene, &mut clock, 2);
     assert_eq!(client.status(&scene, &opens), OK);
+}
+
+/// Ids of clients are those of a start of the server and a number, so who has one knows those of others. A session for such a one was given to whoever asked, from wherever: there he said for it that it claims nothing more.
+#[test]
+fn nobody_else_says_for_a_client_that_it_claims_nothing_more() {
+    let scene = scene();
+    let f = scene.put(scene.file(b"f"));
+    let a = Client::complete(&scene, b"a");
+    a.opens(&scene, b"f");
+    let scene = scene.restart();
+    for rule in [&scene.exports.tank_rule, &scene.exports.child_rule] {
+        *rule.lock() = "127.0.0.0/8(rw,no_root_squash)".into();
+    }
+    let a = Client::new(&scene, b"a");
+    let stranger = Arc::new(Link::new(9, "192.0.2.7:40000".parse().unwrap()));
+    let send = |xid: u32, ops: &[Op]| {
+        let (mut job, step) = scene.begin_on(&stranger, xid, ops);
+        scene.end(&mut job, step, ops)
+    };
+    let mut told = send(9001, &[create_session(a.client, 2)]);
+    if let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(created))) = told.resarray.0.pop() {
+        send(9002, &[sequence(created.csr_sessionid, 0, 1, false), done()]);
+    }
+    assert!(a.claims(&scene, &f, (BOTH, 0)).is_ok(), "it had that open");
 }

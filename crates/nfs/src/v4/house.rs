@@ -286,6 +286,11 @@ impl House {
         self.tracking.is_in_grace(pool, self.now())
     }
 
+    /// The same for who does not wait for it to be known.
+    pub(crate) fn may_be_in_grace(&self, pool: &dyn PoolExports) -> bool {
+        self.tracking.may_be_in_grace(pool, self.now())
+    }
+
     /// When the grace of a pool is over at the latest, or now: what is claimed again in it is given back behind it, as until then nothing is opened or locked for that.
     pub(super) fn end_of_grace(&self, pool: &dyn PoolExports) -> Duration {
         self.tracking.end_of_grace(pool.guid()).map_or(self.now(), |end| end.max(self.now()))

@@ -334,6 +334,13 @@ impl Caller {
         let reply = match begun {
             Begun::Lost => None,
             Begun::Answered(reply) => Some(reply),
+            // Its connection breaks while it waits: nothing is lost, and it comes again over another one (rules V2).
+            Begun::Parked(parked) if way == Way::ReplyLost && !self.is_older() => {
+                world.give_up(parked);
+                self.reconnect(world);
+                self.next_xid += 1;
+                world.carry_out(self.record(self.next_xid, &ops), &self.link)?
+            }
             Begun::Parked(parked) => {
                 return Ok(Came::Parked(OnItsWay { going: Going { ops, slot, way, turns }, parked }));
             }

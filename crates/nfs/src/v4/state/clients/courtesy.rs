@@ -43,7 +43,13 @@ impl Clients {
         true
     }
 
-    /// From where a client introduced itself, and who else did.
+    /// From where a client introduced itself.
+    #[must_use]
+    pub fn address_of(&self, id: ClientId) -> Option<IpAddr> {
+        self.confirmed.get(&id).map(|record| record.introduction.address)
+    }
+
+    /// The same, and who else did.
     #[must_use]
     pub fn neighbours(&self, id: ClientId) -> Option<(IpAddr, Vec<ClientId>)> {
         let address = self.confirmed.get(&id)?.introduction.address;
