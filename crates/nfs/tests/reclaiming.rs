@@ -19,7 +19,9 @@ use tally_nfs::v4::state::ClientId;
 use tally_vfs::{Attributes, Cred, Identity, Names, OpCtx, SetAttr};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
-    Close4Args, CreateSession4Res, Createhow4, DestroyClientid4Args, DestroySession4Args, ExchangeId4Res, Fattr4, Lock4Args, Locker4, Lockt4Args, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4, Open4Args, Open4Res, OpenClaim4, OpenDelegationType4, OpenOwner4, OpenToLockOwner4, Openflag4, Opentype4, Read4Args, Sessionid4, Stateid4,
+    Close4Args, CreateSession4Res, Createhow4, DestroyClientid4Args, DestroySession4Args, ExchangeId4Res, Fattr4,
+    Lock4Args, Locker4, Lockt4Args, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4, Open4Args, Open4Res, OpenClaim4,
+    OpenDelegationType4, OpenOwner4, OpenToLockOwner4, Openflag4, Opentype4, Read4Args, Sessionid4, Stateid4,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
