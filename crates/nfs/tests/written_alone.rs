@@ -602,7 +602,7 @@ fn who_only_asks_whether_a_grace_is_over_does_not_wait_until_another_one_has_rea
     let (scene, _) = restarted();
     let asks = || {
         let (scene, (told, tells)) = (scene.clone(), std::sync::mpsc::channel());
-        std::thread::spawn(move || drop(told.send(scene.service.is_in_grace(POOL))));
+        std::thread::spawn(move || told.send(scene.service.is_in_grace(POOL)));
         tells
     };
     let folder = scene.exports.keep_clients();
