@@ -316,3 +316,42 @@ fn nobody_goes_by_what_the_client_of_another_has_open() {
     let ops = [sequence(created.csr_sessionid, 0, 1, false), scene.put_tank(), lookup(b"secret"), read_by(guessed)];
     assert_ne!(send(&ops).status, OK, "he has read what root alone may");
 }
+
+/// In minor version 0 a client is named by its number in all that it asks for, and its opens by 32 bits that anybody may guess. A user of the server's machine read what root's client had open there, and a host that no rule
+/// names kept a client alive that was gone.
+#[test]
+fn nobody_speaks_for_a_client_by_its_number() {
+    let mut plain = Plain { scene: Scene::new(), xid: 0 };
+    let secret = plain.scene.file(b"secret");
+    let (cred, private) = (Cred::root(), SetAttr { mode: Some(0o600), ..SetAttr::default() });
+    plain.scene.exports.tank.model.setattr(OpCtx::of(&cred), secret, &private, None).result.unwrap();
+    for rule in [&plain.scene.exports.tank_rule, &plain.scene.exports.child_rule] {
+        *rule.lock() = "127.0.0.0/8(rw,no_root_squash)".into();
+    }
+    let clientid = plain.client(b"root");
+    let mut owner = Owner::new(clientid, b"o");
+    let open = plain.opened(&mut owner, b"secret");
+    let whose = Whose::User(Cred { uid: 1000, gid: 1000, groups: Default::default() });
+    let peer = |peer: &str| peer.parse().unwrap();
+    let links = [
+        (Link::owned(9, peer("127.0.0.1:40000"), whose), Nfs4ErrBadStateid, Nfs4ErrStaleClientid),
+        (Link::new(10, peer("192.0.2.7:700")), Nfs4ErrNoent, Nfs4ErrStaleClientid),
+        // Its own, by another address.
+        (Link::new(11, peer("127.0.1.1:700")), OK, OK),
+    ];
+    for (link, reads, renews) in links {
+        let mut xid = 9000 * link.id() as u32;
+        let link = Arc::new(link);
+        let mut status = |ops: &[Op]| {
+            xid += 1;
+            let (mut job, step) = plain.scene.begin_on(&link, xid, ops);
+            plain.scene.end(&mut job, step, ops).status
+        };
+        let read = support::owner::at(b"secret", support::owner::read_by(&open));
+        assert_eq!(status(&read), reads, "{link:?}");
+        assert_eq!(status(&[op(&NfsArgop4::OpRenew(Renew4Args { clientid }))]), renews, "{link:?}");
+        assert_eq!(status(&[introduce(b"root", 2)]), if renews == OK { OK } else { Nfs4ErrClidInuse }, "{link:?}");
+    }
+    let file = plain.scene.put(secret);
+    assert_eq!(plain.run(&[file, owner.close(open)]).status, OK);
+}

@@ -207,6 +207,7 @@ impl House {
         presence: &Presence,
         writes: Option<DatasetId>,
     ) -> Result<Given, Stop> {
+        presence.note_owns_key();
         self.tracking.grant(pool, self.asker(presence), writes)
     }
 
@@ -222,6 +223,7 @@ impl House {
 
     /// A client claims something again.
     pub(super) fn reclaim(&self, pool: &dyn PoolExports, presence: &Presence) -> Result<(), Status> {
+        presence.note_owns_key();
         self.tracking.reclaim(pool, self.asker(presence))
     }
 
@@ -286,7 +288,9 @@ impl House {
     /// A client claims nothing more.
     pub(super) fn reclaim_complete(&self, presence: &Presence) -> Result<(), Status> {
         presence.reclaim_complete()?;
-        self.tracking.complete(presence);
+        if presence.owns_key() {
+            self.tracking.complete(presence);
+        }
         Ok(())
     }
 
