@@ -25,7 +25,9 @@ pub use promise::{Broken, Fate, FirstBroken, Keeper, Kept, Promise, Wait, all_of
 pub use rng::{Rng, SystemRng};
 pub use size::{Size, SizeError};
 pub use timing::{Speed, Timing};
-pub use units::{DatasetId, Dseq, Generation, LaneId, Lsn, ObjectId, PoolGuid, Time, Txg, VdevGuid, VdevIndex};
+pub use units::{
+    DatasetId, Dseq, FileTime, Generation, LaneId, Lsn, ObjectId, PoolGuid, Time, Txg, VdevGuid, VdevIndex,
+};
 
 /// The unit of everything that reaches a disk: blocks, frames and labels start and end on it, because
 /// O_DIRECT asks for it on 4Kn devices and because no smaller write is atomic anywhere we care for.

@@ -124,7 +124,7 @@ guid!(
     VdevGuid
 );
 
-/// Server time: nanoseconds since 1970-01-01 UTC. File times and the change attribute are of this type;
+/// Server time: nanoseconds since 1970-01-01 UTC. The times of changes and the change attribute are of this type;
 /// those that the server issues itself never repeat and never go back (rules F14).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Time(pub u64);
@@ -146,5 +146,52 @@ impl Time {
     #[must_use]
     pub const fn subsec_nanos(self) -> u32 {
         (self.0 % 1_000_000_000) as u32
+    }
+}
+
+/// What a program says of a file: when it was last changed or read. Nanoseconds since 1970-01-01 UTC, from 1677 to 2262; what is
+/// from before 1970 is below zero.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct FileTime(pub i64);
+
+impl FileTime {
+    /// From whole seconds, and nanoseconds behind them; none where that is outside of the range.
+    #[must_use]
+    pub const fn checked(seconds: i64, nanoseconds: u32) -> Option<Self> {
+        let Some(whole) = seconds.checked_mul(NS) else { return None };
+        let Some(time) = whole.checked_add(nanoseconds as i64) else { return None };
+        Some(Self(time))
+    }
+
+    /// The same; what is outside of the range is the nearest that is not.
+    #[must_use]
+    pub const fn new(seconds: i64, nanoseconds: u32) -> Self {
+        match Self::checked(seconds, nanoseconds) {
+            Some(time) => time,
+            None if seconds < 0 => Self(i64::MIN),
+            None => Self(i64::MAX),
+        }
+    }
+
+    /// Whole seconds since the epoch, below zero before it.
+    #[must_use]
+    pub const fn seconds(self) -> i64 {
+        self.0.div_euclid(NS)
+    }
+
+    /// Nanoseconds behind those, below 10^9.
+    #[must_use]
+    pub const fn subsec_nanos(self) -> u32 {
+        self.0.rem_euclid(NS) as u32
+    }
+}
+
+/// Nanoseconds in a second.
+const NS: i64 = 1_000_000_000;
+
+impl From<Time> for FileTime {
+    /// The last that there is stands for what is later.
+    fn from(time: Time) -> Self {
+        Self(i64::try_from(time.0).unwrap_or(i64::MAX))
     }
 }

@@ -36,7 +36,7 @@ use std::ops::{Range, RangeInclusive};
 
 use bytes::Bytes;
 use tally_base::codec::{DecodeError, Fixed, Malformed, Put, Reader};
-use tally_base::{Generation, ObjectId, Time, Txg};
+use tally_base::{FileTime, Generation, ObjectId, Time, Txg};
 use tally_store::tree::VALUE_BYTES_MAX;
 use tally_vfs::{
     Attr, FILE_SIZE_MAX, FIRST_ID, FileKind, LINK_MAX, ObjectRef, SYMLINK_MAX, entry_charge, permission::has_xattrs,
@@ -76,9 +76,9 @@ pub struct Inode {
     /// Device number: major, minor.
     pub rdev: (u32, u32),
     /// Last access.
-    pub atime: Time,
+    pub atime: FileTime,
     /// Last change of content.
-    pub mtime: Time,
+    pub mtime: FileTime,
     /// Last change of anything.
     pub ctime: Time,
     /// Issued time of the last change.
@@ -213,8 +213,8 @@ impl Inode {
             size: DOT_ENTRIES,
             used: 0,
             rdev: (0, 0),
-            atime: now,
-            mtime: now,
+            atime: now.into(),
+            mtime: now.into(),
             ctime: now,
             change: now,
             generation,
@@ -346,7 +346,7 @@ impl Inode {
 
     /// Marks a change of content at an issued time.
     pub fn modify(&mut self, now: Time) {
-        self.mtime = now;
+        self.mtime = now.into();
         self.touch(now);
     }
 
@@ -414,7 +414,10 @@ impl Inode {
         head.put_u64(self.used);
         head.put_u32(self.rdev.0);
         head.put_u32(self.rdev.1);
-        for time in [self.atime, self.mtime, self.ctime, self.change] {
+        for time in [self.atime, self.mtime] {
+            head.put_u64(time.0.cast_unsigned());
+        }
+        for time in [self.ctime, self.change] {
             head.put_u64(time.0);
         }
         head.put_u64(self.generation.0);
@@ -451,7 +454,8 @@ impl Inode {
         let (nlink, uid, gid) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let (size, used) = (reader.u64()?, reader.u64()?);
         let rdev = (reader.u32()?, reader.u32()?);
-        let times = [reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?].map(Time);
+        let [atime, mtime] = [reader.u64()?, reader.u64()?].map(|time| FileTime(time.cast_signed()));
+        let [ctime, change] = [reader.u64()?, reader.u64()?].map(Time);
         let generation = Generation(reader.u64()?);
         let parent = ObjectId(reader.u64()?);
         let layout = match reader.u8()? {
@@ -475,7 +479,6 @@ impl Inode {
             0 => (None, sections),
             _ => split_section(sections, RESERVED_SECTION)?,
         };
-        let [atime, mtime, ctime, change] = times;
         // A sound checksum says that it was written so, not that it can be.
         let possible = sections.len() <= SECTIONS_BYTES_MAX
             && are_sections(sections)

@@ -5,7 +5,7 @@ mod world;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tally_base::{Clock, Time};
+use tally_base::{Clock, FileTime, Time};
 use tally_fs::filer::CreateOptions;
 use tally_store::properties::{Property, PropertySet, parse};
 use tally_vfs::{CreateHow, Cred, ObjectRef, SetAttr, SetTime, Stability, Vfs};
@@ -36,7 +36,7 @@ fn setup(atime: &str) -> (World, Arc<ToldTime>, Arc<tally_fs::Filer>) {
 }
 
 fn atime(fs: &dyn Vfs, object: ObjectRef) -> u64 {
-    fs.getattr(object).unwrap().atime.seconds()
+    fs.getattr(object).unwrap().atime.seconds().cast_unsigned()
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn it_moves_with_the_first_access_after_a_change_and_then_once_a_day() {
     tell(1_000_300 + DAY);
     read();
     assert_eq!(atime(&*fs, file), 1_000_300 + DAY, "a day is over");
-    let set = SetAttr { atime: Some(SetTime::Client(Time::new(5, 0))), ..SetAttr::default() };
+    let set = SetAttr { atime: Some(SetTime::Client(FileTime::new(5, 0))), ..SetAttr::default() };
     done(fs.setattr(ctx(&cred), file, &set, None)).unwrap();
     assert_eq!(atime(&*fs, file), 5, "a client may set it");
     read();

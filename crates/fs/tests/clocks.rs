@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tally_base::{Clock, Time};
+use tally_base::{Clock, FileTime, Time};
 use tally_fs::filer::{Filer, ImportOptions};
 use tally_store::tuning::Tuning;
 use tally_vfs::{Attr, CreateHow, Cred, OpCtx, Replies, ReplyKey, Stability};
@@ -76,8 +76,8 @@ fn make(filer: &Filer, name: &str) -> Attr {
     done(fs.create(ctx(&cred), fs.root(), name.as_bytes(), &CreateHow::Guarded(mode(0o644)))).unwrap()
 }
 
-fn is_near(time: Time, other: Time) -> bool {
-    time.0.abs_diff(other.0) < 2 * SECOND
+fn is_near(time: FileTime, other: Time) -> bool {
+    time.0.abs_diff(FileTime::from(other).0) < 2 * SECOND
 }
 
 fn key(number: u8) -> ReplyKey {
@@ -188,7 +188,7 @@ fn days_without_a_change_are_no_jump() {
     make(&filer, "first");
     filer.sync().unwrap();
     clock.pass(5 * DAY);
-    assert_eq!(make(&filer, "second").mtime, clock.now());
+    assert_eq!(make(&filer, "second").mtime, clock.now().into());
 }
 
 /// An UNSTABLE WRITE ten seconds after the last group had a time that no uberblock covered. A crash lost it, the machine came

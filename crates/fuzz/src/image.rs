@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tally_base::{SECTOR, Time};
+use tally_base::{FileTime, SECTOR};
 use tally_disk::{Disk, Durability, Geometry, Helpers, Host, Platform, SerialFanout};
 use tally_fakes::MemOpener;
 use tally_fs::Filer;
@@ -333,7 +333,7 @@ fn look_at(fs: &dyn Vfs, object: ObjectRef, found: &mut Vec<ObjectRef>) {
 fn work(fs: &dyn Vfs) {
     let cred = Cred::root();
     let ctx = OpCtx::of(&cred);
-    let set = SetAttr { mode: Some(0o755), mtime: Some(SetTime::Client(Time::new(1, 2))), ..SetAttr::default() };
+    let set = SetAttr { mode: Some(0o755), mtime: Some(SetTime::Client(FileTime::new(1, 2))), ..SetAttr::default() };
     let root = fs.root();
     let Ok(page) = fs.readdir(&cred, root, 0, OBJECTS_MAX, true) else { return };
     for (entry, turn) in page.entries.iter().skip(2).zip(0_u64..) {

@@ -10,7 +10,7 @@ use support::compound::{
 use support::gated::Promises;
 use support::scene::{Scene, fate, read_reply};
 use support::{KEY, POOL};
-use tally_base::{Broken, Fate, Time};
+use tally_base::{Broken, Fate, FileTime};
 use tally_nfs::handle::Handle;
 use tally_nfs::service::Step;
 use tally_vfs::{Attributes, Content, Cred, Identity, OpCtx, Stability};
@@ -70,7 +70,7 @@ fn content_and_attributes_are_set() {
     assert_eq!(done.attrsset, attributes.attrmask);
     let attr = scene.exports.tank.getattr(file).unwrap();
     assert_eq!((attr.size, attr.mode, attr.uid, attr.gid), (3, 0o600, 1000, 100));
-    assert_eq!(attr.mtime, Time::new(5, 6));
+    assert_eq!(attr.mtime, FileTime::new(5, 6));
     let read = scene.exports.tank.read(&Cred::root(), file, 0, 100).unwrap();
     assert_eq!(read.data.concat(), b"som");
 }
@@ -366,7 +366,7 @@ fn wrong_uses_change_nothing_and_are_told_apart() {
         ("an owner of 33 bits", on_file(owner(b"4294967296")), Nfs4ErrBadowner),
         ("what is only read", on_file(set(Fattr4::of(&[Fattr4Value::Fattr4Type(NfsFtype4::Nf4Dir)]))), Nfs4ErrInval),
         ("what there is not", on_file(set(Fattr4::of(&[Fattr4Value::Fattr4Hidden(true)]))), Nfs4ErrAttrnotsupp),
-        ("a time before all times", on_file(time(-1, 0)), Nfs4ErrInval),
+        ("a time before all times", on_file(time(i64::MIN, 0)), Nfs4ErrInval),
         ("a time behind all times", on_file(time(i64::MAX, 0)), Nfs4ErrInval),
         ("more than a second of nanoseconds", on_file(time(1, 1_000_000_000)), Nfs4ErrInval),
         ("values that end", on_file(of_mode(&[0; 3])), Nfs4ErrBadxdr),

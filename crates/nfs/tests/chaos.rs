@@ -1,4 +1,4 @@
-//! Everything at once, by chance: hosts that begin and do not end, that do not read, that hang up in every way there is, while
+//! Everything of version 3 at once, by chance: hosts that begin and do not end, that do not read, that hang up in every way there is, while
 //! promises break, panics unwind and room comes and goes. Whatever happens between, when all of them are gone nothing is held
 //! in anybody's name, and who comes then is served.
 

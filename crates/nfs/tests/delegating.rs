@@ -13,9 +13,8 @@ use support::compound::{
     Op, arguments, bare, get_attr, link, lookup, of_mode, op, put_root, read, remove, rename, results, save, set,
     stateid,
 };
-use support::delegates::{
-    READ, WRITE, delegated, free, give_back, open, open_by, opened, read_by, test, tested, write_by,
-};
+use support::delegates::{delegated, give_back, open_by, opened, test, tested, write_by};
+use support::opener::{READ, WRITE, free, open, read_by};
 use support::session::channel;
 use tally_nfs::v3::Procedure;
 use tally_vfs::{Content, CreateHow, Cred, Identity, Names, OpCtx, SetAttr, Stability};

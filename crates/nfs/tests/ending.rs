@@ -154,15 +154,6 @@ fn what_broke_before_it_was_told_is_open_nowhere() {
     assert_eq!(client.leave(), [OK, Nfs4ErrClientidBusy]);
 }
 
-/// A clock that the test moves: half a second at a time, as the server looks at it.
-fn pass(scene: &Scene, clock: &mut Duration, time: Duration) {
-    let end = *clock + time;
-    while *clock < end {
-        *clock += Duration::from_millis(500);
-        scene.service.look_at_clock(*clock);
-    }
-}
-
 const LEASE: Duration = Duration::from_secs(90);
 const MOMENT: Duration = Duration::from_secs(5);
 
@@ -173,7 +164,7 @@ fn who_comes_back_late_has_what_nobody_asked_for() {
     let scene = late.scene.clone();
     ["f", "g"].iter().for_each(|name| _ = scene.file(name.as_bytes()));
     let mine = late.opened(open(b"f", BOTH, BOTH)).stateid;
-    pass(&scene, &mut clock, LEASE * 3);
+    scene.pass(&mut clock, LEASE * 3);
     let mut other = Opener::beside(&scene, "another", 2);
     other.opened(open(b"g", BOTH, BOTH));
     assert_eq!(late.status(&[lookup(b"f"), read_by(mine)]), OK, "nobody wanted it");
@@ -205,11 +196,11 @@ fn who_is_late_gives_way_to_opens_reads_writes_and_cuts() {
         scene.file(b"f");
         scene.file(b"g");
         let mine = late.opened(open(b"f", BOTH, BOTH)).stateid;
-        pass(&scene, &mut clock, LEASE - MOMENT);
+        scene.pass(&mut clock, LEASE - MOMENT);
         let mut other = Opener::beside(&scene, "another", 2);
         let denied = if matches!(way, "open" | "make") { Nfs4ErrShareDenied } else { Nfs4ErrLocked };
         assert_eq!(other.status(&ask()), denied, "{way}: its lease is not over");
-        pass(&scene, &mut clock, MOMENT * 2);
+        scene.pass(&mut clock, MOMENT * 2);
         assert_eq!(other.status(&ask()), OK, "{way}");
         // It is gone as a whole, and is told so.
         assert_eq!(late.status(&[lookup(b"f"), read_by(mine)]), Nfs4ErrBadsession);
@@ -229,10 +220,10 @@ fn a_lease_is_as_long_as_the_server_was_told() {
     let [NfsResop4::OpGetattr(Getattr4Res::Nfs4Ok(told))] = &told[..] else { panic!("{told:?}") };
     assert_eq!(by_number(&told.obj_attributes)[&FATTR4_LEASE_TIME], Fattr4Value::Fattr4LeaseTime(20));
     late.opened(open(b"f", BOTH, BOTH));
-    pass(&scene, &mut clock, Duration::from_secs(17));
+    scene.pass(&mut clock, Duration::from_secs(17));
     let mut other = Opener::beside(&scene, "another", 2);
     assert_eq!(other.status(&[open(b"f", READ, 0)]), Nfs4ErrShareDenied);
-    pass(&scene, &mut clock, Duration::from_secs(8));
+    scene.pass(&mut clock, Duration::from_secs(8));
     assert_eq!(other.status(&[open(b"f", READ, 0)]), OK);
 }
 
@@ -243,7 +234,7 @@ fn who_is_late_stays_where_another_one_is_in_the_way_too() {
     let scene = late.scene.clone();
     scene.file(b"f");
     let mine = late.opened(open(b"f", READ, WRITE)).stateid;
-    pass(&scene, &mut clock, LEASE + MOMENT);
+    scene.pass(&mut clock, LEASE + MOMENT);
     let [mut live, mut third] = [("live", 2), ("third", 3)].map(|(name, number)| Opener::beside(&scene, name, number));
     live.opened(open(b"f", READ, WRITE));
     assert_eq!(third.status(&[open(b"f", WRITE, 0)]), Nfs4ErrShareDenied);
@@ -257,12 +248,12 @@ fn who_could_not_be_answered_is_not_late() {
     let scene = silent.scene.clone();
     scene.file(b"f");
     silent.opened(open(b"f", BOTH, BOTH));
-    pass(&scene, &mut clock, MOMENT);
+    scene.pass(&mut clock, MOMENT);
     clock += LEASE * 2;
-    pass(&scene, &mut clock, LEASE);
+    scene.pass(&mut clock, LEASE);
     let mut other = Opener::beside(&scene, "another", 2);
     assert_eq!(other.status(&[open(b"f", READ, 0)]), Nfs4ErrShareDenied, "for one lease nothing is over");
-    pass(&scene, &mut clock, LEASE + MOMENT);
+    scene.pass(&mut clock, LEASE + MOMENT);
     assert_eq!(other.status(&[open(b"f", READ, 0)]), OK);
 }
 
@@ -277,9 +268,9 @@ fn who_comes_too_many_from_one_address_takes_no_place_of_who_is_there() {
     assert_eq!(beside(OF_ADDRESS_MAX).err(), Some(Nfs4ErrDelay));
     assert_eq!(all[0].opened(open(b"f", READ, WRITE)).rflags, 4 | 8);
     first.opened(open(b"f", READ, 0));
-    pass(&scene, &mut clock, LEASE - MOMENT);
+    scene.pass(&mut clock, LEASE - MOMENT);
     all[1..].iter_mut().for_each(|live| assert_eq!(live.flags(), 0));
-    pass(&scene, &mut clock, MOMENT * 2);
+    scene.pass(&mut clock, MOMENT * 2);
     let mut newcomer = Opener::try_beside(&scene, "newcomer", (9999, 9)).expect("one is late");
     assert_eq!(all[0].status(&[]), Nfs4ErrBadsession, "it had something, and its lease was over");
     assert_eq!(newcomer.status(&[open(b"f", WRITE, 0)]), OK, "what it had is closed");
@@ -294,7 +285,7 @@ fn who_gave_way_is_out_of_the_list_before_another_one_is_answered() {
     scene.file(b"f");
     scene.file(b"g");
     late.opened(open(b"f", BOTH, BOTH));
-    pass(&scene, &mut clock, LEASE + MOMENT);
+    scene.pass(&mut clock, LEASE + MOMENT);
     let mut other = Opener::beside(&scene, "another", 2);
     (0..2).for_each(|_| _ = other.opened(open(b"g", READ, 0)));
     *clients.promises.lock() = Promises::ByHand;

@@ -16,7 +16,7 @@ use support::keeper::{
 };
 use support::opener::Opener;
 use support::scene::{Scene, fate};
-use tally_base::Time;
+use tally_base::FileTime;
 use tally_nfs::service::Step;
 use tally_nfs::v3::Procedure;
 use tally_nfs::v4::state::CallId;
@@ -143,7 +143,7 @@ fn who_keeps_the_times_is_asked_for_them() {
         (id, sequence)
     };
     let [change, size] = change_and_size(given.change.0, 0);
-    let as_it_is = Nfstime4 { seconds: given.mtime.seconds().cast_signed(), nseconds: given.mtime.subsec_nanos() };
+    let as_it_is = Nfstime4 { seconds: given.mtime.seconds(), nseconds: given.mtime.subsec_nanos() };
     let looks = look(&mut b, &[get_attr(&[CHANGE, SIZE, MTIME])]);
     says(&scene, &asked(), &[change.clone(), size.clone(), Fattr4Value::Fattr4TimeDelegModify(as_it_is)]);
     told(&goes_on(&scene, looks));
@@ -155,7 +155,7 @@ fn who_keeps_the_times_is_asked_for_them() {
     let newer = told(&goes_on(&scene, looks));
     assert_eq!(newer[&MTIME], Fattr4Value::Fattr4TimeModify(time(1_000_000_000)));
     let after = attr(&scene, b"f");
-    assert_eq!((after.mtime, after.atime), (Time::new(1_000_000_000, 7), Time::new(9, 7)));
+    assert_eq!((after.mtime, after.atime), (FileTime::new(1_000_000_000, 7), FileTime::new(9, 7)));
     assert!(after.change > given.change && after.ctime >= given.ctime && change_of(&newer).0 == after.change.0);
     // Who says none has written now.
     let looks = look(&mut b, &[get_attr(&[CHANGE, SIZE, MTIME])]);
@@ -185,7 +185,7 @@ fn a_time_that_could_not_be_set_is_set_by_the_next_look() {
     looks(Nfs4ErrDelay);
     assert_eq!(attr(&scene, b"f"), given);
     looks(OK);
-    assert_eq!(attr(&scene, b"f").mtime, Time::new(1_000_000_000, 7));
+    assert_eq!(attr(&scene, b"f").mtime, FileTime::new(1_000_000_000, 7));
 }
 
 /// What is asked for is asked once, and what nobody else knows better is not.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use support::compound::{Op, bare, get_attr, lookup, op, put_root, readable, status_of};
 use support::{House, KEY, POOL};
-use tally_base::{DatasetId, Time};
+use tally_base::{DatasetId, FileTime};
 use tally_nfs::handle::Handle;
 use tally_nfs::v4::state::LEASE_DEFAULT;
 use tally_vfs::{
@@ -33,7 +33,7 @@ fn house() -> House {
     let tank = &house.exports.tank;
     let file = tank.create(ctx, tank.root(), b"Nf4Reg", &CreateHow::Guarded(set.clone())).result.unwrap().object;
     tank.write(ctx, file, 0, b"some bytes".as_slice().into(), Stability::FileSync).result.unwrap();
-    let time = |seconds| Some(SetTime::Client(Time::new(seconds, 1)));
+    let time = |seconds| Some(SetTime::Client(FileTime::new(seconds, 1)));
     let told_apart = SetAttr { uid: Some(7), gid: Some(8), atime: time(3), mtime: time(5), ..SetAttr::default() };
     tank.setattr(ctx, file, &told_apart, None).result.unwrap();
     tank.mkdir(ctx, tank.root(), b"Nf4Dir", &set).result.unwrap();
@@ -172,7 +172,7 @@ fn every_attribute_has_the_rfcs_number_and_type() {
 }
 
 fn of_the_object(attr: &Attr) -> Vec<Fattr4Value> {
-    let time = |time: Time| Nfstime4 { seconds: time.seconds() as i64, nseconds: time.subsec_nanos() };
+    let time = |time: FileTime| Nfstime4 { seconds: time.seconds(), nseconds: time.subsec_nanos() };
     let handle = Handle { pool: POOL, dataset: DatasetId(1), object: attr.object }.seal(&KEY);
     vec![
         Fattr4Value::Fattr4Type(NfsFtype4::Nf4Reg),
@@ -190,7 +190,7 @@ fn of_the_object(attr: &Attr) -> Vec<Fattr4Value> {
         Fattr4Value::Fattr4Rawdev(Specdata4 { specdata1: 0, specdata2: 0 }),
         Fattr4Value::Fattr4SpaceUsed(attr.used),
         Fattr4Value::Fattr4TimeAccess(time(attr.atime)),
-        Fattr4Value::Fattr4TimeMetadata(time(attr.ctime)),
+        Fattr4Value::Fattr4TimeMetadata(time(attr.ctime.into())),
         Fattr4Value::Fattr4TimeModify(time(attr.mtime)),
     ]
 }

@@ -3,21 +3,18 @@
 mod support;
 
 use support::compound::{Op, get_attr, op, read, set, stateid};
+use support::opener::{BOTH, READ, WRITE, close, find, open, open_as, read_by};
 use support::session::{Newcomer, Session, complete};
 use tally_vfs::{Attributes, Cred, Names, OpCtx, SetAttr};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
-    Close4Args, Close4Res, Createhow4, Creatverfattr, DestroyClientid4Args, FATTR4_SIZE, Fattr4, Fattr4Value,
-    FreeStateid4Args, NfsArgop4, NfsResop4, Nfsstat4, Open4Args, Open4Res, Open4Resok, OpenClaim4, OpenDelegation4,
-    OpenDowngrade4Args, OpenDowngrade4Res, OpenOwner4, Openflag4, Opentype4, Read4Args, StableHow4, Stateid4,
-    TestStateid4Args, TestStateid4Res, Write4Args,
+    Close4Res, Createhow4, Creatverfattr, DestroyClientid4Args, FATTR4_SIZE, Fattr4, Fattr4Value, FreeStateid4Args,
+    NfsArgop4, NfsResop4, Nfsstat4, Open4Args, Open4Res, Open4Resok, OpenClaim4, OpenDelegation4, OpenDowngrade4Args,
+    OpenDowngrade4Res, OpenOwner4, Openflag4, StableHow4, Stateid4, TestStateid4Args, TestStateid4Res, Write4Args,
 };
 use tally_wire::numbers;
 
 const OK: Nfsstat4 = Nfs4Ok;
-const READ: u32 = 1;
-const WRITE: u32 = 2;
-const BOTH: u32 = 3;
 
 /// A client that has reclaimed all that it wants to, and the sequence of its one slot.
 struct Client {
@@ -54,25 +51,6 @@ impl Client {
     }
 }
 
-fn open_as(owner: &[u8], name: &[u8], (access, deny): (u32, u32), how: Openflag4) -> Op {
-    op(&NfsArgop4::OpOpen(Open4Args {
-        seqid: 0,
-        share_access: access,
-        share_deny: deny,
-        owner: OpenOwner4 { clientid: 0, owner: owner.into() },
-        openhow: how,
-        claim: OpenClaim4::ClaimNull(name.into()),
-    }))
-}
-
-fn find() -> Openflag4 {
-    Openflag4::Default(Opentype4::Open4Nocreate)
-}
-
-fn open(name: &[u8], access: u32, deny: u32) -> Op {
-    open_as(b"o", name, (access, deny), find())
-}
-
 fn made(name: &[u8], how: Createhow4) -> Op {
     open_as(b"o", name, (BOTH, 0), Openflag4::Open4Create(how))
 }
@@ -81,17 +59,9 @@ fn unchecked(attributes: &[Fattr4Value]) -> Createhow4 {
     Createhow4::Unchecked4(Fattr4::of(attributes))
 }
 
-fn close(of: Stateid4) -> Op {
-    op(&NfsArgop4::OpClose(Close4Args { seqid: 0, open_stateid: of }))
-}
-
 fn downgrade(of: Stateid4, access: u32, deny: u32) -> Op {
     let (open_stateid, seqid, share_access, share_deny) = (of, 0, access, deny);
     op(&NfsArgop4::OpOpenDowngrade(OpenDowngrade4Args { open_stateid, seqid, share_access, share_deny }))
-}
-
-fn read_by(of: Stateid4) -> Op {
-    op(&NfsArgop4::OpRead(Read4Args { stateid: of, offset: 0, count: 100 }))
 }
 
 fn write_by(of: Stateid4, data: &[u8]) -> Op {

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use support::client::record;
 use support::compound::{Op, arguments, get_attr, lookup, op, remove};
-use support::delegates::{READ, WRITE, delegated, free, give_back, open, open_by, opened, read_by};
+use support::delegates::{delegated, give_back, open_by, opened};
 use support::keeper::{answer, answer_with, call, called, client, introduced, next_call, pass, run, status};
-use support::opener::{Opener, close};
+use support::opener::{Opener, READ, WRITE, close, free, open, read_by};
 use support::scene::Scene;
 use support::session::{complete, sequence};
 use tally_nfs::link::Link;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use support::compound::{Op, op, put, stateid};
 use support::gated::Promises;
+use support::opener::{BOTH, READ, find, read_by};
 use support::scene::{Scene, fate, read_reply};
 use support::session::{Entered, Newcomer, complete, create_session, exchange_id, sequence};
 use tally_nfs::link::Link;
@@ -20,13 +21,10 @@ use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
     Close4Args, Compound4Res, CreateSession4Res, Createhow4, DestroyClientid4Args, DestroySession4Args, ExchangeId4Res,
     Fattr4, Lock4Args, Locker4, Lockt4Args, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4, Open4Args, Open4Res,
-    OpenClaim4, OpenDelegationType4, OpenOwner4, OpenToLockOwner4, Openflag4, Opentype4, Read4Args, Sessionid4,
-    Stateid4,
+    OpenClaim4, OpenDelegationType4, OpenOwner4, OpenToLockOwner4, Openflag4, Sessionid4, Stateid4,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
-const READ: u32 = 1;
-const BOTH: u32 = 3;
 
 /// A client with a session of one slot.
 struct Client {
@@ -107,10 +105,6 @@ fn opening((access, deny): (u32, u32), how: Openflag4, claim: OpenClaim4) -> Op 
     op(&NfsArgop4::OpOpen(Open4Args { seqid: 0, share_access: access, share_deny: deny, owner, openhow: how, claim }))
 }
 
-fn find() -> Openflag4 {
-    Openflag4::Default(Opentype4::Open4Nocreate)
-}
-
 fn open(name: &[u8], share: (u32, u32)) -> Op {
     opening(share, find(), OpenClaim4::ClaimNull(name.into()))
 }
@@ -122,10 +116,6 @@ fn made(name: &[u8]) -> Op {
 
 fn again(share: (u32, u32)) -> Op {
     opening(share, find(), OpenClaim4::ClaimPrevious(OpenDelegationType4::OpenDelegateNone))
-}
-
-fn read_by(stateid: Stateid4) -> Op {
-    op(&NfsArgop4::OpRead(Read4Args { stateid, offset: 0, count: 100 }))
 }
 
 /// What stands in the pool's list.

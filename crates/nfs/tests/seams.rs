@@ -10,7 +10,6 @@ use support::Child;
 use support::compound::{Op, lookup, op};
 use support::gated::Promises;
 use support::opener::{BOTH, Opener, READ, close, find, free, open, open_as};
-use support::scene::Scene;
 use tally_nfs::service::Step;
 use tally_vfs::{CreateHow, Cred, Identity, Names, OpCtx, SetAttr};
 use tally_wire::nfs4::Nfsstat4::*;
@@ -19,14 +18,6 @@ use tally_wire::nfs4::{Lock4Args, Locker4, NfsArgop4, NfsLockType4, Nfsstat4, Op
 const OK: Nfsstat4 = Nfs4Ok;
 const LEASE: Duration = Duration::from_secs(90);
 const MOMENT: Duration = Duration::from_secs(5);
-
-fn pass(scene: &Scene, clock: &mut Duration, time: Duration) {
-    let end = *clock + time;
-    while *clock < end {
-        *clock += Duration::from_millis(500);
-        scene.service.look_at_clock(*clock);
-    }
-}
 
 fn lock(open: &Stateid4, owner: &[u8]) -> Op {
     let lock_owner = OpenOwner4 { clientid: 0, owner: owner.into() };
@@ -67,7 +58,7 @@ fn what_is_revoked_as_it_is_too_much_is_closed_below() {
     _ = client.leave();
     _ = client.status(&[free(_f.clone())]);
     let mut clock = Duration::ZERO;
-    pass(&scene, &mut clock, LEASE * 3);
+    scene.pass(&mut clock, LEASE * 3);
     let mut again = Opener::beside(&scene, "a client", 3);
     _ = again.status(&[open(b"f", READ, 0)]);
     let its = again.opened(open(b"g", BOTH, 0)).stateid;
@@ -85,7 +76,7 @@ fn nobody_is_given_what_was_anothers_before_that_one_is_out_of_the_list() {
     scene.file(b"f");
     scene.file(b"g");
     late.opened(open(b"f", BOTH, BOTH));
-    pass(&scene, &mut clock, LEASE + MOMENT);
+    scene.pass(&mut clock, LEASE + MOMENT);
     let [mut other, mut third] = [("another", 2), ("third", 3)].map(|(name, at)| Opener::beside(&scene, name, at));
     for client in [&mut other, &mut third] {
         (0..3).for_each(|_| _ = client.opened(open(b"g", READ, 0)));
@@ -135,7 +126,7 @@ fn who_meets_his_own_bound_ends_nobody_else() {
     scene.file(b"f");
     scene.file(b"g");
     late.opened(open(b"f", BOTH, 0));
-    pass(&scene, &mut clock, LEASE + MOMENT);
+    scene.pass(&mut clock, LEASE + MOMENT);
     let mut greedy = Opener::beside(&scene, "greedy", 2);
     // As `tally_claims` says it of the 4097th open of one client of one object.
     scene.exports.tank.too_many_claims.store(true, SeqCst);
@@ -153,7 +144,7 @@ fn who_was_granted_before_somebody_was_ended_waits_for_the_list_too() {
     scene.file(b"f");
     scene.file(b"g");
     late.opened(open(b"f", BOTH, BOTH));
-    pass(&scene, &mut clock, LEASE + MOMENT);
+    scene.pass(&mut clock, LEASE + MOMENT);
     let [mut other, mut third] = [("another", 2), ("third", 3)].map(|(name, at)| Opener::beside(&scene, name, at));
     for client in [&mut other, &mut third] {
         (0..3).for_each(|_| _ = client.opened(open(b"g", READ, 0)));

@@ -5,15 +5,15 @@ mod support;
 use std::time::Duration;
 
 use support::compound::{Op, get_attr, lookup, of_mode, op, remove, set, stateid};
-use support::delegates::{READ, WRITE, delegated, give_back, open, open_of, opened, read_by, test, tested, write_by};
+use support::delegates::{delegated, give_back, open_of, opened, test, tested, write_by};
 use support::keeper::{
     answer, answer_with, call, client, introduced, next_call, opens, pass, run, status, written_scene as scene,
 };
-use support::opener::close;
+use support::opener::{READ, WRITE, close, open, read_by};
 use support::scene::{Scene, fate};
 
 use support::session::sequence;
-use tally_base::Time;
+use tally_base::FileTime;
 use tally_nfs::service::Step;
 use tally_vfs::{Attr, Attributes, Gives, Opens};
 use tally_wire::nfs4::Nfsstat4::*;
@@ -140,13 +140,13 @@ fn who_keeps_a_file_for_writing_sets_its_times() {
     let accessed = Fattr4Value::Fattr4TimeDelegAccess(time(2_000));
     assert_eq!(status(&mut a, &[lookup(b"f"), set_by(&kept, &[accessed, modified(1_000)])]), OK);
     let long_ago = attr(&scene, b"f");
-    assert_eq!((long_ago.atime, long_ago.mtime), (Time::new(2_000, 5), Time::new(1_000, 5)));
+    assert_eq!((long_ago.atime, long_ago.mtime), (FileTime::new(2_000, 5), FileTime::new(1_000, 5)));
     assert!(long_ago.change > before.change && long_ago.ctime >= before.ctime);
     assert_eq!(status(&mut a, &[lookup(b"f"), set_by(&kept, &[modified(9_000_000_000)])]), OK);
     let now = attr(&scene, b"f");
-    assert!(now.mtime >= before.mtime && now.mtime <= now.ctime && now.change > long_ago.change, "{now:?}");
+    assert!(now.mtime >= before.mtime && now.mtime <= now.ctime.into() && now.change > long_ago.change, "{now:?}");
     // Whoever set it was told that it is set: the nearest that there is.
-    for (seconds, nearest) in [(-1, Time(0)), (1, Time::new(1, 5))] {
+    for (seconds, nearest) in [(i64::MIN, FileTime(i64::MIN)), (-1, FileTime::new(-1, 5)), (1, FileTime::new(1, 5))] {
         assert_eq!(status(&mut a, &[lookup(b"f"), set_by(&kept, &[modified(seconds)])]), OK);
         assert_eq!(attr(&scene, b"f").mtime, nearest);
     }
@@ -195,7 +195,7 @@ fn it_is_claimed_again_as_it_was() {
     assert_eq!(told.rflags & ALONE, 0, "what was claimed is open");
     let ops = [sequence(session, 0, 2, false), scene.put(f), set_by(&kept, &[modified(7)]), give_back(kept)];
     assert_eq!(scene.run(902, &ops).status, OK);
-    assert_eq!(attr(&scene, b"f").mtime, Time::new(7, 5));
+    assert_eq!(attr(&scene, b"f").mtime, FileTime::new(7, 5));
 }
 
 #[test]
@@ -270,8 +270,7 @@ fn times_that_are_there_already_change_nothing() {
     let mut a = client(&scene, "a", 2);
     let kept = kept(&opens(&mut a, b"f", BOTH | TIMES));
     let before = attr(&scene, b"f");
-    let time =
-        |time: tally_base::Time| Nfstime4 { seconds: time.seconds().cast_signed(), nseconds: time.subsec_nanos() };
+    let time = |time: tally_base::FileTime| Nfstime4 { seconds: time.seconds(), nseconds: time.subsec_nanos() };
     let values = [
         Fattr4Value::Fattr4TimeDelegAccess(time(before.atime)),
         Fattr4Value::Fattr4TimeDelegModify(time(before.mtime)),

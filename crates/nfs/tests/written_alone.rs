@@ -10,14 +10,13 @@ use std::time::{Duration, Instant};
 use support::client::{dir_name, mode, words, write_arguments};
 use support::compound::{Op, get_attr, link, lookup, of_mode, op, put_root, remove, rename, save, set, stateid};
 use support::delegates::{
-    READ, WRITE, delegated, delegated_to_write, free, give_back, open, open_by, open_of, opened, read_by, test, tested,
-    why_none, write_by,
+    delegated, delegated_to_write, give_back, open_by, open_of, opened, test, tested, why_none, write_by,
 };
 use support::gated::Promises;
 use support::keeper::{
     answer, call, client, handle, introduced, keeps, opens, pass, plain, run, status, written_scene as scene,
 };
-use support::opener::{Opener, close};
+use support::opener::{Opener, READ, WRITE, close, free, open, read_by};
 use support::scene::{Scene, fate, read_reply};
 use support::session::{complete, sequence};
 use support::{KEY, POOL};

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use nfs3_types::nfs3::*;
 use nfs3_types::xdr_codec::Opaque;
 use smallvec::SmallVec;
-use tally_base::Time;
+use tally_base::FileTime;
 use tally_nfs::handle::Handle;
 use tally_vfs::model::Model;
 use tally_vfs::{
@@ -285,8 +285,7 @@ fn mode(mode: u32) -> SetAttr {
 
 fn attributes_of(set: &SetAttr) -> sattr3 {
     let option = |value: Option<u32>| value.map_or(Nfs3Option::None, Nfs3Option::Some);
-    let time =
-        |time: Time| nfstime3 { seconds: (time.0 / 1_000_000_000) as u32, nseconds: (time.0 % 1_000_000_000) as u32 };
+    let time = |time: FileTime| nfstime3 { seconds: time.seconds() as u32, nseconds: time.subsec_nanos() };
     sattr3 {
         mode: option(set.mode),
         uid: option(set.uid),

@@ -1,6 +1,6 @@
 //! Objects and what is told of them.
 
-use tally_base::{Generation, ObjectId, Time};
+use tally_base::{FileTime, Generation, ObjectId, Time};
 
 /// An object and the generation under which it was made: what a file handle names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,9 +53,9 @@ pub struct Attr {
     /// Device number of a node: major, minor.
     pub rdev: (u32, u32),
     /// Last access.
-    pub atime: Time,
+    pub atime: FileTime,
     /// Last change of content.
-    pub mtime: Time,
+    pub mtime: FileTime,
     /// Last change of anything.
     pub ctime: Time,
     /// The change attribute (NFSv4): the issued time of the last change (rules F14).
@@ -68,7 +68,7 @@ pub struct PreAttr {
     /// Bytes.
     pub size: u64,
     /// Last change of content.
-    pub mtime: Time,
+    pub mtime: FileTime,
     /// Last change of anything.
     pub ctime: Time,
     /// Its [`Attr::change`].
@@ -96,9 +96,9 @@ pub enum SetTime {
     /// The server's time, as issued.
     Server,
     /// The client's.
-    Client(Time),
+    Client(FileTime),
     /// That of a client that has the file for writing, and has set it there already (RFC 9754 §5): by that right alone ([`Right::Delegated`](crate::Right)), and no later than now.
-    Kept(Time),
+    Kept(FileTime),
 }
 
 /// What to change; `None` keeps a field.
@@ -128,9 +128,9 @@ impl SetAttr {
     /// Nothing, where all that it sets are such times and the object has them: a client that gives a file back says both, whether it has set them or not.
     #[must_use]
     pub fn without_what_is(&self, attr: &Attr, now: Time) -> Self {
-        let kept = |set: Option<SetTime>, is: Time| match set {
+        let kept = |set: Option<SetTime>, is: FileTime| match set {
             None => true,
-            Some(SetTime::Kept(time)) => time.min(now) == is,
+            Some(SetTime::Kept(time)) => time.min(now.into()) == is,
             Some(_) => false,
         };
         let are_there = kept(self.atime, attr.atime) && kept(self.mtime, attr.mtime);

@@ -27,8 +27,8 @@ pub use names::{
     entry_charge,
 };
 pub use opens::{
-    Access, Act, ClientNumber, Conflict, Delegation, Deny, Holder, Opened, Opening, OwnerNumber, Right, Share, ToOpen,
-    conflict,
+    Access, Act, ClientNumber, Conflict, DELEGATIONS_MAX, DELEGATIONS_OF_CLIENT_MAX, Delegation, Deny, Holder,
+    OPENS_MAX, OPENS_OF_CLIENT_MAX, Opened, Opening, OwnerNumber, Right, Share, ToOpen, conflict,
 };
 pub use outcome::{FsError, Outcome};
 pub use request::{Cred, OpCtx, RememberedReply, ReplyKey};

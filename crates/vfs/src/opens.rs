@@ -3,7 +3,10 @@
 //! An open is given under the file's lock, together with all that the request makes and cuts (rules V29): what is opened is what is
 //! there, and nobody else's open that forbids it comes in between. It ends with [`Opens::close`](crate::Opens::close), or with the mount; on disk there is nothing of it.
 
-pub use tally_claims::{Access, Act, ClientNumber, Conflict, Delegation, Deny, Holder, OwnerNumber, Share, conflict};
+pub use tally_claims::{
+    Access, Act, ClientNumber, Conflict, DELEGATIONS_MAX, DELEGATIONS_OF_CLIENT_MAX, Delegation, Deny, Holder,
+    OPENS_MAX, OPENS_OF_CLIENT_MAX, OwnerNumber, Share, conflict,
+};
 
 use crate::attributes::{Attr, ObjectRef};
 use crate::names::CreateHow;

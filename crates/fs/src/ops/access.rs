@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use smallvec::smallvec;
-use tally_base::Time;
+use tally_base::{FileTime, Time};
 use tally_store::pool::SpaceClass;
 use tally_vfs::Attr;
 
@@ -37,7 +37,7 @@ impl Filesystem {
         if inode.generation != attr.object.generation || !is_due(&inode.attr(id), now) {
             return;
         }
-        inode.atime = now;
+        inode.atime = now.into();
         let record = Record { inodes: smallvec![after(id, &inode, SizeRule::Exact)], ..Record::default() };
         self.with_hold(admitted, |txg| self.apply(&mut locked, txg, record, false));
     }
@@ -45,6 +45,6 @@ impl Filesystem {
 
 /// Whether an access at `now` is worth a change.
 fn is_due(attr: &Attr, now: Time) -> bool {
-    let is_old = now.0.saturating_sub(attr.atime.0) >= STAYS.as_nanos() as u64;
-    is_old || attr.atime <= attr.mtime || attr.atime <= attr.ctime
+    let is_old = FileTime::from(now).0.saturating_sub(attr.atime.0) >= STAYS.as_nanos() as i64;
+    is_old || attr.atime <= attr.mtime || attr.atime <= attr.ctime.into()
 }

@@ -153,9 +153,9 @@ fn apply_set(inode: &mut Inode, id: ObjectId, set: &SetAttr, cred: &Cred, now: T
 pub(super) fn apply_times(inode: &mut Inode, set: &SetAttr, now: Time) {
     for (time, field) in [(set.atime, &mut inode.atime), (set.mtime, &mut inode.mtime)] {
         match time {
-            Some(SetTime::Server) => *field = now,
+            Some(SetTime::Server) => *field = now.into(),
             Some(SetTime::Client(time)) => *field = time,
-            Some(SetTime::Kept(time)) => *field = time.min(now),
+            Some(SetTime::Kept(time)) => *field = time.min(now.into()),
             None => {}
         }
     }
@@ -182,6 +182,6 @@ pub(super) fn resize(inode: &mut Inode, size: u64, may: Result<(), FsError>, now
     inode.size = size;
     inode.unreserve(&(size..u64::MAX));
     inode.used = inode.used.min(round_to_sector(size));
-    inode.mtime = now;
+    inode.mtime = now.into();
     Ok(())
 }

@@ -3,7 +3,7 @@ use tally_vfs::{FileKind, XATTR_VALUE_MAX};
 use super::*;
 use crate::inode::Layout;
 use crate::xattr::{self, PARTS_MAX, XattrAccount};
-use tally_base::{SlotMark, Time};
+use tally_base::{FileTime, SlotMark, Time};
 use tally_store::key::Class;
 
 type Lie = fn(&mut Record);
@@ -18,8 +18,8 @@ fn inode(size: u64) -> Inode {
         size,
         used: 9,
         rdev: (1, 2),
-        atime: Time(1),
-        mtime: Time(2),
+        atime: FileTime(-1),
+        mtime: FileTime(2),
         ctime: Time(3),
         change: Time(4),
         generation: Generation(5),

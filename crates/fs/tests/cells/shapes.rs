@@ -3,7 +3,7 @@
 //! A shape is run on the real file system and on the model: what the model says afterwards is what replay must come to.
 
 use bytes::Bytes;
-use tally_base::Time;
+use tally_base::FileTime;
 use tally_fs::record::RecordKind;
 use tally_vfs::{
     CreateHow, Cred, NodeKind, ObjectRef, OpCtx, SetAttr, SetTime, SetXattr, Stability, Vfs, XATTR_VALUE_MAX,
@@ -228,8 +228,8 @@ const LINK: &[Shape] = &[
 
 const SET_ATTR: &[Shape] = &[
     shape("mode and times of a file", |fs, ctx| {
-        let atime = Some(SetTime::Client(Time::new(1_000_000_000, 1)));
-        let set = SetAttr { atime, mtime: Some(SetTime::Client(Time::new(900_000_000, 2))), ..mode(0o4755) };
+        let atime = Some(SetTime::Client(FileTime::new(1_000_000_000, 1)));
+        let set = SetAttr { atime, mtime: Some(SetTime::Client(FileTime::new(900_000_000, 2))), ..mode(0o4755) };
         done(fs.setattr(ctx, at(fs, "dir/small"), &set, None)).unwrap();
     }),
     shape("owner of a directory", |fs, ctx| {

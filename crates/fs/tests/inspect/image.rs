@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tally_base::{Clock, SystemRng, Time};
+use tally_base::{Clock, FileTime, SystemRng, Time};
 use tally_disk::{Helpers, Host, Platform, SerialFanout};
 use tally_fakes::{MemDisk, MemOpener};
 use tally_fs::Filer;
@@ -177,7 +177,7 @@ fn make_logged(fs: &dyn Vfs) {
     let (dir, _) = fs.lookup(&cred, fs.root(), b"dir").unwrap();
     let asked = OpCtx { reply: Some(ReplyKey([7; 40])), ..OpCtx::of(&cred) };
     let late = done(fs.create(asked, dir.object, b"late", &CreateHow::Exclusive(0x1122))).unwrap();
-    let times = SetAttr { mtime: Some(SetTime::Client(Time::new(1_000_000_000, 5))), ..mode(0o444) };
+    let times = SetAttr { mtime: Some(SetTime::Client(FileTime::new(1_000_000_000, 5))), ..mode(0o444) };
     done(fs.setattr(ctx, late.object, &times, None)).unwrap();
     done(fs.write(ctx, late.object, 0, Bytes::from_static(b"only in the log\n"), Stability::FileSync)).unwrap();
     done(fs.rename(ctx, fs.root(), b"second", dir.object, b"moved")).unwrap();

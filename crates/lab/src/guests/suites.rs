@@ -34,7 +34,7 @@ impl Suite {
 pub(super) const LIBRARY: &str = include_str!("../../guest/library.sh");
 
 /// All of them, the shortest first.
-pub(super) const SUITES: [Suite; 21] = [
+pub(super) const SUITES: [Suite; 22] = [
     Suite {
         name: "untar",
         script: include_str!("../../guest/suites/untar.sh"),
@@ -202,6 +202,17 @@ pub(super) const SUITES: [Suite; 21] = [
         records: false,
         of_others: None,
         minutes_max: 25,
+    },
+    Suite {
+        name: "build",
+        script: include_str!("../../guest/suites/build.sh"),
+        files: &[],
+        in_ci: false,
+        memory_mib: 3072,
+        disks_mib: &[1024, 1024],
+        records: false,
+        of_others: Some(("tree", &["gcc", "libc6-dev", "make"])),
+        minutes_max: 60,
     },
     Suite {
         name: "cthon04",

@@ -23,9 +23,9 @@ const AUTH_SYS: u32 = 1;
 /// Longest body of a credential or verifier (RFC 5531 §8.2).
 const AUTH_BYTES_MAX: usize = 400;
 /// Longest machine name in AUTH_SYS (RFC 5531, appendix A).
-const MACHINE_NAME_MAX: usize = 255;
+pub(crate) const MACHINE_NAME_MAX: usize = 255;
 /// Most supplementary groups in AUTH_SYS.
-const GROUPS_MAX: usize = 16;
+pub(crate) const GROUPS_MAX: u32 = 16;
 
 /// Who makes the call, as they say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,7 +152,7 @@ fn unix(body: &Bytes) -> Result<Cred, Garbage> {
     words.u32()?;
     words.opaque(MACHINE_NAME_MAX)?;
     let (uid, gid) = (words.u32()?, words.u32()?);
-    let count = usize::try_from(words.u32()?).map_err(|_| Garbage)?;
+    let count = words.u32()?;
     if count > GROUPS_MAX {
         return Err(Garbage);
     }

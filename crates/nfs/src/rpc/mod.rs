@@ -7,6 +7,7 @@ mod record;
 mod reply;
 
 pub use call::{Call, Identity, Refusal};
+pub(crate) use call::{GROUPS_MAX, MACHINE_NAME_MAX};
 pub use outgoing::{Caller, Calls, Matched, Outgoing, Returned, UNMATCHED_MAX, is_reply};
 pub use record::{Assembler, RECORD_BYTES_MAX, RecordError};
 pub use reply::{AcceptError, AuthProblem, Reply};

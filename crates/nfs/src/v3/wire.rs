@@ -1,6 +1,6 @@
 //! The structures that many procedures share (RFC 1813 §2.5 and §2.6).
 
-use tally_base::Time;
+use tally_base::{FileTime, Time};
 use tally_vfs::{Attr, Change, PreAttr, SetAttr, SetTime};
 
 use super::status::Status;
@@ -49,7 +49,7 @@ fn set_time(words: &mut Decoder<'_>) -> Result<Option<SetTime>, Garbage> {
     match words.u32()? {
         0 => Ok(None),
         1 => Ok(Some(SetTime::Server)),
-        2 => time(words).map(|time| Some(SetTime::Client(time))),
+        2 => time(words).map(|time| Some(SetTime::Client(time.into()))),
         _ => Err(Garbage),
     }
 }
@@ -63,7 +63,7 @@ pub(super) fn time(words: &mut Decoder<'_>) -> Result<Time, Garbage> {
 /// What replies are made of.
 pub(super) trait Put {
     fn status(&mut self, status: Status) -> &mut Self;
-    fn time(&mut self, time: Time) -> &mut Self;
+    fn time(&mut self, time: impl Into<FileTime>) -> &mut Self;
     fn attr(&mut self, attr: &Attr, fsid: u64) -> &mut Self;
     fn post_attr(&mut self, attr: Option<&Attr>, fsid: u64) -> &mut Self;
     fn post_handle(&mut self, handle: Option<&HandleBytes>) -> &mut Self;
@@ -75,9 +75,11 @@ impl Put for Encoder {
         self.u32(status as u32)
     }
 
-    /// Seconds are 32 bits wide here, and taken as unsigned: they last until 2106.
-    fn time(&mut self, time: Time) -> &mut Self {
-        self.u32(u32::try_from(time.seconds()).unwrap_or(u32::MAX)).u32(time.subsec_nanos())
+    /// Seconds are 32 bits wide here, and taken as unsigned: they begin with 1970 and last until 2106, and whatever is beyond is shown as
+    /// the nearest that there is.
+    fn time(&mut self, time: impl Into<FileTime>) -> &mut Self {
+        let time = time.into().clamp(FileTime(0), FileTime::new(u32::MAX.into(), 999_999_999));
+        self.u32(time.seconds() as u32).u32(time.subsec_nanos())
     }
 
     fn attr(&mut self, attr: &Attr, fsid: u64) -> &mut Self {

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use super::house::House;
 use super::recalls::looks::{self, CB_GETATTR};
-use super::state::bounds::{CALLS_MAX, CALLS_OF_CLIENT_MAX};
+use super::state::bounds::{CALLS_MAX, CALLS_OF_CLIENT_MAX, TAG_BYTES_MAX};
 use super::state::{
     Answer, Attributes, CallId, Callback, Calling, ClientId, Errand, Lost, Referred, SessionId, Verdict,
 };
@@ -33,8 +33,7 @@ const ANSWERED_IN: Duration = Duration::from_secs(10);
 const VERSION: u32 = 1;
 const CB_COMPOUND: u32 = 1;
 const CB_SEQUENCE: u32 = 11;
-/// Longest tag of an answer, and most results: of two operations.
-const TAG_BYTES_MAX: usize = 1024;
+/// Most results of an answer: of two operations.
 const RESULTS_MAX: u32 = 2;
 
 /// What came of an errand.
@@ -117,13 +116,14 @@ impl House {
     pub(crate) fn call_returned(&self, exports: &dyn Exports, id: &CallId, returned: &Returned) {
         self.callbacks.due.lock().remove(id);
         let (session, ..) = id.place();
-        let (verdict, status) = judge(id, returned);
+        let (verdict, status, behind) = judge(id, returned);
         let Some(errand) = self.sessions().find(session).and_then(|session| session.returned(id, verdict)) else {
             return;
         };
         match errand {
             Errand::Look(_, number) => {
-                self.looked(number, (verdict == Verdict::Done).then(|| attributes_of(returned)).flatten())
+                let behind = behind.filter(|_| verdict == Verdict::Done);
+                self.looked(number, behind.and_then(|mut words| attributes(&mut words).ok()));
             }
             _ => self.came_of(&errand, came(verdict, status)),
         }
@@ -200,35 +200,20 @@ fn came(verdict: Verdict, status: u32) -> Came {
     }
 }
 
-/// What an answer says of its slot, and of the operation behind CB_SEQUENCE.
-fn judge(id: &CallId, returned: &Returned) -> (Verdict, u32) {
+/// What an answer says of its slot, and of the operation behind CB_SEQUENCE; and what stands there, if anything was answered.
+fn judge<'a>(id: &CallId, returned: &'a Returned) -> (Verdict, u32, Option<Decoder<'a>>) {
     match returned {
         Returned::Results(results) => {
-            read(id, &mut Decoder::new(results, 0)).unwrap_or((Verdict::OutOfStep, Status::BadXdr as u32))
+            let mut words = Decoder::new(results, 0);
+            let (verdict, status) = read(id, &mut words).unwrap_or((Verdict::OutOfStep, Status::BadXdr as u32));
+            (verdict, status, Some(words))
         }
-        Returned::Refused => (Verdict::NotBegun, Status::ServerFault as u32),
-        Returned::Garbage => (Verdict::OutOfStep, Status::BadXdr as u32),
+        Returned::Refused => (Verdict::NotBegun, Status::ServerFault as u32, None),
+        Returned::Garbage => (Verdict::OutOfStep, Status::BadXdr as u32, None),
     }
 }
 
-/// What was answered behind CB_SEQUENCE to CB_GETATTR, if that is to be believed.
-fn attributes_of(returned: &Returned) -> Option<Attributes> {
-    let Returned::Results(results) = returned else { return None };
-    let read = |words: &mut Decoder<'_>| {
-        let (_whole, _tag, _count) = (words.u32()?, words.opaque(TAG_BYTES_MAX)?, words.u32()?);
-        let (_number, _status, _session) = (words.u32()?, words.u32()?, words.array::<16>()?);
-        for _ in 0..4 {
-            let _sequence_slot_highest_target = words.u32()?;
-        }
-        let (number, status) = (words.u32()?, words.u32()?);
-        if (number, status) != (CB_GETATTR, Status::Ok as u32) {
-            return Err(Garbage);
-        }
-        looks::attributes(words)
-    };
-    read(&mut Decoder::new(results, 0)).ok()
-}
-
+/// The same of an answer that came: read up to what stands behind CB_SEQUENCE.
 fn read(id: &CallId, words: &mut Decoder<'_>) -> Result<(Verdict, u32), Garbage> {
     let (whole, _tag, count) = (words.u32()?, words.opaque(TAG_BYTES_MAX)?, words.u32()?);
     if count == 0 && whole != Status::Ok as u32 {
@@ -252,6 +237,15 @@ fn read(id: &CallId, words: &mut Decoder<'_>) -> Result<(Verdict, u32), Garbage>
     let (_highest, _target) = (words.u32()?, words.u32()?);
     let is_its = (session, slot, told) == id.place();
     Ok((if is_its { Verdict::Done } else { Verdict::OutOfStep }, whole))
+}
+
+/// What was answered to CB_GETATTR, if that is to be believed.
+fn attributes(words: &mut Decoder<'_>) -> Result<Attributes, Garbage> {
+    let (number, status) = (words.u32()?, words.u32()?);
+    if (number, status) != (CB_GETATTR, Status::Ok as u32) {
+        return Err(Garbage);
+    }
+    looks::attributes(words)
 }
 
 #[cfg(test)]

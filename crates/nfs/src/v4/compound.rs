@@ -113,7 +113,7 @@ pub(super) enum Stop {
 pub enum Halt {
     /// An operation found no room: it goes on with that one once this is over.
     Waits(Box<dyn Promise>),
-    /// The same where another client is asked for what it keeps.
+    /// The same without a worker, for a moment: for what another client keeps, or for the name of an owner.
     Parked(Box<dyn Promise>),
     /// It was here before.
     Repeated(Repeated),

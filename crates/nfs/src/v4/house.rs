@@ -195,6 +195,14 @@ impl House {
         Ok(())
     }
 
+    /// Whether there is who asks, in this session, or in minor version 0 by himself, whose lease begins anew.
+    pub(super) fn check_there(&self, session: Option<SessionId>, client: ClientId) -> Result<(), Status> {
+        match session {
+            Some(session) => self.sessions().find(session).map(drop).ok_or(Status::BadSession),
+            None => Ok(self.clients().renew(client, self.heard())?),
+        }
+    }
+
     /// Whether a client has something open, or delegated.
     pub(super) fn holds(&self, client: ClientId) -> bool {
         self.opens.holds(client) || self.delegations.holds(client)

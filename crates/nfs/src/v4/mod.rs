@@ -7,11 +7,16 @@
 //!                                                            │   make ─ remove ─ copy ─ sparse ─ xattr  that is not OK, once
 //!                                                            │   open ─ close ─ order ─ lock            they are durable
 //!                                                            │   delegation ─ clients ─ sessions
+//!                                                            ├─ progress: what of a compound outlives an attempt to carry it out
+//!                                                            ├─ results: what it has to say, cut where an operation turns out not to have been
+//!                                                            ├─ pseudo: what a handle names, and what stands above the exports
 //!                                                            ├─ attr: a bitmap, and values in the order of their numbers
 //!                                                            ├─ house: what all compounds share: state (clients, sessions, opens, locks, delegations)
 //!                                                            ├─ naming: who owners are by name
-//!                                                            ├─ waiting: who waits for a lock is told, by callbacks: calls to clients
-//!                                                            ├─ recalls: what is delegated and in somebody's way is called back, too
+//!                                                            ├─ callbacks: calls to clients, and what came of them
+//!                                                            ├─ waiting: who waits for a lock is called when it is free
+//!                                                            ├─ recalls: what is delegated and in somebody's way is called back
+//!                                                            ├─ plain: which datasets NFSv3 uses: `auto` gives nothing of them for writing
 //!                                                            ├─ tracking: who may claim again what, behind a restart
 //!                                                            ├─ past: what a persistent session has done in a life before
 //!                                                            ├─ endings: what ends state that its client has not given up

@@ -9,15 +9,11 @@ use super::compound::{Compound, Halt, Head, Scene};
 use super::op::{self, Meaning};
 use super::pseudo::Handle;
 use super::results::{Ended, ILLEGAL, Owed, Results};
+use super::state::bounds::{OPS_OUTSIDE_MAX, TAG_BYTES_MAX};
 use super::status::Status;
 use crate::repeats::Told;
 use crate::rpc::Call;
 use crate::xdr::{Encoder, Garbage};
-
-/// Longest tag, bytes.
-const TAG_BYTES_MAX: usize = 1024;
-/// Most operations in one compound.
-const OPS_MAX: u32 = 128;
 
 /// A compound, and how far it has come.
 pub struct Progress {
@@ -51,7 +47,7 @@ impl Progress {
         let head = Head { minor: words.u32()?, count: words.u32()?, next: None };
         if head.minor > op::MINOR_MAX {
             results.refuse(Status::MinorVersMismatch);
-        } else if head.minor == 0 && head.count > OPS_MAX {
+        } else if head.minor == 0 && head.count > OPS_OUTSIDE_MAX {
             // In a session it is the session that bounds them.
             results.refuse(Status::Resource);
         }

@@ -151,8 +151,8 @@ impl Tree<'_> {
             size: 0,
             used: 0,
             rdev: (0, 0),
-            atime: changed,
-            mtime: changed,
+            atime: changed.into(),
+            mtime: changed.into(),
             ctime: changed,
             change: changed,
         })

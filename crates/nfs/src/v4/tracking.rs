@@ -478,7 +478,7 @@ impl Tracked {
     fn note(&self, folder: &dyn Vfs, Asker { presence, now }: Asker<'_>) -> Result<(), Stop> {
         let key = presence.key();
         let is_noted = self.with(|list| {
-            presence.check_there()?;
+            presence.check_not_ended()?;
             let may = !presence.has_lost();
             if may {
                 list.note(key);
@@ -501,7 +501,7 @@ impl Tracked {
         } else {
             tracing::warn!(pool = %folder.pool(), client = %key, "its opens cannot be claimed again behind a restart: there is no room to write it down");
         }
-        Ok(presence.check_there()?)
+        Ok(presence.check_not_ended()?)
     }
 
     /// The same of where it may have something for writing. False where that cannot be written down: then it may not.
@@ -513,7 +513,7 @@ impl Tracked {
     ) -> Result<bool, Stop> {
         let whose = (presence.key(), presence.client());
         let flag = self.with(|list| {
-            presence.check_there()?;
+            presence.check_not_ended()?;
             let may = list.has(whose.0) && !presence.has_lost();
             let flag = |list: &mut List| match list.may_write(whose, dataset, now) {
                 true => None,

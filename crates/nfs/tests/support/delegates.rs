@@ -1,16 +1,14 @@
 //! Operations about delegations, and what is told of them.
 
 use tally_wire::nfs4::{
-    Delegreturn4Args, FreeStateid4Args, NfsArgop4, NfsResop4, NfsSpaceLimit4, Nfsstat4, Open4Args, Open4Res,
-    Open4Resok, OpenClaim4, OpenDelegation4, OpenDelegationType4, OpenOwner4, Openflag4, Opentype4, Read4Args,
-    StableHow4, Stateid4, TestStateid4Args, TestStateid4Res, Write4Args,
+    Delegreturn4Args, NfsArgop4, NfsResop4, NfsSpaceLimit4, Nfsstat4, Open4Args, Open4Res, Open4Resok, OpenClaim4,
+    OpenDelegation4, OpenDelegationType4, OpenOwner4, Openflag4, Opentype4, StableHow4, Stateid4, TestStateid4Args,
+    TestStateid4Res, Write4Args,
 };
 
 use super::called::Called;
 use super::compound::{Op, lookup, op, put_root};
-
-pub const READ: u32 = 1;
-pub const WRITE: u32 = 2;
+use super::opener::{READ, open};
 
 /// OPEN of what is there, by this claim.
 pub fn open_by(claim: OpenClaim4, share_access: u32, share_deny: u32) -> Op {
@@ -29,24 +27,12 @@ pub fn open_of(owner: &[u8], claim: OpenClaim4, share_access: u32, share_deny: u
     }))
 }
 
-pub fn open(name: &[u8], access: u32, deny: u32) -> Op {
-    open_by(OpenClaim4::ClaimNull(name.into()), access, deny)
-}
-
 pub fn give_back(deleg_stateid: Stateid4) -> Op {
     op(&NfsArgop4::OpDelegreturn(Delegreturn4Args { deleg_stateid }))
 }
 
-pub fn free(fsa_stateid: Stateid4) -> Op {
-    op(&NfsArgop4::OpFreeStateid(FreeStateid4Args { fsa_stateid }))
-}
-
 pub fn test(stateid: Stateid4) -> Op {
     op(&NfsArgop4::OpTestStateid(TestStateid4Args { ts_stateids: vec![stateid].into() }))
-}
-
-pub fn read_by(stateid: Stateid4) -> Op {
-    op(&NfsArgop4::OpRead(Read4Args { stateid, offset: 0, count: 100 }))
 }
 
 pub fn write_by(stateid: Stateid4, data: &[u8]) -> Op {

@@ -106,6 +106,15 @@ impl Scene {
         self.exports.tank.lookup(&Cred::root(), self.exports.tank.root(), name).is_ok()
     }
 
+    /// Time passes by a clock that the test moves: half a second at a time, as the server looks at it.
+    pub fn pass(&self, clock: &mut Duration, time: Duration) {
+        let end = *clock + time;
+        while *clock < end {
+            *clock += Duration::from_millis(500);
+            self.service.look_at_clock(*clock);
+        }
+    }
+
     pub fn hold(&self) {
         *self.exports.tank.promises.lock() = Promises::ByHand;
     }

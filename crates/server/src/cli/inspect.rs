@@ -137,6 +137,7 @@ fn json_value(value: &Value) -> serde_json::Value {
         Value::Text(text) => json!(text),
         Value::Flag(flag) => json!(flag),
         Value::Time(time) => json!(time.0),
+        Value::FileTime(time) => json!(time.0),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tally_base::Time;
+use tally_base::FileTime;
 use tally_store::properties::{LogBias, SyncMode};
 use tally_vfs::{Attributes, CreateHow, FileKind, Identity, NodeKind, SetAttr, SetTime, Stability};
 
@@ -282,7 +282,7 @@ fn attributes(chance: &mut Chance) -> SetAttr {
         0 => SetAttr::default(),
         1 => SetAttr { mode: Some(chance.below(0o1000) as u32), ..SetAttr::default() },
         2 => SetAttr { uid: Some(chance.below(5) as u32), gid: Some(chance.below(5) as u32), ..SetAttr::default() },
-        _ => SetAttr { mtime: Some(SetTime::Client(Time(chance.below(1000)))), ..SetAttr::default() },
+        _ => SetAttr { mtime: Some(SetTime::Client(FileTime(chance.below(1000).cast_signed()))), ..SetAttr::default() },
     }
 }
 

@@ -1,9 +1,12 @@
 //! How a client asks in its session, and what its reply means for what is known.
 
+use std::slice;
+
 use tally_wire::nfs4::Nfsstat4::{self, *};
+use tally_wire::nfs4::Stateid4;
 
 use super::caller::{Believed, Caller, Came, SLOT_OF_CALLS, Way};
-use super::files::Named;
+use super::files::{Handle, Named};
 use super::ledger::{BYTES, By, Given, Grant, State, What, Who};
 use super::recalls::Manner;
 use super::words::{How, Op, Told};
@@ -16,6 +19,27 @@ pub(super) const NOBODY: Who = (usize::MAX, 0);
 /// `OPEN4_SHARE_ACCESS_READ` and `_WRITE`.
 pub(super) const READ: u32 = 1;
 pub(super) const WRITE: u32 = 2;
+
+/// An OPEN of a name, as somebody asked for it.
+#[derive(Clone, Copy)]
+struct AskedOpen {
+    who: Who,
+    folder: usize,
+    name: &'static str,
+    how: How,
+    share: (u32, u32),
+}
+
+impl AskedOpen {
+    fn pool(self) -> usize {
+        FOLDERS[self.folder].0
+    }
+
+    fn is_wrong(self, what: &str) -> Checked<()> {
+        let Self { who, folder, name, how, share } = self;
+        Err(format!("{who:?} {share:?} {how:?} of {name} of {folder} {what}"))
+    }
+}
 
 impl Story {
     /// One compound of a client. None: it was not told, as its session is over or the power went, which is noted.
@@ -105,79 +129,106 @@ impl Story {
     /// A client asked for an open of a name.
     pub(super) fn judge_open(
         &mut self,
-        (client, owner): Who,
+        who: Who,
         (folder, name): (usize, &'static str),
         (how, share): (How, (u32, u32)),
         told: Option<&Told>,
     ) -> Checked<()> {
         let Some(named) = self.files.named(folder, name) else { return Err("a name is not known".into()) };
-        let pool = FOLDERS[folder].0;
-        let Some(told) = told else {
-            // It may have been made, or cut; whoever was not told has nothing.
-            match &named {
-                Named::Nobody if how != How::Find => self.files.may_name(folder, name, Named::New),
-                Named::File(file) if how == How::Cut => {
-                    self.files.cut(file, false);
-                    self.note_cut(file, client, false)?;
-                }
-                _ => {}
-            }
-            return Ok(());
-        };
-        let wrong = |what: &str| Err(format!("{:?} {share:?} {how:?} of {name} of {folder} {what}", (client, owner)));
-        let file = match named {
+        let asked = AskedOpen { who, folder, name, how, share };
+        let Some(told) = told else { return self.open_was_not_told(asked, &named) };
+        let file = match &named {
             Named::File(file) => Some(file),
             _ => None,
         };
         if !told.is_ok() {
-            let wanted = What::Open(share.0 | if how == How::Cut { WRITE } else { 0 }, share.1);
-            let is_kept_out = file.as_ref().is_some_and(|file| self.ledger.keeps_out(file, (client, owner), wanted));
-            // In minor version 0 what is denied is denied to the owner as well (RFC 7530 §9.9).
-            let own = file.as_ref().and_then(|file| self.ledger.open(file, (client, owner)));
-            let is_own = self.callers[client].is_older() && own.is_some_and(|own| own.what.excludes(wanted));
-            return match told.status {
-                Nfs4ErrShareDenied if is_kept_out || is_own => {
-                    self.totals.share_denied += 1;
-                    Ok(())
-                }
-                Nfs4ErrDelay if self.is_kept_out(By::Owner((client, owner)), wanted.changes(), file.as_slice()) => {
-                    Ok(())
-                }
-                Nfs4ErrExist if file.is_some() && matches!(how, How::New | How::Exclusive(_)) => Ok(()),
-                Nfs4ErrNoent if file.is_none() && how == How::Find => Ok(()),
-                status => self.judge_refusal(client, pool, status).or_else(|_| wrong(&format!("is told {status:?}"))),
-            };
+            return self.judge_open_refused(asked, file, told.status);
         }
+        let (client, owner) = who;
         if !self.callers[client].is_complete && !self.callers[client].is_older() {
-            return wrong("is given, and its client may still claim something");
+            return asked.is_wrong("is given, and its client may still claim something");
         }
         let handle = told.handle().ok_or("OPEN leads to no handle")?;
-        match (&file, how) {
-            (None, How::Find) => return wrong("found what is not there"),
-            (Some(_), How::New | How::Exclusive(_)) => return wrong("made what was there"),
-            (Some(file), _) if *file != handle => return wrong("opened another file"),
-            (None, _) if self.files.handles().contains(&handle) => return wrong("made a file that was there before"),
-            (None, _) => self.files.name(folder, name, Named::File(handle.clone())),
-            (Some(file), How::Cut) => {
-                self.files.cut(file, true);
-                self.note_cut(file, client, true)?;
-            }
-            _ => {}
-        }
+        self.opened(asked, file, &handle)?;
         self.totals.opens += 1;
         self.totals.older_opens += u64::from(self.callers[client].is_older());
         let stateid = told.stateid().ok_or("OPEN gives no stateid")?;
+        self.believe_open(asked, &handle, stateid);
+        let (access, deny) = self.callers[client].believed(&handle, owner).expect("it is there by now").share();
+        self.give(asked.pool(), &handle, who, What::Open(access, deny), Given::Anew)?;
+        self.judge_given(who, &handle, told, Given::Anew)?;
+        told.change().map_or(Ok(()), |change| self.files.shown(&handle, change))
+    }
+
+    /// It may have been made, or cut; whoever was not told has nothing.
+    fn open_was_not_told(&mut self, asked: AskedOpen, named: &Named) -> Checked<()> {
+        match named {
+            Named::Nobody if asked.how != How::Find => self.files.may_name(asked.folder, asked.name, Named::New),
+            Named::File(file) if asked.how == How::Cut => {
+                self.files.cut(file, false);
+                self.note_cut(file, asked.who.0, false)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// It is told this, of this file if the name has one.
+    fn judge_open_refused(&mut self, asked: AskedOpen, file: Option<&Handle>, status: Nfsstat4) -> Checked<()> {
+        let AskedOpen { who, how, share, .. } = asked;
+        let wanted = What::Open(share.0 | if how == How::Cut { WRITE } else { 0 }, share.1);
+        let is_kept_out = file.is_some_and(|file| self.ledger.keeps_out(file, who, wanted));
+        // In minor version 0 what is denied is denied to the owner as well (RFC 7530 §9.9).
+        let own = file.and_then(|file| self.ledger.open(file, who));
+        let is_own = self.callers[who.0].is_older() && own.is_some_and(|own| own.what.excludes(wanted));
+        let files = file.map(slice::from_ref).unwrap_or_default();
+        match status {
+            Nfs4ErrShareDenied if is_kept_out || is_own => {
+                self.totals.share_denied += 1;
+                Ok(())
+            }
+            Nfs4ErrDelay if self.is_kept_out(By::Owner(who), wanted.changes(), files) => Ok(()),
+            Nfs4ErrExist if file.is_some() && matches!(how, How::New | How::Exclusive(_)) => Ok(()),
+            Nfs4ErrNoent if file.is_none() && how == How::Find => Ok(()),
+            status => self
+                .judge_refusal(who.0, asked.pool(), status)
+                .or_else(|_| asked.is_wrong(&format!("is told {status:?}"))),
+        }
+    }
+
+    /// It is a file with this handle, where the name had this one before.
+    fn opened(&mut self, asked: AskedOpen, file: Option<&Handle>, handle: &Handle) -> Checked<()> {
+        match (file, asked.how) {
+            (None, How::Find) => return asked.is_wrong("found what is not there"),
+            (Some(_), How::New | How::Exclusive(_)) => return asked.is_wrong("made what was there"),
+            (Some(file), _) if file != handle => return asked.is_wrong("opened another file"),
+            (None, _) if self.files.handles().contains(handle) => {
+                return asked.is_wrong("made a file that was there before");
+            }
+            (None, _) => self.files.name(asked.folder, asked.name, Named::File(handle.clone())),
+            (Some(file), How::Cut) => {
+                self.files.cut(file, true);
+                self.note_cut(file, asked.who.0, true)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// From now on its client believes that it has that open.
+    fn believe_open(&mut self, asked: AskedOpen, handle: &[u8], stateid: Stateid4) {
+        let AskedOpen { who: (client, owner), share, .. } = asked;
         let caller = &mut self.callers[client];
         // What was to be claimed is not any more: in minor version 0 the time for that may be over without a word.
         caller.opens.retain(|open| open.file != handle || open.owner != owner || open.stateid.is_some());
-        match caller.believed(&handle, owner) {
+        match caller.believed(handle, owner) {
             Some(open) => {
                 open.shares.push(share);
                 open.stateid = Some(stateid);
             }
             None => caller.opens.push(Believed {
-                pool,
-                file: handle.clone(),
+                pool: asked.pool(),
+                file: handle.to_vec(),
                 owner,
                 shares: vec![share],
                 stateid: Some(stateid),
@@ -187,10 +238,6 @@ impl Story {
                 is_claimed: false,
             }),
         }
-        let (access, deny) = self.callers[client].believed(&handle, owner).expect("it is there by now").share();
-        self.give(pool, &handle, (client, owner), What::Open(access, deny), Given::Anew)?;
-        self.judge_given((client, owner), &handle, told, Given::Anew)?;
-        told.change().map_or(Ok(()), |change| self.files.shown(&handle, change))
     }
 
     /// The ledger hears that something was given.

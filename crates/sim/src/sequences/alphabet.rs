@@ -3,7 +3,7 @@
 //! Every sequence begins with a file `a` of 6,000 bytes, a directory `d`, and in it a file `b` of 100 bytes. The name `x` is
 //! free.
 
-use tally_base::Time;
+use tally_base::FileTime;
 use tally_vfs::{CreateHow, NodeKind, SetAttr, SetTime, Stability};
 
 use crate::op::{Object, Op};
@@ -56,7 +56,7 @@ pub static ALPHABET: [Letter; 31] = [
     request("link-a-d/c", |find| Some(Op::Link { object: find("a")?, dir: find("d")?, name: "c" })),
     request("chmod-a", |find| set(find, "a", mode(0o4711))),
     request("utimes-d", |find| {
-        let times = Some(SetTime::Client(Time(1_000_000_000)));
+        let times = Some(SetTime::Client(FileTime(1_000_000_000)));
         set(find, "d", SetAttr { atime: times, mtime: times, ..SetAttr::default() })
     }),
     request("cut-a", |find| set(find, "a", SetAttr { size: Some(1000), ..SetAttr::default() })),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use tally_base::{DatasetId, Dseq, LaneId, Lsn, PoolGuid, Time, Txg, VdevGuid, VdevIndex};
+use tally_base::{DatasetId, Dseq, FileTime, LaneId, Lsn, PoolGuid, Time, Txg, VdevGuid, VdevIndex};
 
 /// The parts of a pool that can be looked at, in the order in which they are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,6 +73,8 @@ pub enum Value {
     Flag(bool),
     /// Server time, printed in UTC to the nanosecond.
     Time(Time),
+    /// What a program has said of a file, printed in the same way.
+    FileTime(FileTime),
 }
 
 /// Fields in the order in which they are printed.
@@ -191,7 +193,8 @@ impl fmt::Display for Value {
             Self::Octal(number) => write!(f, "{number:04o}"),
             Self::Text(text) => write!(f, "{}", shown(text)),
             Self::Flag(flag) => f.write_str(if *flag { "yes" } else { "no" }),
-            Self::Time(time) => write_time(f, *time),
+            Self::Time(time) => write_time(f, time.seconds().cast_signed(), time.subsec_nanos()),
+            Self::FileTime(time) => write_time(f, time.seconds(), time.subsec_nanos()),
         }
     }
 }
@@ -221,18 +224,21 @@ pub fn text_of(bytes: &[u8]) -> Value {
 }
 
 /// `2026-11-21T10:30:00.123456789Z`.
-fn write_time(f: &mut fmt::Formatter<'_>, time: Time) -> fmt::Result {
-    let (days, rest) = (time.seconds() / 86_400, time.seconds() % 86_400);
-    let (year, month, day) = civil(days);
+fn write_time(f: &mut fmt::Formatter<'_>, seconds: i64, nanoseconds: u32) -> fmt::Result {
+    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = civil((days + DAYS_BEFORE_1970).cast_unsigned());
     let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:09}Z", time.subsec_nanos())
+    write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanoseconds:09}Z")
 }
 
-/// Year, month and day of a day number since 1970: whole years first, then whole months. The times of 64 bits of
-/// nanoseconds end in 2554, so the loop is short.
+/// Days from the first of January 1600 to that of 1970.
+const DAYS_BEFORE_1970: i64 = 135_140;
+
+/// Year, month and day of a day number since 1600: whole years first, then whole months. The times of 64 bits of
+/// nanoseconds begin in 1677 or end in 2554, so the loop is short.
 fn civil(mut days: u64) -> (u64, u64, u64) {
     let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let mut year = 1970;
+    let mut year = 1600;
     while days >= 365 + u64::from(is_leap(year)) {
         days -= 365 + u64::from(is_leap(year));
         year += 1;
@@ -270,6 +276,12 @@ impl From<bool> for Value {
 impl From<usize> for Value {
     fn from(number: usize) -> Self {
         Self::Number(number as u64)
+    }
+}
+
+impl From<FileTime> for Value {
+    fn from(time: FileTime) -> Self {
+        Self::FileTime(time)
     }
 }
 

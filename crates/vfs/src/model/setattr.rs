@@ -4,7 +4,7 @@ use super::content::drop_set_ids_on_write;
 use super::state::{Body, State};
 use crate::permission::{self, WRITE};
 use crate::{Access, Attr, Cred, FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Right, SetAttr, SetTime};
-use tally_base::Time;
+use tally_base::{FileTime, Time};
 
 impl State {
     pub(super) fn setattr(
@@ -64,18 +64,18 @@ fn resize(attr: &mut Attr, body: &mut Body, size: u64, now: Time) {
         attr.used = content.used_bytes();
     }
     attr.size = size;
-    attr.mtime = now;
+    attr.mtime = now.into();
 }
 
 fn apply(attr: &mut Attr, cred: &Cred, set: &SetAttr, now: Time) {
     attr.mode = permission::mode_after(attr, cred, set);
     attr.uid = set.uid.unwrap_or(attr.uid);
     attr.gid = set.gid.unwrap_or(attr.gid);
-    let time = |set: Option<SetTime>, current: Time| match set {
+    let time = |set: Option<SetTime>, current: FileTime| match set {
         None => current,
-        Some(SetTime::Server) => now,
+        Some(SetTime::Server) => now.into(),
         Some(SetTime::Client(time)) => time,
-        Some(SetTime::Kept(time)) => time.min(now),
+        Some(SetTime::Kept(time)) => time.min(now.into()),
     };
     attr.atime = time(set.atime, attr.atime);
     attr.mtime = time(set.mtime, attr.mtime);

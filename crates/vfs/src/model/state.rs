@@ -144,8 +144,8 @@ impl State {
             size,
             used: size,
             rdev,
-            atime: now,
-            mtime: now,
+            atime: now.into(),
+            mtime: now.into(),
             ctime: now,
             change: now,
         };
@@ -202,7 +202,7 @@ impl State {
     /// Marks an object's content as changed now.
     pub(super) fn touch_content(&mut self, id: ObjectId, now: Time) {
         let attr = &mut self.named(id).attr;
-        attr.mtime = now;
+        attr.mtime = now.into();
         attr.ctime = now;
         attr.change = now;
     }

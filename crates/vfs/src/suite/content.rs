@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::Case;
 use super::world::{ALICE, World, guarded, mode, user};
 use crate::{Cred, FILE_SIZE_MAX, FsError, OpCtx, SetAttr, SetTime, Sought, Stability};
-use tally_base::Time;
+use tally_base::FileTime;
 
 pub(super) const CASES: &[Case] = &[
     ("what is written is read", write_and_read),
@@ -247,14 +247,20 @@ fn setattr(world: &World) {
     let file = world.file(world.root, "f");
     let before = world.attr(file);
     let set = SetAttr {
-        atime: Some(SetTime::Client(Time::new(11, 999_999_999))),
-        mtime: Some(SetTime::Client(Time::new(u64::from(u32::MAX), 1))),
+        atime: Some(SetTime::Client(FileTime::new(11, 999_999_999))),
+        mtime: Some(SetTime::Client(FileTime::new(u32::MAX.into(), 1))),
         ..SetAttr::default()
     };
     world.setattr_as(&root, file, &set).unwrap();
     let attr = world.attr(file);
-    assert_eq!((attr.atime, attr.mtime), (Time::new(11, 999_999_999), Time::new(u64::from(u32::MAX), 1)));
+    assert_eq!((attr.atime, attr.mtime), (FileTime::new(11, 999_999_999), FileTime::new(u32::MAX.into(), 1)));
     assert!(attr.ctime > before.ctime && attr.change > before.change);
+    // From before 1970, and as far as it goes.
+    let then = [FileTime::new(-315_593_940, 250), FileTime(i64::MIN)];
+    let [atime, mtime] = then.map(|time| Some(SetTime::Client(time)));
+    world.setattr_as(&root, file, &SetAttr { atime, mtime, ..SetAttr::default() }).unwrap();
+    let attr = world.attr(file);
+    assert_eq!([attr.atime, attr.mtime], then);
     let guard = |time| world.run(&root, |ctx| world.vfs.setattr(ctx, file, &mode(0o600), Some(time))).0;
     assert_eq!(guard(before.ctime), Err(FsError::NotSync));
     assert_eq!(world.attr(file), attr, "a failed guard changes nothing");
@@ -262,7 +268,7 @@ fn setattr(world: &World) {
     let now = SetAttr { atime: Some(SetTime::Server), mtime: Some(SetTime::Server), ..SetAttr::default() };
     world.setattr_as(&root, file, &now).unwrap();
     let attr = world.attr(file);
-    assert!(attr.mtime >= before.mtime && attr.mtime <= attr.ctime && attr.atime == attr.mtime);
+    assert!(attr.mtime >= before.mtime && attr.mtime <= attr.ctime.into() && attr.atime == attr.mtime);
     world.setattr_as(&root, file, &mode(0o170_644)).unwrap();
     assert_eq!(world.attr(file).mode, 0o644, "higher bits are ignored");
     world.setattr_as(&root, file, &SetAttr::default()).unwrap();

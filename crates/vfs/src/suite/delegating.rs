@@ -1,7 +1,7 @@
 //! What a client is given of a file to keep, whom that keeps out, and when it ends.
 
 use bytes::Bytes;
-use tally_base::Time;
+use tally_base::FileTime;
 
 use super::Case;
 use super::world::{ALICE, BOB, World, guarded, mode, user};
@@ -362,7 +362,7 @@ fn kept_times(world: &World) {
         let set = SetAttr { mtime: Some(SetTime::Kept(time)), ..SetAttr::default() };
         world.run_in(OpCtx { right, ..OpCtx::of(&bob) }, |ctx| world.vfs.setattr(ctx, file, &set, None))
     };
-    let (mine, then) = (Right::Delegated(ClientNumber(1)), Time::new(5, 7));
+    let (mine, then) = (Right::Delegated(ClientNumber(1)), FileTime::new(5, 7));
     assert_eq!(set_by(Right::Unopened, then), Err(FsError::Access));
     assert_eq!(set_by(mine, then), Err(FsError::NotOpened));
     assert_eq!(world.given_to(file, 1, 1, READ), READ);
@@ -374,9 +374,9 @@ fn kept_times(world: &World) {
     let after = world.attr(file);
     assert_eq!((after.mtime, after.atime), (then, before.atime));
     assert!(after.change > before.change && after.ctime >= before.ctime);
-    assert_eq!(set_by(mine, Time(u64::MAX)), Ok(()));
+    assert_eq!(set_by(mine, FileTime(i64::MAX)), Ok(()));
     let now = world.attr(file);
-    assert!(now.mtime >= before.mtime && now.mtime <= now.ctime, "{now:?}");
+    assert!(now.mtime >= before.mtime && now.mtime <= now.ctime.into(), "{now:?}");
     assert_eq!(set_by(Right::Delegated(ClientNumber(2)), then), Err(FsError::NotOpened));
 }
 

@@ -6,7 +6,7 @@ use crate::{
     CreateHow, Cred, FILE_SIZE_MAX, FileKind, FsError, NodeKind, OpCtx, RememberedReply, ReplyKey, SYMLINK_MAX,
     SetAttr, SetTime,
 };
-use tally_base::Time;
+use tally_base::FileTime;
 
 pub(super) const CASES: &[Case] = &[
     ("names that cannot be made", bad_names),
@@ -133,12 +133,12 @@ fn attributes_at_creation(world: &World) {
         uid: Some(ALICE),
         gid: Some(BOB),
         size: None,
-        atime: Some(SetTime::Client(Time::new(1, 2))),
-        mtime: Some(SetTime::Client(Time::new(3, 4))),
+        atime: Some(SetTime::Client(FileTime::new(1, 2))),
+        mtime: Some(SetTime::Client(FileTime::new(3, 4))),
     };
     let made = world.create_as(&Cred::root(), world.root, "f", &CreateHow::Guarded(set)).unwrap();
     assert_eq!((made.mode, made.uid, made.gid), (0o7604, ALICE, BOB));
-    assert_eq!((made.atime, made.mtime), (Time::new(1, 2), Time::new(3, 4)));
+    assert_eq!((made.atime, made.mtime), (FileTime::new(1, 2), FileTime::new(3, 4)));
     let sized = CreateHow::Guarded(SetAttr { size: Some(5), ..mode(0o600) });
     let sized = world.create_as(&Cred::root(), world.root, "sized", &sized).unwrap();
     assert_eq!((sized.size, world.read(sized.object, 0, 9)), (5, (vec![0; 5], true)));

@@ -3,7 +3,7 @@
 use super::Case;
 use super::world::{ALICE, BOB, World, guarded, mode, user};
 use crate::{CreateHow, Cred, FsError, SetAttr, SetTime};
-use tally_base::Time;
+use tally_base::FileTime;
 
 pub(super) const CASES: &[Case] = &[
     ("mode bits by class", classes),
@@ -141,13 +141,13 @@ fn times(world: &World) {
     let (alice, bob) = (user(ALICE, &[]), user(BOB, &[]));
     let file = world.create_as(&alice, tmp, "f", &guarded(0o644)).unwrap().object;
     let now = SetAttr { mtime: Some(SetTime::Server), ..SetAttr::default() };
-    let then = SetAttr { mtime: Some(SetTime::Client(Time::new(5, 0))), ..SetAttr::default() };
+    let then = SetAttr { mtime: Some(SetTime::Client(FileTime::new(5, 0))), ..SetAttr::default() };
     denied(world.setattr_as(&bob, file, &now), "now, without w");
     world.setattr_as(&alice, file, &mode(0o666)).unwrap();
     assert_eq!(world.setattr_as(&bob, file, &now), Ok(()), "now, with w");
     denied(world.setattr_as(&bob, file, &then), "another time, with w");
     assert_eq!(world.setattr_as(&alice, file, &then), Ok(()));
-    assert_eq!(world.attr(file).mtime, Time::new(5, 0));
+    assert_eq!(world.attr(file).mtime, FileTime::new(5, 0));
 }
 
 fn set_ids(world: &World) {

@@ -1,6 +1,6 @@
 //! Servers by time, in the machine whose clock counts instructions ([`tally_lab::guests::Emulated`]): ours and the kernel's
 //! over XFS, ext4 and OpenZFS, by Linux' client in versions 3 and 4.2, each cell once on a fresh disk, with the unmount
-//! in it. A cell repeats to a hundredth, so there are no medians.
+//! in it. A cell repeats to a hundredth, on whatever machine, so there are no medians, and what is kept stands in the tree.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -8,8 +8,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use serde::{Deserialize, Serialize};
+use anyhow::{Result, bail, ensure};
 
 use super::page;
 use crate::figures::{Bar, short};
@@ -35,8 +34,8 @@ const OPEN_ZFS: &str = "zfs";
 /// One guest is given up after so long: all cells of one kind of disk take two hours.
 const LIMIT: Duration = Duration::from_secs(4 * 3600);
 
-/// One run of one contender.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// One run of one contender, as the guest tells it.
+#[derive(Clone, Debug)]
 struct Cell {
     words: BTreeMap<String, String>,
 }
@@ -141,9 +140,20 @@ impl Cell {
         self.word(name).parse().unwrap_or(f64::NAN)
     }
 
-    /// What makes it one cell of the table.
+    /// As the guest told it, but in the order of names.
+    fn to_words(&self) -> String {
+        let words: Vec<_> = self.words.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        words.join(" ")
+    }
+
+    /// What makes it one cell of a table.
     fn place(&self) -> [&str; 5] {
         ["cache", "workload", "user", "contender", "version"].map(|name| self.word(name))
+    }
+
+    /// How many files there were.
+    fn files(&self) -> u64 {
+        self.word("files").parse().unwrap_or_default()
     }
 
     /// Microseconds a file, with the unmount.
@@ -162,47 +172,66 @@ impl Cell {
     }
 }
 
-/// The newest run of each cell.
-#[derive(Default, Serialize, Deserialize)]
+/// The newest run of each cell, of each number of files.
+#[derive(Default)]
 struct Book {
     cells: Vec<Cell>,
 }
 
+/// What stands above the runs.
+const HEAD: &str =
+    "# Runs of `cargo xtask bench peers --by-time`, as the guest told of them; docs/peers.md is made of it.\n";
+
 impl Book {
     fn path() -> PathBuf {
-        cargo::target_folder().join("bench/by-time.json")
+        cargo::workspace().join("docs/peers-by-time.txt")
     }
 
     fn open() -> Result<Self> {
-        match std::fs::read(Self::path()) {
-            Ok(text) => {
-                serde_json::from_slice(&text).context("target/bench/by-time.json is of another version; remove it")
-            }
+        match std::fs::read_to_string(Self::path()) {
+            Ok(text) => Ok(Self::from_text(&text)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(error.into()),
         }
     }
 
+    fn from_text(text: &str) -> Self {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        Self { cells: lines.map(Cell::from_words).collect() }
+    }
+
+    fn to_text(&self) -> String {
+        let mut lines: Vec<_> = self.cells.iter().collect();
+        lines.sort_by_key(|cell| (cell.place(), cell.files()));
+        lines.iter().fold(HEAD.to_owned(), |text, cell| text + &cell.to_words() + "\n")
+    }
+
     fn put(&mut self, cell: Cell) -> &Self {
-        self.cells.retain(|other| other.place() != cell.place());
+        self.cells.retain(|other| (other.place(), other.files()) != (cell.place(), cell.files()));
         self.cells.push(cell);
         self
     }
 
     fn save(&self) -> Result<()> {
-        let path = Self::path();
-        std::fs::create_dir_all(path.parent().context("the book lies in no folder")?)?;
-        Ok(std::fs::write(&path, serde_json::to_vec_pretty(self)?)?)
+        Ok(std::fs::write(Self::path(), self.to_text())?)
     }
 
-    fn cell(&self, place: [&str; 5]) -> Option<&Cell> {
-        self.cells.iter().find(|cell| cell.place() == place)
+    fn cell(&self, place: [&str; 5], files: u64) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.place() == place && cell.files() == files)
     }
 
-    /// One's time by another's, where both had as many files.
-    fn ratio(&self, above: [&str; 5], below: [&str; 5]) -> Option<f64> {
-        let (above, below) = (self.cell(above)?, self.cell(below)?);
-        (above.word("files") == below.word("files")).then(|| above.us() / below.us())
+    /// Of how many files there are runs in this table, most first.
+    fn files_of(&self, place: [&str; 3]) -> Vec<u64> {
+        let mut files: Vec<_> = self.cells.iter().filter(|cell| cell.place()[..3] == place).map(Cell::files).collect();
+        files.sort_unstable_by(|one, other| other.cmp(one));
+        files.dedup();
+        files
+    }
+
+    /// One's time by another's, and of how many files: of the most that both had.
+    fn ratio(&self, above: [&str; 5], below: [&str; 5]) -> Option<(f64, u64)> {
+        let of_both = |files| Some((self.cell(above, files)?.us() / self.cell(below, files)?.us(), files));
+        self.files_of([above[0], above[1], above[2]]).into_iter().find_map(of_both)
     }
 
     /// Everything between the marks.
@@ -211,7 +240,9 @@ impl Book {
         for (cache, title) in CACHES {
             for (workload, command) in WORKLOADS {
                 for user in USERS {
-                    text += &self.table(cache, title, workload, command, user).unwrap_or_default();
+                    for files in self.files_of([cache, workload, user]) {
+                        text += &self.table([cache, workload, user], files, &format!("{title}: {user}'s `{command}`"));
+                    }
                 }
             }
         }
@@ -220,7 +251,7 @@ impl Book {
 
     /// What is promised of untar, as root.
     fn bars(&self) -> String {
-        let mut text = String::from("| what | disk | bar | figure | kept |\n|---|---|---|---|---|\n");
+        let mut text = String::from("| what | disk | files | bar | figure | kept |\n|---|---|---:|---|---|---|\n");
         for (cache, _) in CACHES {
             let place = |contender, version| [cache, "untar", "root", contender, version];
             let own = place("tally", "3");
@@ -230,9 +261,9 @@ impl Book {
                 ("untar, v4.2: our time ÷ our own of v3", 0.80, place("tally", "4.2"), own),
                 ("untar, v4.2 with `delegations=on`: our time ÷ our own of v3", 0.80, place("tally-on", "4.2"), own),
             ] {
-                let Some(figure) = self.ratio(above, below) else { continue };
+                let Some((figure, files)) = self.ratio(above, below) else { continue };
                 let (bar, kept) = Bar::AtMost(bar).judge(figure);
-                let _ = writeln!(text, "| {what} | {cache} | {bar} | {figure:.3} | {kept} |");
+                let _ = writeln!(text, "| {what} | {cache} | {files} | {bar} | {figure:.3} | {kept} |");
             }
         }
         for (cache, _) in CACHES {
@@ -247,7 +278,8 @@ impl Book {
             if cells > 0 {
                 let kept = if behind.is_empty() { "yes" } else { "**no**" };
                 let figure = if behind.is_empty() { format!("all {cells}") } else { behind.join("; ") };
-                let _ = writeln!(text, "| each cell: our time ÷ the best peer's | {cache} | < 1 | {figure} | {kept} |");
+                let _ =
+                    writeln!(text, "| each cell: our time ÷ the best peer's | {cache} | | < 1 | {figure} | {kept} |");
             }
         }
         text + "\n"
@@ -261,8 +293,12 @@ impl Book {
                 for version in VERSIONS {
                     let place = |name| [cache, workload, user, name, version];
                     let peers = CONTENDERS.iter().filter(|(_, _, ours)| !ours).map(|(name, _, _)| place(name));
-                    let honest = peers.filter(|place| self.cell(*place).is_some_and(|cell| !cell.lost_times()));
-                    let worst = honest.filter_map(|peer| self.ratio(place("tally"), peer)).max_by(f64::total_cmp);
+                    let ratios = peers.filter_map(|peer| {
+                        let (ratio, files) = self.ratio(place("tally"), peer)?;
+                        let keeps_its_word = self.cell(peer, files).is_some_and(|cell| !cell.lost_times());
+                        keeps_its_word.then_some(ratio)
+                    });
+                    let worst = ratios.max_by(f64::total_cmp);
                     duels.extend(worst.map(|ratio| (format!("{user}'s `{command}`, v{version}"), ratio)));
                 }
             }
@@ -270,9 +306,8 @@ impl Book {
         duels
     }
 
-    fn table(&self, cache: &str, title: &str, workload: &str, command: &str, user: &str) -> Option<String> {
-        let files = self.cells.iter().find(|cell| cell.place()[..3] == [cache, workload, user])?.word("files");
-        let mut text = format!("### {title}: {user}'s `{command}`, {files} files\n\n| |");
+    fn table(&self, [cache, workload, user]: [&str; 3], files: u64, title: &str) -> String {
+        let mut text = format!("### {title}, {files} files\n\n| |");
         for version in VERSIONS {
             let _ = write!(text, " v{version}, µs | of it unmount | requests | writes | flushes |");
         }
@@ -280,7 +315,7 @@ impl Book {
         text += &"---:|".repeat(5 * VERSIONS.len());
         text += "\n";
         for (contender, title, _) in CONTENDERS {
-            let cells = VERSIONS.map(|version| self.cell([cache, workload, user, contender, version]));
+            let cells = VERSIONS.map(|version| self.cell([cache, workload, user, contender, version], files));
             if cells.iter().all(Option::is_none) {
                 continue;
             }
@@ -290,7 +325,7 @@ impl Book {
             }
             text += "\n";
         }
-        Some(text + "\n")
+        text + "\n"
     }
 }
 

@@ -9,6 +9,8 @@ mod set;
 mod settable;
 mod values;
 
-pub(super) use set::{AttrSet, RDATTR_ERROR, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY, check_comparable, check_readable};
-pub(super) use settable::{Called, Dialect, Given, VALUES_BYTES_MAX, given, given_exclusively, kept_time, settable};
+pub(super) use set::{
+    AttrSet, RDATTR_ERROR, SIZE, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY, check_comparable, check_readable,
+};
+pub(super) use settable::{Called, Dialect, ToSet, VALUES_BYTES_MAX, given, given_exclusively, kept_time, settable};
 pub(super) use values::{Subject, are_values, encode, encode_error};

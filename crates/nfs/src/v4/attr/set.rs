@@ -18,7 +18,9 @@ pub(in super::super) struct AttrSet {
 }
 
 pub(in super::super) const RDATTR_ERROR: u32 = 11;
-pub(super) const SIZE: u32 = 4;
+pub(in super::super) const SIZE: u32 = 4;
+pub(super) const OWNER: u32 = 36;
+pub(super) const OWNER_GROUP: u32 = 37;
 pub(super) const TIME_ACCESS_SET: u32 = 48;
 pub(super) const TIME_MODIFY_SET: u32 = 54;
 pub(super) const MODE_UMASK: u32 = 81;

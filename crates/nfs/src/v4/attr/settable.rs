@@ -1,14 +1,14 @@
 //! Attributes that a client sets (RFC 7530 §5.5 and §16.32, RFC 8275 §4).
 
 use bytes::Bytes;
-use tally_base::Time;
+use tally_base::FileTime;
 use tally_vfs::{SetAttr, SetTime};
 
 use super::super::naming::{Meant, Naming};
 use super::super::status::Status;
 use super::set::{
-    AttrSet, MODE_UMASK, READABLE, SIZE, TIME_ACCESS_SET, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY, TIME_MODIFY_SET,
-    WRITE_ONLY,
+    AttrSet, MODE_UMASK, OWNER, OWNER_GROUP, READABLE, SIZE, TIME_ACCESS_SET, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY,
+    TIME_MODIFY_SET, WRITE_ONLY,
 };
 use crate::xdr::Decoder;
 
@@ -16,8 +16,6 @@ use crate::xdr::Decoder;
 pub(in super::super) const VALUES_BYTES_MAX: usize = 64 << 10;
 
 const MODE: u32 = 33;
-const OWNER: u32 = 36;
-const OWNER_GROUP: u32 = 37;
 
 /// All that what is made may have, in the order in which values come; with EXCLUSIVE4_1 as well, as its verifier has a place of its own.
 pub(super) const SETTABLE: [u32; 7] = [SIZE, MODE, OWNER, OWNER_GROUP, TIME_ACCESS_SET, TIME_MODIFY_SET, MODE_UMASK];
@@ -50,20 +48,20 @@ impl Called {
 }
 
 /// What is to be set: which attributes those are, what to do, and for whom.
-pub(in super::super) type Given = (AttrSet, SetAttr, Called);
+pub(in super::super) type ToSet = (AttrSet, SetAttr, Called);
 
 /// A `fattr4` that an object is to have which is made: which attributes it has, and what to do.
-pub(in super::super) fn given(words: &mut Decoder<'_>, dialect: Dialect<'_>) -> Result<Given, Status> {
+pub(in super::super) fn given(words: &mut Decoder<'_>, dialect: Dialect<'_>) -> Result<ToSet, Status> {
     decode(words, dialect, |set| if set.meets(&AttrSet::of(&KEPT)) { Err(Status::Inval) } else { Ok(()) })
 }
 
 /// The same for EXCLUSIVE4_1: what cannot be set with that is INVAL, whether it is there or not (RFC 8881 §18.16.3).
-pub(in super::super) fn given_exclusively(words: &mut Decoder<'_>, dialect: Dialect<'_>) -> Result<Given, Status> {
+pub(in super::super) fn given_exclusively(words: &mut Decoder<'_>, dialect: Dialect<'_>) -> Result<ToSet, Status> {
     given(words, dialect).map_err(|status| if status == Status::AttrNotSupp { Status::Inval } else { status })
 }
 
 /// The same of an object that is there.
-pub(in super::super) fn settable(words: &mut Decoder<'_>, dialect: Dialect<'_>) -> Result<Given, Status> {
+pub(in super::super) fn settable(words: &mut Decoder<'_>, dialect: Dialect<'_>) -> Result<ToSet, Status> {
     // A mask is of who makes something (RFC 8275 §4).
     decode(words, dialect, |set| if set.has(MODE_UMASK) { Err(Status::Inval) } else { Ok(()) })
 }
@@ -72,7 +70,7 @@ fn decode(
     words: &mut Decoder<'_>,
     dialect: Dialect<'_>,
     check: impl FnOnce(&AttrSet) -> Result<(), Status>,
-) -> Result<Given, Status> {
+) -> Result<ToSet, Status> {
     let set = AttrSet::decode(words, dialect.minor)?;
     let values = Bytes::copy_from_slice(words.opaque(VALUES_BYTES_MAX)?);
     if set.exceeds(&AttrSet::of(&READABLE).or(&AttrSet::of(&WRITE_ONLY))) {
@@ -127,18 +125,12 @@ fn set_time(values: &mut Decoder<'_>) -> Result<SetTime, Status> {
 }
 
 /// The same of one that a program was told is set: the nearest that there is, as nobody could be told that there is none.
-pub(in super::super) fn kept_time(values: &mut Decoder<'_>) -> Result<Time, Status> {
-    let (seconds, nanoseconds) = (values.u64()?.cast_signed(), values.u32()?.min(999_999_999));
-    let Ok(seconds) = u64::try_from(seconds) else { return Ok(Time(0)) };
-    Ok(if seconds < u64::MAX / 1_000_000_000 { Time::new(seconds, nanoseconds) } else { Time(u64::MAX) })
+pub(in super::super) fn kept_time(values: &mut Decoder<'_>) -> Result<FileTime, Status> {
+    Ok(FileTime::new(values.u64()?.cast_signed(), values.u32()?.min(999_999_999)))
 }
 
-/// `nfstime4`: from 1970 to 2554, to the nanosecond.
-fn time(values: &mut Decoder<'_>) -> Result<Time, Status> {
+/// `nfstime4`: from 1677 to 2262, to the nanosecond.
+fn time(values: &mut Decoder<'_>) -> Result<FileTime, Status> {
     let (seconds, nanoseconds) = (values.u64()?.cast_signed(), values.u32()?);
-    let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds < u64::MAX / 1_000_000_000);
-    match seconds {
-        Some(seconds) if nanoseconds < 1_000_000_000 => Ok(Time::new(seconds, nanoseconds)),
-        _ => Err(Status::Inval),
-    }
+    FileTime::checked(seconds, nanoseconds).filter(|_| nanoseconds < 1_000_000_000).ok_or(Status::Inval)
 }

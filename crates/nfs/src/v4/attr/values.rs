@@ -3,20 +3,17 @@
 use std::cell::OnceCell;
 
 use bytes::Bytes;
-use tally_base::Time;
+use tally_base::FileTime;
 use tally_vfs::{Attr, FILE_SIZE_MAX, FsStat, LINK_MAX, NAME_MAX, WRITE_BYTES_MAX};
 
 use super::super::naming::Kind;
 use super::super::pseudo::{Handle, Node, Tree, way_id};
 use super::super::status::Status;
-use super::set::{AttrSet, RDATTR_ERROR, READABLE, WRITE_ONLY};
+use super::set::{AttrSet, OWNER, OWNER_GROUP, RDATTR_ERROR, READABLE, WRITE_ONLY};
 use super::settable::{SETTABLE, VALUES_BYTES_MAX};
 use crate::numbers::kind_number;
 use crate::v3::READ_BYTES_MAX;
 use crate::xdr::{Decoder, Encoder};
-
-const OWNER: u32 = 36;
-const OWNER_GROUP: u32 = 37;
 
 /// The file system of what stands above the exports.
 const ABOVE: (u64, u64) = (0, 1);
@@ -198,6 +195,7 @@ fn value(number: u32, subject: &Subject<'_>, out: &mut Encoder) -> Result<(), St
 }
 
 /// `nfstime4`.
-fn time(time: Time, out: &mut Encoder) {
-    out.u64(time.seconds()).u32(time.subsec_nanos());
+fn time(time: impl Into<FileTime>, out: &mut Encoder) {
+    let time = time.into();
+    out.u64(time.seconds().cast_unsigned()).u32(time.subsec_nanos());
 }

@@ -1,5 +1,6 @@
 //! What its client is given, and could claim again behind a restart of the server.
 
+use tally_base::Wait;
 use tally_vfs::Right;
 
 use super::{Compound, Stop};
@@ -18,10 +19,13 @@ impl Compound<'_> {
     /// done again for that (rules V2), unless somebody had to go out of the list meanwhile. Whether that may be something for writing.
     pub(in crate::v4) fn was_given(&mut self, target: &Target, given: Given) -> Result<bool, Stop> {
         let Noted { promise, may_write } = self.scene.house.given(&*target.pool, self.presence()?, given)?;
-        if let (Some(promise), Some(mark)) = (promise, self.mark) {
-            self.owed.add(mark, promise);
-        }
+        self.wait_for(promise.map_or(Wait::Ready, Wait::On));
         Ok(may_write)
+    }
+
+    /// Who has not said that he claims nothing more again asks for nothing new (RFC 8881 §18.51.3). In minor version 0 there is no word for that.
+    pub(in crate::v4) fn check_completed(&self) -> Result<(), Status> {
+        if self.minor() > 0 && !self.presence()?.has_reclaimed() { Err(Status::Grace) } else { Ok(()) }
     }
 
     /// Whether it may have had something for writing there.

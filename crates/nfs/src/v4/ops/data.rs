@@ -4,6 +4,7 @@ use bytes::Bytes;
 use tally_vfs::{Access, FileKind, Right, Stability};
 
 use super::super::compound::{Compound, Stop};
+use super::super::state::Stateid;
 use super::super::status::Status;
 use super::stateid;
 use crate::entry::Target;
@@ -17,9 +18,7 @@ pub(in super::super) fn read(
 ) -> Result<Status, Stop> {
     let stateid = stateid(words)?;
     let (offset, count) = (words.u64()?, words.u32()?);
-    let target = compound.current()?.target().ok_or(Status::IsDir)?.clone();
-    let right = compound.right_to_read(stateid, &target)?;
-    check_file(&target, compound.minor())?;
+    let (target, right) = to_read(compound, stateid)?;
     // Of several in one compound a later one gets what is left; one for which nothing is left may come by itself.
     let room = compound.room(out).min(READ_BYTES_MAX);
     if room == 0 && count > 0 {
@@ -32,6 +31,14 @@ pub(in super::super) fn read(
     compound.note_data(found.data.iter().map(Bytes::len).sum());
     out.bool(found.eof).opaque_shared(found.data);
     Ok(Status::Ok)
+}
+
+/// The file of the current handle, and by what right it is read.
+pub(super) fn to_read(compound: &Compound<'_>, stateid: Stateid) -> Result<(Target, Right), Status> {
+    let target = compound.current()?.target().ok_or(Status::IsDir)?.clone();
+    let right = compound.right_to_read(stateid, &target)?;
+    check_file(&target, compound.minor())?;
+    Ok((target, right))
 }
 
 /// Only files have content. What else it is says minor version 0 of directories alone (RFC 7530 §16.23.4), the later ones of all (RFC 8881 §18.22.3, RFC 7862 §15).

@@ -78,10 +78,7 @@ impl<'a> Locker<'a> {
             Self::Again(asked, _) => house.locks().again(&compound.present(*asked)?, minor, client, Some(file)),
         }?;
         // Whoever goes from here on is told by what was begun; who has gone before would have it kept for nobody.
-        match compound.guard().map(|guard| guard.session().id()) {
-            Some(session) => house.sessions().find(session).map(drop).ok_or(Status::BadSession)?,
-            None => house.clients().renew(locking.locked().client, house.heard())?,
-        }
+        house.check_there(compound.guard().map(|guard| guard.session().id()), locking.locked().client)?;
         // What is locked of a mount that is over would be kept for nobody.
         if house.is_of_today(compound.scene.exports, file) { Ok(locking) } else { Err(Status::Delay) }
     }
@@ -156,13 +153,11 @@ pub(in super::super) fn lock(
     }
     let range = range(asked)?;
     let target = file(compound)?;
-    // Who has not said that he claims nothing more again asks for nothing new (RFC 8881 §18.51.3).
     let given = if is_reclaim {
         compound.reclaim(&target)?;
         None
-    } else if compound.minor() > 0 && !compound.presence()?.has_reclaimed() {
-        return Err(Status::Grace.into());
     } else {
+        compound.check_completed()?;
         Some(compound.may_be_given(&target, false)?)
     };
     let locking = locker.begin(compound, &FileId::of(&*target.vfs, target.object))?;

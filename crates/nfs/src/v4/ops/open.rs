@@ -62,9 +62,8 @@ pub(in super::super) fn open(
     let asked = asked.check(compound.minor())?;
     asked.check_session(compound)?;
     let is_claimed = matches!(asked.what, What::Again(_));
-    // Who has not said that he claims nothing more again asks for nothing new (RFC 8881 §18.51.3).
-    if !is_claimed && compound.minor() > 0 && !compound.presence()?.has_reclaimed() {
-        return Err(Status::Grace.into());
+    if !is_claimed {
+        compound.check_completed()?;
     }
     let place = place_of(compound, &asked)?;
     if is_claimed {

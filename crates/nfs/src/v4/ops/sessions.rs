@@ -11,7 +11,7 @@ use super::super::state::{
 };
 use super::super::status::Status;
 use super::clients::NAME_BYTES_MAX;
-use crate::rpc::Caller;
+use crate::rpc::{Caller, GROUPS_MAX, MACHINE_NAME_MAX};
 use crate::xdr::{Decoder, Encoder, Garbage};
 
 /// Flags of EXCHANGE_ID that a client may send: that it understands referrals and moved file systems, binds principals, and which of pNFS it wants.
@@ -36,10 +36,6 @@ const CALLS_BACK: u32 = 2;
 const PART_BYTES_MAX: usize = 1024;
 /// Most parts of a list of those.
 const PARTS_MAX: u32 = 64;
-/// Longest machine name of `authsys_parms`.
-const MACHINE_NAME_MAX: usize = 255;
-/// `NFS4_MAX_GIDS` of `authsys_parms`.
-const GROUPS_MAX: u32 = 16;
 
 pub(in super::super) fn exchange_id(
     compound: &Compound<'_>,

@@ -3,9 +3,8 @@
 use tally_vfs::{Access, OpCtx, Outcome, Right, Sought};
 
 use super::super::compound::{Compound, Stop};
-use super::super::state::Stateid;
 use super::super::status::Status;
-use super::data::check_file;
+use super::data::{check_file, to_read};
 use super::stateid;
 use crate::entry::Target;
 use crate::xdr::{Decoder, Encoder};
@@ -84,12 +83,4 @@ fn change_range(
         compound.changed(outcome)?;
     }
     Ok(Status::Ok)
-}
-
-/// The file of the current handle, and by what right it is read.
-fn to_read(compound: &Compound<'_>, stateid: Stateid) -> Result<(Target, Right), Status> {
-    let target = compound.current()?.target().ok_or(Status::IsDir)?.clone();
-    let right = compound.right_to_read(stateid, &target)?;
-    check_file(&target, compound.minor())?;
-    Ok((target, right))
 }

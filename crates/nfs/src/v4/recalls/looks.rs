@@ -22,17 +22,16 @@ use tally_vfs::{
 
 use super::{House, KeptOut};
 use crate::exports::Exports;
-use crate::v4::attr::{self, AttrSet, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY};
+use crate::v4::attr::{self, AttrSet, SIZE, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY};
 use crate::v4::state::{
     Attributes, Callback, ClientId, Delegated, DelegationNumber, Errand, FileId, LookTicket, Looked, NotedLook,
 };
 use crate::xdr::{Decoder, Encoder, Garbage};
 
 pub(in crate::v4) const CB_GETATTR: u32 = 3;
-/// The attributes that it is asked for.
+/// Of the attributes that it is asked for the first.
 const CHANGE: u32 = 3;
-const SIZE: u32 = 4;
-/// Bytes of both.
+/// Bytes of that and of the size.
 const VALUES_BYTES: u32 = 16;
 
 /// What a look comes to.

@@ -15,7 +15,7 @@
 //!    └── its answer comes after all ──┘
 //! ```
 //!
-//! *Not one of four.* One call in one slot would do where little is called, but a client that answers slowly would then keep its own others waiting. More than [`SLOTS_MAX`]
+//! *Not one of four.* One call in one slot would do where little is called, but a client that answers slowly would then keep its own others waiting. More than [`BACK_SLOTS_MAX`]
 //! help nobody: what waits for a slot is looked at again with each answer.
 //!
 //! *Invariants.* K1: a slot that is called has an errand, which its maker gets back exactly once, with what came of it. K2: what a late or strange answer
@@ -24,14 +24,13 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::bounds::BACK_SLOTS_MAX;
 use super::delegations::{DelegationNumber, Referred};
 use super::sessions::{Channel, SessionId};
 use super::waiters::LockOwner;
 use super::{ClientId, FileId};
 use crate::rpc::Caller;
 
-/// Most slots of a backchannel.
-pub(super) const SLOTS_MAX: u32 = 4;
 /// Over so many connections a call is tried at most, one after another.
 const ATTEMPTS_MAX: u32 = 4;
 /// CB_SEQUENCE, and what is called.
@@ -208,7 +207,7 @@ impl Slot {
 
 /// What is granted of what a client asks for.
 pub(super) fn granted(asked: Channel) -> Channel {
-    Channel { slots: asked.slots.min(SLOTS_MAX), ..asked }
+    Channel { slots: asked.slots.min(BACK_SLOTS_MAX), ..asked }
 }
 
 /// Whether a client can be called on such terms at all.
@@ -218,7 +217,7 @@ pub(super) fn can_call(terms: &Terms, channel: &Channel) -> bool {
 
 impl BackChannel {
     pub(super) fn new(session: SessionId, terms: Terms, channel: Channel) -> Self {
-        let slots = (0..channel.slots.min(SLOTS_MAX)).map(|_| Slot::default()).collect();
+        let slots = (0..channel.slots.min(BACK_SLOTS_MAX)).map(|_| Slot::default()).collect();
         let (request_bytes, operations) = (channel.request_bytes as usize, channel.operations);
         Self { session, terms, request_bytes, operations, slots, turn: 0 }
     }

@@ -19,8 +19,14 @@ pub const SESSIONS_MAX: usize = 16;
 pub const CONNECTIONS_MAX: usize = 64;
 /// Most slots of a session, and so most requests of it at once.
 pub const SLOTS_MAX: u32 = 64;
+/// Most slots of its backchannel, and so most calls over it at once.
+pub const BACK_SLOTS_MAX: u32 = 4;
 /// Most operations of a compound in a session: a client is told this number, so it can be lower than that of minor version 0.
 pub const OPS_MAX: u32 = 64;
+/// Most operations of a compound of minor version 0, where no session says how many.
+pub const OPS_OUTSIDE_MAX: u32 = 128;
+/// Longest tag of a compound, and of what is answered to a call.
+pub const TAG_BYTES_MAX: usize = 1024;
 /// Longest results that a slot keeps: those of every operation that changes something, but for long names and attributes.
 pub const KEPT_BYTES_MAX: usize = 2048;
 /// As much where memory is short.
@@ -83,8 +89,8 @@ pub const WAITERS_LOOKED_AT: usize = 64;
 pub const DEADLOCK_STEPS_MAX: u32 = 64;
 /// Most calls to clients that wait for their answers, of all sessions: some 6 MiB. Of a session it is the slots of its backchannel.
 pub const CALLS_MAX: usize = 4096;
-/// Of these, most of one client: it has 16 sessions of four slots.
-pub const CALLS_OF_CLIENT_MAX: usize = 64;
+/// Of these, most of one client: those of all slots that it can have.
+pub const CALLS_OF_CLIENT_MAX: usize = SESSIONS_MAX * BACK_SLOTS_MAX as usize;
 /// Longest names of a client's lock-owners together: of those there can be, 256 bytes each, where some twenty are usual. They are kept, as others are told them.
 pub const LOCK_NAMES_BYTES_OF_CLIENT_MAX: usize = OWNERS_OF_CLIENT_MAX * 256;
 /// Of all clients.
@@ -106,7 +112,12 @@ pub const PARKED_MAX: usize = 1024;
 /// What one compound copies from file to file: as long as that takes a worker has nothing else to do. A COPY may end short (RFC 7862 §15.2.3), and its client goes on.
 pub const COPY_BYTES_MAX: u64 = 4 << 20;
 
+const _: () = assert!(OPS_MAX <= OPS_OUTSIDE_MAX && CALLS_OF_CLIENT_MAX < CALLS_MAX);
 const _: () = assert!(OWNERS_OF_CLIENT_MAX < OWNERS_MAX && OPENS_OF_CLIENT_MAX < OPENS_MAX);
 const _: () = assert!(DELEGATIONS_OF_CLIENT_MAX < DELEGATIONS_MAX);
+// Nobody is promised here what there is no room for below.
+const _: () = assert!(OPENS_MAX <= tally_vfs::OPENS_MAX && OPENS_OF_CLIENT_MAX <= tally_vfs::OPENS_OF_CLIENT_MAX);
+const _: () = assert!(DELEGATIONS_MAX <= tally_vfs::DELEGATIONS_MAX);
+const _: () = assert!(DELEGATIONS_OF_CLIENT_MAX <= tally_vfs::DELEGATIONS_OF_CLIENT_MAX);
 const _: () = assert!(LOCKS_OF_CLIENT_MAX < LOCKS_MAX && LOCK_NAMES_BYTES_OF_CLIENT_MAX < LOCK_NAMES_BYTES_MAX);
 const _: () = assert!(KEPT_BYTES_SHORT <= KEPT_BYTES_MAX && SESSIONS_BYTES_SHORT < SESSIONS_BYTES_MAX);

@@ -34,7 +34,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use foldhash::HashSet;
 use parking_lot::{Mutex, RwLock};
-use tally_base::{Rng, Time};
+use tally_base::{FileTime, Rng};
 use tally_vfs::{Act, Conflict, Delegation, Share, conflict};
 
 use super::bounds::{DELEGATIONS_MANY, DELEGATIONS_OF_CLIENT_MANY};
@@ -269,7 +269,7 @@ impl Delegations {
     }
 
     /// It is the file's time now, or as near to it as may be.
-    pub fn note_modified(&self, ticket: &LookTicket, modified: Option<Time>) {
+    pub fn note_modified(&self, ticket: &LookTicket, modified: Option<FileTime>) {
         if let Some(look) = self.shards.at(ticket.number.0 as u32).write().look_of(ticket.number.0) {
             look.note_modified(modified);
         }

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! *Below an open.* An owner that locks below two opens of one file has two stateids, and is one holder of ranges below all of it: they do not conflict.
-//! Ranges are freed with the open below which the owner began to lock in that file, by [`Claims::close`](tally_vfs::Opens::close), and that open's stateid of the
+//! Ranges are freed with the open below which the owner began to lock in that file, by [`Opens::close`](tally_vfs::Opens::close), and that open's stateid of the
 //! owner is there as long. So whoever has ranges has a stateid for them.
 //!
 //! *A CLOSE and a LOCK beside each other.* CLOSE closes below, which frees, and then takes the stateids away. A LOCK that comes below behind that finds no open; one that came before

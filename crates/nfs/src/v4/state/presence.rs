@@ -130,7 +130,7 @@ impl Presence {
     }
 
     /// An error for who is none any more, of whom a request may still be under way.
-    pub(in crate::v4) fn check_there(&self) -> Result<(), Status> {
+    pub(in crate::v4) fn check_not_ended(&self) -> Result<(), Status> {
         match (self.is_ended.load(Relaxed), self.key.is_of_sessions()) {
             (false, _) => Ok(()),
             (true, true) => Err(Status::BadSession),

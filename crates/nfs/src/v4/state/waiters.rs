@@ -19,7 +19,7 @@
 //!
 //! *Locks.* One, of all queues: it is taken by who is refused, and by others only where somebody waits at all. Held over a call to nothing.
 //!
-//! *Invariants.* W1: an owner has at most one place, and it is in the queue of the file that is noted with his name. W2: no queue is empty. W3: bounds.
+//! *Invariants.* Q1: an owner has at most one place, and it is in the queue of the file that is noted with his name. Q2: no queue is empty. Q3: bounds.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -313,7 +313,7 @@ impl Queues {
         }
     }
 
-    /// W1 to W3, as far as they can be told at once.
+    /// Q1 to Q3, as far as they can be told at once.
     fn is_sound(&self) -> bool {
         let places: usize = self.files.values().map(VecDeque::len).sum();
         places == self.owners.len()

@@ -1,12 +1,12 @@
 //! The list of one pool in memory, and whether the time of claims is over (rules V26; tables D5 and D12).
 //!
 //! ```text
-//!                              │ in the grace                       │ over
-//!  ────────────────────────────┼────────────────────────────────────┼──────────
-//!  something new               │ GRACE                              │ granted
-//!  claimed again, by a client  │                                    │
-//!    in the list               │ granted, until RECLAIM_COMPLETE    │ NO_GRACE
-//!    that is not               │ NO_GRACE                           │ NO_GRACE
+//!                                   │ in the grace                       │ over
+//!  ─────────────────────────────────┼────────────────────────────────────┼──────────
+//!  D5   something new               │ GRACE                              │ granted
+//!  D12  claimed again, by a client  │                                    │
+//!         in the list               │ granted, until RECLAIM_COMPLETE    │ NO_GRACE
+//!         that is not               │ NO_GRACE                           │ NO_GRACE
 //! ```
 //!
 //! The grace is one lease, of this life or of those in which clients got what they may claim, whichever is longest: a client finds out within its lease that the server was away, and that is

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use tally_base::{PoolGuid, Time};
+use tally_base::{FileTime, PoolGuid, Time};
 
 use super::{Fact, Part, Source, Value, text_of};
 
@@ -40,5 +40,8 @@ fn times_are_dates() {
     ];
     for (time, expected) in cases {
         assert_eq!(Value::Time(Time(time)).to_string(), expected);
+    }
+    for (time, expected) in [(-1, "1969-12-31T23:59:59.999999999Z"), (i64::MIN, "1677-09-21T00:12:43.145224192Z")] {
+        assert_eq!(Value::FileTime(FileTime(time)).to_string(), expected);
     }
 }

@@ -2,7 +2,7 @@
 
 use tally_vfs::{Access, CreateHow, Delegation, Deny, SetAttr, Share};
 
-use crate::v4::attr::{self, AttrSet, Called, Dialect, Given};
+use crate::v4::attr::{self, AttrSet, Called, Dialect, ToSet};
 use crate::v4::compound::Compound;
 use crate::v4::state::bounds::OWNER_BYTES_MAX;
 use crate::v4::state::{ClientId, Keeps, Stateid};
@@ -147,7 +147,7 @@ impl How {
         }
     }
 
-    fn given((names, set, called): Given, how: impl FnOnce(SetAttr) -> CreateHow) -> Result<Self, Status> {
+    fn given((names, set, called): ToSet, how: impl FnOnce(SetAttr) -> CreateHow) -> Result<Self, Status> {
         Ok(Self::Make(how(set), names, called))
     }
 }

@@ -4,13 +4,16 @@ use std::cell::Cell;
 
 use smallvec::SmallVec;
 use tally_base::Wait;
-use tally_vfs::{Access, Change, Delegation, Deny, FsError, ObjectRef, OpCtx, Opened, Opening, Outcome, ToOpen};
+use tally_vfs::{
+    Access, Change, CreateHow, Delegation, Deny, FsError, ObjectRef, OpCtx, Opened, Opening, Outcome, ToOpen,
+};
 
 use super::Whose;
 use super::asked::{How, Wanted, What};
-use super::delegation::{Told, WishFor};
+use super::delegation::{Besides, WishFor};
 use super::ledger::Ledger;
 use crate::entry::Target;
+use crate::v4::attr::Called;
 use crate::v4::compound::{Compound, Stop};
 use crate::v4::state::Stateid;
 use crate::v4::status::Status;
@@ -26,7 +29,7 @@ pub(super) struct Done {
     pub(super) stateid: Option<Stateid>,
     pub(super) is_new: bool,
     pub(super) dir: Option<Change>,
-    pub(super) delegated: Told,
+    pub(super) delegated: Besides,
 }
 
 /// Lets the file system decide, which asks under the file's lock whose open of it that would be.
@@ -42,67 +45,122 @@ pub(super) fn carry_out(
     let by = |object| ledger.enter(object);
     let opening = Opening { share: asked.share, by: &by, wants: ledger.wants.ok().map(|keeps| keeps.kind) };
     let (opened, dir) = match (&asked.what, &asked.how) {
-        (What::Name(name), How::Make(how, _, called)) => {
-            compound.check_marks()?;
-            compound.begin(place)?;
-            let remembered = compound.remembered(place).and_then(|first| first.object);
-            let given = if remembered.is_none() { compound.owners_made(place, how, called)? } else { how.clone() };
-            let made = || match remembered {
-                // It was made, or cut, behind which nobody was told: whoever asked then might open it, and may have.
-                Some(object) => {
-                    ledger.is_again.set(true);
-                    place.vfs.open(OpCtx::of(&place.cred), ToOpen::Again(object), opening)
-                }
-                None => place.vfs.open(compound.ctx(place), ToOpen::Made(place.object, name, &given), opening),
-            };
-            let outcome = ledger.past_the_late(compound, made);
-            let outcome = outcome.inspect_err(|_| compound.has_not_begun())?;
-            let told = outcome.error().map(|error| ledger.told(error));
-            let (opened, changes) = compound.opened(outcome, told)?;
-            (opened, changes.into_iter().next())
-        }
-        (What::Name(name), How::Find) => {
-            let dir = Cell::new(None);
-            let find = || {
-                let (outcome, found_in) = find(place, name, opening);
-                dir.set(found_in);
-                outcome
-            };
-            let found = ledger.past_the_late(compound, find)?;
-            (settled(compound, &ledger, found)?, dir.take())
-        }
+        (What::Name(name), How::Make(how, _, called)) => made(compound, (place, name), (how, called), &ledger, opening),
+        (What::Name(name), How::Find) => found(compound, (place, name), &ledger, opening),
         (What::Kept(stateid, Some(name)), _) => {
-            let (found, dir) = look(place, name);
-            let object = found.map_err(Status::from)?;
-            check_kept(compound, *stateid, asked, &Target { object, ..place.clone() })?;
-            let open = || place.vfs.open(OpCtx::of(&place.cred), ToOpen::Again(object), opening);
-            let opened = ledger.past_the_late(compound, open)?;
-            (settled(compound, &ledger, opened)?, dir)
+            by_name_kept(compound, (place, name), (*stateid, asked), &ledger, opening)
         }
-        (What::Again(_), _) => {
-            let outcome = place.vfs.open(OpCtx::of(&place.cred), ToOpen::Again(place.object), opening);
-            let told = |stop| match stop {
-                Stop::Failed(Status::ShareDenied) => Status::ReclaimConflict.into(),
-                stop => stop,
-            };
-            (settled(compound, &ledger, outcome).map_err(told)?, None)
+        (What::Kept(stateid, None), _) => {
+            check_kept(compound, *stateid, asked, place)?;
+            by_handle(compound, place, ToOpen::Again(place.object), &ledger, opening)
         }
-        (what, _) => {
-            if let What::Kept(stateid, None) = what {
-                check_kept(compound, *stateid, asked, place)?;
-            }
-            let open = || {
-                let file = if matches!(what, What::Kept(..)) {
-                    ToOpen::Again(place.object)
-                } else {
-                    ToOpen::Itself(place.object)
-                };
-                place.vfs.open(OpCtx::of(&place.cred), file, opening)
-            };
-            let opened = ledger.past_the_late(compound, open)?;
-            (settled(compound, &ledger, opened)?, None)
+        (What::Again(_), _) => claimed(compound, place, &ledger, opening),
+        (What::Handle | What::Nothing(_), _) => {
+            by_handle(compound, place, ToOpen::Itself(place.object), &ledger, opening)
         }
+    }?;
+    granted(compound, place, asked, &ledger, (opened, dir))
+}
+
+/// What was opened, and the change of the directory in which it has the name that was asked for.
+type OpenedIn = (Opened, Option<Change>);
+
+/// The file of a name is made, or is there and is opened or cut, once, however often its client asks.
+fn made(
+    compound: &mut Compound<'_>,
+    (place, name): (&Target, &[u8]),
+    (how, called): (&CreateHow, &Called),
+    ledger: &Ledger<'_>,
+    opening: Opening<'_>,
+) -> Result<OpenedIn, Stop> {
+    compound.check_marks()?;
+    compound.begin(place)?;
+    let remembered = compound.remembered(place).and_then(|first| first.object);
+    let given = if remembered.is_none() { compound.owners_made(place, how, called)? } else { how.clone() };
+    let made = || match remembered {
+        // It was made, or cut, behind which nobody was told: whoever asked then might open it, and may have.
+        Some(object) => {
+            ledger.is_again.set(true);
+            place.vfs.open(OpCtx::of(&place.cred), ToOpen::Again(object), opening)
+        }
+        None => place.vfs.open(compound.ctx(place), ToOpen::Made(place.object, name, &given), opening),
     };
+    let outcome = ledger.past_the_late(compound, made);
+    let outcome = outcome.inspect_err(|_| compound.has_not_begun())?;
+    let told = outcome.error().map(|error| ledger.told(error));
+    let (opened, changes) = compound.opened(outcome, told)?;
+    Ok((opened, changes.into_iter().next()))
+}
+
+/// What has the name.
+fn found(
+    compound: &mut Compound<'_>,
+    (place, name): (&Target, &[u8]),
+    ledger: &Ledger<'_>,
+    opening: Opening<'_>,
+) -> Result<OpenedIn, Stop> {
+    let dir = Cell::new(None);
+    let find = || {
+        let (outcome, found_in) = find(place, name, opening);
+        dir.set(found_in);
+        outcome
+    };
+    let found = ledger.past_the_late(compound, find)?;
+    Ok((settled(compound, ledger, found)?, dir.take()))
+}
+
+/// What has the name, if its client was given that to keep by this stateid.
+fn by_name_kept(
+    compound: &mut Compound<'_>,
+    (place, name): (&Target, &[u8]),
+    (stateid, asked): (Stateid, &Wanted<'_>),
+    ledger: &Ledger<'_>,
+    opening: Opening<'_>,
+) -> Result<OpenedIn, Stop> {
+    let (found, dir) = look(place, name);
+    let object = found.map_err(Status::from)?;
+    check_kept(compound, stateid, asked, &Target { object, ..place.clone() })?;
+    let open = || place.vfs.open(OpCtx::of(&place.cred), ToOpen::Again(object), opening);
+    let opened = ledger.past_the_late(compound, open)?;
+    Ok((settled(compound, ledger, opened)?, dir))
+}
+
+/// The current handle's file, which its client had open before a restart: nobody who is late goes for that.
+fn claimed(
+    compound: &mut Compound<'_>,
+    place: &Target,
+    ledger: &Ledger<'_>,
+    opening: Opening<'_>,
+) -> Result<OpenedIn, Stop> {
+    let outcome = place.vfs.open(OpCtx::of(&place.cred), ToOpen::Again(place.object), opening);
+    let told = |stop| match stop {
+        Stop::Failed(Status::ShareDenied) => Status::ReclaimConflict.into(),
+        stop => stop,
+    };
+    Ok((settled(compound, ledger, outcome).map_err(told)?, None))
+}
+
+/// The current handle's file.
+fn by_handle(
+    compound: &mut Compound<'_>,
+    place: &Target,
+    file: ToOpen<'_>,
+    ledger: &Ledger<'_>,
+    opening: Opening<'_>,
+) -> Result<OpenedIn, Stop> {
+    let open = || place.vfs.open(OpCtx::of(&place.cred), file, opening);
+    let opened = ledger.past_the_late(compound, open)?;
+    Ok((settled(compound, ledger, opened)?, None))
+}
+
+/// It is open: what its client has of it from now on.
+fn granted(
+    compound: &mut Compound<'_>,
+    place: &Target,
+    asked: &Wanted<'_>,
+    ledger: &Ledger<'_>,
+    (opened, dir): OpenedIn,
+) -> Result<Done, Stop> {
     let given = ledger.given.take();
     // What is claimed again is written down.
     let may_write = given.map_or(Ok(true), |given| compound.was_given(place, given))?;

@@ -23,7 +23,7 @@ const WRITE_WITH_TIMES: u32 = 5;
 const LIMIT_SIZE: u32 = 1;
 
 /// What there is of one behind an OPEN: one, or why not.
-pub(super) type Told = Result<Delegated, WhyNone>;
+pub(super) type Besides = Result<Delegated, WhyNone>;
 
 /// What the file system is asked for besides.
 #[derive(Clone, Copy)]
@@ -104,8 +104,8 @@ impl Wanted<'_> {
 }
 
 /// `open_delegation4`: one, which is asked for already if it was claimed again; or none, and why, if the client would have had one or said that it would not (RFC 8881 §18.16.3).
-pub(super) fn put(told: &Told, (is_claimed, space): (bool, u64), wants: u32, out: &mut Encoder) {
-    match (told, wants) {
+pub(super) fn put(besides: &Besides, (is_claimed, space): (bool, u64), wants: u32, out: &mut Encoder) {
+    match (besides, wants) {
         (Ok(delegated), _) => {
             let is_to_write = delegated.keeps.kind == Delegation::Write;
             let number = match delegated.keeps {

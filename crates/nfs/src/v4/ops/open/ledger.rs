@@ -90,7 +90,7 @@ impl<'a> Ledger<'a> {
         let reserved = self.house.opens().reserve(self.minor, self.whose.client, self.owner, file);
         let reserved = reserved.and_then(|reserved| {
             // Whoever goes from here on is told by what was reserved; who has gone before would have it kept for nobody. So it is with a mount.
-            self.check_there()?;
+            self.house.check_there(self.whose.session, self.whose.client)?;
             self.check_own(&reserved)?;
             // What is opened by a delegation was open before, and is bounded by those.
             let is_bounded = reserved.is_upgrade() || self.is_kept;
@@ -116,14 +116,6 @@ impl<'a> Ledger<'a> {
         let own = self.house.opens().by_number(reserved.number()).filter(|_| self.minor == 0 && !self.is_again.get());
         let is_denied = own.and_then(|own| own.share).is_some_and(|own| own.conflicts_with(self.share));
         if is_denied { Err(Status::ShareDenied) } else { Ok(()) }
-    }
-
-    /// Whether there is who asks.
-    fn check_there(&self) -> Result<(), Status> {
-        match self.whose.session {
-            Some(session) => self.house.sessions().find(session).map(drop).ok_or(Status::BadSession),
-            None => Ok(self.house.clients().renew(self.whose.client, self.house.heard())?),
-        }
     }
 
     /// Tries it as often as those who were in the way are gone, as their leases were over. What is given then is given once it is written down that they may not claim

@@ -2,7 +2,7 @@
 //!
 //! Whoever looks has a ticket: an answer counts that comes behind it, be it to a call that was under way by then. So however many look at a moment, the client is called once.
 
-use tally_base::Time;
+use tally_base::FileTime;
 
 /// What it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,8 +13,8 @@ pub struct Attributes {
     /// With what it has not sent.
     pub size: u64,
     /// When it was read and written there, of one that sets these.
-    pub accessed: Option<Time>,
-    pub modified: Option<Time>,
+    pub accessed: Option<FileTime>,
+    pub modified: Option<FileTime>,
 }
 
 /// What is known of a file beside that: its change when it was given, and the time that it has got by the last look, which may be one that was to come.
@@ -22,7 +22,7 @@ pub struct Attributes {
 #[allow(missing_docs)]
 pub struct Noted {
     pub change: u64,
-    pub modified: Option<Time>,
+    pub modified: Option<FileTime>,
 }
 
 /// One delegation's.
@@ -31,7 +31,7 @@ pub(super) struct Look {
     is_under_way: bool,
     answers: u64,
     said: Option<Attributes>,
-    noted_modified: Option<Time>,
+    noted_modified: Option<FileTime>,
 }
 
 impl Look {
@@ -51,11 +51,11 @@ impl Look {
     }
 
     /// It is the file's time now.
-    pub(super) fn note_modified(&mut self, modified: Option<Time>) {
+    pub(super) fn note_modified(&mut self, modified: Option<FileTime>) {
         self.noted_modified = modified;
     }
 
-    pub(super) fn noted_modified(&self) -> Option<Time> {
+    pub(super) fn noted_modified(&self) -> Option<FileTime> {
         self.noted_modified
     }
 

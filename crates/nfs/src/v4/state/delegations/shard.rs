@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use foldhash::HashMap;
-use tally_base::Time;
+use tally_base::FileTime;
 use tally_vfs::Delegation;
 
 use super::look::Look;
@@ -95,7 +95,7 @@ impl State {
     }
 
     /// The time that the file has got from its client by a look.
-    pub(super) fn noted_modified(&self) -> Option<Time> {
+    pub(super) fn noted_modified(&self) -> Option<FileTime> {
         self.look.noted_modified()
     }
 
