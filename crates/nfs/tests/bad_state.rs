@@ -16,7 +16,8 @@ use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
     Allocate4Args, Compound4Res, CreateSession4Res, Deallocate4Args, ExchangeId4Res, Fattr4, Fattr4Value, Lock4Args,
     Lock4Res, Locker4, Lockt4Res, Locku4Args, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4, OpenDowngrade4Args,
-    OpenOwner4, OpenToLockOwner4, Setattr4Args, StableHow4, Stateid4, TestStateid4Args, TestStateid4Res, Write4Args,
+    OpenOwner4, OpenToLockOwner4, Renew4Args, Setattr4Args, StableHow4, Stateid4, TestStateid4Args, TestStateid4Res,
+    Write4Args,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
