@@ -16,7 +16,8 @@ use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
     Allocate4Args, Compound4Res, CreateSession4Res, Deallocate4Args, ExchangeId4Res, Fattr4, Fattr4Value, Lock4Args,
     Lock4Res, Locker4, Lockt4Res, Locku4Args, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4, OpenDowngrade4Args,
-    OpenOwner4, OpenToLockOwner4, Setattr4Args, StableHow4, Stateid4, TestStateid4Args, TestStateid4Res, Write4Args,
+    OpenOwner4, OpenToLockOwner4, Renew4Args, Setattr4Args, StableHow4, Stateid4, TestStateid4Args, TestStateid4Res,
+    Write4Args,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
@@ -315,4 +316,43 @@ fn nobody_goes_by_what_the_client_of_another_has_open() {
     let guessed = Stateid4 { seqid: 0, ..of };
     let ops = [sequence(created.csr_sessionid, 0, 1, false), scene.put_tank(), lookup(b"secret"), read_by(guessed)];
     assert_ne!(send(&ops).status, OK, "he has read what root alone may");
+}
+
+/// In minor version 0 a client is named by its number in all that it asks for, and its opens by 32 bits that anybody may guess. A user of the server's machine read what root's client had open there, and a host that no rule
+/// names kept a client alive that was gone.
+#[test]
+fn nobody_speaks_for_a_client_by_its_number() {
+    let mut plain = Plain { scene: Scene::new(), xid: 0 };
+    let secret = plain.scene.file(b"secret");
+    let (cred, private) = (Cred::root(), SetAttr { mode: Some(0o600), ..SetAttr::default() });
+    plain.scene.exports.tank.model.setattr(OpCtx::of(&cred), secret, &private, None).result.unwrap();
+    for rule in [&plain.scene.exports.tank_rule, &plain.scene.exports.child_rule] {
+        *rule.lock() = "127.0.0.0/8(rw,no_root_squash)".into();
+    }
+    let clientid = plain.client(b"root");
+    let mut owner = Owner::new(clientid, b"o");
+    let open = plain.opened(&mut owner, b"secret");
+    let whose = Whose::User(Cred { uid: 1000, gid: 1000, groups: Default::default() });
+    let peer = |peer: &str| peer.parse().unwrap();
+    let links = [
+        (Link::owned(9, peer("127.0.0.1:40000"), whose), Nfs4ErrBadStateid, Nfs4ErrStaleClientid),
+        (Link::new(10, peer("192.0.2.7:700")), Nfs4ErrNoent, Nfs4ErrStaleClientid),
+        // Its own, by another address.
+        (Link::new(11, peer("127.0.1.1:700")), OK, OK),
+    ];
+    for (link, reads, renews) in links {
+        let mut xid = 9000 * link.id() as u32;
+        let link = Arc::new(link);
+        let mut status = |ops: &[Op]| {
+            xid += 1;
+            let (mut job, step) = plain.scene.begin_on(&link, xid, ops);
+            plain.scene.end(&mut job, step, ops).status
+        };
+        let read = support::owner::at(b"secret", support::owner::read_by(&open));
+        assert_eq!(status(&read), reads, "{link:?}");
+        assert_eq!(status(&[op(&NfsArgop4::OpRenew(Renew4Args { clientid }))]), renews, "{link:?}");
+        assert_eq!(status(&[introduce(b"root", 2)]), if renews == OK { OK } else { Nfs4ErrClidInuse }, "{link:?}");
+    }
+    let file = plain.scene.put(secret);
+    assert_eq!(plain.run(&[file, owner.close(open)]).status, OK);
 }

@@ -215,6 +215,7 @@ impl House {
         presence: &Presence,
         writes: Option<DatasetId>,
     ) -> Result<Given, Stop> {
+        presence.note_owns_key();
         self.tracking.grant(pool, self.asker(presence), writes)
     }
 
@@ -230,6 +231,7 @@ impl House {
 
     /// A client claims something again.
     pub(super) fn reclaim(&self, pool: &dyn PoolExports, presence: &Presence) -> Result<(), Status> {
+        presence.note_owns_key();
         self.tracking.reclaim(pool, self.asker(presence))
     }
 
@@ -299,7 +301,9 @@ impl House {
     /// A client claims nothing more.
     pub(super) fn reclaim_complete(&self, presence: &Presence) -> Result<(), Status> {
         presence.reclaim_complete()?;
-        self.tracking.complete(presence);
+        if presence.owns_key() {
+            self.tracking.complete(presence);
+        }
         Ok(())
     }
 

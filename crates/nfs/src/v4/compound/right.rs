@@ -57,8 +57,7 @@ impl Compound<'_> {
         let of = FileId::of(&*file.vfs, file.object);
         let holder = self.scene.house.open_of(&asked, self.minor(), client, &of)?;
         if self.minor() == 0 {
-            let house = self.scene.house;
-            house.clients().renew(ClientId(holder.client.0), house.heard()).map_err(|_| Status::BadStateid)?;
+            self.word_of(ClientId(holder.client.0)).map_err(|_| Status::BadStateid)?;
         }
         Ok(Right::Open(holder))
     }
