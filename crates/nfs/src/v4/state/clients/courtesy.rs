@@ -46,7 +46,7 @@ impl Clients {
     /// From where a client introduced itself.
     #[must_use]
     pub fn address_of(&self, id: ClientId) -> Option<IpAddr> {
-        self.confirmed.get(&id).map(|record| record.introduction.address)
+        self.confirmed.get(&id).map(|record| record.introduction.sender.address)
     }
 
     /// The same, and who else did.
