@@ -12,8 +12,8 @@ use super::files::Handle;
 use super::kept::Kept;
 use super::leases::LEASE;
 use super::ledger::{By, Grant, State};
-use super::words::{self, Called};
 use super::{Checked, Story};
+use crate::words::{self, Called};
 
 /// For so long a client has to say that it has none before that counts (rules V41).
 const DENIED: Duration = Duration::from_secs(5);

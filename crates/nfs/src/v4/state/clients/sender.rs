@@ -1,4 +1,4 @@
-//! Whose word on clients counts: who a connection shows that he is.
+//! Whose word on clients counts: who a connection shows that he is (rules V43).
 //!
 //! AUTH_SYS says what its sender likes, and what a client is called is no secret: it is the name of its machine. So with what is said goes what is shown of it, as `secure`
 //! asks for ([`crate::local`]), and who shows less than another one ends nothing of his, and says nothing for him.
