@@ -1,4 +1,4 @@
-//! Who speaks: of clients whoever shows that he may, and in minor version 0, where no session says it, clients by their id or a stateid, and owners in their order.
+//! Who speaks: of clients whoever shows that he may, and in minor version 0, where no session says it, clients by their id or a stateid, and owners in their order (rules V43).
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ const HASH_BYTES: usize = 16;
 
 /// A client by all that stays of it: its name for ever, whether that is of a client with sessions, and who stands for it. In short, so that it can be
 /// the name of a file. Of a host's superuser the address does not count, as it may be another one; whoever shows less has keys of his own, so that by none he has anything to do
-/// with what others had.
+/// with what others had (rules V43).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientKey {
     is_of_sessions: bool,
