@@ -323,6 +323,17 @@ impl Delegations {
         self.recalling().iter().flat_map(over).collect()
     }
 
+    /// Of which file one is.
+    #[must_use]
+    pub fn file_of(&self, number: DelegationNumber) -> Option<FileId> {
+        self.shards.at(number.0 as u32).read().get(number.0).map(|state| state.asked.file)
+    }
+
+    /// One that is asked for cannot be given back for now: it is asked for as of now.
+    pub fn put_off(&self, number: DelegationNumber, now: Duration) {
+        self.shards.at(number.0 as u32).write().put_off(number.0, now);
+    }
+
     /// A client is about to be called for one. False: it was given back meanwhile, or another one calls.
     pub fn call(&self, number: DelegationNumber, now: Duration) -> bool {
         let mut shard = self.shards.at(number.0 as u32).write();
