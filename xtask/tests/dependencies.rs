@@ -276,8 +276,8 @@ const SIM: [&[&str]; 9] = [
     &["agree", "oracle"],
     &["op"],
     &["client", "disk"],
-    &["chance", "clock", "same", "sound"],
-    &["panics"],
+    &["chance", "clock", "newer", "same", "sound"],
+    &["panics", "words"],
 ];
 
 const FUZZ: [&[&str]; 7] = [

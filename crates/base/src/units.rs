@@ -155,21 +155,16 @@ impl Time {
 pub struct FileTime(pub i64);
 
 impl FileTime {
-    /// From whole seconds, and nanoseconds behind them; none where that is outside of the range.
-    #[must_use]
-    pub const fn checked(seconds: i64, nanoseconds: u32) -> Option<Self> {
-        let Some(whole) = seconds.checked_mul(NS) else { return None };
-        let Some(time) = whole.checked_add(nanoseconds as i64) else { return None };
-        Some(Self(time))
-    }
-
-    /// The same; what is outside of the range is the nearest that is not.
+    /// From whole seconds, and nanoseconds behind them; what is outside of the range is the nearest that is not.
     #[must_use]
     pub const fn new(seconds: i64, nanoseconds: u32) -> Self {
-        match Self::checked(seconds, nanoseconds) {
-            Some(time) => time,
-            None if seconds < 0 => Self(i64::MIN),
-            None => Self(i64::MAX),
+        let exact = seconds as i128 * NS as i128 + nanoseconds as i128;
+        if exact < i64::MIN as i128 {
+            Self(i64::MIN)
+        } else if exact > i64::MAX as i128 {
+            Self(i64::MAX)
+        } else {
+            Self(exact as i64)
         }
     }
 

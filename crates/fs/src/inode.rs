@@ -267,8 +267,18 @@ impl Inode {
     /// What all that is reserved of it may take.
     #[must_use]
     pub(crate) fn reserved_room(&self) -> u64 {
-        let room = |reserved: &Reserved| reserved.room_bytes(self.size, self.record_size()).saturating_add(FILE_CHARGE);
+        self.reserved_room_at(self.size)
+    }
+
+    fn reserved_room_at(&self, size: u64) -> u64 {
+        let room = |reserved: &Reserved| reserved.room_bytes(size, self.record_size()).saturating_add(FILE_CHARGE);
         self.reserved.as_deref().map_or(0, room)
+    }
+
+    /// By how much more that is where the file becomes so long: by what its last block does, if that is reserved.
+    #[must_use]
+    pub(crate) fn reserved_more_at(&self, size: u64) -> u64 {
+        self.reserved_room_at(size).saturating_sub(self.reserved_room())
     }
 
     /// What its stored blocks in ranges of whole ones take at the least, as of the last fold: whatever lies outside, and what was cut and is not freed yet, takes no more

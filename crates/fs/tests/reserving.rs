@@ -634,6 +634,29 @@ fn growth_takes_nothing_that_is_promised() {
     }
 }
 
+/// Each file of which anything was reserved asked for a block more when it was made longer, though its last block was not reserved, or as long as a block may be: at a full
+/// quota it was refused, and took nothing (seed 33 of the simulated world, as drawn on 2026-11-30).
+#[test]
+fn what_grows_behind_what_is_reserved_asks_for_nothing() {
+    let pool = Reserving::new(PLAIN);
+    let (file, whole, short) = (pool.file("f"), pool.file("g"), pool.file("h"));
+    for file in [file, whole] {
+        pool.reserve(file, 0, 4 * RECORD).unwrap();
+    }
+    pool.reserve(short, 0, 5000).unwrap();
+    pool.resize(file, 6 * RECORD).unwrap();
+    pool.settle();
+    let info = &pool.filer.datasets()[0];
+    let full = (info.used_bytes + info.reserved_bytes).to_string();
+    pool.filer.set_property("tank", parse(Property::RefQuota, &full).unwrap()).unwrap();
+    let kept = pool.check();
+    for file in [file, whole] {
+        pool.resize(file, 9 * RECORD).expect("nothing more is reserved");
+    }
+    assert_eq!(pool.resize(short, RECORD), Err(FsError::Quota), "its block is reserved as it grows");
+    assert_eq!(pool.check(), kept);
+}
+
 /// In a full pool and at a full quota there is nothing to ask for where all is reserved already.
 #[test]
 fn what_is_reserved_may_be_reserved_again() {

@@ -4,16 +4,20 @@
 mod support;
 
 use std::sync::Arc;
-use support::compound::{Op, make, op, status_of};
+use support::compound::{Op, lookup, make, op, stateid, status_of};
 use support::opener::{BOTH, Opener, close, open, read_by};
 use support::owner::{Owner, confirmed, introduce, introduced, locked, opened};
 use support::scene::Scene;
 use support::session::{Newcomer, sequence};
+use tally_nfs::link::Link;
+use tally_nfs::local::Owner as Whose;
+use tally_vfs::{Attributes, Cred, OpCtx, SetAttr};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
-    Allocate4Args, Compound4Res, Deallocate4Args, ExchangeId4Res, Fattr4, Fattr4Value, Lock4Args, Lock4Res, Locker4,
-    Lockt4Res, Locku4Args, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4, OpenDowngrade4Args, OpenOwner4,
-    OpenToLockOwner4, Setattr4Args, StableHow4, Stateid4, TestStateid4Args, TestStateid4Res, Write4Args,
+    Allocate4Args, Compound4Res, CreateSession4Res, Deallocate4Args, ExchangeId4Res, Fattr4, Fattr4Value, Lock4Args,
+    Lock4Res, Locker4, Lockt4Res, Locku4Args, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4, OpenDowngrade4Args,
+    OpenOwner4, OpenToLockOwner4, Renew4Args, Setattr4Args, StableHow4, Stateid4, TestStateid4Args, TestStateid4Res,
+    Write4Args,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
@@ -259,4 +263,96 @@ fn sessions_of_nobody() {
         assert_eq!(scene.run(number ^ 0x5000, &[newcomer.session(id, number)]).status, Nfs4ErrSeqMisordered, "{name}");
     }
     assert_eq!(scene.run(90, &[newcomer.session(id, first)]).status, OK);
+}
+
+/// Under `secure` only ports below 1024 are believed, and whom no rule names is told nothing (docs/security.md). But whoever could connect was believed that he was a client's superuser: by the name of
+/// a client, which is that of its machine, he said that it had started anew, and all that it had open, locked and kept was gone.
+#[test]
+fn who_cannot_show_who_he_is_ends_no_client() {
+    for peer in ["192.0.2.7:700", "127.0.1.1:40000"] {
+        let scene = Arc::new(Scene { minor: 1, ..Scene::new() });
+        scene.file(b"f");
+        for rule in [&scene.exports.tank_rule, &scene.exports.child_rule] {
+            *rule.lock() = "127.0.0.0/8(rw,no_root_squash)".into();
+        }
+        let mut a = Opener::beside(&scene, "Linux NFSv4.1 a", 1);
+        let of = a.opened(open(b"f", BOTH, BOTH)).stateid;
+        let (link, mut xid) = (Arc::new(Link::new(9, peer.parse().unwrap())), 9000);
+        let mut send = |ops: &[Op]| {
+            xid += 1;
+            let (mut job, step) = scene.begin_on(&link, xid, ops);
+            scene.end(&mut job, step, ops)
+        };
+        let _told = Newcomer { verifier: 2, ..Newcomer::named(b"Linux NFSv4.1 a") }.enter(&mut send);
+        assert_eq!(a.status(&[lookup(b"f"), read_by(of)]), OK, "from {peer}");
+    }
+}
+
+/// What is open is read and written by whose session brings its stateid, whoever that is (rules V30). A session for a client that is confirmed was given to whoever said its id, which is a number behind his own:
+/// a user of the server's machine, who is himself to every other request, had one of root's client there. A stateid is 32 bits that he has to guess, and TEST_STATEID says of 65,536 in one request whether they are right.
+#[test]
+fn nobody_goes_by_what_the_client_of_another_has_open() {
+    let scene = Arc::new(Scene { minor: 1, ..Scene::new() });
+    let (secret, cred) = (scene.file(b"secret"), Cred::root());
+    let nobody = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    scene.exports.tank.model.setattr(OpCtx::of(&cred), secret, &nobody, None).result.unwrap();
+    for rule in [&scene.exports.tank_rule, &scene.exports.child_rule] {
+        *rule.lock() = "127.0.0.0/8(rw,no_root_squash)".into();
+    }
+    let mut root = Opener::beside(&scene, "a", 1);
+    let of = root.opened(open(b"secret", BOTH, 0)).stateid;
+    let whose = Whose::User(Cred { uid: 1000, gid: 1000, groups: Default::default() });
+    let (link, mut xid) = (Arc::new(Link::owned(9, "127.0.0.1:40000".parse().unwrap(), whose)), 9000);
+    let mut send = |ops: &[Op]| {
+        xid += 1;
+        let (mut job, step) = scene.begin_on(&link, xid, ops);
+        scene.end(&mut job, step, ops)
+    };
+    let own = Newcomer::named(b"his own").enter(&mut send).expect("it is let in").session;
+    let by_himself = [sequence(own, 0, 1, false), scene.put_tank(), lookup(b"secret"), read_by(stateid(0))];
+    assert_eq!(send(&by_himself).status, Nfs4ErrAccess);
+    let made = send(&[Newcomer::named(b"").session(root.client, 2)]).resarray.0.pop();
+    let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(created))) = made else { return };
+    let guessed = Stateid4 { seqid: 0, ..of };
+    let ops = [sequence(created.csr_sessionid, 0, 1, false), scene.put_tank(), lookup(b"secret"), read_by(guessed)];
+    assert_ne!(send(&ops).status, OK, "he has read what root alone may");
+}
+
+/// In minor version 0 a client is named by its number in all that it asks for, and its opens by 32 bits that anybody may guess. A user of the server's machine read what root's client had open there, and a host that no rule
+/// names kept a client alive that was gone.
+#[test]
+fn nobody_speaks_for_a_client_by_its_number() {
+    let mut plain = Plain { scene: Scene::new(), xid: 0 };
+    let secret = plain.scene.file(b"secret");
+    let (cred, private) = (Cred::root(), SetAttr { mode: Some(0o600), ..SetAttr::default() });
+    plain.scene.exports.tank.model.setattr(OpCtx::of(&cred), secret, &private, None).result.unwrap();
+    for rule in [&plain.scene.exports.tank_rule, &plain.scene.exports.child_rule] {
+        *rule.lock() = "127.0.0.0/8(rw,no_root_squash)".into();
+    }
+    let clientid = plain.client(b"root");
+    let mut owner = Owner::new(clientid, b"o");
+    let open = plain.opened(&mut owner, b"secret");
+    let whose = Whose::User(Cred { uid: 1000, gid: 1000, groups: Default::default() });
+    let peer = |peer: &str| peer.parse().unwrap();
+    let links = [
+        (Link::owned(9, peer("127.0.0.1:40000"), whose), Nfs4ErrBadStateid, Nfs4ErrStaleClientid),
+        (Link::new(10, peer("192.0.2.7:700")), Nfs4ErrNoent, Nfs4ErrStaleClientid),
+        // Its own, by another address.
+        (Link::new(11, peer("127.0.1.1:700")), OK, OK),
+    ];
+    for (link, reads, renews) in links {
+        let mut xid = 9000 * link.id() as u32;
+        let link = Arc::new(link);
+        let mut status = |ops: &[Op]| {
+            xid += 1;
+            let (mut job, step) = plain.scene.begin_on(&link, xid, ops);
+            plain.scene.end(&mut job, step, ops).status
+        };
+        let read = support::owner::at(b"secret", support::owner::read_by(&open));
+        assert_eq!(status(&read), reads, "{link:?}");
+        assert_eq!(status(&[op(&NfsArgop4::OpRenew(Renew4Args { clientid }))]), renews, "{link:?}");
+        assert_eq!(status(&[introduce(b"root", 2)]), if renews == OK { OK } else { Nfs4ErrClidInuse }, "{link:?}");
+    }
+    let file = plain.scene.put(secret);
+    assert_eq!(plain.run(&[file, owner.close(open)]).status, OK);
 }

@@ -2,19 +2,22 @@
 
 mod support;
 
+use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use support::House;
 use support::called::{CALLS_BACK, CallBack, Called};
-use support::client::{Client, dir_name};
+use support::client::{Client, dir_name, record};
 use support::compound::{
-    Op, bare, get_attr, link, lookup, of_mode, op, put_root, remove, rename, results, save, set, stateid,
+    Op, arguments, bare, get_attr, link, lookup, of_mode, op, put_root, read, remove, rename, results, save, set,
+    stateid,
 };
 use support::delegates::{delegated, give_back, open_by, opened, test, tested, write_by};
 use support::opener::{READ, WRITE, free, open, read_by};
 use support::session::channel;
 use tally_nfs::v3::Procedure;
-use tally_vfs::{CreateHow, Cred, Identity, Names, OpCtx, SetAttr};
+use tally_vfs::{Content, CreateHow, Cred, Identity, Names, OpCtx, SetAttr, Stability};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
     CallbackSecParms4, Close4Args, Fattr4, Fattr4Value, Getfh4Res, NfsArgop4, NfsResop4, Nfsstat4, Open4Resok,
@@ -438,4 +441,51 @@ fn bad_stateid_is_not_believed_at_once() {
     a.answer(&last);
     returns(&mut a, &last);
     assert_eq!(b.in_tank(&[remove(b"f")]).0, OK);
+}
+
+/// A client that reads as fast as its line allows has more replies under way than its socket takes, all the time. It was not called, as one is not that reads nothing; and a lease later what nobody had
+/// asked it for was taken.
+#[test]
+fn who_takes_replies_as_fast_as_his_line_allows_is_called() {
+    const MIB: usize = 1 << 20;
+    let house = house();
+    let (tank, cred) = (&house.exports.tank.model, Cred::root());
+    let how = CreateHow::Guarded(SetAttr { mode: Some(0o644), ..SetAttr::default() });
+    let big = tank.create(OpCtx::of(&cred), tank.root(), b"big", &how).result.unwrap().object;
+    tank.write(OpCtx::of(&cred), big, 0, Bytes::from(vec![7; MIB]), Stability::FileSync).result.unwrap();
+    let (mut a, mut b) = (Called::new(&house, b"a"), Called::new(&house, b"b"));
+    a.delegated(b"f").unwrap();
+    // Sixteen READs are under way, and it takes some 20 MB/s.
+    let ops = [put_root(), lookup(b"tank"), lookup(b"big"), read(0, 0, MIB as u32)];
+    let asks = record(1, (0, &[0]), (tally_nfs::v3::PROGRAM, tally_nfs::v4::VERSION), 1, arguments(0, &ops));
+    let asks = [&(asks.len() as u32 | 1 << 31).to_be_bytes()[..], &asks].concat();
+    let mut wire = a.wire.stream.try_clone().unwrap();
+    (0..16).for_each(|_| wire.write_all(&asks).unwrap());
+    let (mut came, mut piece) = (Vec::new(), vec![0; 64 << 10]);
+    let mut takes_until = |until: Duration, began: Instant| {
+        while began.elapsed() < until {
+            let count = wire.read(&mut piece).unwrap();
+            came.extend_from_slice(&piece[..count]);
+            while came.len() >= 12 {
+                let length = (u32::from_be_bytes(came[..4].try_into().unwrap()) & !(1 << 31)) as usize;
+                // A call, before all of it is there.
+                if came[8..12] == [0; 4] {
+                    return true;
+                }
+                if came.len() < 4 + length {
+                    break;
+                }
+                came.drain(..4 + length);
+                wire.write_all(&asks).unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        false
+    };
+    assert!(!takes_until(Duration::from_secs(1), Instant::now()));
+    b.ask(&[put_root(), lookup(b"tank"), remove(b"f")]);
+    assert!(
+        takes_until(Duration::from_secs(8), Instant::now()),
+        "nobody has asked it for what is in another one's way"
+    );
 }

@@ -11,7 +11,7 @@ use support::delegates::{delegated, give_back, open_by, opened};
 use support::keeper::{answer, answer_with, call, called, client, introduced, next_call, pass, run, status};
 use support::opener::{Opener, READ, WRITE, close, free, open, read_by};
 use support::scene::Scene;
-use support::session::{complete, sequence};
+use support::session::{Newcomer, channel, complete, sequence};
 use tally_nfs::link::Link;
 use tally_nfs::service::Step;
 use tally_nfs::v4::state::bounds::DELEGATIONS_OF_CLIENT_MANY;
@@ -19,8 +19,8 @@ use tally_nfs::{v3, v4};
 use tally_vfs::{Access, ClientNumber, Cred, Delegation, Holder, OpCtx, Opening, Opens, OwnerNumber, Share, ToOpen};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
-    CbRecallAny4Res, DestroyClientid4Args, NfsArgop4, NfsCbArgop4, NfsCbResop4, Nfsstat4, OpenClaim4,
-    OpenDelegationType4, Stateid4,
+    CbRecallAny4Res, ChannelAttrs4, CreateSession4Res, DestroyClientid4Args, NfsArgop4, NfsCbArgop4, NfsCbResop4,
+    NfsResop4, Nfsstat4, OpenClaim4, OpenDelegationType4, Stateid4,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
@@ -60,6 +60,41 @@ fn what_is_not_given_back_within_a_lease_is_taken() {
     assert_eq!(a.status(&[free(kept.clone())]), OK);
     assert_eq!((a.flags(), a.tested(&[&kept])), (0, vec![Nfs4ErrBadStateid]));
     assert_eq!(a.status(&[lookup(b"g"), give_back(other)]), OK);
+}
+
+/// A client with one slot, that takes its time with each answer: what nobody had called it for was taken a lease later, as what was called for a moment ago.
+#[test]
+fn who_was_called_late_for_want_of_a_slot_has_his_lease() {
+    let (scene, mut clock) = (Arc::new(scene()), Duration::ZERO);
+    let name = |number: usize| format!("f{number}").into_bytes();
+    (0..12).for_each(|number| _ = scene.file(&name(number)));
+    let (mut a, mut b) = (Opener::beside(&scene, "a", 2), client(&scene, "b", 3));
+    let one_slot = Newcomer { back: ChannelAttrs4 { ca_maxrequests: 1, ..channel() }, ..called(b"a") };
+    let made = a.send(&[one_slot.session(a.client, 2)]);
+    let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(created))) = made.resarray.0.last() else {
+        panic!("{made:?}")
+    };
+    (a.session, a.next) = (created.csr_sessionid, 1);
+    let kept: Vec<_> = (0..12).map(|number| keeps(&mut a, &name(number))).collect();
+    for number in 0..12 {
+        assert_eq!(status(&mut b, &[remove(&name(number))]), Nfs4ErrDelay);
+    }
+    for nth in 0..12 {
+        // Who found no slot is called a second later.
+        let told = (0..4).find_map(|_| {
+            let told = call(&scene);
+            pass(&scene, &mut clock, Duration::from_millis(500), &mut []);
+            told
+        });
+        let told = told.unwrap_or_else(|| panic!("call {nth}"));
+        assert!(call(&scene).is_none(), "there is one slot");
+        pass(&scene, &mut clock, Duration::from_secs(9), &mut [&mut a, &mut b]);
+        answer(&scene, &told, OK);
+        let number = kept.iter().position(|kept| *kept == told.2.stateid).expect("it has that");
+        assert_eq!(a.status(&[lookup(&name(number)), give_back(told.2.stateid)]), OK, "{nth}");
+        assert_eq!(status(&mut b, &[remove(&name(number))]), OK);
+    }
+    assert_eq!(a.flags(), 0);
 }
 
 /// Who changed that file would wait as long again.

@@ -11,16 +11,17 @@ use support::compound::{Op, op, put, stateid};
 use support::gated::Promises;
 use support::opener::{BOTH, READ, find, read_by};
 use support::scene::{Scene, fate, read_reply};
-use support::session::{Entered, Newcomer, complete, exchange_id, sequence};
+use support::session::{Entered, Newcomer, complete, create_session, exchange_id, sequence};
+use tally_nfs::link::Link;
 use tally_nfs::service::Step;
 use tally_nfs::v4::holdings::GraceSeen;
 use tally_nfs::v4::state::ClientId;
 use tally_vfs::{Attributes, Cred, Identity, Names, OpCtx, SetAttr};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
-    Close4Args, Createhow4, DestroyClientid4Args, DestroySession4Args, ExchangeId4Res, Fattr4, Lock4Args, Locker4,
-    Lockt4Args, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4, Open4Args, Open4Res, OpenClaim4, OpenDelegationType4,
-    OpenOwner4, OpenToLockOwner4, Openflag4, Sessionid4, Stateid4,
+    Close4Args, Compound4Res, CreateSession4Res, Createhow4, DestroyClientid4Args, DestroySession4Args, ExchangeId4Res,
+    Fattr4, Lock4Args, Locker4, Lockt4Args, NfsArgop4, NfsLockType4, NfsResop4, Nfsstat4, Open4Args, Open4Res,
+    OpenClaim4, OpenDelegationType4, OpenOwner4, OpenToLockOwner4, Openflag4, Sessionid4, Stateid4,
 };
 
 const OK: Nfsstat4 = Nfs4Ok;
@@ -570,4 +571,111 @@ fn a_claim_keeps_a_short_grace_open_for_a_lease() {
     assert_eq!(client.status(&scene, &opens), Nfs4ErrGrace);
     pass(&scene, &mut clock, 2);
     assert_eq!(client.status(&scene, &opens), OK);
+}
+
+/// Ids of clients are those of a start of the server and a number, so who has one knows those of others. A session for such a one was given to whoever asked, from wherever: there he said for it that it claims nothing more.
+#[test]
+fn nobody_else_says_for_a_client_that_it_claims_nothing_more() {
+    let scene = scene();
+    let f = scene.put(scene.file(b"f"));
+    let a = Client::complete(&scene, b"a");
+    a.opens(&scene, b"f");
+    let scene = scene.restart();
+    for rule in [&scene.exports.tank_rule, &scene.exports.child_rule] {
+        *rule.lock() = "127.0.0.0/8(rw,no_root_squash)".into();
+    }
+    let a = Client::new(&scene, b"a");
+    let stranger = Arc::new(Link::new(9, "192.0.2.7:40000".parse().unwrap()));
+    let send = |xid: u32, ops: &[Op]| {
+        let (mut job, step) = scene.begin_on(&stranger, xid, ops);
+        scene.end(&mut job, step, ops)
+    };
+    let mut told = send(9001, &[create_session(a.client, 2)]);
+    if let Some(NfsResop4::OpCreateSession(CreateSession4Res::Nfs4Ok(created))) = told.resarray.0.pop() {
+        send(9002, &[sequence(created.csr_sessionid, 0, 1, false), done()]);
+    }
+    assert!(a.claims(&scene, &f, (BOTH, 0)).is_ok(), "it had that open");
+}
+
+/// A compound over another connection.
+fn over(scene: &Scene, link: &Arc<Link>, xid: u32, ops: &[Op]) -> Compound4Res {
+    let (mut job, step) = scene.begin_on(link, xid, ops);
+    scene.end(&mut job, step, ops)
+}
+
+/// The same before the client has come back: its name is that of its machine. Whoever had it first said that it claims nothing more, or went again, and with him went what it had.
+#[test]
+fn who_has_taken_the_name_of_a_client_before_it_comes_back_says_nothing_for_it() {
+    for peer in ["192.0.2.7:700", "192.0.2.7:40000", "127.0.0.1:40000"] {
+        for goes in [false, true] {
+            let scene = scene();
+            let f = scene.put(scene.file(b"f"));
+            Client::complete(&scene, b"a").opens(&scene, b"f");
+            let scene = scene.restart();
+            for rule in [&scene.exports.tank_rule, &scene.exports.child_rule] {
+                *rule.lock() = "127.0.0.0/8(rw,no_root_squash)".into();
+            }
+            let link = Arc::new(Link::new(9, peer.parse().unwrap()));
+            let mut xid = 9000;
+            let mut send = |ops: &[Op]| {
+                xid += 1;
+                over(&scene, &link, xid, ops)
+            };
+            let taken = Newcomer::named(b"a").enter(&mut send).expect("nobody has that name");
+            assert_eq!(send(&[sequence(taken.session, 0, 1, false), done()]).status, OK);
+            if goes {
+                let session = DestroySession4Args { dsa_sessionid: taken.session };
+                assert_eq!(send(&[op(&NfsArgop4::OpDestroySession(session))]).status, OK);
+                let client = DestroyClientid4Args { dca_clientid: taken.client };
+                assert_eq!(send(&[op(&NfsArgop4::OpDestroyClientid(client))]).status, OK);
+            }
+            let a = Client::new(&scene, b"a");
+            assert!(a.claims(&scene, &f, (BOTH, 0)).is_ok(), "from {peer}, who goes: {goes}");
+            assert_eq!(a.status(&scene, &[done()]), OK);
+        }
+    }
+}
+
+/// Rules come and go with their pools: a client that comes back before its pool does is nobody's yet, and claims what it had all the same; and goes on while the pool is away once more.
+#[test]
+fn a_client_that_is_there_before_its_pool_claims_what_it_had() {
+    let scene = scene();
+    let f = scene.put(scene.file(b"f"));
+    Client::complete(&scene, b"a").opens(&scene, b"f");
+    let scene = scene.restart();
+    *scene.exports.away.lock() = true;
+    let a = Client::new(&scene, b"a");
+    assert_eq!(a.status(&scene, &[f.clone(), again((BOTH, 0))]), Nfs4ErrDelay);
+    *scene.exports.away.lock() = false;
+    assert!(a.claims(&scene, &f, (BOTH, 0)).is_ok());
+    assert_eq!(a.status(&scene, &[done()]), OK);
+    *scene.exports.away.lock() = true;
+    let again = scene.run(9001, &[exchange_id(b"a")]);
+    assert_eq!((again.status, scene.run(9002, &[create_session(a.client, 2)]).status), (OK, OK));
+}
+
+/// Who has no port of the superuser's is the client of his address, behind a restart as well.
+#[test]
+fn a_client_from_any_port_claims_what_it_had() {
+    let at = |port: u16, address: u8| Arc::new(Link::new(u64::from(port), ([192, 0, 2, address], port).into()));
+    let enter = |scene: &Scene, link: &Arc<Link>| {
+        let mut xid = 9000;
+        let entered = Newcomer::named(b"a").enter(|ops| {
+            xid += 1;
+            over(scene, link, xid, ops)
+        });
+        entered.expect("it is let in").session
+    };
+    for (address, told) in [(1, OK), (2, Nfs4ErrNoGrace)] {
+        let scene = scene();
+        let f = scene.put(scene.file(b"f"));
+        let session = enter(&scene, &at(40001, 1));
+        let opens = [sequence(session, 0, 2, false), scene.put_tank(), open(b"f", (BOTH, 0))];
+        assert_eq!(over(&scene, &at(40001, 1), 1, &[sequence(session, 0, 1, false), done()]).status, OK);
+        assert_eq!(over(&scene, &at(40002, 1), 2, &opens).status, OK);
+        let (scene, link) = (scene.restart(), at(40003, address));
+        let session = enter(&scene, &link);
+        let claims = [sequence(session, 0, 1, false), f.clone(), again((BOTH, 0))];
+        assert_eq!(over(&scene, &link, 3, &claims).status, told, "from {address}");
+    }
 }

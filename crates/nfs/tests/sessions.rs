@@ -4,8 +4,11 @@ mod support;
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use support::compound::{Op, get_attr, make, op, put_root, read, remove, status_of, write};
+use support::House;
+use support::called::Called;
+use support::compound::{Op, get_attr, lookup, make, op, put_root, read, remove, status_of, write};
 use support::desk::bytes_of;
+use support::gated::Promises;
 use support::scene::{fate, read_reply};
 use support::session::{Session, create_session, exchange_id};
 use tally_base::Broken;
@@ -111,6 +114,63 @@ fn a_compound_goes_on_in_its_slot() {
     assert_eq!(first.status, OK);
     assert_eq!(desk.run(&ops), first);
     assert!(!bytes_of(&reply).is_empty());
+}
+
+/// Rules V2: whatever becomes of the connection. Of a request that had waited for room, and whose connection broke meanwhile, nothing was done, and its client was told SERVERFAULT in its slot:
+/// Linux drops what it was to write, and its program is told of an error.
+#[test]
+fn who_waits_for_room_may_lose_his_connection() {
+    let mut desk = Session::new();
+    let file = desk.scene.file(b"file");
+    desk.scene.exports.tank.throttle.store(1, SeqCst);
+    let ops = [desk.sequence(1, true), desk.scene.put(file), write(0, b"some bytes")];
+    let (mut job, step) = desk.scene.begin(10, &ops);
+    assert!(matches!(step, Step::Again(_)));
+    // As a worker does that finds its connection closed.
+    let _nobody_is_there = desk.scene.service.abandon(&mut job);
+    drop((job, step));
+    let told = desk.run(&ops);
+    assert!(matches!(told.status, OK | Nfs4ErrDelay), "nothing was done: {told:?}");
+    // What was done before the wait is durable, and is told.
+    desk.scene.exports.tank.throttle_behind(1);
+    let ops = [desk.sequence(2, true), desk.tank(), make(b"a"), desk.tank(), make(b"b")];
+    let (mut job, step) = desk.scene.begin(11, &ops);
+    assert!(matches!(step, Step::Again(_)));
+    let _nobody_is_there = desk.scene.service.abandon(&mut job);
+    drop((job, step));
+    assert!(desk.scene.has(b"a"));
+    let told = desk.run(&ops);
+    assert!(told.resarray.len() == 5 && matches!(told.status, OK | Nfs4ErrDelay), "it has made a directory: {told:?}");
+}
+
+/// The same over sockets.
+#[test]
+fn a_connection_that_breaks_while_its_request_waits_for_room_costs_nothing() {
+    let house = House::speaking_4();
+    let (tank, mut a) = (&house.exports.tank, Called::new(&house, b"a"));
+    // There is room when the test says so.
+    *tank.promises.lock() = Promises::ByHand;
+    tank.throttle.store(1, SeqCst);
+    let ops = [put_root(), lookup(b"tank"), make(b"a")];
+    let before = a.next;
+    a.ask(&ops);
+    tank.until_held(1);
+    let mut again = a.over(&house);
+    drop(a);
+    while house.server.stats().connections.load(SeqCst) > 1 {
+        std::thread::yield_now();
+    }
+    *tank.promises.lock() = Promises::Ready;
+    tank.keep_one();
+    let told = loop {
+        again.next = before;
+        let told = again.run(&ops);
+        // Its first transmission is under way.
+        if told.status != Nfs4ErrDelay || told.resarray.len() > 1 {
+            break told;
+        }
+    };
+    assert!(matches!(told.status, OK | Nfs4ErrDelay), "nothing was done: {told:?}");
 }
 
 /// Rules V16: the directory was made, and its answer could not be kept.

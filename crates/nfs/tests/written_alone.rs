@@ -596,6 +596,55 @@ fn a_list_that_cannot_be_read_keeps_files_shut_for_as_long_as_a_grace_may_last()
     assert!(flags(&scene).is_empty());
 }
 
+/// The daemon asks it of all pools, one after the other, at its start and for its housekeeping: where the disk of one hung, as somebody read its list, it waited for that.
+#[test]
+fn who_only_asks_whether_a_grace_is_over_does_not_wait_until_another_one_has_read_the_list() {
+    let (scene, _) = restarted();
+    let asks = || {
+        let (scene, (told, tells)) = (scene.clone(), std::sync::mpsc::channel());
+        std::thread::spawn(move || told.send(scene.service.is_in_grace(POOL)));
+        tells
+    };
+    let folder = scene.exports.keep_clients();
+    let (hangs, before) = (folder.listing.lock(), folder.listings.load(SeqCst));
+    let reads = asks();
+    while folder.listings.load(SeqCst) == before {
+        std::thread::yield_now();
+    }
+    let told = asks().recv_timeout(Duration::from_secs(5));
+    drop(hangs);
+    assert_eq!(told, Ok(true), "somebody may claim something there");
+    assert_eq!(reads.recv(), Ok(true));
+}
+
+/// Who reads or writes by no open was let in as soon as the grace was over, and not when that was written down: behind another crash it was claimed again, and what its client had written went over what
+/// had been answered (rules V25 and V27).
+#[test]
+fn who_has_no_open_waits_until_the_end_of_a_grace_is_written_down() {
+    let (scene, put_f) = restarted();
+    let mut clock = Duration::ZERO;
+    scene.service.look_at_clock(clock);
+    let b = introduced(&scene, b"b");
+    let (look, write) = ([put_f.clone(), read_by(stateid(0))], [put_f.clone(), write_by(stateid(0), b"b's")]);
+    assert_eq!(asks(&scene, b, 1, &[complete()]).status, OK);
+    assert_eq!(asks(&scene, b, 2, &write).status, Nfs4ErrGrace);
+    scene.exports.keep_clients().suspended.store(true, SeqCst);
+    pass(&scene, &mut clock, Duration::from_secs(100), &mut []);
+    assert_eq!(
+        asks(&scene, b, 3, &[put_f.clone(), set(of_mode(0o600))]).status,
+        Nfs4ErrGrace,
+        "it is to be written down"
+    );
+    let told = [4, 5].map(|number| asks(&scene, b, number, if number == 4 { &look } else { &write }).status);
+    // The list is as it was.
+    scene.exports.keep_clients().suspended.store(false, SeqCst);
+    let scene = Arc::into_inner(scene).unwrap().restart();
+    let a = introduced(&scene, b"a");
+    let claimed = asks(&scene, a, 1, &[put_f, claim(OpenDelegationType4::OpenDelegateWrite, BOTH)]);
+    assert!(delegated_to_write(&opened(claimed.resarray.0.last().cloned()).unwrap()).is_some(), "it claims it again");
+    assert_eq!(told, [Nfs4ErrGrace; 2]);
+}
+
 /// Nor does it wait for ever for what cannot be written down.
 #[test]
 fn a_grace_whose_end_cannot_be_written_down_keeps_files_shut_for_as_long_as_one_may_last() {

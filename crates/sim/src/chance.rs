@@ -68,6 +68,8 @@ pub enum Stream {
     Spares = 26 << 32,
     /// What clients of version 4 do, and what becomes of them.
     Holding = 27 << 32,
+    /// Whether sessions outlive the server, and what is reserved before a pool is filled.
+    Reserve = 28 << 32,
 }
 
 impl Chance {

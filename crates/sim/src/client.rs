@@ -12,8 +12,11 @@ use smallvec::SmallVec;
 use tally_nfs::link::Link;
 use tally_nfs::rpc::Reply;
 use tally_vfs::{Attr, Cred, FileKind};
+use tally_wire::nfs4::Nfsstat4;
 
+use crate::newer::{InSlot, Session};
 use crate::same::same_attr;
+use crate::words;
 
 /// The program and its version.
 const NFS: (u32, u32) = (100_003, 3);
@@ -29,6 +32,8 @@ pub struct Client {
     link: Arc<Link>,
     next_xid: u32,
     next_link: u64,
+    /// In which it says what version 3 has no word for.
+    pub session: Option<Session>,
 }
 
 /// A call without its header.
@@ -58,6 +63,7 @@ impl Client {
             link: Arc::new(Link::new(0, SocketAddr::new(address, PORT))),
             next_xid: first_xid,
             next_link: u64::from(number) << 32,
+            session: None,
         };
         client.reconnect();
         client
@@ -87,9 +93,27 @@ impl Client {
         self.link = Arc::new(Link::new(self.next_link, SocketAddr::new(self.address, PORT)));
     }
 
+    /// Who it says that it is.
+    #[must_use]
+    pub fn name(&self) -> Vec<u8> {
+        self.address.to_string().into_bytes()
+    }
+
+    /// A transaction id that nobody has had.
+    pub fn new_xid(&mut self) -> u32 {
+        self.next_xid = self.next_xid.wrapping_add(1);
+        self.next_xid
+    }
+
+    /// A record of version 4.2 in a slot of its session; none if there is no session, or all slots are taken.
+    pub fn newer_record(&mut self, asked: &[Vec<u8>]) -> Option<(Bytes, InSlot)> {
+        let xid = self.new_xid();
+        self.session.as_mut()?.record(&self.who, xid, asked)
+    }
+
     /// A record, without its mark, under a transaction id of its own.
     pub fn record(&mut self, call: &Call) -> Bytes {
-        self.next_xid = self.next_xid.wrapping_add(1);
+        let xid = self.new_xid();
         let machinename = Opaque::borrowed(b"sim");
         let (uid, gid, gids) = (self.who.uid, self.who.gid, self.who.groups.to_vec());
         let cred = auth_unix { machinename, uid, gid, gids, ..auth_unix::default() };
@@ -101,7 +125,7 @@ impl Client {
             cred: opaque_auth::auth_unix(&cred),
             verf: opaque_auth::default(),
         };
-        let mut record = packed(&rpc_msg { xid: self.next_xid, body: msg_body::CALL(body) });
+        let mut record = packed(&rpc_msg { xid, body: msg_body::CALL(body) });
         record.extend_from_slice(&call.arguments);
         record.into()
     }
@@ -146,6 +170,10 @@ pub struct Told {
     pub entries: Vec<(Vec<u8>, u64)>,
     /// Whether that was the end of the file or directory.
     pub eof: bool,
+    /// In version 4.2: the session is over.
+    pub is_over: bool,
+    /// In version 4.2: the slot has refused it, and nothing was looked at.
+    pub is_of_slot: bool,
 }
 
 /// The bytes of a reply, without its mark.
@@ -169,8 +197,21 @@ pub fn told(procedure: NFS_PROGRAM, reply: &[u8]) -> Result<Told, String> {
     if rest.is_empty() { Ok(told) } else { Err(format!("the reply to {procedure} has {} bytes more", rest.len())) }
 }
 
+/// The reply to a compound of these histories, in the words of version 3: most statuses have the same numbers in both.
+pub fn told_newer(reply: &[u8]) -> Result<Told, String> {
+    let bytes = words::results_in(reply)?;
+    let told = words::results(&bytes, &[const { Vec::new() }; 3])?;
+    let status = nfsstat3::unpack(&mut &bytes[..]).map_or(nfsstat3::NFS3ERR_SERVERFAULT, |(status, _)| status);
+    let is_over = matches!(told.status, Nfsstat4::Nfs4ErrBadsession | Nfsstat4::Nfs4ErrDeadsession);
+    if !is_over && status == nfsstat3::NFS3ERR_SERVERFAULT {
+        return Err(format!("a compound is told {:?}", told.status));
+    }
+    Ok(Told { is_over, is_of_slot: told.is_refused_at_sequence(), ..Told::of(status) })
+}
+
 impl Told {
-    fn of(status: nfsstat3) -> Self {
+    /// A status, and nothing else.
+    pub(crate) fn of(status: nfsstat3) -> Self {
         Self {
             status,
             handle: None,
@@ -181,6 +222,8 @@ impl Told {
             data: Vec::new(),
             entries: Vec::new(),
             eof: false,
+            is_over: false,
+            is_of_slot: false,
         }
     }
 

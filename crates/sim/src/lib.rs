@@ -13,6 +13,7 @@
 //!  sequences/  all short sequences, and every cut in them (`bin/cuts`)            same     this state against that one
 //!  op          what clients ask                                                   agree    a reply against the model's
 //!  client      calls and replies as bytes, by a codec that is not ours            sound    a walk over everything
+//!  newer       their sessions of version 4.2                                      words    compounds of version 4
 //!  machine     disks, engine and protocol, switched on and off                    clock    time, and who sets it wrong
 //!  disk/       disks that lose, tear, rot and fail; all states that a cut may leave  chance   numbers that a seed repeats
 //!  panics      where one was, for the trace
@@ -30,6 +31,7 @@ pub mod disk;
 pub mod history;
 pub mod holding;
 pub mod machine;
+pub mod newer;
 pub mod op;
 pub mod oracle;
 mod panics;
@@ -37,3 +39,4 @@ pub mod same;
 pub mod sequences;
 pub mod sound;
 pub mod sweep;
+mod words;

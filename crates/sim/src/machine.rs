@@ -272,7 +272,7 @@ impl Machine {
         let filer_there = RwLock::new(Some(Arc::clone(&filer)));
         let shares = Arc::new(Shares { filer: filer_there, pool: config.pool, handle_key: config.handle_key });
         // Ids of connections have 40 bits here (`Client::new`): no number comes again in another life.
-        let service = Arc::new(Service::numbering_from(Arc::clone(&shares) as _, config.open_gen << 40));
+        let service = Arc::new(Service::numbering_from(Arc::clone(&shares) as _, config.open_gen << 40).speaking_4());
         self.process = Some(Process { service: Arc::clone(&service), shares });
         self.server = Some(Arc::new(Server { filer, service }));
     }

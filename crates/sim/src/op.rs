@@ -16,8 +16,9 @@ use tally_vfs::{
 };
 
 use crate::chance::Chance;
-use crate::client::{Call, handle, name_in};
+use crate::client::{Call, Told, handle, name_in, told, told_newer};
 pub use crate::same::NAMES;
+use crate::words;
 
 /// An object that a client has a handle of.
 pub struct Known {
@@ -65,6 +66,8 @@ pub enum Op {
     SetAttr { object: Object, set: SetAttr },
     Write { object: Object, offset: u64, length: u64, fill: u64, stability: Stability },
     Commit { object: Object, offset: u64, count: u32 },
+    Allocate { object: Object, offset: u64, length: u64 },
+    Deallocate { object: Object, offset: u64, length: u64 },
 }
 
 /// What the model answers, as far as a reply must agree.
@@ -106,9 +109,11 @@ impl Op {
             | Self::Rmdir { dir, .. } => SmallVec::from_iter([dir]),
             Self::Rename { from_dir, to_dir, .. } => SmallVec::from_iter([from_dir, to_dir]),
             Self::Link { object, dir, .. } => SmallVec::from_iter([object, dir]),
-            Self::SetAttr { object, .. } | Self::Write { object, .. } | Self::Commit { object, .. } => {
-                SmallVec::from_iter([object])
-            }
+            Self::SetAttr { object, .. }
+            | Self::Write { object, .. }
+            | Self::Commit { object, .. }
+            | Self::Allocate { object, .. }
+            | Self::Deallocate { object, .. } => SmallVec::from_iter([object]),
         }
     }
 
@@ -124,7 +129,11 @@ impl Op {
             | Self::Rmdir { dir, name }
             | Self::Link { dir, name, .. } => SmallVec::from_iter([(dir, *name)]),
             Self::Rename { from_dir, from, to_dir, to } => SmallVec::from_iter([(from_dir, *from), (to_dir, *to)]),
-            Self::SetAttr { .. } | Self::Write { .. } | Self::Commit { .. } => SmallVec::new(),
+            Self::SetAttr { .. }
+            | Self::Write { .. }
+            | Self::Commit { .. }
+            | Self::Allocate { .. }
+            | Self::Deallocate { .. } => SmallVec::new(),
         }
     }
 
@@ -140,7 +149,37 @@ impl Op {
         matches!(self, Self::Create { .. } | Self::Mkdir { .. } | Self::Symlink { .. } | Self::Mknod { .. })
     }
 
-    /// The call that asks for it.
+    /// Whether version 3 has no word for it.
+    #[must_use]
+    pub fn is_newer(&self) -> bool {
+        matches!(self, Self::Allocate { .. } | Self::Deallocate { .. })
+    }
+
+    /// What asks for it behind SEQUENCE, if it is one that version 3 has no word for.
+    #[must_use]
+    pub fn newer(&self) -> Option<[Vec<u8>; 2]> {
+        let by = words::nobodys();
+        match self {
+            Self::Allocate { object, offset, length } => {
+                Some([words::put(&object.handle), words::allocate(&by, *offset, *length)])
+            }
+            Self::Deallocate { object, offset, length } => {
+                Some([words::put(&object.handle), words::deallocate(&by, *offset, *length)])
+            }
+            _ => None,
+        }
+    }
+
+    /// What a reply to it tells.
+    pub fn told(&self, reply: &[u8]) -> Result<Told, String> {
+        if self.is_newer() { told_newer(reply) } else { told(self.call().procedure, reply) }
+    }
+
+    /// The call of version 3 that asks for it.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
     #[must_use]
     pub fn call(&self) -> Call {
         use NFS_PROGRAM as P;
@@ -213,6 +252,7 @@ impl Op {
                 let file = handle(&object.handle);
                 Call::new(P::NFSPROC3_COMMIT, &COMMIT3args { file, offset: *offset, count: *count })
             }
+            Self::Allocate { .. } | Self::Deallocate { .. } => panic!("{self:?} is of version 4.2"),
         }
     }
 
@@ -260,6 +300,12 @@ impl Op {
             }
             Self::Commit { object, offset, count } => {
                 about(model.commit(ctx, object.model, *offset, *count), |_| Answer::Done)
+            }
+            Self::Allocate { object, offset, length } => {
+                about(model.allocate(ctx, object.model, *offset, *length), |()| Answer::Done)
+            }
+            Self::Deallocate { object, offset, length } => {
+                about(model.deallocate(ctx, object.model, *offset, *length), |()| Answer::Done)
             }
         }
     }

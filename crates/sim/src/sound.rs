@@ -115,6 +115,10 @@ fn sound_if_resting(filer: &Filer) -> Result<(), String> {
         faults.append(&mut walked.faults);
     }
     let space = pool.io.allocator().space();
+    let promised: u64 = pool.datasets().iter().map(|dataset| dataset.root().reserved_bytes).sum();
+    if promised > space.free + space.deferred || promised != pool.txgs.promised().promised_bytes {
+        faults.push(format!("{promised} bytes are promised, {:?} by the pool; {space:?}", pool.txgs.promised()));
+    }
     if space.allocated != reachable {
         faults.push(format!(
             "{} bytes are allocated and {reachable} reachable ({} sectors {}); {space:?}",
@@ -206,7 +210,7 @@ impl Walked {
         }
     }
 
-    /// What is reserved of a file is no less than its blocks may still take. A block takes its place until it is freed.
+    /// What is reserved of a file is no less than its blocks may still take, and no more than all of them could. A block takes its place until it is freed.
     fn check_reserved(&mut self) {
         for (id, inode) in self.inodes.iter().filter(|(_, inode)| inode.reserved.is_some()) {
             let blocks = self.extents.range((*id, 0)..=(*id, u64::MAX));
@@ -216,8 +220,10 @@ impl Walked {
                 Layout::Extents => there.map(|(_, block)| block.asize() + EXTENT_BYTES).sum(),
             };
             let (has, needs) = (inode.reserved_bytes(), inode.reserved_beside(taken_bytes));
-            if has < needs {
-                self.faults.push(format!("{has} bytes are reserved of file {id}, which may still take {needs}"));
+            if has < needs || has > inode.reserved_beside(0) {
+                let most = inode.reserved_beside(0);
+                self.faults
+                    .push(format!("{has} bytes are reserved of file {id}, which may still take {needs} of {most}"));
             }
         }
     }

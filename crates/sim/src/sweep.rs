@@ -159,10 +159,10 @@ impl Outcome {
         }
         let skipped: Vec<String> = plan.skipped.iter().map(usize::to_string).collect();
         let skip = if skipped.is_empty() { String::new() } else { format!(" --skip {}", skipped.join(",")) };
-        let Plan { seed, steps, syncs, trouble, .. } = plan;
+        let Plan { seed, steps, syncs, trouble, reserves, .. } = plan;
         Some(format!(
             "{}\nseed {seed} fails: {}\nrepeat it with: cargo xtask sim -- --seed {seed} --steps {steps} --syncs {} --trouble \
-             {}{skip} --no-shrink",
+             {} --reserves {reserves}{skip} --no-shrink",
             failure.trace.join("\n"),
             failure.message,
             format!("{syncs:?}").to_lowercase(),

@@ -9,7 +9,8 @@ use tally_store::properties::PropertySet;
 use tally_store::tuning::Tuning;
 
 fn run(seeds: std::ops::Range<u64>, syncs: Syncs) -> Totals {
-    let plan = |seed| Plan { seed, steps: 150, syncs, trouble: Trouble::None, skipped: Vec::new() };
+    let plan =
+        |seed| Plan { seed, steps: 150, syncs, trouble: Trouble::None, reserves: seed % 3 == 0, skipped: Vec::new() };
     let outcome = sweep(&Sweep::over(seeds, &plan));
     let totals = outcome.totals;
     println!("{totals:?}");
@@ -42,7 +43,7 @@ fn with_syncs_from_another_thread() {
 
 /// A seed of `cargo xtask sim` as it was drawn when it failed.
 fn kept(seed: u64, syncs: Syncs, trouble: Trouble) -> Totals {
-    let plan = |seed| Plan { seed, steps: 400, syncs, trouble, skipped: Vec::new() };
+    let plan = |seed| Plan { seed, steps: 400, syncs, trouble, reserves: false, skipped: Vec::new() };
     let outcome = sweep(&Sweep::over(seed..seed + 1, &plan));
     let totals = outcome.totals;
     if let Some(report) = outcome.first_failure(true) {

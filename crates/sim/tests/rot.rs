@@ -7,7 +7,14 @@ use tally_sim::history::{Plan, Syncs, Trouble, every_block};
 fn every_block_rots_in_turn_and_the_pool_goes_on() {
     let mut above_rot = 0;
     for seed in 0..8 {
-        let plan = Plan { seed, steps: 120, syncs: Syncs::Between, trouble: Trouble::Rot, skipped: Vec::new() };
+        let plan = Plan {
+            seed,
+            steps: 120,
+            syncs: Syncs::Between,
+            trouble: Trouble::Rot,
+            reserves: false,
+            skipped: Vec::new(),
+        };
         match every_block(&plan) {
             Ok(totals) => above_rot += totals.above_rot,
             Err(failure) => panic!("{}\nseed {seed}: {}", failure.trace.join("\n"), failure.message),

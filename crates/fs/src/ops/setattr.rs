@@ -94,7 +94,7 @@ impl Growing {
     fn of(inode: &Inode, end: u64) -> Self {
         // Of what is no file the size cannot be set, and whoever tries is told that, and not that there is no room.
         let is_longer = inode.kind == FileKind::File && end > inode.size;
-        Self { is_longer, bytes: if is_longer && inode.reserved.is_some() { inode.record_size() } else { 0 } }
+        Self { is_longer, bytes: if is_longer { inode.reserved_more_at(end) } else { 0 } }
     }
 
     /// Cutting a file frees space, so it draws on the reserve that removing does. A longer last block is written anew as such, for which others were promised room: it

@@ -69,6 +69,8 @@ pub struct Reply {
     shared: Shared,
     /// It holds no block for a small part of it.
     has_let_go: bool,
+    /// It is a call of ours.
+    is_call: bool,
 }
 
 impl Reply {
@@ -81,7 +83,7 @@ impl Reply {
         words.u32(mark(HEAD_BYTES - 4 + bytes));
         words.u32(xid).u32(REPLY).u32(ACCEPTED).u64(0).u32(0).raw(&own);
         shared.iter_mut().for_each(|(at, _)| *at += HEAD_BYTES);
-        Self { words: words.into_vec().into(), shared, has_let_go: false }
+        Self { words: words.into_vec().into(), shared, has_let_go: false, is_call: false }
     }
 
     /// A call that was understood and not carried out.
@@ -124,13 +126,19 @@ impl Reply {
 
     /// A call of ours: it goes the way that replies go.
     pub(super) fn of_call(words: Encoder) -> Self {
-        Self::marked(words)
+        Self { is_call: true, ..Self::marked(words) }
     }
 
     fn marked(words: Encoder) -> Self {
         let mut marked = Encoder::with_capacity(4 + words.len());
         marked.u32(mark(words.len())).raw(&words.into_vec());
-        Self { words: marked.into_vec().into(), shared: Shared::new(), has_let_go: true }
+        Self { words: marked.into_vec().into(), shared: Shared::new(), has_let_go: true, is_call: false }
+    }
+
+    /// Whether it is a call of ours, and no reply.
+    #[must_use]
+    pub fn is_call(&self) -> bool {
+        self.is_call
     }
 
     /// Bytes on the wire, the mark included.

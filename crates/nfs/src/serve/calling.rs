@@ -1,5 +1,5 @@
 //! Calls of ours on their way out of a connection, and their replies on the way in (rules V33). They go by the same output as replies do: what a socket does not take is its
-//! peer's debt, and a peer that takes nothing is not called. No worker waits for any of it.
+//! peer's debt. A peer whose socket is full is called as long as that goes on taking something: who reads as fast as his line allows has replies waiting all the time. One that takes nothing is not called. No worker waits for any of it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -26,7 +26,7 @@ impl Hub {
 
     /// False: the connection does not take it.
     fn make(self: &Arc<Self>, connection: &Arc<Connection>, id: CallId, outgoing: &Outgoing) -> bool {
-        if connection.output.is_full() || self.stopping.load(SeqCst) {
+        if !self.takes_calls(connection) || self.stopping.load(SeqCst) {
             return false;
         }
         let Ok(message) = connection.calls.begin(outgoing, id) else { return false };
@@ -41,6 +41,11 @@ impl Hub {
         // What others have put there meanwhile may have been what its backlog waits for.
         self.resume(connection);
         true
+    }
+
+    /// Whether a call would be sent before long. How many wait is bounded by slots, and by what a connection has of calls; they are its peer's debt as replies are.
+    fn takes_calls(&self, connection: &Connection) -> bool {
+        !connection.output.is_full() || connection.takes_replies(self.now_ms())
     }
 
     /// A reply came over a connection.

@@ -21,6 +21,10 @@ const RECORD_BYTES_EXCUSE_MS: u64 = 64;
 /// For so long it is nobody's fault that we do not read the rest of a record. Then it may be: whoever has requests that
 /// take long can have half a record behind them for as long.
 const PAUSE_EXCUSED_MS: u64 = 1000;
+/// A full socket that has taken nothing for this many times what that took of late takes nothing, within these bounds: a socket tells of room when a third of it is free, which over a slow line is seldom.
+const TAKES_TIMES: u64 = 2;
+const TAKES_MS_MIN: u64 = 250;
+const TAKES_MS_MAX: u64 = 5_000;
 
 /// A client's TCP connection, and what waits on it (`work` says what that is). Times are the hub's milliseconds, and 0
 /// where there is nothing to tell.
@@ -47,6 +51,8 @@ pub(super) struct Connection<W> {
     record_owed_ms: AtomicU64,
     /// When the socket, which is full, took something.
     pub(super) unread_since_ms: AtomicU64,
+    /// After how long it did again, of late.
+    takes_every_ms: AtomicU64,
     /// Held while it is noted whether replies are taken, so that the last word is the newest.
     pub(super) telling: Mutex<()>,
     /// Set before a worker decides not to read on; whoever then makes room arms the connection again.
@@ -74,6 +80,7 @@ impl<W> Connection<W> {
             record_arrived: AtomicU64::new(0),
             record_owed_ms: AtomicU64::new(0),
             unread_since_ms: AtomicU64::new(0),
+            takes_every_ms: AtomicU64::new(0),
             telling: Mutex::new(()),
             paused: AtomicBool::new(false),
             crowded_out: AtomicBool::new(false),
@@ -135,6 +142,26 @@ impl<W> Connection<W> {
         let _ = self.record_began_ms.fetch_update(Relaxed, Relaxed, |began| (began != 0).then_some(now_ms));
     }
 
+    /// Its socket is full, and has just become so, or has `taken` something; under `telling`.
+    pub(super) fn note_full(&self, taken: bool, now_ms: u64) {
+        let before = self.unread_since_ms.swap(now_ms, Relaxed);
+        if taken && before != 0 {
+            // Where room is told of twice in a moment that is not how long it takes.
+            let of_late = self.takes_every_ms.load(Relaxed) / 2;
+            self.takes_every_ms.store(now_ms.saturating_sub(before).max(of_late), Relaxed);
+        }
+    }
+
+    /// Whether its socket, which is full, goes on taking something.
+    pub(super) fn takes_replies(&self, now_ms: u64) -> bool {
+        let within = (self.takes_every_ms.load(Relaxed) * TAKES_TIMES).clamp(TAKES_MS_MIN, TAKES_MS_MAX);
+        match self.unread_since_ms.load(Relaxed) {
+            // It has become full just now, and that is about to be noted.
+            0 => true,
+            since => now_ms.saturating_sub(since) <= within,
+        }
+    }
+
     /// Since when it has brought no whole request: a byte now and then keeps no place.
     pub(super) fn idle_since_ms(&self) -> u64 {
         let (heard, began) = (self.heard_ms.load(Relaxed), self.record_began_ms.load(Relaxed));
@@ -154,12 +181,34 @@ mod tests {
     use super::*;
     use crate::serve::ledger::Ledger;
 
-    #[test]
-    fn a_record_is_as_old_as_what_is_missing() {
+    fn connection() -> Connection<()> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let peer = stream.local_addr().unwrap();
-        let connection = Connection::<()>::new(2, peer, stream, Ledger::new(1 << 20, 1 << 20).open(peer.ip()), 1);
+        Connection::new(2, peer, stream, Ledger::new(1 << 20, 1 << 20).open(peer.ip()), 1)
+    }
+
+    #[test]
+    fn a_socket_takes_what_it_has_taken_at_its_pace() {
+        let connection = connection();
+        let takes_for = |connection: &Connection<()>, from: u64| {
+            (0..20_000).take_while(|ms| connection.takes_replies(from + ms)).count() as u64 - 1
+        };
+        connection.note_full(true, 1000);
+        assert_eq!(takes_for(&connection, 1000), TAKES_MS_MIN, "nothing is known of it");
+        connection.note_full(true, 1800);
+        assert_eq!(takes_for(&connection, 1800), 1600, "a slow line");
+        connection.note_full(true, 1801);
+        assert_eq!(takes_for(&connection, 1801), 800, "told of twice");
+        connection.note_full(true, 60_000);
+        assert_eq!(takes_for(&connection, 60_000), TAKES_MS_MAX, "and not for ever");
+        (1..10).for_each(|nth| connection.note_full(true, 60_000 + nth));
+        assert_eq!(takes_for(&connection, 60_009), TAKES_MS_MIN, "it was slow once");
+    }
+
+    #[test]
+    fn a_record_is_as_old_as_what_is_missing() {
+        let connection = connection();
         assert_eq!(connection.owes_since_ms(), None);
         connection.account.owe(Debt::Record, 1000);
         let is_told = |is_new, arrived, now| {

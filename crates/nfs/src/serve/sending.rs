@@ -19,7 +19,7 @@ impl Hub {
         let is_full = connection.output.is_full();
         if is_full {
             if taken || !was_full {
-                connection.unread_since_ms.store(self.now_ms(), Relaxed);
+                connection.note_full(taken, self.now_ms());
             }
             connection.account.owe(Debt::Replies, connection.output.held_bytes());
         } else if connection.account.owes(Debt::Replies) {

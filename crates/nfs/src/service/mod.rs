@@ -169,11 +169,12 @@ impl Service {
         self.house.as_ref().map(|house| Holdings { house, exports: &*self.exports })
     }
 
-    /// Whether somebody may still claim again what he had open in this pool before a restart. Of one that is away nobody knows: it may be in the middle of an export.
+    /// Whether somebody may still claim again what he had open in this pool before a restart. Of one that is away nobody knows: it may be in the middle of an export; nor of one whose list somebody is reading,
+    /// for whom nobody waits.
     #[must_use]
     pub fn is_in_grace(&self, pool: PoolGuid) -> bool {
         let Some(house) = &self.house else { return false };
-        self.exports.pool(pool).is_none_or(|pool| house.is_in_grace(&*pool))
+        self.exports.pool(pool).is_none_or(|pool| house.may_be_in_grace(&*pool))
     }
 
     /// What it counts.

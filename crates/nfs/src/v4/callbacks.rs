@@ -11,6 +11,7 @@
 //! or answers nothing costs its slots.
 
 use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use parking_lot::Mutex;
 
 use super::house::House;
 use super::recalls::looks::{self, CB_GETATTR};
-use super::state::bounds::{CALLS_MAX, CALLS_OF_CLIENT_MAX, TAG_BYTES_MAX};
+use super::state::bounds::{CALLS_MAX, CALLS_OF_ADDRESS_MAX, CALLS_OF_CLIENT_MAX, TAG_BYTES_MAX};
 use super::state::{
     Answer, Attributes, CallId, Callback, Calling, ClientId, Errand, Lost, Referred, SessionId, Verdict,
 };
@@ -44,6 +45,8 @@ enum Came {
     Refused(u32),
     /// Its client has not begun with it, or nobody knows.
     Unknown,
+    /// It was never sent: its client's connections take nothing.
+    NotTaken,
 }
 
 impl Came {
@@ -57,6 +60,7 @@ impl Came {
             Self::Refused(DELAY) => Answer::Later,
             Self::Refused(BAD_STATEID | BAD_HANDLE) => Answer::HasNone,
             Self::Refused(_) | Self::Unknown => Answer::Nothing,
+            Self::NotTaken => Answer::NotTaken,
         }
     }
 }
@@ -67,23 +71,34 @@ pub(super) struct Callbacks {
     outbox: Mutex<VecDeque<Calling>>,
     /// How many lie in it.
     waiting: AtomicUsize,
-    /// Until when each has to be answered.
-    due: Mutex<HashMap<CallId, Duration>>,
+    /// Those that have to be answered.
+    due: Mutex<HashMap<CallId, Due>>,
+}
+
+/// Until when, and from where its client has come, if that was there still.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    until: Duration,
+    address: Option<IpAddr>,
 }
 
 impl Callbacks {
-    /// A client has its own bound, also with sessions that it has destroyed meanwhile, so that nobody else waits for what it does not answer (rules V35).
-    fn has_room_for(&self, client: ClientId) -> bool {
+    /// A client has its own bound, also with sessions that it has destroyed meanwhile, and so have those of one address together, so that nobody else waits for what it does not answer (rules V35).
+    fn has_room_for(&self, client: ClientId, address: Option<IpAddr>) -> bool {
         let due = self.due.lock();
         let of_client = due.keys().filter(|id| id.place().0.client() == client);
-        due.len() < CALLS_MAX && of_client.count() < CALLS_OF_CLIENT_MAX
+        let of_address = || due.values().filter(|due| due.address == address).count();
+        // As long as all together have no more than that nobody is counted.
+        let has_address_room = due.len() < CALLS_OF_ADDRESS_MAX || of_address() < CALLS_OF_ADDRESS_MAX;
+        due.len() < CALLS_MAX && of_client.count() < CALLS_OF_CLIENT_MAX && has_address_room
     }
 }
 
 impl House {
     /// Calls a client over this session of it, if one is named, or over another one. None, where it cannot be called for now: the errand was not begun.
     pub(super) fn call(&self, first: Option<SessionId>, errand: &Errand, callback: &Callback) -> Option<()> {
-        if !self.callbacks.has_room_for(errand.client()) {
+        let address = self.clients().address_of(errand.client());
+        if !self.callbacks.has_room_for(errand.client(), address) {
             return None;
         }
         let over = |id| self.sessions().find(id)?.call(errand.clone(), callback.clone());
@@ -91,13 +106,19 @@ impl House {
             let others = self.clients().sessions_of(errand.client());
             others.into_iter().filter(|id| Some(*id) != first).find_map(over)
         })?;
-        self.post(calling);
+        self.post(calling, address);
         Some(())
     }
 
-    fn post(&self, calling: Calling) {
-        let callbacks = &self.callbacks;
-        callbacks.due.lock().insert(calling.id, self.now() + ANSWERED_IN);
+    /// Whether a client has a connection to be called over, and answers calls. It may be that there is no slot for now, or no room.
+    pub(super) fn can_call(&self, client: ClientId) -> bool {
+        let sessions = self.clients().sessions_of(client);
+        sessions.into_iter().any(|id| self.sessions().find(id).is_some_and(|session| session.can_call()))
+    }
+
+    fn post(&self, calling: Calling, address: Option<IpAddr>) {
+        let (callbacks, until) = (&self.callbacks, self.now() + ANSWERED_IN);
+        callbacks.due.lock().insert(calling.id, Due { until, address });
         callbacks.outbox.lock().push_back(calling);
         callbacks.waiting.fetch_add(1, SeqCst);
     }
@@ -137,11 +158,12 @@ impl House {
 
     /// The connection of a call is closed, or did not take it. Whoever closes it may be in the midst of anything, so no file system is asked who is next.
     pub(crate) fn call_lost(&self, id: &CallId, is_sent: bool) {
-        self.callbacks.due.lock().remove(id);
+        let address = self.callbacks.due.lock().remove(id).and_then(|due| due.address);
         let (session, ..) = id.place();
         match self.sessions().find(session).map_or(Lost::Known, |session| session.lost(id, is_sent)) {
-            Lost::Again(calling) => self.post(calling),
+            Lost::Again(calling) => self.post(calling, address),
             Lost::Gone(errand) => self.came_of(&errand, Came::Unknown),
+            Lost::Unsent(errand) => self.came_of(&errand, Came::NotTaken),
             Lost::Known => {}
         }
     }
@@ -154,7 +176,7 @@ impl House {
     /// Ends the wait for answers whose time is over.
     pub(super) fn end_overdue_calls(&self) {
         let now = self.now();
-        let overdue: Vec<_> = self.callbacks.due.lock().extract_if(|_, until| *until <= now).collect();
+        let overdue: Vec<_> = self.callbacks.due.lock().extract_if(|_, due| due.until <= now).collect();
         for (id, _) in overdue {
             let (session, ..) = id.place();
             if let Some(errand) = self.sessions().find(session).and_then(|session| session.overdue(&id)) {
@@ -172,7 +194,7 @@ impl House {
             // Who gives nothing back is asked again, as long as he has so many.
             (Errand::RecallAny(_), _) | (Errand::NotifyLock(..), Came::Done) => {}
             (Errand::NotifyLock(owner, file), Came::Refused(_)) => self.waiters.leave_if_told(owner, file),
-            (Errand::NotifyLock(owner, file), Came::Unknown) => self.waiters.go_behind(owner, file),
+            (Errand::NotifyLock(owner, file), Came::Unknown | Came::NotTaken) => self.waiters.go_behind(owner, file),
         }
     }
 }

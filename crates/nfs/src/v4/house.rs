@@ -215,6 +215,7 @@ impl House {
         presence: &Presence,
         writes: Option<DatasetId>,
     ) -> Result<Given, Stop> {
+        presence.note_owns_key();
         self.tracking.grant(pool, self.asker(presence), writes)
     }
 
@@ -230,6 +231,7 @@ impl House {
 
     /// A client claims something again.
     pub(super) fn reclaim(&self, pool: &dyn PoolExports, presence: &Presence) -> Result<(), Status> {
+        presence.note_owns_key();
         self.tracking.reclaim(pool, self.asker(presence))
     }
 
@@ -286,6 +288,11 @@ impl House {
         self.tracking.is_in_grace(pool, self.now())
     }
 
+    /// The same for who does not wait for it to be known.
+    pub(crate) fn may_be_in_grace(&self, pool: &dyn PoolExports) -> bool {
+        self.tracking.may_be_in_grace(pool, self.now())
+    }
+
     /// When the grace of a pool is over at the latest, or now: what is claimed again in it is given back behind it, as until then nothing is opened or locked for that.
     pub(super) fn end_of_grace(&self, pool: &dyn PoolExports) -> Duration {
         self.tracking.end_of_grace(pool.guid()).map_or(self.now(), |end| end.max(self.now()))
@@ -294,7 +301,9 @@ impl House {
     /// A client claims nothing more.
     pub(super) fn reclaim_complete(&self, presence: &Presence) -> Result<(), Status> {
         presence.reclaim_complete()?;
-        self.tracking.complete(presence);
+        if presence.owns_key() {
+            self.tracking.complete(presence);
+        }
         Ok(())
     }
 

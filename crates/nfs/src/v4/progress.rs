@@ -83,10 +83,12 @@ impl Progress {
         self.owed.dataset
     }
 
-    /// Nobody will carry out what is left. What was done is told, as far as it is durable by now; the next operation is to come again.
+    /// Nobody will carry out what is left. What was done is told, as far as it is durable by now; the next operation is to come again. Where all of it is, the slot keeps that for who comes again
+    /// over another connection (rules V2), but of a request that is in doubt, which stays so.
     #[must_use]
     pub fn give_up(mut self, call: &Call) -> Encoder {
         let mut turns = std::mem::take(&mut self.owed.turns);
+        let mut kept = Owed::default();
         match self.owed.first_open() {
             Some(mark) => {
                 self.results.cut(mark, Status::Io);
@@ -96,9 +98,10 @@ impl Progress {
                 turns.end(self.results.count(), Status::Delay, &[], None);
                 self.results.end_with(self.next(call), Status::Delay);
                 turns.settle();
+                kept.guard = self.owed.guard.take_if(|_| self.owed.again.is_none());
             }
         }
-        Ended::new(self.results, Owed::default()).0.kept()
+        Ended::new(self.results, kept).0.kept()
     }
 
     /// The number of the next operation's results.

@@ -6,7 +6,7 @@
 //!                                                                     ▼
 //!                                                     CB_RECALL ─▶ DELEGRETURN ─▶ given back below ─▶ who is parked goes on
 //!                                                        │ twice a second: not answered, said no
-//!                                                        └─▶ again;   a lease later ─▶ out of the lists (rules V24), taken
+//!                                                        └─▶ again;   a lease behind the first call ─▶ out of the lists (rules V24), taken
 //! ```
 //!
 //! *Nobody waits for a client* (rules V15). Who is kept out is parked, which costs no worker, for [`PARKED`]; then it is told to come again (DELAY, JUKEBOX), as it is where too many are parked. The recall goes on.
@@ -141,7 +141,7 @@ impl House {
             let callback = Callback { operation: cb_recall(&delegated), refers_to: delegated.by };
             if self.call(None, &errand, &callback).is_none() {
                 // Nor can it be for the others, and they are looked at with the first answer or half a second later.
-                return self.delegations().answered(delegated.number, Answer::Nothing, self.now());
+                return self.delegations().answered(delegated.number, Answer::NotCalled, self.now());
             }
         }
     }
@@ -153,7 +153,7 @@ impl House {
             return;
         }
         let mut overdue = self.delegations().overdue(self.now());
-        overdue.retain(|number| !self.puts_off(exports, *number));
+        overdue.retain(|number| !self.puts_off(exports, *number) && !self.is_put_off(*number));
         overdue.iter().for_each(|number| self.take_delegation(exports, *number));
         if !overdue.is_empty() {
             self.tracking.let_go_of_doomed();
@@ -166,9 +166,15 @@ impl House {
         let file = self.delegations().file_of(number);
         let is_away = file.is_some_and(|file| matches!(below(exports, &file), Some(Below::Retained(_))));
         if is_away {
-            self.delegations().put_off(number, self.now());
+            self.delegations().begin_anew(number, self.now());
         }
         is_away
+    }
+
+    /// Whether a recall whose time is over goes on, as its client can be called and was not.
+    fn is_put_off(&self, number: DelegationNumber) -> bool {
+        let client = self.delegations().uncalled(number).filter(|client| self.can_call(*client));
+        client.is_some() && self.delegations().put_off(number, self.now())
     }
 
     fn take_delegation(&self, exports: &dyn Exports, number: DelegationNumber) {

@@ -266,17 +266,31 @@ impl Tracking {
     pub(super) fn is_in_grace(&self, pool: &dyn PoolExports, now: Duration) -> bool {
         let Some(vfs) = pool.clients() else { return false };
         let Ok(tracked) = self.tracked(pool.guid(), &vfs, now) else { return true };
-        if tracked.list.lock().as_ref().is_some_and(List::is_over) {
-            return false;
-        }
-        let _one_at_a_time = tracked.work();
-        let is_read = tracked.read_in(&*vfs, now).is_ok();
-        // As long as nobody knows who may claim what somebody may.
-        !is_read
-            || tracked.with(|list| {
-                self.advance(&tracked, list, now);
-                list.is_in_grace()
-            })
+        self.known_grace(&tracked, now).unwrap_or_else(|| {
+            let _one_at_a_time = tracked.work();
+            self.grace_of(&tracked, &*vfs, now)
+        })
+    }
+
+    /// The same for who does not wait until another one has read the list, which may take as long as its disks: by then something may be.
+    pub(super) fn may_be_in_grace(&self, pool: &dyn PoolExports, now: Duration) -> bool {
+        let Some(vfs) = pool.clients() else { return false };
+        let Ok(tracked) = self.tracked(pool.guid(), &vfs, now) else { return true };
+        let ask = || tracked.work.try_lock().map(|_one_at_a_time| self.grace_of(&tracked, &*vfs, now));
+        self.known_grace(&tracked, now).or_else(ask).unwrap_or(true)
+    }
+
+    /// If the list was read.
+    fn known_grace(&self, tracked: &Tracked, now: Duration) -> Option<bool> {
+        tracked.list.lock().as_mut().map(|list| {
+            self.advance(tracked, list, now);
+            list.is_in_grace()
+        })
+    }
+
+    /// Once it is. As long as nobody knows who may claim what somebody may.
+    fn grace_of(&self, tracked: &Tracked, folder: &dyn Vfs, now: Duration) -> bool {
+        tracked.read_in(folder, now).is_err() || self.known_grace(tracked, now).unwrap_or(true)
     }
 
     /// The grace of a pool, if it is known by now and not over: nobody waits for its disks to be told.

@@ -91,6 +91,9 @@ pub struct Gated {
     pub too_many_claims: AtomicBool,
     /// Directories cannot be read for now.
     pub unlistable: AtomicBool,
+    /// How often it was begun to list a directory, and what that waits for.
+    pub listings: AtomicUsize,
+    pub listing: Mutex<()>,
     /// The sessions that it was told live.
     pub kept_sessions: Mutex<Vec<SessionBytes>>,
 }
@@ -143,6 +146,8 @@ impl Gated {
             behind_a_lock: Mutex::default(),
             behind_an_open: Mutex::default(),
             unlistable: AtomicBool::new(false),
+            listings: AtomicUsize::new(0),
+            listing: Mutex::new(()),
             kept_sessions: Mutex::default(),
         }
     }
@@ -244,6 +249,8 @@ impl Names for Gated {
         if self.unlistable.load(SeqCst) {
             return Err(FsError::Unavailable);
         }
+        self.listings.fetch_add(1, SeqCst);
+        drop(self.listing.lock());
         self.model.readdir(cred, dir, cookie, most, plus)
     }
     fn create(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr> {

@@ -206,7 +206,7 @@ impl Daemon {
         let pools = Arc::clone(&desk.pools);
         let happenings = events::watch(move || pools.look_for_events())?;
         // The time for claims begins now, with that in which they can be made.
-        desk.pools.all().iter().for_each(|served| _ = desk.nfs.is_in_grace(served.guid()));
+        schedule::begin_graces(&desk.pools, &desk.nfs);
         let schedule = schedule::watch(&desk.pools, &desk.nfs)?;
         let graces = schedule::watch_graces(&desk.pools, &desk.nfs)?;
         let spares = spares::watch(&desk.pools)?;

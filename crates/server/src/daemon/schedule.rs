@@ -7,11 +7,12 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tally_base::Time;
 use tally_nfs::service::Service;
 
+use super::patience;
 use super::pools::Pools;
 use super::served::ServedPool;
 use super::ticker::Ticker;
@@ -20,6 +21,8 @@ use super::ticker::Ticker;
 const LOOK: Duration = Duration::from_secs(60);
 /// How often it is looked whether what is held for clients of a life before may go: until then no removed file is free.
 const LOOK_AT_GRACE: Duration = Duration::from_secs(1);
+/// So long who may claim something there is waited for, which the disks of the pool say. No other one waits for one whose disks hang: something may be claimed there.
+const GRACE_ASKED_IN: Duration = Duration::from_secs(2);
 /// How long a pool must have been imported.
 const AFTER_IMPORT: Duration = Duration::from_secs(600);
 
@@ -43,11 +46,25 @@ pub(super) fn watch_graces(pools: &Arc<Pools>, nfs: &Arc<Service>) -> io::Result
     })
 }
 
+/// The time for claims begins when it is first asked for: it is, of all pools, and those are waited for that know it soon.
+pub(super) fn begin_graces(pools: &Pools, nfs: &Arc<Service>) {
+    let until = Instant::now() + GRACE_ASKED_IN;
+    let asked: Vec<_> = pools.all().iter().filter_map(|served| patience::begin(in_grace(served, nfs))).collect();
+    asked.iter().for_each(|told| _ = told.recv_timeout(until.saturating_duration_since(Instant::now())));
+}
+
+/// Whether a pool is in its grace, for a thread that may meet its disks.
+fn in_grace(served: &ServedPool, nfs: &Arc<Service>) -> impl FnOnce() -> bool + Send + 'static {
+    let (nfs, guid) = (Arc::clone(nfs), served.guid());
+    move || nfs.is_in_grace(guid)
+}
+
 /// Files that somebody had open, and that have no name, go when nobody may claim them again. Where version 4 is spoken a close may leave others at any
 /// time, which it could not free.
-fn let_go_of_held(served: &ServedPool, nfs: &Service) {
+fn let_go_of_held(served: &ServedPool, nfs: &Arc<Service>) {
     let pool = served.filer.pool();
-    let may_go = || !pool.read_only() && pool.fault().is_none() && !nfs.is_in_grace(served.guid());
+    let is_over = || patience::within(GRACE_ASKED_IN, in_grace(served, nfs)) == Some(false);
+    let may_go = || !pool.read_only() && pool.fault().is_none() && is_over();
     if served.may_hold.load(Ordering::Relaxed) && may_go() {
         served.may_hold.store(served.filer.let_go_of_held() > 0 || nfs.speaks_4(), Ordering::Relaxed);
     }

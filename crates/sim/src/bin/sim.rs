@@ -39,6 +39,9 @@ struct Arguments {
     /// What goes wrong beside the power [default: the seed's own choice]
     #[arg(long)]
     trouble: Option<Trouble>,
+    /// Whether clients reserve room [default: the seed's own choice]
+    #[arg(long)]
+    reserves: Option<bool>,
     /// Seeds at once [default: one for each processor]
     #[arg(long)]
     threads: Option<usize>,
@@ -55,7 +58,8 @@ fn main() -> ExitCode {
     let plan = |seed| {
         let trouble = arguments.trouble.unwrap_or_else(|| trouble_of(seed));
         let syncs = arguments.syncs.unwrap_or_else(|| syncs_of(seed, trouble));
-        Plan { seed, steps: arguments.steps, syncs, trouble, skipped: arguments.skip.clone() }
+        let reserves = arguments.reserves.unwrap_or_else(|| reserves(seed));
+        Plan { seed, steps: arguments.steps, syncs, trouble, reserves, skipped: arguments.skip.clone() }
     };
     let seeds = match arguments.seed {
         Some(seed) => seed..seed + 1,
@@ -162,6 +166,14 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
         ("changes refused meanwhile", totals.refused_meanwhile, 2_000),
         ("requests in doubt that had been carried out", totals.doubts_answered, 30),
         ("requests in doubt that were carried out", totals.doubts_carried_out, 120),
+        ("ranges that were reserved", totals.reserved, 8_000),
+        ("ranges that were punched", totals.unreserved, 1_500),
+        ("reservations that were refused", totals.reservations_refused, 4_900),
+        ("WRITEs that were promised room", totals.promised_writes, 17_000),
+        ("of these, in full pools", totals.promised_writes_when_full, 1_900),
+        ("of these, at a quota", totals.promised_writes_at_quota, 350),
+        ("files with promises behind cuts", totals.reserved_behind_cuts, 49_000),
+        ("reservations that came again in a later life", totals.reserved_again, 500),
     ];
     let mut is_short = false;
     for (what, count, floor) in floors {
@@ -188,6 +200,11 @@ fn syncs_of(seed: u64, trouble: Trouble) -> Syncs {
         _ => seed.is_multiple_of(2) && !trouble.strikes_off(),
     };
     if is_around { Syncs::Around } else { Syncs::Between }
+}
+
+/// In every third seed, whatever else goes wrong there, and in more of those whose pools are full.
+fn reserves(seed: u64) -> bool {
+    seed.is_multiple_of(3) || seed % 32 == 20
 }
 
 /// Of sixteen seeds, hardly three lose nothing but the power: of those with an 8, every fourth fills its pool, as those with a 4 have

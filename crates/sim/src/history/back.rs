@@ -166,6 +166,8 @@ impl State {
         self.totals.rewinds += 1;
         self.totals.given_up += (self.op - group.op) as u64;
         self.born = None;
+        // A session that lasts may be told of what that group has.
+        self.past.retain(|past| !past.op.is_newer());
         self.past.iter_mut().for_each(|past| (past.fate, past.has_stayed) = (Fate::Lost, None));
         for later in group.parts.len()..self.parts.len() {
             if self.parts[later].is_there {

@@ -6,14 +6,14 @@ use tally_base::FileTime;
 use tally_store::properties::{LogBias, SyncMode};
 use tally_vfs::{Attributes, CreateHow, FileKind, Identity, NodeKind, SetAttr, SetTime, Stability};
 
-use super::{Checked, State, Trouble};
+use super::{Checked, State, Trouble, reserve};
 use crate::chance::{Chance, Stream};
 use crate::op::{NAMES, Object, Op};
 use crate::oracle::Limits;
 
 /// Longest write where disks refuse requests: a block that cannot be written ahead of its group goes to the log after
 /// all, and the oracle does not guess.
-const REFUSED_WRITE_MAX: u64 = 60_000;
+pub(super) const REFUSED_WRITE_MAX: u64 = 60_000;
 /// Of a hundredth of the steps, one in so many is a burst.
 const BURST_ONE_IN: u64 = 2;
 /// Longest write of a burst: some ten of them fill the smallest rings.
@@ -198,6 +198,9 @@ impl State {
     pub(super) fn choose_op(&self, chance: &mut Chance) -> Op {
         let name = chance.pick(&NAMES);
         let part = self.some_part(chance);
+        if self.plan.reserves() && chance.one_in(reserve::ONE_IN) {
+            return self.choose_about_reserved(chance, part);
+        }
         match chance.below(100) {
             0..14 => Op::Create { dir: self.directory(chance, part), name, how: create_how(chance) },
             14..20 => Op::Mkdir { dir: self.directory(chance, part), name },

@@ -1,5 +1,6 @@
 //! From a cut, or an export, to the next life.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nfs3_types::nfs3::{GETATTR3args, NFS_PROGRAM, nfsstat3};
@@ -7,9 +8,10 @@ use tally_fs::filer::ImportOptions;
 use tally_store::pool::spares::SpareWatch;
 use tally_store::properties::SyncMode;
 use tally_vfs::model::Model;
-use tally_vfs::{Attributes, FsError, ObjectRef, Vfs};
+use tally_vfs::{Attributes, FsError, Identity, ObjectRef, Vfs};
 
 use super::requests::{Fate, Past};
+use super::reserve::{reserved_files, same_reserved};
 use super::{Checked, State};
 use crate::chance::{Chance, Stream};
 use crate::client::{Call, handle, same_fattr};
@@ -30,6 +32,7 @@ impl State {
         self.in_doubt.clear();
         self.stands_still = false;
         self.meanwhile.end();
+        self.clients.iter_mut().for_each(|client| client.session = None);
         if !was_exported {
             self.count_struck_off();
         }
@@ -147,12 +150,16 @@ impl State {
             let key = filer.pool().roster.config().handle_key;
             let known = self.objects.iter().filter(|known| known.dataset == at);
             let known: Vec<_> = known.map(|known| Ok((known.real(&key)?, known.model))).collect::<Checked<_>>()?;
+            let reserved = if self.plan.reserves() { reserved_files(&filer, fs.dataset()) } else { BTreeMap::new() };
+            let record_size = |object: ObjectRef| part.record_sizes.get(&object).copied();
             let found = part.oracle.find(false, |left| {
                 same(&*fs, &left.model)?;
-                same_objects(&*fs, &left.model, &known)
+                same_objects(&*fs, &left.model, &known)?;
+                same_reserved(&reserved, left, &known, record_size)
             });
+            self.totals.reserved_behind_cuts += if was_clean { 0 } else { reserved.len() as u64 };
             let found = found.map_err(|what| format!("{name}: {what}"))?;
-            part.check_account(&filer, &found.left.model, bound_by).map_err(|what| format!("{name}: {what}"))?;
+            part.check_account(&filer, &found.left, bound_by).map_err(|what| format!("{name}: {what}"))?;
             if was_clean && same(&*fs, &part.oracle.live).is_err() {
                 return Err(format!("{name}: the pool says that it was exported, and something is missing"));
             }

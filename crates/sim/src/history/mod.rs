@@ -20,6 +20,7 @@ mod look;
 mod meanwhile;
 mod quota;
 mod requests;
+mod reserve;
 mod rot;
 mod run;
 mod shrink;
@@ -70,6 +71,8 @@ pub struct Plan {
     pub syncs: Syncs,
     /// What goes wrong beside the power.
     pub trouble: Trouble,
+    /// Whether clients reserve room, where that is known here.
+    pub reserves: bool,
     /// Steps that are left out, to make a trace shorter.
     pub skipped: Vec<usize>,
 }
@@ -207,6 +210,22 @@ pub struct Totals {
     pub doubts_answered: u64,
     /// Requests that waited for a suspended pool, and were carried out by it.
     pub doubts_carried_out: u64,
+    /// Ranges that were reserved.
+    pub reserved: u64,
+    /// Ranges that were punched.
+    pub unreserved: u64,
+    /// Reservations for which there was no room, in the pool or below a quota.
+    pub reservations_refused: u64,
+    /// WRITEs that were promised room, and found it.
+    pub promised_writes: u64,
+    /// Of these, in a life in which the pool was full.
+    pub promised_writes_when_full: u64,
+    /// Of these, where a dataset could not grow.
+    pub promised_writes_at_quota: u64,
+    /// Files of which something was reserved, as imports behind cuts found them.
+    pub reserved_behind_cuts: u64,
+    /// Reservations and punches that came again in a later life.
+    pub reserved_again: u64,
     /// Losses beyond the redundancy that an import has named.
     pub named: u64,
 }
@@ -272,6 +291,14 @@ impl AddAssign for Totals {
         self.refused_meanwhile += other.refused_meanwhile;
         self.doubts_answered += other.doubts_answered;
         self.doubts_carried_out += other.doubts_carried_out;
+        self.reserved += other.reserved;
+        self.unreserved += other.unreserved;
+        self.reservations_refused += other.reservations_refused;
+        self.promised_writes += other.promised_writes;
+        self.promised_writes_when_full += other.promised_writes_when_full;
+        self.promised_writes_at_quota += other.promised_writes_at_quota;
+        self.reserved_behind_cuts += other.reserved_behind_cuts;
+        self.reserved_again += other.reserved_again;
         self.named += other.named;
     }
 }

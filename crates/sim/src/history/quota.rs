@@ -2,11 +2,12 @@
 //!
 //! A quota counts names and the targets of links beside contents. `refquota` bounds the dataset on which it was set, and so does
 //! the `quota` of one that has none below it; in some histories the pool's own dataset gets one for all of them together.
-//! Three things must hold, all by the oracle's own account (`oracle/used.rs`):
+//! Four things must hold, all by the oracle's own account (`oracle/used.rs`):
 //!
 //! - Who is told that the quota is exceeded would have exceeded it, even if nothing in the dataset can be compressed;
 //!   and what does not make it grow is never told so.
 //! - What is carried out leaves names and targets within the quota, if it has made them more.
+//! - What is promised (docs/design/0075) counts as if it were written, and what is written in it no more.
 //! - Behind an import the dataset's account lies between what names take and what everything takes uncompressed, and
 //!   above the quota only as far as it was when the quota came, and by the rest of a sector for each file.
 
@@ -22,13 +23,16 @@ use super::{Checked, Part, Plan, State, Trouble};
 use crate::chance::Chance;
 use crate::machine::POOL;
 use crate::op::Op;
-use crate::oracle::{Before, Bound, Used, used};
+use crate::oracle::{Before, Bound, Left, Reserved, Used, used};
 
 /// How much more than what is there already: no name, a few of them, a file, and a few of these.
 const ROOM_BYTES: [u64; 5] = [0, 700, 3_000, 40_000, 400_000];
 /// What a file may take beyond what it was charged when it outgrows the tree: the rest of a sector, and another one, since
 /// a block that is longer by zeroes is not compressed to less than what it had (4,091 bytes of noise became 8,192).
 const FILE_SLACK_BYTES: u64 = 2 * 4096;
+
+/// So much below a quota hardly anything fits.
+const NEAR_BYTES: u64 = 4096;
 
 impl Trouble {
     /// Whether quotas are drawn. Where something rots, and stays so, what was behind it may not be known to any
@@ -88,14 +92,14 @@ impl State {
     fn counted_bytes(&self, at: usize) -> u64 {
         let filer = &self.machine.server().filer;
         if at == 0 && self.plan.quota_is_of_all() {
-            return filer.datasets().iter().map(|info| info.used_bytes).sum();
+            return filer.datasets().iter().map(counted_bytes).sum();
         }
-        info(filer, &self.parts[at].name).used_bytes
+        counted_bytes(&info(filer, &self.parts[at].name))
     }
 
     /// What all parts take.
     fn used_by_all(&self) -> Used {
-        self.parts_there().into_iter().map(|at| self.parts[at].used(&self.parts[at].oracle.live)).sum()
+        self.parts_there().into_iter().map(|at| self.parts[at].used_now()).sum()
     }
 
     /// The quotas that bound a part, each with what counts against it.
@@ -104,8 +108,13 @@ impl State {
         let is_of_all = self.plan.quota_is_of_all();
         let own = part.oracle.bound.quota.filter(|_| at > 0 || !is_of_all);
         let of_all = self.parts[0].oracle.bound.quota.filter(|_| is_of_all);
-        let own = own.map(|quota| (quota, part.used(&part.oracle.live)));
+        let own = own.map(|quota| (quota, part.used_now()));
         own.into_iter().chain(of_all.map(|quota| (quota, self.used_by_all()))).collect()
+    }
+
+    /// Whether a part could hardly grow.
+    pub(super) fn is_at_quota(&self, at: usize) -> bool {
+        self.bounds_of(at).iter().any(|(quota, used)| used.bytes_min + used.kept_min + NEAR_BYTES > *quota)
     }
 
     /// Somebody was told that a quota is exceeded: it would have been.
@@ -115,16 +124,17 @@ impl State {
             return Err(format!("{op:?} is refused for a quota, and there is none"));
         }
         let growth = self.parts[op.dataset()].oracle.growth(op, before);
-        if growth == 0 || bounds.iter().all(|(quota, used)| used.bytes_max + growth <= *quota) {
+        if growth == 0 || bounds.iter().all(|(quota, used)| used.counted_max() + growth <= *quota) {
             return Err(format!("{op:?} is refused for a quota of {bounds:?}, and takes {growth} at most"));
         }
         self.totals.over_quota += 1;
+        self.totals.reservations_refused += u64::from(matches!(op, Op::Allocate { .. }));
         Ok(())
     }
 
-    /// Something was made: names and targets do not exceed the quota. What a WRITE takes is seen behind an import.
+    /// Something was made: names and targets do not exceed the quota. What a WRITE takes, and what is promised, is seen behind an import.
     pub(super) fn check_within_quota(&self, op: &Op) -> Checked<()> {
-        if matches!(op, Op::Write { .. }) {
+        if matches!(op, Op::Write { .. } | Op::Allocate { .. } | Op::SetAttr { .. }) {
             return Ok(());
         }
         match self.bounds_of(op.dataset()).into_iter().find(|(quota, used)| used.bytes_min > *quota) {
@@ -141,10 +151,10 @@ impl State {
         if !self.plan.quota_is_of_all() {
             return Ok(());
         }
-        let (found_bytes, file_count) = (self.counted_bytes(0), self.used_by_all().file_count);
+        let (found_bytes, used) = (self.counted_bytes(0), self.used_by_all());
         let bound = &mut self.parts[0].oracle.bound;
         bound.find(info(&filer, POOL).effective.quota, found_bytes)?;
-        if has_orphans(&filer, |_| true) { Ok(()) } else { bound.check(found_bytes, file_count) }
+        if has_orphans(&filer, |_| true) { Ok(()) } else { bound.check(found_bytes, &used) }
     }
 }
 
@@ -161,9 +171,10 @@ impl Bound {
     }
 
     /// Nothing passes it further than it was passed when it came.
-    fn check(&self, found_bytes: u64, file_count: u64) -> Checked<()> {
+    fn check(&self, found_bytes: u64, used: &Used) -> Checked<()> {
         let allowed_bytes = self.quota.unwrap_or(u64::MAX).max(self.used_bytes);
-        if found_bytes > allowed_bytes.saturating_add(file_count * FILE_SLACK_BYTES) {
+        let slack_bytes = used.file_count * FILE_SLACK_BYTES + used.last_bytes;
+        if found_bytes > allowed_bytes.saturating_add(slack_bytes) {
             return Err(format!("it uses {found_bytes}, and may use {allowed_bytes} ({self:?})"));
         }
         Ok(())
@@ -172,14 +183,19 @@ impl Bound {
 
 impl Part {
     /// What everything in this state of it takes.
-    fn used(&self, model: &Model) -> Used {
-        used(model, |object| self.record_sizes.get(&object).copied())
+    fn used(&self, model: &Model, reserved: &Reserved) -> Used {
+        used(model, reserved, |object| self.record_sizes.get(&object).copied())
+    }
+
+    fn used_now(&self) -> Used {
+        self.used(&self.oracle.live, &self.oracle.reserved)
     }
 
     /// The account that an import has found is true of what it has found, and the quota is one of which somebody knows.
-    pub(super) fn check_account(&mut self, filer: &Filer, model: &Model, bound_by: Property) -> Checked<()> {
+    pub(super) fn check_account(&mut self, filer: &Filer, left: &Left, bound_by: Property) -> Checked<()> {
         let info = info(filer, &self.name);
-        let (found_bytes, used, bound) = (info.used_bytes, self.used(model), &mut self.oracle.bound);
+        let (found_bytes, used) = (counted_bytes(&info), self.used(&left.model, &left.reserved));
+        let bound = &mut self.oracle.bound;
         // One that is for all is looked at once all are known.
         let is_of_all = self.name == POOL && bound_by == Property::Quota;
         if !is_of_all {
@@ -188,16 +204,30 @@ impl Part {
         if has_orphans(filer, |dataset| dataset.birth.id == info.id) {
             return Ok(());
         }
-        let Used { bytes_min, bytes_max, file_count } = used;
-        if !(bytes_min..=bytes_max).contains(&found_bytes) {
-            return Err(format!("it says that it uses {found_bytes}, and that must be {bytes_min} to {bytes_max}"));
+        let Used { bytes_min, bytes_max, kept_min, kept_max, .. } = used;
+        let (used_bytes, reserved_bytes) = (info.used_bytes, info.reserved_bytes);
+        if !(bytes_min..=bytes_max).contains(&used_bytes) {
+            return Err(format!("it says that it uses {used_bytes}, and that must be {bytes_min} to {bytes_max}"));
         }
-        if is_of_all { Ok(()) } else { bound.check(found_bytes, file_count) }
+        if reserved_bytes > kept_max {
+            return Err(format!("it keeps {reserved_bytes} for what is promised, which takes {kept_max} at most"));
+        }
+        if found_bytes < bytes_min + kept_min {
+            return Err(format!(
+                "{used_bytes} and {reserved_bytes} count, and {kept_min} are promised beside {bytes_min}"
+            ));
+        }
+        if is_of_all { Ok(()) } else { bound.check(found_bytes, &used) }
     }
 }
 
 fn has_orphans(filer: &Filer, of: impl Fn(&Dataset) -> bool) -> bool {
     filer.pool().datasets().iter().any(|dataset| of(dataset) && dataset.root().orphan_count > 0)
+}
+
+/// Against a quota counts what is used, and what is kept for what is promised.
+fn counted_bytes(info: &DatasetInfo) -> u64 {
+    info.used_bytes + info.reserved_bytes
 }
 
 fn info(filer: &Filer, name: &str) -> DatasetInfo {

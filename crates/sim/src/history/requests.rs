@@ -18,6 +18,7 @@ use super::waits::Patience;
 use super::{Checked, State};
 use crate::chance::{Chance, Stream};
 use crate::client::{Told, bytes_of, told};
+use crate::newer::InSlot;
 use crate::op::{Answer, Expected, Object, Op};
 use crate::oracle::{Before, Limits, Promised};
 
@@ -35,10 +36,12 @@ const OBJECTS_MAX: usize = 60;
 /// A request that was sent and not carried out yet.
 pub(super) struct Attempt {
     pub(super) op: Op,
-    client: usize,
-    cred: Cred,
-    record: Bytes,
+    pub(super) client: usize,
+    pub(super) cred: Cred,
+    pub(super) record: Bytes,
     pub(super) job: Job,
+    /// Where it stands in its session, in version 4.2.
+    pub(super) slot: Option<InSlot>,
     /// The past request that it repeats, if it is one.
     pub(super) repeats: Option<u64>,
     /// Repetitions that wait for its answer already.
@@ -99,8 +102,18 @@ pub(super) struct Past {
     /// In a life of this process that has ended: whether its effect stayed. The process answers it again as before, and nobody
     /// else does if not.
     pub(super) has_stayed: Option<bool>,
+    /// Where it stood in its session, in version 4.2.
+    slot: Option<usize>,
     /// When it was sent, in time that the machine was on.
     sent_at_ns: u64,
+}
+
+impl Past {
+    /// Whether it stood in this slot, or any, of a session of this life.
+    pub(super) fn is_in_slot(&self, client: usize, slot: Option<usize>) -> bool {
+        let is_there = self.slot.is_some_and(|of| slot.is_none_or(|slot| slot == of));
+        is_there && self.client == client && self.fate == Fate::Here
+    }
 }
 
 /// How an attempt goes on.
@@ -132,21 +145,38 @@ impl State {
     /// A new request of some client.
     pub(super) fn attempt(&mut self, op: &Op, chance: &mut Chance) -> Checked<Attempt> {
         let client = chance.below(self.clients.len() as u64) as usize;
+        self.attempt_by(client, op)
+    }
+
+    /// A new request of this client.
+    pub(super) fn attempt_by(&mut self, client: usize, op: &Op) -> Checked<Attempt> {
         if let Some(user) = self.another_user(client) {
             self.clients[client].act_as(user);
+        }
+        if op.is_newer() {
+            if let Some(attempt) = self.newer_attempt(client, op)? {
+                return Ok(attempt);
+            }
+            return self.attempt_by(client, &Op::Commit { object: Arc::clone(op.objects()[0]), offset: 0, count: 0 });
         }
         let (cred, record) = (self.clients[client].cred(), self.clients[client].record(&op.call()));
         self.open(op.clone(), (client, cred), record, None)
     }
 
-    fn open(&self, op: Op, (client, cred): (usize, Cred), record: Bytes, repeats: Option<u64>) -> Checked<Attempt> {
+    pub(super) fn open(
+        &self,
+        op: Op,
+        (client, cred): (usize, Cred),
+        record: Bytes,
+        repeats: Option<u64>,
+    ) -> Checked<Attempt> {
         let job = self
             .machine
             .server()
             .service
             .open(record.clone(), self.clients[client].link(), Instant::now())
             .map_err(|refusal| format!("{op:?} is refused: {refusal:?}"))?;
-        Ok(Attempt { op, client, cred, record, job, repeats, attached: 0 })
+        Ok(Attempt { op, client, cred, record, job, slot: None, repeats, attached: 0 })
     }
 
     /// Runs a request until its answer waits for a device, or is there.
@@ -173,7 +203,10 @@ impl State {
                 let links = server.service.finish(&mut attempt.job, &reply);
                 attempt.check_attached(links.len())?;
                 let bytes = bytes_of(&reply);
-                let told = told(attempt.op.call().procedure, &bytes)?;
+                let told = attempt.op.told(&bytes)?;
+                if self.check_slot(&attempt, told.is_of_slot || told.is_over)? {
+                    return Ok(Next::Done);
+                }
                 self.check_full(&attempt.op, &before, told.status)?;
                 self.check_suspended(&attempt.op, told.status)?;
                 let is_of_rot = told.status == nfsstat3::NFS3ERR_IO && self.nearness(&attempt.op, &before).may_fail();
@@ -237,7 +270,7 @@ impl State {
         let reply = server.service.reply_after_wait(&mut attempt.job, kept);
         server.service.finish(&mut attempt.job, &reply);
         let bytes = bytes_of(&reply);
-        let told = told(attempt.op.call().procedure, &bytes)?;
+        let told = attempt.op.told(&bytes)?;
         self.note(format!("{:?}: {}", attempt.op, told.status));
         if told.status != nfsstat3::NFS3ERR_IO {
             let taken = self.take(&attempt, before, limits)?;
@@ -258,8 +291,22 @@ impl State {
             nfsstat3::NFS3ERR_DQUOT => return self.check_over_quota(op, before),
             _ => return Ok(()),
         }
-        if matches!(op, Op::Remove { .. } | Op::Rmdir { .. } | Op::Commit { .. }) {
+        if matches!(op, Op::Remove { .. } | Op::Rmdir { .. } | Op::Commit { .. } | Op::Deallocate { .. }) {
             return Err(format!("{op:?} is refused because the pool is full"));
+        }
+        if self.parts[op.dataset()].oracle.is_promised_to(op) {
+            let pool = self.machine.server().filer.pool();
+            let (space, promised) = (pool.io.allocator().space(), pool.txgs.promised());
+            let folding = pool.txgs.fold_bytes();
+            return Err(format!(
+                "{op:?} is refused, and room was promised: {space:?}, {folding} folding, {promised:?}"
+            ));
+        }
+        if let Op::Allocate { object, .. } = op {
+            self.totals.reservations_refused += 1;
+            if self.parts[object.dataset].oracle.reserved.is_at_bound(object.model.id) {
+                return Ok(());
+            }
         }
         if self.machine.shape().data_bytes > SMALL_POOL_BYTES {
             let pool = self.machine.server().filer.pool();
@@ -301,6 +348,7 @@ impl State {
             return Ok(unknown);
         }
         let growth = part.oracle.growth(op, before);
+        let is_promised = part.oracle.is_promised_to(op);
         let expected = op.run_on(&part.oracle.live, &cred);
         let has_effect = expected.result.is_ok() && part.oracle.has_effect(op, before, limits);
         let promised = match expected.result {
@@ -313,6 +361,7 @@ impl State {
         }
         if has_effect {
             self.meanwhile.follow(op);
+            self.count_reserved(op, is_promised);
         }
         if growth > 0 && has_effect {
             self.check_within_quota(op)?;
@@ -367,6 +416,7 @@ impl State {
             has_effect,
             fate: Fate::Here,
             has_stayed: None,
+            slot: attempt.slot.as_ref().map(|slot| slot.slot),
             sent_at_ns: self.time_on_ns(),
         });
         if self.past.len() > PAST_MAX {

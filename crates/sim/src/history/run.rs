@@ -136,8 +136,13 @@ impl History {
         state.machine.create(properties).map_err(|error| format!("create: {error}"))?;
         state.add_part(POOL, SyncMode::Standard)?;
         let sync = chance.one_in(2).then(|| chance.pick(&[SyncMode::Standard, SyncMode::Always, SyncMode::Disabled]));
-        let free_bytes = (plan.trouble == Trouble::Full).then(|| (128 << 10) * (1 + chance.below(10)));
+        // Beside what is promised there is to be less: when it goes, what is kept free for its sake goes with it.
+        let step_bytes = if plan.reserves() { 8 << 10 } else { 128 << 10 };
+        let free_bytes = (plan.trouble == Trouble::Full).then(|| step_bytes * (1 + chance.below(10)));
         let history = Self(Arc::new(Mutex::new(state)));
+        if plan.reserves() && free_bytes.is_some() {
+            history.first_reservations(&mut Chance::of(plan.seed, Stream::Reserve, 1))?;
+        }
         if let Some(free_bytes) = free_bytes {
             history.fill_with_ballast(free_bytes)?;
         }
@@ -479,7 +484,11 @@ fn shape(plan: &Plan, chance: &mut Chance) -> Shape {
             .iter()
             .map(|word| (*word).to_owned())
             .collect(),
-        data_bytes: if trouble == Trouble::Full { 16 << 20 } else { chance.pick(&[16u64, 96, 96]) << 20 },
+        data_bytes: match trouble {
+            Trouble::Full => 16 << 20,
+            // What is reserved is to be no reason why a pool is full that is not meant to be.
+            _ => chance.pick(&[16u64, 96, 96]).max(if plan.reserves() { 96 } else { 16 }) << 20,
+        },
         log_bytes: chance.pick(&[2u64, 4, 16]) << 20,
         tuning,
     }

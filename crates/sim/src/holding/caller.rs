@@ -13,8 +13,9 @@ use super::OLDER;
 use super::kept::Kept;
 use super::ledger::BYTES;
 use super::older::{Older, Turns};
-use super::words::{self, InSlot, Op, Told};
 use super::world::{Begun, POOLS, Parked, World};
+use crate::client::bytes_of;
+use crate::words::{self, InSlot, Op, Told};
 
 /// Slots of a session, and one more for what it does about a call of the server.
 const SLOTS: usize = 3;
@@ -261,7 +262,7 @@ impl Caller {
         self.next_xid += 1;
         let ops = [ask];
         let Some(reply) = world.carry_out(self.record(self.next_xid, &ops), &self.link)? else { return Ok(None) };
-        Ok(Some(words::results(&words::results_of(&reply)?, &ops)?))
+        Ok(Some(words::results(&words::results_in(&bytes_of(&reply))?, &ops)?))
     }
 
     /// EXCHANGE_ID and CREATE_SESSION. False: the power went.
@@ -334,6 +335,13 @@ impl Caller {
         let reply = match begun {
             Begun::Lost => None,
             Begun::Answered(reply) => Some(reply),
+            // Its connection breaks while it waits: nothing is lost, and it comes again over another one (rules V2).
+            Begun::Parked(parked) if way == Way::ReplyLost && !self.is_older() => {
+                world.give_up(parked);
+                self.reconnect(world);
+                self.next_xid += 1;
+                world.carry_out(self.record(self.next_xid, &ops), &self.link)?
+            }
             Begun::Parked(parked) => {
                 return Ok(Came::Parked(OnItsWay { going: Going { ops, slot, way, turns }, parked }));
             }
@@ -345,7 +353,7 @@ impl Caller {
             }
         };
         let Some(reply) = reply else { return Ok(Came::Lost) };
-        let bytes = words::results_of(&reply)?;
+        let bytes = words::results_in(&bytes_of(&reply))?;
         let mut told = words::results(&bytes, &ops)?;
         if told.is_refused_at_sequence() {
             return match told.status {
@@ -380,7 +388,7 @@ impl Caller {
             Begun::Answered(reply) => reply,
             Begun::Waits(_) | Begun::Parked(_) => return Err("a request that waits is carried out once more".into()),
         };
-        match words::results(&words::results_of(&beside)?, ops)? {
+        match words::results(&words::results_in(&bytes_of(&beside))?, ops)? {
             told if told.status == Nfsstat4::Nfs4ErrDelay && told.is_refused_at_sequence() => Ok(()),
             told => Err(format!("a request that waits is told {:?} beside", told.status)),
         }
@@ -395,7 +403,7 @@ impl Caller {
         let is_itself = self.is_older() && self.next_xid.is_multiple_of(2);
         let xid = if is_itself { self.session.as_ref().expect("it asked").xids[slot] } else { self.next_xid };
         let Some(reply) = world.carry_out(self.record(xid, &ops), &self.link)? else { return Ok(false) };
-        let again = words::results_of(&reply)?;
+        let again = words::results_in(&bytes_of(&reply))?;
         if again == bytes {
             return Ok(true);
         }
@@ -410,7 +418,7 @@ impl Caller {
         let other = [&ops[..1], &[words::put(b"another"), words::get_handle(), words::get_handle()]].concat();
         self.next_xid += 1;
         let Some(reply) = world.carry_out(self.record(self.next_xid, &other), &self.link)? else { return Ok(None) };
-        Ok(Some(words::results(&words::results_of(&reply)?, &other)?.status))
+        Ok(Some(words::results(&words::results_in(&bytes_of(&reply))?, &other)?.status))
     }
 
     pub(super) fn has_lasting_session(&self) -> bool {
@@ -439,7 +447,7 @@ impl Caller {
     pub(super) fn ask_anew(&mut self, world: &World, ops: &[Op]) -> Checked<Option<Told>> {
         self.next_xid += 1;
         let Some(reply) = world.carry_out(self.record(self.next_xid, ops), &self.link)? else { return Ok(None) };
-        Ok(Some(words::results(&words::results_of(&reply)?, ops)?))
+        Ok(Some(words::results(&words::results_in(&bytes_of(&reply))?, ops)?))
     }
 
     /// A slot of three.

@@ -5,9 +5,9 @@ use tally_wire::nfs4::Nfsstat4::*;
 use super::caller::{Believed, Caller};
 use super::judge::{READ, WRITE};
 use super::ledger::{By, Given, State, What};
-use super::words::{self, Told};
 use super::world::POOLS;
 use super::{CALLERS, Checked, OLDER, Story};
+use crate::words::{self, Told};
 
 /// As which owner a client opens what it kept.
 const KEEPS: u8 = 3;

@@ -8,9 +8,9 @@ use super::judge::{NOBODY, READ, WRITE};
 use super::lasting::Does;
 use super::ledger::{By, What};
 use super::recalls::Manner;
-use super::words;
 use super::world::FOLDERS;
 use super::{Checked, NAMES, Story};
+use crate::words;
 
 impl Story {
     /// READ or WRITE by an open.

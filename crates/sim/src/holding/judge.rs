@@ -9,9 +9,9 @@ use super::caller::{Believed, Caller, Came, SLOT_OF_CALLS, Way};
 use super::files::{Handle, Named};
 use super::ledger::{BYTES, By, Given, Grant, State, What, Who};
 use super::recalls::Manner;
-use super::words::{How, Op, Told};
 use super::world::FOLDERS;
 use super::{Checked, Story};
+use crate::words::{How, Op, Told};
 
 /// Of an owner that is nobody's.
 pub(super) const NOBODY: Who = (usize::MAX, 0);

@@ -22,9 +22,9 @@ use super::files::{CELL, CELLS, Tag, fill, tags_of};
 use super::judge::{READ, WRITE};
 use super::ledger::{Given, KEEPER, State, What, Who};
 use super::recalls::Manner;
-use super::words::{self, How, Told};
 use super::world::Use;
 use super::{Checked, Story};
+use crate::words::{self, How, Told};
 
 /// As which owner a client opens what it would keep.
 const KEEPS: u8 = 2;

@@ -13,9 +13,9 @@ use tally_wire::nfs4::Nfsstat4::{self, *};
 
 use super::caller::Caller;
 use super::files::{Handle, Named};
-use super::words::{self, Op};
 use super::world::{FOLDERS, POOLS};
 use super::{CALLERS, Checked, Story};
+use crate::words::{self, Op};
 
 /// A name of each folder that is a directory's, or nobody's.
 const DIRECTORY: &str = "d";

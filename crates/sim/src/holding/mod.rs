@@ -30,7 +30,6 @@ mod recalls;
 mod shares;
 mod steps;
 mod third;
-mod words;
 mod world;
 
 use std::collections::BTreeSet;

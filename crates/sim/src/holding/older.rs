@@ -14,8 +14,8 @@ use tally_wire::{decode, encode};
 
 use super::Checked;
 use super::caller::Caller;
-use super::words::{self, Op, Told};
 use super::world::World;
+use crate::words::{self, Op, Told};
 
 /// `OPEN4_RESULT_CONFIRM`.
 const TO_BE_CONFIRMED: u32 = 2;

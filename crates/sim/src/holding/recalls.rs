@@ -12,8 +12,8 @@ use super::files::Handle;
 use super::kept::Kept;
 use super::leases::LEASE;
 use super::ledger::{By, Grant, State};
-use super::words::{self, Called};
 use super::{Checked, Story};
+use crate::words::{self, Called};
 
 /// For so long a client has to say that it has none before that counts (rules V41).
 const DENIED: Duration = Duration::from_secs(5);
@@ -42,6 +42,8 @@ struct Asked {
     since: Duration,
     /// Since then for certain.
     certainly: Option<Duration>,
+    /// Its client was first called for it.
+    called: Option<Duration>,
     /// Its client says that it has none.
     denied: Option<Duration>,
     /// It was claimed again, so that the time for it begins at the end of the grace, which is two leases at the latest.
@@ -78,7 +80,7 @@ impl Recalls {
     }
 
     fn note_perhaps(&mut self, file: &[u8], client: usize, since: Duration) -> &mut Asked {
-        let new = Asked { since, certainly: None, denied: None, is_claimed: false };
+        let new = Asked { since, certainly: None, called: None, denied: None, is_claimed: false };
         self.asked.entry((file.to_vec(), client)).or_insert(new)
     }
 
@@ -96,6 +98,10 @@ impl Recalls {
     fn note_perhaps_asked(&mut self, file: &[u8], client: usize, now: Duration) {
         self.note_perhaps(file, client, now);
         self.perhaps_lately.insert(file.to_vec(), now);
+    }
+
+    fn note_called(&mut self, file: &[u8], client: usize, now: Duration) {
+        self.note_perhaps(file, client, now).called.get_or_insert(now);
     }
 
     fn deny(&mut self, file: &[u8], client: usize, now: Duration) {
@@ -116,12 +122,14 @@ impl Recalls {
         self.asked.get(&(file.to_vec(), client)).is_some_and(|asked| asked.is_over(now))
     }
 
-    /// Whether it has to be.
+    /// Whether it has to be: a lease behind the first call, and two behind its beginning.
     pub(super) fn is_over_long_since(&self, file: &[u8], client: usize, now: Duration) -> bool {
-        self.asked
-            .get(&(file.to_vec(), client))
-            .and_then(|asked| Some(asked.certainly? + LEASE * if asked.is_claimed { 3 } else { 1 }))
-            .is_some_and(|until| until + SLACK < now)
+        let until = |asked: &Asked| {
+            let begun = asked.certainly?;
+            let called = asked.called.unwrap_or(begun).clamp(begun, begun + LEASE);
+            Some(if asked.is_claimed { begun + LEASE * 3 } else { called + LEASE })
+        };
+        self.asked.get(&(file.to_vec(), client)).and_then(until).is_some_and(|until| until + SLACK < now)
     }
 
     /// Whether something may have been taken from a client.
@@ -255,6 +263,7 @@ impl Story {
         } else {
             self.recalls.note_asked(&file, client, now);
         }
+        self.recalls.note_called(&file, client, now);
         let drawn = self.chance.below(32);
         if self.callers[client].is_silent || drawn == 0 {
             self.note(|| format!("client {client} is called, and says nothing"));

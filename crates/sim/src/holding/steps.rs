@@ -7,9 +7,9 @@ use tally_wire::nfs4::Nfsstat4::*;
 use super::caller::{Believed, Caller};
 use super::judge::{READ, WRITE};
 use super::ledger::{BYTES, State, What, Who};
-use super::words::{self, How};
 use super::world::{FOLDERS, POOLS};
 use super::{CALLERS, Checked, Story};
+use crate::words::{self, How};
 
 /// Owners of each client.
 const OWNERS: u64 = 2;

@@ -333,6 +333,12 @@ impl World {
         self.go_on_with(job)
     }
 
+    /// The connection of one that was parked breaks, and nobody carries out what is left of it.
+    pub(super) fn give_up(&self, Parked { mut job, promise }: Parked) {
+        drop(promise);
+        self.service().abandon(&mut job);
+    }
+
     fn go_on_with(&self, mut job: Box<Job>) -> Checked<Begun> {
         let service = self.service();
         for _ in 0..GROUPS_MAX {

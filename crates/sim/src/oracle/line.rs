@@ -24,6 +24,7 @@ use tally_vfs::{Attributes, Content, Cred, ObjectRef, OpCtx, SetAttr, Stability}
 
 use super::Limits;
 use super::ranges::Ranges;
+use super::reserved::Reserved;
 use super::rewritten::Rewritten;
 use crate::op::Op;
 
@@ -37,10 +38,26 @@ pub(super) enum Effect {
     Written { object: ObjectRef, offset: u64, data: Bytes },
     /// A file was cut or extended.
     Resized { object: ObjectRef, size: u64 },
+    /// Room is promised for a range, to the end of which the file reaches.
+    Reserved { object: ObjectRef, range: Range<u64>, record_size: u64 },
+    /// A range reads as zeroes. Up to `blocks_end` nothing else is in its last block.
+    Punched { object: ObjectRef, range: Range<u64>, blocks_end: u64 },
     /// These dirty parts of the file went to the log, as they are now.
     Committed { object: ObjectRef, parts: Vec<Range<u64>> },
     /// Nothing goes to the log: what is dirty waits for its group.
     InGroup,
+}
+
+impl Effect {
+    /// What it does to what is promised.
+    pub(super) fn on_reserved(&self, reserved: &mut Reserved) {
+        match self {
+            Self::Reserved { object, range, record_size } => reserved.add(object.id, range, *record_size),
+            Self::Punched { object, range, blocks_end } => reserved.remove(object.id, &(range.start..*blocks_end)),
+            Self::Resized { object, size } => reserved.remove(object.id, &(*size..u64::MAX)),
+            _ => {}
+        }
+    }
 }
 
 /// What is on disk after one group and so much of the log.
@@ -66,13 +83,16 @@ pub struct Left {
     pub believed: HashMap<ObjectId, u64>,
     /// The blocks of files in which nothing is left of what was there before all changes.
     pub rewritten: Rewritten,
+    /// What of files is promised.
+    pub reserved: Reserved,
 }
 
 impl Left {
     /// Another one like this.
     #[must_use]
     pub fn fork(&self) -> Self {
-        Self { model: self.model.fork(), believed: self.believed.clone(), rewritten: self.rewritten.clone() }
+        let (believed, rewritten) = (self.believed.clone(), self.rewritten.clone());
+        Self { model: self.model.fork(), believed, rewritten, reserved: self.reserved.clone() }
     }
 
     /// A record carries the inode of a file that has this size now, in memory. It is believed if it is the first one.
@@ -90,8 +110,9 @@ impl Left {
 }
 
 impl Line {
-    pub(super) fn new(live: &Model, rewritten: &Rewritten, op: usize) -> Self {
-        let left = Left { model: live.fork(), believed: HashMap::new(), rewritten: rewritten.clone() };
+    pub(super) fn new(live: &Model, (rewritten, reserved): (&Rewritten, &Reserved), op: usize) -> Self {
+        let (rewritten, reserved) = (rewritten.clone(), reserved.clone());
+        let left = Left { model: live.fork(), believed: HashMap::new(), rewritten, reserved };
         let states = vec![(op, left.fork())];
         Self { newest: left, dirty: HashMap::new(), placed: HashSet::new(), states, group: 0, waiting: Vec::new() }
     }
@@ -171,6 +192,7 @@ impl Line {
         if !matches!(effect, Effect::InGroup | Effect::Unlogged { .. }) {
             changed.iter().for_each(|id| self.newest.carries(live, *id));
         }
+        effect.on_reserved(&mut self.newest.reserved);
         match effect {
             Effect::InGroup => return,
             Effect::Same => {
@@ -196,6 +218,23 @@ impl Line {
                 let ctx = OpCtx::of(&root);
                 self.newest.model.setattr(ctx, *object, &set, None).result.expect("the file is there");
                 self.newest.believed.insert(object.id, *size);
+            }
+            Effect::Reserved { object, range, .. } => {
+                op.run_on(&self.newest.model, cred).result.expect("what the live model did, too");
+                self.newest.reaches(object.id, range.end);
+            }
+            Effect::Punched { object, range, .. } => {
+                self.dirty(*object).remove(range.clone());
+                // Of the file's length its record has so much, which may be in no other.
+                let root = Cred::root();
+                let ctx = OpCtx::of(&root);
+                if self.newest.model.getattr(*object).is_ok_and(|attr| attr.size < range.end) {
+                    let set = SetAttr { size: Some(range.end), ..SetAttr::default() };
+                    self.newest.model.setattr(ctx, *object, &set, None).result.expect("the file is there");
+                }
+                let length = range.end - range.start;
+                self.newest.model.deallocate(ctx, *object, range.start, length).result.expect("the file is there");
+                self.newest.reaches(object.id, range.end);
             }
             Effect::Committed { object, parts } => {
                 let read = |part: &Range<u64>| {

@@ -2,6 +2,7 @@
 
 mod line;
 mod ranges;
+mod reserved;
 mod rewritten;
 mod used;
 
@@ -18,6 +19,7 @@ use crate::clock::Ticks;
 use crate::op::Op;
 pub use line::Left;
 use line::{Effect, Line};
+pub use reserved::{Kept, Reserved};
 pub use rewritten::Rewritten;
 pub use used::{Bound, Used, used};
 
@@ -96,6 +98,8 @@ pub struct Oracle {
     pub bound: Bound,
     /// What was written anew, as a group that is closed now has it.
     pub rewritten: Rewritten,
+    /// What of its files is promised.
+    pub reserved: Reserved,
     /// Before and after the group that is being synced; one while none is. Where it is not known whether a COMMIT waits for its
     /// group, one for each, those in which none does before the others.
     lines: Vec<Line>,
@@ -122,8 +126,8 @@ impl Oracle {
     /// Of a dataset that looks like `live`, all of it synced.
     #[must_use]
     pub fn new(live: Model, sync: SyncMode) -> Self {
-        let rewritten = Rewritten::default();
-        let lines = vec![Line::new(&live, &rewritten, 0)];
+        let (rewritten, reserved) = (Rewritten::default(), Reserved::default());
+        let lines = vec![Line::new(&live, (&rewritten, &reserved), 0)];
         let first_id = ObjectId(0);
         let (last_change, last_write) = (HashMap::new(), HashMap::new());
         Self {
@@ -131,6 +135,7 @@ impl Oracle {
             sync,
             bound: Bound::default(),
             rewritten,
+            reserved,
             lines,
             last_change,
             last_write,
@@ -145,7 +150,7 @@ impl Oracle {
     #[must_use]
     pub fn fork(&self, op: usize, newest: ObjectId) -> Self {
         let mut fork = Self::new(self.live.fork(), self.sync);
-        let left = Left { model: self.live.fork(), believed: HashMap::new(), rewritten: Rewritten::default() };
+        let left = Left { rewritten: Rewritten::default(), ..self.as_group() };
         fork.begin_life(left, op, newest);
         fork
     }
@@ -187,6 +192,7 @@ impl Oracle {
             looked_at.iter().map(|object| object.model.id).chain(before.named.iter().copied()).collect();
         let seen = self.newest(changed.iter().copied());
         let Some(effect) = self.effect(op, before, limits, &mut changed) else { return self.promise(seen) };
+        effect.on_reserved(&mut self.reserved);
         if let Op::Write { object, offset, length, .. } = op {
             self.last_write.insert(object.model.id, number);
             self.rewritten.take(&self.live, op, *offset..offset + length);
@@ -250,6 +256,22 @@ impl Oracle {
                 None => Effect::Same,
             },
             Op::Write { length: 0, .. } => return None,
+            Op::Allocate { object, offset, length } => Effect::Reserved {
+                object: object.model,
+                range: *offset..offset + length,
+                record_size: object.record_size.max(1),
+            },
+            Op::Deallocate { object, offset, length } => {
+                let size = self.live.getattr(object.model).map_or(0, |attr| attr.size);
+                let range = *offset..size.min(offset + length);
+                if range.is_empty() {
+                    return None;
+                }
+                // To the end of the file its last block is whole.
+                let record_size = object.record_size.max(1);
+                let blocks_end = if range.end == size { size.next_multiple_of(record_size) } else { range.end };
+                Effect::Punched { object: object.model, range, blocks_end }
+            }
             // Two names of one object: nothing is done.
             Op::Rename { .. } if before.named.len() == 2 && before.named[0] == before.named[1] => return None,
             Op::Write { object, offset, length, .. } => match before.placed.clone() {
@@ -377,7 +399,7 @@ impl Oracle {
 
     /// A group is closed behind operation `op`, and its sync begins.
     pub fn begin_group(&mut self, op: usize) {
-        let line = Line::new(&self.live, &self.rewritten, op).behind(self.lines.last());
+        let line = Line::new(&self.live, (&self.rewritten, &self.reserved), op).behind(self.lines.last());
         self.lines.push(line);
     }
 
@@ -390,15 +412,16 @@ impl Oracle {
     /// What the group has that is closed now.
     #[must_use]
     pub fn as_group(&self) -> Left {
-        Left { model: self.live.fork(), believed: HashMap::new(), rewritten: self.rewritten.clone() }
+        let (rewritten, reserved) = (self.rewritten.clone(), self.reserved.clone());
+        Left { model: self.live.fork(), believed: HashMap::new(), rewritten, reserved }
     }
 
     // ---- lives ----
 
     /// The pool has gone back to a group that had this, behind operation `op`: nothing else may be found.
     pub fn go_back(&mut self, left: Left, op: usize) {
-        self.lines = vec![Line::new(&left.model, &left.rewritten, op)];
-        (self.live, self.rewritten) = (left.model, left.rewritten);
+        self.lines = vec![Line::new(&left.model, (&left.rewritten, &left.reserved), op)];
+        (self.live, self.rewritten, self.reserved) = (left.model, left.rewritten, left.reserved);
         self.floors = [op, op];
     }
 
@@ -422,8 +445,8 @@ impl Oracle {
 
     /// A new life begins in this state, behind operation `op`; objects up to `newest` are known.
     pub fn begin_life(&mut self, left: Left, op: usize, newest: ObjectId) {
-        (self.live, self.rewritten) = (left.model, left.rewritten);
-        self.lines = vec![Line::new(&self.live, &self.rewritten, op)];
+        (self.live, self.rewritten, self.reserved) = (left.model, left.rewritten, left.reserved);
+        self.lines = vec![Line::new(&self.live, (&self.rewritten, &self.reserved), op)];
         self.floors = [op, op];
         self.first_id = ObjectId(newest.0 + 1);
         self.last_change.clear();

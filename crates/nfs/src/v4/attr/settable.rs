@@ -129,8 +129,9 @@ pub(in super::super) fn kept_time(values: &mut Decoder<'_>) -> Result<FileTime, 
     Ok(FileTime::new(values.u64()?.cast_signed(), values.u32()?.min(999_999_999)))
 }
 
-/// `nfstime4`: from 1677 to 2262, to the nanosecond.
+/// `nfstime4`: from 1677 to 2262, to the nanosecond. What is outside of that is the nearest that there is, as file systems of Linux have it
+/// (RFC 8881 §3.3.1).
 fn time(values: &mut Decoder<'_>) -> Result<FileTime, Status> {
     let (seconds, nanoseconds) = (values.u64()?.cast_signed(), values.u32()?);
-    FileTime::checked(seconds, nanoseconds).filter(|_| nanoseconds < 1_000_000_000).ok_or(Status::Inval)
+    if nanoseconds < 1_000_000_000 { Ok(FileTime::new(seconds, nanoseconds)) } else { Err(Status::Inval) }
 }

@@ -45,6 +45,25 @@ fn an_answer_counts_if_it_is_whole_up_to_its_slot() {
     }
 }
 
+/// Sixty-four clients of one machine, each with as many calls as one may leave unanswered, and nobody was called any more.
+#[test]
+fn one_address_leaves_others_their_half() {
+    let (callbacks, [flood, other]) = (Callbacks::default(), [1, 2].map(|host| Some(IpAddr::from([10, 0, 0, host]))));
+    let owner = |number: u64| SessionId([number.to_be_bytes(), [0; 8]].concat().try_into().unwrap());
+    let posts = |address| {
+        let clients = (0..).take_while(|client| callbacks.has_room_for(ClientId(*client), address));
+        clients.for_each(|client| {
+            let id = |attempt| CallId { session: owner(client), attempt, ..ID };
+            let due = Due { until: Duration::ZERO, address };
+            (0..CALLS_OF_CLIENT_MAX as u32).for_each(|attempt| _ = callbacks.due.lock().insert(id(attempt), due));
+        });
+    };
+    posts(flood);
+    assert_eq!(callbacks.due.lock().len(), CALLS_OF_ADDRESS_MAX);
+    let next = ClientId(CALLS_MAX as u64);
+    assert!(!callbacks.has_room_for(next, flood) && callbacks.has_room_for(next, other));
+}
+
 #[test]
 fn a_call_is_as_the_rfc_has_it() {
     let terms = Terms { minor: 2, program: 5, caller: Some(Caller::Nobody) };

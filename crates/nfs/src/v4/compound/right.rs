@@ -57,15 +57,18 @@ impl Compound<'_> {
         let of = FileId::of(&*file.vfs, file.object);
         let holder = self.scene.house.open_of(&asked, self.minor(), client, &of)?;
         if self.minor() == 0 {
-            let house = self.scene.house;
-            house.clients().renew(ClientId(holder.client.0), house.heard()).map_err(|_| Status::BadStateid)?;
+            self.word_of(ClientId(holder.client.0)).map_err(|_| Status::BadStateid)?;
         }
         Ok(Right::Open(holder))
     }
 
-    /// By none, as long as nobody may claim an open again that forbids it.
-    fn unopened(&self, file: &Target) -> Result<Right, Status> {
-        if self.scene.house.is_in_grace(&*file.pool) { Err(Status::Grace) } else { Ok(Right::Unopened) }
+    /// By none, as long as nobody may claim an open or a lock again that forbids it, or what he has written and not sent; nor before it is written down that nobody may, as he would behind another crash
+    /// (rules V25 and V27).
+    pub(in crate::v4) fn unopened(&self, file: &Target) -> Result<Right, Status> {
+        if self.scene.house.is_in_grace(&*file.pool) {
+            return Err(Status::Grace);
+        }
+        self.past_claims(file, Right::Unopened).map(|()| Right::Unopened)
     }
 
     /// The same for reading, where one stateid stands for who would read whatever others deny (RFC 8881 §8.2.3).

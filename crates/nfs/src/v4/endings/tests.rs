@@ -9,7 +9,7 @@ use tally_vfs::{Access, MountNumber, ObjectRef, Share};
 use super::*;
 use crate::exports::{PoolExports, Resolved};
 use crate::v4::state::bounds::{OPENS_MAX, OPENS_OF_ADDRESS_MAX, OPENS_OF_CLIENT_MAX};
-use crate::v4::state::{Introduced, Introduction, LEASE_DEFAULT as LEASE, Principal};
+use crate::v4::state::{Introduced, Introduction, LEASE_DEFAULT as LEASE, Principal, Proof, Sender};
 use crate::v4::status::Status;
 
 struct Nothing;
@@ -30,15 +30,12 @@ impl Exports for Nothing {
 }
 
 fn client(house: &House, number: u8, address: u8) -> ClientId {
-    let introduction = Introduction {
-        name: vec![number],
-        verifier: [1; 8],
-        principal: Principal::User(0),
-        address: [10, 0, 0, address].into(),
-    };
+    let (principal, address) = (Principal::User(0), [10, 0, 0, address].into());
+    let sender = Sender { principal, address, proof: Proof::Superuser, is_named: true };
+    let introduction = Introduction { name: vec![number], verifier: [1; 8], sender };
     let holds = |id| house.holds(id);
     let said: Introduced = house.clients().introduce(introduction, &holds, &SystemRng, house.now()).unwrap();
-    house.clients().confirm(said, Principal::User(0), &holds, house.now()).unwrap();
+    house.clients().confirm(said, &sender, &holds, house.now()).unwrap();
     said.id
 }
 

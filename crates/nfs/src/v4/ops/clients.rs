@@ -3,9 +3,8 @@
 use tally_base::SystemRng;
 
 use super::super::compound::Compound;
-use super::super::state::{ClientId, Introduced, Introduction, Principal, Unknown};
+use super::super::state::{ClientId, Introduced, Introduction, Unknown};
 use super::super::status::Status;
-use crate::rpc::Identity;
 use crate::xdr::{Decoder, Encoder};
 
 /// Longest name of a client (RFC 7530, `NFS4_OPAQUE_LIMIT`).
@@ -23,8 +22,7 @@ pub(in super::super) fn introduce(
     let (_program, _netid, _address) =
         (words.u32()?, words.opaque(ADDRESS_BYTES_MAX)?, words.opaque(ADDRESS_BYTES_MAX)?);
     let _ident = words.u32()?;
-    let (principal, address) = (principal(compound), compound.scene.link.peer().ip());
-    let (introduction, now) = (Introduction { name, verifier, principal, address }, compound.scene.house.now());
+    let (introduction, now) = (Introduction { name, verifier, sender: compound.sender() }, compound.scene.house.now());
     let house = compound.scene.house;
     match house.clients().introduce(introduction, &|id| house.holds(id), &SystemRng, now) {
         Ok(Introduced { id, confirmation }) => {
@@ -43,21 +41,14 @@ pub(in super::super) fn introduce(
 pub(in super::super) fn confirm(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
     let said = Introduced { id: ClientId(words.u64()?), confirmation: words.array()? };
     let house = compound.scene.house;
+    let sender = compound.sender();
     // What a client held that started anew is closed behind this.
-    house.clients().confirm(said, principal(compound), &|id| house.holds(id), house.now())?;
+    house.clients().confirm(said, &sender, &|id| house.holds(id), house.now())?;
     Ok(())
 }
 
 pub(in super::super) fn renew(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
-    let house = compound.scene.house;
-    Ok(house.clients().renew(ClientId(words.u64()?), house.heard())?)
-}
-
-pub(super) fn principal(compound: &Compound<'_>) -> Principal {
-    match &compound.scene.call.identity {
-        Identity::Nobody => Principal::Nobody,
-        Identity::Unix(cred) => Principal::User(cred.uid),
-    }
+    Ok(compound.word_of(ClientId(words.u64()?)).map(drop)?)
 }
 
 impl From<Unknown> for Status {

@@ -237,9 +237,7 @@ pub(in super::super) fn test(
     let range = range(asked)?;
     let target = file(compound)?;
     // What nobody has locked may be what somebody claims again.
-    if compound.scene.house.is_in_grace(&*target.pool) {
-        return Err(Status::Grace.into());
-    }
+    compound.unopened(&target)?;
     let holder = compound.scene.house.locks().holder(compound.presence()?.client(), owner);
     match ask(compound, &target, || target.vfs.test_range(target.object, Lock { holder, range, kind }))? {
         Answer::Given => Ok(Status::Ok),

@@ -10,7 +10,7 @@ use super::super::state::{
     Begun, Channel, ClientId, Direction, Introduction, Protection, Sequence, SessionId, Shown, Terms, Wanted,
 };
 use super::super::status::Status;
-use super::clients::{NAME_BYTES_MAX, principal};
+use super::clients::NAME_BYTES_MAX;
 use crate::rpc::{Caller, GROUPS_MAX, MACHINE_NAME_MAX};
 use crate::xdr::{Decoder, Encoder, Garbage};
 
@@ -51,8 +51,7 @@ pub(in super::super) fn exchange_id(
         return Err(Status::Inval);
     }
     protection.grant()?;
-    let (principal, address) = (principal(compound), compound.scene.link.peer().ip());
-    let introduction = Introduction { name, verifier, principal, address };
+    let introduction = Introduction { name, verifier, sender: compound.sender() };
     let house = compound.scene.house;
     let known = house.clients().exchange_id(introduction, flags & UPDATES != 0, &|id| house.holds(id), house.now())?;
     let confirmed = if known.is_confirmed { IS_CONFIRMED } else { 0 };
@@ -118,10 +117,10 @@ pub(in super::super) fn create(
     if flags & !SESSION_FLAGS != 0 {
         return Err(Status::Inval);
     }
-    let (principal, connection) = (principal(compound), compound.scene.link.id());
+    let (sender, connection) = (compound.sender(), compound.scene.link.id());
     let terms = Terms { minor: compound.minor(), program, caller: first };
     let (persists, calls_back) = (flags & PERSISTS != 0, flags & CALLS_BACK != 0);
-    let wanted = Wanted { client, sequence, fore, back, calls_back, persists, terms, principal, connection };
+    let wanted = Wanted { client, sequence, fore, back, calls_back, persists, terms, sender, connection };
     let house = compound.scene.house;
     // What the one held whose place it takes is closed behind this.
     let (created, _gone) = house.clients().create_session(&wanted, &|id| house.holds(id), &SystemRng, house.now())?;
@@ -227,9 +226,9 @@ pub(in super::super) fn destroy(compound: &Compound<'_>, words: &mut Decoder<'_>
 }
 
 pub(in super::super) fn destroy_client(compound: &Compound<'_>, words: &mut Decoder<'_>) -> Result<(), Status> {
-    let client = ClientId(words.u64()?);
+    let (client, sender) = (ClientId(words.u64()?), compound.sender());
     let house = compound.scene.house;
-    house.clients().destroy_client(client, &|id| house.holds(id))
+    house.clients().destroy_client(client, &sender, &|id| house.holds(id))
 }
 
 /// Of one file system, or of all: only the latter is once, and ends what the client may claim again.
@@ -237,7 +236,11 @@ pub(in super::super) fn reclaim_complete(compound: &Compound<'_>, words: &mut De
     if words.bool()? {
         return compound.current().map(drop);
     }
-    compound.scene.house.reclaim_complete(compound.presence()?)
+    let presence = compound.presence()?;
+    if !presence.owns_key() && compound.sender().is_named {
+        presence.note_owns_key();
+    }
+    compound.scene.house.reclaim_complete(presence)
 }
 
 /// Takes the slot in which the compound is carried out.

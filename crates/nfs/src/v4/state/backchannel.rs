@@ -143,6 +143,8 @@ pub enum Lost {
     Again(Calling),
     /// Nothing.
     Gone(Errand),
+    /// Nothing, and no connection has taken it.
+    Unsent(Errand),
     /// It was known already.
     Known,
 }
@@ -310,10 +312,11 @@ impl BackChannel {
         let was_sent = called.is_sent;
         match std::mem::replace(&mut slot.life, Life::Unknown) {
             Life::Called(called) => {
-                if !was_sent {
-                    slot.take_back();
+                if was_sent {
+                    return Lost::Gone(called.errand);
                 }
-                Lost::Gone(called.errand)
+                slot.take_back();
+                Lost::Unsent(called.errand)
             }
             Life::Free | Life::Unknown => Lost::Known,
         }

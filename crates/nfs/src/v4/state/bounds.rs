@@ -89,7 +89,9 @@ pub const WAITERS_LOOKED_AT: usize = 64;
 pub const DEADLOCK_STEPS_MAX: u32 = 64;
 /// Most calls to clients that wait for their answers, of all sessions: some 6 MiB. Of a session it is the slots of its backchannel.
 pub const CALLS_MAX: usize = 4096;
-/// Of these, most of one client: those of all slots that it can have.
+/// Of these, most of the clients of one address: others are called beside one where nobody answers.
+pub const CALLS_OF_ADDRESS_MAX: usize = CALLS_MAX / 2;
+/// And most of one client: those of all slots that it can have.
 pub const CALLS_OF_CLIENT_MAX: usize = SESSIONS_MAX * BACK_SLOTS_MAX as usize;
 /// Longest names of a client's lock-owners together: of those there can be, 256 bytes each, where some twenty are usual. They are kept, as others are told them.
 pub const LOCK_NAMES_BYTES_OF_CLIENT_MAX: usize = OWNERS_OF_CLIENT_MAX * 256;

@@ -9,8 +9,10 @@
 //! ```text
 //!  SETCLIENTID: what there is of the string     │ what comes of it
 //!  ─────────────────────────────────────────────┼─────────────────────────────────────────────────────────────────────
-//!  a  confirmed, of another principal that      │ CLID_INUSE; nothing changes
-//!     holds something                           │
+//!  a  confirmed, of another one ([`Sender`]),   │ CLID_INUSE; nothing changes
+//!     whom this one does not outrank, and that  │
+//!     holds something, or outranks this one and │
+//!     is elsewhere; or waits, and outranks it   │
 //!  b  confirmed, with this verifier             │ a record that waits, with the same id: its callback is to change
 //!  c  confirmed, with another verifier          │ a record that waits, with a new id: the client has started anew
 //!  d  none confirmed                            │ a record that waits, with a new id
@@ -21,7 +23,7 @@
 //!  e  waits, with this confirmation             │ confirmed; a confirmed one of the string with another id goes, and all it holds; but
 //!                                               │ where that is as in row a, CLID_INUSE
 //!  f  confirmed, with this confirmation         │ OK: the first answer was lost
-//!  g  either, of another principal              │ CLID_INUSE; nothing changes
+//!  g  either, of another one                    │ CLID_INUSE; nothing changes
 //!  h  either, with another confirmation; none   │ STALE_CLIENTID; nothing changes
 //! ```
 //!
@@ -46,10 +48,12 @@ mod courtesy;
 mod creation;
 mod exchange;
 mod known;
+mod sender;
 
 pub use creation::{Created, Wanted};
 pub use exchange::{Exchanged, Protection};
 pub use known::{Known, Which, printable};
+pub use sender::{Proof, Sender};
 
 /// How long a client keeps what it holds without a word, and may take to confirm who it is, unless the server is told another time.
 pub const LEASE_DEFAULT: Duration = Duration::from_secs(90);
@@ -87,10 +91,8 @@ pub struct Introduction {
     pub name: Vec<u8>,
     /// Another one each time it starts.
     pub verifier: [u8; 8],
-    /// Who says so.
-    pub principal: Principal,
-    /// From where.
-    pub address: IpAddr,
+    /// Who says so, and from where.
+    pub sender: Sender,
 }
 
 /// What a client is answered.
@@ -105,7 +107,7 @@ pub struct Introduced {
 /// Why a client is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// Its name, or its id, is another principal's: CLID_INUSE.
+    /// Its name, or its id, is another one's: CLID_INUSE.
     InUse,
     /// No such id, or of another start: STALE_CLIENTID.
     Stale,
@@ -156,10 +158,24 @@ impl Record {
         }
     }
 
-    /// Whether another one may not come in its place: it holds something. A session counts, as long as it is used.
-    fn is_held(&self, holds: &dyn Fn(ClientId) -> bool, now: Duration) -> bool {
-        let is_late = self.minor() == Minor::One && self.presence.is_late(now);
-        !is_late && (holds(self.id) || !self.sessions().is_empty())
+    /// Who has introduced it: one who was let into a dataset since is named.
+    fn sender(&self) -> Sender {
+        let sender = self.introduction.sender;
+        Sender { is_named: sender.is_named || self.presence.owns_key(), ..sender }
+    }
+
+    fn address(&self) -> IpAddr {
+        self.introduction.sender.address
+    }
+
+    /// Whether this one, who is another one, may not come in its place: it holds something. A session counts, as long as it is used. Whom it outranks it keeps out by its
+    /// lease alone, as behind a restart it holds nothing before it has claimed it; but not on its own host, which may show less the next time.
+    fn is_held_from(&self, other: &Sender, holds: &dyn Fn(ClientId) -> bool, now: Duration) -> bool {
+        let own = self.sender();
+        let is_late = self.presence.is_late(now);
+        let outranks = own.outranks(other) && own.address != other.address && !is_late;
+        let is_used = (self.minor() == Minor::Zero || !is_late) && (holds(self.id) || !self.sessions().is_empty());
+        !other.outranks(&own) && (is_used || outranks)
     }
 }
 
@@ -192,7 +208,7 @@ pub struct Clients {
 pub struct Gone {
     /// Its id, which nobody has any more.
     pub client: ClientId,
-    /// Who it was, unless it went by itself and has come again under another id.
+    /// Who it was, unless it went by itself and has come again under another id, or that is not sure ([`Presence::owns_key`]).
     pub key: Option<ClientKey>,
     /// What it called itself.
     pub name: Vec<u8>,
@@ -241,11 +257,12 @@ impl Clients {
         now: Duration,
     ) -> Result<Introduced, Unknown> {
         self.forget_late(now);
-        let [confirmed, _] = self.ids(&(Minor::Zero, introduction.name.clone()));
-        let confirmed = confirmed.and_then(|id| self.confirmed.get(&id));
-        let is_other = |known: &&Record| known.introduction.principal != introduction.principal;
+        let name = (Minor::Zero, introduction.name.clone());
+        let confirmed = self.ids(&name)[CONFIRMED].and_then(|id| self.confirmed.get(&id));
+        let is_other = |known: &&Record| !introduction.sender.is(&known.sender());
         // Row a.
-        if confirmed.filter(is_other).is_some_and(|known| known.is_held(holds, now)) {
+        let is_held = |known: &Record| known.is_held_from(&introduction.sender, holds, now);
+        if confirmed.filter(is_other).is_some_and(is_held) || self.is_awaited(&name, &introduction.sender) {
             return Err(Unknown::InUse);
         }
         // Rows b, c and d.
@@ -261,7 +278,7 @@ impl Clients {
     pub fn confirm(
         &mut self,
         said: Introduced,
-        principal: Principal,
+        sender: &Sender,
         holds: &dyn Fn(ClientId) -> bool,
         now: Duration,
     ) -> Result<Option<ClientId>, Unknown> {
@@ -269,7 +286,7 @@ impl Clients {
         let of_0 = |record: &&Record| record.minor() == Minor::Zero;
         let [known, waiting] = [&self.confirmed, &self.waiting].map(|records| records.get(&said.id).filter(of_0));
         // Row g.
-        if [known, waiting].into_iter().flatten().any(|record| record.introduction.principal != principal) {
+        if [known, waiting].into_iter().flatten().any(|record| !sender.is(&record.sender())) {
             return Err(Unknown::InUse);
         }
         if waiting.is_some_and(|record| record.is_of(said)) {
@@ -284,17 +301,25 @@ impl Clients {
         Ok(None)
     }
 
-    /// RENEW at `now`, or any other word of a client of minor version 0: those with sessions renew by SEQUENCE alone.
+    /// A client of minor version 0 is there still whose word was heard before.
     pub fn renew(&mut self, id: ClientId, now: Duration) -> Result<(), Unknown> {
-        self.hear(id, now).map(drop)
+        self.of_minor_0(id)?.presence.hear(now);
+        Ok(())
     }
 
-    /// The same, and who it is.
-    pub fn hear(&self, id: ClientId, now: Duration) -> Result<Arc<Presence>, Unknown> {
-        let known = self.confirmed.get(&id);
-        let record = known.filter(|record| record.minor() == Minor::Zero).ok_or_else(|| self.unknown(id))?;
+    /// RENEW at `now`, or any other word of a client of minor version 0, and who it is: those with sessions renew by SEQUENCE alone.
+    pub fn hear(&self, id: ClientId, sender: &Sender, now: Duration) -> Result<Arc<Presence>, Unknown> {
+        let record = self.of_minor_0(id)?;
+        if !sender.goes_on_for(&record.sender()) {
+            return Err(Unknown::InUse);
+        }
         record.presence.hear(now);
         Ok(record.presence.clone())
+    }
+
+    fn of_minor_0(&self, id: ClientId) -> Result<&Record, Unknown> {
+        let known = self.confirmed.get(&id);
+        known.filter(|record| record.minor() == Minor::Zero).ok_or_else(|| self.unknown(id))
     }
 
     /// Why an id is nobody's who may say something.
@@ -352,9 +377,14 @@ impl Clients {
         let waiting = &self.waiting[&id];
         let [before, _] = self.ids(&waiting.name());
         let known = before.and_then(|before| self.confirmed.get(&before));
-        known.is_none_or(|known| {
-            known.introduction.principal == waiting.introduction.principal || !known.is_held(holds, now)
-        })
+        let sender = waiting.sender();
+        known.is_none_or(|known| sender.is(&known.sender()) || !known.is_held_from(&sender, holds, now))
+    }
+
+    /// Whether one waits by a name who outranks this one: else nobody could confirm his where somebody says it all the time.
+    fn is_awaited(&self, name: &Name, sender: &Sender) -> bool {
+        let waiting = self.ids(name)[WAITING].and_then(|id| self.waiting.get(&id));
+        waiting.is_some_and(|waiting| waiting.sender().outranks(sender) && !sender.is(&waiting.sender()))
     }
 
     /// Row e: confirms the waiting one with this id, for which that one gives way. Gives whose place it took by its name.
@@ -378,13 +408,16 @@ impl Clients {
     /// Lets a record wait to be confirmed, in the place of the one that waits by that name.
     fn let_wait(&mut self, id: ClientId, introduction: Introduction, of: Of, now: Duration) {
         let is_of_sessions = matches!(of, Of::Minor1(_));
-        let key = ClientKey::new(is_of_sessions, &introduction.name, introduction.principal);
-        let presence = Arc::new(Presence::new(id, key, self.lease, now));
+        let key = ClientKey::new(is_of_sessions, &introduction.name, &introduction.sender);
+        let owns_key = introduction.sender.has_own_key();
+        // As it was of one that has only said something new of itself.
+        let owned_key = || self.confirmed.get(&id).is_some_and(|known| known.presence.owns_key());
+        let presence = Arc::new(Presence::new((id, key, owns_key || owned_key()), self.lease, now));
         let record = Record { id, introduction, presence, of };
         let [_, before] = self.ids(&record.name());
         // None of them holds anything.
         let bounds = (WAITING_MAX, WAITING_OF_ADDRESS_MAX);
-        let in_the_way = || to_give_way(&self.waiting, record.introduction.address, bounds, &|_| Some(false));
+        let in_the_way = || to_give_way(&self.waiting, record.address(), bounds, &|_| Some(false));
         if let Some(gone) = before.or_else(|| in_the_way().unwrap_or(None)) {
             self.forget(gone, WAITING);
         }
@@ -406,12 +439,13 @@ impl Clients {
         let records = if which == WAITING { &mut self.waiting } else { &mut self.confirmed };
         let Some(record) = records.remove(&id) else { return };
         if which == CONFIRMED {
-            let Introduction { name, address, .. } = record.introduction.clone();
+            let (name, address) = (record.introduction.name.clone(), record.address());
             // One that is there with this id has only said something new of itself.
             if why != Why::Itself || !self.waiting.contains_key(&id) {
                 record.presence.end();
             }
-            self.gone.push(Gone { client: id, key: Some(record.presence.key()), name, address, why });
+            let key = record.presence.owns_key().then(|| record.presence.key());
+            self.gone.push(Gone { client: id, key, name, address, why });
         }
         record.sessions().iter().for_each(|session| self.sessions.close(*session));
         let name = record.name();
@@ -479,7 +513,7 @@ fn to_give_way(
     (most, most_of_address): (usize, usize),
     costs: &dyn Fn(&Record) -> Option<bool>,
 ) -> Result<Option<ClientId>, Full> {
-    let is_of_address = |record: &&Record| record.introduction.address == address;
+    let is_of_address = |record: &&Record| record.address() == address;
     let is_enough = records.values().filter(is_of_address).count() >= most_of_address;
     if !is_enough && records.len() < most {
         return Ok(None);

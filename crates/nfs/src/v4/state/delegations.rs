@@ -54,6 +54,7 @@ pub use giving::{Ending, Reserving};
 pub use grant::{Asking, Why as WhyNone, Wish, space_limit, to_ask_for};
 use lately::Lately;
 pub use look::{Attributes, Noted};
+use recall::Recall;
 pub use recall::{Answer, Next};
 use shard::{Asked, Shard, State, Totals};
 
@@ -330,8 +331,22 @@ impl Delegations {
     }
 
     /// One that is asked for cannot be given back for now: it is asked for as of now.
-    pub fn put_off(&self, number: DelegationNumber, now: Duration) {
-        self.shards.at(number.0 as u32).write().put_off(number.0, now);
+    pub fn begin_anew(&self, number: DelegationNumber, now: Duration) {
+        self.shards.at(number.0 as u32).write().begin_anew(number.0, now);
+    }
+
+    /// Whose this is that is asked for, if that client was not called for it, and not for its own fault.
+    #[must_use]
+    pub fn uncalled(&self, number: DelegationNumber) -> Option<ClientId> {
+        let shard = self.shards.at(number.0 as u32).read();
+        let state = shard.get(number.0)?;
+        state.recall().is_some_and(Recall::is_uncalled).then_some(state.asked.client)
+    }
+
+    /// The recall of such a one is over, and its client can be called. Whether that is waited for still.
+    pub fn put_off(&self, number: DelegationNumber, now: Duration) -> bool {
+        let mut shard = self.shards.at(number.0 as u32).write();
+        shard.recall_of(number.0).is_some_and(|recall| recall.put_off(now))
     }
 
     /// A client is about to be called for one. False: it was given back meanwhile, or another one calls.

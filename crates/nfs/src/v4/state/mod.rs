@@ -44,7 +44,7 @@ mod waiters;
 pub use backchannel::{CallId, Callback, Calling, Errand, Lost, Terms, Verdict};
 pub use clients::{
     BootId, COURTESY, ClientId, Clients, Created, Exchanged, Gone, Introduced, Introduction, Known, LEASE_DEFAULT,
-    LEASE_MAX, LEASE_MIN, Principal, Protection, Unknown, Wanted, Which, Why, printable,
+    LEASE_MAX, LEASE_MIN, Principal, Proof, Protection, Sender, Unknown, Wanted, Which, Why, printable,
 };
 pub use delegations::{
     Answer, Asking as AskingForDelegation, Attributes, Delegated, DelegationNumber, Delegations, Ending, Keeps,

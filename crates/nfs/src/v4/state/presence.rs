@@ -19,15 +19,16 @@ pub struct Presence {
     has_reclaimed: AtomicBool,
     has_lost: AtomicBool,
     is_ended: AtomicBool,
+    owns_key: AtomicBool,
     /// Of its sessions, those with a connection for callbacks.
     reachable: AtomicUsize,
 }
 
 impl Presence {
-    pub(super) fn new(client: ClientId, key: ClientKey, lease: Duration, now: Duration) -> Self {
+    pub(super) fn new((client, key, owns_key): (ClientId, ClientKey, bool), lease: Duration, now: Duration) -> Self {
         let (minor, has_reclaimed, has_lost, is_ended, reachable) = Default::default();
-        let heard_ns = AtomicU64::new(now.as_nanos() as u64);
-        Self { client, key, lease, since: now, heard_ns, minor, has_reclaimed, has_lost, is_ended, reachable }
+        let (heard_ns, owns_key) = (AtomicU64::new(now.as_nanos() as u64), owns_key.into());
+        Self { client, key, lease, since: now, heard_ns, minor, has_reclaimed, has_lost, is_ended, owns_key, reachable }
     }
 
     /// Whose it is.
@@ -40,6 +41,20 @@ impl Presence {
     #[must_use]
     pub fn key(&self) -> ClientKey {
         self.key
+    }
+
+    /// Whether what the lists of pools have by its key is its own: of a host that no rule has named yet any superuser may say that he is this client, and what he says or becomes is nothing to
+    /// whoever is.
+    #[must_use]
+    pub fn owns_key(&self) -> bool {
+        self.owns_key.load(Relaxed)
+    }
+
+    /// It was let into a dataset.
+    pub(in crate::v4) fn note_owns_key(&self) {
+        if !self.owns_key() {
+            self.owns_key.store(true, Relaxed);
+        }
     }
 
     /// How long it may say nothing.

@@ -7,7 +7,7 @@ use tally_vfs::{Attr, Attributes};
 
 use super::{OBJECTS_MAX, Taken};
 use crate::agree::{agree, is_refused_otherwise};
-use crate::client::{Told, bytes_of, told};
+use crate::client::{Told, bytes_of};
 use crate::history::rot::Nearness;
 use crate::history::times::told_by;
 use crate::history::{Checked, State};
@@ -56,7 +56,7 @@ impl State {
                     }
                     let bytes = bytes_of(&reply);
                     let op = &sent.attempt.op;
-                    let told = told(op.call().procedure, &bytes)?;
+                    let told = op.told(&bytes)?;
                     self.note(format!("#{} is answered: {}", sent.taken.number, told.status));
                     self.answered(op, sent.taken, (&told, bytes))?;
                 }

@@ -29,6 +29,7 @@ impl State {
         self.note(format!("again #{} {:?} ({:?})", past.number, past.op, past.fate));
         let attempt = self.open(past.op.clone(), (past.client, past.cred.clone()), past.record.clone(), Some(id))?;
         match past.fate {
+            _ if past.op.is_newer() => self.repeat_newer(attempt, id),
             Fate::Here => self.repeat_here(attempt, id).map(|()| None),
             Fate::Survived => self.repeat_later(attempt, id).map(|()| None),
             // What was refused, or has found everything as it was to be, has left nothing that a repetition could be
@@ -47,7 +48,8 @@ impl State {
     /// A client's connection ends, and with it what was not answered on it.
     pub(in crate::history) fn drop_jobs(&mut self, client: usize) -> Checked<()> {
         let server = Arc::clone(self.machine.server());
-        let is_of_client = |past: &Past| past.client == client && !matches!(past.op, Op::Write { .. });
+        let is_of_client =
+            |past: &Past| past.client == client && !matches!(past.op, Op::Write { .. }) && !past.op.is_newer();
         for mut sent in std::mem::take(&mut self.sent) {
             let mut past = self.past.iter_mut().filter(|past| is_of_client(past));
             let Some(past) = past.find(|past| Some(past.id) == sent.taken.past) else {
@@ -89,7 +91,7 @@ impl State {
         };
         server.service.finish(&mut attempt.job, &reply);
         let bytes = bytes_of(&reply);
-        let told = told(attempt.op.call().procedure, &bytes)?;
+        let told = attempt.op.told(&bytes)?;
         let past = self.past.iter_mut().find(|past| past.id == id).expect("the caller has found it");
         if self.machine.power().is_off() || self.troubles.struck {
             return Ok(());

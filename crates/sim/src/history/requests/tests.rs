@@ -13,7 +13,8 @@ const ONE: usize = 0;
 const OTHER: usize = 1;
 
 fn history() -> History {
-    let plan = Plan { seed: 1, steps: 0, syncs: Syncs::Between, trouble: Trouble::None, skipped: Vec::new() };
+    let plan =
+        Plan { seed: 1, steps: 0, syncs: Syncs::Between, trouble: Trouble::None, reserves: false, skipped: Vec::new() };
     History::new(&plan, &Trace::default()).expect("empty disks")
 }
 

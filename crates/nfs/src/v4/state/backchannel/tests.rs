@@ -57,7 +57,7 @@ fn each_way_out_of_a_call() {
 
 fn gone_of(lost: Lost) -> Option<Errand> {
     match lost {
-        Lost::Gone(errand) => Some(errand),
+        Lost::Gone(errand) | Lost::Unsent(errand) => Some(errand),
         Lost::Again(_) | Lost::Known => None,
     }
 }
@@ -91,7 +91,7 @@ fn a_call_goes_over_another_connection_and_not_in_circles() {
         assert_eq!(back.overdue(&id), None);
         id = calling.id;
     }
-    assert_eq!(back.lost(&id, false, &[10, 20]), Lost::Gone(errand()));
+    assert_eq!(back.lost(&id, false, &[10, 20]), Lost::Unsent(errand()));
     assert_eq!(place(&mut back), (0, 1), "it was never sent");
 }
 

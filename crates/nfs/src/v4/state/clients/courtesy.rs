@@ -32,7 +32,7 @@ impl Clients {
 
     /// Ends the one that was silent for longest, of all, or of those from one address, whose lease is over and that holds something. Whether there was one.
     pub fn end_silent(&mut self, of: Option<IpAddr>, holds: &dyn Fn(ClientId) -> bool, now: Duration) -> bool {
-        let is_asked = |record: &&Record| of.is_none_or(|of| record.introduction.address == of);
+        let is_asked = |record: &&Record| of.is_none_or(|of| record.address() == of);
         let late =
             self.confirmed.values().filter(is_asked).filter(|record| self.is_over(record, now) && holds(record.id));
         let Some(silent) = late.min_by_key(|record| (record.presence.heard(), record.id)).map(|record| record.id)
@@ -43,11 +43,17 @@ impl Clients {
         true
     }
 
-    /// From where a client introduced itself, and who else did.
+    /// From where a client introduced itself.
+    #[must_use]
+    pub fn address_of(&self, id: ClientId) -> Option<IpAddr> {
+        self.confirmed.get(&id).map(|record| record.introduction.sender.address)
+    }
+
+    /// The same, and who else did.
     #[must_use]
     pub fn neighbours(&self, id: ClientId) -> Option<(IpAddr, Vec<ClientId>)> {
-        let address = self.confirmed.get(&id)?.introduction.address;
-        let is_of_address = |record: &&Record| record.introduction.address == address;
+        let address = self.confirmed.get(&id)?.address();
+        let is_of_address = |record: &&Record| record.address() == address;
         Some((address, self.confirmed.values().filter(is_of_address).map(|record| record.id).collect()))
     }
 
@@ -67,7 +73,7 @@ impl Clients {
             let is_held = holds(record.id) || !record.sessions().is_empty();
             (!is_held || self.is_over(record, now)).then_some(is_held)
         };
-        to_give_way(&self.confirmed, waiting.introduction.address, (CLIENTS_MAX, OF_ADDRESS_MAX), &costs)
+        to_give_way(&self.confirmed, waiting.address(), (CLIENTS_MAX, OF_ADDRESS_MAX), &costs)
     }
 
     /// Whether its lease is over.

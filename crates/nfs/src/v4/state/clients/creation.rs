@@ -7,19 +7,23 @@
 //!  CREATE_SESSION: the record with this id       │ the sequence │ what comes of it
 //!  ──────────────────────────────────────────────┼──────────────┼───────────────────────────────────────────────────────────────
 //!  a  none                                       │ any          │ STALE_CLIENTID
-//!  b  waits, or is confirmed                     │ the last one │ the last answer, whoever asks; before the first, SEQ_MISORDERED
+//!     is confirmed, and of another one for whom  │ any          │ CLID_INUSE; nothing changes
+//!     this one does not speak ([`Sender`])       │              │
+//!  b  waits, or is confirmed                     │ the last one │ the last answer; before the first, SEQ_MISORDERED
 //!  c  waits, or is confirmed                     │ none of both │ SEQ_MISORDERED; nothing changes
-//!  d  waits, and is another principal's          │ the next one │ CLID_INUSE; nothing changes
-//!  e  waits, and another principal's that has    │ the next one │ CLID_INUSE; nothing changes
-//!     the name confirmed holds something         │              │
+//!  d  waits, and is another one's                │ the next one │ CLID_INUSE; nothing changes
+//!  e  waits, and another one that has the name   │ the next one │ CLID_INUSE; nothing changes
+//!     confirmed is not to go (D3, row 3)         │              │
 //!  f  either                                     │ the next one │ messages too short for anything: TOOSMALL; nothing changes
 //!  g  has as many sessions as it may             │ the next one │ NOSPC, kept as the answer
 //!  h  either                                     │ the next one │ no memory is left, or no place of a client whose lease is over
 //!                                                │              │ or that holds nothing: DELAY; nothing changes
 //!  i  waits                                      │ the next one │ confirmed, with a session; the one that has the name confirmed
 //!                                                │              │ goes, and all it holds
-//!  j  is confirmed                               │ the next one │ a session, whoever asks
+//!  j  is confirmed                               │ the next one │ a session, by whatever principal
 //! ```
+//!
+//! Ids can be guessed. A session of a client's is all that it has: who has one reads and writes what is open, and says that nothing is claimed again.
 //!
 //! In d to j the sequence is that of the last, plus one. In d, e, f and h it stays (others than the client may have come, or the client comes again with
 //! it), so that nobody can make a client miss its turn.
@@ -30,7 +34,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tally_base::Rng;
 
-use super::{CONFIRMED, ClientId, Clients, Full, Of, Principal, Record, WAITING};
+use super::{CONFIRMED, ClientId, Clients, Full, Of, Record, Sender, WAITING};
 use crate::v4::state::backchannel::{self, Terms};
 use crate::v4::state::bounds::{MESSAGE_BYTES_MIN, OPS_MAX, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, SESSIONS_MAX};
 use crate::v4::state::presence::Presence;
@@ -55,7 +59,7 @@ pub struct Wanted {
     /// As what they would come.
     pub terms: Terms,
     /// Who asks.
-    pub principal: Principal,
+    pub sender: Sender,
     /// The connection it comes on.
     pub connection: u64,
 }
@@ -118,7 +122,7 @@ impl Clients {
         let waits = self.waiting.contains_key(&wanted.client);
         let (record, slot) = self.with_slot(wanted.client).expect("it was looked at");
         // Row d, and row e.
-        let is_own = || record.introduction.principal == wanted.principal;
+        let is_own = || wanted.sender.is(&record.sender());
         if waits && !(is_own() && self.may_take_in(wanted.client, holds, now)) {
             return Err(Status::ClidInUse);
         }
@@ -138,7 +142,10 @@ impl Clients {
 
     /// Rows a to c: what was answered already, if it is not a new one.
     fn answered(&self, wanted: &Wanted) -> Result<Option<Created>, Status> {
-        let (_, slot) = self.with_slot(wanted.client).ok_or(Status::StaleClientId)?;
+        let (record, slot) = self.with_slot(wanted.client).ok_or(Status::StaleClientId)?;
+        if self.confirmed.contains_key(&wanted.client) && !wanted.sender.speaks_for(&record.sender()) {
+            return Err(Status::ClidInUse);
+        }
         if wanted.sequence == slot.sequence {
             return slot.answer.map(Some);
         }
@@ -161,9 +168,15 @@ impl Clients {
         Ok(())
     }
 
-    /// DESTROY_CLIENTID: a client that has no session, and holds nothing.
-    pub fn destroy_client(&mut self, id: ClientId, holds: &dyn Fn(ClientId) -> bool) -> Result<(), Status> {
-        let (_, slot) = self.with_slot(id).ok_or(Status::StaleClientId)?;
+    /// DESTROY_CLIENTID: a client that has no session, and holds nothing. For who does not speak for it there is none.
+    pub fn destroy_client(
+        &mut self,
+        id: ClientId,
+        sender: &Sender,
+        holds: &dyn Fn(ClientId) -> bool,
+    ) -> Result<(), Status> {
+        let known = self.with_slot(id).filter(|(record, _)| sender.speaks_for(&record.sender()));
+        let (_, slot) = known.ok_or(Status::StaleClientId)?;
         if !slot.sessions.is_empty() || holds(id) {
             return Err(Status::ClientIdBusy);
         }
@@ -222,7 +235,7 @@ impl Clients {
             operations: wanted.fore.operations.min(OPS_MAX),
             ..wanted.fore
         };
-        let persists_for = wanted.persists.then_some(record.introduction.address);
+        let persists_for = wanted.persists.then_some(record.address());
         let (terms, presence) = (wanted.terms.clone(), record.presence.clone());
         let opened = self.sessions.open(id, (fore, back), terms, presence, (wanted.connection, ways), persists_for);
         let (fore, persists) = opened.ok_or(Status::Delay)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tally_base::Rng;
 
-use super::{ClientId, Clients, Created, Exchanged, Introduction, LEASE_DEFAULT, Principal, Wanted};
+use super::{ClientId, Clients, Created, Exchanged, Introduction, LEASE_DEFAULT, Principal, Proof, Sender, Wanted};
 use crate::rpc::Caller;
 use crate::v4::state::{Begun, BootId, Channel, Guard, Sequence, Sessions, Terms};
 use crate::v4::status::Status;
@@ -34,6 +34,11 @@ impl Rng for Draws {
 
 pub(in crate::v4::state) const ROOT: Principal = Principal::User(0);
 pub(in crate::v4::state) const OTHER: Principal = Principal::User(5);
+
+/// From a port of a superuser's, on a host that a rule names.
+pub(in crate::v4::state) fn by(principal: Principal) -> Sender {
+    Sender { principal, address: [10, 0, 0, 1].into(), proof: Proof::Superuser, is_named: true }
+}
 
 /// As Linux asks.
 pub(in crate::v4::state) const CHANNEL: Channel =
@@ -72,8 +77,7 @@ impl Desk {
         is_update: bool,
     ) -> Result<Exchanged, Status> {
         self.now += Duration::from_micros(100);
-        let introduction =
-            Introduction { name: name.into(), verifier: [start; 8], principal, address: [10, 0, 0, 1].into() };
+        let introduction = Introduction { name: name.into(), verifier: [start; 8], sender: by(principal) };
         self.clients.exchange_id(introduction, is_update, &|id| self.held.contains(&id), self.now)
     }
 
@@ -82,7 +86,7 @@ impl Desk {
     }
 
     pub(in crate::v4::state) fn destroy_client(&mut self, id: ClientId) -> Result<(), Status> {
-        self.clients.destroy_client(id, &|id| self.held.contains(&id))
+        self.clients.destroy_client(id, &by(OTHER), &|id| self.held.contains(&id))
     }
 
     /// A client with a session, over connection 1.
@@ -119,7 +123,7 @@ pub(in crate::v4::state) fn wants(client: ClientId, sequence: u32) -> Wanted {
     let (fore, back) = (CHANNEL, CHANNEL);
     let terms = Terms { minor: 1, program: 0x4000_0000, caller: Some(Caller::Nobody) };
     let (calls_back, persists) = (false, false);
-    Wanted { client, sequence, fore, back, calls_back, persists, terms, principal: ROOT, connection: 1 }
+    Wanted { client, sequence, fore, back, calls_back, persists, terms, sender: by(ROOT), connection: 1 }
 }
 
 pub(in crate::v4::state) fn sequence_on(created: &Created, slot: u32, sequence: u32) -> Sequence {

@@ -4,27 +4,29 @@
 //!  to introduce itself: what is confirmed of the name      │ what comes of it
 //!  ────────────────────────────────────────────────────────┼──────────────────────────────────────────────────────────────────────
 //!  1  nothing, and nothing waits                           │ a record that waits, with a new id
-//!  2  this verifier, of this principal                     │ its id; nothing changes
-//!  3  of another principal                                 │ that holds something under a lease: CLID_INUSE, nothing changes. That
-//!                                                          │ holds nothing: it goes, then as 1. Whose lease is over: as 5
-//!  4  nothing, but a record waits                          │ that one goes, whatever it is; then as 1
-//!  5  another verifier, of this principal                  │ a record that waits, with a new id: the confirmed one, and all it
+//!  2  this verifier, of this one ([`Sender`])              │ its id; nothing changes
+//!  3  of another one                                       │ that holds something under a lease: CLID_INUSE, nothing changes. That
+//!                                                          │ holds nothing: it goes, then as 1. Whose lease is over: as 5. Whom this
+//!                                                          │ one outranks: as 5. That outranks this one, and is elsewhere: CLID_INUSE
+//!                                                          │ as long as its lease is not over
+//!  4  nothing, but a record waits                          │ that one goes, then as 1; but if it outranks this one, CLID_INUSE
+//!  5  another verifier, of this one                        │ a record that waits, with a new id: the confirmed one, and all it
 //!                                                          │ holds, stays until that is confirmed
 //!  to change what is known of it (UPD_CONFIRMED_REC_A)     │
 //!  ────────────────────────────────────────────────────────┼──────────────────────────────────────────────────────────────────────
-//!  6  this verifier, of this principal                     │ its id: there is nothing yet that can be changed
+//!  6  this verifier, of this one                           │ its id: there is nothing yet that can be changed
 //!  7  nothing                                              │ NOENT; what waits stays
 //!  8  another verifier                                     │ NOT_SAME; nothing changes
-//!  9  this verifier, of another principal                  │ PERM; nothing changes
+//!  9  this verifier, of another one                        │ PERM; nothing changes
 //! ```
 //!
-//! In 3 and 5 a record that waits goes as in 4. The text lets go in 3 of what an expired client holds as soon as somebody says its name; here that
+//! In 3 and 5 a record that waits goes, or stays, as in 4. The text lets go in 3 of what an expired client holds as soon as somebody says its name; here that
 //! needs a confirmation too, so that a client which comes back late loses it to nobody who does not come (rules V20 and V22).
 
 use std::time::Duration;
 
 use super::creation::Slot;
-use super::{CONFIRMED, ClientId, Clients, Introduction, Minor, Of};
+use super::{CONFIRMED, ClientId, Clients, Introduction, Minor, Of, Record};
 use crate::v4::status::Status;
 
 /// How a client wants what it holds to be protected.
@@ -73,7 +75,7 @@ enum Row {
     Refused(Status),
 }
 
-/// Table D3: what is confirmed of the name, if anything is, is of this start, and of this principal.
+/// Table D3: what is confirmed of the name, if anything is, is of this start, and of this one.
 fn row(is_update: bool, confirmed: Option<(bool, bool)>) -> Row {
     match (is_update, confirmed) {
         (_, Some((true, true))) => Row::Known,
@@ -95,17 +97,19 @@ impl Clients {
         now: Duration,
     ) -> Result<Exchanged, Status> {
         self.forget_late(now);
-        let [confirmed, _] = self.ids(&(Minor::One, introduction.name.clone()));
-        let known = confirmed.and_then(|id| self.with_slot(id));
-        let is_same = |known: &Introduction| known.verifier == introduction.verifier;
-        let is_own = |known: &Introduction| known.principal == introduction.principal;
-        let of = known.map(|(known, _)| (is_same(&known.introduction), is_own(&known.introduction)));
+        let (name, sender) = ((Minor::One, introduction.name.clone()), introduction.sender);
+        let known = self.ids(&name)[CONFIRMED].and_then(|id| self.with_slot(id));
+        let is_same = |known: &Record| known.introduction.verifier == introduction.verifier;
+        let of = known.map(|(known, _)| (is_same(known), sender.is(&known.sender())));
         match (row(is_update, of), known) {
             (Row::Refused(status), _) => return Err(status),
             (Row::Known, Some((known, slot))) => {
                 return Ok(Exchanged { id: known.id, sequence: slot.next(), is_confirmed: true });
             }
-            (Row::Collides, Some((known, _))) if known.is_held(holds, now) => return Err(Status::ClidInUse),
+            (Row::Collides, Some((known, _))) if known.is_held_from(&sender, holds, now) => {
+                return Err(Status::ClidInUse);
+            }
+            _ if self.is_awaited(&name, &sender) => return Err(Status::ClidInUse),
             (Row::Collides, Some((known, slot))) if slot.sessions().is_empty() && !holds(known.id) => {
                 self.forget(known.id, CONFIRMED);
             }

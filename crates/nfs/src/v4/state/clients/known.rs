@@ -64,8 +64,8 @@ impl Known {
         Self {
             client: record.id,
             name: introduction.name.clone(),
-            address: introduction.address,
-            principal: introduction.principal,
+            address: introduction.sender.address,
+            principal: introduction.sender.principal,
             minor: if presence.key().is_of_sessions() { presence.minor() } else { Some(0) },
             lease: presence.lease(),
             since: presence.since(),

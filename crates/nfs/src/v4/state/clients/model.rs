@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::desk::{Desk, OTHER, ROOT, sequence_on, wants, word};
+use super::desk::{Desk, OTHER, ROOT, by, sequence_on, wants, word};
 use super::{COURTESY, ClientId, Created, LEASE_DEFAULT as LEASE, Wanted};
 use crate::v4::state::{Begun, Guard, Sequence};
 use crate::v4::status::Status;
@@ -83,7 +83,7 @@ impl Model {
     fn create(&mut self, desk: &mut Desk, known: &Known) {
         let principal = if desk.rng.below(4) == 0 { OTHER } else { known.says.2 };
         let sequence = known.last.0.wrapping_add([0, 1, 1, 1, 2, u32::MAX][desk.rng.below(6) as usize]);
-        let told = desk.create(&Wanted { principal, ..wants(known.id, sequence) });
+        let told = desk.create(&Wanted { sender: by(principal), ..wants(known.id, sequence) });
         self.forget_late(desk);
         let before = self.clients.iter().find(|other| other.is_confirmed && other.says.0 == known.says.0).cloned();
         let before = before.filter(|_| !known.is_confirmed);

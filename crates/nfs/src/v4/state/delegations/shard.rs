@@ -260,7 +260,7 @@ impl Shard {
     }
 
     /// It is asked for anew.
-    pub(super) fn put_off(&mut self, number: u64, now: Duration) {
+    pub(super) fn begin_anew(&mut self, number: u64, now: Duration) {
         let begun = Recall::begun(now, self.lease);
         if let Some(recall) = self.recall_of(number) {
             *recall = begun;

@@ -22,6 +22,13 @@ impl Session {
         if inner.is_closed { None } else { inner.back.call(errand, callback, &connections) }
     }
 
+    /// Whether there is a connection for that, and a slot that may be free again.
+    #[must_use]
+    pub fn can_call(&self) -> bool {
+        let inner = self.inner.lock();
+        !inner.is_closed && inner.is_reachable() && !inner.back.is_out_of_step()
+    }
+
     /// A call was answered.
     #[must_use]
     pub fn returned(&self, id: &CallId, verdict: Verdict) -> Option<Errand> {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::v4::state::bounds::SESSIONS_BYTES_MAX;
-use crate::v4::state::clients::desk::{CHANNEL, Desk, ROOT, sequence_on, wants};
-use crate::v4::state::{Created, Wanted};
+use crate::v4::state::clients::desk::{CHANNEL, Desk, ROOT, by, sequence_on, wants};
+use crate::v4::state::{Created, Sender, Wanted};
 
 fn of_client(desk: &mut Desk, name: &str, wanted: impl Fn(Wanted) -> Wanted) -> Created {
     let exchanged = desk.exchange(name, 1, ROOT).unwrap();
@@ -92,8 +92,7 @@ fn sessions_become_smaller_as_memory_does_and_are_refused_at_its_end() {
         let introduction = crate::v4::state::Introduction {
             name: format!("{client}").into(),
             verifier: [1; 8],
-            principal: ROOT,
-            address,
+            sender: Sender { address, ..by(ROOT) },
         };
         let id = desk.clients.exchange_id(introduction, false, &|_| false, desk.now).unwrap().id;
         let last = (1..=16).find_map(|sequence| match desk.create(&wants(id, sequence)) {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::v4::state::clients::LEASE_DEFAULT as LEASE;
-use crate::v4::state::clients::desk::{CHANNEL, Desk, OTHER, ROOT, wants};
+use crate::v4::state::clients::Proof;
+use crate::v4::state::clients::desk::{CHANNEL, Desk, OTHER, ROOT, by, wants};
 
 #[test]
 fn row_a_of_an_unknown_id_or_one_of_another_start_there_is_no_session() {
@@ -18,7 +19,7 @@ fn row_b_a_retry_gets_the_last_answer() {
     assert_eq!(desk.create(&wants(exchanged.id, 0)), Err(Status::SeqMisordered), "before the first");
     let (created, _) = desk.create(&wants(exchanged.id, 1)).unwrap();
     let other =
-        Wanted { principal: OTHER, connection: 2, fore: Channel { slots: 1, ..CHANNEL }, ..wants(exchanged.id, 1) };
+        Wanted { sender: by(OTHER), connection: 2, fore: Channel { slots: 1, ..CHANNEL }, ..wants(exchanged.id, 1) };
     for again in [wants(exchanged.id, 1), other] {
         assert_eq!(desk.create(&again), Ok((created, None)));
     }
@@ -37,12 +38,40 @@ fn row_c_a_sequence_that_is_neither_the_last_nor_the_next_is_misordered() {
     assert_eq!(desk.sessions.counts().0, 1);
 }
 
+/// He would have a session of the client's, and by a retry the one that it has.
+#[test]
+fn for_who_does_not_speak_for_a_client_there_is_neither_a_session_nor_an_end() {
+    let mut desk = Desk::new(1);
+    let created = desk.known("a", 1);
+    let client = desk.sessions.find(created.session).unwrap().presence().client();
+    let (root, address) = (by(ROOT), [10, 0, 0, 2].into());
+    let strangers = [
+        Sender { address, is_named: false, ..root },
+        Sender { proof: Proof::Nothing, ..root },
+        Sender { proof: Proof::User(0), ..root },
+    ];
+    for sender in strangers {
+        for sequence in 0..=2 {
+            let asked = Wanted { sender, ..wants(client, sequence) };
+            assert_eq!(desk.create(&asked), Err(Status::ClidInUse), "{sender:?} {sequence}");
+        }
+        let ended = desk.clients.destroy_client(client, &sender, &|_| false);
+        assert_eq!(ended, Err(Status::StaleClientId), "{sender:?}");
+    }
+    // Its own: by another address, and where no rule names its host any more.
+    let honest = [Sender { address, ..root }, Sender { is_named: false, ..root }];
+    for (sequence, sender) in (2..).zip(honest) {
+        assert!(desk.create(&Wanted { sender, ..wants(client, sequence) }).is_ok(), "{sender:?}");
+    }
+    assert_eq!(desk.clients.destroy_client(client, &honest[1], &|_| false), Err(Status::ClientIdBusy));
+}
+
 /// The one who introduced himself does not miss his turn by it.
 #[test]
 fn row_d_another_principal_confirms_nothing() {
     let mut desk = Desk::new(1);
     let exchanged = desk.exchange("a", 1, ROOT).unwrap();
-    let other = Wanted { principal: OTHER, ..wants(exchanged.id, 1) };
+    let other = Wanted { sender: by(OTHER), ..wants(exchanged.id, 1) };
     for _ in 0..2 {
         assert_eq!(desk.create(&other), Err(Status::ClidInUse));
     }
@@ -56,7 +85,7 @@ fn row_e_a_name_that_somebody_holds_something_by_is_not_taken() {
     desk.now += LEASE + LEASE;
     let other = desk.exchange("a", 1, OTHER).unwrap();
     drop(desk.new_on(&first, 0, 1));
-    let confirms = Wanted { principal: OTHER, ..wants(other.id, 1) };
+    let confirms = Wanted { sender: by(OTHER), ..wants(other.id, 1) };
     assert_eq!(desk.create(&confirms), Err(Status::ClidInUse));
     assert!(desk.lives(&first));
     desk.clients.destroy_session(first.session, 1).unwrap();
@@ -86,12 +115,12 @@ fn row_g_a_client_has_sixteen_sessions() {
 }
 
 #[test]
-fn rows_i_and_j_the_first_session_confirms_and_anybody_makes_others() {
+fn rows_i_and_j_the_first_session_confirms_and_any_principal_makes_others() {
     let mut desk = Desk::new(1);
     let exchanged = desk.exchange("a", 1, ROOT).unwrap();
     let (first, gone) = desk.create(&wants(exchanged.id, 1)).unwrap();
     assert_eq!((gone, desk.clients.counts(), first.sequence), (None, (1, 0), 1));
-    let (second, _) = desk.create(&Wanted { principal: OTHER, ..wants(exchanged.id, 2) }).unwrap();
+    let (second, _) = desk.create(&Wanted { sender: by(OTHER), ..wants(exchanged.id, 2) }).unwrap();
     assert_eq!(first.session.0[..8], second.session.0[..8]);
     assert_ne!(first.session, second.session);
     let cut = Channel { cached_bytes: 2048, ..CHANNEL };

@@ -1,7 +1,7 @@
 use super::*;
 use crate::v4::state::clients::LEASE_DEFAULT as LEASE;
-use crate::v4::state::clients::desk::{Desk, OTHER, ROOT, wants};
-use crate::v4::state::{Exchanged, Introduction};
+use crate::v4::state::clients::desk::{Desk, OTHER, ROOT, by, wants};
+use crate::v4::state::{Exchanged, Introduction, Proof, Sender, Wanted};
 
 #[test]
 fn row_1_a_new_name_waits() {
@@ -63,7 +63,7 @@ fn row_3_what_an_expired_client_holds_goes_when_another_is_confirmed() {
         if comes_back {
             drop(desk.new_on(&created, 0, 1));
         }
-        let confirmed = desk.create(&super::super::Wanted { principal: OTHER, ..wants(other.id, 1) });
+        let confirmed = desk.create(&Wanted { sender: by(OTHER), ..wants(other.id, 1) });
         if comes_back {
             assert_eq!(confirmed, Err(Status::ClidInUse));
         } else {
@@ -71,6 +71,86 @@ fn row_3_what_an_expired_client_holds_goes_when_another_is_confirmed() {
         }
         assert_eq!(desk.lives(&created), comes_back);
     }
+}
+
+fn says(start: u8, sender: Sender) -> Introduction {
+    Introduction { name: b"a".into(), verifier: [start; 8], sender }
+}
+
+fn nothing(address: u8) -> Sender {
+    Sender { proof: Proof::Nothing, address: [10, 0, 0, address].into(), ..by(ROOT) }
+}
+
+/// Names are no secret: who is not believed does not come in the place of who is, and does not keep him out.
+#[test]
+fn rows_3_and_4_go_by_what_is_shown() {
+    let mut desk = Desk::new(1);
+    // Somebody has taken the name, and has a session.
+    let squatter = desk.clients.exchange_id(says(1, nothing(2)), false, &|_| false, desk.now).unwrap().id;
+    let (taken, _) = desk.create(&Wanted { sender: nothing(2), ..wants(squatter, 1) }).unwrap();
+    let honest = desk.exchange("a", 2, ROOT).unwrap();
+    for (start, sender) in [(2, nothing(2)), (3, nothing(2)), (1, nothing(3)), (2, nothing(1))] {
+        let told = desk.clients.exchange_id(says(start, sender), false, &|_| false, desk.now);
+        assert_eq!(told, Err(Status::ClidInUse), "it waits, {start} {sender:?}");
+    }
+    let (created, gone) = desk.create(&wants(honest.id, honest.sequence)).unwrap();
+    assert_eq!((gone, desk.lives(&taken)), (Some(squatter), false));
+    // It has ended its session for now, and holds nothing.
+    desk.clients.destroy_session(created.session, 1).unwrap();
+    let stranger = Sender { is_named: false, address: [10, 0, 0, 9].into(), ..by(ROOT) };
+    for sender in [nothing(2), stranger] {
+        for start in [2, 3] {
+            let told = desk.clients.exchange_id(says(start, sender), false, &|_| false, desk.now);
+            assert_eq!(told, Err(Status::ClidInUse), "{start} {sender:?}");
+        }
+    }
+    // Itself, and started anew, where no rule names its host any more; and at another address.
+    for sender in [Sender { is_named: false, ..by(ROOT) }, Sender { address: [10, 0, 0, 2].into(), ..by(ROOT) }] {
+        let same = desk.clients.exchange_id(says(2, sender), false, &|_| false, desk.now).unwrap();
+        assert_eq!((same.id, same.is_confirmed), (honest.id, true), "{sender:?}");
+        assert!(desk.clients.exchange_id(says(3, sender), false, &|_| false, desk.now).is_ok(), "{sender:?}");
+    }
+}
+
+/// As programs without privilege mount, and macOS.
+#[test]
+fn clients_without_a_port_of_the_superusers_are_those_of_their_address() {
+    let mut desk = Desk::new(1);
+    let first = desk.clients.exchange_id(says(1, nothing(1)), false, &|_| false, desk.now).unwrap();
+    desk.create(&Wanted { sender: nothing(1), ..wants(first.id, 1) }).unwrap();
+    let again = desk.clients.exchange_id(says(1, nothing(1)), false, &|_| false, desk.now).unwrap();
+    assert_eq!((again.id, again.is_confirmed), (first.id, true));
+    let anew = desk.clients.exchange_id(says(2, nothing(1)), false, &|_| false, desk.now).unwrap();
+    let (_, gone) = desk.create(&Wanted { sender: nothing(1), ..wants(anew.id, 1) }).unwrap();
+    assert_eq!(gone, Some(first.id));
+    let elsewhere = desk.clients.exchange_id(says(2, nothing(2)), false, &|_| false, desk.now);
+    assert_eq!(elsewhere, Err(Status::ClidInUse));
+    desk.now += LEASE + LEASE;
+    assert!(desk.clients.exchange_id(says(2, nothing(2)), false, &|_| false, desk.now).is_ok());
+}
+
+/// Of a superuser whose host no rule names yet it is not sure that it is the client of that name.
+#[test]
+fn who_is_not_named_yet_is_nobody_in_the_lists() {
+    let unnamed = Sender { is_named: false, ..by(ROOT) };
+    for sender in [unnamed, by(ROOT)] {
+        let mut desk = Desk::new(1);
+        let id = desk.clients.exchange_id(says(1, sender), false, &|_| false, desk.now).unwrap().id;
+        let (created, _) = desk.create(&Wanted { sender, ..wants(id, 1) }).unwrap();
+        let presence = desk.clients.presence_of(id).unwrap();
+        assert_eq!(presence.owns_key(), sender.is_named);
+        desk.clients.destroy_session(created.session, 1).unwrap();
+        desk.clients.destroy_client(id, &sender, &|_| false).unwrap();
+        let keys: Vec<_> = desk.clients.take_gone().into_iter().map(|gone| gone.key).collect();
+        assert_eq!(keys, [sender.is_named.then(|| presence.key())]);
+    }
+    let mut desk = Desk::new(1);
+    let id = desk.clients.exchange_id(says(1, unnamed), false, &|_| false, desk.now).unwrap().id;
+    desk.create(&Wanted { sender: unnamed, ..wants(id, 1) }).unwrap();
+    desk.clients.presence_of(id).unwrap().note_owns_key();
+    // It was let in, so it is its own at another address as well.
+    let moved = Sender { address: [10, 0, 0, 2].into(), ..by(ROOT) };
+    assert_eq!(desk.clients.exchange_id(says(1, moved), false, &|_| false, desk.now).unwrap().id, id);
 }
 
 #[test]
@@ -143,22 +223,17 @@ fn each_minor_version_has_names_of_its_own_and_one_bound() {
     let mut desk = Desk::new(1);
     let created = desk.known("a", 1);
     let client = desk.exchange("a", 1, ROOT).unwrap().id;
-    let says = |name: &str| Introduction {
-        name: name.into(),
-        verifier: [1; 8],
-        principal: OTHER,
-        address: [10, 0, 0, 1].into(),
-    };
+    let says = |name: &str| Introduction { name: name.into(), verifier: [1; 8], sender: by(OTHER) };
     let said = desk.clients.introduce(says("a"), &|_| true, &desk.rng, desk.now).unwrap();
     assert_ne!(said.id, client);
-    desk.clients.confirm(said, OTHER, &|_| true, desk.now).unwrap();
+    desk.clients.confirm(said, &by(OTHER), &|_| true, desk.now).unwrap();
     assert!(desk.lives(&created));
     assert_eq!(desk.create(&wants(said.id, 1)), Err(Status::StaleClientId));
     assert_eq!(desk.destroy_client(said.id), Err(Status::StaleClientId));
     assert_eq!(desk.clients.renew(client, desk.now), Err(Unknown::Stale));
     let forged = Introduced { id: client, confirmation: [0; 8] };
     for principal in [ROOT, OTHER] {
-        assert_eq!(desk.clients.confirm(forged, principal, &|_| true, desk.now), Err(Unknown::Stale));
+        assert_eq!(desk.clients.confirm(forged, &by(principal), &|_| true, desk.now), Err(Unknown::Stale));
     }
     for number in 0..WAITING_OF_ADDRESS_MAX {
         desk.exchange(&format!("b {number}"), 1, ROOT).unwrap();

@@ -1,39 +1,39 @@
 //! Compounds of version 4 as bytes, by the codec that is generated from the RFCs' own XDR: the server's is by hand.
 
 use bytes::Bytes;
-use tally_nfs::rpc::{Outgoing, Reply, Returned};
+use tally_nfs::rpc::{Outgoing, Returned};
 use tally_nfs::{v3, v4};
+use tally_vfs::Cred;
 use tally_wire::nfs4::{
-    BindConnToSession4Args, CallbackSecParms4, CbClient4, CbCompound4Args, CbCompound4Res, CbGetattr4Res,
-    CbGetattr4Resok, CbRecall4Res, CbSequence4Args, CbSequence4Res, CbSequence4Resok, ChannelAttrs4,
+    Allocate4Args, BindConnToSession4Args, CallbackSecParms4, CbClient4, CbCompound4Args, CbCompound4Res,
+    CbGetattr4Res, CbGetattr4Resok, CbRecall4Res, CbSequence4Args, CbSequence4Res, CbSequence4Resok, ChannelAttrs4,
     ChannelDirFromClient4, ClientOwner4, Close4Args, Compound4Args, Compound4Res, Create4Args, CreateSession4Args,
-    Createhow4, Createtype4, Delegreturn4Args, ExchangeId4Args, Fattr4, Fattr4Value, FreeStateid4Args, Getattr4Args,
-    Lock4Args, Locker4, Lockt4Args, Locku4Args, Netaddr4, NfsArgop4, NfsCbArgop4, NfsCbResop4, NfsClientId4,
-    NfsLockType4, NfsResop4, Nfsstat4, Open4Args, OpenClaim4, OpenDelegationType4, OpenDowngrade4Args, OpenOwner4,
-    OpenToLockOwner4, Openflag4, Opentype4, Putfh4Args, Read4Args, ReclaimComplete4Args, Remove4Args, Rename4Args,
-    Sequence4Args, Sessionid4, Setclientid4Args, SetclientidConfirm4Args, StableHow4, StateProtect4A, Stateid4,
-    TestStateid4Args, Write4Args,
+    Createhow4, Createtype4, Deallocate4Args, Delegreturn4Args, ExchangeId4Args, Fattr4, Fattr4Value, FreeStateid4Args,
+    Getattr4Args, Lock4Args, Locker4, Lockt4Args, Locku4Args, Netaddr4, NfsArgop4, NfsCbArgop4, NfsCbResop4,
+    NfsClientId4, NfsLockType4, NfsResop4, Nfsstat4, Open4Args, OpenClaim4, OpenDelegationType4, OpenDowngrade4Args,
+    OpenOwner4, OpenToLockOwner4, Openflag4, Opentype4, Putfh4Args, Read4Args, ReclaimComplete4Args, Remove4Args,
+    Rename4Args, Sequence4Args, Sessionid4, Setclientid4Args, SetclientidConfirm4Args, StableHow4, StateProtect4A,
+    Stateid4, TestStateid4Args, Write4Args,
 };
 use tally_wire::{bitmap, decode, encode};
 
-use super::Checked;
-use crate::client::bytes_of;
+type Checked<T> = Result<T, String>;
 
 /// An operation with its arguments, encoded.
-pub(super) type Op = Vec<u8>;
+pub(crate) type Op = Vec<u8>;
 
 /// `change` and `size` by their numbers.
 const SHOWN: [u32; 2] = [3, 4];
 /// `CREATE_SESSION4_FLAG_CONN_BACK_CHAN`.
 const CALLS_BACK: u32 = 2;
 /// `CREATE_SESSION4_FLAG_PERSIST`.
-pub(super) const PERSISTS: u32 = 1;
+pub(crate) const PERSISTS: u32 = 1;
 /// `SEQ4_STATUS_RECALLABLE_STATE_REVOKED`.
 const RECALLABLE_REVOKED: u32 = 0x40;
 
 /// What an OPEN does about its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
+pub(crate) enum How {
     /// NOCREATE.
     Find,
     /// UNCHECKED.
@@ -48,13 +48,13 @@ pub(super) enum How {
 
 /// The slot that a compound is carried out in.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct InSlot {
-    pub(super) session: Sessionid4,
-    pub(super) slot: u32,
-    pub(super) sequence: u32,
+pub(crate) struct InSlot {
+    pub(crate) session: Sessionid4,
+    pub(crate) slot: u32,
+    pub(crate) sequence: u32,
 }
 
-pub(super) fn sequence(of: InSlot) -> Op {
+pub(crate) fn sequence(of: InSlot) -> Op {
     encode(&NfsArgop4::OpSequence(Sequence4Args {
         sa_sessionid: of.session,
         sa_sequenceid: of.sequence,
@@ -64,7 +64,7 @@ pub(super) fn sequence(of: InSlot) -> Op {
     }))
 }
 
-pub(super) fn exchange_id(name: &[u8], start: u64) -> Op {
+pub(crate) fn exchange_id(name: &[u8], start: u64) -> Op {
     encode(&NfsArgop4::OpExchangeId(ExchangeId4Args {
         eia_clientowner: ClientOwner4 { co_verifier: start.to_be_bytes(), co_ownerid: name.into() },
         eia_flags: 0,
@@ -73,7 +73,7 @@ pub(super) fn exchange_id(name: &[u8], start: u64) -> Op {
     }))
 }
 
-pub(super) fn create_session(client: u64, sequence: u32, lasts: bool) -> Op {
+pub(crate) fn create_session(client: u64, sequence: u32, lasts: bool) -> Op {
     let channel = || ChannelAttrs4 {
         ca_headerpadsize: 0,
         ca_maxrequestsize: 16384,
@@ -95,7 +95,7 @@ pub(super) fn create_session(client: u64, sequence: u32, lasts: bool) -> Op {
 }
 
 /// This connection is one of the session, for requests and for calls.
-pub(super) fn bind(session: Sessionid4) -> Op {
+pub(crate) fn bind(session: Sessionid4) -> Op {
     encode(&NfsArgop4::OpBindConnToSession(BindConnToSession4Args {
         bctsa_sessid: session,
         bctsa_dir: ChannelDirFromClient4::Cdfc4ForeOrBoth,
@@ -103,23 +103,23 @@ pub(super) fn bind(session: Sessionid4) -> Op {
     }))
 }
 
-pub(super) fn complete() -> Op {
+pub(crate) fn complete() -> Op {
     encode(&NfsArgop4::OpReclaimComplete(ReclaimComplete4Args { rca_one_fs: false }))
 }
 
-pub(super) fn put(handle: &[u8]) -> Op {
+pub(crate) fn put(handle: &[u8]) -> Op {
     encode(&NfsArgop4::OpPutfh(Putfh4Args { object: handle.into() }))
 }
 
-pub(super) fn save() -> Op {
+pub(crate) fn save() -> Op {
     encode(&NfsArgop4::OpSavefh)
 }
 
-pub(super) fn get_handle() -> Op {
+pub(crate) fn get_handle() -> Op {
     encode(&NfsArgop4::OpGetfh)
 }
 
-pub(super) fn get_change() -> Op {
+pub(crate) fn get_change() -> Op {
     encode(&NfsArgop4::OpGetattr(Getattr4Args { attr_request: bitmap(&SHOWN) }))
 }
 
@@ -128,7 +128,7 @@ fn opening(owner: &[u8], (access, deny): (u32, u32), openhow: Openflag4, claim: 
     encode(&NfsArgop4::OpOpen(Open4Args { seqid: 0, share_access: access, share_deny: deny, owner, openhow, claim }))
 }
 
-pub(super) fn open(owner: &[u8], share: (u32, u32), how: How, name: &str) -> Op {
+pub(crate) fn open(owner: &[u8], share: (u32, u32), how: How, name: &str) -> Op {
     use tally_wire::nfs4::Creatverfattr;
     let none = || Fattr4::of(&[]);
     let how = match how {
@@ -145,7 +145,7 @@ pub(super) fn open(owner: &[u8], share: (u32, u32), how: How, name: &str) -> Op 
 }
 
 /// What its client had open, and perhaps to keep, be it for writing.
-pub(super) fn open_again(owner: &[u8], share: (u32, u32), keeps: Option<bool>) -> Op {
+pub(crate) fn open_again(owner: &[u8], share: (u32, u32), keeps: Option<bool>) -> Op {
     let claim = OpenClaim4::ClaimPrevious(match keeps {
         Some(true) => OpenDelegationType4::OpenDelegateWrite,
         Some(false) => OpenDelegationType4::OpenDelegateRead,
@@ -154,11 +154,11 @@ pub(super) fn open_again(owner: &[u8], share: (u32, u32), keeps: Option<bool>) -
     opening(owner, share, Openflag4::Default(Opentype4::Open4Nocreate), claim)
 }
 
-pub(super) fn close(of: &Stateid4) -> Op {
+pub(crate) fn close(of: &Stateid4) -> Op {
     encode(&NfsArgop4::OpClose(Close4Args { seqid: 0, open_stateid: of.clone() }))
 }
 
-pub(super) fn downgrade(of: &Stateid4, (share_access, share_deny): (u32, u32)) -> Op {
+pub(crate) fn downgrade(of: &Stateid4, (share_access, share_deny): (u32, u32)) -> Op {
     let open_stateid = of.clone();
     encode(&NfsArgop4::OpOpenDowngrade(OpenDowngrade4Args { open_stateid, seqid: 0, share_access, share_deny }))
 }
@@ -168,64 +168,72 @@ const fn kind(writes: bool) -> NfsLockType4 {
 }
 
 /// LOCK of so many bytes by an owner below an open.
-pub(super) fn lock(below: &Stateid4, owner: &[u8], writes: bool, (offset, length): (u64, u64), reclaim: bool) -> Op {
+pub(crate) fn lock(below: &Stateid4, owner: &[u8], writes: bool, (offset, length): (u64, u64), reclaim: bool) -> Op {
     let lock_owner = OpenOwner4 { clientid: 0, owner: owner.into() };
     let open_stateid = below.clone();
     let locker = Locker4::True(OpenToLockOwner4 { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner });
     encode(&NfsArgop4::OpLock(Lock4Args { locktype: kind(writes), reclaim, offset, length, locker }))
 }
 
-pub(super) fn test(owner: &[u8], writes: bool, (offset, length): (u64, u64)) -> Op {
+pub(crate) fn test(owner: &[u8], writes: bool, (offset, length): (u64, u64)) -> Op {
     let owner = OpenOwner4 { clientid: 0, owner: owner.into() };
     encode(&NfsArgop4::OpLockt(Lockt4Args { locktype: kind(writes), offset, length, owner }))
 }
 
-pub(super) fn unlock(of: &Stateid4, (offset, length): (u64, u64)) -> Op {
+pub(crate) fn unlock(of: &Stateid4, (offset, length): (u64, u64)) -> Op {
     let lock_stateid = of.clone();
     encode(&NfsArgop4::OpLocku(Locku4Args { locktype: kind(true), seqid: 0, lock_stateid, offset, length }))
 }
 
-pub(super) fn give_back(deleg_stateid: &Stateid4) -> Op {
+pub(crate) fn give_back(deleg_stateid: &Stateid4) -> Op {
     encode(&NfsArgop4::OpDelegreturn(Delegreturn4Args { deleg_stateid: deleg_stateid.clone() }))
 }
 
-pub(super) fn test_stateid(of: &Stateid4) -> Op {
+pub(crate) fn test_stateid(of: &Stateid4) -> Op {
     encode(&NfsArgop4::OpTestStateid(TestStateid4Args { ts_stateids: vec![of.clone()].into() }))
 }
 
-pub(super) fn free_stateid(of: &Stateid4) -> Op {
+pub(crate) fn free_stateid(of: &Stateid4) -> Op {
     encode(&NfsArgop4::OpFreeStateid(FreeStateid4Args { fsa_stateid: of.clone() }))
 }
 
 /// The stateid that stands for no open.
-pub(super) fn nobodys() -> Stateid4 {
+pub(crate) fn nobodys() -> Stateid4 {
     Stateid4 { seqid: 0, other: [0; 12] }
 }
 
-pub(super) fn read(by: &Stateid4, offset: u64, count: u32) -> Op {
+pub(crate) fn read(by: &Stateid4, offset: u64, count: u32) -> Op {
     encode(&NfsArgop4::OpRead(Read4Args { stateid: by.clone(), offset, count }))
 }
 
-pub(super) fn write(by: &Stateid4, offset: u64, data: &[u8], is_stable: bool) -> Op {
+pub(crate) fn write(by: &Stateid4, offset: u64, data: &[u8], is_stable: bool) -> Op {
     let stable = if is_stable { StableHow4::FileSync4 } else { StableHow4::Unstable4 };
     encode(&NfsArgop4::OpWrite(Write4Args { stateid: by.clone(), offset, stable, data: data.into() }))
 }
 
-pub(super) fn make_directory(name: &str) -> Op {
+pub(crate) fn allocate(by: &Stateid4, aa_offset: u64, aa_length: u64) -> Op {
+    encode(&NfsArgop4::OpAllocate(Allocate4Args { aa_stateid: by.clone(), aa_offset, aa_length }))
+}
+
+pub(crate) fn deallocate(by: &Stateid4, da_offset: u64, da_length: u64) -> Op {
+    encode(&NfsArgop4::OpDeallocate(Deallocate4Args { da_stateid: by.clone(), da_offset, da_length }))
+}
+
+pub(crate) fn make_directory(name: &str) -> Op {
     let (objtype, objname) = (Createtype4::Nf4Dir, name.as_bytes().into());
     encode(&NfsArgop4::OpCreate(Create4Args { objtype, objname, createattrs: Fattr4::of(&[]) }))
 }
 
-pub(super) fn remove(name: &str) -> Op {
+pub(crate) fn remove(name: &str) -> Op {
     encode(&NfsArgop4::OpRemove(Remove4Args { target: name.as_bytes().into() }))
 }
 
-pub(super) fn rename(from: &str, to: &str) -> Op {
+pub(crate) fn rename(from: &str, to: &str) -> Op {
     encode(&NfsArgop4::OpRename(Rename4Args { oldname: from.as_bytes().into(), newname: to.as_bytes().into() }))
 }
 
 /// SETCLIENTID of a client that nobody can call.
-pub(super) fn set_client_id(name: &[u8], start: u64) -> Op {
+pub(crate) fn set_client_id(name: &[u8], start: u64) -> Op {
     let cb_location = Netaddr4 { na_r_netid: Vec::new().into(), na_r_addr: Vec::new().into() };
     encode(&NfsArgop4::OpSetclientid(Setclientid4Args {
         client: NfsClientId4 { verifier: start.to_be_bytes(), id: name.into() },
@@ -234,15 +242,20 @@ pub(super) fn set_client_id(name: &[u8], start: u64) -> Op {
     }))
 }
 
-pub(super) fn confirm_client_id(clientid: u64, setclientid_confirm: [u8; 8]) -> Op {
+pub(crate) fn confirm_client_id(clientid: u64, setclientid_confirm: [u8; 8]) -> Op {
     encode(&NfsArgop4::OpSetclientidConfirm(SetclientidConfirm4Args { clientid, setclientid_confirm }))
 }
 
 /// A call's record, without its mark, of root by AUTH_SYS.
-pub(super) fn record(minorversion: u32, xid: u32, ops: &[Op]) -> Bytes {
+pub(crate) fn record(minorversion: u32, xid: u32, ops: &[Op]) -> Bytes {
+    record_by(&Cred::root(), minorversion, xid, ops)
+}
+
+/// The same of somebody.
+pub(crate) fn record_by(who: &Cred, minorversion: u32, xid: u32, ops: &[Op]) -> Bytes {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
-    // Stamp, an empty name, uid, gid and no group.
-    let cred = words(&[0, 0, 0, 0, 0]);
+    // Stamp, an empty name, uid, gid and groups.
+    let cred = words(&[&[0, 0, who.uid, who.gid, who.groups.len() as u32], &who.groups[..]].concat());
     let mut record = words(&[xid, 0, 2, v3::PROGRAM, v4::VERSION, 1, 1, cred.len() as u32]);
     record.extend(cred);
     record.extend(words(&[0, 0]));
@@ -256,8 +269,7 @@ pub(super) fn record(minorversion: u32, xid: u32, ops: &[Op]) -> Bytes {
 }
 
 /// What stands behind the header of a reply, which has to be one to a call that was carried out.
-pub(super) fn results_of(reply: &Reply) -> Checked<Vec<u8>> {
-    let bytes = bytes_of(reply);
+pub(crate) fn results_in(bytes: &[u8]) -> Checked<Vec<u8>> {
     let header: Vec<u32> =
         bytes.chunks(4).skip(1).take(5).map(|word| word.try_into().map_or(u32::MAX, u32::from_be_bytes)).collect();
     if header != [1, 0, 0, 0, 0] || bytes.len() < 24 {
@@ -267,7 +279,7 @@ pub(super) fn results_of(reply: &Reply) -> Checked<Vec<u8>> {
 }
 
 /// The results of a compound of these, to their last byte: one of each operation, up to the first that is not OK.
-pub(super) fn results(bytes: &[u8], ops: &[Op]) -> Checked<Told> {
+pub(crate) fn results(bytes: &[u8], ops: &[Op]) -> Checked<Told> {
     let reply: Compound4Res = decode(bytes).map_err(|error| format!("{error:?} in the results of {ops:x?}"))?;
     let count = reply.resarray.0.len();
     if count != ops.len() && reply.status == Nfsstat4::Nfs4Ok || count > ops.len() {
@@ -278,14 +290,14 @@ pub(super) fn results(bytes: &[u8], ops: &[Op]) -> Checked<Told> {
 
 /// What a client is called for.
 #[derive(Clone, Debug)]
-pub(super) enum Called {
+pub(crate) enum Called {
     Recall(Stateid4),
     /// How a file is by now that it has for writing.
     Look(Vec<u8>),
 }
 
 /// A call of the server's: CB_SEQUENCE, and CB_RECALL or CB_GETATTR.
-pub(super) fn called_for(call: &Outgoing) -> Checked<(CbSequence4Args, Called)> {
+pub(crate) fn called_for(call: &Outgoing) -> Checked<(CbSequence4Args, Called)> {
     let asked: CbCompound4Args = decode(&call.arguments).map_err(|error| format!("{error:?} in a call"))?;
     match &asked.argarray[..] {
         [NfsCbArgop4::OpCbSequence(sequence), NfsCbArgop4::OpCbRecall(recall)] => {
@@ -313,12 +325,12 @@ fn answer(asked: &CbSequence4Args, status: Nfsstat4, result: NfsCbResop4) -> Ret
 }
 
 /// What a client says to a recall.
-pub(super) fn answer_to(asked: &CbSequence4Args, status: Nfsstat4) -> Returned {
+pub(crate) fn answer_to(asked: &CbSequence4Args, status: Nfsstat4) -> Returned {
     answer(asked, status, NfsCbResop4::OpCbRecall(CbRecall4Res { status }))
 }
 
 /// What it says of a file's change and size; none: that it has none.
-pub(super) fn attributes_are(asked: &CbSequence4Args, is: Option<(u64, u64)>) -> Returned {
+pub(crate) fn attributes_are(asked: &CbSequence4Args, is: Option<(u64, u64)>) -> Returned {
     let (status, result) = match is {
         None => (Nfsstat4::Nfs4ErrBadhandle, CbGetattr4Res::Default(Nfsstat4::Nfs4ErrBadhandle)),
         Some((change, size)) => {
@@ -331,18 +343,18 @@ pub(super) fn attributes_are(asked: &CbSequence4Args, is: Option<(u64, u64)>) ->
 
 /// What a compound was told.
 #[derive(Debug)]
-pub(super) struct Told {
-    pub(super) status: Nfsstat4,
-    pub(super) results: Vec<NfsResop4>,
+pub(crate) struct Told {
+    pub(crate) status: Nfsstat4,
+    pub(crate) results: Vec<NfsResop4>,
 }
 
 impl Told {
-    pub(super) fn is_ok(&self) -> bool {
+    pub(crate) fn is_ok(&self) -> bool {
         self.status == Nfsstat4::Nfs4Ok
     }
 
     /// What each operation was told, up to the first that was not OK.
-    pub(super) fn statuses(&self) -> Vec<Nfsstat4> {
+    pub(crate) fn statuses(&self) -> Vec<Nfsstat4> {
         let mut statuses = vec![Nfsstat4::Nfs4Ok; self.results.len()];
         if let Some(last) = statuses.last_mut() {
             *last = self.status;
@@ -351,12 +363,12 @@ impl Told {
     }
 
     /// Whether SEQUENCE itself was refused, which stands first.
-    pub(super) fn is_refused_at_sequence(&self) -> bool {
+    pub(crate) fn is_refused_at_sequence(&self) -> bool {
         self.results.len() == 1 && !self.is_ok()
     }
 
     /// The first stateid that was given, by OPEN, LOCK, LOCKU or OPEN_DOWNGRADE.
-    pub(super) fn stateid(&self) -> Option<Stateid4> {
+    pub(crate) fn stateid(&self) -> Option<Stateid4> {
         use tally_wire::nfs4::{Lock4Res, Locku4Res, Open4Res, OpenDowngrade4Res};
         self.results.iter().find_map(|result| match result {
             NfsResop4::OpOpen(Open4Res::Nfs4Ok(ok)) => Some(ok.stateid.clone()),
@@ -368,7 +380,7 @@ impl Told {
     }
 
     /// What OPEN gave to keep, whether it is asked for with the same word, and whether it is for writing.
-    pub(super) fn given_to_keep(&self) -> Checked<Option<(Stateid4, bool, bool)>> {
+    pub(crate) fn given_to_keep(&self) -> Checked<Option<(Stateid4, bool, bool)>> {
         use tally_wire::nfs4::{Open4Res, OpenDelegation4};
         let given = self.results.iter().find_map(|result| match result {
             NfsResop4::OpOpen(Open4Res::Nfs4Ok(ok)) => Some(&ok.delegation),
@@ -383,7 +395,7 @@ impl Told {
     }
 
     /// What TEST_STATEID says of one.
-    pub(super) fn tested(&self) -> Option<Nfsstat4> {
+    pub(crate) fn tested(&self) -> Option<Nfsstat4> {
         use tally_wire::nfs4::TestStateid4Res;
         self.results.iter().find_map(|result| match result {
             NfsResop4::OpTestStateid(TestStateid4Res::Nfs4Ok(ok)) => ok.tsr_status_codes.0.first().copied(),
@@ -392,7 +404,7 @@ impl Told {
     }
 
     /// Whether SEQUENCE says that something was taken that was to be given back.
-    pub(super) fn says_that_it_lost(&self) -> Option<bool> {
+    pub(crate) fn says_that_it_lost(&self) -> Option<bool> {
         use tally_wire::nfs4::Sequence4Res;
         self.results.iter().find_map(|result| match result {
             NfsResop4::OpSequence(Sequence4Res::Nfs4Ok(ok)) => Some(ok.sr_status_flags & RECALLABLE_REVOKED != 0),
@@ -401,7 +413,7 @@ impl Told {
     }
 
     /// What GETFH gave.
-    pub(super) fn handle(&self) -> Option<Vec<u8>> {
+    pub(crate) fn handle(&self) -> Option<Vec<u8>> {
         use tally_wire::nfs4::Getfh4Res;
         self.results.iter().find_map(|result| match result {
             NfsResop4::OpGetfh(Getfh4Res::Nfs4Ok(ok)) => Some(ok.object.0.clone()),
@@ -421,17 +433,17 @@ impl Told {
     }
 
     /// What GETATTR gave: the change.
-    pub(super) fn change(&self) -> Option<u64> {
+    pub(crate) fn change(&self) -> Option<u64> {
         self.attributes().map(|(change, _)| change)
     }
 
     /// And the size.
-    pub(super) fn size(&self) -> Option<u64> {
+    pub(crate) fn size(&self) -> Option<u64> {
         self.attributes().map(|(_, size)| size)
     }
 
     /// What READ gave.
-    pub(super) fn data(&self) -> Option<&[u8]> {
+    pub(crate) fn data(&self) -> Option<&[u8]> {
         use tally_wire::nfs4::Read4Res;
         self.results.iter().find_map(|result| match result {
             NfsResop4::OpRead(Read4Res::Nfs4Ok(ok)) => Some(&ok.data.0[..]),
