@@ -232,8 +232,8 @@ impl Machine {
     /// Imports the pool behind an export of this process, which has left this.
     pub fn take_over(&mut self, left: &Arc<Handover>) -> Result<ImportReport, FilerError> {
         let (source, select, options) = (self.source(), PoolSelect::Name(POOL.into()), ImportOptions::default());
-        let (tuning, handed_over) = (&self.shape.tuning, |_| Some(Arc::clone(left)));
         let platform = self.platform();
+        let (tuning, handed_over) = (&self.shape.tuning, |_| Some(Arc::clone(left)));
         let taken = Filer::take_over(&platform, tuning, &source, &select, &options, &handed_over, &mut |_| {});
         let (filer, report) = taken?;
         self.start(filer);
