@@ -167,7 +167,7 @@ const FS: [&[&str]; 7] = [
     &["object", "record"],
     &["entry", "layer"],
     &["inode"],
-    &["cuts", "group", "reserved", "schema", "xattr"],
+    &["cuts", "group", "mount", "reserved", "schema", "xattr"],
 ];
 
 /// What a request knows of its connection stands below all that asks it.

@@ -7,6 +7,7 @@ mod belongings;
 mod clients;
 mod datasets;
 mod decode;
+mod handover;
 mod loss;
 mod mount_point;
 mod names;
@@ -20,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use tally_base::{DatasetId, Dseq, Txg};
+use tally_base::{DatasetId, Dseq, PoolGuid, Txg};
 use tally_claims::Account;
 use tally_disk::{Platform, Within};
 use tally_intent::recovery::DatasetReplay;
@@ -39,10 +40,12 @@ use tally_vfs::ObjectRef;
 
 use crate::ahead::Ahead;
 use crate::filesystem::Filesystem;
+use crate::mount::Mount;
 use crate::record::newer;
 use crate::schema::Files;
 
 pub use datasets::{DatasetError, DatasetInfo};
+pub use handover::Handover;
 pub use loss::ReplayLoss;
 pub use names::{Named, Names, is_or_holds};
 pub use rewind::{DroppedRecords, RewindReport};
@@ -94,7 +97,7 @@ pub struct ImportOptions {
     pub destroyed: bool,
 }
 
-/// How a pool was when it was suspended: what an import of it in the same process has to find.
+/// How a pool was when it was suspended, or exported: what an import of it in the same process has to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspended {
     /// Of the claim under which it was in service.
@@ -223,7 +226,15 @@ struct How<'a> {
     suspended: Option<&'a Suspended>,
     /// As it was in an older group.
     rewind: Option<RewindOrder>,
+    /// What clients have of it, if it was exported in this process.
+    handed_over: HandedOver<'a>,
 }
+
+/// What was handed over by whoever exported a pool in this process.
+pub type HandedOver<'a> = &'a dyn Fn(PoolGuid) -> Option<Arc<Handover>>;
+
+/// By nobody.
+const BY_NOBODY: HandedOver<'static> = &|_| None;
 
 impl Filer {
     /// Makes a pool with a root dataset of the same name.
@@ -236,7 +247,7 @@ impl Filer {
     ) -> Result<Arc<Self>, FilerError> {
         let assembled = create::create(platform, name, vdevs, &options.disks)?;
         let pool = Pool::create(platform, tuning, &assembled.roster, &Files)?;
-        let filer = Arc::new(Self::new(pool));
+        let filer = Arc::new(Self::new(pool, Arc::default()));
         filer.add_root_dataset(name, options)?;
         Ok(filer)
     }
@@ -250,7 +261,20 @@ impl Filer {
         options: &ImportOptions,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(Arc<Self>, ImportReport), FilerError> {
-        let how = How { options, suspended: None, rewind: None };
+        Self::take_over(platform, tuning, source, select, options, BY_NOBODY, progress)
+    }
+
+    /// The same, with what clients have of it since it was exported in this process, if it is as it was then.
+    pub fn take_over(
+        platform: &Platform,
+        tuning: &Tuning,
+        source: &ImportSource,
+        select: &PoolSelect,
+        options: &ImportOptions,
+        handed_over: HandedOver<'_>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(Arc<Self>, ImportReport), FilerError> {
+        let how = How { options, suspended: None, rewind: None, handed_over };
         Self::take(platform, tuning, source, select, how, progress)
     }
 
@@ -263,7 +287,12 @@ impl Filer {
         suspended: &Suspended,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(Arc<Self>, ImportReport), FilerError> {
-        let how = How { options: &ImportOptions::default(), suspended: Some(suspended), rewind: None };
+        let how = How {
+            options: &ImportOptions::default(),
+            suspended: Some(suspended),
+            rewind: None,
+            handed_over: BY_NOBODY,
+        };
         Self::take(platform, tuning, source, select, how, progress)
     }
 
@@ -278,7 +307,7 @@ impl Filer {
         rewind: RewindOrder,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(Arc<Self>, ImportReport), FilerError> {
-        let how = How { options, suspended: None, rewind: Some(rewind) };
+        let how = How { options, suspended: None, rewind: Some(rewind), handed_over: BY_NOBODY };
         Self::take(platform, tuning, source, select, how, progress)
     }
 
@@ -287,7 +316,7 @@ impl Filer {
         tuning: &Tuning,
         source: &ImportSource,
         select: &PoolSelect,
-        How { options, suspended, rewind }: How<'_>,
+        How { options, suspended, rewind, handed_over }: How<'_>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(Arc<Self>, ImportReport), FilerError> {
         let started = platform.clock.monotonic();
@@ -301,6 +330,8 @@ impl Filer {
         if let Some(suspended) = suspended {
             suspended.is_found(&assembled.config, chosen.uberblock.txg)?;
         }
+        // Asked before this import claims the pool.
+        let left = handed_over(assembled.config.pool).filter(|it| it.fits(&assembled.config, chosen.uberblock.txg));
         let load = LoadOptions { read_only: options.read_only, accept_loss: options.accept_loss, rewind };
         let scanned = &mut |bytes| progress(Progress::Scanned(bytes));
         let (pool, content) = Pool::load(platform, tuning, &assembled.roster, &chosen, load, &Files, scanned)?;
@@ -313,8 +344,10 @@ impl Filer {
         };
         report.remarks.extend(content.remarks.iter().cloned());
         report.losses.clone_from(&content.losses);
-        let filer = Arc::new(Self::new(pool));
-        filer.mount_all();
+        let left = left.filter(|_| report.was_clean && report.losses.is_empty() && !options.read_only);
+        let account = left.as_ref().map_or_else(Arc::default, |left| Arc::clone(&left.account));
+        let filer = Arc::new(Self::new(pool, account));
+        filer.mount_all(left.as_deref());
         let records = filer.learn_dropped(&content);
         report.rewind = content.gone_back.clone().map(|groups| RewindReport { groups, records });
         filer.replay(content, options, &mut report, progress)?;
@@ -328,17 +361,20 @@ impl Filer {
         Ok((filer, report))
     }
 
-    fn new(pool: Arc<Pool>) -> Self {
+    fn new(pool: Arc<Pool>, account: Arc<Account>) -> Self {
         let (mounted, names, hidden, going, children) = Default::default();
         let ahead = Ahead::new(&pool);
-        let (space_alarms, account) = (Mutex::default(), Arc::default());
+        let space_alarms = Mutex::default();
         Self { pool, mounted, names, hidden, going, children, command: Mutex::new(()), ahead, account, space_alarms }
     }
 
-    fn mount_all(&self) {
+    /// All datasets, by the mounts that clients know where those were handed over.
+    fn mount_all(&self, left: Option<&Handover>) {
         let mut mounted = self.mounted.write();
         for dataset in self.pool.datasets() {
-            mounted.insert(dataset.birth.id, Filesystem::mount(&self.pool, &self.ahead, &self.account, &dataset));
+            let id = dataset.birth.id;
+            let mount = left.and_then(|left| left.mount(id)).unwrap_or_else(|| Mount::new(&self.account));
+            mounted.insert(id, Filesystem::mount(&self.pool, &self.ahead, mount, &dataset));
         }
         *self.names.write() = Arc::new(Names::new(mounted.values().cloned()));
         for filesystem in mounted.values() {

@@ -19,21 +19,20 @@
 //! No lock is held over the wait, so that thousands of creators in one directory share a few device writes.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use parking_lot::RwLock;
 use smallvec::SmallVec;
 use tally_base::codec::{DecodeError, Reader};
 use tally_base::{Dseq, Generation, Lsn, ObjectId, SlotMark, Time, Txg, Wait, round_to_sector};
-use tally_claims::{Account, Claims};
 use tally_intent::{Appended, Lane, Reservation};
 use tally_store::dataset::{Dataset, DatasetIo, DatasetRoot, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};
 use tally_store::pool::Pool;
 use tally_store::txg::Brought;
-use tally_vfs::{Change, FileKind, FsError, MountNumber, ObjectRef, Outcome, RememberedReply, ReplyKey};
+use tally_vfs::{Change, FileKind, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
 
 use crate::admission::{Admitted, Refusal, Spare};
 use crate::ahead::Ahead;
@@ -41,6 +40,7 @@ use crate::cost;
 use crate::damage::{Damage, Part};
 use crate::group::Groups;
 use crate::inode::Inode;
+use crate::mount::Mount;
 use crate::object::{Locked, ObjectState, ObjectTable, RestsOn};
 use crate::ops::{Ancestry, Following};
 use crate::record::{self, InodeAfter, Record, RecordKind};
@@ -64,7 +64,6 @@ impl LogSwitch {
 pub struct Filesystem {
     pub(crate) pool: Arc<Pool>,
     pub(crate) dataset: Arc<Dataset>,
-    pub(crate) mount: MountNumber,
     pub(crate) objects: ObjectTable,
     /// Of which files a WRITE places more than its own bytes.
     pub(crate) following: Following,
@@ -82,10 +81,8 @@ pub struct Filesystem {
     pub(crate) groups: Groups,
     /// What it counts for with those above it, and what they may take together.
     pub(crate) standing: Standing,
-    /// What clients have open of it, once anything is: a pool may have ten thousand datasets.
-    pub(crate) claims: OnceLock<Box<Claims>>,
-    /// How many claims there are of all the pool's datasets.
-    pub(crate) account: Arc<Account>,
+    /// Which mount it is, and what clients have open of it.
+    pub(crate) claims: Arc<Mount>,
     /// Somebody may claim again what he had open before a restart: any file may be open.
     pub(crate) holds_all: AtomicBool,
     /// Ids from this one on are not in the newest tree: of an object, or of a directory entry. Known to the fold alone.
@@ -104,18 +101,12 @@ pub struct Filesystem {
 impl Filesystem {
     /// Mounts a dataset of an imported pool.
     #[must_use]
-    pub(crate) fn mount(
-        pool: &Arc<Pool>,
-        ahead: &Arc<Ahead>,
-        account: &Arc<Account>,
-        dataset: &Arc<Dataset>,
-    ) -> Arc<Self> {
+    pub(crate) fn mount(pool: &Arc<Pool>, ahead: &Arc<Ahead>, mount: Arc<Mount>, dataset: &Arc<Dataset>) -> Arc<Self> {
         let root = dataset.root();
         let life = pool.life();
         let filesystem = Arc::new(Self {
             pool: Arc::clone(pool),
             dataset: Arc::clone(dataset),
-            mount: MountNumber::draw(),
             objects: ObjectTable::default(),
             following: Following::default(),
             log_switch: ArcSwap::from_pointee(LogSwitch { before: root.logged, at: root.log_from, after: root.logged }),
@@ -126,8 +117,7 @@ impl Filesystem {
             mountpoints: RwLock::default(),
             groups: Groups::default(),
             standing: Standing::new(&root, dataset.effective().quota),
-            claims: OnceLock::new(),
-            account: Arc::clone(account),
+            claims: mount,
             holds_all: AtomicBool::new(false),
             first_new: AtomicU64::new(root.next_object.0),
             damage: Damage::new(pool.damage_of(dataset.birth.id)),

@@ -15,6 +15,7 @@ mod holes;
 pub mod inode;
 pub mod inspect;
 pub mod layer;
+mod mount;
 mod mounted;
 mod object;
 mod ops;

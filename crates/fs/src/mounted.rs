@@ -32,7 +32,7 @@ impl Identity for Filesystem {
     }
 
     fn mount(&self) -> MountNumber {
-        self.mount
+        self.claims.number()
     }
 
     fn root(&self) -> ObjectRef {

@@ -15,8 +15,9 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tally_base::{Clock, DatasetId, PoolGuid, SystemClock, Time};
+use tally_fs::filer::Handover;
 use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, ShareRules, parse_sharenfs};
-use tally_vfs::{ObjectRef, Vfs};
+use tally_vfs::{ObjectRef, Retained, Vfs};
 
 use crate::config::{ExportRule, Moved};
 
@@ -46,6 +47,8 @@ pub struct KnownExports {
     pub mounted: Option<Arc<dyn Mounted>>,
     /// Its datasets; none while it is not imported.
     pub datasets: Vec<DatasetExport>,
+    /// What clients have of it, while it is not imported and may come back to that.
+    pub handover: Option<Arc<Handover>>,
 }
 
 /// A dataset with the rules in force.
@@ -84,6 +87,7 @@ struct PoolEntry {
     name: Arc<str>,
     handle_key: [u8; 32],
     mounted: Option<Arc<dyn Mounted>>,
+    handover: Option<Arc<Handover>>,
     datasets: BTreeMap<DatasetId, DatasetEntry>,
     /// By mount path. What is below a dataset stands together, as all of it begins with its path and a slash.
     paths: BTreeMap<Arc<str>, DatasetId>,
@@ -100,8 +104,8 @@ impl ExportTable {
     /// cannot be understood exports nothing, and is told to the log: nobody gets in by a mistake.
     #[must_use]
     pub fn new(pools: Vec<KnownExports>, above: &[ExportRule]) -> Self {
-        let entry = |KnownExports { guid, name, handle_key, mounted, datasets }: KnownExports| {
-            let mut entry = PoolEntry::new(guid, name.into(), handle_key, mounted);
+        let entry = |KnownExports { guid, name, handle_key, mounted, datasets, handover }: KnownExports| {
+            let mut entry = PoolEntry { handover, ..PoolEntry::new(guid, name.into(), handle_key, mounted) };
             let mut parsed: HashMap<&str, Arc<ShareRules>> = HashMap::new();
             for dataset in &datasets {
                 let text = text_in_force(above, dataset);
@@ -148,7 +152,7 @@ impl ExportTable {
 
 impl PoolEntry {
     fn new(guid: PoolGuid, name: Arc<str>, handle_key: [u8; 32], mounted: Option<Arc<dyn Mounted>>) -> Self {
-        Self { guid, name, handle_key, mounted, datasets: BTreeMap::new(), paths: BTreeMap::new() }
+        Self { guid, name, handle_key, mounted, handover: None, datasets: BTreeMap::new(), paths: BTreeMap::new() }
     }
 
     fn add(&mut self, dataset: &DatasetExport, rules: Arc<ShareRules>) {
@@ -306,6 +310,10 @@ impl PoolExports for PoolEntry {
             None if mounted.is_going(dataset) => Place::Going,
             None => Place::Unknown,
         }
+    }
+
+    fn retained(&self, dataset: DatasetId) -> Option<Arc<dyn Retained>> {
+        self.handover.as_ref()?.retained(dataset)
     }
 
     fn rule(&self, dataset: DatasetId, client: IpAddr) -> Option<Rule> {

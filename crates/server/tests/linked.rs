@@ -29,6 +29,8 @@ mod evicting;
 mod features;
 #[path = "linked/given_up.rs"]
 mod given_up;
+#[path = "linked/handing_over.rs"]
+mod handing_over;
 #[path = "linked/housekeeping.rs"]
 mod housekeeping;
 #[path = "linked/members.rs"]

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, RwLock};
 use tally_base::{DatasetId, PoolGuid, Rng};
 use tally_disk::{Helpers, Host, Platform};
 use tally_fakes::MemOpener;
-use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport, Suspended};
+use tally_fs::filer::{CreateOptions, Filer, FilerError, Handover, ImportOptions, ImportReport, Suspended};
 use tally_fs::record::RECORD_OVERHEAD_MAX;
 use tally_intent::Lane;
 use tally_members::assemble::PoolSelect;
@@ -225,6 +225,17 @@ impl Machine {
     pub fn import_with(&mut self, options: &ImportOptions, tuning: &Tuning) -> Result<ImportReport, FilerError> {
         let (source, select) = (self.source(), PoolSelect::Name(POOL.into()));
         let (filer, report) = Filer::import(&self.platform(), tuning, &source, &select, options, &mut |_| {})?;
+        self.start(filer);
+        Ok(report)
+    }
+
+    /// Imports the pool behind an export of this process, which has left this.
+    pub fn take_over(&mut self, left: &Arc<Handover>) -> Result<ImportReport, FilerError> {
+        let (source, select, options) = (self.source(), PoolSelect::Name(POOL.into()), ImportOptions::default());
+        let platform = self.platform();
+        let (tuning, handed_over) = (&self.shape.tuning, |_| Some(Arc::clone(left)));
+        let taken = Filer::take_over(&platform, tuning, &source, &select, &options, &handed_over, &mut |_| {});
+        let (filer, report) = taken?;
         self.start(filer);
         Ok(report)
     }

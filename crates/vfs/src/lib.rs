@@ -21,7 +21,7 @@ mod xattrs;
 pub use attributes::{Attr, Change, FileKind, FsStat, ObjectRef, PreAttr, SetAttr, SetTime};
 pub use content::{FILE_SIZE_MAX, FoundAt, ReadOut, Sought, Stability, WRITE_BYTES_MAX, Written};
 pub use door::{Attributes, Content, Delegations, Gives, Identity, Locks, Names, Opens, Replies, Vfs, Xattrs};
-pub use mount::MountNumber;
+pub use mount::{MountNumber, Retained};
 pub use names::{
     CreateHow, DirEntry, DirPage, ENTRY_BYTES, FIRST_ID, LINK_MAX, NAME_MAX, NodeKind, RENAME_PARENTS_MAX, SYMLINK_MAX,
     entry_charge,

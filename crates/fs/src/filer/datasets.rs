@@ -15,6 +15,7 @@ use tally_vfs::{Cred, FIRST_ID, FileKind, FsError, Names as _};
 use super::mount_point::{MountPoint, component, remove_mount_point};
 use super::{CreateOptions, Filer, FilerError, Named, Names};
 use crate::filesystem::{Filesystem, LogSwitch};
+use crate::mount::Mount;
 use crate::subtree::Chain;
 
 /// Stands where a dataset comes or goes: none has this id.
@@ -243,7 +244,7 @@ impl Filer {
                 root_generation: tally_base::Generation(rng.next_u64()),
             };
             let dataset = Arc::new(Dataset::new(birth, line, name, in_force, root));
-            let filesystem = Filesystem::mount(&self.pool, &self.ahead, &self.account, &dataset);
+            let filesystem = Filesystem::mount(&self.pool, &self.ahead, Mount::new(&self.account), &dataset);
             filesystem.found(txg, owner);
             pool.add_dataset(dataset);
             filesystem

@@ -3,8 +3,6 @@
 //! What makes a file is in [`super::make`], as CREATE is the same without the open. Who has what open stands in [`tally_claims`]; here is asked
 //! whether he may, by the file's mode, once: what he reads and writes by his open goes by that (rules V30).
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 use tally_base::Wait;
 use tally_claims::{Act, Claim, Claims, Closed, Refused};
@@ -66,8 +64,7 @@ impl Filesystem {
     }
 
     fn claim_for(&self, object: ObjectRef, holder: Holder, share: Share) -> Result<(), FsError> {
-        let claims = self.claims.get_or_init(|| Box::new(Claims::new(Arc::clone(&self.account))));
-        claims.open(object.id, holder, share).map_err(|refused| match refused {
+        self.claims.get_or_init().open(object.id, holder, share).map_err(|refused| match refused {
             Refused::TooMany { .. } => FsError::TooManyClaims,
             Refused::Conflict { with: Claim::Delegation { .. } } => FsError::Delegated(object),
             _ => FsError::ShareDenied,

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use tally_base::{Clock, LaneId, SECTOR, SystemClock, SystemRng, Wait};
 use tally_disk::{Disk, Durability, Fanout, Geometry, Helpers, Host, Platform, SerialFanout, ThreadFanout};
 use tally_fakes::{MemDisk, MemOpener};
-use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport, Suspended};
+use tally_fs::filer::{CreateOptions, Filer, FilerError, Handover, ImportOptions, ImportReport, Suspended};
 use tally_intent::Lane;
 use tally_members::assemble::{self, PoolSelect};
 use tally_members::create::new_leg;
@@ -354,6 +354,21 @@ impl World {
             ImportSource { paths: self.disks.iter().map(|(path, _)| Path::new(path).into()).collect(), dirs: vec![] };
         let select = PoolSelect::Name("tank".into());
         Filer::import(&self.platform(), tuning, &source, &select, options, &mut |_| {})
+    }
+
+    /// An import behind an export in this process, which has left this.
+    pub(crate) fn try_to_take_over(
+        &self,
+        options: &ImportOptions,
+        left: &Arc<Handover>,
+    ) -> Result<(Arc<Filer>, ImportReport), FilerError> {
+        let paths = self.disks.iter().map(|(path, _)| Path::new(path).into()).collect();
+        let (source, select) = (ImportSource { paths, dirs: vec![] }, PoolSelect::Name("tank".into()));
+        let handed_over = |_| Some(Arc::clone(left));
+        let (platform, tuning) = (self.platform(), Tuning::default());
+        let taken = Filer::take_over(&platform, &tuning, &source, &select, options, &handed_over, &mut |_| {})?;
+        drive(&taken.0);
+        Ok(taken)
     }
 
     /// An import that goes back to an older group, after which nothing happens by itself.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use tally_base::{DatasetId, PoolGuid, Time};
-use tally_vfs::{ObjectRef, Vfs};
+use tally_vfs::{ObjectRef, Retained, Vfs};
 
 /// What becomes of a client's user and group ids, as in exports(5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +111,12 @@ pub trait PoolExports: Send + Sync {
 
     /// A dataset of the pool.
     fn place(&self, dataset: DatasetId) -> Place;
+
+    /// What clients have of a dataset, while its pool is away and may come back to it: as long as there is this they keep it. It is there from before the pool is away, and until that is mounted
+    /// again by the same number, or is not.
+    fn retained(&self, _dataset: DatasetId) -> Option<Arc<dyn Retained>> {
+        None
+    }
 
     /// The rule for `client`; `None` where it has no access at all.
     fn rule(&self, dataset: DatasetId, client: IpAddr) -> Option<Rule>;

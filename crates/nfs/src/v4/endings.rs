@@ -3,9 +3,12 @@
 //! *A client* that is gone ([`Clients::take_gone`](super::state::Clients::take_gone)) loses all that it had, by whoever made it go. One whose lease is over goes when it is in
 //! somebody's way, or when there is no room for others (rules V20 and V35).
 //!
-//! *A mount.* What is open is known below for as long as its dataset is mounted, and above by the mount ([`Mounted`]). Behind a `pool clear`, an export and import, a
+//! *A mount.* What is open is known below for as long as its dataset is mounted, and above by the mount ([`Mounted`]). Behind a `pool clear`, a
 //! rollback or the end of a dataset nothing below knows of it, and whoever was kept out by it is not any more. So it is revoked, and its client told: by SEQUENCE, which looks
 //! whether what is exported was another thing at its last look, and by every use, which finds another mount than it was opened on (rules V37).
+//!
+//! *An export.* What clients have of a pool that was exported is kept for a lease, and is what it was if the pool is back by then, by the same mounts ([`PoolExports::retained`](crate::exports::PoolExports::retained)). Meanwhile nobody gets at its
+//! files, so nothing is given and nobody is kept out; what ends, ends in what is kept.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -15,11 +18,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tally_base::blocking;
-use tally_vfs::Vfs;
+use tally_vfs::{ClientNumber, Holder, ObjectRef, Retained, Vfs};
 
 use super::house::House;
 use super::state::{ClientId, Closing, FileId, Gone, Known, Mounted, Revoked, Stateid, Which, Why, printable};
-use crate::exports::{Exports, Place};
+use crate::exports::{Exports, Place, PoolExports};
 
 /// Who is at it.
 pub(super) struct Endings {
@@ -221,10 +224,54 @@ impl House {
 pub(super) fn close_below(exports: &dyn Exports, closing: &[Closing]) {
     for closing in closing {
         // With its mount it was closed before.
-        if let Some(vfs) = file_system(exports, &closing.file) {
-            vfs.close(closing.file.object, closing.holder());
+        if let Some(below) = below(exports, &closing.file) {
+            below.close(closing.file.object, closing.holder());
         }
     }
+}
+
+/// Where what clients have of a file can be given up: in its dataset, or in what is kept of that while its pool is away.
+pub(super) enum Below {
+    Here(Arc<dyn Vfs>),
+    Retained(Arc<dyn Retained>),
+}
+
+impl Below {
+    pub(super) fn close(&self, object: ObjectRef, holder: Holder) {
+        match self {
+            Self::Here(vfs) => vfs.close(object, holder),
+            Self::Retained(of) => of.close(object, holder),
+        }
+    }
+
+    pub(super) fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {
+        match self {
+            Self::Here(vfs) => vfs.has_ranges(object, holder),
+            Self::Retained(of) => of.has_ranges(object, holder),
+        }
+    }
+
+    pub(super) fn give_back(&self, object: ObjectRef, client: ClientNumber) {
+        match self {
+            Self::Here(vfs) => vfs.give_back(object, client),
+            Self::Retained(of) => of.give_back(object, client),
+        }
+    }
+}
+
+/// The same of a file, by the mount of which it was opened.
+pub(super) fn below(exports: &dyn Exports, file: &FileId) -> Option<Below> {
+    let pool = exports.pool(file.of.pool)?;
+    match pool.place(file.of.dataset) {
+        Place::Here(vfs) => Some(vfs).filter(|vfs| Mounted::of(&**vfs) == file.of).map(Below::Here),
+        Place::Away => retained_of(&*pool, &file.of).map(Below::Retained),
+        Place::Going | Place::Unknown => None,
+    }
+}
+
+/// What is kept of a mount.
+fn retained_of(pool: &dyn PoolExports, of: &Mounted) -> Option<Arc<dyn Retained>> {
+    pool.retained(of.dataset).filter(|it| it.mount() == of.mount)
 }
 
 /// Where a file is, if that is served, and mounted as it was when it was opened.
@@ -241,8 +288,8 @@ fn is_over(exports: &dyn Exports, of: &Mounted) -> bool {
     match pool.place(of.dataset) {
         Place::Here(vfs) => Mounted::of(&*vfs) != *of,
         Place::Unknown => true,
-        // The pool is not imported; else its dataset was made a moment ago.
-        Place::Away => pool.root().is_none(),
+        // The pool is not imported, and may be on its way back; else its dataset was made a moment ago.
+        Place::Away => pool.root().is_none() && retained_of(&*pool, of).is_none(),
         Place::Going => false,
     }
 }

@@ -10,7 +10,7 @@ use tally_vfs::{Holder, Vfs};
 
 use super::callbacks::Callbacks;
 use super::compound::Stop;
-use super::endings::{Endings, file_system};
+use super::endings::{Endings, below};
 use super::naming::{NameService, Naming};
 use super::plain::Plain;
 use super::recalls::{Counted, Parking};
@@ -173,7 +173,7 @@ impl House {
         }
         let Some(freeing) = self.locks.free(asked, client)? else { return Ok(()) };
         let (file, holder) = (freeing.locked().file, freeing.locked().holder);
-        if file_system(exports, &file).is_some_and(|vfs| vfs.has_ranges(file.object, holder)) {
+        if below(exports, &file).is_some_and(|below| below.has_ranges(file.object, holder)) {
             return Err(Status::LocksHeld);
         }
         freeing.freed();
@@ -185,7 +185,7 @@ impl House {
         let freeing = self.locks.release(owner)?;
         let has_ranges = |freeing: &Freeing<'_>| {
             let Locked { file, holder, .. } = freeing.locked();
-            file_system(exports, file).is_some_and(|vfs| vfs.has_ranges(file.object, *holder))
+            below(exports, file).is_some_and(|below| below.has_ranges(file.object, *holder))
         };
         if freeing.iter().any(has_ranges) {
             return Err(Status::LocksHeld);

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use tally_base::Promise;
 use tally_vfs::{ClientNumber, ObjectRef, Vfs};
 
-use super::endings::file_system;
+use super::endings::{Below, below};
 use super::house::House;
 use super::state::bounds::CALLS_OF_CLIENT_MAX;
 use super::state::{
@@ -122,7 +122,7 @@ impl House {
                 Recalled::Known => {}
                 Recalled::Nobodys => {
                     let Some(orphan) = self.delegations().orphan(client, *file) else { continue };
-                    self.end_below(Some(vfs), orphan.ending()).returned();
+                    self.end_below(vfs, orphan.ending()).returned();
                     is_less = true;
                 }
             }
@@ -153,12 +153,22 @@ impl House {
             return;
         }
         let mut overdue = self.delegations().overdue(self.now());
-        overdue.retain(|number| !self.is_put_off(*number));
+        overdue.retain(|number| !self.puts_off(exports, *number) && !self.is_put_off(*number));
         overdue.iter().for_each(|number| self.take_delegation(exports, *number));
         if !overdue.is_empty() {
             self.tracking.let_go_of_doomed();
         }
         self.delegations().to_call(self.now()).into_iter().for_each(|client| self.call_for_delegations(client));
+    }
+
+    /// Nothing can be given back to a pool that is away: the time for that begins anew.
+    fn puts_off(&self, exports: &dyn Exports, number: DelegationNumber) -> bool {
+        let file = self.delegations().file_of(number);
+        let is_away = file.is_some_and(|file| matches!(below(exports, &file), Some(Below::Retained(_))));
+        if is_away {
+            self.delegations().begin_anew(number, self.now());
+        }
+        is_away
     }
 
     /// Whether a recall whose time is over goes on, as its client can be called and was not.
@@ -172,12 +182,12 @@ impl House {
         if denied.is_some_and(|by| self.has_read_answer(&by)) {
             // It has given it back, or never learned of it, and has nothing that it could free.
             self.delegated.returned.fetch_add(1, Relaxed);
-            return self.end_below(file_system(exports, ending.file()).as_deref(), ending).returned();
+            return self.end_wherever(exports, ending).returned();
         }
         // The other way round it would be others' before it is known that its client may not claim it again.
-        let (client, file) = (ending.client(), *ending.file());
+        let client = ending.client();
         self.note_lost(client);
-        self.end_below(file_system(exports, &file).as_deref(), ending).revoked(Revoked::Recalled);
+        self.end_wherever(exports, ending).revoked(Revoked::Recalled);
         // It may have freed another one between, and be in a list again.
         self.note_lost(client);
         self.delegated.revoked.fetch_add(1, Relaxed);
@@ -199,13 +209,26 @@ impl House {
     }
 
     /// It is nobody's below any more, and who was kept out by it goes on.
-    fn end_below<'a>(&self, vfs: Option<&dyn Vfs>, ending: Ending<'a>) -> Ending<'a> {
+    fn end_below<'a>(&self, vfs: &dyn Vfs, ending: Ending<'a>) -> Ending<'a> {
         let file = ending.file();
-        if let Some(vfs) = vfs.filter(|vfs| FileId::of(*vfs, file.object) == *file) {
+        if FileId::of(vfs, file.object) == *file {
             vfs.give_back(file.object, ClientNumber(ending.client().0));
         }
         self.parking.wake(file);
         ending
+    }
+
+    /// The same, where its dataset may be away.
+    fn end_wherever<'a>(&self, exports: &dyn Exports, ending: Ending<'a>) -> Ending<'a> {
+        self.give_back_wherever(exports, ending.file(), ending.client());
+        ending
+    }
+
+    fn give_back_wherever(&self, exports: &dyn Exports, file: &FileId, client: ClientId) {
+        if let Some(below) = below(exports, file) {
+            below.give_back(file.object, ClientNumber(client.0));
+        }
+        self.parking.wake(file);
     }
 
     /// DELEGRETURN.
@@ -217,14 +240,14 @@ impl House {
         object: ObjectRef,
     ) -> Result<(), Status> {
         let ending = self.delegations().give_back(asked, client, &FileId::of(vfs, object))?;
-        self.end_below(Some(vfs), ending).returned();
+        self.end_below(vfs, ending).returned();
         self.delegated.returned.fetch_add(1, Relaxed);
         Ok(())
     }
 
     /// What was given, and its client was not told of.
     pub(super) fn withdraw_delegation(&self, vfs: &dyn Vfs, ending: Ending<'_>) {
-        self.end_below(Some(vfs), ending).returned();
+        self.end_below(vfs, ending).returned();
     }
 
     /// What the file system has given to a client, and nothing is known of here: others are in a moment, or it is kept for nobody.
@@ -254,12 +277,7 @@ impl House {
     /// A client is gone, and so is what was delegated to it. Gives how many.
     pub(super) fn forget_delegations(&self, exports: &dyn Exports, client: ClientId) -> usize {
         let files = self.delegations().forget_client(client);
-        for file in &files {
-            if let Some(vfs) = file_system(exports, file) {
-                vfs.give_back(file.object, ClientNumber(client.0));
-            }
-            self.parking.wake(file);
-        }
+        files.iter().for_each(|file| self.give_back_wherever(exports, file, client));
         files.len()
     }
 

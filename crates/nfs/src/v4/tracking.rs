@@ -68,7 +68,8 @@ struct Tracked {
     /// Which mount it is; another one has another list.
     mount: MountNumber,
     pool: PoolGuid,
-    folder: Weak<dyn Vfs>,
+    /// As it is mounted now: behind an export it is the same mount where what clients have goes on.
+    folder: Mutex<Weak<dyn Vfs>>,
     work: Mutex<()>,
     list: Mutex<Option<List>>,
     /// When it could not be read, the first time.
@@ -121,7 +122,7 @@ impl Tracking {
         let Some(vfs) = pool.clients() else {
             return Ok(Given { promise: None, mount: None, dooms: 0, may_write: None });
         };
-        let (tracked, key) = (self.tracked(pool.guid(), &vfs)?, asker.presence.key());
+        let (tracked, key) = (self.tracked(pool.guid(), &vfs, asker.now)?, asker.presence.key());
         let mount = Some(tracked.mount);
         // Who does not know yet that something was taken from it goes into no list: behind a crash it would claim that as well (rules V24).
         let has_lost = asker.presence.has_lost();
@@ -172,7 +173,7 @@ impl Tracking {
     /// Whether a client may claim something again in this pool (table D12).
     pub(super) fn reclaim(&self, pool: &dyn PoolExports, asker: Asker<'_>) -> Result<(), Status> {
         let Some(vfs) = pool.clients() else { return Err(Status::NoGrace) };
-        let tracked = self.tracked(pool.guid(), &vfs)?;
+        let tracked = self.tracked(pool.guid(), &vfs, asker.now)?;
         let _one_at_a_time = tracked.work();
         tracked.read_in(&*vfs, asker.now)?;
         let may = tracked.with(|list| {
@@ -185,7 +186,7 @@ impl Tracking {
     /// Whether a client, that may claim something again in this pool, may claim something for writing in this dataset of it.
     pub(super) fn reclaim_write(&self, pool: &dyn PoolExports, asker: Asker<'_>, dataset: DatasetId) -> bool {
         let whose = (asker.presence.key(), asker.presence.client());
-        let tracked = pool.clients().and_then(|vfs| self.tracked(pool.guid(), &vfs).ok());
+        let tracked = pool.clients().and_then(|vfs| self.tracked(pool.guid(), &vfs, asker.now).ok());
         tracked.is_some_and(|tracked| {
             tracked.list.lock().as_mut().is_some_and(|list| list.reclaim_write(whose, dataset, asker.now))
         })
@@ -218,7 +219,7 @@ impl Tracking {
         };
         let is_kept_out = || {
             let Some(vfs) = pool.clients() else { return false };
-            let Ok(tracked) = self.tracked(pool.guid(), &vfs) else { return true };
+            let Ok(tracked) = self.tracked(pool.guid(), &vfs, now) else { return true };
             let known_now = || known(&tracked, Some(dataset), who);
             if let Some(is_kept_out) = known_now() {
                 // Whoever comes first writes down that it is over.
@@ -234,7 +235,7 @@ impl Tracking {
         // Of the others only what is known is asked: their disks are nothing to who comes to this one.
         let may_keep_out = |pool: &dyn PoolExports| {
             let Some(vfs) = pool.clients() else { return false };
-            let Ok(tracked) = self.tracked(pool.guid(), &vfs) else { return true };
+            let Ok(tracked) = self.tracked(pool.guid(), &vfs, now) else { return true };
             known(&tracked, None, None).unwrap_or_else(|| !tracked.is_late(now))
         };
         // Of one that is away it is not known, and whoever comes to it finds that it has changed.
@@ -264,7 +265,7 @@ impl Tracking {
     /// Whether something in this pool may still be claimed again.
     pub(super) fn is_in_grace(&self, pool: &dyn PoolExports, now: Duration) -> bool {
         let Some(vfs) = pool.clients() else { return false };
-        let Ok(tracked) = self.tracked(pool.guid(), &vfs) else { return true };
+        let Ok(tracked) = self.tracked(pool.guid(), &vfs, now) else { return true };
         self.known_grace(&tracked, now).unwrap_or_else(|| {
             let _one_at_a_time = tracked.work();
             self.grace_of(&tracked, &*vfs, now)
@@ -274,7 +275,7 @@ impl Tracking {
     /// The same for who does not wait until another one has read the list, which may take as long as its disks: by then something may be.
     pub(super) fn may_be_in_grace(&self, pool: &dyn PoolExports, now: Duration) -> bool {
         let Some(vfs) = pool.clients() else { return false };
-        let Ok(tracked) = self.tracked(pool.guid(), &vfs) else { return true };
+        let Ok(tracked) = self.tracked(pool.guid(), &vfs, now) else { return true };
         let ask = || tracked.work.try_lock().map(|_one_at_a_time| self.grace_of(&tracked, &*vfs, now));
         self.known_grace(&tracked, now).or_else(ask).unwrap_or(true)
     }
@@ -333,7 +334,7 @@ impl Tracking {
     pub(super) fn let_go_of_doomed(&self) {
         for tracked in self.all() {
             let has_some = || tracked.list.lock().as_ref().is_some_and(List::has_doomed);
-            if let (true, Some(vfs)) = (has_some(), tracked.folder.upgrade()) {
+            if let (true, Some(vfs)) = (has_some(), tracked.folder()) {
                 // Beside another one, whose disk may hang, that is left to the next grant.
                 let Some(_one_at_a_time) = tracked.work.try_lock() else { continue };
                 let doomed = tracked.with(List::take_doomed);
@@ -375,14 +376,17 @@ impl Tracking {
     }
 
     /// That of a pool as it is mounted there. Who comes from an older mount has met the end of that, and comes again.
-    fn tracked(&self, pool: PoolGuid, folder: &Arc<dyn Vfs>) -> Result<Arc<Tracked>, Status> {
+    fn tracked(&self, pool: PoolGuid, folder: &Arc<dyn Vfs>, now: Duration) -> Result<Arc<Tracked>, Status> {
         let (mut pools, mount) = (self.pools.lock(), folder.mount());
         match pools.get(&pool) {
-            Some(tracked) if tracked.mount == mount => return Ok(tracked.clone()),
+            Some(tracked) if tracked.mount == mount => {
+                tracked.is_at(folder, now);
+                return Ok(tracked.clone());
+            }
             Some(newer) if newer.mount > mount => return Err(Status::Delay),
             _ => {}
         }
-        let folder = Arc::downgrade(folder);
+        let folder = Mutex::new(Arc::downgrade(folder));
         let tracked = Arc::new(Tracked {
             lease: self.lease,
             mount,
@@ -398,6 +402,24 @@ impl Tracking {
 }
 
 impl Tracked {
+    /// Nothing, while the pool is away.
+    fn folder(&self) -> Option<Arc<dyn Vfs>> {
+        self.folder.lock().upgrade()
+    }
+
+    /// The pool was away, and has come back with what clients had in it: so has the list. While nobody could claim anything the time for that did not run.
+    fn is_at(&self, folder: &Arc<dyn Vfs>, now: Duration) {
+        let mut known = self.folder.lock();
+        if known.strong_count() > 0 {
+            return;
+        }
+        *known = Arc::downgrade(folder);
+        drop(known);
+        if let Some(list) = &mut *self.list.lock() {
+            list.goes_on(now);
+        }
+    }
+
     /// For whoever looks at the folder or changes it, which may take as long as its disks.
     fn work(&self) -> MutexGuard<'_, ()> {
         self.work.try_lock().unwrap_or_else(|| blocking(|| self.work.lock()))
@@ -592,7 +614,11 @@ impl Tracked {
 
     /// The same, for who is given nothing. An error where somebody is still to go out of the list, or nobody has read it yet.
     fn newest_change(&self) -> Result<Option<Box<dyn Promise>>, Stop> {
-        let Some(folder) = self.folder.upgrade() else { return Ok(None) };
+        let Some(folder) = self.folder() else {
+            // What was changed before it went away is durable by that.
+            let has_doomed = self.list.lock().as_ref().is_some_and(List::has_doomed);
+            return if has_doomed { Err(Status::Delay.into()) } else { Ok(None) };
+        };
         let _one_at_a_time = self.work();
         let is_done = self.list.lock().as_ref().is_some_and(|list| !list.has_doomed());
         if is_done { self.settle(&*folder) } else { Err(Status::Delay.into()) }

@@ -25,7 +25,10 @@ use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, ShareRules
 use tally_nfs::serve::{ServeOptions, Server};
 use tally_nfs::service::Service;
 use tally_vfs::model::{Model, ModelOptions};
-use tally_vfs::{Cred, Identity, Names, ObjectRef, OpCtx, SetAttr, Vfs};
+use tally_vfs::{
+    ClientNumber, Cred, Delegations, Holder, Identity, Locks, MountNumber, Names, ObjectRef, OpCtx, Opens, Retained,
+    SetAttr, Vfs,
+};
 
 use client::Client;
 use gated::Gated;
@@ -41,6 +44,8 @@ pub struct TestExports {
     pub tank_rule: Mutex<String>,
     pub child_rule: Mutex<String>,
     pub away: Mutex<bool>,
+    /// While it is away, what clients have of it is kept.
+    pub retains: AtomicBool,
     pub changed: Mutex<Time>,
     /// It is another one at each look.
     pub is_restless: AtomicBool,
@@ -67,6 +72,7 @@ impl TestExports {
             tank_rule: Mutex::new("*(rw,no_root_squash,insecure)".into()),
             child_rule: Mutex::new("*(rw,no_root_squash,insecure)".into()),
             away: Mutex::new(false),
+            retains: AtomicBool::new(false),
             changed: Mutex::new(Time(7)),
             is_restless: AtomicBool::new(false),
             looks: Mutex::new(usize::MAX),
@@ -83,6 +89,19 @@ impl TestExports {
     /// The pool has a place for what has to be known of clients.
     pub fn keep_clients(&self) -> Arc<Gated> {
         self.clients.lock().get_or_insert_with(|| dataset(99)).clone()
+    }
+
+    /// The pool is exported, and what clients have of it is kept; or not, or not any more.
+    pub fn export(&self, retains: bool) {
+        self.retains.store(retains, SeqCst);
+        *self.away.lock() = true;
+        self.changed.lock().0 += 1;
+    }
+
+    /// It is back. With what clients had, if it has not been mounted anew meanwhile.
+    pub fn import(&self) {
+        *self.away.lock() = false;
+        self.changed.lock().0 += 1;
     }
 
     /// The tank's pool goes, and comes with all that was in it: of what was open it knows nothing.
@@ -154,6 +173,7 @@ pub enum Child {
 struct Moment {
     guid: PoolGuid,
     away: bool,
+    retains: bool,
     child: Child,
     clients: Option<Arc<Gated>>,
     served: [Arc<Gated>; 2],
@@ -167,6 +187,7 @@ impl TestExports {
         Moment {
             guid: pool,
             away,
+            retains: self.retains.load(SeqCst),
             child: *self.child_is.lock(),
             clients: self.clients.lock().clone(),
             served: [self.anew.lock().clone().unwrap_or_else(|| self.tank.clone()), self.child.clone()],
@@ -185,6 +206,11 @@ impl PoolExports for Moment {
             number @ (1 | 2) => Place::Here(self.served[number as usize - 1].clone()),
             _ => Place::Unknown,
         }
+    }
+
+    fn retained(&self, dataset: DatasetId) -> Option<Arc<dyn Retained>> {
+        let of = self.served.get((dataset.0 as usize).checked_sub(1)?)?;
+        (self.away && self.retains).then(|| Arc::new(Put(of.clone())) as _)
     }
 
     fn guid(&self) -> PoolGuid {
@@ -227,11 +253,32 @@ impl PoolExports for Moment {
     }
 
     fn clients(&self) -> Option<Arc<dyn Vfs>> {
-        Some(self.clients.clone()?)
+        Some(self.clients.clone().filter(|_| !self.away)?)
     }
 
     fn handle_key(&self) -> &[u8; 32] {
         &KEY
+    }
+}
+
+/// What clients have of a dataset whose pool is away.
+struct Put(Arc<Gated>);
+
+impl Retained for Put {
+    fn mount(&self) -> MountNumber {
+        Identity::mount(&*self.0)
+    }
+
+    fn close(&self, object: ObjectRef, holder: Holder) {
+        Opens::close(&*self.0, object, holder);
+    }
+
+    fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {
+        Locks::has_ranges(&*self.0, object, holder)
+    }
+
+    fn give_back(&self, object: ObjectRef, client: ClientNumber) {
+        Delegations::give_back(&*self.0, object, client);
     }
 }
 

@@ -2,9 +2,12 @@
 //! a start failed on them, and those whose export or destruction failed.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use tally_base::PoolGuid;
+use tally_fs::filer::Handover;
 
 use super::state::KnownPool;
 use crate::control::message::Progress;
@@ -18,6 +21,14 @@ struct Known {
     name: String,
     handle_key: [u8; 32],
     why: Why,
+    keeping: Option<Keeping>,
+}
+
+/// What clients have of one that was exported, for the next import (rules V37).
+struct Keeping {
+    handover: Arc<Handover>,
+    /// None as long as the export is under way.
+    until: Option<Instant>,
 }
 
 enum Why {
@@ -37,13 +48,41 @@ impl Absent {
             name: pool.name.clone(),
             handle_key: pool.handle_key,
             why: Why::Coming("It is about to be imported.".into()),
+            keeping: None,
         };
         Self(Mutex::new(listed.iter().map(|pool| (pool.guid, known(pool))).collect()))
     }
 
     /// One is being let go. It counts as exported until something else is said of it.
-    pub fn let_go(&self, pool: PoolGuid, name: String, handle_key: [u8; 32]) {
-        self.0.lock().insert(pool, Known { name, handle_key, why: Why::Exported(None) });
+    pub fn let_go(&self, pool: PoolGuid, name: String, handle_key: [u8; 32], handover: Option<Arc<Handover>>) {
+        let keeping = handover.map(|handover| Keeping { handover, until: None });
+        self.0.lock().insert(pool, Known { name, handle_key, why: Why::Exported(None), keeping });
+    }
+
+    /// It was exported: what clients have of it is kept until then.
+    pub(super) fn keep(&self, pool: PoolGuid, until: Instant) {
+        if let Some(keeping) = self.0.lock().get_mut(&pool).and_then(|known| known.keeping.as_mut()) {
+            keeping.until = Some(until);
+        }
+    }
+
+    /// What clients have of it, if that is kept.
+    pub(super) fn handed_over(&self, pool: PoolGuid) -> Option<Arc<Handover>> {
+        let known = self.0.lock();
+        Some(Arc::clone(&known.get(&pool)?.keeping.as_ref()?.handover))
+    }
+
+    /// Nothing of it is kept any more.
+    pub(super) fn keep_nothing(&self, pool: PoolGuid) {
+        if let Some(known) = self.0.lock().get_mut(&pool) {
+            known.keeping = None;
+        }
+    }
+
+    /// Those of which something was kept for long enough.
+    pub(super) fn kept_too_long(&self, now: Instant) -> Vec<PoolGuid> {
+        let is_over = |known: &Known| known.keeping.as_ref().and_then(|it| it.until).is_some_and(|until| until <= now);
+        self.0.lock().iter().filter(|(_, known)| is_over(known)).map(|(guid, _)| *guid).collect()
     }
 
     /// Tells how far the import of the pool with this guid, in digits, is.
@@ -99,6 +138,7 @@ impl Absent {
             handle_key: known.handle_key,
             mounted: None,
             datasets: Vec::new(),
+            handover: known.keeping.as_ref().map(|keeping| Arc::clone(&keeping.handover)),
         };
         self.0.lock().iter().map(exports).collect()
     }
@@ -150,7 +190,7 @@ mod tests {
         absent.forget(guid);
         assert!(absent.reports(None).is_empty() && absent.exports().is_empty());
         // Nobody waits for a report on what was exported on purpose, but its clients do wait.
-        absent.let_go(guid, "tank".into(), [3; 32]);
+        absent.let_go(guid, "tank".into(), [3; 32], None);
         assert!(absent.reports(None).is_empty());
         assert_eq!(absent.exports()[0].handle_key, [3; 32]);
     }

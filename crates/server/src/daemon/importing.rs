@@ -137,7 +137,10 @@ impl Pools {
         match (order.rewind, &order.resumes) {
             (Some(rewind), _) => Filer::go_back(platform, tuning, source, select, options, rewind, tell),
             (None, Some(suspended)) => Filer::resume(platform, tuning, source, select, suspended, tell),
-            (None, None) => Filer::import(platform, tuning, source, select, options, tell),
+            (None, None) => {
+                let handed_over = |pool| self.absent.handed_over(pool);
+                Filer::take_over(platform, tuning, source, select, options, &handed_over, tell)
+            }
         }
     }
 
@@ -166,7 +169,7 @@ impl Pools {
     /// Starts a pool's threads, serves it, and writes it down for the next start.
     fn take_up(&self, filer: Arc<Filer>, remarks: Vec<String>, read_only: bool) -> Result<Arc<ServedPool>, PoolsError> {
         let pool = ServedPool::start(filer, remarks, read_only).map_err(PoolsError::Thread)?;
-        if !self.keeps_clients {
+        if self.lease.is_none() {
             pool.filer.hold_for_nobody();
             if !read_only && let Err(error) = pool.filer.forget_clients() {
                 let name = pool.filer.name();

@@ -95,8 +95,19 @@ impl Pools {
         how: fn(&Filer) -> Result<(), FilerError>,
     ) -> Result<(), PoolsError> {
         let (guid, name) = (pool.guid(), pool.filer.name());
-        self.absent.let_go(guid, name.clone(), pool.handle_key());
+        let keeps = self.lease.filter(|_| matches!(end, End::Exported));
+        let handover = keeps.and_then(|_| pool.filer.hand_over());
+        // Before it goes: as long as nobody has it for lost, nothing is.
+        self.absent.let_go(guid, name.clone(), pool.handle_key(), handover.clone());
         let ended = self.put_away(pool, how);
+        match (handover, keeps, &ended) {
+            (Some(handover), Some(lease), Ok(())) => {
+                handover.is_left(&pool.filer);
+                self.absent.keep(guid, Instant::now() + lease);
+            }
+            (Some(_), ..) => self.keep_no_more(guid),
+            (None, ..) => {}
+        }
         let class = match end {
             End::Exported => "pool_export",
             End::Destroyed => "pool_destroy",
@@ -106,6 +117,16 @@ impl Pools {
             self.absent.because(guid, format!("It was not {end}: {source}"));
             PoolsError::NotPutAway { name, end, source: Box::new(source) }
         })
+    }
+
+    /// What clients have of exported pools is kept for a lease: they are told that it is over where nobody has imported one by then.
+    pub(super) fn end_keeping(&self) {
+        self.absent.kept_too_long(Instant::now()).into_iter().for_each(|pool| self.keep_no_more(pool));
+    }
+
+    fn keep_no_more(&self, pool: PoolGuid) {
+        self.absent.keep_nothing(pool);
+        self.refresh_exports();
     }
 
     /// Waits no more for a pool that is away, by its name or guid. Gives its name and guid.

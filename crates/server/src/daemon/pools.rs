@@ -20,7 +20,7 @@
 //! `rules_above` the rules of the configuration.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use tally_disk::Platform;
@@ -61,14 +61,14 @@ pub struct Pools {
     pub(super) above: Mutex<Vec<ExportRule>>,
     /// Those of them that the configuration file has.
     pub(super) file_rules: Mutex<Vec<ExportRule>>,
-    /// Whether a pool that comes is to have a place for what has to be known of clients.
-    pub(super) keeps_clients: bool,
+    /// How long a client of version 4 may say nothing, where that is spoken: then a pool that comes is to have a place for what has to be known of clients.
+    pub(super) lease: Option<Duration>,
 }
 
 impl Pools {
-    /// The same, each of which keeps what is to be known of clients of version 4 behind a restart.
-    pub(super) fn keeping_clients(self, keeps_clients: bool) -> Self {
-        Self { keeps_clients, ..self }
+    /// The same, each of which keeps what is to be known of clients of version 4 behind a restart, with leases of this length; if that is spoken.
+    pub(super) fn keeping_clients(self, lease: Option<Duration>) -> Self {
+        Self { lease, ..self }
     }
 
     /// None is imported; those of the list are away. Which rules hold is worked out by `rules_hold`.
@@ -90,7 +90,7 @@ impl Pools {
             above: Mutex::new(above.clone()),
             state: Mutex::new(state),
             file_rules: Mutex::new(above),
-            keeps_clients: false,
+            lease: None,
         };
         pools.refresh_exports();
         pools
@@ -157,6 +157,7 @@ impl Pools {
             handle_key: pool.handle_key(),
             datasets: dataset_exports(&pool.filer),
             mounted: Some(pool),
+            handover: None,
         });
         let table = ExportTable::new(present.chain(absent).collect(), &self.above.lock());
         self.live.replace(&table);

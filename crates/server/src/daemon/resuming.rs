@@ -68,7 +68,7 @@ impl Pools {
             resumes: Some(served.filer.as_suspended()),
             ..ImportOrder::default()
         };
-        self.absent.let_go(guid, name.clone(), served.handle_key());
+        self.absent.let_go(guid, name.clone(), served.handle_key(), None);
         // Nothing can be written any more, which is what it says; its threads end all the same.
         let _suspended = self.put_away(&served, Filer::export);
         drop(served);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tally_base::{SystemClock, SystemRng};
@@ -75,6 +75,9 @@ pub struct Launch {
     pub signals: bool,
 }
 
+/// How often it is looked whether what was kept of an exported pool is over.
+const LOOK_AT_KEPT: Duration = Duration::from_secs(1);
+
 /// A running daemon.
 pub struct Daemon {
     args: ServeArgs,
@@ -92,7 +95,7 @@ pub struct Daemon {
     watching: Option<Watching>,
     /// Disks that hang, scrubs that are due, memory that runs short, and a list of pools that could not be written: looked at until the pools are
     /// exported.
-    _looks: [Ticker; 7],
+    _looks: [Ticker; 8],
     /// Other daemons keep away from its directory, until nobody here writes there any more: this is dropped last.
     _lock: data_dir::Lock,
 }
@@ -111,6 +114,17 @@ fn watch_pressure(desk: &Arc<Desk>) -> io::Result<Ticker> {
         for served in desk.pools.all() {
             let io = &served.filer.pool().io;
             io.limit_cache(share.of(io.cache_bytes_max()));
+        }
+    })
+}
+
+/// The daemon's own thread hears when what clients have of an exported pool was kept for a lease.
+fn watch_kept(desk: &Desk, sender: Sender<Event>) -> io::Result<Ticker> {
+    let pools = Arc::clone(&desk.pools);
+    Ticker::start("kept", LOOK_AT_KEPT, move || {
+        if !pools.absent.kept_too_long(Instant::now()).is_empty() {
+            // A daemon that is at its end keeps nothing.
+            let _ends = sender.send(Event::KeptTooLong);
         }
     })
 }
@@ -155,7 +169,7 @@ impl Daemon {
             listeners.first().and_then(|listener| listener.local_addr().ok()).map_or(0, |address| address.port());
 
         let pools = Pools::begin(platform(launch.opener, &config), tuning(&config), state, config.exports.clone());
-        let pools = Arc::new(pools.keeping_clients(config.nfs4));
+        let pools = Arc::new(pools.keeping_clients(config.nfs4.then(|| config.lease_time.time())));
         let nfs = Service::new(pools.exports());
         let nfs = Arc::new(if config.nfs4 {
             // The same directory by another path is the same one.
@@ -197,7 +211,8 @@ impl Daemon {
         let graces = schedule::watch_graces(&desk.pools, &desk.nfs)?;
         let spares = spares::watch(&desk.pools)?;
         let (pressure, listing) = (watch_pressure(&desk)?, listing::keep_writing(&desk.pools)?);
-        let looks = [silence, happenings, schedule, graces, spares, pressure, listing];
+        let kept = watch_kept(&desk, sender.clone())?;
+        let looks = [silence, happenings, schedule, graces, spares, pressure, listing, kept];
         Ok(Self {
             args: launch.args,
             desk,
@@ -276,6 +291,7 @@ impl Daemon {
                     }
                 }
                 Event::Prepared(begun) => carry_out(&self.desk, begun),
+                Event::KeptTooLong => self.desk.pools.end_keeping(),
             }
         }
         self.stop()

@@ -29,6 +29,8 @@ pub(super) enum Event {
     Work(Work),
     /// Go on with one that was prepared in a thread of its own.
     Prepared(Begun),
+    /// End what clients have of pools that were exported a lease ago.
+    KeptTooLong,
 }
 
 /// What the daemon's own thread does for a connection.

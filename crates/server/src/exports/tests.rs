@@ -44,10 +44,22 @@ fn table(above: &[ExportRule]) -> ExportTable {
         dataset(2, "tank/home", "10.0.0.0/8(ro) 10.1.0.0/16(rw)"),
         dataset(3, "tank/homestead", "off"),
     ];
-    let here =
-        KnownExports { guid: TANK, name: "tank".into(), handle_key: [1; 32], mounted: Some(Three::new()), datasets };
-    let away =
-        KnownExports { guid: AWAY, name: "away".into(), handle_key: [2; 32], mounted: None, datasets: Vec::new() };
+    let here = KnownExports {
+        guid: TANK,
+        name: "tank".into(),
+        handle_key: [1; 32],
+        mounted: Some(Three::new()),
+        datasets,
+        handover: None,
+    };
+    let away = KnownExports {
+        guid: AWAY,
+        name: "away".into(),
+        handle_key: [2; 32],
+        mounted: None,
+        datasets: Vec::new(),
+        handover: None,
+    };
     ExportTable::new(vec![here, away], above)
 }
 
@@ -195,6 +207,7 @@ fn a_pool_knows_what_is_above_and_below() {
         handle_key: [1; 32],
         mounted: Some(Three::new()),
         datasets,
+        handover: None,
     };
     let live = LiveExports::default();
     live.replace(&ExportTable::new(vec![known(TANK, "tank", datasets), known(AWAY, "alpha", Vec::new())], &[]));

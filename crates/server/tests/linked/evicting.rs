@@ -81,7 +81,7 @@ impl Client {
         self
     }
 
-    fn send(&mut self, ops: Vec<NfsArgop4>) -> Compound4Res {
+    pub(super) fn send(&mut self, ops: Vec<NfsArgop4>) -> Compound4Res {
         let mut cred = Encoder::new();
         cred.u32(0).opaque(b"test").u32(0).u32(0).u32(0);
         let mut words = Encoder::new();
@@ -98,22 +98,26 @@ impl Client {
         decode(&reply[24..]).expect("results")
     }
 
-    /// In the pool's root, behind SEQUENCE.
-    pub(super) fn run(&mut self, ops: Vec<NfsArgop4>) -> Compound4Res {
-        let sequence = NfsArgop4::OpSequence(Sequence4Args {
+    pub(super) fn sequence(&mut self) -> NfsArgop4 {
+        self.next += 1;
+        NfsArgop4::OpSequence(Sequence4Args {
             sa_sessionid: self.session,
-            sa_sequenceid: self.next,
+            sa_sequenceid: self.next - 1,
             sa_slotid: 0,
             sa_highest_slotid: 0,
             sa_cachethis: false,
-        });
-        self.next += 1;
+        })
+    }
+
+    /// In the pool's root, behind SEQUENCE.
+    pub(super) fn run(&mut self, ops: Vec<NfsArgop4>) -> Compound4Res {
+        let sequence = self.sequence();
         let tank = NfsArgop4::OpLookup(Lookup4Args { objname: b"tank".into() });
         self.send([sequence, NfsArgop4::OpPutrootfh, tank].into_iter().chain(ops).collect())
     }
 
     /// A file in there, which is made if it is not there.
-    fn open(&mut self, name: &str) -> Result<Stateid4, Nfsstat4> {
+    pub(super) fn open(&mut self, name: &str) -> Result<Stateid4, Nfsstat4> {
         self.open_for(name, 3).map(|opened| opened.stateid)
     }
 
@@ -135,7 +139,7 @@ impl Client {
     }
 
     /// Locks bytes 10 to 19 of it.
-    fn lock(&mut self, name: &str, below: &Stateid4) -> Nfsstat4 {
+    pub(super) fn lock(&mut self, name: &str, below: &Stateid4) -> Nfsstat4 {
         let lock_owner = StateOwner4 { clientid: 0, owner: b"process 7".into() };
         let below = OpenToLockOwner4 { open_seqid: 0, open_stateid: below.clone(), lock_seqid: 0, lock_owner };
         let (locktype, locker) = (NfsLockType4::WriteLt, Locker4::True(below));
@@ -157,7 +161,7 @@ pub(super) fn serving(args: ServeArgs, opener: &Arc<MemOpener>) -> (Running, Soc
 }
 
 /// The first cell of the line that has these words.
-fn id(text: &str, words: &str) -> String {
+pub(super) fn id(text: &str, words: &str) -> String {
     let line = text.lines().find(|line| line.contains(words)).unwrap_or_else(|| panic!("no {words}: {text}"));
     line.split('\t').next().unwrap().to_owned()
 }

@@ -160,6 +160,19 @@ impl Story {
         Ok(())
     }
 
+    /// A pool goes and is back before anybody asks for it: all that anybody has is what it was (rules V37).
+    pub(super) fn blink(&mut self) -> Checked<()> {
+        let pool = self.chance.below(POOLS as u64) as usize;
+        // Nobody waits for claims that could still be made.
+        self.look_after_clients()?;
+        if self.world.is_off() || !self.world.is_here(pool) || self.may_be_in_grace(pool) {
+            return Ok(());
+        }
+        self.totals.blinks += 1;
+        self.note(|| format!("pool {pool} is exported and imported"));
+        if self.world.blink(pool)? { self.look_after_clients() } else { Ok(()) }
+    }
+
     /// What the daemon does once a minute.
     pub(super) fn look_after_clients(&mut self) -> Checked<()> {
         let is_over = self.world.look_after_clients();

@@ -12,7 +12,7 @@
 //!
 //! Only where a request waits for what another client keeps are there others inside of it: the server's calls are answered, and what they ask for is given back, before it goes on.
 //!
-//! What is left out, as it is known: what a client has in a pool that is exported while the process goes on is revoked, and the client is taken for told at once, as it stays in the
+//! A pool that is exported and imported in one process goes on for its clients, or it is away for longer than that is kept: then what they have there is revoked, and they are taken for told at once, as they stay in the
 //! pool's list (docs/nfs4.md).
 
 mod caller;
@@ -112,6 +112,8 @@ totals! {
     late_imports,
     /// Exports.
     exports,
+    /// Exports with an import behind them, by which nobody loses anything.
+    blinks,
     /// Opens that were given.
     opens,
     /// Opens that somebody was in the way of.

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use tally_base::{DatasetId, PoolGuid, Time};
-use tally_fs::filer::Filer;
+use tally_fs::filer::{Filer, Handover};
 use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, Squash};
-use tally_vfs::{Identity, ObjectRef, Vfs};
+use tally_vfs::{Identity, ObjectRef, Retained, Vfs};
 
 use super::world::POOLS;
 use crate::machine::POOL;
@@ -17,6 +17,8 @@ use crate::machine::POOL;
 pub(super) struct Shares {
     pub(super) known: [Known; POOLS],
     pub(super) filers: Mutex<[Option<Arc<Filer>>; POOLS]>,
+    /// What clients have of one that comes back at once.
+    pub(super) handed_over: Mutex<[Option<Arc<Handover>>; POOLS]>,
     pub(super) changed: AtomicU64,
 }
 
@@ -29,7 +31,8 @@ pub(super) struct Known {
 
 impl Shares {
     fn at(&self, pool: usize) -> Arc<Moment> {
-        Arc::new(Moment { known: self.known[pool], filer: self.filers.lock()[pool].clone() })
+        let (filer, handover) = (self.filers.lock()[pool].clone(), self.handed_over.lock()[pool].clone());
+        Arc::new(Moment { known: self.known[pool], filer, handover })
     }
 }
 
@@ -60,6 +63,7 @@ impl Exports for Shares {
 struct Moment {
     known: Known,
     filer: Option<Arc<Filer>>,
+    handover: Option<Arc<Handover>>,
 }
 
 impl PoolExports for Moment {
@@ -78,6 +82,10 @@ impl PoolExports for Moment {
     fn place(&self, dataset: DatasetId) -> Place {
         let Some(filer) = &self.filer else { return Place::Away };
         filer.filesystem(dataset).map_or(Place::Unknown, |fs| Place::Here(fs as _))
+    }
+
+    fn retained(&self, dataset: DatasetId) -> Option<Arc<dyn Retained>> {
+        self.handover.as_ref()?.retained(dataset)
     }
 
     fn rule(&self, _: DatasetId, _: IpAddr) -> Option<Rule> {

@@ -38,6 +38,7 @@ impl Story {
             }
             4 | 5 => self.import_late(),
             6 if self.chance.one_in(2) => self.export(),
+            6 => self.blink(),
             7..10 => {
                 let time = Duration::from_secs(1 + self.chance.below(20));
                 self.pass(time)

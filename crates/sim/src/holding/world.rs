@@ -130,7 +130,12 @@ impl World {
             let config = machine.server().filer.pool().roster.config();
             Known { guid: config.pool, handle_key: config.handle_key }
         });
-        let exports = Arc::new(Shares { known, filers: Mutex::default(), changed: AtomicU64::new(1) });
+        let exports = Arc::new(Shares {
+            known,
+            filers: Mutex::default(),
+            handed_over: Mutex::default(),
+            changed: AtomicU64::new(1),
+        });
         let mut world = Self {
             machines,
             exports,
@@ -237,6 +242,7 @@ impl World {
     fn end_life(&mut self) {
         self.service = None;
         *self.exports.filers.lock() = Default::default();
+        *self.exports.handed_over.lock() = Default::default();
     }
 
     /// The process is killed, or the power goes; and another one starts, which serves nothing yet.
@@ -284,6 +290,27 @@ impl World {
             Err(error) => Err(format!("pool {pool} cannot be exported: {error}")),
             Ok(_) => Ok(true),
         }
+    }
+
+    /// Exports a pool and imports it, in one process, which looks after its clients between the two. False: the power went.
+    pub(super) fn blink(&mut self, pool: usize) -> Checked<bool> {
+        let Some(filer) = self.exports.filers.lock()[pool].clone() else { return Ok(true) };
+        let handover = filer.hand_over().ok_or("a pool is only read")?;
+        self.exports.handed_over.lock()[pool] = Some(Arc::clone(&handover));
+        if !self.export(pool)? {
+            return Ok(false);
+        }
+        handover.is_left(&filer);
+        drop(filer);
+        self.service().look_after_clients();
+        match self.machines[pool].take_over(&handover) {
+            Err(_) if self.is_off() => return Ok(false),
+            Err(error) => return Err(format!("pool {pool} is not taken over: {error}")),
+            Ok(_) => {}
+        }
+        self.take_up(pool)?;
+        self.exports.handed_over.lock()[pool] = None;
+        Ok(!self.is_off())
     }
 
     pub(super) fn sync(&self) {

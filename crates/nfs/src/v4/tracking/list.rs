@@ -214,6 +214,13 @@ impl List {
         Some(came)
     }
 
+    /// Its pool was away. What was left of a grace begins anew, as long as those come who claim something.
+    pub(super) fn goes_on(&mut self, now: Duration) {
+        if self.is_in_grace {
+            (self.until, self.latest) = (now + self.grace, now + self.grace * CLAIMS_END);
+        }
+    }
+
     /// Whether this client, that has not completed, may claim something again.
     pub(super) fn reclaim(&mut self, key: ClientKey, now: Duration) -> bool {
         let Some(has_claimed) = self.listed.get_mut(&key).filter(|_| self.is_in_grace) else { return false };

@@ -259,6 +259,14 @@ impl Shard {
         }
     }
 
+    /// It is asked for anew.
+    pub(super) fn begin_anew(&mut self, number: u64, now: Duration) {
+        let begun = Recall::begun(now, self.lease);
+        if let Some(recall) = self.recall_of(number) {
+            *recall = begun;
+        }
+    }
+
     /// Those that are asked for, of one client or of all, of which this is to be done: client by client.
     pub(super) fn due(&self, of: Option<ClientId>, what: Next, now: Duration) -> impl Iterator<Item = (ClientId, u64)> {
         let (first, last) = of.map_or((ClientId(0), ClientId(u64::MAX)), |client| (client, client));

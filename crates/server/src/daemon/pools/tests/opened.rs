@@ -173,7 +173,7 @@ fn a_pool_that_is_imported_for_reading_is_read() {
     let dir = tempfile::tempdir().expect("a directory");
     let opener = Arc::new(MemOpener::default());
     opener.put("/a", Arc::new(MemDisk::new(32 << 20)));
-    let pools = begin(dir.path(), &opener).keeping_clients(true);
+    let pools = begin(dir.path(), &opener).keeping_clients(Some(Duration::from_secs(90)));
     pools.create("tank", &["/a".into()], &CreateOptions::default(), Vec::new()).expect("a pool");
     let everybody = Assignment { property: "sharenfs".into(), value: "rw,no_root_squash".into() };
     pools.set_properties("tank", &[everybody]).expect("a property");
