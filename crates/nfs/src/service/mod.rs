@@ -501,7 +501,7 @@ impl Service {
         // Of one that is run again while its pool is away it is known already.
         job.about = About { dataset: about.dataset.or(job.about.dataset), ..about };
         if let (Some(house), Some(dataset)) = (&self.house, about.dataset) {
-            house.note_plain_use(dataset);
+            house.note_v3_use(dataset);
         }
         if let Some(dataset) = too_weak {
             job.procedure = None;

@@ -5,22 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use tally_base::{DatasetId, PoolGuid, Rng, SystemRng, Time};
+use tally_base::{DatasetId, PoolGuid, Rng, SystemRng};
 use tally_vfs::{Holder, Vfs};
 
 use super::callbacks::Callbacks;
-use super::compound::Stop;
 use super::endings::{Endings, below};
 use super::naming::{NameService, Naming};
-use super::plain::Plain;
-use super::recalls::{Counted, Parking};
+use super::parking::Parking;
+use super::recalls::Counted;
 use super::state::{
-    BootId, ClientId, Clients, Delegations, FileId, Freeing, LEASE_DEFAULT, LeaseClock, Locked, Locks, Mounted, Opens,
-    Orders, OwnerKey, Presence, SessionId, Sessions, Stateid, Waiters,
+    BootId, ClientId, Clients, Delegations, FileId, Freeing, LEASE_DEFAULT, LeaseClock, Locked, Locks, Opens, Orders,
+    OwnerKey, SessionId, Sessions, Stateid, Waiters,
 };
 use super::status::Status;
-use super::tracking::{Asker, Given, GraceSeen, Noted, Tracking, Where};
-use crate::exports::{Exports, PoolExports};
+use super::tracking::Tracking;
+use super::v3_use::V3Use;
+use crate::exports::Exports;
 
 /// The clients, their sessions, what they have open, locked and delegated, who waits for what of it, and the time of their leases.
 pub struct House {
@@ -38,7 +38,7 @@ pub struct House {
     pub(super) callbacks: Callbacks,
     pub(super) endings: Endings,
     pub(super) tracking: Tracking,
-    pub(super) plain: Plain,
+    pub(super) v3_use: V3Use,
     pub(super) naming: Naming,
     leases: LeaseClock,
     boot: BootId,
@@ -75,7 +75,7 @@ impl House {
             callbacks: Callbacks::default(),
             endings: Endings::default(),
             tracking: Tracking::new(lease),
-            plain: Plain::default(),
+            v3_use: V3Use::default(),
             naming: Naming::default(),
             leases: LeaseClock::new(lease),
             boot,
@@ -208,107 +208,14 @@ impl House {
         self.opens.holds(client) || self.delegations.holds(client)
     }
 
-    /// A client is about to be given something that it could claim again, in this dataset perhaps for writing: whether it may be.
-    pub(super) fn grant(
-        &self,
-        pool: &dyn PoolExports,
-        presence: &Presence,
-        writes: Option<DatasetId>,
-    ) -> Result<Given, Stop> {
-        presence.note_owns_key();
-        self.tracking.grant(pool, self.asker(presence), writes)
-    }
-
-    /// It was given that: what its answer waits for, and whether that may be something for writing. Where somebody has gone meanwhile whose it was, it is asked for anew.
-    pub(super) fn given(&self, pool: &dyn PoolExports, presence: &Presence, mut given: Given) -> Result<Noted, Stop> {
-        loop {
-            match self.tracking.given(pool.guid(), given) {
-                Ok(noted) => return Ok(noted),
-                Err(writes) => given = self.grant(pool, presence, writes)?,
-            }
-        }
-    }
-
-    /// A client claims something again.
-    pub(super) fn reclaim(&self, pool: &dyn PoolExports, presence: &Presence) -> Result<(), Status> {
-        presence.note_owns_key();
-        self.tracking.reclaim(pool, self.asker(presence))
-    }
-
-    /// A client that claims something again had it for writing: whether it may have had.
-    pub(super) fn reclaim_write(&self, pool: &dyn PoolExports, presence: &Presence, dataset: DatasetId) -> bool {
-        self.tracking.reclaim_write(pool, self.asker(presence), dataset)
-    }
-
     /// A dataset is used by NFSv3.
-    pub(crate) fn note_plain_use(&self, of: (PoolGuid, DatasetId)) {
-        self.plain.note(of, self.now());
+    pub(crate) fn note_v3_use(&self, of: (PoolGuid, DatasetId)) {
+        self.v3_use.note(of, self.now());
     }
 
     /// Whether it was within a day.
-    pub(super) fn is_used_plainly(&self, vfs: &dyn Vfs) -> bool {
-        self.plain.uses((vfs.pool(), vfs.dataset()), self.now())
-    }
-
-    /// Whether files of a dataset are nobody's to read or change for now but this client's, if it is one: another one may still claim what it has written and not sent (rules V27).
-    pub(crate) fn keeps_out(
-        &self,
-        exports: &dyn Exports,
-        pool: &dyn PoolExports,
-        dataset: DatasetId,
-        who: Option<&Presence>,
-    ) -> bool {
-        self.tracking.keeps_out(exports, (pool, dataset), who.map(Presence::key), self.now())
-    }
-
-    /// Once in a while: who has had nothing for writing for a while may claim none behind a restart.
-    pub(super) fn forget_idle_writes(&self) {
-        let holds = |client, pool: PoolGuid, place: Where| {
-            let is_there = |of: &Mounted| match place {
-                Where::In(dataset) => (of.pool, of.dataset) == (pool, dataset),
-                Where::Anywhere => of.pool == pool,
-            };
-            self.delegations.may_write(client, &is_there)
-        };
-        self.tracking.forget_idle(self.now(), &holds);
-    }
-
-    /// Whether it is known that none are, as of this state of the exports.
-    pub(crate) fn is_open_to_all(&self, changed: Time) -> bool {
-        self.tracking.is_open(changed)
-    }
-
-    /// The grace of a pool, as far as it is known.
-    pub(super) fn grace(&self, pool: PoolGuid) -> Option<GraceSeen> {
-        self.tracking.grace(pool, self.now())
-    }
-
-    /// Whether something in this pool may still be claimed again.
-    pub(crate) fn is_in_grace(&self, pool: &dyn PoolExports) -> bool {
-        self.tracking.is_in_grace(pool, self.now())
-    }
-
-    /// The same for who does not wait for it to be known.
-    pub(crate) fn may_be_in_grace(&self, pool: &dyn PoolExports) -> bool {
-        self.tracking.may_be_in_grace(pool, self.now())
-    }
-
-    /// When the grace of a pool is over at the latest, or now: what is claimed again in it is given back behind it, as until then nothing is opened or locked for that.
-    pub(super) fn end_of_grace(&self, pool: &dyn PoolExports) -> Duration {
-        self.tracking.end_of_grace(pool.guid()).map_or(self.now(), |end| end.max(self.now()))
-    }
-
-    /// A client claims nothing more.
-    pub(super) fn reclaim_complete(&self, presence: &Presence) -> Result<(), Status> {
-        presence.reclaim_complete()?;
-        if presence.owns_key() {
-            self.tracking.complete(presence);
-        }
-        Ok(())
-    }
-
-    fn asker<'a>(&self, presence: &'a Presence) -> Asker<'a> {
-        Asker { presence, now: self.now() }
+    pub(super) fn is_used_by_v3(&self, vfs: &dyn Vfs) -> bool {
+        self.v3_use.uses((vfs.pool(), vfs.dataset()), self.now())
     }
 
     /// How long a client may say nothing.

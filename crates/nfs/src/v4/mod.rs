@@ -14,10 +14,11 @@
 //!                                                            ├─ house: what all compounds share: state (clients, sessions, opens, locks, delegations)
 //!                                                            ├─ naming: who owners are by name
 //!                                                            ├─ callbacks: calls to clients, and what came of them
+//!                                                            ├─ parking: who waits without a worker, for a moment
 //!                                                            ├─ waiting: who waits for a lock is called when it is free
 //!                                                            ├─ recalls: what is delegated and in somebody's way is called back
-//!                                                            ├─ plain: which datasets NFSv3 uses: `auto` gives nothing of them for writing
-//!                                                            ├─ tracking: who may claim again what, behind a restart
+//!                                                            ├─ v3_use: which datasets NFSv3 uses: `auto` gives nothing of them for writing
+//!                                                            ├─ claiming, tracking: who may claim again what, behind a restart
 //!                                                            ├─ past: what a persistent session has done in a life before
 //!                                                            ├─ endings: what ends state that its client has not given up
 //!                                                            ├─ way: what is in the way of an operation, and goes out of it
@@ -26,6 +27,7 @@
 
 mod attr;
 mod callbacks;
+mod claiming;
 mod compound;
 mod endings;
 pub mod holdings;
@@ -33,8 +35,8 @@ mod house;
 pub mod naming;
 mod op;
 mod ops;
+mod parking;
 mod past;
-mod plain;
 mod progress;
 mod pseudo;
 mod recalls;
@@ -42,14 +44,16 @@ mod results;
 pub mod state;
 mod status;
 mod tracking;
+mod v3_use;
 mod waiting;
 mod way;
 
 pub use compound::{Halt, Scene};
 pub use house::House;
+pub use parking::PARKED;
 pub use progress::{Attempt, Progress, refusal};
+pub use recalls::KeptOut;
 pub use recalls::looks::Seen;
-pub use recalls::{KeptOut, PARKED};
 pub use results::Ended;
 pub use status::Status;
 

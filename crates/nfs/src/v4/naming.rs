@@ -24,7 +24,7 @@ use std::time::Instant;
 
 use tally_base::Promise;
 
-use super::recalls::{Over, Parking};
+use super::parking::{Over, Parking};
 use super::status::Status;
 use asking::Asking;
 use known::{Known, Question};

@@ -24,6 +24,7 @@ use tally_vfs::{ClientNumber, ObjectRef, Vfs};
 
 use super::endings::{Below, below};
 use super::house::House;
+use super::parking::Over;
 use super::state::bounds::CALLS_OF_CLIENT_MAX;
 use super::state::{
     Answer, Callback, ClientId, Delegated, DelegationNumber, Ending, Errand, FileId, Recalled, Referred, Revoked,
@@ -35,10 +36,6 @@ use crate::xdr::Encoder;
 
 mod fewer;
 pub(super) mod looks;
-mod parking;
-
-pub use parking::PARKED;
-pub(super) use parking::{Over, Parking};
 
 const CB_RECALL: u32 = 4;
 
@@ -103,7 +100,7 @@ impl House {
         (vfs, object): (&dyn Vfs, ObjectRef),
         may_wait: bool,
     ) -> Option<KeptOut> {
-        if !self.keeps_out(exports, pool, vfs.dataset(), None) {
+        if !self.awaits_claims(exports, pool, vfs.dataset(), None) {
             return None;
         }
         let parked = may_wait.then(|| self.parking.park(FileId::of(vfs, object))).flatten();

@@ -42,7 +42,7 @@ impl Compound<'_> {
         }
         let (house, exports) = (self.scene.house, self.scene.exports);
         let who = self.presence().ok();
-        if house.keeps_out(exports, &*target.pool, target.vfs.dataset(), who) { Err(Status::Grace) } else { Ok(()) }
+        if house.awaits_claims(exports, &*target.pool, target.vfs.dataset(), who) { Err(Status::Grace) } else { Ok(()) }
     }
 
     /// A client claims again what it had before a restart of the server.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 
-use super::super::recalls::PARKED;
 use super::known::Question;
+use crate::v4::parking::PARKED;
 
 /// Most questions that are asked and not answered; of others nobody knows anything for now.
 pub(super) const OPEN_MAX: usize = 1024;

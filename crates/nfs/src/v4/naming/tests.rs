@@ -10,7 +10,7 @@ use super::Kind::{Group, User};
 use super::asking::{FOR_GIVERS, OPEN_MAX};
 use super::known::{FAILED_FOR, ID_KNOWN_FOR, KNOWN_FOR, KNOWN_MAX, NOBODY_FOR};
 use super::*;
-use crate::v4::recalls::PARKED;
+use crate::v4::parking::PARKED;
 
 /// What it says next; nothing, where it fails.
 struct Said {

@@ -236,7 +236,7 @@ impl List {
 
     /// Whether somebody but this client, who has not completed, may have something for writing there, or anywhere: what he has written and not sent yet nobody may have read or changed when it comes
     /// (rules V27).
-    pub(super) fn keeps_out(
+    pub(super) fn awaits_claims(
         &self,
         dataset: Option<DatasetId>,
         who: Option<ClientKey>,

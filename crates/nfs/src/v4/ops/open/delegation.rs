@@ -65,7 +65,7 @@ impl Wanted<'_> {
 
     fn keeps(&self, compound: &Compound<'_>, place: &Target, presence: Option<&Presence>) -> Result<Keeps, WhyNone> {
         let gives = |kind| place.vfs.gives(kind);
-        let is_among_clients = || !compound.scene.house.is_used_plainly(&*place.vfs);
+        let is_among_clients = || !compound.scene.house.is_used_by_v3(&*place.vfs);
         let asking = AskingForDelegation {
             minor: compound.minor(),
             wish: match self.wants {

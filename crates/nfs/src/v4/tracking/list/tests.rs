@@ -101,14 +101,16 @@ fn writes(key: ClientKey, dataset: DatasetId) -> Entry {
 fn who_may_have_written_keeps_others_out_until_he_has_completed() {
     let mut list = List::new(&[IN_A, IN_B, writes(A, HERE)], second(0), LEASE);
     let nobody = |_: &ClientKey| false;
-    assert!(list.keeps_out(Some(HERE), None, &nobody) && list.keeps_out(Some(HERE), Some(B), &nobody));
-    assert!(!list.keeps_out(Some(HERE), Some(A), &nobody), "what is there is his");
-    assert!(!list.keeps_out(Some(ELSEWHERE), None, &nobody) && !list.keeps_out(Some(HERE), None, &|key| *key == A));
+    assert!(list.awaits_claims(Some(HERE), None, &nobody) && list.awaits_claims(Some(HERE), Some(B), &nobody));
+    assert!(!list.awaits_claims(Some(HERE), Some(A), &nobody), "what is there is his");
+    assert!(
+        !list.awaits_claims(Some(ELSEWHERE), None, &nobody) && !list.awaits_claims(Some(HERE), None, &|key| *key == A)
+    );
     let (a, b) = ((A, ClientId(1)), (B, ClientId(2)));
     assert!(!list.reclaim_write(b, HERE, second(1)) && !list.reclaim_write(a, ELSEWHERE, second(1)));
     assert!(list.reclaim(A, second(1)) && list.reclaim_write(a, HERE, second(1)));
     list.advance(LEASE + second(20), &|key| *key == A);
-    assert!(!list.keeps_out(Some(HERE), None, &nobody) && !list.reclaim_write(a, HERE, second(120)));
+    assert!(!list.awaits_claims(Some(HERE), None, &nobody) && !list.reclaim_write(a, HERE, second(120)));
     assert_eq!(list.take_doomed(), [IN_B]);
     assert!(list.may_write(a, HERE, second(120)), "it is still written down");
 }
@@ -147,7 +149,7 @@ fn who_comes_too_late_claims_none_for_writing() {
     let mut list = List::new(&[IN_A, writes(A, HERE)], second(0), LEASE);
     list.settle();
     list.forget_writes();
-    assert_eq!((list.is_settled(), list.keeps_out(None, None, &|_| false)), (false, false));
+    assert_eq!((list.is_settled(), list.awaits_claims(None, None, &|_| false)), (false, false));
     assert!(list.reclaim(A, second(1)) && !list.reclaim_write((A, ClientId(1)), HERE, second(1)));
     assert_eq!(list.take_doomed(), [writes(A, HERE)]);
 }

@@ -17,11 +17,11 @@ const DATASETS_MAX: usize = 4096;
 
 /// When each was used last, by the clock of leases.
 #[derive(Debug, Default)]
-pub(super) struct Plain {
+pub(super) struct V3Use {
     used: RwLock<HashMap<(PoolGuid, DatasetId), AtomicU64>>,
 }
 
-impl Plain {
+impl V3Use {
     /// Somebody has.
     pub(super) fn note(&self, of: (PoolGuid, DatasetId), now: Duration) {
         let (now_ns, pace) = (now.as_nanos() as u64, PACE.as_nanos() as u64);
@@ -57,18 +57,18 @@ mod tests {
 
     #[test]
     fn it_is_for_a_day_and_within_bounds() {
-        let (plain, at) = (Plain::default(), |hours: u64| Duration::from_secs(hours * 3600));
+        let (v3_use, at) = (V3Use::default(), |hours: u64| Duration::from_secs(hours * 3600));
         let of = |number| (POOL, DatasetId(number));
-        assert!(!plain.uses(of(1), at(0)));
-        plain.note(of(1), at(0));
-        plain.note(of(1), at(10));
-        assert!(plain.uses(of(1), at(33)) && !plain.uses(of(1), at(34)) && !plain.uses(of(2), at(10)));
+        assert!(!v3_use.uses(of(1), at(0)));
+        v3_use.note(of(1), at(0));
+        v3_use.note(of(1), at(10));
+        assert!(v3_use.uses(of(1), at(33)) && !v3_use.uses(of(1), at(34)) && !v3_use.uses(of(2), at(10)));
         for number in 0..2 * DATASETS_MAX as u64 {
-            plain.note(of(number), at(40));
+            v3_use.note(of(number), at(40));
         }
-        assert_eq!(plain.used.read().len(), DATASETS_MAX);
-        assert!(plain.uses(of(u64::MAX), at(40)), "nobody knows");
-        plain.note(of(u64::MAX), at(65));
-        assert_eq!(plain.used.read().len(), 1, "those that are over go when somebody comes");
+        assert_eq!(v3_use.used.read().len(), DATASETS_MAX);
+        assert!(v3_use.uses(of(u64::MAX), at(40)), "nobody knows");
+        v3_use.note(of(u64::MAX), at(65));
+        assert_eq!(v3_use.used.read().len(), 1, "those that are over go when somebody comes");
     }
 }

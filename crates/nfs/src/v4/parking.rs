@@ -17,7 +17,7 @@ pub const PARKED: Duration = Duration::from_millis(50);
 
 /// Where they are.
 #[derive(Clone, Debug, Default)]
-pub(in crate::v4) struct Parking {
+pub(super) struct Parking {
     lots: Arc<Lots>,
 }
 
@@ -63,7 +63,7 @@ impl Parking {
     }
 
     /// The same for who has asked for names: what is answered from here on it is told.
-    pub(in crate::v4) fn park_for_names(&self, asked: Ticket) -> Option<Parked> {
+    pub(super) fn park_for_names(&self, asked: Ticket) -> Option<Parked> {
         self.place(Awaited::Names(asked))
     }
 
@@ -94,7 +94,7 @@ impl Parking {
     }
 
     /// Names are known: nothing is open that was asked before this, or nothing at all.
-    pub(in crate::v4) fn wake_named(&self, oldest: Option<Ticket>) {
+    pub(super) fn wake_named(&self, oldest: Option<Ticket>) {
         if self.has_some() {
             let is_there = |asked: Ticket| oldest.is_none_or(|oldest| asked < oldest);
             self.lots.end(|place| matches!(place.awaited, Awaited::Names(asked) if is_there(asked)));
@@ -135,7 +135,7 @@ impl Lots {
 }
 
 /// A place. Kept when something was given up, and when its time is over.
-pub(in crate::v4) struct Parked {
+pub(super) struct Parked {
     lots: Arc<Lots>,
     number: u64,
     is_waited_for: bool,
@@ -176,7 +176,7 @@ impl Drop for Parked {
 }
 
 /// Kept from the start: who was in the way is gone, or what was asked is there.
-pub(in crate::v4) struct Over;
+pub(super) struct Over;
 
 impl Promise for Over {
     fn poll(&self) -> Option<Fate> {
