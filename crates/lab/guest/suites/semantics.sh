@@ -55,7 +55,8 @@ write("punched", bytes(range(1, 251)) * 8_000)
 if os.environ["NFS_VERSION"] == "4.2":
     subprocess.run(["fallocate", "-p", "-o", "100000", "-l", "1500000", "punched"], check=True)
     assert os.stat("punched").st_size == 2_000_000
-    write("not-allocated", b""); assert subprocess.run(["fallocate", "-l", "1M", "not-allocated"], stderr=subprocess.DEVNULL).returncode, "nothing is reserved, and nobody may be told so"
+    subprocess.run(["fallocate", "-l", "1M", "allocated"], check=True)
+    write("allocated-behind", b"a" * 5_000); subprocess.run(["fallocate", "-n", "-l", "1M", "allocated-behind"], check=True)
 else:
     fd = os.open("punched", os.O_WRONLY); os.pwrite(fd, bytes(1_500_000), 100_000); os.close(fd)
 for how in ("never", "auto"): subprocess.run(["cp", "--reflink=" + how, "punched", "punched-" + how], check=True)
@@ -101,6 +102,7 @@ assert read("copied-to") == read("copied-plainly") == bytes(range(256)) * 40_000
 punched = bytes(range(1, 251)) * 8_000; assert read("punched") == punched[:100_000] + bytes(1_500_000) + punched[1_600_000:]
 modes = [os.lstat("masked" + kind).st_mode & 0o7777 for kind in ("", "-excl", "-dir", "-fifo")]; assert modes == [0o640, 0o640, 0o750, 0o750], [oct(mode) for mode in modes]
 if os.environ["NFS_VERSION"] == "4.2":
+    assert read("allocated") == bytes(1 << 20) and read("allocated-behind") == b"a" * 5_000
     fd, at = os.open("sparse", os.O_RDONLY), []
     for whence in (os.SEEK_DATA, os.SEEK_HOLE, os.SEEK_DATA, os.SEEK_HOLE): at.append(os.lseek(fd, at[-1] if at else 0, whence))
     for name in ("attributes", "d1"):
@@ -142,6 +144,7 @@ if [ "$NFS_VERSION" = 4.2 ]; then
     SPOIL="set -- of_the_server LAYOUTSTATS" check "copied by the server" of_the_server COPY
     SPOIL="set -- of_the_server LAYOUTSTATS" check "holes are the server's" of_the_server SEEK
     SPOIL="set -- of_the_server LAYOUTSTATS" check "punched by the server" of_the_server DEALLOCATE
+    SPOIL="set -- of_the_server LAYOUTSTATS" check "allocated by the server" of_the_server ALLOCATE
     SPOIL="set -- of_the_server LAYOUTSTATS" check "extended attributes are the server's" of_the_server SETXATTR
 fi
 mkdir -p "$MNT/r/sticky"; cd "$MNT/r" && { echo s > secret; chmod 600 secret; echo o > open; chmod 644 open; echo g > group; chgrp 500 group; chmod 660 group; echo w > own; chown 1000:1000 own; chmod 1777 sticky; echo r > sticky/roots; }; cd /tmp
