@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use tally_claims::{Account, Claims, ClientNumber};
+use tally_claims::{Account, Claims, ClientNumber, Lock};
 use tally_vfs::{Holder, MountNumber, ObjectRef, Retained};
 
 /// A mount, as those know it who have something open of it.
@@ -45,6 +45,10 @@ impl Retained for Mount {
         if let Some(claims) = self.get() {
             claims.close(object.id, holder);
         }
+    }
+
+    fn ranges(&self, object: ObjectRef, holder: Holder, most: usize) -> Vec<Lock> {
+        self.get().map_or_else(Vec::new, |claims| claims.ranges(object.id, holder, most))
     }
 
     fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {

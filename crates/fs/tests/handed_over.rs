@@ -43,7 +43,7 @@ fn lock(fs: &dyn Vfs, object: ObjectRef, number: u64) -> Result<(), NotLocked> {
 fn export(filer: &Arc<Filer>) -> Arc<Handover> {
     let handover = filer.hand_over().expect("it is not only read");
     filer.export().unwrap();
-    handover.is_left(filer);
+    handover.left_by(filer);
     handover
 }
 
@@ -110,7 +110,7 @@ fn nothing_is_taken_over_by_a_pool_that_is_not_as_it_was_left() {
         let handover = filer.hand_over().expect("it is not only read");
         filer.export().unwrap();
         if what != "never left" {
-            handover.is_left(&filer);
+            handover.left_by(&filer);
         }
         drop((fs, filer));
         let mut options = ImportOptions::default();

@@ -224,8 +224,10 @@ fn an_import_with_what_clients_have_has_no_grace() {
         || scene.exports.keep_clients().readdir(&Cred::root(), scene.exports.keep_clients().root(), 0, 99, false);
     let before = entries().expect("the list").entries.len();
     scene.exports.export(true);
+    // The folder goes with its pool, so that it cannot be changed.
+    let model = scene.exports.clients.lock().take().expect("it has a list").model.clone();
     assert!(holdings.evict(ClientId(one.client)).is_some());
-    list_is_mounted_again(&scene);
+    *scene.exports.clients.lock() = Some(Arc::new(Gated::new(model)));
     scene.exports.import();
     opens(&mut other, b"f", READ);
     assert_eq!(entries().expect("the list").entries.len(), before - 1);
@@ -299,4 +301,168 @@ fn an_owner_of_minor_version_0_goes_on() {
     other.next += 1;
     assert_eq!(run(&at(b"f", locks.unlock(&held, range))).status, OK);
     assert_eq!(run(&at(b"f", one.close(mine))).status, OK);
+}
+
+/// As long as it was away for most of a lease, and came back just before the time was over: its client was told DELAY for all of it, and has a moment.
+#[test]
+fn a_recall_that_ran_while_the_pool_was_away_has_its_time_behind_the_import() {
+    let (scene, mut clock) = (written_scene(), Duration::ZERO);
+    let (mut one, mut other) = (client(&scene, "one", 2), client(&scene, "other", 3));
+    let written = keeps(&mut one, b"f");
+    assert_eq!(run(&mut other, &[remove(b"f")]).status, Nfs4ErrDelay);
+    let told = call(&scene).expect("it is called for it");
+    answer(&scene, &told, OK);
+    pass(&scene, &mut clock, Duration::from_secs(1), &mut [&mut one, &mut other]);
+    scene.exports.export(true);
+    pass(&scene, &mut clock, LEASE - MOMENT, &mut [&mut one, &mut other]);
+    assert_eq!(one.status(&[lookup(b"f"), give_back(written.clone())]), Nfs4ErrDelay);
+    scene.exports.import();
+    // It asks again when Linux does behind DELAY: 15 seconds later at most.
+    pass(&scene, &mut clock, Duration::from_secs(15), &mut [&mut one, &mut other]);
+    assert_eq!(one.flags() & RECALLABLE_REVOKED, 0, "it had 16 seconds of its lease");
+    assert_eq!(one.status(&[lookup(b"f"), give_back(written)]), OK);
+}
+
+/// The same where the recall was begun anew while it was away: the rest of the time away counts.
+#[test]
+fn a_recall_that_was_begun_anew_while_the_pool_was_away_has_its_time_behind_the_import() {
+    let (scene, mut clock) = (written_scene(), Duration::ZERO);
+    let (mut one, mut other) = (client(&scene, "one", 2), client(&scene, "other", 3));
+    let written = keeps(&mut one, b"f");
+    assert_eq!(run(&mut other, &[remove(b"f")]).status, Nfs4ErrDelay);
+    let told = call(&scene).expect("it is called for it");
+    answer(&scene, &told, OK);
+    pass(&scene, &mut clock, LEASE - MOMENT, &mut [&mut one, &mut other]);
+    scene.exports.export(true);
+    pass(&scene, &mut clock, MOMENT, &mut [&mut one, &mut other]);
+    pass(&scene, &mut clock, LEASE - MOMENT * 2, &mut [&mut one, &mut other]);
+    // It is called anew, and says so.
+    while let Some(told) = call(&scene) {
+        answer(&scene, &told, OK);
+    }
+    scene.exports.import();
+    pass(&scene, &mut clock, Duration::from_secs(15), &mut [&mut one, &mut other]);
+    assert_eq!(one.flags() & RECALLABLE_REVOKED, 0, "it had 15 seconds behind the import");
+    assert_eq!(one.status(&[lookup(b"f"), give_back(written)]), OK);
+}
+
+/// A pool goes for good, and what was idle in its list cannot be written down any more: whoever evicts anybody is told for ever that that may not be on the disks.
+#[test]
+fn a_pool_that_does_not_come_back_keeps_no_eviction_from_being_durable() {
+    let (scene, mut clock) = (written_scene(), Duration::ZERO);
+    let (mut one, mut other) = (client(&scene, "one", 2), client(&scene, "other", 3));
+    let written = keeps(&mut one, b"f");
+    assert_eq!(one.status(&[lookup(b"f"), give_back(written)]), OK);
+    scene.exports.export(true);
+    drop(scene.exports.clients.lock().take());
+    pass(&scene, &mut clock, LEASE * 2, &mut [&mut one, &mut other]);
+    scene.service.look_after_clients();
+    // Nobody keeps it any more, and it is imported elsewhere.
+    scene.exports.export(false);
+    assert_eq!((other.flags(), one.flags()), (0, ADMIN_REVOKED));
+    let holdings = scene.service.holdings().expect("it speaks version 4");
+    assert!(holdings.evict(ClientId(other.client)).is_some());
+    assert!(holdings.are_out_of_the_lists(Duration::from_millis(10)), "it had nothing in any pool");
+}
+
+/// Who administers the server is told that nothing is locked, and it is.
+#[test]
+fn what_is_locked_is_shown_while_the_pool_is_away() {
+    let mut one = Opener::new();
+    let scene = one.scene.clone();
+    scene.file(b"g");
+    let shared = one.opened(open(b"g", BOTH, 0)).stateid;
+    locked(&one.compound(&[lookup(b"g"), lock(&shared, b"l")]));
+    let holdings = scene.service.holdings().expect("it speaks version 4");
+    let ranges = || {
+        let seen = holdings.locks(tally_nfs::v4::state::Which { client: None, most: 9 }).shown;
+        seen.iter().map(|seen| seen.range.is_some()).collect::<Vec<_>>()
+    };
+    assert_eq!(ranges(), [true]);
+    scene.exports.export(true);
+    assert_eq!(ranges(), [true]);
+}
+
+/// What is claimed again is given back behind the grace; that began anew, and the time to give it back did not.
+#[test]
+fn what_was_claimed_is_not_taken_before_the_grace_is_over() {
+    let (scene, mut clock) = (written_scene(), Duration::ZERO);
+    {
+        let mut one = client(&scene, "one", 2);
+        drop(keeps(&mut one, b"f"));
+        drop(opens(&mut client(&scene, "two", 3), b"g", READ));
+    }
+    let file = scene.put(scene.file_named(b"f"));
+    let scene = Arc::try_unwrap(scene).ok().expect("nobody else has it").restart();
+    let session = introduced(&scene, b"one");
+    let mut next = 0;
+    let mut run = |scene: &Scene, ops: &[Op]| {
+        next += 1;
+        scene.run(100 + next, &[&[sequence(session, 0, next, false)], ops].concat())
+    };
+    let claim = open_by(OpenClaim4::ClaimPrevious(OpenDelegationType4::OpenDelegateWrite), BOTH, 0);
+    let told = run(&scene, &[file.clone(), claim]);
+    assert_eq!(told.status, OK, "{told:?}");
+    // The other one does not come. Somebody puts the pool away and takes it back as often as he likes.
+    for _ in 0..3 {
+        pass(&scene, &mut clock, MOMENT, &mut []);
+        assert_eq!(run(&scene, &[]).status, OK);
+        scene.exports.export(true);
+        list_is_mounted_again(&scene);
+        for _ in 0..3 {
+            pass(&scene, &mut clock, LEASE / 4, &mut []);
+            assert_eq!(run(&scene, &[]).status, OK);
+        }
+        scene.exports.import();
+        assert_eq!(run(&scene, &[scene.put_tank(), open(b"g", READ, 0)]).status, Nfs4ErrGrace);
+    }
+    for _ in 0..4 {
+        pass(&scene, &mut clock, MOMENT * 3, &mut []);
+        assert_eq!(run(&scene, &[]).status, OK);
+    }
+    let graces = scene.service.holdings().expect("it speaks version 4").graces();
+    assert_eq!(graces.len(), 1, "it lasts");
+    let told = run(&scene, &[]);
+    let flags = match &told.resarray.0[0] {
+        NfsResop4::OpSequence(tally_wire::nfs4::Sequence4Res::Nfs4Ok(told)) => told.sr_status_flags,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(flags & RECALLABLE_REVOKED, 0, "it was taken in the middle of the grace");
+}
+
+/// What it had for writing others read and change from the import on (here NFSv3), while it stands in the list until somebody opens something, or for a minute: behind a crash it claims that, and
+/// sends what it has written over what they have.
+#[test]
+fn who_was_evicted_while_the_pool_was_away_claims_nothing_that_others_have_had_since() {
+    let scene = written_scene();
+    {
+        let mut one = client(&scene, "one", 2);
+        drop(keeps(&mut one, b"f"));
+        scene.exports.export(true);
+        // The folder goes with its pool, so that it cannot be changed (in `an_import_with_what_clients_have_has_no_grace` it is there until behind the eviction).
+        let model = scene.exports.clients.lock().take().expect("it has a list").model.clone();
+        assert!(scene.service.holdings().expect("it speaks version 4").evict(ClientId(one.client)).is_some());
+        *scene.exports.clients.lock() = Some(Arc::new(Gated::new(model)));
+        scene.exports.import();
+    }
+    let f = scene.file_named(b"f");
+    let mut told = JUKEBOX;
+    for xid in 900..920 {
+        let arguments = {
+            let mut again = Encoder::new();
+            again.opaque(&handle(&scene, f)).u64(0).u32(9);
+            again
+        };
+        told = plain(&scene, xid, Procedure::Read, arguments);
+        if told != JUKEBOX {
+            break;
+        }
+    }
+    assert_eq!(told, 0, "it is nobody's");
+    let file = scene.put(f);
+    let scene = Arc::try_unwrap(scene).ok().expect("nobody else has it").restart();
+    let session = introduced(&scene, b"one");
+    let claim = open_by(OpenClaim4::ClaimPrevious(OpenDelegationType4::OpenDelegateWrite), BOTH, 0);
+    let told = scene.run(950, &[sequence(session, 0, 1, false), file, claim]).status;
+    assert_eq!(told, Nfs4ErrNoGrace, "another one has read it, as it was before");
 }

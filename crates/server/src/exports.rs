@@ -316,6 +316,10 @@ impl PoolExports for PoolEntry {
         self.handover.as_ref()?.retained(dataset)
     }
 
+    fn is_retained(&self) -> bool {
+        self.handover.is_some()
+    }
+
     fn rule(&self, dataset: DatasetId, client: IpAddr) -> Option<Rule> {
         self.datasets.get(&dataset)?.rules.rule(client)
     }

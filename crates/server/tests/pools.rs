@@ -562,6 +562,16 @@ fn a_place_that_cannot_be_read_does_not_stop_what_is_sound() {
 /// A dataset too many: the pool goes back to before it, by what is shown, and goes on from there.
 #[test]
 fn a_pool_goes_back_to_before_a_mistake() {
+    // Groups come by themselves, every five seconds, and where the machine is so busy that several do there is no way back.
+    let is_in_time = (0..5).any(|_| goes_back_to_before_a_mistake());
+    assert!(is_in_time, "this machine is too slow for a mistake");
+}
+
+/// Of so many groups everything is there: what those before name may be in use again.
+const GROUPS_WHOLE: u64 = 4;
+
+/// False: it was too late for that.
+fn goes_back_to_before_a_mistake() -> bool {
     let dir = tempfile::tempdir().unwrap();
     let data_dir = dir.path();
     let opener = Arc::new(MemOpener::default());
@@ -582,6 +592,10 @@ fn a_pool_goes_back_to_before_a_mistake() {
     let shown = tally(data_dir, &["--json", "pool", "import", "--rewind", "-n", "tank"]).1;
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
     let newest = shown["from"].as_u64().unwrap();
+    if newest - before >= GROUPS_WHOLE {
+        daemon.stop();
+        return false;
+    }
     let (to, mistake) = (before.to_string(), format!("  group {}, of ", before + 1));
     let dropped = format!("{} groups and ", newest - before);
     let back = ["pool", "import", "--rewind", &to, "tank"];
@@ -606,4 +620,5 @@ fn a_pool_goes_back_to_before_a_mistake() {
         ],
     );
     daemon.stop();
+    true
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tally_claims::{ClientNumber, Holder};
+use tally_claims::{ClientNumber, Holder, Lock};
 
 use crate::attributes::ObjectRef;
 
@@ -20,13 +20,15 @@ impl MountNumber {
     }
 }
 
-/// What clients have of a dataset whose pool was exported a moment ago, and may come back: it can be given up, and nothing else.
+/// What clients have of a dataset whose pool was exported a moment ago, and may come back: it can be looked at and given up, and nothing else.
 pub trait Retained: Send + Sync {
     /// Of which mount it is, and which mount it will be again.
     fn mount(&self) -> MountNumber;
     /// Ends an open; there may be none.
     fn close(&self, object: ObjectRef, holder: Holder);
-    /// Whether an owner has locked anything of an object.
+    /// What an owner has locked of an object, at most so many ranges.
+    fn ranges(&self, object: ObjectRef, holder: Holder, most: usize) -> Vec<Lock>;
+    /// Whether that is anything.
     fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool;
     /// A client has lost what it was given of an object; there may be nothing.
     fn give_back(&self, object: ObjectRef, client: ClientNumber);

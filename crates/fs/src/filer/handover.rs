@@ -4,7 +4,7 @@
 //! the number of its mount. So the mounts stay, each with its number and its table, and the datasets are mounted by them again: nothing is copied, and before anybody is answered all of it keeps others out as
 //! it did. Whoever gives something up meanwhile does so here ([`Handover::retained`]).
 //!
-//! *Only as it was.* Somebody else who has had the pool in service since has let others have what is claimed here. That says the claim on its labels ([`Suspended`]); disks that have gone back, and a pool
+//! *Only as it was.* Somebody else who has had the pool in service since has let others have what is claimed here. The claim on its labels tells ([`Suspended`]); disks that have gone back, and a pool
 //! that was not exported cleanly, are not what clients know either. Then the datasets are mounted as any, and nobody has anything of them.
 //!
 //! *Not handed over* is what clients have of a pool that is only read: what is opened there stands in no list ([`super::clients`]), so that nobody could claim it behind the next crash.
@@ -30,7 +30,7 @@ pub struct Handover {
 
 impl Handover {
     /// The pool was exported.
-    pub fn is_left(&self, filer: &Filer) {
+    pub fn left_by(&self, filer: &Filer) {
         // Once, as a pool is.
         let _first = self.left.set(filer.as_suspended());
     }

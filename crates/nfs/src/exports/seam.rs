@@ -112,10 +112,15 @@ pub trait PoolExports: Send + Sync {
     /// A dataset of the pool.
     fn place(&self, dataset: DatasetId) -> Place;
 
-    /// What clients have of a dataset, while its pool is away and may come back to it: as long as there is this they keep it. It is there from before the pool is away, and until that is mounted
-    /// again by the same number, or is not.
+    /// What clients have of a dataset, while its pool is away and may come back to it: as long as there is this they keep it. It is there from before the pool is away until the pool is back, or its
+    /// clients have lost what they had: where there is none, they lose it with the export.
     fn retained(&self, _dataset: DatasetId) -> Option<Arc<dyn Retained>> {
         None
+    }
+
+    /// Whether what clients have of it is retained so.
+    fn is_retained(&self) -> bool {
+        false
     }
 
     /// The rule for `client`; `None` where it has no access at all.

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use tally_base::{DatasetId, PoolGuid, Time};
+use tally_vfs::{ObjectRef, Vfs};
 
 use super::compound::Stop;
 use super::house::House;
-use super::state::{Mounted, Presence};
+use super::parking::KeptOut;
+use super::state::{FileId, Mounted, Presence};
 use super::status::Status;
 use super::tracking::{Asker, Given, GraceSeen, Noted, Where};
 use crate::exports::{Exports, PoolExports};
@@ -66,7 +68,7 @@ impl House {
 
     /// Whether it is known that none are, as of this state of the exports.
     pub(crate) fn is_open_to_all(&self, changed: Time) -> bool {
-        self.tracking.is_open(changed)
+        self.tracking.is_open_to_all(changed)
     }
 
     /// Once in a while: who has had nothing for writing for a while may claim none behind a restart.
@@ -99,6 +101,21 @@ impl House {
     /// When the grace of a pool is over at the latest, or now: what is claimed again in it is given back behind it, as until then nothing is opened or locked for that.
     pub(super) fn end_of_grace(&self, pool: &dyn PoolExports) -> Duration {
         self.tracking.end_of_grace(pool.guid()).map_or(self.now(), |end| end.max(self.now()))
+    }
+
+    /// Whether who is no client has to come again, as files of the dataset of this object are still claimed by others (rules V27): he waits for a moment before, if he may.
+    pub(crate) fn keeps_waiting(
+        &self,
+        exports: &dyn Exports,
+        pool: &dyn PoolExports,
+        (vfs, object): (&dyn Vfs, ObjectRef),
+        may_wait: bool,
+    ) -> Option<KeptOut> {
+        if !self.awaits_claims(exports, pool, vfs.dataset(), None) {
+            return None;
+        }
+        let parked = may_wait.then(|| self.parking.park(FileId::of(vfs, object))).flatten();
+        Some(parked.map_or(KeptOut::ComesAgain, |parked| KeptOut::Waits(Box::new(parked))))
     }
 
     fn asker<'a>(&self, presence: &'a Presence) -> Asker<'a> {

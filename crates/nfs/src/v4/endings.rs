@@ -12,17 +12,16 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tally_base::blocking;
-use tally_vfs::{ClientNumber, Holder, ObjectRef, Retained, Vfs};
 
+use super::below::{close_below, file_system, is_over};
 use super::house::House;
-use super::state::{ClientId, Closing, FileId, Gone, Known, Mounted, Revoked, Stateid, Which, Why, printable};
-use crate::exports::{Exports, Place, PoolExports};
+use super::state::{ClientId, FileId, Gone, Known, Mounted, Revoked, Stateid, Which, Why, printable};
+use crate::exports::Exports;
 
 /// Who is at it.
 pub(super) struct Endings {
@@ -165,17 +164,14 @@ impl House {
         if !over.is_empty() {
             self.revoke(exports, &|mounted| over.contains(mounted));
         }
+        self.tracking.end_with_pools(exports);
         super::past::keep(exports, &self.sessions().persistent());
         self.endings.seen.store(changed, Relaxed);
     }
 
     /// The same, of what this stateid names, before it is tested or freed.
     pub(super) fn end_if_over(&self, exports: &dyn Exports, asked: &Stateid, client: ClientId) {
-        let file = match (asked.is_of_lock(), asked.is_of_delegation()) {
-            (_, true) => self.delegations().find(asked, client, None).map(|delegated| delegated.file),
-            (true, _) => self.locks().find(asked, 1, Some(client), None).map(|locked| locked.file),
-            _ => self.opens().find(asked, 1, Some(client), None).map(|found| found.file),
-        };
+        let file = self.file_of(asked, client);
         if let Some(over) = file.ok().map(|file| file.of).filter(|mounted| is_over(exports, mounted)) {
             self.revoke(exports, &|mounted| *mounted == over);
         }
@@ -217,80 +213,6 @@ impl House {
         let Some(untold) = self.endings.lines.lock().speak(self.now()) else { return };
         let (client, name, address) = (Hex(client), short(&known.name), known.address);
         tracing::info!(%client, name, %address, untold, "a client of NFSv4 did not give back what it was called for within a lease: that was taken from it");
-    }
-}
-
-/// Closes what is open no more.
-pub(super) fn close_below(exports: &dyn Exports, closing: &[Closing]) {
-    for closing in closing {
-        // With its mount it was closed before.
-        if let Some(below) = below(exports, &closing.file) {
-            below.close(closing.file.object, closing.holder());
-        }
-    }
-}
-
-/// Where what clients have of a file can be given up: in its dataset, or in what is kept of that while its pool is away.
-pub(super) enum Below {
-    Here(Arc<dyn Vfs>),
-    Retained(Arc<dyn Retained>),
-}
-
-impl Below {
-    pub(super) fn close(&self, object: ObjectRef, holder: Holder) {
-        match self {
-            Self::Here(vfs) => vfs.close(object, holder),
-            Self::Retained(of) => of.close(object, holder),
-        }
-    }
-
-    pub(super) fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {
-        match self {
-            Self::Here(vfs) => vfs.has_ranges(object, holder),
-            Self::Retained(of) => of.has_ranges(object, holder),
-        }
-    }
-
-    pub(super) fn give_back(&self, object: ObjectRef, client: ClientNumber) {
-        match self {
-            Self::Here(vfs) => vfs.give_back(object, client),
-            Self::Retained(of) => of.give_back(object, client),
-        }
-    }
-}
-
-/// The same of a file, by the mount of which it was opened.
-pub(super) fn below(exports: &dyn Exports, file: &FileId) -> Option<Below> {
-    let pool = exports.pool(file.of.pool)?;
-    match pool.place(file.of.dataset) {
-        Place::Here(vfs) => Some(vfs).filter(|vfs| Mounted::of(&**vfs) == file.of).map(Below::Here),
-        Place::Away => retained_of(&*pool, &file.of).map(Below::Retained),
-        Place::Going | Place::Unknown => None,
-    }
-}
-
-/// What is kept of a mount.
-fn retained_of(pool: &dyn PoolExports, of: &Mounted) -> Option<Arc<dyn Retained>> {
-    pool.retained(of.dataset).filter(|it| it.mount() == of.mount)
-}
-
-/// Where a file is, if that is served, and mounted as it was when it was opened.
-pub(super) fn file_system(exports: &dyn Exports, file: &FileId) -> Option<Arc<dyn Vfs>> {
-    match exports.pool(file.of.pool)?.place(file.of.dataset) {
-        Place::Here(vfs) => Some(vfs).filter(|vfs| Mounted::of(&**vfs) == file.of),
-        _ => None,
-    }
-}
-
-/// Whether a mount is over. One of a dataset that is being destroyed may be there again, as it was.
-fn is_over(exports: &dyn Exports, of: &Mounted) -> bool {
-    let Some(pool) = exports.pool(of.pool) else { return true };
-    match pool.place(of.dataset) {
-        Place::Here(vfs) => Mounted::of(&*vfs) != *of,
-        Place::Unknown => true,
-        // The pool is not imported, and may be on its way back; else its dataset was made a moment ago.
-        Place::Away => pool.root().is_none() && retained_of(&*pool, of).is_none(),
-        Place::Going => false,
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tally_vfs::locks::{Kind, Range};
 
-use super::endings::file_system;
+use super::below::below;
 use super::house::House;
 use super::state::{Channel, ClientId, FileId, Known, Revoked, SeenOpen, SessionId, Which};
 pub use super::tracking::GraceSeen;
@@ -194,9 +194,9 @@ impl Holdings<'_> {
                 continue;
             }
             let (file, holder) = (state.locked.file, state.locked.holder);
-            let vfs = file_system(self.exports, &file).filter(|_| state.revoked.is_none());
+            let below = below(self.exports, &file).filter(|_| state.revoked.is_none());
             // One more than there is room for, to tell whether there is more.
-            let ranges = vfs.map_or_else(Vec::new, |vfs| vfs.ranges(file.object, holder, room.saturating_add(1)));
+            let ranges = below.map_or_else(Vec::new, |below| below.ranges(file.object, holder, room.saturating_add(1)));
             more += ranges.len().saturating_sub(room);
             let of_range = |range| LockSeen {
                 client: state.locked.client,

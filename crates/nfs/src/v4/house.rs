@@ -5,22 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use tally_base::{DatasetId, PoolGuid, Rng, SystemRng};
-use tally_vfs::{Holder, Vfs};
+use tally_base::{Rng, SystemRng};
 
 use super::callbacks::Callbacks;
-use super::endings::{Endings, below};
+use super::endings::Endings;
 use super::naming::{NameService, Naming};
 use super::parking::Parking;
 use super::recalls::Counted;
 use super::state::{
-    BootId, ClientId, Clients, Delegations, FileId, Freeing, LEASE_DEFAULT, LeaseClock, Locked, Locks, Opens, Orders,
-    OwnerKey, SessionId, Sessions, Stateid, Waiters,
+    BootId, ClientId, Clients, Delegations, LEASE_DEFAULT, LeaseClock, Locks, Opens, Orders, SessionId, Sessions,
+    Waiters,
 };
 use super::status::Status;
 use super::tracking::Tracking;
 use super::v3_use::V3Use;
-use crate::exports::Exports;
 
 /// The clients, their sessions, what they have open, locked and delegated, who waits for what of it, and the time of their leases.
 pub struct House {
@@ -138,63 +136,6 @@ impl House {
         &self.delegations
     }
 
-    /// The open that an operation with this stateid goes by, which may be a lock's below it.
-    pub(super) fn open_of(
-        &self,
-        asked: &Stateid,
-        minor: u32,
-        client: Option<ClientId>,
-        file: &FileId,
-    ) -> Result<Holder, Status> {
-        match asked.is_of_lock() {
-            true => self.locks.find(asked, minor, client, Some(file)).map(|locked| locked.below),
-            false => self.opens.find(asked, minor, client, Some(file)).map(|found| found.holder()),
-        }
-    }
-
-    /// TEST_STATEID.
-    pub(super) fn test_stateid(&self, asked: &Stateid, client: ClientId) -> Status {
-        if asked.is_of_delegation() {
-            return self.delegations.find(asked, client, None).map_or_else(|status| status, |_| Status::Ok);
-        }
-        match asked.is_of_lock() {
-            true => self.locks.find(asked, 1, Some(client), None).map_or_else(|status| status, |_| Status::Ok),
-            false => self.opens.test(asked, client),
-        }
-    }
-
-    /// FREE_STATEID: of what is open, locked or delegated, LOCKS_HELD.
-    pub(super) fn free_stateid(&self, exports: &dyn Exports, asked: &Stateid, client: ClientId) -> Result<(), Status> {
-        if asked.is_of_delegation() {
-            return self.free_delegation(asked, client);
-        }
-        if !asked.is_of_lock() {
-            return self.opens.free(asked, client);
-        }
-        let Some(freeing) = self.locks.free(asked, client)? else { return Ok(()) };
-        let (file, holder) = (freeing.locked().file, freeing.locked().holder);
-        if below(exports, &file).is_some_and(|below| below.has_ranges(file.object, holder)) {
-            return Err(Status::LocksHeld);
-        }
-        freeing.freed();
-        Ok(())
-    }
-
-    /// RELEASE_LOCKOWNER: of who has locked something, LOCKS_HELD. Nothing is left of him otherwise.
-    pub(super) fn release_owner(&self, exports: &dyn Exports, owner: &OwnerKey) -> Result<(), Status> {
-        let freeing = self.locks.release(owner)?;
-        let has_ranges = |freeing: &Freeing<'_>| {
-            let Locked { file, holder, .. } = freeing.locked();
-            below(exports, file).is_some_and(|below| below.has_ranges(file.object, *holder))
-        };
-        if freeing.iter().any(has_ranges) {
-            return Err(Status::LocksHeld);
-        }
-        freeing.into_iter().for_each(Freeing::freed);
-        self.orders.release(owner, &|owner| self.locks.has_owner(owner));
-        Ok(())
-    }
-
     /// Whether there is who asks, in this session, or in minor version 0 by himself, whose lease begins anew.
     pub(super) fn check_there(&self, session: Option<SessionId>, client: ClientId) -> Result<(), Status> {
         match session {
@@ -206,16 +147,6 @@ impl House {
     /// Whether a client has something open, or delegated.
     pub(super) fn holds(&self, client: ClientId) -> bool {
         self.opens.holds(client) || self.delegations.holds(client)
-    }
-
-    /// A dataset is used by NFSv3.
-    pub(crate) fn note_v3_use(&self, of: (PoolGuid, DatasetId)) {
-        self.v3_use.note(of, self.now());
-    }
-
-    /// Whether it was within a day.
-    pub(super) fn is_used_by_v3(&self, vfs: &dyn Vfs) -> bool {
-        self.v3_use.uses((vfs.pool(), vfs.dataset()), self.now())
     }
 
     /// How long a client may say nothing.

@@ -12,6 +12,7 @@
 //!                                                            ├─ pseudo: what a handle names, and what stands above the exports
 //!                                                            ├─ attr: a bitmap, and values in the order of their numbers
 //!                                                            ├─ house: what all compounds share: state (clients, sessions, opens, locks, delegations)
+//!                                                            ├─ stateids: what one names
 //!                                                            ├─ naming: who owners are by name
 //!                                                            ├─ callbacks: calls to clients, and what came of them
 //!                                                            ├─ parking: who waits without a worker, for a moment
@@ -20,12 +21,14 @@
 //!                                                            ├─ v3_use: which datasets NFSv3 uses: `auto` gives nothing of them for writing
 //!                                                            ├─ claiming, tracking: who may claim again what, behind a restart
 //!                                                            ├─ past: what a persistent session has done in a life before
+//!                                                            ├─ below: where the claims of a file are
 //!                                                            ├─ endings: what ends state that its client has not given up
 //!                                                            ├─ way: what is in the way of an operation, and goes out of it
 //!                                                            └─ holdings: who holds what, for who administers the server
 //! ```
 
 mod attr;
+mod below;
 mod callbacks;
 mod claiming;
 mod compound;
@@ -42,6 +45,7 @@ mod pseudo;
 mod recalls;
 mod results;
 pub mod state;
+mod stateids;
 mod status;
 mod tracking;
 mod v3_use;
@@ -50,9 +54,8 @@ mod way;
 
 pub use compound::{Halt, Scene};
 pub use house::House;
-pub use parking::PARKED;
+pub use parking::{KeptOut, PARKED};
 pub use progress::{Attempt, Progress, refusal};
-pub use recalls::KeptOut;
 pub use recalls::looks::Seen;
 pub use results::Ended;
 pub use status::Status;

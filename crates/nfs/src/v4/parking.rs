@@ -8,12 +8,21 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tally_base::{Fate, Kept, Promise};
 
-use crate::v4::naming::Ticket;
-use crate::v4::state::FileId;
-use crate::v4::state::bounds::PARKED_MAX;
+use super::house::House;
+use super::naming::Ticket;
+use super::state::FileId;
+use super::state::bounds::PARKED_MAX;
 
 /// For so long: a client on the same site has answered by then, and a worker is back at its request sooner than the client would ask again.
 pub const PARKED: Duration = Duration::from_millis(50);
+
+/// What becomes of who is kept out.
+pub enum KeptOut {
+    /// He goes on when this is over, and may be kept out still.
+    Waits(Box<dyn Promise>),
+    /// He comes again.
+    ComesAgain,
+}
 
 /// Where they are.
 #[derive(Clone, Debug, Default)]
@@ -112,6 +121,18 @@ impl Parking {
             let now = Instant::now();
             self.lots.end(|place| place.until <= now);
         }
+    }
+}
+
+impl House {
+    /// Whether somebody is parked, for whom there is to be a look at once in [`PARKED`].
+    pub(crate) fn has_parked(&self) -> bool {
+        self.parking.has_some()
+    }
+
+    /// Ends the wait of those who have been parked for long enough.
+    pub(crate) fn end_parking(&self) {
+        self.parking.end_late();
     }
 }
 

@@ -19,33 +19,24 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
-use tally_base::Promise;
 use tally_vfs::{ClientNumber, ObjectRef, Vfs};
 
-use super::endings::{Below, below};
+use super::below::{below, is_retained};
 use super::house::House;
-use super::parking::Over;
+use super::parking::{KeptOut, Over};
 use super::state::bounds::CALLS_OF_CLIENT_MAX;
 use super::state::{
-    Answer, Callback, ClientId, Delegated, DelegationNumber, Ending, Errand, FileId, Recalled, Referred, Revoked,
-    Stateid,
+    Answer, Callback, ClientId, Delegated, DelegationNumber, Ending, Errand, FileId, Mounted, Recalled, Referred,
+    Revoked, Stateid,
 };
 use super::status::Status;
-use crate::exports::{Exports, PoolExports};
+use crate::exports::Exports;
 use crate::xdr::Encoder;
 
 mod fewer;
 pub(super) mod looks;
 
 const CB_RECALL: u32 = 4;
-
-/// What becomes of who is kept out.
-pub enum KeptOut {
-    /// He goes on when this is over, and may be kept out still.
-    Waits(Box<dyn Promise>),
-    /// He comes again.
-    ComesAgain,
-}
 
 /// How often what has happened to delegations, since the start.
 #[derive(Debug, Default)]
@@ -92,21 +83,6 @@ impl House {
         }
     }
 
-    /// Whether who is no client has to come again, as files of the dataset of this object are still claimed by others (rules V27): he waits for a moment before, if he may.
-    pub(crate) fn keeps_waiting(
-        &self,
-        exports: &dyn Exports,
-        pool: &dyn PoolExports,
-        (vfs, object): (&dyn Vfs, ObjectRef),
-        may_wait: bool,
-    ) -> Option<KeptOut> {
-        if !self.awaits_claims(exports, pool, vfs.dataset(), None) {
-            return None;
-        }
-        let parked = may_wait.then(|| self.parking.park(FileId::of(vfs, object))).flatten();
-        Some(parked.map_or(KeptOut::ComesAgain, |parked| KeptOut::Waits(Box::new(parked))))
-    }
-
     /// Asks these clients for what they have of a file. Whether one of them had it by mistake, and has not any more.
     fn recall_of(&self, vfs: &dyn Vfs, file: &FileId, clients: &[ClientNumber]) -> bool {
         let mut is_less = false;
@@ -149,8 +125,9 @@ impl House {
         if !self.delegations().has_recalled() {
             return;
         }
+        self.wait_with_recalls(exports);
         let mut overdue = self.delegations().overdue(self.now());
-        overdue.retain(|number| !self.puts_off(exports, *number) && !self.is_put_off(*number));
+        overdue.retain(|number| !self.goes_on_uncalled(*number));
         overdue.iter().for_each(|number| self.take_delegation(exports, *number));
         if !overdue.is_empty() {
             self.tracking.let_go_of_doomed();
@@ -158,18 +135,15 @@ impl House {
         self.delegations().to_call(self.now()).into_iter().for_each(|client| self.call_for_delegations(client));
     }
 
-    /// Nothing can be given back to a pool that is away: the time for that begins anew.
-    fn puts_off(&self, exports: &dyn Exports, number: DelegationNumber) -> bool {
-        let file = self.delegations().file_of(number);
-        let is_away = file.is_some_and(|file| matches!(below(exports, &file), Some(Below::Retained(_))));
-        if is_away {
-            self.delegations().begin_anew(number, self.now());
-        }
-        is_away
+    /// Nothing can be given back to a pool that is away, and what is claimed again in a grace is given back behind it: until then the time for that does not begin.
+    fn wait_with_recalls(&self, exports: &dyn Exports) {
+        let end_of_grace = |of: &Mounted| self.tracking.end_of_grace(of.pool);
+        let begins = |of: &Mounted| if is_retained(exports, of) { Some(self.now()) } else { end_of_grace(of) };
+        self.delegations().begin_at(&begins);
     }
 
     /// Whether a recall whose time is over goes on, as its client can be called and was not.
-    fn is_put_off(&self, number: DelegationNumber) -> bool {
+    fn goes_on_uncalled(&self, number: DelegationNumber) -> bool {
         let client = self.delegations().uncalled(number).filter(|client| self.can_call(*client));
         client.is_some() && self.delegations().put_off(number, self.now())
     }
@@ -276,16 +250,6 @@ impl House {
         let files = self.delegations().forget_client(client);
         files.iter().for_each(|file| self.give_back_wherever(exports, file, client));
         files.len()
-    }
-
-    /// Whether somebody is parked, for whom there is to be a look at once in [`PARKED`].
-    pub(crate) fn has_parked(&self) -> bool {
-        self.parking.has_some()
-    }
-
-    /// Ends the wait of those who have been parked for long enough.
-    pub(crate) fn end_parking(&self) {
-        self.parking.end_late();
     }
 }
 

@@ -21,7 +21,7 @@
 //! *Who is gone* goes out of the list, and the next grant waits for that: what was taken from a client that did not answer is somebody else's by then, and
 //! may not be claimed again behind a crash (rules V24).
 //!
-//! *Locks.* `work`, which is held while the folder is looked at or changed, by one at a time; then the list's, held over nothing. A grant where nothing is to be done
+//! *Locks.* `work`, which is held while the folder is looked at or changed, by one at a time; then the list's, held over nothing. That of all pools is held over where a folder is, and over its list, as a pool comes back. A grant where nothing is to be done
 //! takes the list's alone.
 
 use std::collections::{HashMap, HashSet};
@@ -91,6 +91,13 @@ impl Tracking {
     pub(super) fn new(lease: Duration) -> Self {
         let (pools, completed) = Default::default();
         Self { lease, pools, completed, open: AtomicU64::new(u64::MAX) }
+    }
+
+    /// The lists of pools that are away go, as far as nothing is retained of those: what was still to be changed in one is changed by nobody, and what is in it counts behind the next import.
+    pub(super) fn end_with_pools(&self, exports: &dyn Exports) {
+        let may_come_back = |pool: &dyn PoolExports| pool.is_retained() || pool.clients().is_some();
+        let stays = |pool: &PoolGuid| exports.pool(*pool).is_some_and(|pool| may_come_back(&*pool));
+        self.pools.lock().retain(|pool, tracked| tracked.is_here() || stays(pool));
     }
 
     /// Somebody is about to be given something new in this pool; in this dataset one for writing.
@@ -174,7 +181,7 @@ impl Tracking {
     }
 
     /// Whether it is known of this state of the exports that nobody is kept out by what may be claimed for writing.
-    pub(super) fn is_open(&self, changed: Time) -> bool {
+    pub(super) fn is_open_to_all(&self, changed: Time) -> bool {
         self.open.load(Relaxed) == changed.0
     }
 
@@ -187,7 +194,7 @@ impl Tracking {
         now: Duration,
     ) -> bool {
         let changed = exports.changed();
-        if self.is_open(changed) {
+        if self.is_open_to_all(changed) {
             return false;
         }
         let has_completed = |key: &ClientKey| self.completed.lock().contains(key);
@@ -361,7 +368,7 @@ impl Tracking {
         let (mut pools, mount) = (self.pools.lock(), folder.mount());
         match pools.get(&pool) {
             Some(tracked) if tracked.mount == mount => {
-                tracked.is_at(folder, now);
+                tracked.comes_back(folder, now);
                 return Ok(tracked.clone());
             }
             Some(newer) if newer.mount > mount => return Err(Status::Delay),

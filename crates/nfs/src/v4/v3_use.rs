@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use tally_base::{DatasetId, PoolGuid};
+use tally_vfs::Vfs;
+
+use super::house::House;
 
 /// For so long a dataset is taken for one that is used so: as long as a client may be off over night.
 const USED: Duration = Duration::from_secs(24 * 60 * 60);
@@ -42,6 +45,18 @@ impl V3Use {
     pub(super) fn uses(&self, of: (PoolGuid, DatasetId), now: Duration) -> bool {
         let used = self.used.read();
         used.get(&of).map_or(used.len() >= DATASETS_MAX, |last| is_used(last, now))
+    }
+}
+
+impl House {
+    /// A dataset is used by NFSv3.
+    pub(crate) fn note_v3_use(&self, of: (PoolGuid, DatasetId)) {
+        self.v3_use.note(of, self.now());
+    }
+
+    /// Whether it was within a day.
+    pub(super) fn is_used_by_v3(&self, vfs: &dyn Vfs) -> bool {
+        self.v3_use.uses((vfs.pool(), vfs.dataset()), self.now())
     }
 }
 

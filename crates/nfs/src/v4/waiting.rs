@@ -18,7 +18,7 @@ use bytes::Bytes;
 use tally_vfs::Holder;
 use tally_vfs::locks::{Lock, NotLocked, Range};
 
-use super::endings::file_system;
+use super::below::file_system;
 use super::house::House;
 use super::state::bounds::{DEADLOCK_STEPS_MAX, WAITERS_LOOKED_AT};
 use super::state::{Callback, ClientId, Errand, FileId, LockOwner, LockWait};

@@ -24,6 +24,7 @@ use tally_base::{DatasetId, PoolGuid, Time};
 use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, ShareRules, parse_sharenfs};
 use tally_nfs::serve::{ServeOptions, Server};
 use tally_nfs::service::Service;
+use tally_vfs::locks::Lock;
 use tally_vfs::model::{Model, ModelOptions};
 use tally_vfs::{
     ClientNumber, Cred, Delegations, Holder, Identity, Locks, MountNumber, Names, ObjectRef, OpCtx, Opens, Retained,
@@ -213,6 +214,10 @@ impl PoolExports for Moment {
         (self.away && self.retains).then(|| Arc::new(Put(of.clone())) as _)
     }
 
+    fn is_retained(&self) -> bool {
+        self.away && self.retains
+    }
+
     fn guid(&self) -> PoolGuid {
         self.guid
     }
@@ -271,6 +276,10 @@ impl Retained for Put {
 
     fn close(&self, object: ObjectRef, holder: Holder) {
         Opens::close(&*self.0, object, holder);
+    }
+
+    fn ranges(&self, object: ObjectRef, holder: Holder, most: usize) -> Vec<Lock> {
+        Locks::ranges(&*self.0, object, holder, most)
     }
 
     fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {

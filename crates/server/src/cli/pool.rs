@@ -44,7 +44,7 @@ pub enum PoolCommand {
         #[command(flatten)]
         args: IostatArgs,
     },
-    /// Write everything out and let go of a pool
+    /// Write everything out and let go of a pool; clients go on if it is imported here within a lease
     Export {
         /// The pool
         name: String,

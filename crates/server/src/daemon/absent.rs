@@ -21,11 +21,11 @@ struct Known {
     name: String,
     handle_key: [u8; 32],
     why: Why,
-    keeping: Option<Keeping>,
+    retaining: Option<Retaining>,
 }
 
 /// What clients have of one that was exported, for the next import (rules V37).
-struct Keeping {
+struct Retaining {
     handover: Arc<Handover>,
     /// None as long as the export is under way.
     until: Option<Instant>,
@@ -48,40 +48,41 @@ impl Absent {
             name: pool.name.clone(),
             handle_key: pool.handle_key,
             why: Why::Coming("It is about to be imported.".into()),
-            keeping: None,
+            retaining: None,
         };
         Self(Mutex::new(listed.iter().map(|pool| (pool.guid, known(pool))).collect()))
     }
 
     /// One is being let go. It counts as exported until something else is said of it.
     pub fn let_go(&self, pool: PoolGuid, name: String, handle_key: [u8; 32], handover: Option<Arc<Handover>>) {
-        let keeping = handover.map(|handover| Keeping { handover, until: None });
-        self.0.lock().insert(pool, Known { name, handle_key, why: Why::Exported(None), keeping });
+        let retaining = handover.map(|handover| Retaining { handover, until: None });
+        self.0.lock().insert(pool, Known { name, handle_key, why: Why::Exported(None), retaining });
     }
 
-    /// It was exported: what clients have of it is kept until then.
-    pub(super) fn keep(&self, pool: PoolGuid, until: Instant) {
-        if let Some(keeping) = self.0.lock().get_mut(&pool).and_then(|known| known.keeping.as_mut()) {
-            keeping.until = Some(until);
+    /// It was exported: what clients have of it is retained until then.
+    pub(super) fn retain_until(&self, pool: PoolGuid, until: Instant) {
+        if let Some(retaining) = self.0.lock().get_mut(&pool).and_then(|known| known.retaining.as_mut()) {
+            retaining.until = Some(until);
         }
     }
 
-    /// What clients have of it, if that is kept.
+    /// What clients have of it, if that is retained.
     pub(super) fn handed_over(&self, pool: PoolGuid) -> Option<Arc<Handover>> {
         let known = self.0.lock();
-        Some(Arc::clone(&known.get(&pool)?.keeping.as_ref()?.handover))
+        Some(Arc::clone(&known.get(&pool)?.retaining.as_ref()?.handover))
     }
 
-    /// Nothing of it is kept any more.
-    pub(super) fn keep_nothing(&self, pool: PoolGuid) {
+    /// Nothing of it is retained any more.
+    pub(super) fn retain_no_more(&self, pool: PoolGuid) {
         if let Some(known) = self.0.lock().get_mut(&pool) {
-            known.keeping = None;
+            known.retaining = None;
         }
     }
 
-    /// Those of which something was kept for long enough.
-    pub(super) fn kept_too_long(&self, now: Instant) -> Vec<PoolGuid> {
-        let is_over = |known: &Known| known.keeping.as_ref().and_then(|it| it.until).is_some_and(|until| until <= now);
+    /// Those of which something was retained for long enough.
+    pub(super) fn retained_too_long(&self, now: Instant) -> Vec<PoolGuid> {
+        let is_over =
+            |known: &Known| known.retaining.as_ref().and_then(|it| it.until).is_some_and(|until| until <= now);
         self.0.lock().iter().filter(|(_, known)| is_over(known)).map(|(guid, _)| *guid).collect()
     }
 
@@ -138,7 +139,7 @@ impl Absent {
             handle_key: known.handle_key,
             mounted: None,
             datasets: Vec::new(),
-            handover: known.keeping.as_ref().map(|keeping| Arc::clone(&keeping.handover)),
+            handover: known.retaining.as_ref().map(|retaining| Arc::clone(&retaining.handover)),
         };
         self.0.lock().iter().map(exports).collect()
     }

@@ -1,6 +1,8 @@
 //! The end of a pool in this process: exported, destroyed, or forgotten by those who wait for it.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,6 +13,8 @@ use super::chronicle::Said;
 use super::error::{DiskError, End, PoolsError};
 use super::pools::Pools;
 use super::served::ServedPool;
+use super::ticker::Ticker;
+use super::work::Event;
 use super::{manager, silence};
 
 /// How long a request that is still at a disk may keep it open, and how often that is looked at. A disk that hangs for longer
@@ -18,6 +22,20 @@ use super::{manager, silence};
 const HELD_MAX: Duration = Duration::from_secs(5);
 /// See [`HELD_MAX`].
 const HELD_PAUSE: Duration = Duration::from_millis(10);
+
+/// How often it is looked whether what was retained of an exported pool is over.
+const LOOK_AT_RETAINED: Duration = Duration::from_secs(1);
+
+/// The daemon's own thread, which imports, hears when what clients have of an exported pool was retained for a lease.
+pub(super) fn watch_retained(pools: &Arc<Pools>, sender: Sender<Event>) -> io::Result<Ticker> {
+    let pools = Arc::clone(pools);
+    Ticker::start("retained", LOOK_AT_RETAINED, move || {
+        if !pools.absent.retained_too_long(Instant::now()).is_empty() {
+            // A daemon that is at its end retains nothing.
+            let _ends = sender.send(Event::RetainedTooLong);
+        }
+    })
+}
 
 impl Pools {
     /// What a start after the sudden end of this process will have to do.
@@ -102,10 +120,10 @@ impl Pools {
         let ended = self.put_away(pool, how);
         match (handover, keeps, &ended) {
             (Some(handover), Some(lease), Ok(())) => {
-                handover.is_left(&pool.filer);
-                self.absent.keep(guid, Instant::now() + lease);
+                handover.left_by(&pool.filer);
+                self.absent.retain_until(guid, Instant::now() + lease);
             }
-            (Some(_), ..) => self.keep_no_more(guid),
+            (Some(_), ..) => self.retain_no_more(guid),
             (None, ..) => {}
         }
         let class = match end {
@@ -119,13 +137,13 @@ impl Pools {
         })
     }
 
-    /// What clients have of exported pools is kept for a lease: they are told that it is over where nobody has imported one by then.
-    pub(super) fn end_keeping(&self) {
-        self.absent.kept_too_long(Instant::now()).into_iter().for_each(|pool| self.keep_no_more(pool));
+    /// What clients have of exported pools is retained for a lease: they are told that it is over where nobody has imported one by then.
+    pub(super) fn end_retaining(&self) {
+        self.absent.retained_too_long(Instant::now()).into_iter().for_each(|pool| self.retain_no_more(pool));
     }
 
-    fn keep_no_more(&self, pool: PoolGuid) {
-        self.absent.keep_nothing(pool);
+    fn retain_no_more(&self, pool: PoolGuid) {
+        self.absent.retain_no_more(pool);
         self.refresh_exports();
     }
 

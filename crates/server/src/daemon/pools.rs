@@ -12,7 +12,7 @@
 //! ```
 //!
 //! *Away* pools are those whose clients should wait: we know their handle key. After a restart only those pools
-//! are away that `pools.toml` still lists, that is, that nobody exported.
+//! are away that `pools.toml` still lists, that is, that nobody exported. What clients have of an exported one is retained for a lease.
 //!
 //! What is done to pools stands in rooms of its own: `importing` makes and imports them, `pool_properties` sets what they have; `opening` is what a start imports, `new_files` makes files for a new
 //! one, `finding` looks for those that are not imported, `letting_go` ends them, `resuming` goes on with suspended ones, `absent` knows those that are away,

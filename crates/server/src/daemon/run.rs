@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tally_base::{SystemClock, SystemRng};
@@ -34,7 +34,9 @@ use super::state::{State, StateError};
 use super::ticker::Ticker;
 use super::users::Users;
 use super::work::{Begun, Event, Work};
-use super::{events, listen, listing, logging, manager, opening, pressure, schedule, signals, silence, spares};
+use super::{
+    events, letting_go, listen, listing, logging, manager, opening, pressure, schedule, signals, silence, spares,
+};
 use crate::config::{Config, ConfigError, ServeArgs};
 use crate::control::listener::{self, ControlSocket};
 use crate::process;
@@ -75,9 +77,6 @@ pub struct Launch {
     pub signals: bool,
 }
 
-/// How often it is looked whether what was kept of an exported pool is over.
-const LOOK_AT_KEPT: Duration = Duration::from_secs(1);
-
 /// A running daemon.
 pub struct Daemon {
     args: ServeArgs,
@@ -93,7 +92,7 @@ pub struct Daemon {
     /// Kept for its end, when rpcbind is told that nobody listens any more.
     registration: Option<Registration>,
     watching: Option<Watching>,
-    /// Disks that hang, scrubs that are due, memory that runs short, and a list of pools that could not be written: looked at until the pools are
+    /// Disks that hang, scrubs that are due, memory that runs short, a list of pools that could not be written, and what clients have of exported pools: looked at until the pools are
     /// exported.
     _looks: [Ticker; 8],
     /// Other daemons keep away from its directory, until nobody here writes there any more: this is dropped last.
@@ -114,17 +113,6 @@ fn watch_pressure(desk: &Arc<Desk>) -> io::Result<Ticker> {
         for served in desk.pools.all() {
             let io = &served.filer.pool().io;
             io.limit_cache(share.of(io.cache_bytes_max()));
-        }
-    })
-}
-
-/// The daemon's own thread hears when what clients have of an exported pool was kept for a lease.
-fn watch_kept(desk: &Desk, sender: Sender<Event>) -> io::Result<Ticker> {
-    let pools = Arc::clone(&desk.pools);
-    Ticker::start("kept", LOOK_AT_KEPT, move || {
-        if !pools.absent.kept_too_long(Instant::now()).is_empty() {
-            // A daemon that is at its end keeps nothing.
-            let _ends = sender.send(Event::KeptTooLong);
         }
     })
 }
@@ -211,8 +199,8 @@ impl Daemon {
         let graces = schedule::watch_graces(&desk.pools, &desk.nfs)?;
         let spares = spares::watch(&desk.pools)?;
         let (pressure, listing) = (watch_pressure(&desk)?, listing::keep_writing(&desk.pools)?);
-        let kept = watch_kept(&desk, sender.clone())?;
-        let looks = [silence, happenings, schedule, graces, spares, pressure, listing, kept];
+        let retained = letting_go::watch_retained(&desk.pools, sender.clone())?;
+        let looks = [silence, happenings, schedule, graces, spares, pressure, listing, retained];
         Ok(Self {
             args: launch.args,
             desk,
@@ -291,7 +279,7 @@ impl Daemon {
                     }
                 }
                 Event::Prepared(begun) => carry_out(&self.desk, begun),
-                Event::KeptTooLong => self.desk.pools.end_keeping(),
+                Event::RetainedTooLong => self.desk.pools.end_retaining(),
             }
         }
         self.stop()

@@ -30,7 +30,7 @@ pub(super) enum Event {
     /// Go on with one that was prepared in a thread of its own.
     Prepared(Begun),
     /// End what clients have of pools that were exported a lease ago.
-    KeptTooLong,
+    RetainedTooLong,
 }
 
 /// What the daemon's own thread does for a connection.

@@ -163,7 +163,7 @@ impl Story {
     /// A pool goes and is back before anybody asks for it: all that anybody has is what it was (rules V37).
     pub(super) fn blink(&mut self) -> Checked<()> {
         let pool = self.chance.below(POOLS as u64) as usize;
-        // Nobody waits for claims that could still be made.
+        // Graces that are over end: nobody waits for claims that could still be made.
         self.look_after_clients()?;
         if self.world.is_off() || !self.world.is_here(pool) || self.may_be_in_grace(pool) {
             return Ok(());

@@ -213,7 +213,7 @@ totals! {
 }
 
 /// What a thousand seeds of 200 steps have to come through at least: a class of events that is not met proves nothing.
-pub const FLOORS: [(&str, u64); 55] = [
+pub const FLOORS: [(&str, u64); 56] = [
     ("kills", 1600),
     ("cuts", 1200),
     ("cuts_in_requests", 420),
@@ -221,6 +221,7 @@ pub const FLOORS: [(&str, u64); 55] = [
     ("crashes_in_grace", 500),
     ("late_imports", 400),
     ("exports", 310),
+    ("blinks", 1),
     ("opens", 5600),
     ("share_denied", 1400),
     ("locks", 2300),

@@ -88,6 +88,10 @@ impl PoolExports for Moment {
         self.handover.as_ref()?.retained(dataset)
     }
 
+    fn is_retained(&self) -> bool {
+        self.handover.is_some()
+    }
+
     fn rule(&self, _: DatasetId, _: IpAddr) -> Option<Rule> {
         Some(Rule { read_only: false, squash: Squash::None, anon_uid: 65534, anon_gid: 65534, secure: false })
     }

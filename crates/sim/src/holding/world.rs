@@ -300,7 +300,7 @@ impl World {
         if !self.export(pool)? {
             return Ok(false);
         }
-        handover.is_left(&filer);
+        handover.left_by(&filer);
         drop(filer);
         self.service().look_after_clients();
         match self.machines[pool].take_over(&handover) {

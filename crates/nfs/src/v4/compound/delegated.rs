@@ -5,7 +5,7 @@ use tally_vfs::{Attr, ClientNumber, FsError, ObjectRef, OpCtx, Right, Vfs};
 
 use super::{Compound, Halt, Mark, Stop};
 use crate::entry::Target;
-use crate::v4::recalls::KeptOut;
+use crate::v4::parking::KeptOut;
 use crate::v4::recalls::looks::Seen;
 use crate::v4::state::{ClientId, Delegated, FileId, Referred, Stateid};
 use crate::v4::status::Status;

@@ -4,12 +4,12 @@
 //! then all the rest, and what that comes to is the owner's.
 
 use super::super::compound::Compound;
-use super::super::endings::close_below;
 use super::super::pseudo::{Node, Shut};
 use super::super::state::{Asking, Brought, Came, FileId, Mounted, OwnerKey, Stateid, Told};
 use super::super::status::Status;
 use crate::handle::Handle;
 use crate::rpc::Identity;
+use crate::v4::below::close_below;
 use crate::xdr::Encoder;
 
 /// What an operation brought, and its arguments.

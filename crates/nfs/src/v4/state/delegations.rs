@@ -324,15 +324,9 @@ impl Delegations {
         self.recalling().iter().flat_map(over).collect()
     }
 
-    /// Of which file one is.
-    #[must_use]
-    pub fn file_of(&self, number: DelegationNumber) -> Option<FileId> {
-        self.shards.at(number.0 as u32).read().get(number.0).map(|state| state.asked.file)
-    }
-
-    /// One that is asked for cannot be given back for now: it is asked for as of now.
-    pub fn begin_anew(&self, number: DelegationNumber, now: Duration) {
-        self.shards.at(number.0 as u32).write().begin_anew(number.0, now);
+    /// Of those that are asked for, the time to give them back begins when this says so of their mount, if it does.
+    pub fn begin_at(&self, when: &dyn Fn(&Mounted) -> Option<Duration>) {
+        self.recalling().iter().for_each(|shard| shard.write().begin_at(when));
     }
 
     /// Whose this is that is asked for, if that client was not called for it, and not for its own fault.

@@ -20,7 +20,7 @@ const CONTENT: &[u8] = b"had something open";
 /// Entries that are read at once.
 const ENTRIES_MAX: usize = 256;
 
-/// That of one pool, as long as it is mounted.
+/// That of one pool, by one mount, which may outlive an export.
 pub(super) struct Tracked {
     lease: Duration,
     /// Which mount it is; another one has another list.
@@ -46,14 +46,21 @@ impl Tracked {
         self.folder.lock().upgrade()
     }
 
-    /// The pool was away, and has come back with what clients had in it: so has the list. While nobody could claim anything the time for that did not run.
-    pub(super) fn is_at(&self, folder: &Arc<dyn Vfs>, now: Duration) {
+    /// Whether the pool is not.
+    pub(super) fn is_here(&self) -> bool {
+        self.folder.lock().strong_count() > 0
+    }
+
+    /// The pool was away, and has come back with what clients had in it: so has the list. Nobody could claim anything meanwhile, so a grace begins anew. Who comes late, with the folder from before, must not put
+    /// that back: it changes only where that is gone.
+    pub(super) fn comes_back(&self, folder: &Arc<dyn Vfs>, now: Duration) {
         let mut known = self.folder.lock();
         if known.strong_count() > 0 {
             return;
         }
         *known = Arc::downgrade(folder);
         drop(known);
+        *self.unread.lock() = None;
         if let Some(list) = &mut *self.list.lock() {
             list.goes_on(now);
         }

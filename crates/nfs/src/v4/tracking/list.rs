@@ -24,7 +24,7 @@ use super::writes::{Flag, Writes};
 /// A claim keeps the grace open for so long, or for a lease where that is shorter, for the next one of that client.
 const BETWEEN_CLAIMS: Duration = Duration::from_secs(15);
 
-/// No grace is longer, in leases.
+/// No grace is longer, in leases, but by an export and an import, behind which it begins anew.
 const CLAIMS_END: u32 = 2;
 
 /// In front of how many seconds a lease has. A file system that is imported knows by it that this is no client (`fs/src/filer/clients.rs`).
@@ -214,10 +214,14 @@ impl List {
         Some(came)
     }
 
-    /// Its pool was away. What was left of a grace begins anew, as long as those come who claim something.
+    /// Its pool was away. A grace that was not over begins anew, with all its time.
     pub(super) fn goes_on(&mut self, now: Duration) {
         if self.is_in_grace {
             (self.until, self.latest) = (now + self.grace, now + self.grace * CLAIMS_END);
+        }
+        if self.has_doomed() {
+            // Who was ended meanwhile may have had something for writing: that is others' once it is written down that he has not.
+            self.ending_since.get_or_insert(now);
         }
     }
 
@@ -247,7 +251,7 @@ impl List {
         self.ending_since.is_some() || self.is_in_grace && others.any(|key| may_have(*key) && !has_completed(key))
     }
 
-    /// Since when the end of the grace is to be written down before files of the pool are everybody's.
+    /// Since when the end of the grace, or of a client that was ended while the pool was away, is to be written down before files of the pool are everybody's.
     pub(super) fn ending_since(&self) -> Option<Duration> {
         self.ending_since
     }

@@ -129,6 +129,13 @@ impl Recall {
         self.next(now) != Next::Revoke
     }
 
+    /// Nothing can be given back before that: the time for it does not begin until then.
+    pub(super) fn begins_at(&mut self, at: Duration) {
+        self.begun = self.begun.max(at);
+        self.until = self.until.max(at + self.lease);
+        self.called = self.called.map(|called| called.max(at));
+    }
+
     /// Whether the client has said for long enough that it has none.
     #[must_use]
     pub(super) fn is_denied(&self) -> bool {

@@ -259,11 +259,13 @@ impl Shard {
         }
     }
 
-    /// It is asked for anew.
-    pub(super) fn begin_anew(&mut self, number: u64, now: Duration) {
-        let begun = Recall::begun(now, self.lease);
-        if let Some(recall) = self.recall_of(number) {
-            *recall = begun;
+    /// Of those that are asked for, the time to give them back begins when this says so of their mount, if it does.
+    pub(super) fn begin_at(&mut self, when: &dyn Fn(&Mounted) -> Option<Duration>) {
+        for (_, number) in &self.recalled {
+            let Some(state) = self.places.get_mut(*number) else { continue };
+            if let (Life::Recalled(recall), Some(at)) = (&mut state.life, when(&state.asked.file.of)) {
+                recall.begins_at(at);
+            }
         }
     }
 
