@@ -221,7 +221,7 @@ pub const FLOORS: [(&str, u64); 56] = [
     ("crashes_in_grace", 500),
     ("late_imports", 400),
     ("exports", 310),
-    ("blinks", 1),
+    ("blinks", 96),
     ("opens", 5600),
     ("share_denied", 1400),
     ("locks", 2300),
