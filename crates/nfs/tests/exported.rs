@@ -389,7 +389,7 @@ fn what_was_claimed_is_not_taken_before_the_grace_is_over() {
     let (scene, mut clock) = (written_scene(), Duration::ZERO);
     {
         let mut one = client(&scene, "one", 2);
-        drop(keeps(&mut one, b"f"));
+        let _kept = keeps(&mut one, b"f");
         drop(opens(&mut client(&scene, "two", 3), b"g", READ));
     }
     let file = scene.put(scene.file_named(b"f"));
@@ -437,7 +437,7 @@ fn who_was_evicted_while_the_pool_was_away_claims_nothing_that_others_have_had_s
     let scene = written_scene();
     {
         let mut one = client(&scene, "one", 2);
-        drop(keeps(&mut one, b"f"));
+        let _kept = keeps(&mut one, b"f");
         scene.exports.export(true);
         // The folder goes with its pool, so that it cannot be changed (in `an_import_with_what_clients_have_has_no_grace` it is there until behind the eviction).
         let model = scene.exports.clients.lock().take().expect("it has a list").model.clone();

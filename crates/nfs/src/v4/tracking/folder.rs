@@ -1,4 +1,5 @@
-//! The list of one pool, and the folder of that pool in which it is kept.
+//! The list of one pool, and the folder of that pool in which it is kept: who comes is in it before he is answered (rules V23), who is gone is out of it before another one has what was his (rules V24),
+//! and who did not come before anybody is given something new (rules V25).
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
