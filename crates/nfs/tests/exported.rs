@@ -247,17 +247,22 @@ fn a_grace_goes_on_behind_an_import() {
         scene.run(100 + next, &[&[sequence(session, 0, next, false)], ops].concat()).status
     };
     assert_eq!(run(&[scene.put_tank(), make(b"n")]), OK, "nobody waits for that");
-    assert_eq!(run(&[scene.put_tank(), open(b"g", READ, 0)]), Nfs4ErrGrace);
+    // Somebody else, who has nothing to claim, waits for him.
+    let beside = introduced(&scene, b"two");
+    let beside_him = |turn, ops: &[Op]| scene.run(turn, &[&[sequence(beside, 0, turn, false)], ops].concat()).status;
+    assert_eq!(beside_him(1, &[complete()]), OK);
+    assert_eq!(beside_him(2, &[scene.put_tank(), open(b"g", READ, 0)]), Nfs4ErrGrace);
     pass(&scene, &mut clock, LEASE - MOMENT, &mut []);
     assert_eq!(run(&[]), OK);
     scene.exports.export(true);
     list_is_mounted_again(&scene);
-    pass(&scene, &mut clock, MOMENT * 2, &mut []);
+    pass(&scene, &mut clock, LEASE + MOMENT, &mut []);
     assert_eq!(run(&[file.clone(), claim()]), Nfs4ErrDelay);
     scene.exports.import();
+    assert_eq!(beside_him(3, &[scene.put_tank(), open(b"g", READ, 0)]), Nfs4ErrGrace);
     assert_eq!(run(&[file, claim()]), OK);
     assert_eq!(run(&[complete()]), OK);
-    assert_eq!(run(&[scene.put_tank(), open(b"g", READ, 0)]), OK);
+    assert_eq!(beside_him(4, &[scene.put_tank(), open(b"g", READ, 0)]), OK);
 }
 
 fn claim() -> Op {
