@@ -7,8 +7,8 @@ use tally_nfs::{v3, v4};
 use tally_wire::nfs4::{
     Bitmap4, Create4Args, Createhow4, Createtype4, Creatverfattr, FATTR4_CHANGE, FATTR4_MODE, FATTR4_OWNER,
     FATTR4_OWNER_GROUP, FATTR4_RDATTR_ERROR, FATTR4_SIZE, FATTR4_TIME_ACCESS, FATTR4_TIME_MODIFY, Fattr4, Fattr4Value,
-    Getattr4Args, Getattr4Res, NfsArgop4, NfsOpnum4, NfsResop4, Nfsstat4, Open4Args, OpenClaim4, OpenOwner4, Openflag4,
-    Putfh4Args, Readdir4Args, Settime4, Stateid4,
+    Getattr4Args, Getattr4Res, NfsArgop4, NfsOpnum4, NfsResop4, Nfsstat4, Nfstime4, Open4Args, OpenClaim4, OpenOwner4,
+    Openflag4, Putfh4Args, Readdir4Args, Settime4, Stateid4,
 };
 use tally_wire::{Undecodable, Xdr, bitmap, encode};
 
@@ -271,10 +271,22 @@ fn is_told(set: &Fattr4Value, told: &[Fattr4Value], alone: bool) -> bool {
         }
         (Fattr4Value::Fattr4TimeAccessSet(Settime4::SetToClientTime4(set)), Fattr4Value::Fattr4TimeAccess(told))
         | (Fattr4Value::Fattr4TimeModifySet(Settime4::SetToClientTime4(set)), Fattr4Value::Fattr4TimeModify(told)) => {
-            set == told
+            nearest(set) == *told
         }
         (Fattr4Value::Fattr4TimeAccessSet(_), Fattr4Value::Fattr4TimeAccess(_))
         | (Fattr4Value::Fattr4TimeModifySet(_), Fattr4Value::Fattr4TimeModify(_)) => true,
         _ => false,
     })
+}
+
+/// What is kept of a time: nanoseconds since 1970 in 64 bits, or the end of those that it lies beyond.
+fn nearest(set: &Nfstime4) -> Nfstime4 {
+    const SECOND: i128 = 1_000_000_000;
+    let exact = i128::from(set.seconds) * SECOND + i128::from(set.nseconds);
+    let kept = exact.clamp(i64::MIN.into(), i64::MAX.into());
+    let (seconds, nseconds) = (kept.div_euclid(SECOND), kept.rem_euclid(SECOND));
+    Nfstime4 {
+        seconds: seconds.try_into().expect("they are fewer"),
+        nseconds: nseconds.try_into().expect("they are fewer"),
+    }
 }

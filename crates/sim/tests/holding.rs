@@ -26,3 +26,13 @@ fn a_seed_repeats_itself() {
         assert_eq!(first, second);
     }
 }
+
+/// Seeds that have failed, each with what was wrong.
+///
+/// 1734: the simulated client, and not the server. It locked bytes anew, and then claimed one of them as what it had before the restart; that was refused, and the ledger forgot that it had the byte.
+#[test]
+fn what_has_failed_holds() {
+    for seed in [1734] {
+        run(&Plan { seed, steps: STEPS }).unwrap_or_else(|report| panic!("{report}"));
+    }
+}

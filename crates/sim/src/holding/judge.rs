@@ -298,7 +298,8 @@ impl Story {
             let stateid = told.stateid();
             if let Some(open) = self.callers[client].believed(file, owner) {
                 open.locks = stateid;
-                bytes.for_each(|byte| open.bytes[byte] = Some(writes));
+                // What it had there before the restart it has no more to claim.
+                bytes.for_each(|byte| (open.bytes[byte], open.lost[byte]) = (Some(writes), false));
             }
             return Ok(());
         }
