@@ -29,10 +29,12 @@ fn a_seed_repeats_itself() {
 
 /// Seeds that have failed, each with what was wrong.
 ///
+/// 2813: the ledger, and not the server. A client had a file to keep by one owner, and open by another one to write it; it claimed the first owner's open with what it keeps, and that was taken for in the way of the second.
+///
 /// 1734: the simulated client, and not the server. It locked bytes anew, and then claimed one of them as what it had before the restart; that was refused, and the ledger forgot that it had the byte.
 #[test]
 fn what_has_failed_holds() {
-    for seed in [1734] {
+    for seed in [1734, 2813] {
         run(&Plan { seed, steps: STEPS }).unwrap_or_else(|report| panic!("{report}"));
     }
 }

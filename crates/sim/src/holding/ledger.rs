@@ -234,9 +234,14 @@ impl Ledger {
         if (how, was) == (Given::Again, Some(State::Taken)) && !is_in_the_list_with_all {
             return Err(format!("{who:?} was given {what:?} again, which was somebody else's meanwhile"));
         }
-        // What is claimed is kept out by nothing that its own client keeps: by that it opens what it is about to give back.
-        let is_own_kept = |at: &usize| how == Given::Again && what.is_open() && self.grants[*at].who == (who.0, KEEPER);
-        let in_the_way: Vec<usize> = self.others(file, *who, *what).filter(|at| !is_own_kept(at)).collect();
+        // What is claimed is kept out by nothing that its own client keeps: by that it opens what it is about to give back. Nor is what it keeps by what it has open, which it is given
+        // with the first open of the file that it claims, whichever of its owners had it.
+        let is_own = |at: &usize| {
+            let other = &self.grants[*at];
+            let is_kept = what.is_open() && other.who == (who.0, KEEPER);
+            how == Given::Again && (is_kept || what.is_kept() && other.what.is_open() && other.who.0 == who.0)
+        };
+        let in_the_way: Vec<usize> = self.others(file, *who, *what).filter(|at| !is_own(at)).collect();
         let mut ended = Vec::new();
         for at in in_the_way {
             let other = &mut self.grants[at];
