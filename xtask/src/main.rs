@@ -5,6 +5,7 @@ mod dashboard;
 mod failing_disks;
 mod fuzz;
 mod needing;
+mod package;
 mod sim;
 mod test;
 mod xdr;
@@ -50,6 +51,8 @@ enum Task {
     Hoards(tally_yardsticks::hoards::Options),
     /// The dashboard of a live server under load, in a headless Chromium; pictures go to target/dashboard.
     Dashboard(dashboard::Options),
+    /// The Debian package, in target/package.
+    Package(package::Package),
     /// NFSv4's test codec, from the RFCs' XDR.
     Xdr(xdr::Xdr),
     /// Benchmarks.
@@ -87,6 +90,7 @@ fn run(task: Task) -> Result<()> {
         Task::Attacks(options) => options.run(),
         Task::Hoards(options) => options.run(),
         Task::Dashboard(options) => options.run()?.into_result(),
+        Task::Package(package) => package.run()?.into_result(),
         Task::Xdr(xdr) => xdr.run(),
         Task::Bench(bench) => bench.run(),
         Task::CrashImages(options) => crash_images::run(&options)?.into_result(),

@@ -29,6 +29,13 @@ pub const TESTS: [Package; 2] = [
     Package { program: "ip", name: "iproute2", purpose: "a network between a server and a client" },
 ];
 
+/// What makes a package, and looks at it.
+pub const PACKAGE: [Package; 3] = [
+    Package { program: "dh", name: "debhelper", purpose: "what makes Debian's packages" },
+    Package { program: "lintian", name: "lintian", purpose: "what looks at Debian's packages" },
+    Package { program: "mandoc", name: "mandoc", purpose: "what looks at pages of the manual" },
+];
+
 /// Chromium's program in Debian.
 pub const CHROMIUM: &str = "chromium";
 

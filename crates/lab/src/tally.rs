@@ -22,6 +22,8 @@ pub struct Tally {
 impl Tally {
     /// One test that could not be run.
     pub const SKIPPED: Self = Self { passed: 0, failed: 0, skipped: 1 };
+    /// One check that passed.
+    pub const PASSED: Self = Self { passed: 1, failed: 0, skipped: 0 };
     /// One check that failed, and nothing besides.
     pub const FAILED: Self = Self { passed: 0, failed: 1, skipped: 0 };
 

@@ -9,6 +9,7 @@ use super::bench::BenchCommand;
 use super::dataset::DatasetCommand;
 use super::holdings::ClientCommand;
 use super::inspect::InspectArgs;
+use super::man::ManArgs;
 use super::pool::PoolCommand;
 use super::stat::StatCommand;
 use super::top::TopArgs;
@@ -85,4 +86,7 @@ pub enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
+    /// Write the pages of the manual, one for each command
+    #[command(hide = true)]
+    Man(ManArgs),
 }

@@ -26,6 +26,7 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         Command::Config => Ok(console.out.write_all(config::DOCUMENTED.as_bytes())?),
         Command::Inspect(args) => inspect::run(args, &tally_disk::SystemOpener, here, session.json, console),
         Command::Bench(command) => bench::run(command, session.socket, session.json, console),
+        Command::Man(args) => Ok(args.write()?),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "tally", &mut script);

@@ -14,6 +14,7 @@ mod holdings;
 mod inspect;
 mod interrupts;
 mod iostat;
+mod man;
 mod pool;
 pub mod progress;
 mod rewind;

@@ -1,0 +1,121 @@
+//! `cargo xtask package`: the Debian package, by Debian's own tools from packaging/debian, and what lintian and mandoc say of it.
+//!
+//! The program is built as always, for cargo fetches what a build of Debian's own would not; debhelper does the rest: maintainer scripts, symbols in a package
+//! of their own, dependencies by the libraries that are linked. All of it happens below `target/package`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use tally_lab::tally::Tally;
+use tally_lab::{cargo, packages};
+
+/// Completions: of which shell, and the name of the file.
+const COMPLETIONS: [(&str, &str); 3] = [("bash", "tally.bash"), ("zsh", "_tally"), ("fish", "tally.fish")];
+/// What Debian's tools make of this machine's is named so.
+const NAME: &str = "tally";
+
+/// What the task takes.
+#[derive(Args)]
+pub(crate) struct Package {
+    /// Do not look at it with lintian and mandoc.
+    #[arg(long)]
+    unchecked: bool,
+}
+
+impl Package {
+    /// As `cargo xtask test` has it.
+    pub(crate) const fn continuous_integration() -> Self {
+        Self { unchecked: false }
+    }
+
+    /// Makes it, and says where it is; a skip without Debian's tools.
+    pub(crate) fn run(&self) -> Result<Tally> {
+        if !packages::ensure(&packages::PACKAGE)? {
+            return Ok(Tally::SKIPPED);
+        }
+        let tree = Tree::new(&cargo::build_tally()?)?;
+        let package = tree.build()?;
+        println!("{}", package.display());
+        if self.unchecked {
+            return Ok(Tally::PASSED);
+        }
+        Ok(tree.check_pages()? + check(&package)?)
+    }
+}
+
+/// The folder that it is made in.
+struct Tree {
+    folder: PathBuf,
+    source: PathBuf,
+    built: PathBuf,
+}
+
+impl Tree {
+    /// With the program, its pages and its completions in it.
+    fn new(program: &Path) -> Result<Self> {
+        let folder = cargo::target_folder().join("package");
+        if folder.exists() {
+            fs::remove_dir_all(&folder).with_context(|| format!("cannot clear {}", folder.display()))?;
+        }
+        let (source, built) = (folder.join("source"), folder.join("built"));
+        fs::create_dir_all(built.join("completions"))?;
+        fs::copy(program, built.join(NAME))?;
+        cargo::step(Command::new(program).arg("man").arg(built.join("man")))?;
+        for (shell, file) in COMPLETIONS {
+            let script = Command::new(program).args(["completions", shell]).output()?;
+            ensure!(script.status.success(), "tally completions {shell}: {}", script.status);
+            fs::write(built.join("completions").join(file), script.stdout)?;
+        }
+        let packaging = cargo::workspace().join("packaging");
+        for page in fs::read_dir(packaging.join("man"))? {
+            let page = page?.path();
+            fs::copy(&page, built.join("man").join(page.file_name().context("a page has a name")?))?;
+        }
+        cargo::step(Command::new("cp").arg("-R").arg(packaging.join("debian")).arg(folder.join("debian")))?;
+        fs::create_dir_all(&source)?;
+        fs::rename(folder.join("debian"), source.join("debian"))?;
+        fs::copy(packaging.join("tally.toml"), source.join("tally.toml"))?;
+        // debhelper takes a unit from beside the control file.
+        fs::copy(packaging.join("tally.service"), source.join("debian/tally.service"))?;
+        fs::copy(cargo::workspace().join("CHANGELOG.md"), source.join("CHANGELOG.md"))?;
+        Ok(Self { folder, source, built })
+    }
+
+    /// Where the package is.
+    fn build(&self) -> Result<PathBuf> {
+        let mut build = Command::new("dpkg-buildpackage");
+        build.args(["--build=binary", "--no-sign", "--jobs-force=2"]).current_dir(&self.source);
+        cargo::step(build.env("TALLY_BUILT", &self.built).stdin(Stdio::null()))?;
+        let made = fs::read_dir(&self.folder)?.filter_map(|entry| Some(entry.ok()?.path()));
+        let is_it = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name.starts_with("tally_") && path.extension().is_some_and(|is| is == "deb")
+        };
+        made.into_iter().find(is_it).context("dpkg-buildpackage made no package")
+    }
+
+    /// What mandoc has to say of a page is a failure.
+    fn check_pages(&self) -> Result<Tally> {
+        let mut pages: Vec<_> = fs::read_dir(self.built.join("man"))?.map(|page| Ok(page?.path())).collect::<Result<_>>()?;
+        pages.sort();
+        ensure!(!pages.is_empty(), "there are no pages");
+        let said = Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).args(pages).output()?;
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        eprint!("{said}");
+        Ok(if said.is_empty() { Tally::PASSED } else { Tally::FAILED })
+    }
+}
+
+/// What lintian has to say is a failure, unless it stands in the package with a reason.
+fn check(package: &Path) -> Result<Tally> {
+    let mut lintian = Command::new("lintian");
+    lintian.args(["--fail-on", "error,warning", "--tag-display-limit", "0"]).arg(package).stdin(Stdio::null());
+    if rustix::process::geteuid().is_root() {
+        lintian.arg("--allow-root");
+    }
+    Ok(if lintian.status()?.success() { Tally::PASSED } else { Tally::FAILED })
+}
