@@ -1,4 +1,4 @@
-//! Everything that a developer runs: `cargo xtask ci`, `test`, `lab`, `crash`, `sim`, `fuzz`, `dashboard`, `bench`, `xdr`.
+//! Everything that a developer runs: `cargo xtask ci`, `test`, `lab`, `crash`, `sim`, `fuzz`, `dashboard`, `bench`, `package`, `xdr`.
 
 mod ci;
 mod dashboard;

@@ -43,7 +43,9 @@ impl Package {
         if self.unchecked {
             return Ok(Tally::PASSED);
         }
-        Ok(tree.check_pages()? + check(&package)?)
+        let mut total = tree.check_pages()?;
+        total += check(&package)?;
+        Ok(total)
     }
 }
 
@@ -100,7 +102,8 @@ impl Tree {
 
     /// What mandoc has to say of a page is a failure.
     fn check_pages(&self) -> Result<Tally> {
-        let mut pages: Vec<_> = fs::read_dir(self.built.join("man"))?.map(|page| Ok(page?.path())).collect::<Result<_>>()?;
+        let mut pages: Vec<_> =
+            fs::read_dir(self.built.join("man"))?.map(|page| Ok(page?.path())).collect::<Result<_>>()?;
         pages.sort();
         ensure!(!pages.is_empty(), "there are no pages");
         let said = Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).args(pages).output()?;

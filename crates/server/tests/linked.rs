@@ -29,10 +29,14 @@ mod evicting;
 mod features;
 #[path = "linked/given_up.rs"]
 mod given_up;
+#[path = "linked/habits.rs"]
+mod habits;
 #[path = "linked/handing_over.rs"]
 mod handing_over;
 #[path = "linked/housekeeping.rs"]
 mod housekeeping;
+#[path = "linked/manual.rs"]
+mod manual;
 #[path = "linked/members.rs"]
 mod members;
 #[path = "linked/naming.rs"]

@@ -10,9 +10,10 @@ use super::dataset::DatasetCommand;
 use super::holdings::ClientCommand;
 use super::inspect::InspectArgs;
 use super::man::ManArgs;
-use super::pool::PoolCommand;
+use super::pool::{EventsArgs, PoolCommand};
 use super::stat::StatCommand;
 use super::top::TopArgs;
+use super::zfs_words::OfBoth;
 use super::zilstat::ZilstatArgs;
 use crate::config::ServeArgs;
 
@@ -50,10 +51,10 @@ pub enum Command {
     /// Serve pools over NFS; the first time, make a pool 'tank' in ./tally-data
     Serve(ServeArgs),
     /// Make, import and look after pools
-    #[command(subcommand)]
+    #[command(subcommand, alias = "zpool")]
     Pool(PoolCommand),
     /// Make datasets and set their properties
-    #[command(subcommand)]
+    #[command(subcommand, alias = "zfs")]
     Dataset(DatasetCommand),
     /// See and end clients of NFSv4
     #[command(subcommand)]
@@ -62,11 +63,7 @@ pub enum Command {
     #[command(subcommand)]
     Stat(StatCommand),
     /// Show what has happened to pools and disks: the last 1,024 events of each pool
-    Events {
-        /// Go on, with what happens from now on
-        #[arg(short)]
-        follow: bool,
-    },
+    Events(EventsArgs),
     /// Watch the server live in this terminal: pool, transaction groups, log, latency, busiest clients
     Top(TopArgs),
     /// Show what the intent log is given and writes, and where requests wait for it
@@ -80,7 +77,16 @@ pub enum Command {
     /// Show what stands on the disks of a pool that is not imported; changes nothing, and goes on after damage
     Inspect(InspectArgs),
     /// Print the configuration file with every key, its meaning and its default
-    Config,
+    Config {
+        /// Or look at one.
+        #[command(subcommand)]
+        what: Option<ConfigCommand>,
+    },
+    /// Print the version of this program
+    Version,
+    /// What needs a noun.
+    #[command(flatten)]
+    OfBoth(OfBoth),
     /// Print a completion script for a shell
     Completions {
         /// Which shell
@@ -89,4 +95,15 @@ pub enum Command {
     /// Write the pages of the manual, one for each command
     #[command(hide = true)]
     Man(ManArgs),
+}
+
+/// What can be done with a configuration.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Read a configuration file, and say what is wrong with it
+    Check {
+        /// The file
+        #[arg(default_value = "/etc/tally/tally.toml", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
 }

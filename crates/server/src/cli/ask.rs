@@ -6,14 +6,15 @@ use std::time::Duration;
 use clap::{CommandFactory, ValueEnum};
 
 use super::advise::{self, AdviseCommand};
-use super::args::{Cli, Command};
+use super::args::{Cli, Command, ConfigCommand};
+use super::columns::Sorting;
 use super::console::{Console, Failure, Session, ask, nothing, print_json, print_reply};
-use super::dataset::{self, DatasetCommand};
-use super::pool::{self, Activity, PoolCommand};
+use super::dataset::DatasetCommand;
+use super::pool::{self, Activity, ImportArgs, PoolCommand};
 use super::stat::{self, By, StatCommand};
 use super::status::Detail;
 use super::{bench, found, holdings, inspect, rewind, status, top, upgrade, watch};
-use crate::config;
+use crate::config::{self, Config, ServeArgs};
 use crate::control::holdings::Held;
 use crate::control::message::{Reply, Request};
 use crate::control::report::PoolReport;
@@ -23,7 +24,13 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
     let session = Session { socket: cli.socket.as_deref(), json: cli.json };
     match &cli.command {
         Command::Serve(_) => unreachable!("the binary serves by itself"),
-        Command::Config => Ok(console.out.write_all(config::DOCUMENTED.as_bytes())?),
+        Command::Config { what: None } => Ok(console.out.write_all(config::DOCUMENTED.as_bytes())?),
+        Command::Config { what: Some(ConfigCommand::Check { file }) } => {
+            Config::load(&ServeArgs { config: Some(file.clone()), ..ServeArgs::default() })?;
+            Ok(writeln!(console.out, "{}: nothing is wrong with it", file.display())?)
+        }
+        Command::OfBoth(words) => Err(Failure::Usage(format!("say of what: {}", words.instead()))),
+        Command::Version => Ok(writeln!(console.out, "tally {}", env!("CARGO_PKG_VERSION"))?),
         Command::Inspect(args) => inspect::run(args, &tally_disk::SystemOpener, here, session.json, console),
         Command::Bench(command) => bench::run(command, session.socket, session.json, console),
         Command::Man(args) => Ok(args.write()?),
@@ -33,7 +40,9 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
             Ok(console.out.write_all(&script)?)
         }
         Command::Pool(PoolCommand::Iostat { words, args }) => watch::iostat(session, words, *args, console),
-        Command::Events { follow } => watch::events(session, *follow, console),
+        Command::Events(args) | Command::Pool(PoolCommand::Events(args)) => {
+            watch::events(session, args.follow, console)
+        }
         Command::Advise(AdviseCommand::Log(args)) => advise::log(session, args, console),
         Command::Top(args) => top::run(session, args),
         Command::Zilstat(args) => watch::zilstat(session, args, console),
@@ -46,14 +55,26 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         Command::Pool(PoolCommand::Status { names, detail, only_sick: true }) => sick(session, names, *detail, console),
         Command::Pool(PoolCommand::Wait { activities, name }) => wait(session, activities, name, console),
         Command::Pool(PoolCommand::Import(args)) if args.goes_back() => rewind::run(session, args, here, console),
+        Command::Pool(PoolCommand::Export { all, names }) => {
+            let names = if *all { imported(session, console)? } else { names.clone() };
+            each(session, names.into_iter().map(|name| Request::PoolExport { name }), console)
+        }
+        Command::Pool(PoolCommand::Sync { names }) => {
+            let names = if names.is_empty() { imported(session, console)? } else { names.clone() };
+            each(session, names.into_iter().map(|name| Request::PoolSync { name }), console)
+        }
+        Command::Pool(PoolCommand::Import(args)) if args.all => import_all(session, args, here, console),
         Command::Pool(command) => {
             let request = command.request(here).map_err(Failure::Usage)?;
             let reply = ask(session, &request, console)?;
             print_reply(session.json, reply, console, &|reply| pool_text(command, reply))
         }
+        Command::Dataset(DatasetCommand::Destroy { recursive, dry_run, verbose, name }) if *dry_run || *verbose => {
+            destroy(session, (name, *recursive), *dry_run, console)
+        }
         Command::Dataset(command) => {
             let request = command.request().map_err(Failure::Usage)?;
-            let reply = ask(session, &request, console)?;
+            let reply = command.only_meant(ask(session, &request, console)?);
             print_reply(session.json, reply, console, &|reply| dataset_text(command, reply))
         }
         Command::Stat(StatCommand::Cache { table }) => {
@@ -101,6 +122,67 @@ fn sick(session: Session<'_>, names: &[String], detail: Detail, console: &mut Co
     if count == 0 { Ok(()) } else { Err(Failure::Sick { count }) }
 }
 
+/// `tally dataset destroy`, with what goes: told before it would, or behind it.
+fn destroy(
+    session: Session<'_>,
+    (name, recursive): (&str, bool),
+    dry_run: bool,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    let which = Request::DatasetList { names: vec![name.into()], recursive, users: Vec::new() };
+    let Reply::Datasets(datasets) = ask(session, &which, console)? else { return Err(Failure::Mismatch) };
+    if !dry_run {
+        ask(session, &Request::DatasetDestroy { name: name.into(), recursive }, console)?;
+    }
+    let what = if dry_run { "would destroy" } else { "destroyed" };
+    let told = datasets.iter().map(|dataset| format!("{what} {}", dataset.name)).collect();
+    if session.json {
+        return print_json(Reply::Done(told), console);
+    }
+    Ok(told.iter().try_for_each(|line| writeln!(console.out, "{line}"))?)
+}
+
+/// The names of all pools that are imported.
+fn imported(session: Session<'_>, console: &mut Console<'_>) -> Result<Vec<String>, Failure> {
+    match ask(session, &Request::PoolStatus { names: Vec::new() }, console)? {
+        Reply::Pools(pools) => Ok(pools.into_iter().filter(PoolReport::is_imported).map(|pool| pool.name).collect()),
+        _ => Err(Failure::Mismatch),
+    }
+}
+
+/// `tally pool import -a`.
+fn import_all(session: Session<'_>, args: &ImportArgs, here: &Path, console: &mut Console<'_>) -> Result<(), Failure> {
+    let look = PoolCommand::find(args, here);
+    let Reply::Found(found) = ask(session, &look, console)? else { return Err(Failure::Mismatch) };
+    each(session, found.pools.iter().map(|pool| args.one(&pool.guid, here)), console)
+}
+
+/// Asks for one after the other. One that fails keeps none of the others; what the last of these was told is the failure of all.
+fn each(
+    session: Session<'_>,
+    requests: impl Iterator<Item = Request>,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    let (mut remarks, mut failed) = (Vec::new(), None);
+    for request in requests {
+        match ask(session, &request, console) {
+            Ok(Reply::Done(told)) if session.json => remarks.extend(told),
+            Ok(told @ Reply::Done(_)) => print_reply(false, told, console, &|_| None)?,
+            Ok(_) => return Err(Failure::Mismatch),
+            Err(stop @ Failure::Interrupted { .. }) => return Err(stop),
+            Err(failure) => {
+                if let Some(before) = failed.replace(failure) {
+                    writeln!(console.err, "tally: {before}")?;
+                }
+            }
+        }
+    }
+    if session.json {
+        print_json(Reply::Done(remarks), console)?;
+    }
+    failed.map_or(Ok(()), Err)
+}
+
 /// `tally pool wait`.
 fn wait(session: Session<'_>, activities: &[Activity], name: &str, console: &mut Console<'_>) -> Result<(), Failure> {
     let activities = if activities.is_empty() { Activity::value_variants() } else { activities };
@@ -120,22 +202,24 @@ const WAIT_INTERVAL: Duration = Duration::from_millis(200);
 
 fn pool_text(command: &PoolCommand, reply: &Reply) -> Option<String> {
     match (command, reply) {
-        (PoolCommand::List { table, .. }, Reply::Pools(pools)) => Some(pool::list(pools, *table)),
+        (PoolCommand::List { columns, table, .. }, Reply::Pools(pools)) => {
+            Some(columns.print(pools, &Sorting { up: &[], down: &[] }, *table))
+        }
         (PoolCommand::Status { detail, .. }, Reply::Pools(pools)) => Some(status::print(pools, *detail)),
         (PoolCommand::History { long, .. }, Reply::History(pools)) => Some(pool::history(pools, *long)),
         (PoolCommand::Import(_), Reply::Found(found)) => Some(found::print(found)),
         (PoolCommand::Upgrade(_), Reply::Pools(pools)) => Some(upgrade::lacking(pools)),
-        (PoolCommand::Get { table, .. }, Reply::Properties(lines)) => Some(pool::properties(lines, *table)),
+        (PoolCommand::Get { fields, table, .. }, Reply::Properties(lines)) => Some(fields.print(lines, *table)),
         _ => None,
     }
 }
 
 fn dataset_text(command: &DatasetCommand, reply: &Reply) -> Option<String> {
     match (command, reply) {
-        (DatasetCommand::List { columns, table, .. }, Reply::Datasets(datasets)) => {
-            Some(dataset::list(datasets, columns, *table))
+        (DatasetCommand::List { columns, up, down, table, .. }, Reply::Datasets(datasets)) => {
+            Some(columns.print(datasets, &Sorting { up, down }, *table))
         }
-        (DatasetCommand::Get { table, .. }, Reply::Properties(lines)) => Some(pool::properties(lines, *table)),
+        (DatasetCommand::Get { fields, table, .. }, Reply::Properties(lines)) => Some(fields.print(lines, *table)),
         _ => None,
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::interrupts::{Interrupts, where_to_see};
 use super::progress::Bar;
 use crate::advise::candidate::CandidateError;
+use crate::config::ConfigError;
 use crate::control::client::{Client, ClientError, Fate};
 use crate::control::message::{Progress, Reply, Request};
 
@@ -58,6 +59,9 @@ pub enum Failure {
         /// The command that shows it.
         shown_by: String,
     },
+    /// A configuration that cannot be read, or is wrong. Exit status 1.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// Whoever reads our output is gone: no reason to say anything.
     #[error("cannot print: {0}")]
     Print(#[from] std::io::Error),

@@ -4,9 +4,13 @@ use clap::Subcommand;
 use tally_base::Size;
 use tally_store::properties::{check_user_name, is_user_name};
 
-use super::table::{Align, Table, TableArgs};
+use super::columns::{Column, Columns, column, columns};
+use super::fields::Fields;
+use super::table::{Align, TableArgs};
+use super::which::Which;
 use super::words;
-use crate::control::message::{Assignment, Request};
+use super::zfs_words::OfZfs;
+use crate::control::message::{Assignment, Reply, Request};
 use crate::control::report::DatasetReport;
 use crate::dates;
 
@@ -32,20 +36,29 @@ pub enum DatasetCommand {
         /// With all datasets below it
         #[arg(short)]
         recursive: bool,
+        /// Only say what would go
+        #[arg(short = 'n')]
+        dry_run: bool,
+        /// Say what has gone
+        #[arg(short)]
+        verbose: bool,
         /// The dataset
         name: String,
     },
     /// List datasets with their space
     List {
-        /// Datasets; all when none is named
-        names: Vec<String>,
-        /// Also what is below them
-        #[arg(short)]
-        recursive: bool,
-        /// Columns, separated by commas: name, used, avail, refer, mountpoint, creation, createtxg, guid, held, and
+        #[command(flatten)]
+        which: Which,
+        /// Columns, separated by commas: name, type, used, avail, refer, mountpoint, creation, createtxg, guid, held, and
         /// properties that users name
-        #[arg(short = 'o', value_name = "COLUMN,...", value_parser = columns, default_value = DEFAULT_COLUMNS)]
-        columns: Columns,
+        #[arg(short = 'o', value_name = "COLUMN,...", value_parser = columns::<DatasetColumn>, default_value = DEFAULT_COLUMNS)]
+        columns: Columns<DatasetColumn>,
+        /// Sort by a column, the smallest first; may be repeated
+        #[arg(short = 's', value_name = "COLUMN", value_parser = column::<DatasetColumn>)]
+        up: Vec<DatasetColumn>,
+        /// Sort by a column, the largest first; may be repeated
+        #[arg(short = 'S', value_name = "COLUMN", value_parser = column::<DatasetColumn>)]
+        down: Vec<DatasetColumn>,
         #[command(flatten)]
         table: TableArgs,
     },
@@ -53,11 +66,10 @@ pub enum DatasetCommand {
     Get {
         /// Properties, separated by commas, or 'all'
         properties: String,
-        /// Datasets; all when none is named
-        names: Vec<String>,
-        /// Also what is below them
-        #[arg(short)]
-        recursive: bool,
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        fields: Fields,
         #[command(flatten)]
         table: TableArgs,
     },
@@ -82,6 +94,9 @@ pub enum DatasetCommand {
         /// Its new name, in the same pool
         to: String,
     },
+    /// What there is not yet.
+    #[command(flatten)]
+    OfZfs(OfZfs),
 }
 
 impl DatasetCommand {
@@ -91,13 +106,17 @@ impl DatasetCommand {
             Self::Create { properties, parents, volume: _, name } => {
                 Request::DatasetCreate { name: name.clone(), parents: *parents, properties: properties.clone() }
             }
-            Self::Destroy { recursive, name } => Request::DatasetDestroy { name: name.clone(), recursive: *recursive },
-            Self::List { names, recursive, columns, .. } => {
-                Request::DatasetList { names: names.clone(), recursive: *recursive, users: columns.users() }
+            Self::Destroy { recursive, name, .. } => {
+                Request::DatasetDestroy { name: name.clone(), recursive: *recursive }
             }
-            Self::Get { properties, names, recursive, .. } => Request::DatasetGet {
-                names: names.clone(),
-                recursive: *recursive,
+            Self::List { which, columns, up, down, .. } => Request::DatasetList {
+                names: which.names.clone(),
+                recursive: which.is_recursive(),
+                users: DatasetColumn::users(columns.0.iter().chain(up).chain(down)),
+            },
+            Self::Get { properties, which, .. } => Request::DatasetGet {
+                names: which.names.clone(),
+                recursive: which.is_recursive(),
                 properties: words::property_list(properties),
             },
             Self::Set { words } => {
@@ -107,15 +126,27 @@ impl DatasetCommand {
             Self::Inherit { property, name } => {
                 Request::DatasetInherit { name: name.clone(), property: property.clone() }
             }
+            Self::OfZfs(words) => return Err(words.instead().into()),
             Self::Rename { from, to } => Request::DatasetRename { from: from.clone(), to: to.clone() },
         })
+    }
+
+    /// What of an answer was asked for: the daemon knows nothing of depths and types.
+    pub(super) fn only_meant(&self, mut reply: Reply) -> Reply {
+        match (self, &mut reply) {
+            (Self::List { which, .. }, Reply::Datasets(datasets)) => datasets.retain(|it| which.is_meant(&it.name)),
+            (Self::Get { which, .. }, Reply::Properties(lines)) => lines.retain(|it| which.is_meant(&it.name)),
+            _ => {}
+        }
+        reply
     }
 }
 
 /// A column of `tally dataset list`.
 #[derive(Clone, Debug)]
-enum Column {
+pub enum DatasetColumn {
     Name,
+    Type,
     Used,
     Available,
     Referenced,
@@ -128,44 +159,58 @@ enum Column {
     User(String),
 }
 
-/// What `-o` chooses.
-#[derive(Clone, Debug)]
-pub struct Columns(Vec<Column>);
-
 const DEFAULT_COLUMNS: &str = "name,used,avail,refer,mountpoint";
 
-fn columns(text: &str) -> Result<Columns, String> {
-    let column = |word: &str| match word {
-        "name" => Ok(Column::Name),
-        "used" => Ok(Column::Used),
-        "avail" | "available" => Ok(Column::Available),
-        "refer" | "referenced" => Ok(Column::Referenced),
-        "mountpoint" => Ok(Column::Mountpoint),
-        "creation" => Ok(Column::Creation),
-        "createtxg" => Ok(Column::CreateTxg),
-        "guid" => Ok(Column::Guid),
-        "held" => Ok(Column::Held),
-        other if is_user_name(other) => match check_user_name(other) {
-            Ok(()) => Ok(Column::User(other.into())),
-            Err(error) => Err(error.to_string()),
-        },
-        other => Err(format!("there is no column '{other}'")),
-    };
-    text.split(',').map(column).collect::<Result<_, _>>().map(Columns)
-}
-
-impl Columns {
-    fn users(&self) -> Vec<String> {
-        let user = |column: &Column| if let Column::User(name) = column { Some(name.clone()) } else { None };
-        self.0.iter().filter_map(user).collect()
+impl DatasetColumn {
+    /// The names of users' properties among them.
+    fn users<'a>(columns: impl Iterator<Item = &'a Self>) -> Vec<String> {
+        columns.filter_map(|column| if let Self::User(name) = column { Some(name.clone()) } else { None }).collect()
     }
 }
 
-impl Column {
+impl Column for DatasetColumn {
+    type Row = DatasetReport;
+
+    const NAMES: &'static [&'static str] = &[
+        "name",
+        "type",
+        "used",
+        "avail",
+        "refer",
+        "mountpoint",
+        "creation",
+        "createtxg",
+        "guid",
+        "held",
+        "and properties that users name",
+    ];
+
+    fn of_name(name: &str) -> Option<Result<Self, String>> {
+        Some(Ok(match name {
+            "name" => Self::Name,
+            "type" => Self::Type,
+            "used" => Self::Used,
+            "avail" | "available" => Self::Available,
+            "refer" | "referenced" => Self::Referenced,
+            "mountpoint" => Self::Mountpoint,
+            "creation" => Self::Creation,
+            "createtxg" => Self::CreateTxg,
+            "guid" => Self::Guid,
+            "held" => Self::Held,
+            name if is_user_name(name) => {
+                return Some(
+                    check_user_name(name).map(|()| Self::User(name.into())).map_err(|error| error.to_string()),
+                );
+            }
+            _ => return None,
+        }))
+    }
+
     fn title(&self) -> (String, Align) {
         let (title, align) = match self {
             Self::User(name) => return (name.to_uppercase(), Align::Left),
             Self::Name => ("NAME", Align::Left),
+            Self::Type => ("TYPE", Align::Left),
             Self::Used => ("USED", Align::Right),
             Self::Available => ("AVAIL", Align::Right),
             Self::Referenced => ("REFER", Align::Right),
@@ -182,6 +227,7 @@ impl Column {
         let size = |bytes: u64| if is_exact { bytes.to_string() } else { Size(bytes).to_string() };
         match self {
             Self::Name => dataset.name.clone(),
+            Self::Type => "filesystem".into(),
             Self::Used => size(dataset.used),
             Self::Available => size(dataset.available),
             Self::Referenced => size(dataset.referenced),
@@ -194,13 +240,4 @@ impl Column {
             Self::User(name) => dataset.user.get(name).cloned().unwrap_or_else(|| "-".into()),
         }
     }
-}
-
-/// `tally dataset list`.
-pub(super) fn list(datasets: &[DatasetReport], Columns(columns): &Columns, style: TableArgs) -> String {
-    let mut table = Table::of(columns.iter().map(Column::title).collect());
-    for dataset in datasets {
-        table.row(columns.iter().map(|column| column.cell(dataset, style.exact)).collect());
-    }
-    table.print(style)
 }

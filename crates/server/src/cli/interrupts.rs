@@ -101,6 +101,7 @@ pub(super) fn where_to_see(request: &Request) -> Option<String> {
         | Request::PoolOnline { name, .. }
         | Request::PoolClear { name, .. }
         | Request::PoolReopen { name }
+        | Request::PoolSync { name }
         | Request::PoolScrub { name, .. } => format!("tally pool status {name}"),
         Request::DatasetCreate { .. } | Request::DatasetDestroy { .. } | Request::DatasetRename { .. } => {
             "tally dataset list".into()

@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use tally_base::Size;
 
+use super::columns::{Column, Columns, columns};
+use super::fields::Fields;
 use super::iostat::IostatArgs;
 use super::status::Detail;
-use super::table::{Align, Table, TableArgs};
+use super::table::{Align, TableArgs};
 use super::upgrade::UpgradeArgs;
 use super::words;
+use super::zfs_words::OfZpool;
 use crate::control::message::{Assignment, Request};
-use crate::control::report::{DoneCommand, PoolHistory, PoolReport, PropertyLine};
+use crate::control::report::{DoneCommand, PoolHistory, PoolReport};
 use crate::dates::utc;
 
 /// The commands on pools.
@@ -23,6 +26,10 @@ pub enum PoolCommand {
     List {
         /// Pools; all when none is named
         names: Vec<String>,
+        /// Columns, separated by commas: name, size, alloc, free, cap, health, guid, readonly, failmode; and those of ZFS that are the same
+        /// for all pools here: frag, dedup, altroot, expandsize, checkpoint
+        #[arg(short = 'o', value_name = "COLUMN,...", value_parser = columns::<PoolColumn>, default_value = DEFAULT_COLUMNS)]
+        columns: Columns<PoolColumn>,
         #[command(flatten)]
         table: TableArgs,
     },
@@ -46,13 +53,20 @@ pub enum PoolCommand {
     },
     /// Write everything out and let go of a pool; clients go on if it is imported here within a lease
     Export {
-        /// The pool
-        name: String,
+        /// All pools
+        #[arg(short, conflicts_with = "names")]
+        all: bool,
+        /// Pools
+        #[arg(required_unless_present = "all")]
+        names: Vec<String>,
     },
     /// Take over a pool and replay its log; without a name, list what could be imported
     Import(ImportArgs),
     /// Destroy a pool: its data is lost
     Destroy {
+        /// As without it: nothing is mounted here that could be in the way
+        #[arg(short)]
+        force: bool,
         /// Only say what would be done
         #[arg(short = 'n')]
         dry_run: bool,
@@ -71,6 +85,8 @@ pub enum PoolCommand {
         properties: String,
         /// Pools; all when none is named
         names: Vec<String>,
+        #[command(flatten)]
+        fields: Fields,
         #[command(flatten)]
         table: TableArgs,
     },
@@ -197,6 +213,11 @@ pub enum PoolCommand {
         /// The pool
         name: String,
     },
+    /// Write out all that was changed so far, and wait for it: `sync` on a client does not reach so far
+    Sync {
+        /// Pools; all when none is named
+        names: Vec<String>,
+    },
     /// Wait until nothing of this runs on a pool any more
     Wait {
         /// Of this alone, separated by commas [default: all]
@@ -205,11 +226,16 @@ pub enum PoolCommand {
         /// The pool
         name: String,
     },
+    /// Show what has happened to pools and disks, as `tally events` does
+    Events(EventsArgs),
     /// Show the commands that changed pools
     History {
         /// With who asked for them, and on which machine
         #[arg(short)]
         long: bool,
+        /// What the pool has done by itself, too: that stands in `tally events`
+        #[arg(short)]
+        internal: bool,
         /// Pools; all when none is named
         names: Vec<String>,
     },
@@ -228,6 +254,9 @@ pub enum PoolCommand {
         /// The pool
         name: String,
     },
+    /// What there is not yet.
+    #[command(flatten)]
+    OfZpool(OfZpool),
 }
 
 /// What runs on a pool for long.
@@ -292,9 +321,18 @@ pub struct ImportArgs {
     /// Import although the pool seems to be in use on another machine
     #[arg(short)]
     force: bool,
+    /// All pools that can be imported
+    #[arg(short, conflicts_with_all = ["pool", "rewind", "destroyed"])]
+    pub(super) all: bool,
+    /// As without it: nothing is mounted here
+    #[arg(short = 'N', hide = true)]
+    unmounted: bool,
     /// Import without writing anything
     #[arg(long = "readonly", alias = "read-only")]
     read_only: bool,
+    /// The same as `zpool` has it: readonly=on
+    #[arg(short = 'o', value_name = "readonly=on", value_parser = words::import_option)]
+    options: Vec<bool>,
     /// Import although acknowledged changes are lost; a list of them is printed
     #[arg(long)]
     accept_loss: bool,
@@ -325,8 +363,25 @@ impl ImportArgs {
     }
 
     /// Whoever only reads gives nothing up.
-    pub(super) const fn is_agreed(&self) -> bool {
-        self.yes || self.read_only
+    pub(super) fn is_agreed(&self) -> bool {
+        self.yes || self.is_read_only()
+    }
+
+    /// The last word counts.
+    fn is_read_only(&self) -> bool {
+        self.options.last().copied().unwrap_or(self.read_only)
+    }
+
+    /// What to ask the daemon to take over one of all, where they are looked for.
+    pub(super) fn one(&self, pool: &str, here: &Path) -> Request {
+        Request::PoolImport {
+            pool: pool.into(),
+            dirs: self.dir.iter().map(|dir| here.join(dir)).collect(),
+            force: self.force,
+            read_only: self.is_read_only(),
+            accept_loss: self.accept_loss,
+            destroyed: self.destroyed,
+        }
     }
 
     /// What to ask the daemon. `--rewind tank` names a pool, as names of pools do not begin with a digit.
@@ -341,7 +396,7 @@ impl ImportArgs {
             pool,
             dirs: self.dir.iter().map(|dir| here.join(dir)).collect(),
             force: self.force,
-            read_only: self.read_only,
+            read_only: self.is_read_only(),
             destroyed: self.destroyed,
             to: to.map(number).transpose()?,
             from: None,
@@ -374,6 +429,9 @@ impl PoolCommand {
             Self::List { .. }
             | Self::Status { .. }
             | Self::Iostat { .. }
+            | Self::Events(_)
+            | Self::OfZpool(_)
+            | Self::Sync { .. }
             | Self::Export { .. }
             | Self::Import(_)
             | Self::Forget { .. }
@@ -388,8 +446,12 @@ impl PoolCommand {
         }
     }
 
+    /// What to ask the daemon to know which pools could be imported.
+    pub(super) fn find(args: &ImportArgs, here: &Path) -> Request {
+        Request::PoolFind { dirs: args.dir.iter().map(|dir| here.join(dir)).collect(), destroyed: args.destroyed }
+    }
+
     fn request_to_do(&self, here: &Path) -> Result<Request, String> {
-        let absolute = |path: &PathBuf| here.join(path);
         Ok(match self {
             Self::Create(args) => Request::PoolCreate {
                 name: args.name.clone(),
@@ -401,20 +463,12 @@ impl PoolCommand {
             },
             Self::List { names, .. } | Self::Status { names, .. } => Request::PoolStatus { names: names.clone() },
             Self::Iostat { words, .. } => Request::PoolStatus { names: super::iostat::Plan::parse(words)?.names },
-            Self::Export { name } => Request::PoolExport { name: name.clone() },
-            Self::Import(ImportArgs { pool: None, dir, destroyed, .. }) => {
-                Request::PoolFind { dirs: dir.iter().map(absolute).collect(), destroyed: *destroyed }
-            }
-            Self::Import(ImportArgs { pool: Some(pool), dir, force, read_only, accept_loss, destroyed, .. }) => {
-                Request::PoolImport {
-                    pool: pool.clone(),
-                    dirs: dir.iter().map(absolute).collect(),
-                    force: *force,
-                    read_only: *read_only,
-                    accept_loss: *accept_loss,
-                    destroyed: *destroyed,
-                }
-            }
+            Self::Export { names, .. } => Request::PoolExport { name: one(names)? },
+            Self::Sync { names } => Request::PoolSync { name: one(names)? },
+            Self::OfZpool(words) => return Err(words.instead().into()),
+            Self::Events(_) => Request::Events { since: 0 },
+            Self::Import(args @ ImportArgs { pool: None, .. }) => Self::find(args, here),
+            Self::Import(args @ ImportArgs { pool: Some(pool), .. }) => args.one(pool, here),
             Self::Destroy { name, .. } => Request::PoolDestroy { name: name.clone() },
             Self::Forget { pool } => Request::PoolForget { pool: pool.clone() },
             Self::Get { properties, names, .. } => {
@@ -471,38 +525,118 @@ impl PoolCommand {
     }
 }
 
-/// `tally pool list`.
-pub(super) fn list(pools: &[PoolReport], style: TableArgs) -> String {
-    let right = Align::Right;
-    let mut table = Table::new(&[
-        ("NAME", Align::Left),
-        ("SIZE", right),
-        ("ALLOC", right),
-        ("FREE", right),
-        ("CAP", right),
-        ("HEALTH", Align::Left),
-    ]);
-    let size = |bytes: u64| if style.exact { bytes.to_string() } else { Size(bytes).to_string() };
-    for pool in pools {
-        let percent = u128::from(pool.allocated) * 100 / u128::from(pool.size.max(1));
-        let capacity = if style.exact { percent.to_string() } else { format!("{percent}%") };
-        let sizes = [size(pool.size), size(pool.allocated), size(pool.free)];
-        let numbers =
-            sizes.into_iter().chain([capacity]).map(|number| if pool.is_imported() { number } else { "-".into() });
-        table.row([pool.name.clone()].into_iter().chain(numbers).chain([pool.state.clone()]).collect());
+/// Of a command that is carried out for each of several.
+fn one(names: &[String]) -> Result<String, String> {
+    match names {
+        [name] => Ok(name.clone()),
+        _ => Err("name one pool".into()),
     }
-    table.print(style)
 }
 
-/// `get`, of pools and of datasets.
-pub(super) fn properties(lines: &[PropertyLine], style: TableArgs) -> String {
-    let left = Align::Left;
-    let mut table = Table::new(&[("NAME", left), ("PROPERTY", left), ("VALUE", left), ("SOURCE", left)]);
-    for line in lines {
-        let value = if style.exact { &line.exact } else { &line.value };
-        table.row(vec![line.name.clone(), line.property.clone(), value.clone(), line.source.clone()]);
+/// A column of `tally pool list`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolColumn {
+    Name,
+    Size,
+    Allocated,
+    Free,
+    Capacity,
+    Health,
+    Guid,
+    ReadOnly,
+    FailMode,
+    /// What ZFS knows and is the same for all pools here: its title, and that.
+    Same(&'static str, &'static str),
+}
+
+const DEFAULT_COLUMNS: &str = "name,size,alloc,free,cap,health";
+
+impl Column for PoolColumn {
+    type Row = PoolReport;
+
+    const NAMES: &'static [&'static str] = &[
+        "name",
+        "size",
+        "alloc",
+        "free",
+        "cap",
+        "health",
+        "guid",
+        "readonly",
+        "failmode",
+        "frag",
+        "dedup",
+        "altroot",
+        "expandsize",
+        "checkpoint",
+    ];
+
+    fn of_name(name: &str) -> Option<Result<Self, String>> {
+        Some(Ok(match name {
+            "name" => Self::Name,
+            "size" => Self::Size,
+            "alloc" | "allocated" => Self::Allocated,
+            "free" => Self::Free,
+            "cap" | "capacity" => Self::Capacity,
+            "health" => Self::Health,
+            "guid" => Self::Guid,
+            "readonly" | "rdonly" => Self::ReadOnly,
+            "failmode" => Self::FailMode,
+            "frag" | "fragmentation" => Self::Same("FRAG", "-"),
+            "dedup" | "dedupratio" => Self::Same("DEDUP", "1.00x"),
+            "altroot" => Self::Same("ALTROOT", "-"),
+            "expandsize" | "expandsz" => Self::Same("EXPANDSZ", "-"),
+            "checkpoint" | "ckpoint" => Self::Same("CKPOINT", "-"),
+            _ => return None,
+        }))
     }
-    table.print(style)
+
+    fn title(&self) -> (String, Align) {
+        let (title, align) = match *self {
+            Self::Name => ("NAME", Align::Left),
+            Self::Size => ("SIZE", Align::Right),
+            Self::Allocated => ("ALLOC", Align::Right),
+            Self::Free => ("FREE", Align::Right),
+            Self::Capacity => ("CAP", Align::Right),
+            Self::Health => ("HEALTH", Align::Left),
+            Self::Guid => ("GUID", Align::Right),
+            Self::ReadOnly => ("RDONLY", Align::Left),
+            Self::FailMode => ("FAILMODE", Align::Left),
+            Self::Same(title, _) => (title, Align::Right),
+        };
+        (title.into(), align)
+    }
+
+    fn cell(&self, pool: &PoolReport, is_exact: bool) -> String {
+        let size = |bytes: u64| if is_exact { bytes.to_string() } else { Size(bytes).to_string() };
+        let percent = || u128::from(pool.allocated) * 100 / u128::from(pool.size.max(1));
+        match self {
+            Self::Name => pool.name.clone(),
+            Self::Health => pool.state.clone(),
+            Self::Guid => pool.guid.clone(),
+            Self::Same(_, value) => (*value).into(),
+            // Of a pool that is not imported nothing else is known.
+            _ if !pool.is_imported() => "-".into(),
+            Self::Size => size(pool.size),
+            Self::Allocated => size(pool.allocated),
+            Self::Free => size(pool.free),
+            Self::Capacity if is_exact => percent().to_string(),
+            Self::Capacity => format!("{}%", percent()),
+            Self::ReadOnly => if pool.read_only { "on" } else { "off" }.into(),
+            Self::FailMode => pool.failmode.clone(),
+        }
+    }
+}
+
+/// Words of `events`.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct EventsArgs {
+    /// Go on, with what happens from now on
+    #[arg(short)]
+    pub(super) follow: bool,
+    /// All of each event, which is shown in any case
+    #[arg(short, hide = true)]
+    verbose: bool,
 }
 
 /// `tally pool history`.

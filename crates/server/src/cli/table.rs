@@ -16,7 +16,7 @@ pub struct TableArgs {
 
 /// How a column is aligned. The last column is never padded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Align {
+pub enum Align {
     Left,
     Right,
 }

@@ -20,6 +20,15 @@ pub(super) fn volume_size(_: &str) -> Result<String, String> {
     Err("there are no volumes, only file systems; make one without -V, and in it a file of that size".into())
 }
 
+/// Reads what `zpool import -o` says; for clap.
+pub(super) fn import_option(text: &str) -> Result<bool, String> {
+    match text {
+        "readonly=on" => Ok(true),
+        "readonly=off" => Ok(false),
+        _ => Err("a pool is imported with readonly=on or readonly=off; set what else it is to have behind that, with `tally pool set`".into()),
+    }
+}
+
 /// Splits a list of properties; `all` asks for every one, which is the empty list.
 pub(super) fn property_list(text: &str) -> Vec<String> {
     let names: Vec<String> = text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();

@@ -157,6 +157,10 @@ pub enum Request {
     PoolReopen {
         name: String,
     },
+    /// Waits until all that was changed so far is in a transaction group on the disks.
+    PoolSync {
+        name: String,
+    },
     /// The commands that changed these pools, or all.
     PoolHistory {
         names: Vec<String>,

@@ -22,6 +22,7 @@ use tally_store::properties::{
 use super::error::PoolsError;
 use super::patience;
 use super::pools::Pools;
+use super::zfs_words;
 use crate::config::ExportRule;
 use crate::control::message::Assignment;
 use crate::control::report::{DatasetReport, PropertyLine};
@@ -35,6 +36,7 @@ pub(super) fn property_set(assignments: &[Assignment]) -> Result<PropertySet, Po
         match setting(assignment)? {
             Setting::Known(value) => drop(set.set(value)),
             Setting::User(property) => set.set_user(property)?,
+            Setting::IsSo => {}
         }
     }
     Ok(set)
@@ -44,11 +46,17 @@ pub(super) fn property_set(assignments: &[Assignment]) -> Result<PropertySet, Po
 enum Setting {
     Known(Value),
     User(UserProperty),
+    /// Nothing is to be set for that.
+    IsSo,
 }
 
-fn setting(Assignment { property, value }: &Assignment) -> Result<Setting, PoolsError> {
+fn setting(assignment: &Assignment) -> Result<Setting, PoolsError> {
+    let Assignment { property, value } = assignment;
     if is_user_name(property) {
         return Ok(Setting::User(UserProperty::new(property, value)?));
+    }
+    if let Some(foreign) = zfs_words::of_datasets(property) {
+        return foreign.check(assignment).map(|()| Setting::IsSo);
     }
     let value = parse(Property::from_str(property)?, value)?;
     if let Value::ShareNfs(rules) = &value {
@@ -116,6 +124,7 @@ impl Pools {
         let set = settings.into_iter().try_for_each(|set| match set {
             Setting::Known(value) => pool.filer.set_property(name, value),
             Setting::User(property) => pool.filer.set_user_property(name, property),
+            Setting::IsSo => Ok(()),
         });
         self.refresh_exports();
         Ok(set?)
@@ -167,7 +176,9 @@ impl Pools {
         recursive: bool,
         properties: &[String],
     ) -> Result<Vec<PropertyLine>, PoolsError> {
-        for name in properties.iter().filter(|name| !FACTS.contains(&name.as_str())) {
+        let foreign = |name: &String| zfs_words::of_datasets(name).filter(|_| !FACTS.contains(&name.as_str()));
+        let is_ours = |name: &&String| !FACTS.contains(&name.as_str()) && foreign(name).is_none();
+        for name in properties.iter().filter(is_ours) {
             if is_user_name(name) { check_user_name(name)? } else { Property::from_str(name).map(drop)? }
         }
         let wanted_users = || properties.iter().filter(|name| is_user_name(name));
@@ -190,6 +201,7 @@ impl Pools {
                 let chain: Vec<_> = chain.iter().map(|(name, local)| (name.as_str(), local)).collect();
                 let sourced = sources(&chain).into_iter().filter(|line| wanted(line.value.property().name()));
                 lines.extend(sourced.map(|line| self.line_in_force(&report.name, &line)));
+                lines.extend(properties.iter().filter_map(foreign).map(|it| it.line(&report.name)));
                 let held = user_sources(&chain);
                 // One that is set nowhere is none, as `zfs` has it: only who asks for it is told so.
                 let is_set = |name: &String| held.iter().any(|held| held.name == *name);

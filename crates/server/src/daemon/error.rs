@@ -287,6 +287,16 @@ pub enum PoolsError {
         /// As asked for.
         name: String,
     },
+    /// A property of ZFS that cannot be had.
+    #[error("{property}={value} cannot be had: {instead}")]
+    Foreign {
+        /// Which property.
+        property: String,
+        /// As asked for.
+        value: String,
+        /// What to do.
+        instead: String,
+    },
     /// A property of pools that cannot be set so.
     #[error(
         "'{name}={value}' cannot be set: a pool has failmode=wait|continue, scrub=off|weekly|monthly, \

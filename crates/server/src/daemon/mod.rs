@@ -67,6 +67,7 @@ mod upgrade;
 mod users;
 mod work;
 mod would;
+mod zfs_words;
 
 pub use opening::Told;
 pub use run::{Daemon, Launch, ServeError, Stopper};

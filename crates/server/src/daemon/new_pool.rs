@@ -17,7 +17,7 @@ use tally_members::grammar::{VdevSpec, parse_vdev_args};
 use super::error::{NewFileError, PoolsError};
 use super::new_files::NewFile;
 use super::pools::Pools;
-use super::{datasets, features, first_pool};
+use super::{datasets, features, first_pool, zfs_words};
 use crate::control::message::{Assignment, OnProgress, Progress};
 use crate::process;
 
@@ -73,10 +73,14 @@ pub(super) fn create_options(
 ) -> Result<CreateOptions, PoolsError> {
     let properties = datasets::property_set(properties)?;
     let mut disks = create::CreateOptions { force, ..create::CreateOptions::default() };
-    for Assignment { property, value } in of_pool {
+    for assignment in of_pool {
+        let Assignment { property, value } = assignment;
         match property.as_str() {
             "compatibility" => disks.compatibility = features::parse_compatibility(value)?,
-            _ => return Err(PoolsError::BadNewPoolProperty { name: property.clone(), value: value.clone() }),
+            name => match zfs_words::of_pools(name) {
+                Some(foreign) => foreign.check(assignment)?,
+                None => return Err(PoolsError::BadNewPoolProperty { name: property.clone(), value: value.clone() }),
+            },
         }
     }
     Ok(CreateOptions { disks, root_owner: process::owner(), properties })

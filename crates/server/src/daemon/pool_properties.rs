@@ -7,6 +7,7 @@ use tally_store::pool::ScrubEvery;
 use super::error::{DiskError, PoolsError};
 use super::features;
 use super::pools::Pools;
+use super::zfs_words;
 use crate::control::message::Assignment;
 
 /// What `tally pool set` can change.
@@ -20,6 +21,8 @@ enum PoolChange {
     Enable(Feature),
     /// The machine's clock is right, although it is far from the pool's times.
     AcceptClock,
+    /// Nothing is to be changed for that.
+    IsSo,
 }
 
 impl PoolChange {
@@ -32,7 +35,10 @@ impl PoolChange {
             ("clock", "accept") => Ok(Self::AcceptClock),
             ("compatibility", word) => features::parse_compatibility(word).map(Self::Compatibility),
             (feature, "enabled") if features::is_feature(feature) => features::find(feature).map(Self::Enable),
-            _ => Err(bad()),
+            (name, _) => match zfs_words::of_pools(name) {
+                Some(foreign) => foreign.check(set).map(|()| Self::IsSo),
+                None => Err(bad()),
+            },
         }
     }
 }
@@ -61,6 +67,7 @@ impl Pools {
                 PoolChange::Enable(feature) => {
                     pool.filer.pool().roster.enable_features(&[feature]).map_err(DiskError::from)?;
                 }
+                PoolChange::IsSo => {}
                 PoolChange::AcceptClock => pool.filer.pool().accept_clock().map_err(FilerError::from)?,
             }
         }

@@ -31,7 +31,7 @@ use super::observe::{observe, record};
 use super::pools::Pools;
 use super::served::ServedPool;
 use super::work::{self, Answer, Event};
-use super::{damage_report, features, looking_back, ops_report, pool_report, silence};
+use super::{damage_report, features, looking_back, ops_report, pool_report, silence, zfs_words};
 use crate::control::listener::{Asker, NotDone, Service};
 use crate::control::message::{Assignment, OnProgress, Progress, Reply, Request};
 use crate::control::report::PoolReport;
@@ -158,10 +158,16 @@ impl Desk {
 
     fn pool_properties(&self, names: &[String], properties: &[String]) -> Result<Reply, PoolsError> {
         let pools = self.reports(names, |pool| pool_report::report(pool))?;
-        let lines: Vec<_> = pools.iter().flat_map(pool_report::properties).collect();
+        let foreign = |pool: &PoolReport| {
+            let name = pool.name.clone();
+            properties.iter().filter_map(|word| zfs_words::of_pools(word)).map(move |it| it.line(&name))
+        };
+        let of_pool = |pool| pool_report::properties(pool).into_iter().chain(foreign(pool));
+        let lines: Vec<_> = pools.iter().flat_map(of_pool).collect();
         for name in properties.iter().filter(|name| *name != features::ALL) {
             let is_there = || lines.iter().any(|line| line.property == *name);
-            match pool_report::PROPERTIES.contains(&name.as_str()) || is_there() {
+            let is_foreign = || zfs_words::of_pools(name).is_some();
+            match pool_report::PROPERTIES.contains(&name.as_str()) || is_foreign() || is_there() {
                 true => {}
                 false if features::is_feature(name) => return Err(features::unknown(name)),
                 false => return Err(PoolsError::NoPoolProperty { name: name.clone() }),
@@ -315,6 +321,14 @@ impl Desk {
                 self.listed(guid, done, "")
             }
             Request::PoolReopen { name } => Ok(Reply::Done(self.pools.reopen(&name, progress)?)),
+            Request::PoolSync { name } => {
+                let served = self.pools.pool(&name)?;
+                // What is only read has nothing that is not there.
+                if !served.filer.pool().read_only() {
+                    served.filer.sync()?;
+                }
+                Ok(Reply::Done(Vec::new()))
+            }
             Request::PoolLabelClear { device, force, dry_run } => {
                 Ok(Reply::Done(vec![self.pools.clear_label(&device, force, dry_run)?]))
             }

@@ -87,6 +87,7 @@ impl Work {
                 | Request::PoolOnline { .. }
                 | Request::PoolScrub { .. }
                 | Request::PoolReopen { .. }
+                | Request::PoolSync { .. }
                 | Request::PoolLabelClear { .. }
                 // It asks the same disks as the command that it foresees.
                 | Request::PoolTry { .. }
