@@ -21,7 +21,7 @@ fn features_are_shown_limited_and_enabled() {
     let nothing = "Every feature flags pool has all supported and requested features enabled.\n";
     let steps: &[(&[&str], bool, &str)] = &[
         (&["pool", "create", "-o", "compatibility=99.0", "p", "a"], false, "or a version from 0.1 to 0.1"),
-        (&["pool", "create", "-o", "ashift=12", "p", "a"], false, "'ashift=12' is nothing that a new pool"),
+        (&["pool", "create", "-o", "colour=red", "p", "a"], false, "'colour=red' is nothing that a new pool"),
         (&["pool", "create", "-o", "compatibility=0.1", "p", "a"], true, ""),
         (&["pool", "get", "-H", "compatibility", "p", "tank"], true, "p\tcompatibility\t0.1\tlocal\n"),
         (&["pool", "get", "-H", "compatibility", "tank"], true, "tank\tcompatibility\toff\tdefault\n"),

@@ -98,7 +98,7 @@ fn what_makes_no_sense_is_refused_in_words_that_say_what_to_do() {
         ("create", &["other", "new", "e"], &["belongs to pool away (exported); force it"]),
         ("create", &["other", "new", "nothing"], &["there is nothing at"]),
         ("create", &["--file-size", "1M", "other", "new", "nothing"], &["has 1048576 bytes and needs at least"]),
-        ("create", &["-o", "ashift=12", "other", "new"], &["is nothing that a new pool"]),
+        ("create", &["-o", "colour=red", "other", "new"], &["is nothing that a new pool"]),
         ("create", &["-O", "recordsize=3K", "other", "new"], &["power of two"]),
         ("destroy", &["nobody"], &["no pool 'nobody' is imported"]),
         ("destroy", &["away"], &["no pool 'away' is imported"]),
