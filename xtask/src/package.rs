@@ -27,11 +27,6 @@ pub(crate) struct Package {
 }
 
 impl Package {
-    /// As `cargo xtask test` has it.
-    pub(crate) const fn continuous_integration() -> Self {
-        Self { unchecked: false }
-    }
-
     /// Makes it, and says where it is; a skip without Debian's tools.
     pub(crate) fn run(&self) -> Result<Tally> {
         if !packages::ensure(&packages::PACKAGE)? {

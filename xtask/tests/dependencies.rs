@@ -237,7 +237,7 @@ const DAEMON: [&[&str]; 14] = [
     &["scrub", "silence"],
     &["served"],
     &["first_pool", "http", "work"],
-    &["absent", "copies", "features", "history", "metrics", "new_files", "pressure"],
+    &["absent", "copies", "features", "history", "metrics", "new_files", "pressure", "zfs_words"],
     &[
         "announce",
         "data_dir",

@@ -129,7 +129,6 @@ impl Foreign {
 mod tests {
     use tally_store::properties::Property;
 
-    use super::super::pool_report::PROPERTIES;
     use super::*;
 
     #[test]
@@ -139,7 +138,6 @@ mod tests {
             assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
         }
         assert!(Property::ALL.iter().all(|property| of_datasets(property.name()).is_none()));
-        assert!(PROPERTIES.iter().all(|name| of_pools(name).is_none()));
     }
 
     #[test]
