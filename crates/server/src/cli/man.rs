@@ -13,6 +13,9 @@ use super::args::Cli;
 /// Commands for administrators (man-pages(7)).
 const SECTION: &str = "8";
 
+/// Of the newest release, or of what will be one.
+const DATE: &str = "2026-11-30";
+
 /// Words of `man`.
 #[derive(Debug, Args)]
 pub struct ManArgs {
@@ -35,8 +38,15 @@ fn write_with_all_below(command: &Command, dir: &Path) -> io::Result<()> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name());
     let mut page = Vec::new();
     let source = format!("tally {}", env!("CARGO_PKG_VERSION"));
-    Man::new(command.clone()).section(SECTION).manual("Tallystick").source(source).render(&mut page)?;
-    fs::write(dir.join(format!("{name}.{SECTION}")), page)?;
+    let man = Man::new(command.clone()).section(SECTION).date(DATE).manual("Tallystick").source(source);
+    man.render(&mut page)?;
+    fs::write(dir.join(format!("{name}.{SECTION}")), without_idle_breaks(page))?;
     let shown = |below: &&Command| !below.is_hide_set() && below.get_name() != "help";
     command.get_subcommands().filter(shown).try_for_each(|below| write_with_all_below(below, dir))
+}
+
+/// A line is broken where a paragraph ends anyway, of which mandoc complains.
+fn without_idle_breaks(page: Vec<u8>) -> Vec<u8> {
+    let Ok(text) = String::from_utf8(page) else { unreachable!("help is text") };
+    text.replace("\n.br\n.sp\n", "\n.sp\n").replace("\n.sp\n.br\n", "\n.sp\n").into_bytes()
 }
