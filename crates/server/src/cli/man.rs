@@ -48,5 +48,5 @@ fn write_with_all_below(command: &Command, dir: &Path) -> io::Result<()> {
 /// A line is broken where a paragraph ends anyway, of which mandoc complains.
 fn without_idle_breaks(page: Vec<u8>) -> Vec<u8> {
     let Ok(text) = String::from_utf8(page) else { unreachable!("help is text") };
-    text.replace("\n.br\n.sp\n", "\n.sp\n").replace("\n.sp\n.br\n", "\n.sp\n").into_bytes()
+    text.replace("\n.br\n\n.br\n", "\n.sp\n").into_bytes()
 }
