@@ -32,9 +32,11 @@ fn a_seed_repeats_itself() {
 /// 2813: the ledger, and not the server. A client had a file to keep by one owner, and open by another one to write it; it claimed the first owner's open with what it keeps, and that was taken for in the way of the second.
 ///
 /// 1734: the simulated client, and not the server. It locked bytes anew, and then claimed one of them as what it had before the restart; that was refused, and the ledger forgot that it had the byte.
+///
+/// 3398: the ledger, and not the server. An OPEN waited for what its own client kept; that client was told meanwhile what it had lost, and freed it; then the OPEN was answered with what its SEQUENCE had said when it began.
 #[test]
 fn what_has_failed_holds() {
-    for seed in [1734, 2813] {
+    for seed in [1734, 2813, 3398] {
         run(&Plan { seed, steps: STEPS }).expect("it holds");
     }
 }

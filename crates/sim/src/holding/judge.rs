@@ -64,6 +64,7 @@ impl Story {
             false => self.lasting.asks(client, slot),
             true => self.lasting.is_to_do_nothing(),
         }
+        let had_lost = self.recalls.may_have_lost(client, self.leases.now());
         let mut came = self.callers[client].ask(&self.world, ops, (slot, way))?;
         while let Came::Parked(on_its_way) = came {
             self.wait_for_what_is_kept(&|| on_its_way.is_woken())?;
@@ -84,17 +85,17 @@ impl Story {
                     Way::Twice => self.totals.repetitions_beside += 1,
                 }
                 self.hears(client);
-                self.judge_lost(client, &told)?;
+                self.judge_lost(client, &told, had_lost)?;
                 self.answer_calls()?;
                 Ok(Some(told))
             }
         }
     }
 
-    /// What SEQUENCE says of what was taken, which is so in each word until it is freed.
-    fn judge_lost(&mut self, client: usize, told: &Told) -> Checked<()> {
+    /// What SEQUENCE says of what was taken, which is so in each word until it is freed. A compound that waits is told what was so when it began: its client may have freed it meanwhile.
+    fn judge_lost(&mut self, client: usize, told: &Told, had_lost: bool) -> Checked<()> {
         let Some(has_lost) = told.says_that_it_lost() else { return Ok(()) };
-        if has_lost && !self.recalls.may_have_lost(client, self.leases.now()) {
+        if has_lost && !had_lost && !self.recalls.may_have_lost(client, self.leases.now()) {
             return Err(format!("client {client} is told that something was taken from it, and nothing was"));
         }
         if !has_lost && self.has_lost_for_certain(client) {
