@@ -34,9 +34,11 @@ fn a_seed_repeats_itself() {
 /// 1734: the simulated client, and not the server. It locked bytes anew, and then claimed one of them as what it had before the restart; that was refused, and the ledger forgot that it had the byte.
 ///
 /// 3398: the ledger, and not the server. An OPEN waited for what its own client kept; that client was told meanwhile what it had lost, and freed it; then the OPEN was answered with what its SEQUENCE had said when it began.
+///
+/// 3727: the ledger, and not the server. What a client was asked for was over, and its lease too: who opened the file took that from it alone, for the ledger, and the server ended the client, so that it had nothing to claim in the other pool.
 #[test]
 fn what_has_failed_holds() {
-    for seed in [1734, 2813, 3398] {
+    for seed in [1734, 2813, 3398, 3727] {
         run(&Plan { seed, steps: STEPS }).expect("it holds");
     }
 }

@@ -24,7 +24,7 @@ exec nsenter -t "$(cat /run/other-machine)" -n -u -m sh -c "$*"
 SH
 # One capture of both clients: one of them comes over the loopback, the other one by its own network.
 cat > /tmp/bin/tcpdump <<'PY'
-#!/usr/bin/python3
+#!/usr/bin/python3 -E
 import signal, socket, struct, sys, time
 out = open(sys.argv[sys.argv.index("-w") + 1], "wb", 1 << 20)
 out.write(struct.pack("<IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, 1 << 18, 1))

@@ -244,6 +244,7 @@ impl Ledger {
         let in_the_way: Vec<usize> = self.others(file, *who, *what).filter(|at| !is_own(at)).collect();
         let mut ended = Vec::new();
         for at in in_the_way {
+            self.doubt_the_late(at, moment);
             let other = &mut self.grants[at];
             match other.state {
                 State::Held if (moment.is_overdue)(other) => {}
@@ -280,6 +281,7 @@ impl Ledger {
         let in_the_way: Vec<usize> =
             self.others(file, nobody, What::Open(access, 0)).filter(|at| !is_own(at)).collect();
         for at in in_the_way {
+            self.doubt_the_late(at, moment);
             let (who, state) = (self.grants[at].who, self.grants[at].state);
             match state {
                 // Whoever reads waits for nothing, so its client may still be in the list behind a crash.
@@ -306,6 +308,7 @@ impl Ledger {
         for kept in self.kept_by_others(file, client) {
             let at = self.find(file, kept.who, What::is_kept).expect("it is there");
             let writes = matches!(kept.what, What::Keep { writes: true, .. });
+            self.doubt_the_late(at, moment);
             match kept.state {
                 State::Held | State::Doubtful if (moment.is_overdue)(&kept) => {}
                 State::Held if (moment.is_late)(kept.who.0) => {
@@ -352,6 +355,7 @@ impl Ledger {
                 State::Claimable | State::Doubtful | State::Taken => continue,
             }
             let at = self.find(file, kept.who, What::is_kept).expect("it is there");
+            self.doubt_the_late(at, moment);
             // Whoever reads waits for nothing, so its client may still be in the list behind a crash.
             (self.grants[at].state, self.grants[at].is_loose) = (State::Taken, true);
         }
@@ -370,6 +374,14 @@ impl Ledger {
             && self.grants[at].state != State::Taken
         {
             self.grants[at].state = State::Doubtful;
+        }
+    }
+
+    /// What was asked for of a client whose lease is over is taken from it, or the client was ended as a whole.
+    fn doubt_the_late(&mut self, at: usize, moment: &Moment<'_>) {
+        let Grant { who: (client, _), state, .. } = self.grants[at];
+        if state == State::Held && (moment.is_overdue)(&self.grants[at]) && (moment.is_late)(client) {
+            self.doubt(client);
         }
     }
 
