@@ -6,5 +6,5 @@ mod image;
 mod kept;
 mod labels;
 mod places;
-#[path = "../world/mod.rs"]
+#[path = "../it/world/mod.rs"]
 mod world;

@@ -45,7 +45,7 @@ need "another machine" other_machine
 need "server starts" serve_start --listen 0.0.0.0
 case $SERVER in
     knfsd-*) shared() { exportfs -i -o rw,no_root_squash,no_subtree_check,fsid=0,insecure $ADDRESS/24:/mnt/served; } ;;
-    *) shared() { (cd /tmp/state && "$TALLY" dataset set "sharenfs=$ADDRESS/24(rw,no_root_squash)" tank && "$TALLY" dataset set delegations=on tank); } ;;
+    *) shared() { (cd /tmp/state && "$TALLY" dataset set "sharenfs=$ADDRESS/24(rw,no_root_squash)" tank && "$TALLY" dataset set delegations=on atime=on recordsize=64K tank); } ;;
 esac
 need "exported to both" shared
 need "the other machine comes to the server" reachable

@@ -70,7 +70,7 @@ impl Guest<'_> {
         // A process group of its own: the kernel is several processes, and all must go at the time limit.
         let child = kernel.process_group(0).stdin(Stdio::null()).stdout(console.try_clone()?).stderr(console).spawn();
         let child = child.context("cannot start the guest's kernel")?;
-        let mut listener = Listener { output: share.join("output"), heard_bytes: 0 };
+        let mut listener = Listener::new(&share);
         let ended = wait(child, self.time_limit() + BOOT_TIMEOUT, &mut listener)?;
         let tally = judge(&share, ended);
         if tally.failed > 0 {
@@ -147,12 +147,16 @@ fn size(name: &str) -> Option<u64> {
 }
 
 /// Passes on what the script says. The guest writes it out some seconds late.
-struct Listener {
+pub(super) struct Listener {
     output: PathBuf,
     heard_bytes: usize,
 }
 
 impl Listener {
+    pub(super) fn new(share: &Path) -> Self {
+        Self { output: share.join("output"), heard_bytes: 0 }
+    }
+
     fn listen(&mut self) {
         // Before the script runs there is nothing to hear.
         let output = std::fs::read(&self.output).unwrap_or_default();
@@ -164,7 +168,7 @@ impl Listener {
 }
 
 /// Waits for the end, or makes it. `None` if it had to be made.
-fn wait(mut child: Child, limit: Duration, listener: &mut Listener) -> Result<Option<ExitStatus>> {
+pub(super) fn wait(mut child: Child, limit: Duration, listener: &mut Listener) -> Result<Option<ExitStatus>> {
     let started = Instant::now();
     while started.elapsed() < limit {
         let ended = child.try_wait()?;
@@ -183,7 +187,7 @@ fn wait(mut child: Child, limit: Duration, listener: &mut Listener) -> Result<Op
 }
 
 /// Counts the script's checks.
-fn judge(share: &Path, ended: Option<ExitStatus>) -> Tally {
+pub(super) fn judge(share: &Path, ended: Option<ExitStatus>) -> Tally {
     let output = std::fs::read_to_string(share.join("output")).unwrap_or_default();
     let status = std::fs::read_to_string(share.join("status")).unwrap_or_default();
     let mut tally = output.lines().next_back().and_then(Tally::parse).unwrap_or_else(|| {
@@ -203,7 +207,7 @@ fn judge(share: &Path, ended: Option<ExitStatus>) -> Tally {
     tally
 }
 
-fn show(console: &Path) {
+pub(super) fn show(console: &Path) {
     let text = std::fs::read(console).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<_> = text.lines().collect();

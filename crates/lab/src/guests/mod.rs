@@ -8,6 +8,7 @@
 //! asked, [`Emulated`] is a machine whose clock counts instructions.
 
 mod archive;
+mod booted;
 mod emulated;
 mod guest;
 mod kernel;
@@ -15,7 +16,7 @@ mod recordings;
 mod root;
 mod suites;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
@@ -23,6 +24,7 @@ use clap::{Args, ValueEnum};
 use crate::crash_images::Share;
 use crate::tally::Tally;
 use crate::{cargo, packages};
+use booted::Booted;
 pub use emulated::Emulated;
 use guest::Guest;
 pub use guest::Luggage;
@@ -165,17 +167,30 @@ pub fn run_peers(luggage: &Luggage, packages: &[&str]) -> Result<Option<String>>
     })
 }
 
+/// Installs a package on a Debian that systemd boots, upgrades it to another one under load, boots again, and purges it. A skip where there can be no guest.
+pub fn run_booted(package: &Path, newer: &Path, keep: bool) -> Result<Tally> {
+    let Some((kernel, folder)) = ready_kernel()? else { return Ok(Tally::SKIPPED) };
+    let root = root::prepare_booted(&folder, &kernel)?;
+    Booted { kernel: &kernel, root: &root, package, newer, keep }.run()
+}
+
 /// The guest's kernel and files. None where there can be no guest.
 fn ready() -> Result<Option<(Kernel, PathBuf)>> {
+    let Some((kernel, folder)) = ready_kernel()? else { return Ok(None) };
+    let root = root::prepare(&folder, &kernel)?;
+    Ok(Some((kernel, root)))
+}
+
+/// The kernel, and the folder that everything of the lab is in.
+fn ready_kernel() -> Result<Option<(Kernel, PathBuf)>> {
     if !rustix::process::geteuid().is_root() || !packages::ensure(&packages::LAB)? {
         return Ok(None);
     }
     let folder = cargo::target_folder().join("lab");
     std::fs::create_dir_all(&folder)?;
     let folder = folder.canonicalize()?;
-    let Some(kernel) = Kernel::prepare(&folder)? else { return Ok(None) };
-    let root = root::prepare(&folder, &kernel)?;
-    Ok(Some((kernel, root)))
+    let kernel = Kernel::prepare(&folder)?;
+    Ok(kernel.map(|kernel| (kernel, folder)))
 }
 
 impl Options {

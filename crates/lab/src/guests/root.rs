@@ -12,28 +12,49 @@ use crate::cargo;
 /// What the suites use. A change here makes a new root.
 const PACKAGES: &str = "kmod,iproute2,procps,tar,rsync,git,sqlite3,nfs-common,nfs-kernel-server,rpcbind,\
                         xfsprogs,e2fsprogs,python3,netbase,util-linux,mount,libnfs-utils";
+/// What a machine has whose first process is systemd, and that the package is installed on.
+const BOOTED_PACKAGES: &str = "systemd-sysv,dbus,udev,kmod,iproute2,procps,tar,nfs-common,rpcbind,e2fsprogs,netbase,\
+                               util-linux,mount,man-db,adduser";
 const RELEASE: &str = "bookworm";
 /// Counts changes of the steps below that PACKAGES does not show.
 const VERSION: u32 = 1;
 
 const INIT: &str = include_str!("../../guest/init.sh");
+const BOOTED_UNIT: &str = include_str!("../../guest/booted.service");
 
 /// The folder of the root, made if it is not there, with the current init script in it.
 pub(super) fn prepare(folder: &Path, kernel: &Kernel) -> Result<PathBuf> {
-    let root = folder.join("root");
-    let stamp = folder.join("root.stamp");
-    let wanted = format!("{VERSION} {RELEASE} {PACKAGES}\n");
-    if std::fs::read_to_string(&stamp).ok().as_deref() != Some(&wanted) {
-        build(&root)?;
-        std::fs::write(&stamp, wanted)?;
-    }
-    kernel.install_modules(&root)?;
+    let root = make(folder, "root", PACKAGES, kernel)?;
     install_init(&root)?;
     install_mount_table(&root)?;
     Ok(root)
 }
 
-fn build(root: &Path) -> Result<()> {
+/// The same of one that systemd boots, and that carries out the script of the shared folder behind everything else.
+pub(super) fn prepare_booted(folder: &Path, kernel: &Kernel) -> Result<PathBuf> {
+    let root = make(folder, "booted", BOOTED_PACKAGES, kernel)?;
+    std::fs::create_dir_all(root.join("media/share"))?;
+    std::fs::write(root.join("etc/hostname"), "filer\n")?;
+    std::fs::write(root.join("etc/fstab"), "/dev/ubda / ext4 defaults 0 1\n")?;
+    std::fs::write(root.join("etc/systemd/system/booted.service"), BOOTED_UNIT)?;
+    let enable = ["systemctl", "enable", "--quiet", "booted.service"];
+    cargo::step(Command::new("chroot").arg(&root).args(enable).stdin(Stdio::null()))?;
+    Ok(root)
+}
+
+fn make(folder: &Path, name: &str, packages: &str, kernel: &Kernel) -> Result<PathBuf> {
+    let root = folder.join(name);
+    let stamp = root.with_extension("stamp");
+    let wanted = format!("{VERSION} {RELEASE} {packages}\n");
+    if std::fs::read_to_string(&stamp).ok().as_deref() != Some(&wanted) {
+        build(&root, packages)?;
+        std::fs::write(&stamp, wanted)?;
+    }
+    kernel.install_modules(&root)?;
+    Ok(root)
+}
+
+fn build(root: &Path, packages: &str) -> Result<()> {
     // Made under another name first: a half-made root must never be taken for a whole one.
     let unfinished = root.with_extension("unfinished");
     for folder in [root, &unfinished] {
@@ -43,7 +64,7 @@ fn build(root: &Path) -> Result<()> {
     }
     let mut command = Command::new("debootstrap");
     command
-        .args(["--variant=minbase", &format!("--include={PACKAGES}"), RELEASE])
+        .args(["--variant=minbase", &format!("--include={packages}"), RELEASE])
         .arg(&unfinished)
         .arg(archive::address(RELEASE)?);
     cargo::step(command.stdin(Stdio::null()).stdout(Stdio::null()))?;

@@ -6,7 +6,7 @@
 //!          └─ a kill, or a power cut, perhaps in the middle of a request ─▶ import ─▶ a look at all that is there ─┘
 //! ```
 //!
-//! Requests run one after the other, each to its end; what only two at once do wrong tests find (`nfs/tests/seams.rs`). Three things are kept beside the server and apart from
+//! Requests run one after the other, each to its end; what only two at once do wrong tests find (`nfs/tests/it/seams.rs`). Three things are kept beside the server and apart from
 //! its code: what each client [believes](caller) to have, who [was given](ledger) what, and what may be in [files]. A reply is judged by them when it comes, whether or not its
 //! client gets it.
 //!

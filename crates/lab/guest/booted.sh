@@ -1,0 +1,92 @@
+# What a machine goes through that the package comes to: a part for each boot, `/var/tried` says which is next. What was counted
+# stands beside it.
+SHARE=/media/share TRIED=/var/tried SAFE=/var/safe
+. $SHARE/library
+TALLY=tally MNT=/mnt/share
+ADDRESS=192.0.2.1 OTHER=192.0.2.2
+mkdir -p $SAFE
+[ ! -e $SAFE/counts ] || . $SAFE/counts
+# The next boot goes on with this part.
+goes_on_with() { echo "passed=$passed failed=$failed" > $SAFE/counts; echo "$1" > $TRIED; next=$1; exit 0; }
+trap 'told=$?; [ -n "${next:-}" ] || echo $told > $SHARE/status; sync' EXIT
+part=$(cat $TRIED 2> /dev/null || echo install); echo "$part" > $TRIED
+
+# A client of its own network, name and mounts.
+other_machine() {
+    modprobe -a nfs nfsv3 nfsv4; modprobe veth
+    unshare --net --uts --mount --propagation private sleep infinity & echo $! > /run/other-machine; sleep 1
+    ip link add lab0 type veth peer name lab1 netns "$(cat /run/other-machine)" && ip address add $ADDRESS/24 dev lab0 && ip link set lab0 up && ip link set lo up &&
+        there "hostname client && ip address add $OTHER/24 dev lab1 && ip link set lab1 up && ip link set lo up && mkdir -p $MNT"
+}
+there() { nsenter -t "$(cat /run/other-machine)" -n -u -m sh -c "$*"; }
+mounts() { there "mount -t nfs -o $1 $ADDRESS:/tank/share $MNT"; }
+is_active() { systemctl is-active --quiet "$@"; }
+answers() { for _ in $(seq 60); do tally pool status > /dev/null 2>&1 && return; sleep 0.5; done; tally pool status; }
+# Files of sizes that a source tree has, and what is in them.
+make_archive() {
+    mkdir -p $SAFE/tree && ( cd $SAFE/tree && for n in $(seq 300); do mkdir -p "d$((n % 12))" && head -c "$((n * 37 % 9000 + 1))" /dev/urandom > "d$((n % 12))/$n" || exit; done ) &&
+        tar -C $SAFE -cf $SAFE/tree.tar tree && (cd $SAFE && find tree -type f -exec sha256sum {} + > sums) && rm -r $SAFE/tree
+}
+is_whole() { there "cd $MNT && sha256sum --quiet --strict -c $SAFE/sums && [ \$(find tree -type f | wc -l) = 300 ]"; }
+# The disk as it is, of what was served from it.
+picture() { sha256sum < /dev/ubdb; }
+
+case $part in
+install)
+    need "systemd is the first process" test "$(cat /proc/1/comm)" = systemd
+    need "another machine" other_machine
+    need "an archive" make_archive
+    began=$SECONDS
+    need "the package installs" apt-get install -y --no-install-recommends $SHARE/older.deb
+    need "a dataset is served behind one command" tally init --yes --on /dev/ubdb --network 192.0.2.0/24
+    need "both took less than a minute" test $((SECONDS - began)) -le 60
+    need "the server runs, and so does what runs programs for events" is_active tally tally-events
+    note "systemd's judgement: $(systemd-analyze security tally.service 2> /dev/null | tail -n 1)"
+    need "a client mounts with nothing else" mounts vers=4.2
+    need "and sees who it may" there "df $MNT && touch $MNT/here && rm $MNT/here"
+    need "so does one of version 3 that knows no port" there "mkdir -p /mnt/three && mount -t nfs -o vers=3,nolock $ADDRESS:/tank/share /mnt/three && touch /mnt/three/here && rm /mnt/three/here && umount /mnt/three"
+    need "exports are listed" there "showmount -e $ADDRESS | grep -q /tank/share"
+    need "a page of the manual" sh -c "man -w tally && man -w tally-from-zfs && man tally-init > /dev/null"
+    tally doctor > /tmp/doctor; told=$?
+    sed 's/^/# doctor: /' /tmp/doctor
+    need "the doctor finds nothing that fails" test $told -le 1
+    need "a program for events is one that root puts there" sh -c "printf '#!/bin/sh\necho \"\$TALLY_CLASS\" >> /var/lib/tally-events/heard\n' > /etc/tally/events.d/hear && chmod 755 /etc/tally/events.d/hear"
+    need "a scrub" tally pool scrub -w tank
+    need "it is told of the end" sh -c 'for _ in $(seq 40); do grep -q scrub /var/lib/tally-events/heard && exit 0; sleep 0.5; done; exit 1'
+
+    # An upgrade while a client is at work: it waits, and goes on.
+    there "cd $MNT && tar -xf $SAFE/tree.tar" & untar=$!
+    for _ in $(seq 200); do [ "$(there "find $MNT/tree -type f 2> /dev/null | wc -l")" -lt 20 ] || break; sleep 0.1; done
+    note "$(there "find $MNT/tree -type f | wc -l") of 300 files are there when the upgrade begins"
+    before=$(systemctl show -p MainPID --value tally)
+    need "the upgrade" apt-get install -y --no-install-recommends $SHARE/newer.deb
+    need "another process serves" test "$(systemctl show -p MainPID --value tally)" != "$before"
+    wait $untar; told=$?
+    need "the untar went on and ended well" test $told = 0
+    need "all is there" is_whole
+    need "and of the newer version" sh -c "dpkg-query -W -f '\${Version}' tally | grep -q newer"
+    there "umount $MNT"
+    goes_on_with again
+    ;;
+again)
+    need "another machine" other_machine
+    need "the server has started by itself" is_active tally tally-events
+    need "the dataset is served behind a boot" mounts vers=4.2
+    need "all is there" is_whole
+    there "umount $MNT"
+    need "the package can be removed" apt-get remove -y tally
+    need "nothing serves" sh -c "! systemctl is-active --quiet tally && ! command -v tally"
+    need "its configuration stays" test -e /etc/tally/tally.toml
+    before=$(picture)
+    need "the package can be purged" apt-get purge -y tally
+    need "its configuration is gone" test ! -e /etc/tally/tally.toml
+    need "the pool is as it was" test "$(picture)" = "$before"
+    need "it can be installed again" apt-get install -y --no-install-recommends $SHARE/newer.deb
+    need "it answers" answers
+    tally pool list -H -o name | grep -qx tank || need "the pool comes back" tally pool import tank
+    need "a client mounts again" mounts vers=4.2
+    need "all is there, still" is_whole
+    there "umount $MNT"
+    finish
+    ;;
+esac
