@@ -57,6 +57,7 @@ pub struct Config {
     pub socket: Option<PathBuf>,
     pub first_pool: bool,
     pub listen: Vec<IpAddr>,
+    pub socket_group: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     pub rpcbind: bool,
@@ -83,6 +84,7 @@ impl Default for Config {
             socket: None,
             first_pool: true,
             listen: vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)],
+            socket_group: "tally".into(),
             port: None,
             rpcbind: false,
             nfs4: true,

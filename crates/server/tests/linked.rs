@@ -55,6 +55,8 @@ mod resuming;
 mod user_properties;
 
 /// So long a test waits for what should come in an instant, on whatever machine.
+#[path = "linked/socket_group.rs"]
+mod socket_group;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Bytes of each of the two labels of a disk.

@@ -147,7 +147,7 @@ impl Daemon {
         let data_dir = DataDir::open(&config.data_dir)?;
         // First: whoever finds it taken has removed no socket of the other one.
         let lock = data_dir.lock()?;
-        let control = ControlSocket::bind(&config.socket())?;
+        let control = ControlSocket::bind(&config.socket(), process::group(&config.socket_group))?;
         let data_dir = data_dir.path;
         let state = State::load(&data_dir)?;
         let listeners = listen::listen(&config.listen, config.port, state.port())?;
