@@ -33,6 +33,8 @@ mod given_up;
 mod habits;
 #[path = "linked/handing_over.rs"]
 mod handing_over;
+#[path = "linked/hooks.rs"]
+mod hooks;
 #[path = "linked/housekeeping.rs"]
 mod housekeeping;
 #[path = "linked/manual.rs"]

@@ -6,14 +6,14 @@ use std::time::Duration;
 use clap::{CommandFactory, ValueEnum};
 
 use super::advise::{self, AdviseCommand};
-use super::args::{Cli, Command, ConfigCommand};
+use super::args::{Cli, Command, ConfigCommand, EventsCommand};
 use super::columns::Sorting;
 use super::console::{Console, Failure, Session, ask, nothing, print_json, print_reply};
 use super::dataset::DatasetCommand;
 use super::pool::{self, Activity, ImportArgs, PoolCommand};
 use super::stat::{self, By, StatCommand};
 use super::status::Detail;
-use super::{bench, found, holdings, inspect, rewind, status, top, upgrade, watch};
+use super::{bench, found, holdings, hooks, inspect, rewind, status, top, upgrade, watch};
 use crate::config::{self, Config, ServeArgs};
 use crate::control::holdings::Held;
 use crate::control::message::{Reply, Request};
@@ -40,7 +40,8 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
             Ok(console.out.write_all(&script)?)
         }
         Command::Pool(PoolCommand::Iostat { words, args }) => watch::iostat(session, words, *args, console),
-        Command::Events(args) | Command::Pool(PoolCommand::Events(args)) => {
+        Command::Events { what: Some(EventsCommand::Run(args)), .. } => hooks::run(session, args, console),
+        Command::Events { what: None, args } | Command::Pool(PoolCommand::Events(args)) => {
             watch::events(session, args.follow, console)
         }
         Command::Advise(AdviseCommand::Log(args)) => advise::log(session, args, console),

@@ -1,7 +1,7 @@
 //! What every command has: where the daemon is and how to print, where to, and the ways in which it fails.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::interrupts::{Interrupts, where_to_see};
 use super::progress::Bar;
@@ -85,6 +85,17 @@ pub enum Failure {
     /// What was asked back was not agreed to.
     #[error("nothing was done; with --yes nobody is asked, and -n only shows what would be given up")]
     NotAgreed,
+    /// What `events run` remembers.
+    #[error(
+        "cannot keep in {} which events are done: {source}\nName another file with --state, or have its folder belong to this user.",
+        path.display()
+    )]
+    Hooks {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel says, or what is wrong with it.
+        source: std::io::Error,
+    },
     /// A directory that cannot be listed.
     #[error("cannot look for pools: {0}")]
     Look(std::io::Error),

@@ -14,6 +14,7 @@ mod fields;
 mod found;
 mod holdings;
 mod inspect;
+mod hooks;
 mod interrupts;
 mod iostat;
 mod man;
