@@ -18,6 +18,7 @@ use crate::config::{self, Config, ServeArgs};
 use crate::control::holdings::Held;
 use crate::control::message::{Reply, Request};
 use crate::control::report::PoolReport;
+use crate::control::server::{PortmapperReport, ServerReport};
 
 /// Carries out any command but `serve`.
 pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Failure> {
@@ -68,7 +69,8 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         Command::Pool(command) => {
             let request = command.request(here).map_err(Failure::Usage)?;
             let reply = ask(session, &request, console)?;
-            print_reply(session.json, reply, console, &|reply| pool_text(command, reply))
+            print_reply(session.json, reply, console, &|reply| pool_text(command, reply))?;
+            if matches!(command, PoolCommand::Status { .. }) { how_found(session, console) } else { Ok(()) }
         }
         Command::Dataset(DatasetCommand::Destroy { recursive, dry_run, verbose, name }) if *dry_run || *verbose => {
             destroy(session, (name, *recursive), *dry_run, console)
@@ -99,6 +101,21 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
                 _ => None,
             })
         }
+    }
+}
+
+/// Whether something keeps clients from finding the server, behind the pools that are well otherwise. It is no pool's, and no field of
+/// theirs in JSON.
+fn how_found(session: Session<'_>, console: &mut Console<'_>) -> Result<(), Failure> {
+    if session.json {
+        return Ok(());
+    }
+    // A daemon of before does not know the question.
+    match ask(session, &Request::Server, console) {
+        Ok(Reply::Server(ServerReport { portmapper: PortmapperReport { trouble: Some(trouble), .. }, .. })) => {
+            Ok(writeln!(console.err, "note: {trouble}")?)
+        }
+        _ => Ok(()),
     }
 }
 

@@ -211,6 +211,7 @@ pub(super) fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), 
         Reply::History(pools) => serde_json::to_string_pretty(&pools),
         Reply::Events(events) => serde_json::to_string_pretty(&events),
         Reply::Observation(seen) => serde_json::to_string_pretty(&seen),
+        Reply::Server(server) => serde_json::to_string_pretty(&server),
         Reply::Rewind(shown) => serde_json::to_string_pretty(&shown),
     }?;
     Ok(writeln!(console.out, "{text}")?)

@@ -36,6 +36,7 @@ impl Request {
             | Self::StatOps
             | Self::Record { .. }
             | Self::Holdings { .. }
+            | Self::Server
             | Self::Observe => Access::Look,
             // Reads disks and folders that the asker names, with the rights of the daemon.
             Self::PoolFind { .. }

@@ -37,5 +37,6 @@ pub mod message;
 pub mod observation;
 mod plain;
 pub mod report;
+pub mod server;
 pub mod socket;
 pub mod spread;
