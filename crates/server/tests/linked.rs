@@ -37,6 +37,8 @@ mod handing_over;
 mod hooks;
 #[path = "linked/housekeeping.rs"]
 mod housekeeping;
+#[path = "linked/init.rs"]
+mod init;
 #[path = "linked/manual.rs"]
 mod manual;
 #[path = "linked/members.rs"]
@@ -53,12 +55,12 @@ mod pulled;
 mod refusals;
 #[path = "linked/resuming.rs"]
 mod resuming;
+#[path = "linked/socket_group.rs"]
+mod socket_group;
 #[path = "linked/user_properties.rs"]
 mod user_properties;
 
 /// So long a test waits for what should come in an instant, on whatever machine.
-#[path = "linked/socket_group.rs"]
-mod socket_group;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Bytes of each of the two labels of a disk.

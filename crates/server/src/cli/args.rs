@@ -9,6 +9,7 @@ use super::bench::BenchCommand;
 use super::dataset::DatasetCommand;
 use super::holdings::ClientCommand;
 use super::hooks::RunArgs;
+use super::init::InitArgs;
 use super::inspect::InspectArgs;
 use super::man::ManArgs;
 use super::pool::{EventsArgs, PoolCommand};
@@ -51,6 +52,8 @@ impl Cli {
 pub enum Command {
     /// Serve pools over NFS; the first time, make a pool 'tank' in ./tally-data
     Serve(ServeArgs),
+    /// Make a pool of disks or files, and a dataset in it that clients can mount: asks, says which commands that takes, and runs them
+    Init(InitArgs),
     /// Make, import and look after pools
     #[command(subcommand, alias = "zpool")]
     Pool(PoolCommand),
@@ -73,6 +76,8 @@ pub enum Command {
         #[command(flatten)]
         args: EventsArgs,
     },
+    /// Say what is wrong with this server or will be, and what to do: a line for each check. Exit status: 0 nothing is, 1 a warning, 2 a failure
+    Doctor,
     /// Watch the server live in this terminal: pool, transaction groups, log, latency, busiest clients
     Top(TopArgs),
     /// Show what the intent log is given and writes, and where requests wait for it

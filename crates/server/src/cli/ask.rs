@@ -13,7 +13,7 @@ use super::dataset::DatasetCommand;
 use super::pool::{self, Activity, ImportArgs, PoolCommand};
 use super::stat::{self, By, StatCommand};
 use super::status::Detail;
-use super::{bench, found, holdings, hooks, inspect, rewind, status, top, upgrade, watch};
+use super::{bench, doctor, found, holdings, hooks, init, inspect, rewind, status, top, upgrade, watch};
 use crate::config::{self, Config, ServeArgs};
 use crate::control::holdings::Held;
 use crate::control::message::{Reply, Request};
@@ -46,6 +46,8 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
             watch::events(session, args.follow, console)
         }
         Command::Advise(AdviseCommand::Log(args)) => advise::log(session, args, console),
+        Command::Init(args) => init::run(session, args, here, console),
+        Command::Doctor => doctor::run(session, console),
         Command::Top(args) => top::run(session, args),
         Command::Zilstat(args) => watch::zilstat(session, args, console),
         Command::Stat(StatCommand::Clients(args)) => watch::accounts(session, By::Client, args, console),

@@ -85,6 +85,9 @@ pub enum Failure {
     /// What was asked back was not agreed to.
     #[error("nothing was done; with --yes nobody is asked, and -n only shows what would be given up")]
     NotAgreed,
+    /// What `init` does not do. Exit status 1.
+    #[error("{0}")]
+    Init(String),
     /// What `events run` remembers.
     #[error(
         "cannot keep in {} which events are done: {source}\nName another file with --state, or have its folder belong to this user.",
@@ -122,6 +125,14 @@ pub enum Failure {
         /// How many pools.
         count: usize,
     },
+    /// What `doctor` has found. Exit status 2 if something failed.
+    #[error("{failed} checks failed, {warned} warn")]
+    Unwell {
+        /// How many warn.
+        warned: usize,
+        /// How many failed.
+        failed: usize,
+    },
     /// A benchmark that could not be carried out.
     #[error("{0:#}")]
     Bench(anyhow::Error),
@@ -146,6 +157,13 @@ impl Failure {
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
+            Self::Unwell { failed, .. } => {
+                if *failed > 0 {
+                    2
+                } else {
+                    1
+                }
+            }
             Self::Interrupted { signal, .. } => 128_u8.saturating_add(*signal),
             _ => 1,
         }
