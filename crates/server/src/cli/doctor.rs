@@ -16,6 +16,7 @@ use crate::control::message::{Reply, Request};
 use crate::control::observation::Observation;
 use crate::control::report::{PoolReport, VdevReport};
 use crate::control::server::ServerReport;
+use crate::dates::utc;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -75,6 +76,8 @@ struct Facts {
 
 /// A scrub is older than this when a monthly one was left out.
 const SCRUB_SECONDS_MAX: u64 = 40 * 24 * 3600;
+/// One that is so late does not come by itself.
+const OVERDUE_SECONDS_MAX: u64 = 10 * 24 * 3600;
 /// A pool that is fuller finds long stretches of free space no more.
 const FULL_PERCENT: u64 = 80;
 /// Nearly nothing is left.
@@ -151,8 +154,7 @@ fn examine(facts: &Facts) -> Vec<Finding> {
     for pool in &seen.pools {
         findings.extend(health(pool));
         if pool.is_imported() {
-            findings.extend(scrub(pool, facts.now.as_secs()));
-            findings.extend([space(pool), features(pool)]);
+            findings.extend([scrub(pool, facts.now.as_secs()), space(pool), features(pool)]);
             findings.extend(ring(pool));
         }
     }
@@ -206,27 +208,26 @@ fn health(pool: &PoolReport) -> Vec<Finding> {
     findings
 }
 
-fn scrub(pool: &PoolReport, now: u64) -> Option<Finding> {
+fn scrub(pool: &PoolReport, now: u64) -> Finding {
     let name = &pool.name;
-    let todo = format!(
-        "`tally pool scrub {name}`; monthly, `systemctl enable --now tally-scrub@{name}.timer` or `tally pool set scrub=30d {name}`"
-    );
-    let Some(scrub) = &pool.scrub else {
-        return Some(Finding::warn(
-            "scrub",
-            format!("{name} was never scrubbed: what rots is found when it is read"),
-            todo,
-        ));
-    };
-    if scrub.errors > 0 {
+    let last = pool.scrub.as_ref();
+    if let Some(scrub) = last.filter(|scrub| scrub.errors > 0) {
         let found = format!("the last scrub of {name} found {} errors", scrub.errors);
-        return Some(Finding::fail("scrub", found, format!("`tally pool status -v {name}` names them")));
+        return Finding::fail("scrub", found, format!("`tally pool status -v {name}` names them"));
     }
-    let days = now.saturating_sub(scrub.changed) / (24 * 3600);
-    if now.saturating_sub(scrub.changed) > SCRUB_SECONDS_MAX {
-        return Some(Finding::warn("scrub", format!("the last scrub of {name} was {days} days ago"), todo));
+    let words = last.map_or_else(|| "it was not scrubbed yet".to_owned(), |scrub| scrub.words.clone());
+    // The pool begins one by itself, but not while its disks are busy with something else.
+    if let Some(due) = pool.scrub_due.filter(|due| now < due.saturating_add(OVERDUE_SECONDS_MAX)) {
+        return Finding::ok("scrub", format!("{name}: {words}; the next one is due on {} UTC", utc(due)));
     }
-    Some(Finding::ok("scrub", format!("{name}: {}", scrub.words)))
+    let todo = format!("`tally pool scrub {name}`, and `tally pool set scrub=monthly {name}` for the next ones");
+    match last.map(|scrub| now.saturating_sub(scrub.changed)) {
+        Some(age) if age <= SCRUB_SECONDS_MAX => Finding::ok("scrub", format!("{name}: {words}")),
+        Some(age) => {
+            Finding::warn("scrub", format!("the last scrub of {name} was {} days ago", age / (24 * 3600)), todo)
+        }
+        None => Finding::warn("scrub", format!("{name} was never scrubbed: what rots is found when it is read"), todo),
+    }
 }
 
 fn space(pool: &PoolReport) -> Finding {
@@ -287,7 +288,7 @@ fn exports(server: &ServerReport) -> Finding {
         return Finding::fail("exports", found, "listen = [\"0.0.0.0\", \"::\"] in /etc/tally/tally.toml, or --listen");
     }
     let whom = if server.exports_to_others { "other machines" } else { "this machine alone" };
-    Finding::ok("exports", format!("{} datasets are exported, to {whom}", server.exports))
+    Finding::ok("exports", format!("datasets that are exported: {}, to {whom}", server.exports))
 }
 
 fn portmapper(server: &ServerReport) -> Finding {

@@ -84,8 +84,8 @@ fn one_command_makes_a_served_dataset_of_files_that_are_not_there() {
     let (_, list) = bare.tally(&["dataset", "list", "-H", "-o", "name"]);
     assert_eq!(list, "tank\ntank/share\n");
     let (_, doctor) = super::init::doctor(&bare);
-    assert!(doctor.contains("OK    exports    1 datasets are exported, to this machine alone"), "{doctor}");
-    assert!(doctor.contains("WARN  scrub      tank was never scrubbed"), "{doctor}");
+    assert!(doctor.contains("OK    exports    datasets that are exported: 1, to this machine alone"), "{doctor}");
+    assert!(doctor.contains("OK    scrub      tank: it was not scrubbed yet; the next one is due on"), "{doctor}");
 
     // Once more: the files are a pool's, and the name is taken.
     let (code, said) = bare.init(&["--on", "a.img", "--pool", "other", "--yes"], "");

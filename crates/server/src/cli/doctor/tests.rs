@@ -53,7 +53,7 @@ fn where_nothing_is_wrong_everything_is_ok() {
 #[test]
 fn what_is_wrong_is_told_and_nothing_else() {
     type Break = fn(&mut Facts);
-    let cases: [(&str, Level, &str, Break); 18] = [
+    let cases: [(&str, Level, &str, Break); 19] = [
         ("daemon", Level::Warn, "version 0.0.1", |facts| facts.server.version = "0.0.1".into()),
         ("pool", Level::Warn, "no pool is imported", |facts| facts.seen.pools.clear()),
         ("pool", Level::Warn, "tank is DEGRADED", |facts| facts.seen.pools[0].state = "DEGRADED".into()),
@@ -64,6 +64,10 @@ fn what_is_wrong_is_told_and_nothing_else() {
         ("scrub", Level::Warn, "never scrubbed", |facts| facts.seen.pools[0].scrub = None),
         ("scrub", Level::Warn, "41 days ago", |facts| {
             facts.seen.pools[0].scrub.as_mut().unwrap().changed = NOW.as_secs() - 41 * 86_400;
+        }),
+        ("scrub", Level::Warn, "41 days ago", |facts| {
+            facts.seen.pools[0].scrub.as_mut().unwrap().changed = NOW.as_secs() - 41 * 86_400;
+            facts.seen.pools[0].scrub_due = Some(NOW.as_secs() - OVERDUE_SECONDS_MAX);
         }),
         ("space", Level::Warn, "80 % full", |facts| facts.seen.pools[0].allocated = 800),
         ("space", Level::Fail, "95 % full", |facts| facts.seen.pools[0].allocated = 950),
@@ -107,4 +111,14 @@ fn features_that_are_not_enabled_are_told_and_are_ok() {
     facts.seen.pools[0].features.push(FeatureReport { lacking: true, ..FeatureReport::default() });
     let told = examine(&facts).into_iter().find(|finding| finding.check == "features").unwrap();
     assert!(told.level == Level::Ok && told.found.contains("tally pool upgrade tank"), "{told:?}");
+}
+
+/// A pool that was made a moment ago has a scrub before it.
+#[test]
+fn a_scrub_that_will_come_by_itself_is_no_fault() {
+    let mut facts = well();
+    facts.seen.pools[0].scrub = None;
+    facts.seen.pools[0].scrub_due = Some(NOW.as_secs() - OVERDUE_SECONDS_MAX + 1);
+    let told = examine(&facts).into_iter().find(|finding| finding.check == "scrub").unwrap();
+    assert!(told.level == Level::Ok && told.found.contains("due on 2027-01-"), "{told:?}");
 }

@@ -18,7 +18,9 @@ use crate::control::report::EventReport;
 const DONE_MAX: usize = 8192;
 /// The same is told once in so many seconds.
 const AGAIN_SECONDS: u64 = 3600;
-/// So many events are told in that time.
+/// What is older is no news: a pool that comes from another machine brings its events along.
+const AGE_SECONDS_MAX: u64 = 7 * 24 * 3600;
+/// So many events are told in an hour.
 pub(super) const TOLD_MAX: usize = 100;
 /// More than that is no state of ours.
 const STATE_BYTES_MAX: u64 = 4 << 20;
@@ -95,6 +97,10 @@ impl Memory {
         let (id, same) = (id(event), same(event));
         if self.known.contains(&id) || event.time_ns <= self.forgotten_until_ns || self.waiting.get(&same) == Some(&id)
         {
+            return Verdict::Done;
+        }
+        if event.time_ns / 1_000_000_000 < now.saturating_sub(AGE_SECONDS_MAX) {
+            self.done(event, now);
             return Verdict::Done;
         }
         // A clock that was put back ends the wait.

@@ -124,13 +124,18 @@ impl Follower {
 
     /// Takes in what has come behind the event of this number. Gives that of the newest.
     fn take(&mut self, events: Vec<EventReport>, since: u64) -> u64 {
+        // The very first answer of all counts, also if it is empty: what comes behind it is news.
+        let is_new = self.memory.lock().begin(&events, now());
+        if is_new {
+            say("what has happened so far is told to nobody: hooks run for what comes from now on");
+            keep(&self.memory.lock(), &self.state);
+        }
         let numbers = || events.iter().map(|event| event.number);
         let (Some(first), Some(last)) = (numbers().min(), numbers().max()) else { return since };
         if since > 0 && first > since + 1 {
             say(&format!("{} events came and went faster than they could be asked for", first - since - 1));
         }
         let mut memory = self.memory.lock();
-        let is_new = memory.begin(&events, now());
         for event in events {
             let told = match memory.judge(&event, now()) {
                 Verdict::Done => None,
@@ -148,9 +153,6 @@ impl Follower {
                 // There is room, as the memory lets so many wait; and the thread of programs ends with the process.
                 self.told.try_send(event).expect("room in the line of events");
             }
-        }
-        if is_new {
-            say(&format!("what has happened so far is told to nobody: hooks run for what comes from now on"));
         }
         keep(&memory, &self.state);
         last

@@ -19,7 +19,7 @@ impl Service for Flood {
         let first = (since + 1).max(last.saturating_sub(REMEMBERED) + 1);
         let event = |number| EventReport {
             number,
-            time_ns: number,
+            time_ns: now() * 1_000_000_000 + number,
             pool: "tank".into(),
             class: "statechange".into(),
             text: format!("disk {number} is FAILED"),
@@ -57,4 +57,21 @@ fn a_hundred_thousand_events_are_told_of_as_a_hundred_and_one() {
     assert_eq!(follower.again, EVENTS - memory::TOLD_MAX as u64, "and all others were counted");
     // The file is bounded, too.
     assert!(std::fs::metadata(&follower.state).unwrap().len() < 1 << 20);
+}
+
+/// The service ran before there was a pool. What happened to the first one was taken for what was before.
+#[test]
+fn what_comes_behind_an_empty_answer_is_news() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut follower, waiting) = follower(dir.path());
+    assert_eq!(follower.take(Vec::new(), 0), 0);
+    let event = EventReport {
+        number: 1,
+        time_ns: now() * 1_000_000_000,
+        pool: "tank".into(),
+        class: "pool_import".into(),
+        text: "it is".into(),
+    };
+    assert_eq!(follower.take(vec![event.clone()], 0), 1);
+    assert_eq!(waiting.try_iter().collect::<Vec<_>>(), [event]);
 }

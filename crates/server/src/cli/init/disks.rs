@@ -62,7 +62,8 @@ struct Signature {
 pub(super) fn all() -> Result<Vec<Candidate>, String> {
     let listed = lsblk(&[])?;
     let disks = listed.into_iter().filter(|block| block.kind == "disk" && block.size.is_some_and(|size| size > 0));
-    disks.map(|block| Candidate::of(&block, lasting_name(&block.path))).collect()
+    // One that cannot be looked at is listed, and not to be had.
+    Ok(disks.map(|block| Candidate::of(&block, lasting_name(&block.path))).collect())
 }
 
 impl Candidate {
@@ -83,23 +84,27 @@ impl Candidate {
             return Err(format!("{} is neither a disk nor a file", path.display()));
         }
         match lsblk(&[path])?.first() {
-            Some(block) => Self::of(block, path.into()),
+            Some(block) => Ok(Self::of(block, path.into())),
             None => Err(format!("lsblk knows no disk {}", path.display())),
         }
     }
 
-    fn of(block: &Block, path: PathBuf) -> Result<Self, String> {
+    fn of(block: &Block, path: PathBuf) -> Self {
         let mut uses = Vec::new();
         collect_uses(block, block, &mut uses);
-        Ok(Self {
-            contents: signatures(&block.path)?,
+        let contents = signatures(&block.path).unwrap_or_else(|error| {
+            uses.push(error);
+            Vec::new()
+        });
+        Self {
+            contents,
             path,
             size: block.size.unwrap_or(0),
             model: block.model.clone().unwrap_or_default().trim().to_owned(),
             uses,
             is_read_only: block.ro,
             is_to_be_made: false,
-        })
+        }
     }
 
     /// What it is called, without the folder.
@@ -109,7 +114,7 @@ impl Candidate {
 
     /// For the list of all.
     pub(super) fn words(&self) -> String {
-        let holds = if self.contents.is_empty() { "nothing known".into() } else { self.contents.join(", ") };
+        let holds = if self.contents.is_empty() { "nothing that is known".into() } else { self.contents.join(", ") };
         let used = if self.uses.is_empty() { String::new() } else { format!(" ({})", self.uses.join(", ")) };
         format!("{}  {}  {}  {holds}{used}", self.path.display(), Size(self.size), self.model)
     }
@@ -119,7 +124,7 @@ impl Candidate {
         let path = self.path.display();
         if !self.uses.is_empty() {
             return Some(format!(
-                "{path} is in use: {}. Nothing was done; take it out of use, or name another disk",
+                "{path} cannot be used: {}. Nothing was done; take it out of use, or name another disk",
                 self.uses.join(", ")
             ));
         }

@@ -1,7 +1,8 @@
 use super::*;
 
 fn event(time_ns: u64, class: &str, text: &str) -> EventReport {
-    EventReport { number: time_ns, time_ns, pool: "tank".into(), class: class.into(), text: text.into() }
+    let at = (NOON * 1_000_000_000).saturating_add(time_ns);
+    EventReport { number: time_ns, time_ns: at, pool: "tank".into(), class: class.into(), text: text.into() }
 }
 
 /// One who has seen a daemon already.
@@ -86,7 +87,7 @@ fn one_wrong_time_silences_nothing() {
     for number in 0..=DONE_MAX as u64 {
         memory.done(&event(number + 1, "x", "x"), NOON);
     }
-    assert_eq!(memory.judge(&event(NOON * 1_000_000_000, "x", "now"), NOON), Verdict::Tell);
+    assert_eq!(memory.judge(&event(DONE_MAX as u64 + 2, "x", "now"), NOON), Verdict::Tell);
 }
 
 #[test]
@@ -97,4 +98,14 @@ fn what_is_no_state_of_ours_is_an_error() {
         fs::write(&path, text).unwrap();
         assert!(Memory::load(&path).is_err(), "{text:?}");
     }
+}
+
+/// What a pool remembers of last year is not told where it comes now.
+#[test]
+fn what_is_older_than_a_week_is_no_news() {
+    let mut memory = seasoned();
+    let old = event(0, "pool_suspended", "last week");
+    assert_eq!(memory.judge(&old, NOON + AGE_SECONDS_MAX + 1), Verdict::Done);
+    let mut memory = seasoned();
+    assert_eq!(memory.judge(&old, NOON + AGE_SECONDS_MAX), Verdict::Tell);
 }

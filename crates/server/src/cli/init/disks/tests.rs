@@ -20,7 +20,7 @@ fn uses_of_a_disk_and_of_its_parts_are_found() {
     ];
     assert_eq!(uses, expected);
     let disk = Candidate { path: "/dev/sda".into(), uses, ..Candidate::default() };
-    assert!(disk.objection().unwrap().contains("/dev/sda is in use: sda1 is mounted at /boot"));
+    assert!(disk.objection().unwrap().contains("/dev/sda cannot be used: sda1 is mounted at /boot"));
 }
 
 #[test]
