@@ -15,6 +15,8 @@ use tally_lab::{cargo, guests, packages};
 
 /// Completions: of which shell, and the name of the file.
 const COMPLETIONS: [(&str, &str); 3] = [("bash", "tally.bash"), ("zsh", "_tally"), ("fish", "tally.fish")];
+/// Units beside that of the daemon.
+const UNITS: [&str; 3] = ["tally-events.service", "tally-scrub@.service", "tally-scrub@.timer"];
 /// What Debian's tools make of this machine's is named so.
 const NAME: &str = "tally";
 
@@ -85,8 +87,14 @@ impl Tree {
         fs::create_dir_all(&source)?;
         fs::rename(folder.join("debian"), source.join("debian"))?;
         fs::copy(packaging.join("tally.toml"), source.join("tally.toml"))?;
-        // debhelper takes a unit from beside the control file.
+        // debhelper takes a unit and users from beside the control file, and further units from where they are installed.
         fs::copy(packaging.join("tally.service"), source.join("debian/tally.service"))?;
+        fs::copy(packaging.join("tally.sysusers"), source.join("debian/tally.sysusers"))?;
+        fs::create_dir(source.join("units"))?;
+        for unit in UNITS {
+            fs::copy(packaging.join(unit), source.join("units").join(unit))?;
+        }
+        cargo::step(Command::new("cp").arg("-R").arg(packaging.join("events.d")).arg(&source))?;
         fs::copy(cargo::workspace().join("CHANGELOG.md"), source.join("CHANGELOG.md"))?;
         Ok(Self { folder, source, built })
     }

@@ -237,7 +237,7 @@ const DAEMON: [&[&str]; 14] = [
     &["scrub", "silence"],
     &["served"],
     &["first_pool", "http", "work"],
-    &["absent", "copies", "features", "history", "metrics", "new_files", "pressure", "zfs_words"],
+    &["absent", "copies", "features", "history", "metrics", "new_files", "pressure", "registration", "zfs_words"],
     &[
         "announce",
         "data_dir",
@@ -247,7 +247,6 @@ const DAEMON: [&[&str]; 14] = [
         "looks",
         "ops_report",
         "patience",
-        "registration",
         "state",
         "ticker",
         "users",

@@ -153,7 +153,7 @@ fn what_cannot_be_done_is_said_and_leaves_nothing_behind() {
         server.command(&[&["bench"], words, &["--target", &url, "--runs", "1"][..]].concat()).unwrap_err()
     };
     let cases =
-        [("/nowhere", "exports no such path"), ("/tank/closed", "NFS3ERR_ROFS"), ("/tank/narrow", "NFS3ERR_DQUOT")];
+        [("/nowhere", "does not export it"), ("/tank/closed", "NFS3ERR_ROFS"), ("/tank/narrow", "NFS3ERR_DQUOT")];
     for (export, expected) in cases {
         let error = refused(export, &["untar", "--files", "1000"]);
         assert!(error.contains(expected), "{export}: {error}");

@@ -1,4 +1,5 @@
-//! Telling a local rpcbind where we listen, for clients that ask it (`showmount`, mounts without `port=`).
+//! Telling a local rpcbind where we listen, for clients that ask it (`showmount`, mounts without `port=`), and where a machine
+//! has none, answering such clients ourselves ([`portmapper`]).
 //!
 //! Optional: every mount line that we print names the port. A failure is a warning in the log, nothing more.
 //! The protocol is PMAP version 2 over UDP (RFC 1833, section 3): GETPORT, SET and UNSET, one datagram each.
@@ -15,6 +16,8 @@
 //! The lock manager goes by the same table, but that one of another is no error: a machine that mounts NFS itself has
 //! its kernel's registered under this number, and clients' locks then go to it.
 
+mod portmapper;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -23,6 +26,7 @@ use bytes::Bytes;
 
 use crate::xdr::{Decoder, Encoder, Garbage};
 use crate::{mount, nlm, v3};
+pub use portmapper::{Portmapper, PortmapperError};
 
 const PROGRAM: u32 = 100_000;
 const VERSION: u32 = 2;
@@ -59,9 +63,9 @@ pub enum RpcbindError {
     Refused(u32),
     /// Another server has the place.
     #[error(
-        "rpcbind has program {program} at port {port}: another NFS server, or a daemon that was killed and had that port. \
-         It is left alone; clients must name our port when they mount. If nothing is there any more, take it away with \
-         `rpcinfo -d {program} 3`, and start again"
+        "rpcbind has program {program} at port {port}: another NFS server, this machine's own for example, or a daemon that was killed \
+         and had that port. It is left alone; clients must name our port when they mount. If nothing is there any more, take it away with \
+         `rpcinfo -d {program} 3`"
     )]
     Taken {
         /// The RPC program number that was to be registered.

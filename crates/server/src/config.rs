@@ -4,6 +4,7 @@ mod domain;
 mod flags;
 mod http;
 mod lease;
+mod rpcbind;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ pub use domain::Domain;
 pub use flags::ServeArgs;
 pub use http::{HttpListen, PORT_HTTP};
 pub use lease::LeaseTime;
+pub use rpcbind::Rpcbind;
 
 /// The file that `tally config` prints: every key with its meaning and its default.
 pub const DOCUMENTED: &str = include_str!("config/default.toml");
@@ -55,11 +57,12 @@ pub struct Config {
     pub data_dir: PathBuf,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socket: Option<PathBuf>,
+    pub socket_group: String,
     pub first_pool: bool,
     pub listen: Vec<IpAddr>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    pub rpcbind: bool,
+    pub rpcbind: Rpcbind,
     pub nfs4: bool,
     pub lease_time: LeaseTime,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,10 +84,11 @@ impl Default for Config {
         Self {
             data_dir: DATA_DIR_DEFAULT.into(),
             socket: None,
+            socket_group: "tally".into(),
             first_pool: true,
             listen: vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)],
             port: None,
-            rpcbind: false,
+            rpcbind: Rpcbind::default(),
             nfs4: true,
             lease_time: LeaseTime::default(),
             nfs4_domain: None,
@@ -261,6 +265,7 @@ impl Config {
             config.listen.clone_from(&args.listen);
         }
         config.port = args.port.or(config.port);
+        config.rpcbind = args.rpcbind.unwrap_or(config.rpcbind);
         config.nfs4 = (config.nfs4 || args.nfs4) && !args.no_nfs4;
         config.lease_time = args.lease_time.unwrap_or(config.lease_time);
         config.nfs4_domain = args.nfs4_domain.clone().or(config.nfs4_domain);

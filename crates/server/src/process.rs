@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Gid, Resource, Rlimit, getrlimit, setrlimit};
 use tally_base::name_hash;
 
 /// What is assumed where the kernel does not tell.
@@ -53,6 +53,19 @@ fn meminfo_total(text: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
+/// The group of this name, of those that the machine itself has: a directory of users may hang, and this is asked at the start.
+#[must_use]
+pub fn group(name: &str) -> Option<Gid> {
+    gid_in(&fs::read_to_string("/etc/group").ok()?, name)
+}
+
+fn gid_in(groups: &str, name: &str) -> Option<Gid> {
+    let mut fields = groups.lines().map(|line| line.split(':'));
+    let gid = fields.find_map(|mut line| (line.next() == Some(name)).then(|| line.nth(1)))??.parse().ok()?;
+    // The highest number is what chown takes for no group at all.
+    (gid != u32::MAX).then(|| Gid::from_raw(gid))
+}
+
 /// Raises RLIMIT_NOFILE to `wanted`, or as far as it may go. Gives the limit that holds.
 pub fn raise_open_files(wanted: u64) -> u64 {
     let now = getrlimit(Resource::Nofile);
@@ -99,6 +112,16 @@ fn first_line(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_of_the_machine() {
+        let groups = "root:x:0:\ntally:x:998:ann,bob\nbroken\ntall:x:nine:\nall:x:4294967295:\n";
+        let cases =
+            [("tally", Some(998)), ("root", Some(0)), ("tall", None), ("broken", None), ("all", None), ("", None)];
+        for (name, gid) in cases {
+            assert_eq!(gid_in(groups, name).map(Gid::as_raw), gid, "{name:?}");
+        }
+    }
 
     /// Clones of a virtual machine have one machine-id, and a container may have another with each start.
     #[test]

@@ -154,3 +154,41 @@ fn who_is_believed_from_where() {
     server.share("192.0.2.0/24(rw,no_root_squash,insecure)");
     assert!(other.makes(USER, &server, "insecure-user"), "he is whom he says");
 }
+
+/// There is no rpcbind in these networks. A client that names no port asks at 111, and so does libnfs: the server answers there. A second
+/// server of the machine takes that one for an rpcbind that knows another server, and says so.
+#[test]
+#[ignore = "needs root, iproute2 and libnfs-utils; `cargo xtask test` runs it"]
+fn the_port_is_found_and_another_owner_of_it_named() {
+    let (ours, other) = (Host::begin(), Host::begin());
+    ours.ip(&format!("link add cable type veth peer name cable netns {}", other.0.id()));
+    for (host, address) in [(&ours, SERVER), (&other, OTHER)] {
+        host.ip(&format!("address add {address}/24 dev cable"));
+        host.ip("link set cable up");
+    }
+    let server = Server::begin(ours);
+    server.share("192.0.2.0/24(rw,insecure)");
+    let without_port = format!("nfs://{SERVER}/tank");
+    let listed = other.command(USER, "nfs-ls").arg(&without_port).output().unwrap();
+    assert!(listed.status.success(), "{listed:?} {}", server.log());
+    let status = |folder: &std::path::Path| {
+        let mut status = Command::new(env!("CARGO_BIN_EXE_tally"));
+        let output = status.current_dir(folder).args(["pool", "status"]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    assert!(!status(server.folder.path()).contains("note:"), "{}", status(server.folder.path()));
+
+    let folder = tempfile::tempdir().unwrap();
+    let mut serve = server.host.command(0, env!("CARGO_BIN_EXE_tally"));
+    serve.current_dir(folder.path()).args(["serve", "--size", "64M", "--http", "off", "--port", "2050"]);
+    let mut second = serve.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let is_named = || {
+        let said = folder.path().join("tally-data/tally.sock").exists().then(|| status(folder.path()));
+        said.is_some_and(|said| said.contains("port 2049: another NFS server") && said.contains("mountport=2050"))
+    };
+    until("word of the other server, with a mount line that does not need it", is_named);
+    end(&mut second);
+    // The first one keeps its place.
+    assert!(other.command(USER, "nfs-ls").arg(&without_port).status().unwrap().success());
+}

@@ -33,8 +33,12 @@ mod given_up;
 mod habits;
 #[path = "linked/handing_over.rs"]
 mod handing_over;
+#[path = "linked/hooks.rs"]
+mod hooks;
 #[path = "linked/housekeeping.rs"]
 mod housekeeping;
+#[path = "linked/init.rs"]
+mod init;
 #[path = "linked/manual.rs"]
 mod manual;
 #[path = "linked/members.rs"]
@@ -51,6 +55,8 @@ mod pulled;
 mod refusals;
 #[path = "linked/resuming.rs"]
 mod resuming;
+#[path = "linked/socket_group.rs"]
+mod socket_group;
 #[path = "linked/user_properties.rs"]
 mod user_properties;
 

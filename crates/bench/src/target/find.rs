@@ -44,7 +44,9 @@ pub fn find(url: &Url, caller: Caller) -> Result<(Target, Handle)> {
 fn refused(error: anyhow::Error, url: &Url) -> anyhow::Error {
     let what = match error.downcast_ref::<Refused>().map(|refused| refused.status) {
         Some(status::NOENT) => "the server exports no such path; `showmount -e HOST` lists what it does export",
-        Some(status::ACCES | status::PERM) => "the server does not export it to this machine; look at its export rules",
+        Some(status::ACCES | status::PERM) => {
+            "the server does not export it to this machine; `showmount -e HOST` lists what it does export, and to whom"
+        }
         _ => "the server does not let it be mounted",
     };
     error.context(format!("{url}: {what}"))

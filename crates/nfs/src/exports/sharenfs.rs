@@ -250,6 +250,9 @@ impl std::fmt::Display for Network {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::All => f.write_str("*"),
+            // As exports(5) has single hosts, and people know them.
+            Self::V4 { bits, prefix: 32 } => write!(f, "{}", Ipv4Addr::from_bits(*bits)),
+            Self::V6 { bits, prefix: 128 } => write!(f, "{}", std::net::Ipv6Addr::from_bits(*bits)),
             Self::V4 { bits, prefix } => write!(f, "{}/{prefix}", Ipv4Addr::from_bits(*bits)),
             Self::V6 { bits, prefix } => write!(f, "{}/{prefix}", std::net::Ipv6Addr::from_bits(*bits)),
         }

@@ -100,7 +100,8 @@ fn mount(
     exports: &dyn Exports,
 ) -> Result<Result<HandleBytes, MountStatus>, Refused> {
     let names = names(path);
-    let Some((resolved, count)) = resolve(&names, exports) else { return Ok(Err(MountStatus::NoEnt)) };
+    // As knfsd has it: what is not exported is not told from what is not there, and clients have a better sentence for that.
+    let Some((resolved, count)) = resolve(&names, exports) else { return Ok(Err(MountStatus::Acces)) };
     let entry = Entry::new(exports, link, identity);
     match (entry.root(resolved), entry.too_weak()) {
         (Ok(root), _) => Ok(walk(root, &names[count..]).map(|target| target.seal(target.object))),

@@ -43,8 +43,19 @@ fn a_path_with_dots_is_the_path_without() {
         assert_eq!(mount(&mut client, path), Err(ACCES), "{path}: the rule is the child's");
     }
     for path in ["/tank/../tank/child", "/tank/child/..", "/..", "/tank/./../tank"] {
-        assert_eq!(mount(&mut client, path), Err(NOENT), "{path}");
+        assert_eq!(mount(&mut client, path), Err(ACCES), "{path}");
     }
+}
+
+/// As knfsd says it: clients have a better sentence for that than for NOENT. Below what is exported it is told what is not there.
+#[test]
+fn what_is_not_exported_is_not_told_from_what_is_not_there() {
+    let house = House::new();
+    let mut client = house.client();
+    for path in ["/", "", "/nowhere", "/tan", "/tank1", "/nowhere/tank"] {
+        assert_eq!(mount(&mut client, path), Err(ACCES), "{path:?}");
+    }
+    assert_eq!(mount(&mut client, "/tank/nowhere"), Err(NOENT));
 }
 
 #[test]

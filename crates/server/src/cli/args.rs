@@ -8,6 +8,8 @@ use super::advise::AdviseCommand;
 use super::bench::BenchCommand;
 use super::dataset::DatasetCommand;
 use super::holdings::ClientCommand;
+use super::hooks::RunArgs;
+use super::init::InitArgs;
 use super::inspect::InspectArgs;
 use super::man::ManArgs;
 use super::pool::{EventsArgs, PoolCommand};
@@ -50,6 +52,8 @@ impl Cli {
 pub enum Command {
     /// Serve pools over NFS; the first time, make a pool 'tank' in ./tally-data
     Serve(ServeArgs),
+    /// Make a pool of disks or files, and a dataset in it that clients can mount: asks, says which commands that takes, and runs them
+    Init(InitArgs),
     /// Make, import and look after pools
     #[command(subcommand, alias = "zpool")]
     Pool(PoolCommand),
@@ -63,7 +67,17 @@ pub enum Command {
     #[command(subcommand)]
     Stat(StatCommand),
     /// Show what has happened to pools and disks: the last 1,024 events of each pool
-    Events(EventsArgs),
+    #[command(args_conflicts_with_subcommands = true)]
+    Events {
+        /// Or have programs run for them.
+        #[command(subcommand)]
+        what: Option<EventsCommand>,
+        /// What is shown.
+        #[command(flatten)]
+        args: EventsArgs,
+    },
+    /// Say what is wrong with this server or will be, and what to do: a line for each check. Exit status: 0 nothing is, 1 a warning, 2 a failure
+    Doctor,
     /// Watch the server live in this terminal: pool, transaction groups, log, latency, busiest clients
     Top(TopArgs),
     /// Show what the intent log is given and writes, and where requests wait for it
@@ -95,6 +109,13 @@ pub enum Command {
     /// Write the pages of the manual, one for each command
     #[command(hide = true)]
     Man(ManArgs),
+}
+
+/// What can be done with events.
+#[derive(Debug, Subcommand)]
+pub enum EventsCommand {
+    /// Run the programs of a directory for each event, from now on: what tally-events.service does
+    Run(RunArgs),
 }
 
 /// What can be done with a configuration.

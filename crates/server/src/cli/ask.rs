@@ -6,18 +6,19 @@ use std::time::Duration;
 use clap::{CommandFactory, ValueEnum};
 
 use super::advise::{self, AdviseCommand};
-use super::args::{Cli, Command, ConfigCommand};
+use super::args::{Cli, Command, ConfigCommand, EventsCommand};
 use super::columns::Sorting;
 use super::console::{Console, Failure, Session, ask, nothing, print_json, print_reply};
 use super::dataset::DatasetCommand;
 use super::pool::{self, Activity, ImportArgs, PoolCommand};
 use super::stat::{self, By, StatCommand};
 use super::status::Detail;
-use super::{bench, found, holdings, inspect, rewind, status, top, upgrade, watch};
+use super::{bench, doctor, found, holdings, hooks, init, inspect, rewind, status, top, upgrade, watch};
 use crate::config::{self, Config, ServeArgs};
 use crate::control::holdings::Held;
 use crate::control::message::{Reply, Request};
 use crate::control::report::PoolReport;
+use crate::control::server::{PortmapperReport, ServerReport};
 
 /// Carries out any command but `serve`.
 pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Failure> {
@@ -40,10 +41,13 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
             Ok(console.out.write_all(&script)?)
         }
         Command::Pool(PoolCommand::Iostat { words, args }) => watch::iostat(session, words, *args, console),
-        Command::Events(args) | Command::Pool(PoolCommand::Events(args)) => {
+        Command::Events { what: Some(EventsCommand::Run(args)), .. } => hooks::run(session, args, console),
+        Command::Events { what: None, args } | Command::Pool(PoolCommand::Events(args)) => {
             watch::events(session, args.follow, console)
         }
         Command::Advise(AdviseCommand::Log(args)) => advise::log(session, args, console),
+        Command::Init(args) => init::run(session, args, here, console),
+        Command::Doctor => doctor::run(session, console),
         Command::Top(args) => top::run(session, args),
         Command::Zilstat(args) => watch::zilstat(session, args, console),
         Command::Stat(StatCommand::Clients(args)) => watch::accounts(session, By::Client, args, console),
@@ -67,7 +71,8 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         Command::Pool(command) => {
             let request = command.request(here).map_err(Failure::Usage)?;
             let reply = ask(session, &request, console)?;
-            print_reply(session.json, reply, console, &|reply| pool_text(command, reply))
+            print_reply(session.json, reply, console, &|reply| pool_text(command, reply))?;
+            if matches!(command, PoolCommand::Status { .. }) { how_found(session, console) } else { Ok(()) }
         }
         Command::Dataset(DatasetCommand::Destroy { recursive, dry_run, verbose, name }) if *dry_run || *verbose => {
             destroy(session, (name, *recursive), *dry_run, console)
@@ -98,6 +103,21 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
                 _ => None,
             })
         }
+    }
+}
+
+/// Whether something keeps clients from finding the server, behind the pools that are well otherwise. It is no pool's, and no field of
+/// theirs in JSON.
+fn how_found(session: Session<'_>, console: &mut Console<'_>) -> Result<(), Failure> {
+    if session.json {
+        return Ok(());
+    }
+    // A daemon of before does not know the question.
+    match ask(session, &Request::Server, console) {
+        Ok(Reply::Server(ServerReport { portmapper: PortmapperReport { trouble: Some(trouble), .. }, .. })) => {
+            Ok(writeln!(console.err, "note: {trouble}")?)
+        }
+        _ => Ok(()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What every command has: where the daemon is and how to print, where to, and the ways in which it fails.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::interrupts::{Interrupts, where_to_see};
 use super::progress::Bar;
@@ -85,6 +85,20 @@ pub enum Failure {
     /// What was asked back was not agreed to.
     #[error("nothing was done; with --yes nobody is asked, and -n only shows what would be given up")]
     NotAgreed,
+    /// What `init` does not do. Exit status 1.
+    #[error("{0}")]
+    Init(String),
+    /// What `events run` remembers.
+    #[error(
+        "cannot keep in {} which events are done: {source}\nName another file with --state, or have its folder belong to this user.",
+        path.display()
+    )]
+    Hooks {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel says, or what is wrong with it.
+        source: std::io::Error,
+    },
     /// A directory that cannot be listed.
     #[error("cannot look for pools: {0}")]
     Look(std::io::Error),
@@ -111,6 +125,14 @@ pub enum Failure {
         /// How many pools.
         count: usize,
     },
+    /// What `doctor` has found. Exit status 2 if something failed.
+    #[error("{failed} checks failed, {warned} warn")]
+    Unwell {
+        /// How many warn.
+        warned: usize,
+        /// How many failed.
+        failed: usize,
+    },
     /// A benchmark that could not be carried out.
     #[error("{0:#}")]
     Bench(anyhow::Error),
@@ -135,6 +157,13 @@ impl Failure {
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
+            Self::Unwell { failed, .. } => {
+                if *failed > 0 {
+                    2
+                } else {
+                    1
+                }
+            }
             Self::Interrupted { signal, .. } => 128_u8.saturating_add(*signal),
             _ => 1,
         }
@@ -200,6 +229,7 @@ pub(super) fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), 
         Reply::History(pools) => serde_json::to_string_pretty(&pools),
         Reply::Events(events) => serde_json::to_string_pretty(&events),
         Reply::Observation(seen) => serde_json::to_string_pretty(&seen),
+        Reply::Server(server) => serde_json::to_string_pretty(&server),
         Reply::Rewind(shown) => serde_json::to_string_pretty(&shown),
     }?;
     Ok(writeln!(console.out, "{text}")?)

@@ -120,6 +120,7 @@ pub(super) fn where_to_see(request: &Request) -> Option<String> {
         | Request::DatasetList { .. }
         | Request::DatasetGet { .. }
         | Request::StatOps
+        | Request::Server
         | Request::Record { .. }
         | Request::Observe => return None,
     })

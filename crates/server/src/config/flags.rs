@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use tally_base::Size;
 
-use super::{Domain, HttpListen, LeaseTime};
+use super::{Domain, HttpListen, LeaseTime, Rpcbind};
 
 /// Flags of `serve`. They override the configuration file.
 #[derive(Clone, Debug, Default, Args)]
@@ -30,6 +30,11 @@ pub struct ServeArgs {
     /// TCP port of NFS and MOUNT [default: 2049 if it is free, else 12049]
     #[arg(long)]
     pub port: Option<u16>,
+
+    /// How clients find the port that ask for it, as `showmount` does: auto, register, serve or off, of which `tally config` says
+    /// more [default: auto]
+    #[arg(long, value_name = "HOW")]
+    pub rpcbind: Option<Rpcbind>,
 
     /// Speak NFS version 4 although the configuration file has `nfs4 = false`
     #[arg(long, overrides_with = "no_nfs4")]

@@ -172,3 +172,26 @@ fn an_export_table_may_name_the_path() {
         assert!(rule.covers("tank/a") && rule.covers("tank/a/b") && !rule.covers("tank/ab") && !rule.covers("tank"));
     }
 }
+
+/// It was a boolean, and such files are read.
+#[test]
+fn how_clients_find_the_port_is_a_word_or_as_it_was() {
+    let cases = [
+        ("", Rpcbind::Auto),
+        ("rpcbind = true", Rpcbind::Register),
+        ("rpcbind = false", Rpcbind::Off),
+        ("rpcbind = \"serve\"", Rpcbind::Serve),
+        ("rpcbind = \"off\"", Rpcbind::Off),
+        ("rpcbind = \"register\"", Rpcbind::Register),
+        ("rpcbind = \"auto\"", Rpcbind::Auto),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(parse(text).unwrap().rpcbind, expected, "{text}");
+    }
+    for wrong in ["rpcbind = \"yes\"", "rpcbind = 111"] {
+        let error = parse(wrong).unwrap_err();
+        assert!(error.contains("auto") && error.contains("off"), "{error}");
+    }
+    let flag = ServeArgs { rpcbind: Some("off".parse().unwrap()), ..ServeArgs::default() };
+    assert_eq!(Config::load(&flag).unwrap().rpcbind, Rpcbind::Off);
+}

@@ -30,7 +30,8 @@ pub enum ClientError {
     },
     /// A socket is there and may not be used, or is no socket.
     #[error(
-        "cannot connect to the daemon at {}: {source}\nIts socket lets in the user who started it, and root.",
+        "cannot connect to the daemon at {}: {source}\nIts socket lets in the user who started it, root, and to look \
+         also members of its group, which is 'tally' unless the configuration says another.",
         path.display()
     )]
     Connect {

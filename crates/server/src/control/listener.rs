@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,15 +11,23 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
-use rustix::process::Uid;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::Gid;
 
 use crate::places::{IfAllAreBusy, Place, Places};
 
+use super::access::Access;
 use super::message::{LINE_BYTES_MAX, Progress, Reply, Request, Response};
 
 /// Most connections at a time: a person runs a handful of commands. Where more come, one goes that has asked for nothing,
 /// or does not take its answer; with a request of each under way, who comes.
 pub const CONNECTIONS_MAX: usize = 64;
+
+/// Most connections of those who may only look. They have places of their own, and keep nobody away who may command.
+pub const LOOKERS_MAX: usize = 32;
+
+/// So many may have connected before the daemon comes to it.
+const BACKLOG: i32 = 128;
 
 /// How long an answer may find no room in the socket.
 const UNREAD_TIME_MAX: Duration = Duration::from_secs(60);
@@ -125,13 +133,27 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Binds the socket with mode 0600, taking the place of one that a dead daemon left.
-    pub fn bind(path: &Path) -> Result<Self, ListenError> {
-        let io_error = |source| ListenError::Io { path: path.into(), source };
+    /// Binds the socket, taking the place of one that a dead daemon left. Members of `group` may connect, if there is one
+    /// and the daemon's user may give the socket to it; else it has mode 0600.
+    pub fn bind(path: &Path, group: Option<Gid>) -> Result<Self, ListenError> {
+        let io_error = |source: io::Error| ListenError::Io { path: path.into(), source };
         remove_stale(path)?;
-        let listener = UnixListener::bind(path).map_err(io_error)?;
-        let bound = Self { listener, path: path.into() };
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(io_error)?;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let socket = socket.map_err(|errno| io_error(errno.into()))?;
+        let bind = || rustix::net::bind(&socket, &SocketAddrUnix::new(path)?);
+        bind().map_err(|errno| io_error(errno.into()))?;
+        let bound = Self { listener: UnixListener::from(socket), path: path.into() };
+        let given = group.is_some_and(|gid| match chown(path, None, Some(gid.as_raw())) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(%error, gid = gid.as_raw(), "cannot give the control socket to its group: it is the daemon's user's alone");
+                false
+            }
+        });
+        let mode = if given { 0o660 } else { 0o600 };
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(io_error)?;
+        // Not before: nobody connects to what does not listen.
+        rustix::net::listen(&bound.listener, BACKLOG).map_err(|errno| io_error(errno.into()))?;
         Ok(bound)
     }
 
@@ -193,25 +215,28 @@ fn lives(mut stream: &UnixStream) -> bool {
 }
 
 fn accept_all(listener: &UnixListener, service: &Arc<dyn Service>) {
-    let places = Places::new(CONNECTIONS_MAX, IfAllAreBusy::Refuse);
+    let commanders = Places::new(CONNECTIONS_MAX, IfAllAreBusy::Refuse);
+    let lookers = Places::new(LOOKERS_MAX, IfAllAreBusy::Refuse);
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
             // Out of descriptors, most likely: others need the time to give some back.
             thread::sleep(Duration::from_millis(100));
             continue;
         };
-        if !may_ask(&stream) {
-            continue;
-        }
+        let Some(allowed) = allowed(&stream) else { continue };
+        let (places, most) = match allowed {
+            Access::Command => (&commanders, CONNECTIONS_MAX),
+            Access::Look => (&lookers, LOOKERS_MAX),
+        };
         let stream = Arc::new(stream);
         let Some(place) = places.take(&stream) else {
-            turn_away(&stream);
+            turn_away(&stream, most);
             continue;
         };
         let service = Arc::clone(service);
         let spawned = thread::Builder::new().name("control".into()).spawn(move || {
             // The peer may hang up whenever it likes.
-            let _ = answer(&stream, &*service, &place);
+            let _ = answer((&stream, allowed), &*service, &place);
         });
         if let Err(error) = spawned {
             tracing::warn!(%error, "no thread for a control connection");
@@ -220,38 +245,35 @@ fn accept_all(listener: &UnixListener, service: &Arc<dyn Service>) {
 }
 
 /// Says why to one for whom there is no place. His socket is empty, so that takes no time.
-fn turn_away(stream: &UnixStream) {
+fn turn_away(stream: &UnixStream, most: usize) {
     let message = format!(
-        "the daemon has {CONNECTIONS_MAX} commands under way, as many as it takes: this one was not begun. Try again when \
+        "the daemon has {most} commands under way, as many as it takes: this one was not begun. Try again when \
          some of them have ended or are given up"
     );
     let _ = stream.set_nonblocking(true).and_then(|()| send(stream, &Response::Refused { message }));
 }
 
-/// Root and the daemon's own user may. The socket's mode says the same, but its directory may be shared, and the mode
-/// is set a moment after the socket is there.
-fn may_command(peer: Uid, own: Uid) -> bool {
-    peer.is_root() || peer == own
-}
-
-/// Whether the peer may command us, by what the kernel says of it.
-fn may_ask(stream: &UnixStream) -> bool {
+/// What the peer may do, by what the kernel says of it. Who is neither root nor the daemon's user has come by the
+/// group that the socket's mode lets in.
+fn allowed(stream: &UnixStream) -> Option<Access> {
     match socket_peercred(stream) {
-        Ok(peer) => {
-            let is_allowed = may_command(peer.uid, rustix::process::geteuid());
-            if !is_allowed {
-                tracing::warn!(uid = peer.uid.as_raw(), "another user tried the control socket");
-            }
-            is_allowed
-        }
+        Ok(peer) => Some(Access::of(peer.uid, rustix::process::geteuid())),
         Err(error) => {
             tracing::warn!(%error, "the kernel does not tell who is at the control socket");
-            false
+            None
         }
     }
 }
 
-fn answer(stream: &Arc<UnixStream>, service: &dyn Service, place: &Place<UnixStream>) -> io::Result<()> {
+/// What is told to whoever asks for more than may be.
+const ONLY_LOOKS: &str = "members of the group of the daemon's socket may look, and change nothing: have it done by root (sudo), \
+                          or by the user who runs the daemon";
+
+fn answer(
+    (stream, allowed): (&Arc<UnixStream>, Access),
+    service: &dyn Service,
+    place: &Place<UnixStream>,
+) -> io::Result<()> {
     // A stopped process reads nothing, and whoever tells it how its command goes would wait for it.
     stream.set_write_timeout(Some(UNREAD_TIME_MAX))?;
     let mut requests = BufReader::new(&**stream);
@@ -263,6 +285,7 @@ fn answer(stream: &Arc<UnixStream>, service: &dyn Service, place: &Place<UnixStr
         }
         let response = match serde_json::from_slice::<Request>(&line) {
             Err(error) => Response::Refused { message: format!("the request cannot be read: {error}") },
+            Ok(request) if request.access() > allowed => Response::Refused { message: ONLY_LOOKS.into() },
             Ok(request) => {
                 place.is_busy();
                 let outcome = service.handle(request, &Asker::new(Arc::clone(stream)));

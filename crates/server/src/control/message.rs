@@ -8,6 +8,7 @@ use super::holdings::{ClientList, Held, LockReport, OpenReport, Page, SessionRep
 use super::load::RecordedLoad;
 use super::observation::Observation;
 use super::report::{DatasetReport, EventReport, Found, OpsReport, PoolHistory, PoolReport, PropertyLine};
+use super::server::ServerReport;
 
 /// Longest request line, bytes: a runaway peer does not fit.
 pub const LINE_BYTES_MAX: u64 = 16 << 20;
@@ -232,6 +233,8 @@ pub enum Request {
     ClientEvict {
         clients: Vec<String>,
     },
+    /// What the daemon says of itself, and of how clients find it.
+    Server,
     /// Everything that somebody who watches wants to know: the source of `zilstat`, `stat` and `top`.
     Observe,
 }
@@ -310,6 +313,8 @@ pub enum Reply {
     History(Vec<PoolHistory>),
     /// What has happened.
     Events(Vec<EventReport>),
+    /// The daemon itself.
+    Server(ServerReport),
     /// What going back to an older group gives up.
     Rewind(RewindShown),
 }

@@ -19,13 +19,16 @@
 //! stay to hear which of the two it is: `"withdrawn"`, or `"begun"` and all that follows. What has been begun is carried
 //! out. A peer that is no `tally` must therefore keep its side open until it has its answer.
 //!
-//! Who may ask: the socket has mode 0600, and the peer's user, which the kernel tells, must be the daemon's own
-//! or root. Both, because a socket exists for an instant before its mode is set. And who is asked: a command speaks to
+//! Who may ask: root and the daemon's own user everything, and members of the socket's group what only looks
+//! ([`access`]). The kernel tells whose a peer is. The socket is the group's with mode 0660 where there is such a group, and has mode
+//! 0600 where there is none; it does not listen before its mode is set. And who is asked: a command speaks to
 //! a daemon of root's or of its own user's, and prints control characters of nobody's ([`plain`]).
 //!
 //! Bounds: a request line is at most [`message::LINE_BYTES_MAX`] long, one of an answer
-//! [`message::ANSWER_BYTES_MAX`], and at most [`listener::CONNECTIONS_MAX`] connections are open at a time.
+//! [`message::ANSWER_BYTES_MAX`], and at most [`listener::CONNECTIONS_MAX`] connections of those who may command are open at a
+//! time, and [`listener::LOOKERS_MAX`] of others, who so keep no command away.
 
+pub mod access;
 pub mod client;
 pub mod holdings;
 pub mod listener;
@@ -34,5 +37,6 @@ pub mod message;
 pub mod observation;
 mod plain;
 pub mod report;
+pub mod server;
 pub mod socket;
 pub mod spread;

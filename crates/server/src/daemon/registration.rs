@@ -1,43 +1,162 @@
-//! Being found through rpcbind, for as long as the daemon serves.
+//! Being found at port 111, for as long as the daemon serves: through this machine's rpcbind, or in its place.
+//!
+//! It is looked again and again how that stands. An rpcbind that was started anew has forgotten us and is told again, one that
+//! comes up late is told then; and another NFS server that has taken our place there, as this machine's own does when somebody starts it, is
+//! named by `tally pool status` before the minute is over.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
 
-use tally_nfs::rpcbind;
+use parking_lot::Mutex;
+use tally_nfs::rpcbind::{self, Portmapper, RpcbindError};
 
-/// NFS, MOUNT and the lock manager are registered. Dropping it takes that back.
-#[derive(Debug)]
+use super::ticker::Ticker;
+use crate::config::Rpcbind;
+use crate::control::server::PortmapperReport;
+
+/// How often it is looked.
+const LOOK: Duration = Duration::from_secs(20);
+
+/// How it stood at the last look.
+pub(super) type Standing = Arc<Mutex<PortmapperReport>>;
+
+/// What it goes by.
+#[derive(Clone, Debug)]
+pub(super) struct Terms {
+    /// What was configured.
+    pub(super) setting: Rpcbind,
+    /// Where rpcbind would be.
+    pub(super) rpcbind: SocketAddr,
+    /// Addresses that are listened on.
+    pub(super) addresses: Vec<IpAddr>,
+    /// The port of NFS.
+    pub(super) port: u16,
+    pub(super) nfs4: bool,
+}
+
+/// It is looked after. Dropping it takes back what was registered.
 pub(super) struct Registration {
-    rpcbind: SocketAddr,
-    port: u16,
+    _looks: Ticker,
+    /// What the looks share. The last one is dropped behind the thread.
+    _found: Arc<Mutex<Found>>,
 }
 
 impl Registration {
-    /// Registers with the rpcbind at this address. Without it clients can still name the port, so a failure is a
-    /// warning.
-    pub(super) fn try_new(rpcbind: SocketAddr, port: u16) -> Option<Self> {
-        match rpcbind::register(rpcbind, port) {
-            Ok(other_locks) => {
-                tracing::info!(port, "NFS and MOUNT are registered with rpcbind");
-                if let Some(other) = other_locks {
-                    tracing::warn!(
-                        other,
-                        "rpcbind has the lock manager of another: this machine mounts NFS itself, or a daemon was killed that \
-                         listened there. Clients that mount without nolock may hang at their first lock"
-                    );
-                }
-                Some(Self { rpcbind, port })
-            }
-            Err(error) => {
-                tracing::warn!("not registered: {error}");
-                None
-            }
+    /// Registers or answers, as the terms say, and sees to it from then on. Clients can always name the port, so that nothing comes of
+    /// it is a warning.
+    pub(super) fn start(terms: Terms, standing: &Standing) -> io::Result<Option<Self>> {
+        standing.lock().setting = terms.setting.to_string();
+        if terms.setting == Rpcbind::Off {
+            return Ok(None);
         }
+        let found = Arc::new(Mutex::new(Found { terms, at: At::Nowhere, has_rpcbind: false }));
+        let look = {
+            let (found, standing) = (Arc::clone(&found), Arc::clone(standing));
+            move || found.lock().look(&standing)
+        };
+        look();
+        Ok(Some(Self { _looks: Ticker::start("rpcbind", LOOK, look)?, _found: found }))
     }
 }
 
-impl Drop for Registration {
+/// By whom clients are told of us.
+enum At {
+    Nowhere,
+    Rpcbind,
+    /// We answer them.
+    Here(#[allow(dead_code)] Portmapper),
+}
+
+struct Found {
+    terms: Terms,
+    at: At,
+    /// This machine has an rpcbind. Where it is away it is started anew, and its place is nobody's meanwhile.
+    has_rpcbind: bool,
+}
+
+impl Found {
+    /// Sees to it once more, and tells what has changed.
+    fn look(&mut self, standing: &Standing) {
+        let trouble = self.see_to_it();
+        let mut standing = standing.lock();
+        let is_found = !matches!(self.at, At::Nowhere);
+        if let Some(trouble) = trouble.as_ref().filter(|trouble| standing.trouble.as_ref() != Some(trouble)) {
+            tracing::warn!("{trouble}");
+        }
+        if is_found && !standing.is_found {
+            let port = self.terms.port;
+            match self.at {
+                At::Here(_) => {
+                    tracing::info!(port, "this machine has no rpcbind: clients that ask for ports are answered here")
+                }
+                _ => tracing::info!(port, "NFS and MOUNT are registered with rpcbind"),
+            }
+        }
+        (standing.is_found, standing.trouble) = (is_found, trouble);
+    }
+
+    /// Registers, or begins to answer. Gives what is not as it should be.
+    fn see_to_it(&mut self) -> Option<String> {
+        let (rpcbind, port) = (self.terms.rpcbind, self.terms.port);
+        if matches!(self.at, At::Here(_)) {
+            return None;
+        }
+        if self.terms.setting == Rpcbind::Serve {
+            return self.answer().err();
+        }
+        let registered = rpcbind::register(rpcbind, port);
+        self.has_rpcbind |= !matches!(registered, Err(RpcbindError::Silent { .. }));
+        match registered {
+            Ok(other_locks) => {
+                self.at = At::Rpcbind;
+                other_locks.map(|other| {
+                    format!(
+                        "rpcbind has the lock manager of another, at port {other}: this machine mounts NFS itself, or a daemon was \
+                         killed that listened there. Clients that mount without nolock may hang at their first lock; {}",
+                        self.mount_line()
+                    )
+                })
+            }
+            Err(RpcbindError::Silent { .. }) if self.terms.setting == Rpcbind::Auto && !self.has_rpcbind => {
+                self.at = At::Nowhere;
+                self.answer().err()
+            }
+            Err(error) => {
+                self.at = At::Nowhere;
+                Some(format!("not registered: {error}; {}", self.mount_line()))
+            }
+        }
+    }
+
+    fn answer(&mut self) -> Result<(), String> {
+        let Terms { rpcbind, addresses, port, nfs4, .. } = &self.terms;
+        match Portmapper::start(addresses, rpcbind.port(), *port, *nfs4) {
+            Ok(portmapper) => {
+                self.at = At::Here(portmapper);
+                Ok(())
+            }
+            Err(error) => {
+                Err(format!("clients of NFSv3 do not find the port by themselves: {error}; {}", self.mount_line()))
+            }
+        }
+    }
+
+    /// What needs none of it.
+    fn mount_line(&self) -> String {
+        let port = self.terms.port;
+        format!(
+            "this mount asks nobody: mount -t nfs -o vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock HOST:/PATH /mnt"
+        )
+    }
+}
+
+impl Drop for Found {
     fn drop(&mut self) {
-        if let Err(error) = rpcbind::unregister(self.rpcbind, self.port) {
+        if matches!(self.at, At::Rpcbind)
+            && let Err(error) = rpcbind::unregister(self.terms.rpcbind, self.terms.port)
+        {
             tracing::warn!("rpcbind still says that NFS is here: {error}");
         }
     }

@@ -28,7 +28,7 @@ use super::logging::LevelError;
 use super::observe::{datasets, overview};
 use super::opening::{OpenError, Tell, Told};
 use super::pools::Pools;
-use super::registration::Registration;
+use super::registration::{Registration, Standing, Terms};
 use super::service::{Counter, Desk};
 use super::state::{State, StateError};
 use super::ticker::Ticker;
@@ -147,7 +147,7 @@ impl Daemon {
         let data_dir = DataDir::open(&config.data_dir)?;
         // First: whoever finds it taken has removed no socket of the other one.
         let lock = data_dir.lock()?;
-        let control = ControlSocket::bind(&config.socket())?;
+        let control = ControlSocket::bind(&config.socket(), process::group(&config.socket_group))?;
         let data_dir = data_dir.path;
         let state = State::load(&data_dir)?;
         let listeners = listen::listen(&config.listen, config.port, state.port())?;
@@ -172,7 +172,8 @@ impl Daemon {
         } else {
             nfs
         });
-        let desk = Arc::new(Desk { pools, addresses, dirs: places(data_dir), nfs });
+        let desk =
+            Arc::new(Desk { pools, addresses, port, dirs: places(data_dir), nfs, standing: Standing::default() });
         let watching = Watching::start(&config, &desk)?;
         let pools = Arc::clone(&desk.pools);
         let silence = silence::watch(move || pools.held())?;
@@ -189,7 +190,14 @@ impl Daemon {
         }
         desk.pools.warn_of_rules_for_nothing();
         let server = Server::start_on(Arc::clone(&desk.nfs), listeners, &ServeOptions::default())?;
-        let registration = if config.rpcbind { Registration::try_new(rpcbind::ADDRESS, port) } else { None };
+        let terms = Terms {
+            setting: config.rpcbind,
+            rpcbind: rpcbind::ADDRESS,
+            addresses: desk.addresses.clone(),
+            port,
+            nfs4: config.nfs4,
+        };
+        let registration = Registration::start(terms, &desk.standing)?;
         manager::serves();
         let pools = Arc::clone(&desk.pools);
         let happenings = events::watch(move || pools.look_for_events())?;

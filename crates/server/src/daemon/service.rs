@@ -29,18 +29,24 @@ use super::new_files::NewFile;
 use super::new_pool::create_options;
 use super::observe::{observe, record};
 use super::pools::Pools;
+use super::registration::Standing;
 use super::served::ServedPool;
 use super::work::{self, Answer, Event};
 use super::{damage_report, features, looking_back, ops_report, pool_report, silence, zfs_words};
 use crate::control::listener::{Asker, NotDone, Service};
 use crate::control::message::{Assignment, OnProgress, Progress, Reply, Request};
 use crate::control::report::PoolReport;
+use crate::control::server::ServerReport;
 
 /// What commands need to know of the daemon.
 pub(super) struct Desk {
     pub(super) pools: Arc<Pools>,
     /// Addresses that are listened on.
     pub(super) addresses: Vec<IpAddr>,
+    /// The port of NFS.
+    pub(super) port: u16,
+    /// How clients find it that do not know it.
+    pub(super) standing: Standing,
     /// Where pools are looked for when nobody says.
     pub(super) dirs: Vec<PathBuf>,
     /// The programs that clients call.
@@ -105,6 +111,7 @@ impl Desk {
             }
             Request::Record { seconds } => record(self.nfs.stats(), *seconds, asker).map(Reply::Load),
             Request::Observe => Ok(Reply::Observation(Box::new(observe(&self.pools, &self.nfs)))),
+            Request::Server => Ok(Reply::Server(self.server())),
             Request::PoolHistory { names } => self.pools.history(names).map(Reply::History),
             Request::Events { since } => {
                 self.pools.look_for_events();
@@ -148,6 +155,20 @@ impl Desk {
             reports.extend(absent.into_iter().map(R::from));
         }
         Ok(reports)
+    }
+
+    /// What the daemon says of itself.
+    fn server(&self) -> ServerReport {
+        let table = self.pools.exports().table();
+        ServerReport {
+            version: env!("CARGO_PKG_VERSION").into(),
+            addresses: self.addresses.clone(),
+            port: self.port,
+            nfs4: self.nfs.speaks_4(),
+            exports_to_others: table.exported().any(|(_, rules)| rules.reaches_other_hosts()),
+            exports: table.exported().count() as u64,
+            portmapper: self.standing.lock().clone(),
+        }
     }
 
     fn find(&self, dirs: &[PathBuf], destroyed: bool) -> Result<Reply, PoolsError> {

@@ -10,7 +10,7 @@ use clap::Parser;
 use tally_disk::Opener;
 use tally_fakes::MemOpener;
 use tally_server::cli::{self, Cli, Console, Interrupts};
-use tally_server::config::ServeArgs;
+use tally_server::config::{Rpcbind, ServeArgs};
 use tally_server::daemon::{Daemon, Launch, ServeError, Stopper, Told};
 
 /// A daemon on its own thread.
@@ -39,6 +39,8 @@ impl Running {
             port: Some(0),
             listen: vec!["127.0.0.1".parse().unwrap()],
             http: Some("127.0.0.1:0".parse().unwrap()),
+            // Tests beside each other would be found by each other.
+            rpcbind: Some(Rpcbind::Off),
             size: Some("64M".parse().unwrap()),
             config: Some(data_dir.join("tally.toml")).filter(|file| file.exists()),
             ..ServeArgs::default()

@@ -73,7 +73,7 @@ fn dataset() -> DatasetReport {
 /// Runs one command against a served [`Echo`]: exit status, stdout, stderr.
 fn tally(words: &[&str]) -> (u8, String, String) {
     let dir = tempfile::tempdir().unwrap();
-    let socket = ControlSocket::bind(&dir.path().join("tally.sock")).unwrap();
+    let socket = ControlSocket::bind(&dir.path().join("tally.sock"), None).unwrap();
     socket.serve(Arc::new(Echo)).unwrap();
     tally_at(socket.path().to_path_buf(), words)
 }

@@ -1,5 +1,7 @@
 use std::os::unix::fs::MetadataExt;
 
+use rustix::process::Uid;
+
 use super::*;
 use crate::control::client::{Client, ClientError};
 use crate::control::report::PoolReport;
@@ -35,7 +37,7 @@ impl Service for Parrot {
 
 fn served() -> (tempfile::TempDir, ControlSocket) {
     let dir = tempfile::tempdir().unwrap();
-    let socket = ControlSocket::bind(&dir.path().join("tally.sock")).unwrap();
+    let socket = ControlSocket::bind(&dir.path().join("tally.sock"), None).unwrap();
     socket.serve(Arc::new(Parrot)).unwrap();
     (dir, socket)
 }
@@ -86,30 +88,31 @@ fn what_is_no_request_is_refused_and_the_next_line_still_counts() {
 fn a_dead_daemons_socket_is_replaced_and_a_living_ones_is_not() {
     let (dir, socket) = served();
     let path = socket.path().to_path_buf();
-    assert!(matches!(ControlSocket::bind(&path), Err(ListenError::Taken { .. })));
+    assert!(matches!(ControlSocket::bind(&path, None), Err(ListenError::Taken { .. })));
 
     let left = dir.path().join("left.sock");
     drop(UnixListener::bind(&left).unwrap());
     let looked = Client::connect(Some(&left)).err().expect("nobody listens there");
     assert!(matches!(looked, ClientError::NoDaemon { .. }) && looked.to_string().contains("tally serve"), "{looked}");
-    drop(ControlSocket::bind(&left).unwrap());
+    drop(ControlSocket::bind(&left, None).unwrap());
     assert!(!left.exists(), "a daemon that ends takes its socket along");
 
     let file = dir.path().join("file");
     fs::write(&file, b"precious").unwrap();
-    assert!(matches!(ControlSocket::bind(&file), Err(ListenError::NotASocket { .. })));
+    assert!(matches!(ControlSocket::bind(&file, None), Err(ListenError::NotASocket { .. })));
     assert_eq!(fs::read(&file).unwrap(), b"precious");
 }
 
 #[test]
 fn only_root_and_the_daemons_own_user_may_command() {
-    let cases = [(0, 0, true), (0, 1000, true), (1000, 1000, true), (1000, 0, false), (1001, 1000, false)];
+    use Access::{Command, Look};
+    let cases = [(0, 0, Command), (0, 1000, Command), (1000, 1000, Command), (1000, 0, Look), (1001, 1000, Look)];
     for (peer, own, expected) in cases {
         let (peer, own) = (Uid::from_raw(peer), Uid::from_raw(own));
-        assert_eq!(may_command(peer, own), expected, "{peer:?} at the socket of {own:?}");
+        assert_eq!(Access::of(peer, own), expected, "{peer:?} at the socket of {own:?}");
     }
     let (ours, _theirs) = UnixStream::pair().unwrap();
-    assert!(may_ask(&ours), "the kernel says that it is ourselves");
+    assert_eq!(allowed(&ours), Some(Command), "the kernel says that it is ourselves");
 }
 
 /// Also where the umask would let others in, and where an old socket was open to all.
@@ -119,7 +122,7 @@ fn the_socket_is_nobody_elses() {
     let path = dir.path().join("tally.sock");
     drop(UnixListener::bind(&path).unwrap());
     fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-    let socket = ControlSocket::bind(&path).unwrap();
+    let socket = ControlSocket::bind(&path, None).unwrap();
     let metadata = fs::symlink_metadata(socket.path()).unwrap();
     assert_eq!(metadata.mode() & 0o7777, 0o600);
     assert_eq!(metadata.uid(), rustix::process::geteuid().as_raw());

@@ -31,17 +31,89 @@ fn yes_sayer(calls: usize) -> (SocketAddr, std::thread::JoinHandle<Vec<u8>>) {
     (address, answers)
 }
 
-#[test]
-fn it_lasts_as_long_as_the_daemon() {
-    let (address, answers) = yes_sayer(14);
-    let registration = Registration::try_new(address, 2049).expect("it says yes");
-    drop(registration);
-    let expected = [3, 3, 3, 1, 3, 1, 3, 1, 3, 2, 3, 2, 3, 2];
-    assert_eq!(answers.join().unwrap(), expected, "SET, and UNSET at the end; each is asked for before");
+fn terms(setting: Rpcbind, rpcbind: SocketAddr) -> Terms {
+    Terms { setting, rpcbind, addresses: vec![Ipv4Addr::LOCALHOST.into()], port: 2049, nfs4: true }
 }
 
 #[test]
-fn without_rpcbind_there_is_none_and_no_failure() {
-    let nobody = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-    assert!(Registration::try_new(nobody, 2049).is_none());
+fn it_lasts_as_long_as_the_daemon() {
+    for setting in [Rpcbind::Register, Rpcbind::Auto] {
+        let (address, answers) = yes_sayer(14);
+        let standing = Standing::default();
+        let registration =
+            Registration::start(terms(setting, address), &standing).unwrap().expect("it is looked after");
+        let report = standing.lock().clone();
+        assert!(report.is_found && report.trouble.is_none() && report.setting == setting.to_string(), "{report:?}");
+        drop(registration);
+        let expected = [3, 3, 3, 1, 3, 1, 3, 1, 3, 2, 3, 2, 3, 2];
+        assert_eq!(answers.join().unwrap(), expected, "SET, and UNSET at the end; each is asked for before");
+    }
+}
+
+/// Where nobody answers.
+fn nobody() -> SocketAddr {
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+}
+
+#[test]
+fn without_rpcbind_we_answer_in_its_place_or_say_how_to_mount() {
+    let standing = Standing::default();
+    let at = nobody();
+    let registration = Registration::start(terms(Rpcbind::Register, at), &standing).unwrap();
+    let report = standing.lock().clone();
+    let trouble = report.trouble.clone().unwrap_or_default();
+    assert!(
+        !report.is_found && trouble.contains("mountport=2049") && trouble.contains("does not answer"),
+        "{report:?}"
+    );
+    drop(registration);
+
+    for setting in [Rpcbind::Auto, Rpcbind::Serve] {
+        let registration = Registration::start(terms(setting, at), &standing).unwrap();
+        let report = standing.lock().clone();
+        assert!(report.is_found && report.trouble.is_none(), "{report:?}");
+        // It is an rpcbind to others, which has our port and takes nobody else's.
+        assert_eq!(rpcbind::register(at, 2049).unwrap(), None);
+        let taken = rpcbind::register(at, 7).unwrap_err();
+        assert!(matches!(taken, RpcbindError::Taken { port: 2049, .. }), "{taken}");
+        drop(registration);
+    }
+    let _others = std::net::TcpListener::bind(at).unwrap();
+    drop(Registration::start(terms(Rpcbind::Auto, at), &standing).unwrap());
+    let trouble = standing.lock().trouble.clone().unwrap_or_default();
+    assert!(trouble.contains("mountport=2049") && trouble.contains("in use"), "{trouble}");
+}
+
+/// Another server takes our place in rpcbind while we run: its port is named, and what mounts all the same.
+#[test]
+fn who_takes_our_place_is_named() {
+    let other = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let at = other.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut call = [0; 128];
+        while let Ok((_, from)) = other.recv_from(&mut call) {
+            let mut answer = [0; 28];
+            answer[..4].copy_from_slice(&call[..4]);
+            answer[7] = 1;
+            answer[24..].copy_from_slice(&20_049_u32.to_be_bytes());
+            let _ = other.send_to(&answer, from);
+        }
+    });
+    let (address, _answers) = yes_sayer(14);
+    let standing = Standing::default();
+    let mut found = Found { terms: terms(Rpcbind::Auto, address), at: At::Nowhere, has_rpcbind: false };
+    found.look(&standing);
+    assert!(standing.lock().is_found);
+    found.terms.rpcbind = at;
+    found.look(&standing);
+    let report = standing.lock().clone();
+    let trouble = report.trouble.unwrap_or_default();
+    assert!(!report.is_found && trouble.contains("port 20049") && trouble.contains("mountport=2049"), "{trouble}");
+}
+
+#[test]
+fn off_is_off() {
+    let standing = Standing::default();
+    assert!(Registration::start(terms(Rpcbind::Off, nobody()), &standing).unwrap().is_none());
+    assert_eq!(standing.lock().setting, "off");
 }

@@ -1,0 +1,316 @@
+//! `tally doctor`: what is wrong or will be, one line for each check, and what to do about it.
+//!
+//! It asks the daemon as every command does, looks at the machine besides, and changes nothing. What is well is told, too: whoever reads
+//! the list knows what was looked at.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use tally_base::Size;
+
+use super::console::{Console, Failure, Session};
+use crate::control::client::{Client, ClientError};
+use crate::control::message::{Reply, Request};
+use crate::control::observation::Observation;
+use crate::control::report::{PoolReport, VdevReport};
+use crate::control::server::ServerReport;
+use crate::dates::utc;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+enum Level {
+    Ok,
+    Warn,
+    Fail,
+}
+
+/// What one check has found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Finding {
+    check: &'static str,
+    level: Level,
+    /// What is so.
+    found: String,
+    /// What to do, where there is something to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    todo: Option<String>,
+}
+
+impl Finding {
+    fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Self { check, level: Level::Ok, found: found.into(), todo: None }
+    }
+
+    fn warn(check: &'static str, found: impl Into<String>, todo: impl Into<String>) -> Self {
+        Self { check, level: Level::Warn, found: found.into(), todo: Some(todo.into()) }
+    }
+
+    fn fail(check: &'static str, found: impl Into<String>, todo: impl Into<String>) -> Self {
+        Self { level: Level::Fail, ..Self::warn(check, found, todo) }
+    }
+
+    fn line(&self) -> String {
+        let level = match self.level {
+            Level::Ok => "OK",
+            Level::Warn => "WARN",
+            Level::Fail => "FAIL",
+        };
+        let todo = self.todo.as_ref().map(|todo| format!("; {todo}")).unwrap_or_default();
+        format!("{level:<4}  {:<10} {}{todo}", self.check, self.found).replace('\n', " ")
+    }
+}
+
+/// All that checks go by.
+struct Facts {
+    server: ServerReport,
+    seen: Observation,
+    /// The time of the newest event, in ns since 1970.
+    newest_event_ns: u64,
+    now: Duration,
+    /// Log devices whose cache is volatile.
+    volatile_logs: BTreeSet<String>,
+}
+
+/// A scrub is older than this when a monthly one was left out.
+const SCRUB_SECONDS_MAX: u64 = 40 * 24 * 3600;
+/// One that is so late does not come by itself.
+const OVERDUE_SECONDS_MAX: u64 = 10 * 24 * 3600;
+/// A pool that is fuller finds long stretches of free space no more.
+const FULL_PERCENT: u64 = 80;
+/// Nearly nothing is left.
+const FULLEST_PERCENT: u64 = 95;
+/// A ring that is fuller at some moment has groups that do not keep up.
+const RING_PERCENT: u64 = 90;
+/// As far as clocks of one machine may be apart.
+const CLOCK_SLACK: Duration = Duration::from_secs(60);
+
+/// `tally doctor`.
+pub(super) fn run(session: Session<'_>, console: &mut Console<'_>) -> Result<(), Failure> {
+    let findings = match ask(session) {
+        Ok(facts) => examine(&facts),
+        Err(Failure::Client(
+            error @ (ClientError::NoDaemon { .. } | ClientError::Connect { .. } | ClientError::Foreign { .. }),
+        )) => {
+            let todo = "start it (systemctl start tally), and ask again: nothing else can be looked at without it";
+            vec![Finding::fail("daemon", error.to_string(), todo)]
+        }
+        Err(failure) => return Err(failure),
+    };
+    let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
+    let (warned, failed) = (count(Level::Warn), count(Level::Fail));
+    if session.json {
+        writeln!(console.out, "{}", serde_json::to_string_pretty(&findings)?)?;
+    } else {
+        findings.iter().try_for_each(|finding| writeln!(console.out, "{}", finding.line()))?;
+    }
+    if warned + failed == 0 { Ok(()) } else { Err(Failure::Unwell { warned, failed }) }
+}
+
+/// Asks the daemon and the machine.
+fn ask(session: Session<'_>) -> Result<Facts, Failure> {
+    let mut client = Client::connect(session.socket)?;
+    let Reply::Server(server) = client.ask(&Request::Server, &mut |_| {})? else { return Err(Failure::Mismatch) };
+    let Reply::Observation(seen) = client.ask(&Request::Observe, &mut |_| {})? else { return Err(Failure::Mismatch) };
+    let Reply::Events(events) = client.ask(&Request::Events { since: 0 }, &mut |_| {})? else {
+        return Err(Failure::Mismatch);
+    };
+    let logs = seen.pools.iter().flat_map(|pool| &pool.vdevs).filter(|vdev| vdev.class == "log").flat_map(legs);
+    let volatile_logs = logs.map(|leg| leg.name.clone()).filter(|path| is_volatile(Path::new(path))).collect();
+    Ok(Facts {
+        server,
+        newest_event_ns: events.iter().map(|event| event.time_ns).max().unwrap_or(0),
+        now: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+        volatile_logs,
+        seen: *seen,
+    })
+}
+
+/// The disks of a vdev.
+fn legs(vdev: &VdevReport) -> Vec<&VdevReport> {
+    if vdev.children.is_empty() { vec![vdev] } else { vdev.children.iter().flat_map(legs).collect() }
+}
+
+/// Whether a device says of itself that a power cut takes what it has not been told to flush.
+fn is_volatile(path: &Path) -> bool {
+    let Ok(path) = std::fs::canonicalize(path) else { return false };
+    let Some(name) = path.strip_prefix("/dev").ok().and_then(Path::to_str) else { return false };
+    let cache = std::fs::read_to_string(format!("/sys/class/block/{name}/queue/write_cache"));
+    cache.is_ok_and(|cache| cache.trim() == "write back")
+}
+
+fn examine(facts: &Facts) -> Vec<Finding> {
+    let Facts { server, seen, .. } = facts;
+    let mut findings = vec![daemon(server)];
+    if seen.pools.is_empty() {
+        findings.push(Finding::warn(
+            "pool",
+            "no pool is imported",
+            "make one with `tally init`, or bring one with `tally pool import`",
+        ));
+    }
+    for pool in &seen.pools {
+        findings.extend(health(pool));
+        if pool.is_imported() {
+            findings.extend([scrub(pool, facts.now.as_secs()), space(pool), features(pool)]);
+            findings.extend(ring(pool));
+        }
+    }
+    findings.extend(sync(seen));
+    findings.extend(facts.volatile_logs.iter().map(|path| {
+        let found =
+            format!("{path} has a cache that a power cut empties, so that each durable write waits for a flush");
+        Finding::warn(
+            "log",
+            found,
+            "a device with power-loss protection answers sooner; `tally advise log` measures one",
+        )
+    }));
+    findings.extend([exports(server), portmapper(server), clock(facts)]);
+    findings
+}
+
+fn daemon(server: &ServerReport) -> Finding {
+    let ours = env!("CARGO_PKG_VERSION");
+    if server.version == ours {
+        return Finding::ok("daemon", format!("version {ours} serves at port {}", server.port));
+    }
+    let found = format!("the daemon is version {}, and this program {ours}", server.version);
+    Finding::warn(
+        "daemon",
+        found,
+        "restart the daemon (systemctl restart tally): clients wait for it, and lose nothing",
+    )
+}
+
+fn health(pool: &PoolReport) -> Vec<Finding> {
+    let name = &pool.name;
+    let todo = format!("`tally pool status -v {name}` tells more");
+    let mut findings = Vec::new();
+    match &*pool.state {
+        "ONLINE" if pool.is_well() => {
+            findings.push(Finding::ok("pool", format!("{name} is ONLINE, and nothing of it is damaged")))
+        }
+        "ONLINE" => {}
+        "DEGRADED" => findings.push(Finding::warn("pool", format!("{name} is DEGRADED"), &*todo)),
+        state => findings.push(Finding::fail("pool", format!("{name} is {state}"), &*todo)),
+    }
+    findings.extend(pool.messages.iter().map(|message| Finding::warn("pool", format!("{name}: {message}"), &*todo)));
+    let damaged = pool.damage.len() as u64 + pool.damage_beyond + pool.unrepaired;
+    if damaged > 0 {
+        findings.push(Finding::fail("pool", format!("{name}: {damaged} places cannot be read"), &*todo));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::warn("pool", format!("{name} is ONLINE, and not well"), todo));
+    }
+    findings
+}
+
+fn scrub(pool: &PoolReport, now: u64) -> Finding {
+    let name = &pool.name;
+    let last = pool.scrub.as_ref();
+    if let Some(scrub) = last.filter(|scrub| scrub.errors > 0) {
+        let found = format!("the last scrub of {name} found {} errors", scrub.errors);
+        return Finding::fail("scrub", found, format!("`tally pool status -v {name}` names them"));
+    }
+    let words = last.map_or_else(|| "it was not scrubbed yet".to_owned(), |scrub| scrub.words.clone());
+    // The pool begins one by itself, but not while its disks are busy with something else.
+    if let Some(due) = pool.scrub_due.filter(|due| now < due.saturating_add(OVERDUE_SECONDS_MAX)) {
+        return Finding::ok("scrub", format!("{name}: {words}; the next one is due on {} UTC", utc(due)));
+    }
+    let todo = format!("`tally pool scrub {name}`, and `tally pool set scrub=monthly {name}` for the next ones");
+    match last.map(|scrub| now.saturating_sub(scrub.changed)) {
+        Some(age) if age <= SCRUB_SECONDS_MAX => Finding::ok("scrub", format!("{name}: {words}")),
+        Some(age) => {
+            Finding::warn("scrub", format!("the last scrub of {name} was {} days ago", age / (24 * 3600)), todo)
+        }
+        None => Finding::warn("scrub", format!("{name} was never scrubbed: what rots is found when it is read"), todo),
+    }
+}
+
+fn space(pool: &PoolReport) -> Finding {
+    let percent = pool.allocated.saturating_mul(100).checked_div(pool.size).unwrap_or(0);
+    let found = format!("{} is {percent} % full, {} free", pool.name, Size(pool.free));
+    match percent {
+        FULLEST_PERCENT.. => Finding::fail("space", found, "remove something, or add a vdev"),
+        FULL_PERCENT.. => Finding::warn("space", found, "from here on writes become slower; plan for more disks"),
+        _ => Finding::ok("space", found),
+    }
+}
+
+fn features(pool: &PoolReport) -> Finding {
+    let lacking = pool.features.iter().filter(|feature| feature.lacking).count();
+    if lacking == 0 {
+        return Finding::ok("features", format!("{} has all that this version knows", pool.name));
+    }
+    let found = format!("{lacking} features of this version are not enabled in {}", pool.name);
+    // To leave them is a choice, for a way back to an older version.
+    Finding::ok(
+        "features",
+        format!("{found}; `tally pool upgrade {}` enables them, and older versions import it no more", pool.name),
+    )
+}
+
+fn ring(pool: &PoolReport) -> Vec<Finding> {
+    let of_lane = |used: u64, size: u64| used.saturating_mul(100).checked_div(size).unwrap_or(0);
+    let fullest = pool.lanes.iter().map(|lane| of_lane(lane.used, lane.size)).max();
+    let Some(percent) = fullest else { return Vec::new() };
+    let found = format!("the intent log of {} is {percent} % full", pool.name);
+    let todo = "the disks do not keep up with their clients: `tally pool iostat -l` shows which is slow";
+    vec![if percent >= RING_PERCENT { Finding::warn("log", found, todo) } else { Finding::ok("log", found) }]
+}
+
+fn sync(seen: &Observation) -> Vec<Finding> {
+    let disabled = seen.datasets.iter().filter(|dataset| dataset.sync == "disabled");
+    let of_one = |name: &str, bytes: u64| {
+        let found = format!(
+            "{name} has sync=disabled: a power cut takes what clients were told is stable ({} now)",
+            Size(bytes)
+        );
+        Finding::warn("sync", found, format!("`tally dataset inherit sync {name}`, unless all of it can be made again"))
+    };
+    let findings: Vec<_> = disabled.map(|dataset| of_one(&dataset.dataset.name, dataset.exposed_bytes)).collect();
+    if findings.is_empty() { vec![Finding::ok("sync", "no dataset has sync=disabled")] } else { findings }
+}
+
+fn exports(server: &ServerReport) -> Finding {
+    if server.exports == 0 {
+        return Finding::warn(
+            "exports",
+            "nothing is exported",
+            "`tally dataset set sharenfs='192.168.1.0/24(rw)' POOL` lets a network in",
+        );
+    }
+    if server.exports_to_others && server.addresses.iter().all(std::net::IpAddr::is_loopback) {
+        let found = "sharenfs lets other machines in, and the daemon listens on this machine's own addresses only";
+        return Finding::fail("exports", found, "listen = [\"0.0.0.0\", \"::\"] in /etc/tally/tally.toml, or --listen");
+    }
+    let whom = if server.exports_to_others { "other machines" } else { "this machine alone" };
+    Finding::ok("exports", format!("datasets that are exported: {}, to {whom}", server.exports))
+}
+
+fn portmapper(server: &ServerReport) -> Finding {
+    let standing = &server.portmapper;
+    match &standing.trouble {
+        Some(trouble) => {
+            Finding::warn("rpcbind", trouble.clone(), "rpcbind = \"off\" in the configuration if nobody needs it")
+        }
+        None if standing.is_found => Finding::ok("rpcbind", "clients of NFSv3 find the port by themselves"),
+        None => Finding::ok("rpcbind", format!("off: mounts of NFSv3 name port {}", server.port)),
+    }
+}
+
+fn clock(facts: &Facts) -> Finding {
+    let ahead = Duration::from_nanos(facts.newest_event_ns).saturating_sub(facts.now);
+    if ahead > CLOCK_SLACK {
+        let found =
+            format!("the newest event is {} s from now: the clock of this machine was put back", ahead.as_secs());
+        return Finding::warn("clock", found, "see that its time is kept (timedatectl)");
+    }
+    Finding::ok("clock", "no event is from the future")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! The programs of a directory, and one of them at work: it has so long, so much is shown of what it prints, and nothing of it is left
+//! behind.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Access, OFlags, access, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, Signal, geteuid, kill_process_group, pidfd_open};
+
+use super::super::{pool, words};
+use super::say;
+use crate::control::report::EventReport;
+use crate::process::host_name;
+
+/// So long a program has.
+const TIME_MAX: Duration = Duration::from_secs(10);
+/// So much is shown of what it prints for one event. The rest is read and dropped.
+const OUTPUT_BYTES_MAX: usize = 64 << 10;
+/// So many of a directory are run.
+const HOOKS_MAX: usize = 64;
+/// So much of an event's text is handed on: there is little room in an environment.
+const TEXT_CHARS_MAX: usize = 4096;
+
+/// A directory of programs.
+pub(super) struct Hooks {
+    dir: PathBuf,
+    time_max: Duration,
+    /// What was found wrong with it, which is said once.
+    said: BTreeSet<String>,
+}
+
+impl Hooks {
+    pub(super) const fn of(dir: PathBuf) -> Self {
+        Self { dir, time_max: TIME_MAX, said: BTreeSet::new() }
+    }
+
+    /// Runs each of them for this event. What they print, and how they fail, goes to stdout.
+    pub(super) fn run(&mut self, event: &EventReport) {
+        say(&format!("{}: {} of {}", event.class, words::harmless(&event.text), event.pool));
+        for hook in self.programs() {
+            let name = hook.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let began = Instant::now();
+            let outcome = self.run_one(&hook, event).map(|(status, shown)| {
+                shown.lines().for_each(|line| say(&format!("{name}: {}", words::harmless(line))));
+                status
+            });
+            match outcome {
+                Ok(Some(status)) if status.success() => {}
+                Ok(Some(status)) => say(&format!("{name} ended with {}", how(status))),
+                Ok(None) => say(&format!("{name} was killed: it had not ended after {} s", began.elapsed().as_secs())),
+                Err(error) => say(&format!("{name} could not be run: {error}")),
+            }
+        }
+    }
+
+    /// The executable files of the directory, by name.
+    fn programs(&mut self) -> Vec<PathBuf> {
+        let (mut programs, mut wrong) = (Vec::new(), BTreeSet::new());
+        match fs::read_dir(&self.dir) {
+            Ok(entries) => {
+                for path in entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_meant(path)) {
+                    match objection(&path) {
+                        None => programs.push(path),
+                        Some(why) => drop(wrong.insert(format!("{} is not run: {why}", path.display()))),
+                    }
+                }
+            }
+            Err(error) => drop(wrong.insert(format!("cannot list {}: {error}", self.dir.display()))),
+        }
+        programs.sort();
+        if programs.len() > HOOKS_MAX {
+            programs.truncate(HOOKS_MAX);
+            wrong.insert(format!("{}: only the first {HOOKS_MAX} programs are run", self.dir.display()));
+        }
+        wrong.difference(&self.said).for_each(|line| say(line));
+        self.said = wrong;
+        programs
+    }
+
+    /// Runs one, and gives how it ended, if it did by itself, and what is to be shown of its output.
+    fn run_one(&self, hook: &Path, event: &EventReport) -> io::Result<(Option<ExitStatus>, String)> {
+        let (output, input) = pipe_with(PipeFlags::CLOEXEC)?;
+        let mut command = Command::new(hook);
+        command.current_dir("/").stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);
+        command.envs(variables(event)?).process_group(0);
+        let child = command.spawn()?;
+        // It holds ends of the pipe as well.
+        drop(command);
+        // Until it is waited for its number, which is its group's, is nobody else's.
+        let pid = Pid::from_child(&child);
+        let ended = attend(pid, output.into(), Instant::now() + self.time_max);
+        match kill_process_group(pid, Signal::KILL) {
+            // All of it has ended, or another user's, which a program that may become one has left behind.
+            Ok(()) | Err(Errno::SRCH | Errno::PERM) => {}
+            Err(error) => say(&format!("{}: cannot end what it has begun: {error}", hook.display())),
+        }
+        let status = wait(child)?;
+        let (in_time, shown) = ended?;
+        Ok((in_time.then_some(status), shown))
+    }
+}
+
+fn wait(mut child: Child) -> io::Result<ExitStatus> {
+    child.wait()
+}
+
+/// Reads what a process prints until it ends or the time is over: whether it has ended, and what is to be shown.
+fn attend(pid: Pid, output: std::os::fd::OwnedFd, until: Instant) -> io::Result<(bool, String)> {
+    fcntl_setfl(&output, OFlags::NONBLOCK)?;
+    let (process, mut output, mut shown) =
+        (pidfd_open(pid, PidfdFlags::empty())?, File::from(output), Shown::default());
+    let mut is_open = true;
+    let in_time = loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break false;
+        }
+        let mut files = vec![PollFd::new(&process, PollFlags::IN)];
+        files.extend(is_open.then(|| PollFd::new(&output, PollFlags::IN)));
+        match poll(&mut files, Timespec::try_from(left).ok().as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let has_ended = files.first().is_some_and(|process| !process.revents().is_empty());
+        // Once more behind its end, for its last words.
+        is_open = is_open && shown.read(&mut output);
+        if has_ended {
+            break true;
+        }
+    };
+    Ok((in_time, shown.text()))
+}
+
+/// The beginning of what a process prints.
+#[derive(Default)]
+struct Shown {
+    bytes: Vec<u8>,
+    dropped: bool,
+}
+
+impl Shown {
+    /// Reads a piece, and says whether there may be more.
+    fn read(&mut self, output: &mut File) -> bool {
+        let mut piece = [0; 16 << 10];
+        // As much as a pipe holds: whoever writes without end gets no more of our time than anybody.
+        for _ in 0..4 {
+            match output.read(&mut piece) {
+                Ok(0) => return false,
+                Ok(count) => {
+                    let read = piece.get(..count).unwrap_or_default();
+                    let room = OUTPUT_BYTES_MAX - self.bytes.len();
+                    self.bytes.extend(read.iter().take(room));
+                    self.dropped |= count > room;
+                }
+                Err(error) => return matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+            }
+        }
+        true
+    }
+
+    fn text(self) -> String {
+        let more = if self.dropped { "\n(and more, which is not shown)" } else { "" };
+        String::from_utf8_lossy(&self.bytes).into_owned() + more
+    }
+}
+
+/// Files of editors and of dpkg are nobody's hooks.
+fn is_meant(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    !(name.starts_with('.') || name.ends_with('~') || name.contains(".dpkg-"))
+}
+
+/// Why it is not run, if it is not.
+fn objection(path: &Path) -> Option<String> {
+    // Behind a link stands what counts.
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) => return Some(error.to_string()),
+    };
+    if !metadata.is_file() {
+        return Some("it is no file".into());
+    }
+    if metadata.uid() != 0 && metadata.uid() != geteuid().as_raw() {
+        return Some("it belongs to another user; give it to root".into());
+    }
+    if metadata.mode() & 0o022 != 0 {
+        return Some("others may write to it; chmod go-w".into());
+    }
+    access(path, Access::EXEC_OK).is_err().then(|| "it is not executable; chmod +x has it run".into())
+}
+
+/// What a program is told.
+fn variables(event: &EventReport) -> io::Result<Vec<(&'static str, String)>> {
+    let text: String = words::harmless(&event.text).chars().take(TEXT_CHARS_MAX).collect();
+    let told = EventReport { text: text.clone(), ..event.clone() };
+    Ok(vec![
+        ("TALLY_CLASS", words::harmless(&event.class)),
+        ("TALLY_POOL", words::harmless(&event.pool)),
+        ("TALLY_TEXT", text),
+        ("TALLY_TIME", pool::moment(event.time_ns)),
+        ("TALLY_TIME_NS", event.time_ns.to_string()),
+        ("TALLY_HOST", words::harmless(&host_name())),
+        ("TALLY_JSON", serde_json::to_string(&told)?),
+    ])
+}
+
+fn how(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+/// A directory with programs of these names and texts, each of this mode.
+fn programs(programs: &[(&str, &str, u32)]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text, mode) in programs {
+        let path = dir.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\ncd {}\n{text}\n", dir.path().display())).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(*mode)).unwrap();
+    }
+    dir
+}
+
+fn hooks(dir: &tempfile::TempDir, time_max: Duration) -> Hooks {
+    Hooks { time_max, ..Hooks::of(dir.path().into()) }
+}
+
+fn event(text: &str) -> EventReport {
+    EventReport {
+        number: 1,
+        time_ns: 7_000_000_000,
+        pool: "tank".into(),
+        class: "statechange".into(),
+        text: text.into(),
+    }
+}
+
+fn one(dir: &tempfile::TempDir, time_max: Duration) -> (Option<ExitStatus>, String) {
+    hooks(dir, time_max).run_one(&dir.path().join("hook"), &event("/dev/sda is\nFAILED")).unwrap()
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_program_is_told_what_has_happened() {
+    let dir = programs(&[(
+        "hook",
+        r#"echo "$TALLY_CLASS $TALLY_POOL $TALLY_TIME $TALLY_TIME_NS"; printf '%s\n' "$TALLY_TEXT" >&2; echo "$TALLY_JSON"; pwd; exit 3"#,
+        0o755,
+    )]);
+    let (status, shown) = one(&dir, LONG);
+    assert_eq!(status.unwrap().code(), Some(3));
+    let expected =
+        ["statechange tank 1970-01-01.00:00:07 7000000000\n", "/dev/sda is\\nFAILED\n", "\"class\":\"statechange\""];
+    expected.iter().for_each(|part| assert!(shown.contains(part), "no {part:?}: {shown}"));
+}
+
+/// It hangs, and so does a child of its.
+#[test]
+fn one_that_hangs_is_killed_with_all_that_it_has_begun() {
+    let dir = programs(&[("hook", "sleep 1000 & echo $! > child; echo begun; wait", 0o755)]);
+    let began = Instant::now();
+    let (status, shown) = one(&dir, Duration::from_secs(2));
+    assert_eq!((status, &*shown), (None, "begun\n"));
+    assert!(began.elapsed() >= Duration::from_secs(2));
+    is_gone(&dir);
+}
+
+/// It ends, and leaves something behind that has its output open.
+#[test]
+fn what_one_leaves_behind_is_killed() {
+    let dir = programs(&[("hook", "sleep 1000 & echo $! > child; echo done", 0o755)]);
+    let (status, shown) = one(&dir, LONG);
+    assert!(status.unwrap().success());
+    assert_eq!(shown, "done\n");
+    is_gone(&dir);
+}
+
+/// The child whose number stands in the directory ends, or waits for init to take note of that.
+fn is_gone(dir: &tempfile::TempDir) {
+    let child = fs::read_to_string(dir.path().join("child")).unwrap();
+    let state = || fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_else(|_| ") Z".into());
+    let given_up = Instant::now() + LONG;
+    while !state().contains(") Z") && !state().contains(") X") {
+        assert!(Instant::now() < given_up, "{}", state());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn of_one_that_floods_the_beginning_is_shown() {
+    let dir = programs(&[("hook", "yes 'a line that says nothing' | head -c 50000000; echo end", 0o755)]);
+    let (status, shown) = one(&dir, LONG);
+    assert!(status.unwrap().success());
+    assert!(shown.starts_with("a line") && shown.ends_with("not shown)"), "{}", shown.len());
+    assert!(shown.len() < OUTPUT_BYTES_MAX + 100);
+    // And without end.
+    let dir = programs(&[("hook", "exec yes", 0o755)]);
+    assert_eq!(one(&dir, Duration::from_secs(1)).0, None);
+}
+
+#[test]
+fn only_executable_files_are_run_and_the_others_are_named_once() {
+    let dir = programs(&[
+        ("20-second", "echo second >> ran", 0o755),
+        ("10-first", "echo first >> ran", 0o755),
+        ("not-executable", "echo no >> ran", 0o644),
+        ("anybodys", "echo no >> ran", 0o777),
+        ("old.dpkg-old", "echo no >> ran", 0o755),
+        (".hidden", "echo no >> ran", 0o755),
+    ]);
+    fs::create_dir(dir.path().join("folder")).unwrap();
+    std::os::unix::fs::symlink("/nowhere", dir.path().join("nowhere")).unwrap();
+    let mut hooks = hooks(&dir, LONG);
+    hooks.run(&event("x"));
+    assert_eq!(fs::read_to_string(dir.path().join("ran")).unwrap(), "first\nsecond\n");
+    let said: Vec<_> = hooks.said.iter().collect();
+    let about = |what: &str| said.iter().filter(|line| line.contains(what)).count();
+    assert_eq!(
+        [about("chmod +x"), about("chmod go-w"), about("it is no file"), about("No such file")],
+        [1; 4],
+        "{said:?}"
+    );
+    // `ran` is a file without a right to be run.
+    assert!(about("/ran is not run") <= 1);
+}
+
+#[test]
+fn a_directory_that_is_not_there_and_a_program_that_is_none() {
+    let dir = programs(&[]);
+    let mut nowhere = Hooks::of(dir.path().join("nowhere"));
+    nowhere.run(&event("x"));
+    assert!(nowhere.said.iter().any(|line| line.contains("cannot list")), "{:?}", nowhere.said);
+    let path = dir.path().join("hook");
+    fs::write(&path, "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    assert!(hooks(&dir, LONG).run_one(&path, &event("x")).is_err());
+}

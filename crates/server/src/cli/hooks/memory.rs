@@ -1,0 +1,182 @@
+//! Which events are done, and what was told within the last hour: a file of JSON, written anew each time and put in the old one's place.
+//!
+//! The daemon counts events from its start, and pools remember theirs behind that, so a number says nothing across two daemons: an event is
+//! known by what it is and when it was. The newest [`DONE_MAX`] are kept, twice what a daemon remembers. What is older
+//! than one that was dropped counts as done: a pool that comes back after a year has nothing to tell.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use tally_base::name_hash;
+
+use crate::control::report::EventReport;
+
+/// Events that are known to be done.
+const DONE_MAX: usize = 8192;
+/// The same is told once in so many seconds.
+const AGAIN_SECONDS: u64 = 3600;
+/// What is older is no news: a pool that comes from another machine brings its events along.
+const AGE_SECONDS_MAX: u64 = 7 * 24 * 3600;
+/// So many events are told in an hour.
+pub(super) const TOLD_MAX: usize = 100;
+/// More than that is no state of ours.
+const STATE_BYTES_MAX: u64 = 4 << 20;
+
+/// What is to be done with an event.
+#[derive(Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// Nothing: it is.
+    Done,
+    /// Nothing: the same was told within the hour.
+    Again,
+    /// Nothing: others were told. With the event that says so, the first time.
+    TooMany(Option<EventReport>),
+    /// Programs are run, and then it is [`Memory::told`].
+    Tell,
+}
+
+/// The memory.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Memory {
+    /// Whether no daemon has answered yet.
+    is_new: bool,
+    /// Everything up to this time that is not known is done.
+    forgotten_until_ns: u64,
+    /// When they were, and what, in the order in which they were done.
+    done: VecDeque<(u64, u64)>,
+    /// What was told, and when, in seconds since 1970.
+    told: BTreeMap<u64, u64>,
+    /// Those of `done`.
+    #[serde(skip)]
+    known: HashSet<u64>,
+    /// What waits for its programs, and of each the event.
+    #[serde(skip)]
+    waiting: BTreeMap<u64, u64>,
+}
+
+impl Memory {
+    /// What stands in the file. Where there is none nothing is known.
+    pub(super) fn load(path: &Path) -> io::Result<Self> {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Self { is_new: true, ..Self::default() });
+            }
+            Err(error) => return Err(error),
+        };
+        let text = io::read_to_string(file.take(STATE_BYTES_MAX))?;
+        let mut memory: Self = serde_json::from_str(&text).map_err(io::Error::from)?;
+        memory.known = memory.done.iter().map(|(_, id)| *id).collect();
+        Ok(memory)
+    }
+
+    /// Writes it down, in the place of what stood there.
+    pub(super) fn save(&self, path: &Path) -> io::Result<()> {
+        let beside = path.with_extension("new");
+        let mut file = File::create(&beside)?;
+        file.write_all(&serde_json::to_vec(self)?)?;
+        file.sync_data()?;
+        fs::rename(&beside, path)
+    }
+
+    /// The first answer of all: what has happened so far is no news. Says whether it was that.
+    pub(super) fn begin(&mut self, events: &[EventReport], now: u64) -> bool {
+        let is_new = std::mem::take(&mut self.is_new);
+        if is_new {
+            events.iter().for_each(|event| self.done(event, now));
+        }
+        is_new
+    }
+
+    /// What is to be done with an event, at this second since 1970.
+    pub(super) fn judge(&mut self, event: &EventReport, now: u64) -> Verdict {
+        let (id, same) = (id(event), same(event));
+        if self.known.contains(&id) || event.time_ns <= self.forgotten_until_ns || self.waiting.get(&same) == Some(&id)
+        {
+            return Verdict::Done;
+        }
+        if event.time_ns / 1_000_000_000 < now.saturating_sub(AGE_SECONDS_MAX) {
+            self.done(event, now);
+            return Verdict::Done;
+        }
+        // A clock that was put back ends the wait.
+        self.told.retain(|_, told| now >= *told && now - *told < AGAIN_SECONDS);
+        if self.told.contains_key(&same) || self.waiting.contains_key(&same) {
+            self.done(event, now);
+            return Verdict::Again;
+        }
+        if self.told.len() + self.waiting.len() >= TOLD_MAX {
+            self.done(event, now);
+            return Verdict::TooMany(self.flood(event, now));
+        }
+        self.waiting.insert(same, id);
+        Verdict::Tell
+    }
+
+    /// The event that says that there are too many, if nobody was told so within the hour.
+    fn flood(&mut self, event: &EventReport, now: u64) -> Option<EventReport> {
+        let flood = EventReport {
+            number: event.number,
+            time_ns: now.saturating_mul(1_000_000_000),
+            pool: event.pool.clone(),
+            class: FLOOD.into(),
+            text: format!("more than {TOLD_MAX} events within an hour; `tally events` shows the others"),
+        };
+        let same = same(&flood);
+        let is_first = !self.told.contains_key(&same) && !self.waiting.contains_key(&same);
+        is_first.then(|| {
+            self.waiting.insert(same, id(&flood));
+            flood
+        })
+    }
+
+    /// All programs of it have ended.
+    pub(super) fn told(&mut self, event: &EventReport, now: u64) {
+        let same = same(event);
+        self.waiting.remove(&same);
+        self.told.insert(same, now);
+        self.done(event, now);
+    }
+
+    fn done(&mut self, event: &EventReport, now: u64) {
+        let id = id(event);
+        if !self.known.insert(id) {
+            return;
+        }
+        self.done.push_back((event.time_ns, id));
+        if self.done.len() > DONE_MAX
+            && let Some((time_ns, id)) = self.done.pop_front()
+        {
+            self.known.remove(&id);
+            // One of a clock that was wrong closes nobody's mouth until that time.
+            if time_ns / 1_000_000_000 <= now {
+                self.forgotten_until_ns = self.forgotten_until_ns.max(time_ns);
+            }
+        }
+    }
+}
+
+/// The class of the event that says that there were too many. It has no pool: it is the same whichever one floods.
+const FLOOD: &str = "flood";
+
+/// What an event is known by. It stands in files.
+fn id(EventReport { number: _, time_ns, pool, class, text }: &EventReport) -> u64 {
+    name_hash(0, format!("{time_ns}\0{pool}\0{class}\0{text}").as_bytes())
+}
+
+/// What two events are the same by: their words, and of a disk's errors the disk, as their count is another each time.
+fn same(EventReport { pool, class, text, .. }: &EventReport) -> u64 {
+    let what = match &**class {
+        FLOOD => FLOOD.into(),
+        "errors" => format!("{pool}\0{class}\0{}", text.rsplit_once(": ").map_or(&**text, |(disk, _)| disk)),
+        _ => format!("{pool}\0{class}\0{text}"),
+    };
+    name_hash(0, what.as_bytes())
+}
+
+#[cfg(test)]
+mod tests;

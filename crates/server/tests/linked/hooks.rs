@@ -1,0 +1,207 @@
+//! `tally events run`: programs are run for events, each once, whoever is started anew meanwhile.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use super::*;
+
+/// A folder with hooks and what they write down, beside a daemon's.
+struct Hooks {
+    dir: tempfile::TempDir,
+}
+
+/// The program that runs them. Dropped, it is killed.
+struct Runner(Child);
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Hooks {
+    fn with(hook: &str) -> Self {
+        let hooks = Self { dir: tempfile::tempdir().unwrap() };
+        hooks.add("hook", hook);
+        hooks
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn add(&self, name: &str, text: &str) {
+        fs::create_dir_all(self.path("events.d")).unwrap();
+        let path = self.path("events.d").join(name);
+        fs::write(&path, format!("#!/bin/sh\ncd {}\n{text}\n", self.dir.path().display())).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn run(&self, data_dir: &Path) -> Runner {
+        let journal = fs::OpenOptions::new().create(true).append(true).open(self.path("journal")).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tally"));
+        command.args(["events", "run"]).arg(self.path("events.d")).arg("--state").arg(self.path("done.json"));
+        command.arg("--socket").arg(data_dir.join("tally.sock"));
+        command.stdin(Stdio::null()).stdout(journal.try_clone().unwrap()).stderr(journal);
+        Runner(command.spawn().unwrap())
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// Waits until a file has these words so often.
+    fn wait_for(&self, name: &str, words: &str, count: usize) {
+        let given_up = Instant::now() + PATIENCE;
+        while self.read(name).matches(words).count() < count {
+            let journal = self.read("journal");
+            assert!(Instant::now() < given_up, "{name} does not say {words:?}: {}\n{journal}", self.read(name));
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// A daemon in a process of its own: at its end its connections break.
+struct Served(Child);
+
+impl Served {
+    fn start(data_dir: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tally"));
+        command.args([
+            "serve",
+            "--size",
+            "64M",
+            "--listen",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--http",
+            "off",
+            "--rpcbind",
+            "off",
+        ]);
+        command.arg("--data-dir").arg(data_dir).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let served = Self(command.spawn().unwrap());
+        let given_up = Instant::now() + PATIENCE;
+        while UnixStream::connect(data_dir.join("tally.sock")).is_err() {
+            assert!(Instant::now() < given_up, "the daemon does not start");
+            thread::sleep(Duration::from_millis(20));
+        }
+        served
+    }
+
+    fn stop(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn each_event_is_told_once_over_restarts_of_both() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let hooks = Hooks::with(r#"echo "$TALLY_POOL $TALLY_CLASS $TALLY_TEXT" >> told"#);
+    let daemon = Served::start(data_dir);
+    wait_for(data_dir, &["events"], "pool_import");
+    let runner = hooks.run(data_dir);
+    hooks.wait_for("journal", "told to nobody", 1);
+
+    let a = data_dir.join("a").display().to_string();
+    let create = ["pool", "create", "--file-size", "64M", "dozer", &a];
+    story(data_dir, &[(&create, true, &[]), (&["pool", "scrub", "-w", "dozer"], true, &[])]);
+    hooks.wait_for("told", "dozer scrub_finish", 1);
+    assert!(!hooks.read("told").contains("tank"), "what was before is no news: {}", hooks.read("told"));
+    // The daemon is started anew: what pools remember of before is nothing new, that they were imported is.
+    daemon.stop();
+    hooks.wait_for("journal", "waits for the daemon", 1);
+    let daemon = Served::start(data_dir);
+    hooks.wait_for("told", "tank pool_import", 1);
+    // Something happens while nobody listens.
+    drop(runner);
+    assert!(tally(data_dir, &["pool", "export", "dozer"]).0);
+    let runner = hooks.run(data_dir);
+    hooks.wait_for("told", "dozer pool_export", 1);
+    // What is behind that comes after all that was before.
+    assert!(tally(data_dir, &["pool", "export", "tank"]).0);
+    hooks.wait_for("told", "tank pool_export", 1);
+    let told = hooks.read("told");
+    let mut lines: Vec<_> = told.lines().collect();
+    lines.sort_unstable();
+    let count = lines.len();
+    lines.dedup();
+    assert_eq!(lines.len(), count, "nothing twice: {told}");
+    drop(runner);
+    daemon.stop();
+}
+
+/// One hook hangs, and the next one is told all the same. Beside them stands one that nobody may run.
+#[test]
+fn a_hook_that_hangs_keeps_no_other_from_being_told() {
+    let (dir, opener) = (tempfile::tempdir().unwrap(), Arc::new(MemOpener::default()));
+    let data_dir = dir.path();
+    let hooks = Hooks::with(r#"echo "$TALLY_CLASS" >> told"#);
+    hooks.add("a-hangs", "sleep 1000");
+    hooks.add("never", "echo never >> told");
+    fs::set_permissions(hooks.path("events.d/never"), fs::Permissions::from_mode(0o644)).unwrap();
+    let daemon = Running::start(data_dir, &opener);
+    let runner = hooks.run(data_dir);
+    hooks.wait_for("journal", "told to nobody", 1);
+    assert!(tally(data_dir, &["pool", "export", "tank"]).0);
+    hooks.wait_for("told", "pool_export", 1);
+    let journal = hooks.read("journal");
+    assert!(journal.contains("a-hangs was killed") && journal.contains("never is not run"), "{journal}");
+    assert!(!hooks.read("told").contains("never"));
+    drop(runner);
+    daemon.stop();
+}
+
+/// The hooks that are shipped: without a sendmail they say so, and with one the mail has a head that nothing of an event gets into.
+#[test]
+fn the_shipped_hooks_say_what_they_lack_and_send() {
+    let dir = tempfile::tempdir().unwrap();
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/events.d");
+    let run = |hook: &str, settings: &[(&str, &str)]| {
+        let mut command = Command::new("/bin/sh");
+        command.arg(shipped.join(hook)).env_clear().env("PATH", "/nowhere");
+        command.envs([
+            ("TALLY_CLASS", "statechange"),
+            ("TALLY_POOL", "tank"),
+            ("TALLY_HOST", "nas"),
+            ("TALLY_JSON", "{\"n\":1}"),
+        ]);
+        command.envs([("TALLY_TEXT", "/dev/sda is FAILED"), ("TALLY_TIME", "2026-11-30.12:00:00")]);
+        let output = command.envs(settings.iter().copied()).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (well, said) = run("mail", &[("TALLY_SENDMAIL", "/no/such/sendmail")]);
+    assert!(!well && said.contains("/no/such/sendmail") && said.contains("install"), "{said}");
+    let (well, said) = run("webhook", &[]);
+    assert!(!well && said.contains("TALLY_WEBHOOK_URL"), "{said}");
+    let (well, said) = run("webhook", &[("TALLY_WEBHOOK_URL", "http://127.0.0.1:1/")]);
+    assert!(!well && said.contains("curl"), "{said}");
+
+    // What they call writes down what it gets.
+    for (name, text) in [("sendmail", "echo \"$@\"; /bin/cat"), ("curl", "echo \"$@\"; /bin/cat")] {
+        let path = dir.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{{ {text}; }} > {}.sent\n", path.display())).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let sendmail = dir.path().join("sendmail").display().to_string();
+    let (well, said) = run("mail", &[("TALLY_SENDMAIL", &sendmail), ("TALLY_MAIL_TO", "ops@example.org")]);
+    assert!(well, "{said}");
+    let mail = fs::read_to_string(dir.path().join("sendmail.sent")).unwrap();
+    assert!(
+        mail.contains("-- ops@example.org\n") && mail.contains("\nSubject: [tally] statechange: tank on nas\n"),
+        "{mail}"
+    );
+    assert!(mail.ends_with("\n\n2026-11-30.12:00:00 tank on nas: statechange\n/dev/sda is FAILED\n"), "{mail}");
+    let here = dir.path().display().to_string();
+    let (well, said) = run("webhook", &[("TALLY_WEBHOOK_URL", "https://example.org/x"), ("PATH", &here)]);
+    assert!(well, "{said}");
+    let sent = fs::read_to_string(dir.path().join("curl.sent")).unwrap();
+    assert!(sent.contains("https://example.org/x") && sent.ends_with("{\"n\":1}\n"), "{sent}");
+}
