@@ -3,7 +3,6 @@
 //!
 //! The account is the whole process's, so there is one test here. The disks are files, whose content is nobody's memory.
 
-#[path = "it/world/mod.rs"]
 mod world;
 
 use std::sync::Arc;

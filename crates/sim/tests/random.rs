@@ -83,7 +83,7 @@ fn a_repetition_that_was_refused_is_answered_so_again() {
     assert!(kept(4313, Syncs::Between, Trouble::Legs).over_quota > 0);
 }
 
-/// Seeds 1803 and 2520, as they were drawn on the same day: `fs/tests/it/brim.rs` tells what they found.
+/// Seeds 1803 and 2520, as they were drawn on the same day: `fs/tests/brim.rs` tells what they found.
 #[test]
 fn a_quota_holds_where_disks_fail_and_beside_a_sync() {
     assert!(kept(1803, Syncs::Between, Trouble::Turns).over_quota > 0);
@@ -98,13 +98,13 @@ fn an_object_tells_states_apart_that_look_alike_by_name() {
     kept(30149, Syncs::Around, Trouble::Refusals);
 }
 
-/// Seed 20283, as it was drawn on the same day: `fs/tests/it/rot.rs` tells what it found, of a last block that had rotted.
+/// Seed 20283, as it was drawn on the same day: `fs/tests/rot.rs` tells what it found, of a last block that had rotted.
 #[test]
 fn what_is_written_anew_above_rot_is_kept() {
     kept(20283, Syncs::Between, Trouble::Rot);
 }
 
-/// Seed 810045, as it was drawn on 2026-11-25: `fs/tests/it/brim.rs` tells what it found, of a quota and a read that the disk
+/// Seed 810045, as it was drawn on 2026-11-25: `fs/tests/brim.rs` tells what it found, of a quota and a read that the disk
 /// refused.
 #[test]
 fn a_quota_is_not_blamed_for_what_a_disk_refuses() {

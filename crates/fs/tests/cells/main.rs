@@ -20,7 +20,7 @@ mod shapes;
 mod sound;
 mod story;
 mod tail;
-#[path = "../it/world/mod.rs"]
+#[path = "../world/mod.rs"]
 mod world;
 
 use std::collections::BTreeMap;

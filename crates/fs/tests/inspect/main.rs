@@ -6,5 +6,5 @@ mod image;
 mod kept;
 mod labels;
 mod places;
-#[path = "../it/world/mod.rs"]
+#[path = "../world/mod.rs"]
 mod world;
