@@ -156,14 +156,7 @@ impl Failure {
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Usage(_) => 2,
-            Self::Unwell { failed, .. } => {
-                if *failed > 0 {
-                    2
-                } else {
-                    1
-                }
-            }
+            Self::Usage(_) | Self::Unwell { failed: 1.., .. } => 2,
             Self::Interrupted { signal, .. } => 128_u8.saturating_add(*signal),
             _ => 1,
         }

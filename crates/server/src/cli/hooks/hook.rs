@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
@@ -97,7 +98,7 @@ impl Hooks {
         drop(command);
         // Until it is waited for its number, which is its group's, is nobody else's.
         let pid = Pid::from_child(&child);
-        let ended = attend(pid, output.into(), Instant::now() + self.time_max);
+        let ended = attend(pid, output, Instant::now() + self.time_max);
         match kill_process_group(pid, Signal::KILL) {
             // All of it has ended, or another user's, which a program that may become one has left behind.
             Ok(()) | Err(Errno::SRCH | Errno::PERM) => {}
@@ -114,7 +115,7 @@ fn wait(mut child: Child) -> io::Result<ExitStatus> {
 }
 
 /// Reads what a process prints until it ends or the time is over: whether it has ended, and what is to be shown.
-fn attend(pid: Pid, output: std::os::fd::OwnedFd, until: Instant) -> io::Result<(bool, String)> {
+fn attend(pid: Pid, output: OwnedFd, until: Instant) -> io::Result<(bool, String)> {
     fcntl_setfl(&output, OFlags::NONBLOCK)?;
     let (process, mut output, mut shown) =
         (pidfd_open(pid, PidfdFlags::empty())?, File::from(output), Shown::default());
