@@ -202,9 +202,7 @@ const WAIT_INTERVAL: Duration = Duration::from_millis(200);
 
 fn pool_text(command: &PoolCommand, reply: &Reply) -> Option<String> {
     match (command, reply) {
-        (PoolCommand::List { columns, table, .. }, Reply::Pools(pools)) => {
-            Some(columns.print(pools, &Sorting { up: &[], down: &[] }, *table))
-        }
+        (PoolCommand::List(args), Reply::Pools(pools)) => Some(args.print(pools)),
         (PoolCommand::Status { detail, .. }, Reply::Pools(pools)) => Some(status::print(pools, *detail)),
         (PoolCommand::History { long, .. }, Reply::History(pools)) => Some(pool::history(pools, *long)),
         (PoolCommand::Import(_), Reply::Found(found)) => Some(found::print(found)),
