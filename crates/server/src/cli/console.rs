@@ -1,7 +1,7 @@
 //! What every command has: where the daemon is and how to print, where to, and the ways in which it fails.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::interrupts::{Interrupts, where_to_see};
 use super::progress::Bar;
@@ -111,6 +111,30 @@ pub enum Failure {
         /// How many pools.
         count: usize,
     },
+    /// `dataset share` of one that is not.
+    #[error(
+        "'{dataset}' is exported to nobody; `tally dataset set sharenfs=on {dataset}` exports it to everybody, and RULES to some (tally-exports(5))"
+    )]
+    NotShared {
+        /// Which.
+        dataset: String,
+    },
+    /// A file that was to be read.
+    #[error("cannot read {}: {error}", file.display())]
+    Unread {
+        /// Which.
+        file: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// A table of exports of which something was not understood.
+    #[error("{count} {} not taken, see above{and}", if *count == 1 { "thing was" } else { "things were" })]
+    NotTaken {
+        /// How much.
+        count: usize,
+        /// What became of all else.
+        and: &'static str,
+    },
     /// A benchmark that could not be carried out.
     #[error("{0:#}")]
     Bench(anyhow::Error),
@@ -191,6 +215,7 @@ pub(super) fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), 
         Reply::Found(found) => serde_json::to_string_pretty(&found),
         Reply::Datasets(datasets) => serde_json::to_string_pretty(&datasets),
         Reply::Properties(lines) => serde_json::to_string_pretty(&lines),
+        Reply::Exports(exports) => serde_json::to_string_pretty(&exports),
         Reply::Ops(report) => serde_json::to_string_pretty(&report),
         Reply::Clients(page) => serde_json::to_string_pretty(&page),
         Reply::Sessions(page) => serde_json::to_string_pretty(&page),

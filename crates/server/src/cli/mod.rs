@@ -4,12 +4,14 @@
 //! 128 and a signal's number where that has ended the wait for an answer.
 
 mod advise;
+mod arcstat;
 mod args;
 mod ask;
 mod bench;
 mod columns;
 mod console;
 mod dataset;
+mod exports;
 mod fields;
 mod found;
 mod holdings;
@@ -17,6 +19,7 @@ mod inspect;
 mod interrupts;
 mod iostat;
 mod man;
+mod nfsstat;
 mod pool;
 pub mod progress;
 mod rewind;

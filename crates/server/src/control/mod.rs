@@ -27,6 +27,7 @@
 //! [`message::ANSWER_BYTES_MAX`], and at most [`listener::CONNECTIONS_MAX`] connections are open at a time.
 
 pub mod client;
+pub mod exports;
 pub mod holdings;
 pub mod listener;
 pub mod load;

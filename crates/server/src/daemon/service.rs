@@ -31,7 +31,7 @@ use super::observe::{observe, record};
 use super::pools::Pools;
 use super::served::ServedPool;
 use super::work::{self, Answer, Event};
-use super::{damage_report, features, looking_back, ops_report, pool_report, silence, zfs_words};
+use super::{damage_report, exports_report, features, looking_back, ops_report, pool_report, silence, zfs_words};
 use crate::control::listener::{Asker, NotDone, Service};
 use crate::control::message::{Assignment, OnProgress, Progress, Reply, Request};
 use crate::control::report::PoolReport;
@@ -111,6 +111,7 @@ impl Desk {
                 Ok(Reply::Events(self.pools.events.since(*since)))
             }
             Request::Holdings { what, client, most } => self.register().held(*what, client.as_deref(), *most),
+            Request::Exports => exports_report::exports(&self.pools, &self.nfs).map(Reply::Exports),
             Request::StatOps => Ok(Reply::Ops(Box::new(ops_report::report(self.nfs.stats())))),
             _ => return None,
         })
