@@ -171,3 +171,33 @@ impl Said {
 fn parse_id(option: &str, id: &str) -> Result<u32, ShareError> {
     id.parse().map_err(|_| ShareError::Id(option.into()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Whoever brings a line along looks it up once, and believes the page.
+    #[test]
+    fn each_word_of_others_stands_in_the_page() {
+        let page = include_str!("../../../../packaging/man/tally-exports.5");
+        let words: BTreeSet<&str> = page.split(|letter: char| letter.is_whitespace() || letter == ',').collect();
+        for word in SO_ANYWAY.iter().chain(NOT_BUILT.iter().map(|(word, _)| word)) {
+            assert!(words.contains(word), "tally-exports(5) does not say what comes of {word}");
+        }
+    }
+
+    #[test]
+    fn none_of_them_means_something_here() {
+        for word in SO_ANYWAY {
+            assert_eq!(Said::in_list(word).map(|said| said.in_other_words), Ok(true), "{word}");
+            let told = spell(&Said::in_list(&format!("rw,{word}")).and_then(|said| said.rule(None, "")).expect(word));
+            assert_eq!(told, "rw", "{word}");
+        }
+        for (word, instead) in NOT_BUILT {
+            let typed = if word.ends_with('=') { format!("{word}x") } else { word.to_owned() };
+            assert_eq!(Said::in_list(&typed).map(|_| ()), Err(ShareError::NotBuilt(typed, instead)));
+        }
+    }
+}

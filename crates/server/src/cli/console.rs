@@ -237,6 +237,7 @@ pub(super) const fn nothing(reply: &Reply) -> &'static str {
         Reply::Found(_) => {
             "no such pools were found; say where to look with -d DIR; -D finds destroyed ones, and those alone"
         }
+        Reply::Exports(_) => "nothing is exported: `tally dataset set sharenfs=RULES DATASET` exports something",
         _ => "nothing to show",
     }
 }

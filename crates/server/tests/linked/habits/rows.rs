@@ -276,6 +276,8 @@ const HABITS: [Habit; 42] = [
             ("zfs set sharenfs=off tank/home", 0, &[]),
             ("zfs share tank/home", 1, &["'tank/home' is exported to nobody"]),
             ("zfs inherit sharenfs tank/home", 0, &[]),
+            ("zfs set sharenfs=off tank", 0, &[]),
+            ("exports", 0, &["nothing is exported"]),
         ],
     ),
     habit(
