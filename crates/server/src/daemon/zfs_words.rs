@@ -150,7 +150,7 @@ mod tests {
                 // A person's name stands between them.
                 Some(so) if name.ends_with('@') => {
                     let whose = words.iter().position(|word| word == name);
-                    whose.is_some_and(|at| words[at..].iter().take(6).any(|word| *word == format!("={so}")))
+                    whose.is_some_and(|at| words[at..].iter().take(7).any(|word| *word == format!("={so}")))
                 }
                 Some(so) => words.contains(&format!("{name}={so}").as_str()),
                 None => words.contains(name),
