@@ -219,6 +219,7 @@ const DAEMON: [&[&str]; 14] = [
         "chronicle",
         "datasets",
         "disks",
+        "exports_report",
         "finding",
         "holdings",
         "label_clear",

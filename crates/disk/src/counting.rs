@@ -60,9 +60,14 @@ impl IoKind {
 pub struct IoTimes {
     /// How long those took that have returned.
     pub latency: Histogram,
+    /// How many there were of each doubling of bytes; a flush has none.
+    by_size: [AtomicU64; SIZE_STEPS],
     active: AtomicU64,
     slow: AtomicU64,
 }
+
+/// Doublings of a request's bytes that are told apart: those up to below 16 MiB, and all above.
+const SIZE_STEPS: usize = 25;
 
 /// A request that takes so long is slow, and is counted as such: ten times what a hard disk takes that seeks for many, and a small part of
 /// what it is waited for before it is left.
@@ -73,6 +78,19 @@ impl IoTimes {
     #[must_use]
     pub fn active(&self) -> u64 {
         self.active.load(Ordering::Relaxed)
+    }
+
+    /// Counts by the most bytes of a doubling, those that there were; in ascending order.
+    #[must_use]
+    pub fn sizes(&self) -> Vec<(u64, u64)> {
+        let counts =
+            self.by_size.iter().enumerate().map(|(step, count)| ((2 << step) - 1, count.load(Ordering::Relaxed)));
+        counts.filter(|(_, count)| *count > 0).collect()
+    }
+
+    fn of(&self, bytes: u64) -> &Self {
+        add(&self.by_size[(bytes.max(1).ilog2() as usize).min(SIZE_STEPS - 1)], 1);
+        self
     }
 
     fn run<T>(&self, followed: &Followed, request: impl FnOnce() -> T) -> T {
@@ -216,14 +234,15 @@ impl Disk for CountingDisk {
         add(&self.counters.reads, 1);
         add(&self.counters.read_bytes, buf.len() as u64);
         let _asked = Asked::now(&self.devices);
-        self.note(self.times(IoKind::Read).run(&self.followed, || self.disk.read(offset, buf)))
+        self.note(self.times(IoKind::Read).of(buf.len() as u64).run(&self.followed, || self.disk.read(offset, buf)))
     }
 
     fn read_parts(&self, offset: u64, parts: &mut [AlignedBuf]) -> io::Result<()> {
         add(&self.counters.reads, 1);
-        add(&self.counters.read_bytes, parts.iter().map(|part| part.len() as u64).sum());
+        let bytes = parts.iter().map(|part| part.len() as u64).sum();
+        add(&self.counters.read_bytes, bytes);
         let _asked = Asked::now(&self.devices);
-        self.note(self.times(IoKind::Read).run(&self.followed, || self.disk.read_parts(offset, parts)))
+        self.note(self.times(IoKind::Read).of(bytes).run(&self.followed, || self.disk.read_parts(offset, parts)))
     }
 
     fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
@@ -231,7 +250,8 @@ impl Disk for CountingDisk {
         add(&self.counters.write_bytes, buf.len() as u64);
         let kind = if durability == Durability::Durable { IoKind::DurableWrite } else { IoKind::Write };
         let _asked = Asked::now(&self.devices);
-        let outcome = self.note(self.times(kind).run(&self.followed, || self.disk.write(offset, buf, durability)));
+        let times = self.times(kind).of(buf.len() as u64);
+        let outcome = self.note(times.run(&self.followed, || self.disk.write(offset, buf, durability)));
         add(&self.counters.durable_writes, u64::from(durability == Durability::Durable));
         outcome
     }

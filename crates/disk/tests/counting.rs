@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use parking_lot::Mutex;
 
-use tally_disk::{CountingDisk, Disk, Durability, Geometry, IoCounts};
+use tally_disk::{CountingDisk, Disk, Durability, Geometry, IoCounts, IoKind};
 use tally_fakes::MemDisk;
 
 #[test]
@@ -29,6 +29,11 @@ fn every_request_is_counted_once() {
         errors: 1,
     };
     assert_eq!(disk.counts(), expected);
+    // The one that failed, too.
+    assert_eq!(disk.times(IoKind::Read).sizes(), [(8191, 2)]);
+    assert_eq!(disk.times(IoKind::Write).sizes(), [(16_383, 1)]);
+    assert_eq!(disk.times(IoKind::DurableWrite).sizes(), [(8191, 1)]);
+    assert_eq!(disk.times(IoKind::Flush).sizes(), []);
 }
 
 /// Says that it was asked to flush, and answers when it is told to.

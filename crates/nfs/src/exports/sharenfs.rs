@@ -7,6 +7,9 @@
 //! 10.0.0.0/8(rw) 10.1.2.3(ro) *(ro)    by network; the longest prefix wins, whatever the order
 //! ```
 //!
+//! The options in one line as ZFS has them, `rw=@10.0.0.0/8:10.1.2.3,root=@10.0.0.1` ([`super::zfs_form`]), and words of exports(5) for
+//! what is so anyway ([`super::options`]), are taken, and kept in the words above.
+//!
 //! Each rule says `ro` or `rw`. exports(5) takes `ro` where it says neither; servers that share by a property take `rw`. Whoever
 //! wrote the line may have either in mind, and would learn of the other one by lost secrets or by lost work.
 //!
@@ -18,10 +21,9 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::seam::{Rule, Squash};
-
-/// The ids of `nobody` where no `anonuid=` or `anongid=` says otherwise, as everywhere on Linux.
-const NOBODY: u32 = 65_534;
+use super::options::{self, Said};
+use super::seam::Rule;
+use super::zfs_form;
 
 /// Most networks in one property: a list longer than this is a mistake, and each request walks it.
 const RULES_MAX: usize = 256;
@@ -29,19 +31,29 @@ const RULES_MAX: usize = 256;
 /// Why a `sharenfs` value was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShareError {
+    /// A host by its name, some by a pattern, or by a group.
+    #[error("sharenfs: `{0}` {1}")]
+    Named(String, &'static str),
+    /// An option that others have.
+    #[error("sharenfs: `{0}` cannot be had: {1}")]
+    NotBuilt(String, &'static str),
+    /// A host that is to be root there, and to which nothing is given.
+    #[error("sharenfs: `{0}` stands behind root= and is in no network behind rw= or ro=; give it one of these, too")]
+    OnlyRoot(String),
     /// Neither an address nor a network.
     #[error("sharenfs: `{0}` is not an address or network; write 192.0.2.0/24, 2001:db8::/32, a single address or `*`")]
     Network(String),
     /// Not an option we know.
     #[error(
         "sharenfs: unknown option `{0}`; known are ro, rw, root_squash, no_root_squash, all_squash, \
-         no_all_squash, anonuid=N, anongid=N, secure, insecure"
+         no_all_squash, anonuid=N, anongid=N, secure, insecure, and what is so anyway: sync, subtree_check, crossmnt, nohide, \
+         fsid=N, sec=sys and others"
     )]
     Option(String),
     /// `async` would make the server promise what it does not do.
     #[error(
         "sharenfs: `async` is refused: a server that replies before data is stable loses files in a power cut. \
-         If that is wanted, set sync=disabled on the dataset; its exposure is then shown by `tally status`"
+         If that is wanted, set sync=disabled on the dataset; its exposure is then shown by `tally pool status`"
     )]
     Async,
     /// `anonuid=` or `anongid=` without a number.
@@ -97,6 +109,12 @@ impl ShareRules {
         self.rules.iter().map(|(network, _)| network.to_string()).collect()
     }
 
+    /// Each rule as hosts and all their options, the one first that counts where several name a host.
+    #[must_use]
+    pub fn in_full(&self) -> Vec<(String, String)> {
+        self.rules.iter().map(|(network, rule)| (network.bare(), options::spell_in_full(rule))).collect()
+    }
+
     /// Whether a host other than this one has access.
     #[must_use]
     pub fn reaches_other_hosts(&self) -> bool {
@@ -106,29 +124,69 @@ impl ShareRules {
 
 /// Parses a `sharenfs` value.
 pub fn parse_sharenfs(value: &str) -> Result<ShareRules, ShareError> {
-    let mut parts = value.split_whitespace().peekable();
-    match (parts.peek().copied(), value.split_whitespace().count()) {
-        (None, _) => return Err(ShareError::Empty),
-        (Some("off"), 1) => return Ok(ShareRules::default()),
-        (Some("on"), 1) => return Ok(ShareRules { rules: vec![(Network::All, default_rule())] }),
-        (Some(options), 1) if !options.contains('(') && is_options(options) => {
-            return Ok(ShareRules { rules: vec![(Network::All, parse_options(options, options)?)] });
-        }
-        _ => {}
-    }
-    let mut rules: Vec<(Network, Rule)> = Vec::new();
-    for part in parts {
-        let (network, rule) = parse_part(part)?;
-        if rules.iter().any(|(known, _)| *known == network) {
-            return Err(ShareError::Twice(network.to_string()));
-        }
-        if rules.len() == RULES_MAX {
-            return Err(ShareError::TooMany);
-        }
-        rules.push((network, rule));
-    }
+    let Written { mut rules, .. } = written(value)?;
     rules.sort_by_key(|(network, _)| std::cmp::Reverse(network.prefix()));
     Ok(ShareRules { rules })
+}
+
+/// The value in the words above, where it has others that mean the same: so it can be kept, and read by a program that does not know those. `None` for
+/// one that has no others.
+pub fn plain_sharenfs(value: &str) -> Result<Option<String>, ShareError> {
+    let Written { rules, in_other_words } = written(value)?;
+    Ok(in_other_words.then(|| spell(&rules)))
+}
+
+/// Rules, in the words above.
+pub(super) fn spell(rules: &[(Network, Rule)]) -> String {
+    let part = |(network, rule): &(Network, Rule)| format!("{}({})", network.bare(), options::spell(rule));
+    rules.iter().map(part).collect::<Vec<_>>().join(" ")
+}
+
+/// A value as it stands there.
+pub(super) struct Written {
+    /// In its order.
+    pub(super) rules: Vec<(Network, Rule)>,
+    /// It has words of others for the same: those of ZFS, or of exports(5) for what is so anyway.
+    pub(super) in_other_words: bool,
+}
+
+impl Written {
+    fn nothing() -> Self {
+        Self { rules: Vec::new(), in_other_words: false }
+    }
+
+    /// One rule more.
+    pub(super) fn add(&mut self, network: Network, rule: Rule) -> Result<(), ShareError> {
+        if self.rules.iter().any(|(known, _)| *known == network) {
+            return Err(ShareError::Twice(network.to_string()));
+        }
+        if self.rules.len() == RULES_MAX {
+            return Err(ShareError::TooMany);
+        }
+        self.rules.push((network, rule));
+        Ok(())
+    }
+}
+
+fn written(value: &str) -> Result<Written, ShareError> {
+    let mut parts = value.split_whitespace().peekable();
+    let mut written = Written::nothing();
+    match (parts.peek().copied(), value.split_whitespace().count()) {
+        (None, _) => return Err(ShareError::Empty),
+        (Some("off"), 1) => return Ok(written),
+        (Some("on"), 1) => {
+            written.add(Network::All, options::default_rule())?;
+            return Ok(written);
+        }
+        (Some(options), 1) if !options.contains('(') && is_options(options) => return zfs_form::read(options),
+        _ => {}
+    }
+    for part in parts {
+        let (network, said) = parse_part(part)?;
+        written.in_other_words |= said.in_other_words;
+        written.add(network, said.rule(None, part)?)?;
+    }
+    Ok(written)
 }
 
 /// Whether a lone word is a list of options rather than a network.
@@ -136,76 +194,19 @@ fn is_options(word: &str) -> bool {
     parse_network(word).is_err()
 }
 
-fn parse_part(part: &str) -> Result<(Network, Rule), ShareError> {
+fn parse_part(part: &str) -> Result<(Network, Said), ShareError> {
     match part.split_once('(') {
         None => parse_network(part).and_then(|_| Err(ShareError::Access(part.into()))),
         Some((network, rest)) => {
             let options = rest.strip_suffix(')').ok_or_else(|| ShareError::Bracket(part.into()))?;
-            Ok((parse_network(network)?, parse_options(options, part)?))
+            Ok((parse_network(network)?, Said::in_list(options)?))
         }
     }
-}
-
-fn default_rule() -> Rule {
-    Rule { read_only: false, squash: Squash::Root, anon_uid: NOBODY, anon_gid: NOBODY, secure: true }
-}
-
-/// What the words of a rule have said so far. Of two words about the same thing the last one counts, as in exports(5);
-/// `all_squash` and `root_squash` are about two things.
-struct Said {
-    rule: Rule,
-    read_only: Option<bool>,
-    root_squash: bool,
-    all_squash: bool,
-}
-
-/// The rule of these options, of the part `of` the whole value.
-fn parse_options(options: &str, of: &str) -> Result<Rule, ShareError> {
-    let mut said = Said { rule: default_rule(), read_only: None, root_squash: true, all_squash: false };
-    for option in options.split(',').map(str::trim).filter(|option| !option.is_empty()) {
-        match option.split_once('=') {
-            Some(("anonuid", id)) => said.rule.anon_uid = parse_id(option, id)?,
-            Some(("anongid", id)) => said.rule.anon_gid = parse_id(option, id)?,
-            Some(_) => return Err(ShareError::Option(option.into())),
-            None => said.take(option)?,
-        }
-    }
-    let squash = match (said.all_squash, said.root_squash) {
-        (true, _) => Squash::All,
-        (false, true) => Squash::Root,
-        (false, false) => Squash::None,
-    };
-    let read_only = said.read_only.ok_or_else(|| ShareError::Access(of.into()))?;
-    Ok(Rule { read_only, squash, ..said.rule })
-}
-
-impl Said {
-    fn take(&mut self, word: &str) -> Result<(), ShareError> {
-        match word {
-            "ro" => self.read_only = Some(true),
-            "rw" => self.read_only = Some(false),
-            "root_squash" => self.root_squash = true,
-            "no_root_squash" => self.root_squash = false,
-            "all_squash" => self.all_squash = true,
-            "no_all_squash" => self.all_squash = false,
-            "secure" => self.rule.secure = true,
-            "insecure" => self.rule.secure = false,
-            // What we do anyway, so that lines may be carried over from exports(5).
-            "sync" | "no_subtree_check" | "wdelay" | "no_wdelay" => {}
-            "async" => return Err(ShareError::Async),
-            _ => return Err(ShareError::Option(word.into())),
-        }
-        Ok(())
-    }
-}
-
-fn parse_id(option: &str, id: &str) -> Result<u32, ShareError> {
-    id.parse().map_err(|_| ShareError::Id(option.into()))
 }
 
 /// A set of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Network {
+pub(super) enum Network {
     All,
     V4 { bits: u32, prefix: u8 },
     V6 { bits: u128, prefix: u8 },
@@ -219,8 +220,29 @@ impl Network {
         Self::V4 { bits: address.to_bits() & mask_v4(prefix), prefix }
     }
 
+    /// Without the length of a single address.
+    fn bare(self) -> String {
+        let text = self.to_string();
+        match self {
+            Self::V4 { prefix: 32, .. } | Self::V6 { prefix: 128, .. } => {
+                text.split('/').next().map(str::to_owned).unwrap_or(text)
+            }
+            _ => text,
+        }
+    }
+
+    /// Whether all of another one is in it. Two of them that overlap are one within the other.
+    pub(super) fn holds(self, other: Self) -> bool {
+        let bits = |network: Self| match network {
+            Self::All => None,
+            Self::V4 { bits, .. } => Some(IpAddr::V4(Ipv4Addr::from_bits(bits))),
+            Self::V6 { bits, .. } => Some(IpAddr::V6(std::net::Ipv6Addr::from_bits(bits))),
+        };
+        self.prefix() <= other.prefix() && bits(other).map_or(self == Self::All, |address| self.contains(address))
+    }
+
     /// Comparable lengths: an IPv4 network is one of the mapped IPv6 networks, 96 bits longer.
-    fn prefix(self) -> u8 {
+    pub(super) fn prefix(self) -> u8 {
         match self {
             Self::All => 0,
             Self::V4 { prefix, .. } => prefix.saturating_add(97),
@@ -259,7 +281,35 @@ impl std::fmt::Display for Network {
     }
 }
 
-fn parse_network(text: &str) -> Result<Network, ShareError> {
+/// Reads an address or a network; of what names hosts in another way, says what to write.
+pub(super) fn parse_network(text: &str) -> Result<Network, ShareError> {
+    parse_addresses(text).map_err(|error| match (error, named(text)) {
+        (ShareError::Network(text), Some(why)) => ShareError::Named(text, why),
+        (error, _) => error,
+    })
+}
+
+/// What is to be written instead of a name, if it is one.
+fn named(text: &str) -> Option<&'static str> {
+    let has_letter = text.contains(|letter: char| letter.is_ascii_alphabetic());
+    let is_of = |more: &str| text.chars().all(|letter| letter.is_ascii_alphanumeric() || more.contains(letter));
+    if text.starts_with("gss/") {
+        return Some("asks for Kerberos, and there is none yet: name the hosts that may");
+    }
+    match text.strip_prefix('@') {
+        Some(_) if has_letter => Some("is a netgroup, and those are not looked up: write the networks of its hosts"),
+        Some(_) => None,
+        None if has_letter && is_of("-_.*?[]") && text.contains(['*', '?', '[']) => {
+            Some("is a pattern for names, and names are not looked up: write the network of those hosts")
+        }
+        None if has_letter && is_of("-_.") => {
+            Some("is a host's name, and names are not looked up: write its address, or its network")
+        }
+        None => None,
+    }
+}
+
+fn parse_addresses(text: &str) -> Result<Network, ShareError> {
     let bad = || ShareError::Network(text.into());
     if text == "*" {
         return Ok(Network::All);

@@ -5,17 +5,21 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueHint};
 
 use super::advise::AdviseCommand;
+use super::arcstat::ArcstatArgs;
 use super::bench::BenchCommand;
 use super::dataset::DatasetCommand;
-use super::holdings::ClientCommand;
+use super::exports::ExportsArgs;
+use super::holdings::{ClientCommand, HeldArgs};
 use super::hooks::RunArgs;
 use super::init::InitArgs;
 use super::inspect::InspectArgs;
 use super::man::ManArgs;
+use super::nfsstat::NfsstatArgs;
 use super::pool::{EventsArgs, PoolCommand};
 use super::stat::StatCommand;
+use super::table::TableArgs;
 use super::top::TopArgs;
-use super::zfs_words::OfBoth;
+use super::zfs_words::{OfBoth, OfOthers};
 use super::zilstat::ZilstatArgs;
 use crate::config::ServeArgs;
 
@@ -66,6 +70,22 @@ pub enum Command {
     /// Show what clients call and what it costs them, and what they hold by NFSv4
     #[command(subcommand)]
     Stat(StatCommand),
+    /// Show what is exported, to whom and why, and who has it mounted; or take over a table of exports
+    #[command(args_conflicts_with_subcommands = true)]
+    Exports(ExportsArgs),
+    /// Show ranges of files that NFSv4 clients have locked, and who waits for one
+    Locks(HeldArgs),
+    /// Show what clients call, as `nfsstat -s` does of the kernel's server
+    Nfsstat(NfsstatArgs),
+    /// Show how often reads found their blocks in memory, as `arcstat` does
+    Arcstat(ArcstatArgs),
+    /// What tells all of that at once.
+    #[command(name = "arc_summary", hide = true)]
+    ArcSummary {
+        /// How it is printed.
+        #[command(flatten)]
+        table: TableArgs,
+    },
     /// Show what has happened to pools and disks: the last 1,024 events of each pool
     #[command(args_conflicts_with_subcommands = true)]
     Events {
@@ -101,6 +121,9 @@ pub enum Command {
     /// What needs a noun.
     #[command(flatten)]
     OfBoth(OfBoth),
+    /// What is called something else here.
+    #[command(flatten)]
+    OfOthers(OfOthers),
     /// Print a completion script for a shell
     Completions {
         /// Which shell

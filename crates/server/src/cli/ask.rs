@@ -6,14 +6,15 @@ use std::time::Duration;
 use clap::{CommandFactory, ValueEnum};
 
 use super::advise::{self, AdviseCommand};
+use super::arcstat::ArcstatArgs;
 use super::args::{Cli, Command, ConfigCommand, EventsCommand};
 use super::columns::Sorting;
 use super::console::{Console, Failure, Session, ask, nothing, print_json, print_reply};
 use super::dataset::DatasetCommand;
-use super::pool::{self, Activity, ImportArgs, PoolCommand};
+use super::pool::{Activity, ImportArgs, PoolCommand};
 use super::stat::{self, By, StatCommand};
 use super::status::Detail;
-use super::{bench, doctor, found, holdings, hooks, init, inspect, rewind, status, top, upgrade, watch};
+use super::{bench, doctor, exports, found, holdings, hooks, init, inspect, rewind, status, top, upgrade, watch};
 use crate::config::{self, Config, ServeArgs};
 use crate::control::holdings::Held;
 use crate::control::message::{Reply, Request};
@@ -30,6 +31,7 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
             Config::load(&ServeArgs { config: Some(file.clone()), ..ServeArgs::default() })?;
             Ok(writeln!(console.out, "{}: nothing is wrong with it", file.display())?)
         }
+        Command::OfOthers(words) => Err(Failure::Usage(words.instead().into())),
         Command::OfBoth(words) => Err(Failure::Usage(format!("say of what: {}", words.instead()))),
         Command::Version => Ok(writeln!(console.out, "tally {}", env!("CARGO_PKG_VERSION"))?),
         Command::Inspect(args) => inspect::run(args, &tally_disk::SystemOpener, here, session.json, console),
@@ -53,11 +55,36 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         Command::Stat(StatCommand::Clients(args)) => watch::accounts(session, By::Client, args, console),
         Command::Stat(StatCommand::Sessions(args)) => holdings::list(session, Held::Sessions, args, console),
         Command::Stat(StatCommand::Opens(args)) => holdings::list(session, Held::Opens, args, console),
-        Command::Stat(StatCommand::Locks(args)) => holdings::list(session, Held::Locks, args, console),
+        Command::Locks(args) | Command::Stat(StatCommand::Locks(args)) => {
+            holdings::list(session, Held::Locks, args, console)
+        }
         Command::Client(command) => holdings::client(session, command, console),
         Command::Stat(StatCommand::Exports(args)) => watch::accounts(session, By::Export, args, console),
-        Command::Pool(PoolCommand::Status { names, detail, only_sick: true }) => sick(session, names, *detail, console),
+        Command::Pool(command @ (PoolCommand::Status { .. } | PoolCommand::List(_))) => {
+            let plan = command.plan().map_err(Failure::Usage)?;
+            let mut is_first = true;
+            watch::again(&plan, &mut || {
+                if !std::mem::take(&mut is_first) && !session.json && !command.is_for_scripts() {
+                    writeln!(console.out)?;
+                }
+                if let PoolCommand::Status { detail, only_sick: true, .. } = command {
+                    return sick(session, &plan.names, *detail, console);
+                }
+                pools(session, command, here, console)
+            })
+        }
+        Command::Pool(PoolCommand::Upgrade(args)) if args.verbose => {
+            Ok(console.out.write_all(upgrade::known().as_bytes())?)
+        }
+        Command::Pool(PoolCommand::History(args)) if args.internal && !session.json => {
+            let Reply::History(pools) = ask(session, &args.request(), console)? else { return Err(Failure::Mismatch) };
+            let Reply::Events(events) = ask(session, &Request::Events { since: 0 }, console)? else {
+                return Err(Failure::Mismatch);
+            };
+            Ok(console.out.write_all(args.print(&pools, &events).as_bytes())?)
+        }
         Command::Pool(PoolCommand::Wait { activities, name }) => wait(session, activities, name, console),
+        Command::Pool(PoolCommand::Import(args)) if args.check().is_err() => args.check().map_err(Failure::Usage),
         Command::Pool(PoolCommand::Import(args)) if args.goes_back() => rewind::run(session, args, here, console),
         Command::Pool(PoolCommand::Export { all, names }) => {
             let names = if *all { imported(session, console)? } else { names.clone() };
@@ -68,21 +95,19 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
             each(session, names.into_iter().map(|name| Request::PoolSync { name }), console)
         }
         Command::Pool(PoolCommand::Import(args)) if args.all => import_all(session, args, here, console),
-        Command::Pool(command) => {
-            let request = command.request(here).map_err(Failure::Usage)?;
-            let reply = ask(session, &request, console)?;
-            print_reply(session.json, reply, console, &|reply| pool_text(command, reply))?;
-            if matches!(command, PoolCommand::Status { .. }) { how_found(session, console) } else { Ok(()) }
-        }
-        Command::Dataset(DatasetCommand::Destroy { recursive, dry_run, verbose, name }) if *dry_run || *verbose => {
+        Command::Pool(command) => pools(session, command, here, console),
+        Command::Dataset(DatasetCommand::Destroy { recursive, dry_run, verbose, name, .. }) if *dry_run || *verbose => {
             destroy(session, (name, *recursive), *dry_run, console)
+        }
+        Command::Dataset(DatasetCommand::Share { all, name }) => {
+            exports::share(session, name.as_deref().filter(|_| !all), console)
         }
         Command::Dataset(command) => {
             let request = command.request().map_err(Failure::Usage)?;
             let reply = command.only_meant(ask(session, &request, console)?);
             print_reply(session.json, reply, console, &|reply| dataset_text(command, reply))
         }
-        Command::Stat(StatCommand::Cache { table }) => {
+        Command::ArcSummary { table } | Command::Stat(StatCommand::Cache { table }) => {
             let reply = ask(session, &Request::PoolStatus { names: Vec::new() }, console)?;
             print_reply(session.json, reply, console, &|reply| match reply {
                 Reply::Pools(pools) => Some(stat::caches(pools, *table)),
@@ -96,6 +121,17 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
                 _ => None,
             })
         }
+        Command::Arcstat(args) if args.verbose => Ok(console.out.write_all(ArcstatArgs::told().as_bytes())?),
+        Command::Arcstat(args) => watch::arcstat(session, args, console),
+        Command::Exports(args) => exports::run(session, args, here, console),
+        Command::Nfsstat(args) => {
+            args.check().map_err(Failure::Usage)?;
+            let reply = ask(session, &Request::StatOps, console)?;
+            print_reply(session.json, reply, console, &|reply| match reply {
+                Reply::Ops(report) => Some(args.print(report)),
+                _ => None,
+            })
+        }
         Command::Stat(StatCommand::Ops { table }) => {
             let reply = ask(session, &Request::StatOps, console)?;
             print_reply(session.json, reply, console, &|reply| match reply {
@@ -104,6 +140,14 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
             })
         }
     }
+}
+
+/// A command on pools that is one request.
+fn pools(session: Session<'_>, command: &PoolCommand, here: &Path, console: &mut Console<'_>) -> Result<(), Failure> {
+    let request = command.request(here).map_err(Failure::Usage)?;
+    let reply = ask(session, &request, console)?;
+    print_reply(session.json, reply, console, &|reply| pool_text(command, reply))?;
+    if matches!(command, PoolCommand::Status { .. }) { how_found(session, console) } else { Ok(()) }
 }
 
 /// Whether something keeps clients from finding the server, behind the pools that are well otherwise. It is no pool's, and no field of
@@ -222,11 +266,9 @@ const WAIT_INTERVAL: Duration = Duration::from_millis(200);
 
 fn pool_text(command: &PoolCommand, reply: &Reply) -> Option<String> {
     match (command, reply) {
-        (PoolCommand::List { columns, table, .. }, Reply::Pools(pools)) => {
-            Some(columns.print(pools, &Sorting { up: &[], down: &[] }, *table))
-        }
+        (PoolCommand::List(args), Reply::Pools(pools)) => Some(args.print(pools)),
         (PoolCommand::Status { detail, .. }, Reply::Pools(pools)) => Some(status::print(pools, *detail)),
-        (PoolCommand::History { long, .. }, Reply::History(pools)) => Some(pool::history(pools, *long)),
+        (PoolCommand::History(args), Reply::History(pools)) => Some(args.print(pools, &[])),
         (PoolCommand::Import(_), Reply::Found(found)) => Some(found::print(found)),
         (PoolCommand::Upgrade(_), Reply::Pools(pools)) => Some(upgrade::lacking(pools)),
         (PoolCommand::Get { fields, table, .. }, Reply::Properties(lines)) => Some(fields.print(lines, *table)),

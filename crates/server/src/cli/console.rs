@@ -133,6 +133,30 @@ pub enum Failure {
         /// How many failed.
         failed: usize,
     },
+    /// `dataset share` of one that is not.
+    #[error(
+        "'{dataset}' is exported to nobody; `tally dataset set sharenfs=on {dataset}` exports it to everybody, and RULES to some (tally-exports(5))"
+    )]
+    NotShared {
+        /// Which.
+        dataset: String,
+    },
+    /// A file that was to be read.
+    #[error("cannot read {}: {error}", file.display())]
+    Unread {
+        /// Which.
+        file: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// A table of exports of which something was not understood.
+    #[error("{count} {} not taken, see above{and}", if *count == 1 { "thing was" } else { "things were" })]
+    NotTaken {
+        /// How much.
+        count: usize,
+        /// What became of all else.
+        and: &'static str,
+    },
     /// A benchmark that could not be carried out.
     #[error("{0:#}")]
     Bench(anyhow::Error),
@@ -213,6 +237,7 @@ pub(super) fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), 
         Reply::Found(found) => serde_json::to_string_pretty(&found),
         Reply::Datasets(datasets) => serde_json::to_string_pretty(&datasets),
         Reply::Properties(lines) => serde_json::to_string_pretty(&lines),
+        Reply::Exports(exports) => serde_json::to_string_pretty(&exports),
         Reply::Ops(report) => serde_json::to_string_pretty(&report),
         Reply::Clients(page) => serde_json::to_string_pretty(&page),
         Reply::Sessions(page) => serde_json::to_string_pretty(&page),
@@ -235,6 +260,7 @@ pub(super) const fn nothing(reply: &Reply) -> &'static str {
         Reply::Found(_) => {
             "no such pools were found; say where to look with -d DIR; -D finds destroyed ones, and those alone"
         }
+        Reply::Exports(_) => "nothing is exported: `tally dataset set sharenfs=RULES DATASET` exports something",
         _ => "nothing to show",
     }
 }

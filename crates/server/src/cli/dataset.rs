@@ -26,16 +26,28 @@ pub enum DatasetCommand {
         #[arg(short = 'p')]
         parents: bool,
         /// What ZFS makes a volume with: it must not be taken for a wish to see the version
-        #[arg(short = 'V', hide = true, value_name = "SIZE", value_parser = words::volume_size)]
+        #[arg(short = 'V', hide = true, value_name = "SIZE")]
         volume: Option<String>,
+        /// What stands beside that
+        #[arg(short = 's', hide = true)]
+        sparse: bool,
+        /// The same
+        #[arg(short = 'b', hide = true, value_name = "SIZE")]
+        block: Option<String>,
+        /// As without it: nothing is mounted here
+        #[arg(short = 'u', hide = true)]
+        unmounted: bool,
         /// Its name: tank/home
         name: String,
     },
     /// Destroy a dataset: its files are lost
     Destroy {
         /// With all datasets below it
-        #[arg(short)]
+        #[arg(short, short_alias = 'R')]
         recursive: bool,
+        /// As without it: nothing is mounted here that could be in the way
+        #[arg(short, hide = true)]
+        force: bool,
         /// Only say what would go
         #[arg(short = 'n')]
         dry_run: bool,
@@ -94,6 +106,16 @@ pub enum DatasetCommand {
         /// Its new name, in the same pool
         to: String,
     },
+    /// What is exported: nothing has to be done for it.
+    #[command(hide = true)]
+    Share {
+        /// All
+        #[arg(short, conflicts_with = "name")]
+        all: bool,
+        /// The dataset
+        #[arg(required_unless_present = "all")]
+        name: Option<String>,
+    },
     /// What there is not yet.
     #[command(flatten)]
     OfZfs(OfZfs),
@@ -103,7 +125,10 @@ impl DatasetCommand {
     /// What to ask the daemon.
     pub(super) fn request(&self) -> Result<Request, String> {
         Ok(match self {
-            Self::Create { properties, parents, volume: _, name } => {
+            Self::Create { volume, sparse, block, .. } if volume.is_some() || *sparse || block.is_some() => {
+                return Err(words::NO_VOLUMES.into());
+            }
+            Self::Create { properties, parents, name, .. } => {
                 Request::DatasetCreate { name: name.clone(), parents: *parents, properties: properties.clone() }
             }
             Self::Destroy { recursive, name, .. } => {
@@ -126,6 +151,7 @@ impl DatasetCommand {
             Self::Inherit { property, name } => {
                 Request::DatasetInherit { name: name.clone(), property: property.clone() }
             }
+            Self::Share { .. } => Request::Exports,
             Self::OfZfs(words) => return Err(words.instead().into()),
             Self::Rename { from, to } => Request::DatasetRename { from: from.clone(), to: to.clone() },
         })

@@ -119,6 +119,7 @@ pub(super) fn where_to_see(request: &Request) -> Option<String> {
         | Request::PoolGet { .. }
         | Request::DatasetList { .. }
         | Request::DatasetGet { .. }
+        | Request::Exports
         | Request::StatOps
         | Request::Server
         | Request::Record { .. }

@@ -1,7 +1,9 @@
 //! `tally pool iostat`: reads and writes, first the average since import, then of each interval. With `-l` how long
 //! they took, with `-q` how many there are now, with `-w` how their times are distributed.
 
+mod doublings;
 mod latency;
+mod sizes;
 
 use std::time::Duration;
 
@@ -9,7 +11,7 @@ use clap::Args;
 use tally_base::Size;
 
 use super::table::TableArgs;
-use crate::control::report::{IoActive, IoCounters, IoTimes, PoolReport, VdevReport};
+use crate::control::report::{IoActive, IoCounters, IoSizes, IoTimes, PoolReport, VdevReport};
 
 /// What the words of the command ask for: `[POOL...] [INTERVAL [COUNT]]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,8 +70,27 @@ pub struct IostatArgs {
     #[arg(short = 'w', conflicts_with_all = ["latency", "queues"])]
     pub(super) histograms: bool,
 
+    /// Print histograms of how long the requests were, in bytes, in steps of doubled length
+    #[arg(short = 'r', conflicts_with_all = ["latency", "queues", "histograms"])]
+    pub(super) sizes: bool,
+
+    /// Without the first sample, which is about all since import
+    #[arg(short = 'y')]
+    pub(super) skip_first: bool,
+
+    /// As without it: the header is printed once
+    #[arg(short = 'n', hide = true)]
+    once: bool,
+
     #[command(flatten)]
     pub(super) table: TableArgs,
+}
+
+impl IostatArgs {
+    /// Whether histograms are printed, and no lines below a header.
+    pub(super) const fn has_histograms(self) -> bool {
+        self.histograms || self.sizes
+    }
 }
 
 /// The header.
@@ -108,10 +129,10 @@ pub(super) fn sample(now: &[PoolReport], before: Option<&[PoolReport]>, args: Io
         let old_lines = earlier.map(|old| lines(old, args.verbose)).unwrap_or_default();
         for line in lines(pool, args.verbose) {
             let old = old_lines.iter().find(|old| old.name == line.name);
-            text += &if args.histograms {
-                latency::histogram(&line.name, &line.times_since(old), args.table)
-            } else {
-                line.print(old, elapsed, args, name_width)
+            text += &match (args.histograms, args.sizes) {
+                (true, _) => latency::histogram(&line.name, &line.times_since(old), args.table),
+                (_, true) => sizes::histogram(&line.name, &line.sizes_since(old), args.table),
+                _ => line.print(old, elapsed, args, name_width),
             };
         }
     }
@@ -124,6 +145,7 @@ struct Line {
     space: Option<(u64, u64)>,
     io: IoCounters,
     times: IoTimes,
+    sizes: IoSizes,
     active: IoActive,
     /// Records that wait for a frame of the log.
     pending: u64,
@@ -135,6 +157,7 @@ fn lines(pool: &PoolReport, verbose: bool) -> Vec<Line> {
         space: Some((pool.allocated, pool.free)),
         io: pool.io,
         times: pool.vdevs.iter().fold(IoTimes::default(), |sum, vdev| sum.with(&vdev.times)),
+        sizes: pool.vdevs.iter().fold(IoSizes::default(), |sum, vdev| sum.with(&vdev.sizes)),
         active: pool.vdevs.iter().fold(IoActive::default(), |sum, vdev| sum.with(vdev.active)),
         pending: pool.lanes.iter().map(|lane| lane.pending).sum(),
     }];
@@ -151,6 +174,7 @@ fn add(all: &mut Vec<Line>, pool: &PoolReport, vdev: &VdevReport, depth: usize) 
         space: vdev.space.map(|space| (space.allocated, space.free)),
         io: vdev.io,
         times: vdev.times.clone(),
+        sizes: vdev.sizes.clone(),
         active: vdev.active,
         pending: pool.lanes.iter().filter(|lane| lane.vdev == vdev.name).map(|lane| lane.pending).sum(),
     });
@@ -160,6 +184,10 @@ fn add(all: &mut Vec<Line>, pool: &PoolReport, vdev: &VdevReport, depth: usize) 
 impl Line {
     fn times_since(&self, old: Option<&Self>) -> IoTimes {
         old.map_or_else(|| self.times.clone(), |old| self.times.since(&old.times))
+    }
+
+    fn sizes_since(&self, old: Option<&Self>) -> IoSizes {
+        old.map_or_else(|| self.sizes.clone(), |old| self.sizes.since(&old.sizes))
     }
 
     fn print(&self, before: Option<&Self>, elapsed: f64, args: IostatArgs, name_width: usize) -> String {

@@ -4,6 +4,7 @@
 //! 128 and a signal's number where that has ended the wait for an answer.
 
 mod advise;
+mod arcstat;
 mod args;
 mod ask;
 mod bench;
@@ -11,6 +12,7 @@ mod columns;
 mod console;
 mod dataset;
 mod doctor;
+mod exports;
 mod fields;
 mod found;
 mod holdings;
@@ -20,6 +22,7 @@ mod inspect;
 mod interrupts;
 mod iostat;
 mod man;
+mod nfsstat;
 mod pool;
 pub mod progress;
 mod rewind;

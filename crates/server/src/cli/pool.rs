@@ -1,20 +1,25 @@
 //! `tally pool`: its grammar, its requests, and its short tables.
 
+mod history;
+mod list;
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use tally_base::Size;
+use tally_members::grammar::{parse_spare_args, parse_vdev_args};
 
-use super::columns::{Column, Columns, columns};
+use self::history::HistoryArgs;
+use self::list::ListArgs;
 use super::fields::Fields;
-use super::iostat::IostatArgs;
+use super::iostat::{IostatArgs, Plan};
 use super::status::Detail;
-use super::table::{Align, TableArgs};
+use super::table::TableArgs;
 use super::upgrade::UpgradeArgs;
 use super::words;
 use super::zfs_words::OfZpool;
 use crate::control::message::{Assignment, Request};
-use crate::control::report::{DoneCommand, PoolHistory, PoolReport};
+use crate::control::report::PoolReport;
 use crate::dates::utc;
 
 /// The commands on pools.
@@ -23,20 +28,12 @@ pub enum PoolCommand {
     /// Make a pool: tally pool create tank mirror A B mirror C D log mirror E F
     Create(CreateArgs),
     /// List pools with their size and health
-    List {
-        /// Pools; all when none is named
-        names: Vec<String>,
-        /// Columns, separated by commas: name, size, alloc, free, cap, health, guid, readonly, failmode; and those of ZFS that are the same
-        /// for all pools here: frag, dedup, altroot, expandsize, checkpoint
-        #[arg(short = 'o', value_name = "COLUMN,...", value_parser = columns::<PoolColumn>, default_value = DEFAULT_COLUMNS)]
-        columns: Columns<PoolColumn>,
-        #[command(flatten)]
-        table: TableArgs,
-    },
+    List(ListArgs),
     /// Show the health of pools and of each disk
     Status {
-        /// Pools; all when none is named
-        names: Vec<String>,
+        /// Pools, then optionally the seconds between reports and how many
+        #[arg(value_name = "POOL|INTERVAL [COUNT]")]
+        words: Vec<String>,
         #[command(flatten)]
         detail: Detail,
         /// Only pools that are not well; exit status 1 if there is one
@@ -229,16 +226,7 @@ pub enum PoolCommand {
     /// Show what has happened to pools and disks, as `tally events` does
     Events(EventsArgs),
     /// Show the commands that changed pools
-    History {
-        /// With who asked for them, and on which machine
-        #[arg(short)]
-        long: bool,
-        /// What the pool has done by itself, too: that stands in `tally events`
-        #[arg(short)]
-        internal: bool,
-        /// Pools; all when none is named
-        names: Vec<String>,
-    },
+    History(HistoryArgs),
     /// Look at every block on every disk, and repair from other disks what is damaged; `status` shows how far it is. One that was
     /// paused goes on
     Scrub {
@@ -302,6 +290,12 @@ pub struct CreateArgs {
     /// Set a property of the pool's root dataset; may be repeated
     #[arg(short = 'O', value_name = "PROPERTY=VALUE", value_parser = words::assignment)]
     properties: Vec<Assignment>,
+    /// Where ZFS would mount its root dataset: nothing is mounted here, and clients name it /POOL
+    #[arg(short, hide = true, value_name = "/POOL")]
+    mountpoint: Option<String>,
+    /// As without it: nothing is mounted here
+    #[arg(short = 'R', hide = true, value_name = "ROOT")]
+    altroot: Option<PathBuf>,
     /// Make files that do not exist, with this size, all of it allocated
     #[arg(long, value_name = "SIZE")]
     file_size: Option<Size>,
@@ -330,6 +324,12 @@ pub struct ImportArgs {
     /// Import without writing anything
     #[arg(long = "readonly", alias = "read-only")]
     read_only: bool,
+    /// As without it: nothing is mounted here
+    #[arg(short = 'R', hide = true, value_name = "ROOT")]
+    altroot: Option<PathBuf>,
+    /// What `zpool` goes back to an older group with
+    #[arg(short = 'F', hide = true)]
+    recover: bool,
     /// The same as `zpool` has it: readonly=on
     #[arg(short = 'o', value_name = "readonly=on", value_parser = words::import_option)]
     options: Vec<bool>,
@@ -351,9 +351,46 @@ pub struct ImportArgs {
     yes: bool,
     /// Name or guid
     pool: Option<String>,
+    /// What `zpool` gives another name with
+    #[arg(hide = true)]
+    new_name: Option<String>,
+}
+
+impl CreateArgs {
+    fn request(&self, here: &Path) -> Result<Request, String> {
+        let clients_name = format!("/{}", self.name);
+        if let Some(path) = self.mountpoint.as_ref().filter(|path| **path != clients_name) {
+            return Err(format!(
+                "-m {path} cannot be had: nothing is mounted on the server, and clients name the pool {clients_name}; they mount it where they like"
+            ));
+        }
+        let vdevs = words::vdev_words(&self.vdevs, here);
+        parse_vdev_args(&vdevs).map_err(|error| error.to_string())?;
+        Ok(Request::PoolCreate {
+            name: self.name.clone(),
+            vdevs,
+            force: self.force,
+            file_bytes: self.file_size.map(|size| size.0),
+            properties: self.properties.clone(),
+            pool_properties: self.pool_properties.clone(),
+        })
+    }
 }
 
 impl ImportArgs {
+    /// What `zpool` has and we have not.
+    pub(super) fn check(&self) -> Result<(), String> {
+        match (&self.new_name, self.recover) {
+            (Some(name), _) => {
+                Err(format!("a pool keeps its name, as clients mount it by that: import it without '{name}'"))
+            }
+            (None, true) => {
+                Err("-F is --rewind here: it shows what going back gives up, and asks; with -n it only shows".into())
+            }
+            (None, false) => Ok(()),
+        }
+    }
+
     pub(super) const fn goes_back(&self) -> bool {
         self.rewind.is_some()
     }
@@ -426,7 +463,7 @@ impl PoolCommand {
             | Self::Create(CreateArgs { dry_run, .. }) => *dry_run,
             Self::Upgrade(args) => args.is_dry_run(),
             // All others by name: a new one with -n is not carried out for want of a line here.
-            Self::List { .. }
+            Self::List(_)
             | Self::Status { .. }
             | Self::Iostat { .. }
             | Self::Events(_)
@@ -441,8 +478,22 @@ impl PoolCommand {
             | Self::Labelclear { .. }
             | Self::Reopen { .. }
             | Self::Wait { .. }
-            | Self::History { .. }
+            | Self::History(_)
             | Self::Scrub { .. } => false,
+        }
+    }
+
+    /// Whether nothing but the table is to be printed.
+    pub(super) const fn is_for_scripts(&self) -> bool {
+        matches!(self, Self::List(args) if args.table.plain)
+    }
+
+    /// How often it is carried out.
+    pub(super) fn plan(&self) -> Result<Plan, String> {
+        match self {
+            Self::Status { words, .. } | Self::Iostat { words, .. } => Plan::parse(words),
+            Self::List(args) => Plan::parse(&args.words),
+            _ => Plan::parse(&[]),
         }
     }
 
@@ -453,16 +504,10 @@ impl PoolCommand {
 
     fn request_to_do(&self, here: &Path) -> Result<Request, String> {
         Ok(match self {
-            Self::Create(args) => Request::PoolCreate {
-                name: args.name.clone(),
-                vdevs: words::vdev_words(&args.vdevs, here),
-                force: args.force,
-                file_bytes: args.file_size.map(|size| size.0),
-                properties: args.properties.clone(),
-                pool_properties: args.pool_properties.clone(),
-            },
-            Self::List { names, .. } | Self::Status { names, .. } => Request::PoolStatus { names: names.clone() },
-            Self::Iostat { words, .. } => Request::PoolStatus { names: super::iostat::Plan::parse(words)?.names },
+            Self::Create(args) => args.request(here)?,
+            Self::List(_) | Self::Status { .. } | Self::Iostat { .. } => {
+                Request::PoolStatus { names: self.plan()?.names }
+            }
             Self::Export { names, .. } => Request::PoolExport { name: one(names)? },
             Self::Sync { names } => Request::PoolSync { name: one(names)? },
             Self::OfZpool(words) => return Err(words.instead().into()),
@@ -486,7 +531,9 @@ impl PoolCommand {
                 force: *force,
             },
             Self::Add { force, name, vdevs, .. } => {
-                Request::PoolAdd { name: name.clone(), vdevs: words::vdev_words(vdevs, here), force: *force }
+                let vdevs = words::vdev_words(vdevs, here);
+                parse_spare_args(&vdevs).map_err(|error| error.to_string())?;
+                Request::PoolAdd { name: name.clone(), vdevs, force: *force }
             }
             Self::Remove { name, device, .. } => {
                 Request::PoolRemove { name: name.clone(), device: words::existing_device(device, here) }
@@ -517,7 +564,7 @@ impl PoolCommand {
             }
             Self::Reopen { name } => Request::PoolReopen { name: name.clone() },
             Self::Wait { name, .. } => Request::PoolStatus { names: vec![name.clone()] },
-            Self::History { names, .. } => Request::PoolHistory { names: names.clone() },
+            Self::History(args) => args.request(),
             Self::Scrub { stop, pause, wait, name } => {
                 Request::PoolScrub { name: name.clone(), stop: *stop, pause: *pause, wait: *wait }
             }
@@ -533,101 +580,6 @@ fn one(names: &[String]) -> Result<String, String> {
     }
 }
 
-/// A column of `tally pool list`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PoolColumn {
-    Name,
-    Size,
-    Allocated,
-    Free,
-    Capacity,
-    Health,
-    Guid,
-    ReadOnly,
-    FailMode,
-    /// What ZFS knows and is the same for all pools here: its title, and that.
-    Same(&'static str, &'static str),
-}
-
-const DEFAULT_COLUMNS: &str = "name,size,alloc,free,cap,health";
-
-impl Column for PoolColumn {
-    type Row = PoolReport;
-
-    const NAMES: &'static [&'static str] = &[
-        "name",
-        "size",
-        "alloc",
-        "free",
-        "cap",
-        "health",
-        "guid",
-        "readonly",
-        "failmode",
-        "frag",
-        "dedup",
-        "altroot",
-        "expandsize",
-        "checkpoint",
-    ];
-
-    fn of_name(name: &str) -> Option<Result<Self, String>> {
-        Some(Ok(match name {
-            "name" => Self::Name,
-            "size" => Self::Size,
-            "alloc" | "allocated" => Self::Allocated,
-            "free" => Self::Free,
-            "cap" | "capacity" => Self::Capacity,
-            "health" => Self::Health,
-            "guid" => Self::Guid,
-            "readonly" | "rdonly" => Self::ReadOnly,
-            "failmode" => Self::FailMode,
-            "frag" | "fragmentation" => Self::Same("FRAG", "-"),
-            "dedup" | "dedupratio" => Self::Same("DEDUP", "1.00x"),
-            "altroot" => Self::Same("ALTROOT", "-"),
-            "expandsize" | "expandsz" => Self::Same("EXPANDSZ", "-"),
-            "checkpoint" | "ckpoint" => Self::Same("CKPOINT", "-"),
-            _ => return None,
-        }))
-    }
-
-    fn title(&self) -> (String, Align) {
-        let (title, align) = match *self {
-            Self::Name => ("NAME", Align::Left),
-            Self::Size => ("SIZE", Align::Right),
-            Self::Allocated => ("ALLOC", Align::Right),
-            Self::Free => ("FREE", Align::Right),
-            Self::Capacity => ("CAP", Align::Right),
-            Self::Health => ("HEALTH", Align::Left),
-            Self::Guid => ("GUID", Align::Right),
-            Self::ReadOnly => ("RDONLY", Align::Left),
-            Self::FailMode => ("FAILMODE", Align::Left),
-            Self::Same(title, _) => (title, Align::Right),
-        };
-        (title.into(), align)
-    }
-
-    fn cell(&self, pool: &PoolReport, is_exact: bool) -> String {
-        let size = |bytes: u64| if is_exact { bytes.to_string() } else { Size(bytes).to_string() };
-        let percent = || u128::from(pool.allocated) * 100 / u128::from(pool.size.max(1));
-        match self {
-            Self::Name => pool.name.clone(),
-            Self::Health => pool.state.clone(),
-            Self::Guid => pool.guid.clone(),
-            Self::Same(_, value) => (*value).into(),
-            // Of a pool that is not imported nothing else is known.
-            _ if !pool.is_imported() => "-".into(),
-            Self::Size => size(pool.size),
-            Self::Allocated => size(pool.allocated),
-            Self::Free => size(pool.free),
-            Self::Capacity if is_exact => percent().to_string(),
-            Self::Capacity => format!("{}%", percent()),
-            Self::ReadOnly => if pool.read_only { "on" } else { "off" }.into(),
-            Self::FailMode => pool.failmode.clone(),
-        }
-    }
-}
-
 /// Words of `events`.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct EventsArgs {
@@ -637,18 +589,6 @@ pub struct EventsArgs {
     /// All of each event, which is shown in any case
     #[arg(short, hide = true)]
     verbose: bool,
-}
-
-/// `tally pool history`.
-pub(super) fn history(pools: &[PoolHistory], long: bool) -> String {
-    let line = |done: &DoneCommand| {
-        let by = if long { format!(" [user {} on {}]", done.user, done.host) } else { String::new() };
-        format!("{} {}{by}\n", moment(done.time_ns), words::harmless(&done.words))
-    };
-    let pool = |pool: &PoolHistory| {
-        format!("History for '{}':\n{}", pool.name, pool.commands.iter().map(line).collect::<String>())
-    };
-    pools.iter().map(pool).collect::<Vec<_>>().join("\n")
 }
 
 /// `2026-11-21.10:30:07`, in UTC, as `zpool history` has it.

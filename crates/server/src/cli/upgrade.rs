@@ -1,6 +1,7 @@
 //! `tally pool upgrade`: its grammar, and the list of pools that lack something, in the words of `zpool upgrade`.
 
 use clap::Args;
+use tally_members::label::{FIRST_RELEASE, Feature, KNOWN_FEATURES};
 
 use crate::control::message::Request;
 use crate::control::report::PoolReport;
@@ -14,6 +15,9 @@ pub struct UpgradeArgs {
     /// Only say what would be done
     #[arg(short = 'n')]
     dry_run: bool,
+    /// Show the features that this program knows
+    #[arg(short, conflicts_with_all = ["all", "names"])]
+    pub(super) verbose: bool,
     /// Pools; without one, and without -a, nothing is changed
     names: Vec<String>,
 }
@@ -65,9 +69,34 @@ pub(super) fn lacking(pools: &[PoolReport]) -> String {
     if lines.is_empty() { format!("{HEAD}{NOTHING}") } else { format!("{HEAD}{SOME}{lines}") }
 }
 
+/// What this program knows, whatever pools there are.
+pub(super) fn known() -> String {
+    features(KNOWN_FEATURES)
+}
+
+fn features(known: &[Feature]) -> String {
+    let line = |feature: &Feature| format!("{:<30}  {}\n", feature.name, feature.since);
+    let lines: String = known.iter().map(line).collect();
+    let lines = if lines.is_empty() {
+        format!("none: what pools of tally {FIRST_RELEASE} have is no feature, and there is nothing beyond it\n")
+    } else {
+        format!("{:<30}  SINCE TALLY\n{}\n{lines}", "FEATURE", "-".repeat(43))
+    };
+    format!("This system supports tally pool feature flags.\n\nThe following features are supported:\n\n{lines}")
+}
+
 #[cfg(test)]
 mod tests {
+    use tally_members::label::FeatureSet;
+
     use super::*;
+
+    #[test]
+    fn features_are_told_with_the_version_that_brought_them() {
+        let feature = Feature { set: FeatureSet::Compat, bit: 0, name: "one", since: "0.4".parse().unwrap() };
+        assert!(features(&[feature]).ends_with(&format!("{:<30}  0.4\n", "one")));
+        assert!(features(&[]).ends_with("beyond it\n"));
+    }
     use crate::control::report::FeatureReport;
 
     #[test]

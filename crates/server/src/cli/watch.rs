@@ -1,9 +1,13 @@
 //! Commands that look again and again: each sample is the difference of two reports of counters that only rise, all
 //! asked for on one connection. The first is about everything since the start.
 
+use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use tally_base::{Clock, SystemClock};
+
+use super::arcstat::{ArcstatArgs, Counts};
 use super::console::{Console, Failure, Session};
 use super::iostat::{self, IostatArgs, Plan};
 use super::pool;
@@ -25,16 +29,26 @@ pub(super) fn iostat(
     let plan = Plan::parse(words).map_err(Failure::Usage)?;
     let mut client = Client::connect(session.socket)?;
     let request = Request::PoolStatus { names: plan.names.clone() };
-    let mut before: Option<Vec<PoolReport>> = None;
-    repeat(&plan, &mut || {
+    let mut look = || {
         let Reply::Pools(mut now) = client.ask(&request, &mut |_| {})? else { return Err(Failure::Mismatch) };
         // Its disks are not even open.
         now.retain(PoolReport::is_imported);
+        Ok(now)
+    };
+    let mut before: Option<Vec<PoolReport>> = None;
+    let mut has_header = args.table.plain || args.has_histograms();
+    if args.skip_first {
+        let interval = plan.interval.ok_or_else(|| Failure::Usage(NO_INTERVAL.into()))?;
+        before = Some(look()?);
+        sleep(interval);
+    }
+    repeat(&plan, &mut || {
+        let now = look()?;
         if session.json {
             writeln!(console.out, "{}", serde_json::to_string(&now)?)?;
         } else {
             let width = iostat::name_width(&now, args.verbose);
-            if before.is_none() && !args.table.plain && !args.histograms {
+            if !std::mem::replace(&mut has_header, true) {
                 console.out.write_all(iostat::header(width, args).as_bytes())?;
             }
             console.out.write_all(iostat::sample(&now, before.as_deref(), args, width).as_bytes())?;
@@ -42,6 +56,23 @@ pub(super) fn iostat(
         before = Some(now);
         Ok(console.out.flush()?)
     })
+}
+
+/// What `iostat -y` is told that has nothing else to show.
+const NO_INTERVAL: &str =
+    "-y leaves out what is about all since the import: say an interval, as in `tally pool iostat -y 1`";
+
+/// Shows something as often as was asked for. That a pool is not well ends nothing, and is what comes of it in the end.
+pub(super) fn again(plan: &Plan, show: &mut dyn FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
+    let mut newest = Ok(());
+    repeat(plan, &mut || {
+        newest = match show() {
+            Err(sick @ Failure::Sick { .. }) => Err(sick),
+            shown => Ok(shown?),
+        };
+        Ok(())
+    })?;
+    newest
 }
 
 /// `tally events`: with `follow` until somebody ends it.
@@ -133,6 +164,39 @@ pub(super) fn zilstat(session: Session<'_>, args: &ZilstatArgs, console: &mut Co
     Ok(())
 }
 
+/// `tally arcstat`.
+pub(super) fn arcstat(session: Session<'_>, args: &ArcstatArgs, console: &mut Console<'_>) -> Result<(), Failure> {
+    let plan = only_numbers(args.plan())?;
+    let mut client = Client::connect(session.socket)?;
+    let mut look = || match client.ask(&Request::PoolStatus { names: Vec::new() }, &mut |_| {})? {
+        Reply::Pools(pools) => Ok((pools, Instant::now())),
+        _ => Err(Failure::Mismatch),
+    };
+    if !session.json {
+        console.out.write_all(args.header().as_bytes())?;
+    }
+    let mut before: Option<(Counts, Instant)> = None;
+    if let Some(interval) = plan.interval {
+        let (pools, at) = look()?;
+        before = Some((Counts::of(&pools), at));
+        sleep(interval);
+    }
+    repeat(&plan, &mut || {
+        let (pools, at) = look()?;
+        if session.json {
+            let caches = pools.iter().map(|pool| (&pool.name, &pool.cache)).collect::<BTreeMap<_, _>>();
+            writeln!(console.out, "{}", serde_json::to_string(&caches)?)?;
+        } else {
+            let (counts, time) = (Counts::of(&pools), SystemClock::default().now().seconds());
+            let seconds = before.map_or(1.0, |(_, then)| (at - then).as_secs_f64());
+            let line = args.line(counts, before.map(|(counts, _)| counts), seconds, time);
+            console.out.write_all(line.as_bytes())?;
+            before = Some((counts, at));
+        }
+        Ok(console.out.flush()?)
+    })
+}
+
 fn print_sums(
     session: Session<'_>,
     args: &ZilstatArgs,
@@ -140,7 +204,8 @@ fn print_sums(
     watched: bool,
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
-    let text = if session.json { serde_json::to_string(sums)? + "\n" } else { sums.print(args, watched) };
+    let text =
+        if session.json { serde_json::to_string(&sums.with_quantiles())? + "\n" } else { sums.print(args, watched) };
     console.out.write_all(text.as_bytes())?;
     Ok(console.out.flush()?)
 }

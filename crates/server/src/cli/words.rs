@@ -15,10 +15,9 @@ pub(super) fn assignment(text: &str) -> Result<Assignment, String> {
     Ok(Assignment { property: property.into(), value: value.into() })
 }
 
-/// The size of a volume, which we have not.
-pub(super) fn volume_size(_: &str) -> Result<String, String> {
-    Err("there are no volumes, only file systems; make one without -V, and in it a file of that size".into())
-}
+/// What is said to whoever wants a volume.
+pub(super) const NO_VOLUMES: &str =
+    "there are no volumes, only file systems; make one without -V, -s and -b, and in it a file of that size";
 
 /// Reads what `zpool import -o` says; for clap.
 pub(super) fn import_option(text: &str) -> Result<bool, String> {

@@ -40,8 +40,6 @@ pub enum OfZfs {
     #[command(hide = true, alias = "umount")]
     Unmount(AnyWords),
     #[command(hide = true)]
-    Share(AnyWords),
-    #[command(hide = true)]
     Unshare(AnyWords),
     #[command(hide = true)]
     Userspace(AnyWords),
@@ -80,8 +78,8 @@ impl OfZfs {
             Self::Mount(_) | Self::Unmount(_) => {
                 "nothing is mounted on the server: clients mount what sharenfs lets them (tally dataset set sharenfs=...); `showmount -a` shows which have"
             }
-            Self::Share(_) | Self::Unshare(_) => {
-                "nothing has to be shared: sharenfs counts from the next request on (tally dataset set sharenfs=on|off|RULES)"
+            Self::Unshare(_) => {
+                "what is exported is what sharenfs says, from the next request on: `tally dataset set sharenfs=off DATASET` ends it, and RULES or on bring it back"
             }
             Self::Userspace(_) | Self::Groupspace(_) | Self::Projectspace(_) => {
                 "there are no quotas of users yet: give each a dataset with a quota"
@@ -138,6 +136,41 @@ impl OfZpool {
     }
 }
 
+/// Tools that stand beside `zpool`, `zfs` and the kernel's NFS server: what is called otherwise here.
+#[derive(Clone, Debug, Subcommand)]
+#[allow(missing_docs)] // They are what they are called.
+pub enum OfOthers {
+    #[command(hide = true)]
+    Zdb(AnyWords),
+    #[command(hide = true)]
+    Zed(AnyWords),
+    #[command(hide = true)]
+    Exportfs(AnyWords),
+    #[command(hide = true)]
+    Nfsdclnts(AnyWords),
+    #[command(hide = true, alias = "umount")]
+    Mount(AnyWords),
+}
+
+impl OfOthers {
+    /// What it is called here.
+    pub(super) const fn instead(&self) -> &'static str {
+        match self {
+            Self::Zdb(_) => "`tally inspect` shows what stands on the disks of a pool that is not imported",
+            Self::Zed(_) => "`tally events -f` tells what happens",
+            Self::Exportfs(_) => {
+                "`tally exports -v` shows what is exported; sharenfs says what is (tally dataset set sharenfs=...)"
+            }
+            Self::Nfsdclnts(_) => {
+                "`tally client list` shows clients, `tally stat opens` what they have open, and `tally locks` what they have locked"
+            }
+            Self::Mount(_) => {
+                "nothing is mounted on the server: clients mount what sharenfs lets them; `tally exports` shows which have"
+            }
+        }
+    }
+}
+
 /// Words that are said of pools and of datasets: which of them is meant has to be said.
 #[derive(Clone, Debug, Subcommand)]
 #[allow(missing_docs)] // They are what they are called.
@@ -182,5 +215,37 @@ impl OfBoth {
             Self::Export(_) => "`tally pool export`",
             Self::History(_) => "`tally pool history`",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::Command;
+
+    use super::*;
+
+    /// Whoever comes from there looks it up once, and believes the page.
+    #[test]
+    fn each_stands_in_the_page() {
+        let page = include_str!("../../../../packaging/man/tally-from-zfs.7");
+        let words: BTreeSet<&str> = page.split_whitespace().collect();
+        let tables: [fn(Command) -> Command; 4] = [
+            OfZfs::augment_subcommands,
+            OfZpool::augment_subcommands,
+            OfBoth::augment_subcommands,
+            OfOthers::augment_subcommands,
+        ];
+        let mut count = 0;
+        for table in tables {
+            for command in table(Command::new("tally")).get_subcommands() {
+                for word in std::iter::once(command.get_name()).chain(command.get_all_aliases()) {
+                    assert!(words.contains(word), "tally-from-zfs(7) does not say what comes of {word}");
+                    count += 1;
+                }
+            }
+        }
+        assert!(count > 45, "{count} words");
     }
 }

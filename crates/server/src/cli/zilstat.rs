@@ -119,7 +119,27 @@ pub(super) struct Sums {
     reply: Spread,
 }
 
+/// With what a script would have to make of the distributions by itself.
+#[derive(Debug, serde::Serialize)]
+pub(super) struct WithQuantiles<'a> {
+    #[serde(flatten)]
+    sums: &'a Sums,
+    slot_quantiles: Quantiles,
+    device_quantiles: Quantiles,
+    reply_quantiles: Quantiles,
+}
+
 impl Sums {
+    /// As JSON has it.
+    pub(super) fn with_quantiles(&self) -> WithQuantiles<'_> {
+        WithQuantiles {
+            sums: self,
+            slot_quantiles: self.slot.quantiles(),
+            device_quantiles: self.device.quantiles(),
+            reply_quantiles: self.reply.quantiles(),
+        }
+    }
+
     /// Since the start.
     pub(super) fn of(seen: &Observation, args: &ZilstatArgs) -> Self {
         let mut sums = Self { seconds: seen.uptime_seconds, ..Self::default() };

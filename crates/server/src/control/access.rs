@@ -35,6 +35,7 @@ impl Request {
             | Self::DatasetGet { .. }
             | Self::StatOps
             | Self::Record { .. }
+            | Self::Exports
             | Self::Holdings { .. }
             | Self::Server
             | Self::Observe => Access::Look,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::exports::ExportReport;
 use super::holdings::{ClientList, Held, LockReport, OpenReport, Page, SessionReport};
 use super::load::RecordedLoad;
 use super::observation::Observation;
@@ -217,6 +218,8 @@ pub enum Request {
         from: String,
         to: String,
     },
+    /// What is exported, to whom, by which rule, and who has it mounted.
+    Exports,
     /// What clients have called, and how long it took.
     StatOps,
     /// Records what clients do for so many seconds, and tells it.
@@ -295,6 +298,8 @@ pub enum Reply {
     Datasets(Vec<DatasetReport>),
     /// Properties of pools or datasets.
     Properties(Vec<PropertyLine>),
+    /// What is exported.
+    Exports(Vec<ExportReport>),
     /// Calls of clients.
     Ops(Box<OpsReport>),
     /// Everything at one moment.

@@ -30,6 +30,7 @@
 
 pub mod access;
 pub mod client;
+pub mod exports;
 pub mod holdings;
 pub mod listener;
 pub mod load;

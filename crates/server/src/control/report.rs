@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::disks::{ErrorCounters, IoActive, IoCounters, IoTimes, LateReport, VdevReport, VdevSpace};
+pub use self::disks::{ErrorCounters, IoActive, IoCounters, IoSizes, IoTimes, LateReport, VdevReport, VdevSpace};
 pub use self::found::{Found, FoundPool, RefusedDisk};
 use super::spread::{Quantiles, Spread};
 

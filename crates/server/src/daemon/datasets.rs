@@ -12,7 +12,7 @@ use std::time::Duration;
 use tally_base::Size;
 use tally_fs::Filesystem;
 use tally_fs::filer::{DatasetError, Filer, Names, is_or_holds};
-use tally_nfs::exports::parse_sharenfs;
+use tally_nfs::exports::plain_sharenfs;
 use tally_store::pool::ancestors;
 use tally_store::properties::{
     Property, PropertySet, Sourced, SourcedUser, UserProperty, Value, check_user_name, is_user_name, parse, sources,
@@ -58,9 +58,12 @@ fn setting(assignment: &Assignment) -> Result<Setting, PoolsError> {
     if let Some(foreign) = zfs_words::of_datasets(property) {
         return foreign.check(assignment).map(|()| Setting::IsSo);
     }
-    let value = parse(Property::from_str(property)?, value)?;
-    if let Value::ShareNfs(rules) = &value {
-        parse_sharenfs(rules)?;
+    let property = Property::from_str(property)?;
+    let value = parse(property, value)?;
+    if let Value::ShareNfs(rules) = &value
+        && let Some(plain) = plain_sharenfs(rules)?
+    {
+        return Ok(Setting::Known(parse(property, &plain)?));
     }
     Ok(Setting::Known(value))
 }

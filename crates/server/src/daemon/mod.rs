@@ -23,6 +23,7 @@ mod datasets;
 mod disks;
 pub mod error;
 mod events;
+mod exports_report;
 mod features;
 mod finding;
 pub mod first_pool;

@@ -32,7 +32,7 @@ use super::pools::Pools;
 use super::registration::Standing;
 use super::served::ServedPool;
 use super::work::{self, Answer, Event};
-use super::{damage_report, features, looking_back, ops_report, pool_report, silence, zfs_words};
+use super::{damage_report, exports_report, features, looking_back, ops_report, pool_report, silence, zfs_words};
 use crate::control::listener::{Asker, NotDone, Service};
 use crate::control::message::{Assignment, OnProgress, Progress, Reply, Request};
 use crate::control::report::PoolReport;
@@ -118,6 +118,7 @@ impl Desk {
                 Ok(Reply::Events(self.pools.events.since(*since)))
             }
             Request::Holdings { what, client, most } => self.register().held(*what, client.as_deref(), *most),
+            Request::Exports => exports_report::exports(&self.pools, &self.nfs).map(Reply::Exports),
             Request::StatOps => Ok(Reply::Ops(Box::new(ops_report::report(self.nfs.stats())))),
             _ => return None,
         })

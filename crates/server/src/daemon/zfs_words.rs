@@ -140,6 +140,25 @@ mod tests {
         assert!(Property::ALL.iter().all(|property| of_datasets(property.name()).is_none()));
     }
 
+    /// Whoever comes from there looks it up once, and believes the page.
+    #[test]
+    fn each_stands_in_the_page_with_what_is_so() {
+        let page = include_str!("../../../../packaging/man/tally-from-zfs.7");
+        let words: Vec<&str> = page.split_whitespace().collect();
+        for Foreign { name, so, .. } in OF_DATASETS.iter().chain(&OF_POOLS) {
+            let stands = match so.first() {
+                // A person's name stands between them.
+                Some(so) if name.ends_with('@') => {
+                    let whose = words.iter().position(|word| word == name);
+                    whose.is_some_and(|at| words[at..].iter().take(7).any(|word| *word == format!("={so}")))
+                }
+                Some(so) => words.contains(&format!("{name}={so}").as_str()),
+                None => words.contains(name),
+            };
+            assert!(stands, "tally-from-zfs(7) does not say {name}={}", so.first().unwrap_or(&"nothing"));
+        }
+    }
+
     #[test]
     fn what_is_so_is_taken_and_the_rest_is_answered() {
         let ask = |property: &str, value: &str| {

@@ -9,6 +9,11 @@ use tally_server::cli::{self, Cli, Console, Interrupts};
 
 use crate::running::Running;
 
+#[path = "habits/beside.rs"]
+mod beside;
+#[path = "habits/rows.rs"]
+mod rows;
+
 /// A machine with a pool of one disk, and datasets.
 struct Machine {
     dir: tempfile::TempDir,
@@ -19,7 +24,7 @@ struct Machine {
 impl Machine {
     fn start() -> Self {
         let (dir, opener) = (tempfile::tempdir().expect("a directory"), Arc::new(MemOpener::default()));
-        for disk in ["/dev/a", "/dev/b", "/dev/c"] {
+        for disk in ["/dev/a", "/dev/b", "/dev/c", "/dev/d", "/dev/e", "/dev/f"] {
             opener.put(disk, Arc::new(MemDisk::new(64 << 20)));
         }
         let daemon = Running::start(dir.path(), &opener);
@@ -32,13 +37,21 @@ impl Machine {
 
     /// Types words; what stands in quotes is one. What it prints has to have these parts, in this order.
     fn types(&self, line: &str, status: u8, parts: &[&str]) {
+        self.tries(line, status, parts).unwrap_or_else(|wrong| panic!("{wrong}"));
+    }
+
+    /// The same, and what is wrong with what came of it.
+    fn tries(&self, line: &str, status: u8, parts: &[&str]) -> Result<(), String> {
         let (told, text) = tally(self.dir.path(), &split(line));
-        assert_eq!(told, status, "`{line}`: {text}");
+        if told != status {
+            return Err(format!("`{line}` ends with {told}, not with {status}:\n{text}"));
+        }
         let mut rest = text.as_str();
         for part in parts {
-            let at = rest.find(part).unwrap_or_else(|| panic!("`{line}` does not say {part:?} in its place:\n{text}"));
+            let at = rest.find(part).ok_or_else(|| format!("`{line}` does not say {part:?} in its place:\n{text}"))?;
             rest = &rest[at + part.len()..];
         }
+        Ok(())
     }
 
     /// The same, and that is all of it.
@@ -173,7 +186,7 @@ fn pools_come_and_go_as_they_do_there() {
     machine.types("zpool import -d /dev dozer", 0, &[]);
     machine.types("zpool destroy -f dozer", 0, &[]);
     machine.types("zpool events -v", 0, &["dozer"]);
-    machine.types("zpool create p raidz /dev/a /dev/b /dev/c", 1, &["raidz"]);
+    machine.types("zpool create p raidz /dev/a /dev/b /dev/c", 2, &["raidz"]);
 }
 
 #[test]
@@ -191,7 +204,7 @@ fn what_there_is_not_is_answered_in_a_sentence() {
         ("zfs recv -F tank/b", "datasets are not sent yet"),
         ("zfs mount -a", "nothing is mounted on the server"),
         ("zfs umount tank", "nothing is mounted on the server"),
-        ("zfs share -a", "sharenfs counts from the next request on"),
+        ("zfs unshare -a", "sharenfs=off"),
         ("zfs userspace tank", "no quotas of users yet"),
         ("zpool split tank two", "a mirror is not split"),
         ("zpool checkpoint tank", "--rewind"),

@@ -188,7 +188,12 @@ pub fn parse(property: Property, text: &str) -> Result<Value, PropertyError> {
         Property::Compression => match text {
             "off" => Ok(Value::Compression(Compression::Off)),
             "on" | "lz4" => Ok(Value::Compression(Compression::Lz4)),
-            "zstd" => Ok(Value::Compression(Compression::Zstd)),
+            "zstd" | "zstd-3" => Ok(Value::Compression(Compression::Zstd)),
+            level if level.starts_with("zstd-") => {
+                Err(bad("it is off, lz4 or zstd, which is zstd-3: there are no other levels yet"))
+            }
+            "gzip" | "lzjb" | "zle" => Err(bad(NO_GZIP)),
+            level if level.starts_with("gzip-") => Err(bad(NO_GZIP)),
             _ => Err(bad("it is off, lz4 or zstd")),
         },
         Property::Delegations => match text {
@@ -201,6 +206,8 @@ pub fn parse(property: Property, text: &str) -> Result<Value, PropertyError> {
     }
 }
 
+const NO_GZIP: &str =
+    "it is off, lz4 or zstd: lz4 is quicker than lzjb and zle, and zstd makes less of a block than gzip in less time";
 const QUOTA_EXPECTED: &str = "it is none, or a size with its unit, like 500M or 1.5T";
 const SHARE_EXPECTED: &str = "it is off, on, or a list of networks with options on one line of at most 4096 \
      bytes, like '192.168.1.0/24(rw,no_root_squash) 10.0.0.7(ro)'";

@@ -1,4 +1,5 @@
 use super::*;
+use crate::exports::Squash;
 
 fn rule(value: &str, client: &str) -> Option<Rule> {
     parse_sharenfs(value).unwrap().rule(client.parse().unwrap())
@@ -55,7 +56,7 @@ fn what_is_refused() {
         ("10.0.0.0/8(rw) 10.1.0.0/8(rw)", ShareError::Twice("10.0.0.0/8".into())),
         ("10.0.0.0/33(rw)", ShareError::Network("10.0.0.0/33".into())),
         ("10.0.0.0/255.0.255.0(rw)", ShareError::Network("10.0.0.0/255.0.255.0".into())),
-        ("host.example(rw)", ShareError::Network("host.example".into())),
+        ("host/example(rw)", ShareError::Network("host/example".into())),
         ("*(anonuid=x)", ShareError::Id("anonuid=x".into())),
         ("*(anonuid=4294967296)", ShareError::Id("anonuid=4294967296".into())),
         ("*(krb5)", ShareError::Option("krb5".into())),
@@ -63,6 +64,35 @@ fn what_is_refused() {
     ];
     for (value, expected) in cases {
         assert_eq!(parse_sharenfs(value), Err(expected.clone()), "{value}");
+    }
+}
+
+#[test]
+fn names_are_told_from_what_is_nothing() {
+    for (value, told) in [
+        ("host.example(rw)", "`host.example` is a host's name, and names are not looked up: write its address"),
+        ("*.example.org(rw)", "is a pattern for names"),
+        ("build[0-9](rw)", "is a pattern for names"),
+        ("@build(rw)", "is a netgroup"),
+        ("10.0.0.0/8(rw,sec=krb5)", "cannot be proven yet"),
+        ("10.0.0.0/8(rw,hide)", "set sharenfs=off on what is to be hidden"),
+    ] {
+        let error = parse_sharenfs(value).map(|_| ()).expect_err(value).to_string();
+        assert!(error.contains(told), "{value}: {error}");
+    }
+}
+
+/// A program of the day before reads what is kept: it has no words but those that were always there.
+#[test]
+fn what_is_kept_has_the_first_words_alone() {
+    for kept in ["on", "off", "rw", "10.0.0.0/8(rw,sync) *(ro,no_subtree_check)"] {
+        assert_eq!(plain_sharenfs(kept), Ok(None), "{kept}");
+    }
+    for (typed, kept) in [
+        ("10.0.0.0/8(rw,crossmnt) 192.0.2.7(ro)", "10.0.0.0/8(rw) 192.0.2.7(ro)"),
+        ("*(rw,fsid=0,sec=sys,anonuid=7)", "*(rw,anonuid=7)"),
+    ] {
+        assert_eq!(plain_sharenfs(typed), Ok(Some(kept.into())), "{typed}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! How long requests took, and how many there are.
 
-use super::TableArgs;
+use super::{TableArgs, doublings};
 use crate::cli::words::duration;
 use crate::control::report::{IoActive, IoTimes};
 use crate::control::spread::Spread;
@@ -26,38 +26,9 @@ pub(super) fn averages(times: &IoTimes, style: TableArgs) -> [String; 4] {
     })
 }
 
-/// A table with a row for each doubling, from the first that anything fell into to the last.
+/// How the times are distributed.
 pub(super) fn histogram(name: &str, times: &IoTimes, style: TableArgs) -> String {
-    let doubled = spreads(times).map(doublings);
-    let used = |row: &usize| doubled.iter().any(|counts| counts[*row] > 0);
-    let (first, last) = ((0..64).find(used), (0..64).rfind(used));
-    let mut text = String::new();
-    if !style.plain {
-        let titles = KINDS.map(|title| format!("{title:>9}")).join("  ");
-        text += &format!("{:<10}  {titles}\n", name.trim_start());
-    }
-    let (Some(first), Some(last)) = (first, last) else { return text };
-    for row in first..=last {
-        let end = (2u64 << row) - 1;
-        let counts = doubled.each_ref().map(|counts| counts[row]);
-        if style.plain {
-            let counts = counts.map(|count| count.to_string()).join("\t");
-            text += &format!("{}\t{end}\t{counts}\n", name.trim_start());
-        } else {
-            let end = if style.exact { end.to_string() } else { duration(end) };
-            text += &format!("{end:>10}  {}\n", counts.map(|count| format!("{count:>9}")).join("  "));
-        }
-    }
-    text
-}
-
-/// Counts by the doubling of nanoseconds that they fell into.
-fn doublings(spread: &Spread) -> [u64; 64] {
-    let mut counts = [0; 64];
-    for (end, count) in &spread.0 {
-        counts[end.max(&1).ilog2() as usize] += count;
-    }
-    counts
+    doublings::table(name, &KINDS, &spreads(times), &duration, style)
 }
 
 #[cfg(test)]

@@ -23,6 +23,9 @@ pub struct VdevReport {
     /// How long they took.
     #[serde(default)]
     pub times: IoTimes,
+    /// How long they were.
+    #[serde(default)]
+    pub sizes: IoSizes,
     /// Those that have not returned yet.
     #[serde(default)]
     pub active: IoActive,
@@ -106,6 +109,15 @@ pub struct IoTimes {
     pub flush: Spread,
 }
 
+/// How many bytes requests had since import, by what they were: counts by the upper end of a doubling.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // As in [`IoTimes`].
+pub struct IoSizes {
+    pub read: Spread,
+    pub write: Spread,
+    pub durable_write: Spread,
+}
+
 /// Requests that a disk has now, by what they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)] // As in [`IoTimes`].
@@ -135,6 +147,28 @@ impl IoTimes {
             write: how(&self.write, &other.write),
             durable_write: how(&self.durable_write, &other.durable_write),
             flush: how(&self.flush, &other.flush),
+        }
+    }
+}
+
+impl IoSizes {
+    /// Both together.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        self.combine(other, Spread::with)
+    }
+
+    /// What has come since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        self.combine(before, Spread::since)
+    }
+
+    fn combine(&self, other: &Self, how: fn(&Spread, &Spread) -> Spread) -> Self {
+        Self {
+            read: how(&self.read, &other.read),
+            write: how(&self.write, &other.write),
+            durable_write: how(&self.durable_write, &other.durable_write),
         }
     }
 }

@@ -10,7 +10,9 @@ use tally_members::vdev::{Late, LegState, Vdev, VdevLeg};
 use tally_store::pool::Pool;
 
 use super::{DATA, JOINING, LOG, NO_LOG, ONLINE};
-use crate::control::report::{ErrorCounters, IoActive, IoCounters, IoTimes, LateReport, VdevReport, VdevSpace};
+use crate::control::report::{
+    ErrorCounters, IoActive, IoCounters, IoSizes, IoTimes, LateReport, VdevReport, VdevSpace,
+};
 use crate::control::spread::Spread;
 use crate::daemon::served::ServedPool;
 
@@ -101,6 +103,7 @@ fn vdev_report(vdev: &Vdev, config: &VdevConfig, ring: &Ring) -> VdevReport {
                 // A mirror reads from one leg and writes to all: what was asked of it, not of its disks together.
                 io: legs.iter().map(|leg| leg.io).fold(IoCounters::default(), widest),
                 times: legs.iter().map(|leg| &leg.times).fold(IoTimes::default(), |sum, leg| sum.with(leg)),
+                sizes: legs.iter().map(|leg| &leg.sizes).fold(IoSizes::default(), |sum, leg| sum.with(leg)),
                 active: legs.iter().map(|leg| leg.active).fold(IoActive::default(), IoActive::with),
                 slow: legs.iter().map(|leg| leg.slow).sum(),
                 silent_seconds: legs.iter().map(|leg| leg.silent_seconds).fold(0.0, f64::max),
@@ -135,6 +138,11 @@ fn leg_report(leg: &VdevLeg, class: &str) -> VdevReport {
             durable_write: spread(leg, IoKind::DurableWrite),
             flush: spread(leg, IoKind::Flush),
         },
+        sizes: IoSizes {
+            read: sizes(leg, IoKind::Read),
+            write: sizes(leg, IoKind::Write),
+            durable_write: sizes(leg, IoKind::DurableWrite),
+        },
         active: IoActive {
             read: active(leg, IoKind::Read),
             write: active(leg, IoKind::Write),
@@ -150,6 +158,10 @@ fn leg_report(leg: &VdevLeg, class: &str) -> VdevReport {
 
 fn spread(leg: &VdevLeg, kind: IoKind) -> Spread {
     leg.disk().map_or_else(Spread::default, |disk| (&disk.times(kind).latency).into())
+}
+
+fn sizes(leg: &VdevLeg, kind: IoKind) -> Spread {
+    leg.disk().map_or_else(Spread::default, |disk| Spread(disk.times(kind).sizes()))
 }
 
 fn active(leg: &VdevLeg, kind: IoKind) -> u64 {
