@@ -330,7 +330,7 @@ const MEMBERS: [&[&str]; 7] = [
     &["vdev"],
     &["uberblock", "grammar"],
     &["label"],
-    &["blockdev"],
+    &["blockdev", "foreign"],
 ];
 
 const STORE: [&[&str]; 8] = [

@@ -182,7 +182,7 @@ ganesha_stop() {
 
 # ---- the server under test -------------------------------------------------------------------------------------
 # Pool and log lie on two disks where a suite does not say otherwise, so their writes are counted apart.
-tally_create() { "$TALLY" pool create tank "$POOL_DISK" ${LOG_DISK:+log "$LOG_DISK"}; }
+tally_create() { "$TALLY" pool create -f tank "$POOL_DISK" ${LOG_DISK:+log "$LOG_DISK"}; }
 # tally_start [ARGUMENT…] starts the daemon, by SERVE_WORDS too, and waits until it answers on its port.
 tally_start() {
     mkdir -p /tmp/state; cd /tmp/state || return

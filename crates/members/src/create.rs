@@ -14,6 +14,7 @@ use tally_intent::LaneGeometry;
 
 pub use self::spares::{NewSpareError, add_spares, check_spares};
 use crate::assemble::Assembled;
+use crate::foreign;
 use crate::grammar::VdevSpec;
 use crate::label::{
     self, FeatureNotes, Features, HangLimit, LABEL_BYTES, LANES_MAX, LabelError, LaneConfigLine, LegConfig,
@@ -97,6 +98,13 @@ pub enum CreateError {
         path: PathBuf,
         /// Why its label cannot be read.
         why: Unreadable,
+    },
+    /// A device has something on it that is none of ours.
+    #[error("{} holds {what}; with -f all of that is lost, or name another device", path.display())]
+    Holds {
+        path: PathBuf,
+        /// What.
+        what: &'static str,
     },
     /// A device is named twice.
     #[error("{} is named twice; a disk has one place in a pool", path.display())]
@@ -296,8 +304,12 @@ fn open_leg(platform: &Platform, path: &Path, min: u64, force: bool) -> Result<F
                 return Err(CreateError::Taken { path, pool: label.config.name, leg, state });
             }
         }
-        // Nothing there, or nothing to be had from it.
-        Err(Unreadable::NoLabel | Unreadable::Damaged | Unreadable::Io(_)) => {}
+        // Nothing of ours there, or nothing to be had from it.
+        Err(Unreadable::NoLabel | Unreadable::Damaged | Unreadable::Io(_)) => {
+            if let Some(what) = foreign::content(disk.as_ref()).ok().flatten().filter(|_| !force) {
+                return Err(CreateError::Holds { path, what });
+            }
+        }
         // A pool of a program of another age: it would be gone without a word.
         Err(why) if !force => return Err(CreateError::Foreign { path, why }),
         Err(_) => {}

@@ -6,6 +6,7 @@ pub mod blockdev;
 pub mod choose;
 pub mod create;
 pub mod discover;
+pub mod foreign;
 pub mod grammar;
 pub mod label;
 pub mod roster;

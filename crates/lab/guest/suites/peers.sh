@@ -36,7 +36,7 @@ configure() {
         knfsd-log) JOURNAL_DISK=$LOG_DISK ;;
     esac
 }
-tally_create() { "$TALLY" pool create tank "$POOL_DISK" $POOL_LOG; }
+tally_create() { "$TALLY" pool create -f tank "$POOL_DISK" $POOL_LOG; }
 start() {
     case $server in
         tally)

@@ -122,6 +122,25 @@ fn devices_of_other_pools_are_taken_only_by_force() {
     create(&world.platform(), "tank", &specs("/d/a"), &plain).expect("a destroyed pool's disk is free");
 }
 
+/// What somebody else has on a disk is not written over unasked.
+#[test]
+fn a_device_with_a_file_system_is_taken_only_by_force() {
+    let world = World::new(&[("a", 16 * MIB), ("b", 16 * MIB)]);
+    let mut sector = vec![0; 4096];
+    sector[0x438..0x43a].copy_from_slice(b"\x53\xef");
+    world.disk("a").write(0, &sector, tally_disk::Durability::Durable).unwrap();
+    let writes = world.journal.lock().len();
+    let plain = CreateOptions::default();
+    let text = refusal(&world, "pond", "/d/b /d/a", &plain);
+    assert_eq!(
+        text,
+        "/d/a holds an ext2, ext3 or ext4 file system; with -f all of that is lost, or name another device"
+    );
+    assert_eq!(world.journal.lock().len(), writes, "nothing was written");
+    create(&world.platform(), "pond", &specs("/d/a"), &CreateOptions { force: true, ..plain })
+        .expect("it was asked for");
+}
+
 /// A pool of a program of another age is a pool: it says what it is, and nothing is written over it unasked.
 #[test]
 fn a_device_of_another_format_is_taken_only_by_force() {
