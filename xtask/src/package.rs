@@ -13,6 +13,8 @@ use clap::Args;
 use tally_lab::tally::Tally;
 use tally_lab::{cargo, guests, packages};
 
+mod licences;
+
 /// Completions: of which shell, and the name of the file.
 const COMPLETIONS: [(&str, &str); 3] = [("bash", "tally.bash"), ("zsh", "_tally"), ("fish", "tally.fish")];
 /// Units beside that of the daemon.
@@ -71,6 +73,7 @@ impl Tree {
         }
         let (source, built) = (folder.join("source"), folder.join("built"));
         fs::create_dir_all(built.join("completions"))?;
+        fs::write(built.join("third-party"), licences::text()?)?;
         fs::copy(program, built.join(NAME))?;
         cargo::step(Command::new(program).arg("man").arg(built.join("man")))?;
         for (shell, file) in COMPLETIONS {
