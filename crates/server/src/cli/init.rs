@@ -138,7 +138,10 @@ fn would_work(session: Session<'_>, steps: &[Step], here: &Path) -> Result<(), F
     });
     let Some(words) = create else { return Ok(()) };
     let words = words.iter().map(String::as_str);
-    let dry = ["tally"].into_iter().chain(words.clone().take(2)).chain(["-n"]).chain(words.skip(2));
+    // What is wiped before is not there any more when the pool is made.
+    let wipes = steps.iter().any(|step| matches!(step, Step::Wipe(_)));
+    let flags = ["-n"].into_iter().chain(wipes.then_some("-f"));
+    let dry = ["tally"].into_iter().chain(words.clone().take(2)).chain(flags).chain(words.skip(2));
     let cli = Cli { socket: session.socket.map(Path::to_path_buf), ..parsed(dry)? };
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let interrupts = super::Interrupts::Never;
@@ -184,6 +187,13 @@ fn how_to_mount(session: Session<'_>, dataset: &str, console: &mut Console<'_>) 
         format!("vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock")
     };
     writeln!(console.out, "\n/{dataset} is served:\n  sudo mount -t nfs -o {options} {host}:/{dataset} /mnt")?;
+    if exports_to_others {
+        writeln!(
+            console.out,
+            "Its folder is root's, and root of another machine is nobody here. To give it to somebody, mount it on this one:\n  \
+             sudo mount -t nfs -o {options} 127.0.0.1:/{dataset} /mnt && sudo chown USER /mnt; sudo umount /mnt"
+        )?;
+    }
     Ok(writeln!(console.out, "`tally doctor` says what is left to do.")?)
 }
 
@@ -268,8 +278,9 @@ impl<'a> Answers<'a> {
             create.extend((self.log.len() > 1).then(|| "mirror".into()));
             create.extend(self.log.iter().map(text));
         }
-        let rules: Vec<_> = self.network.iter().map(|network| format!("{network}(rw)")).collect();
-        let rules = if rules.is_empty() { SHARENFS.to_owned() } else { rules.join(" ") };
+        // Root of this machine in any case: others' is nobody, and somebody has to say whose the folder is.
+        let rules = self.network.iter().map(|network| format!(" {network}(rw)")).collect::<String>();
+        let rules = format!("{SHARENFS}{rules}");
         let share = ["dataset", "create", "-o", &format!("sharenfs={rules}"), &format!("{pool}/{dataset}")];
         let share = share.map(str::to_owned).to_vec();
         let wipes = erased.iter().cloned().map(Step::Wipe);

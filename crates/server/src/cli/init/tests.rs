@@ -32,7 +32,7 @@ fn the_commands_are_as_they_would_be_typed() {
     }
     let words =
         ["--on", "/a", "--network", "10.0.0.0/8", "--network", "2001:db8::/32", "--pool", "p", "--dataset", "d"];
-    let share = "tally dataset create -o 'sharenfs=10.0.0.0/8(rw) 2001:db8::/32(rw)' p/d";
+    let share = "tally dataset create -o 'sharenfs=127.0.0.1(rw,no_root_squash) ::1(rw,no_root_squash) 10.0.0.0/8(rw) 2001:db8::/32(rw)' p/d";
     assert_eq!(steps(&words).unwrap()[1], share);
     let refused = steps(&["--on", "/a", "--on", "/b", "--on", "/c"]).unwrap_err();
     assert!(refused.contains("3 disks make no mirrors of 2") && refused.contains("--mirror 3"), "{refused}");
