@@ -199,7 +199,7 @@ fn random(world: &World) {
 
 /// What is passed over from content to hole to content is zeroes.
 fn passed_over(world: &World, file: ObjectRef, expected: &[u8], round: usize) {
-    let mut at = 0;
+    let (mut at, mut was_hole) = (0, None);
     while at < expected.len() as u64 {
         let content = world.seek(file, at, Sought::Data).unwrap().offset;
         assert!(expected[at as usize..content as usize].iter().all(|byte| *byte == 0), "round {round}: from {at}");
@@ -207,6 +207,11 @@ fn passed_over(world: &World, file: ObjectRef, expected: &[u8], round: usize) {
             return;
         }
         at = world.seek(file, content, Sought::Hole).unwrap().offset;
-        assert!(at > content, "round {round}: content at {content} has no end");
+        if at == content {
+            // Zeroes in memory are content, and may have been folded into a hole since; then they are passed over the next time.
+            let is_so = expected[at as usize] == 0 && was_hole.replace(at) != Some(at);
+            assert!(is_so, "round {round}: content at {content} has no end");
+        }
+        assert!(at >= content, "round {round}: content at {content} ends before it");
     }
 }

@@ -59,7 +59,7 @@ fn what_is_not_taken_is_told_with_its_line() {
         ("/srv 10.0.0.1(rw,colour)", "1: 10.0.0.1: unknown option `colour`; known are ro, rw"),
         ("/srv 10.0.0.1(rw", "1: `10.0.0.1(rw` is no client"),
         ("/srv 10.0.0.1(rw)x", "is no client"),
-        ("/srv 10.0.0.1(rw)\n/srv \\\n 10.0.0.1(ro)", "2: 10.0.0.1: `10.0.0.1/32` stands twice"),
+        ("/srv 10.0.0.1(rw)\n/srv \\\n 10.0.0.1(ro)", "2: 10.0.0.1: `10.0.0.1` stands twice"),
         ("srv 10.0.0.1(rw)", "1: `srv` is no path"),
         ("/srv/../etc 10.0.0.1(rw)", "leads up"),
         ("\"/srv 10.0.0.1(rw)\n/x 10.0.0.1(rw)", "1: a quote is not closed"),

@@ -45,7 +45,7 @@ fn what_is_not_there_is_answered() {
         ("rw=@10.0.0.0/8,sec=krb5p", "`sec=krb5p` cannot be had: who a client is cannot be proven yet"),
         ("rw=@10.0.0.0/8,sec=sys:krb5", "Kerberos"),
         ("rw=@10.0.0.0/8,xprtsec=mtls", "connections are not encrypted yet"),
-        ("rw=@10.0.0.0/8,root=@192.0.2.1", "`192.0.2.1/32` stands behind root="),
+        ("rw=@10.0.0.0/8,root=@192.0.2.1", "`192.0.2.1` stands behind root="),
         ("root=@192.0.2.1", "stands behind root="),
         ("rw=@10.0.0.0/8,ro=@10.0.0.0/8", "stands twice"),
         ("rw=@10.0.0.0/8,async", "`async` is refused"),
