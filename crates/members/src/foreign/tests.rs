@@ -7,6 +7,7 @@ fn with(at: usize, magic: &[u8]) -> MemDisk {
     let disk = MemDisk::new(1 << 20);
     let sector = at / SECTOR * SECTOR;
     let mut bytes = vec![0; 2 * SECTOR];
+    bytes.truncate(((1 << 20) - sector).min(2 * SECTOR));
     bytes[at - sector..at - sector + magic.len()].copy_from_slice(magic);
     disk.write(sector as u64, &bytes, Durability::Durable).unwrap();
     disk
@@ -19,6 +20,9 @@ fn what_others_have_put_there_is_known() {
     }
     for magic in ZFS_UBERBLOCKS {
         assert_eq!(content(&with(ZFS_RING + 4 * ZFS_STEP, &magic)).unwrap(), Some("a disk of a ZFS pool"));
+    }
+    for at in md_places(1 << 20) {
+        assert_eq!(content(&with(at as usize, MD)).unwrap(), Some("a part of a RAID (md)"), "at {at}");
     }
     assert_eq!(content(&MemDisk::new(1 << 20)).unwrap(), None);
     assert_eq!(content(&MemDisk::new(64 << 10)).unwrap(), None, "one that ends before some of them begin");

@@ -441,7 +441,8 @@ fn the_mount_protocol() {
     let dir = client.mkdir(&root, b"d").1.unwrap();
     assert_eq!(client.mount("/tank/d/"), dir);
     client.file(&root, b"f");
-    for (wrong, status) in [("/nothing", 13), ("/tank/none", 2), ("/tank/f", 20), ("/tankard", 13), ("/tank/../x", 13)] {
+    for (wrong, status) in [("/nothing", 13), ("/tank/none", 2), ("/tank/f", 20), ("/tankard", 13), ("/tank/../x", 13)]
+    {
         assert_eq!(client.mount_call(1, path(wrong)).status, status, "{wrong}");
     }
     let dump = |client: &mut Client| {

@@ -137,8 +137,10 @@ fn legs(vdev: &VdevReport) -> Vec<&VdevReport> {
 fn is_volatile(path: &Path) -> bool {
     let Ok(path) = std::fs::canonicalize(path) else { return false };
     let Some(name) = path.strip_prefix("/dev").ok().and_then(Path::to_str) else { return false };
-    let cache = std::fs::read_to_string(format!("/sys/class/block/{name}/queue/write_cache"));
-    cache.is_ok_and(|cache| cache.trim() == "write back")
+    // A partition has its disk's queue, which is one folder up.
+    let Ok(device) = std::fs::canonicalize(format!("/sys/class/block/{name}")) else { return false };
+    let caches = ["queue/write_cache", "../queue/write_cache"].map(|cache| std::fs::read_to_string(device.join(cache)));
+    caches.into_iter().flatten().next().is_some_and(|cache| cache.trim() == "write back")
 }
 
 fn examine(facts: &Facts) -> Vec<Finding> {

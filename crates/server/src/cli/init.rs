@@ -13,6 +13,7 @@ use std::process::Command;
 
 use clap::{Args, Parser as _, ValueHint};
 use tally_base::Size;
+use tally_nfs::exports::parse_sharenfs;
 
 use super::args::Cli;
 use super::console::{Console, Failure, Session};
@@ -138,11 +139,26 @@ fn would_work(session: Session<'_>, steps: &[Step], here: &Path) -> Result<(), F
     });
     let Some(words) = create else { return Ok(()) };
     let words = words.iter().map(String::as_str);
-    // What is wiped before is not there any more when the pool is made.
-    let wipes = steps.iter().any(|step| matches!(step, Step::Wipe(_)));
-    let flags = ["-n"].into_iter().chain(wipes.then_some("-f"));
-    let dry = ["tally"].into_iter().chain(words.clone().take(2)).chain(flags).chain(words.skip(2));
-    let cli = Cli { socket: session.socket.map(Path::to_path_buf), ..parsed(dry)? };
+    // What is wiped before is not there any more when the pool is made; of the other disks each is asked for by itself, as -f would excuse those of other pools as well.
+    let wipe = |step| match step {
+        &Step::Wipe(ref path) => Some(path.to_string_lossy()),
+        Step::Tally(_) => None,
+    };
+    let wiped: Vec<_> = steps.iter().filter_map(wipe).collect();
+    if !wiped.is_empty() {
+        let is_kept = |word: &&str| word.starts_with('/') && !wiped.iter().any(|path| path == word);
+        for disk in words.clone().skip(2).filter(is_kept) {
+            try_out(session, &["pool", "create", "-n", "--file-size", "64M", "looked-at", disk], here)?;
+        }
+    }
+    let flags = ["-n"].into_iter().chain((!wiped.is_empty()).then_some("-f"));
+    try_out(session, &words.clone().take(2).chain(flags).chain(words.skip(2)).collect::<Vec<_>>(), here)
+}
+
+/// Runs a command that only says what it would do.
+fn try_out(session: Session<'_>, words: &[&str], here: &Path) -> Result<(), Failure> {
+    let cli = parsed(["tally"].into_iter().chain(words.iter().copied()))?;
+    let cli = Cli { socket: session.socket.map(Path::to_path_buf), ..cli };
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let interrupts = super::Interrupts::Never;
     super::run(&cli, here, &mut Console { out: &mut out, err: &mut err, interrupts })
@@ -281,6 +297,7 @@ impl<'a> Answers<'a> {
         // Root of this machine in any case: others' is nobody, and somebody has to say whose the folder is.
         let rules = self.network.iter().map(|network| format!(" {network}(rw)")).collect::<String>();
         let rules = format!("{SHARENFS}{rules}");
+        parse_sharenfs(&rules).map_err(|error| Failure::Init(format!("{error}. Nothing was done")))?;
         let share = ["dataset", "create", "-o", &format!("sharenfs={rules}"), &format!("{pool}/{dataset}")];
         let share = share.map(str::to_owned).to_vec();
         let wipes = erased.iter().cloned().map(Step::Wipe);

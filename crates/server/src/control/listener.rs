@@ -269,6 +269,11 @@ fn allowed(stream: &UnixStream) -> Option<Access> {
 const ONLY_LOOKS: &str = "members of the group of the daemon's socket may look, and change nothing: have it done by root (sudo), \
                           or by the user who runs the daemon";
 
+/// The same of who names too much at once: each word of a request may be a line of the answer for each dataset, in the daemon's memory.
+const TOO_LONG: &str =
+    "a question of somebody who may only look has 16 KiB at most: ask for fewer names at a time, or with -r";
+const LOOKING_LINE_BYTES_MAX: u64 = 16 << 10;
+
 fn answer(
     (stream, allowed): (&Arc<UnixStream>, Access),
     service: &dyn Service,
@@ -279,11 +284,15 @@ fn answer(
     let mut requests = BufReader::new(&**stream);
     loop {
         let mut line = Vec::new();
-        (&mut requests).take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+        let line_bytes_max = if allowed == Access::Command { LINE_BYTES_MAX } else { LOOKING_LINE_BYTES_MAX };
+        (&mut requests).take(line_bytes_max).read_until(b'\n', &mut line)?;
         if line.is_empty() {
             return Ok(());
         }
         let response = match serde_json::from_slice::<Request>(&line) {
+            Err(_) if line.len() as u64 == LOOKING_LINE_BYTES_MAX && allowed < Access::Command => {
+                Response::Refused { message: TOO_LONG.into() }
+            }
             Err(error) => Response::Refused { message: format!("the request cannot be read: {error}") },
             Ok(request) if request.access() > allowed => Response::Refused { message: ONLY_LOOKS.into() },
             Ok(request) => {

@@ -1,5 +1,6 @@
 //! `tally exports import`: datasets and rules of what a file like /etc/exports says.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use tally_nfs::exports::{ExportsTable, Remark, read_exports};
 use super::plan::{Step, There, in_order, twice};
 use crate::cli::console::{Console, Failure, Session, ask, print_json};
 use crate::control::message::{Reply, Request};
+use crate::control::report::PropertyLine;
 
 /// Longest file that is read: none that a person wrote is longer.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -39,7 +41,8 @@ pub(super) fn run(
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
     let ExportsTable { exports, mut refused, notes } = read_exports(&read(&here.join(&args.file))?);
-    let there = There { datasets: datasets(session, console)?, under: args.under.clone() };
+    let there =
+        There { datasets: datasets(session, console)?, heirs: heirs(session, console)?, under: args.under.clone() };
     if let Some(under) = args.under.as_ref().filter(|under| !there.datasets.contains(*under)) {
         return Err(Failure::Usage(format!(
             "there is no dataset '{under}'; `tally dataset list` shows those that are"
@@ -56,6 +59,22 @@ pub(super) fn run(
     if let Some(text) = twice(&steps) {
         return Err(Failure::Usage(text));
     }
+    // Before any is left out: each is asked about with all that the table says.
+    let widened: Vec<_> = steps.iter().map(|step| there.widened(step, &steps)).collect();
+    let mut kept = Vec::new();
+    for (step, below) in steps.iter().zip(widened) {
+        match below {
+            None => kept.push(step),
+            Some(below) => refused.push(Remark {
+                line: step.line,
+                text: format!(
+                    "{}: '{below}' would be exported with it, as a dataset has the rules of the one above; say first who may mount that: \
+                     `tally dataset set sharenfs=off {below}` for nobody",
+                    step.path
+                ),
+            }),
+        }
+    }
     refused.sort_by_key(|remark| remark.line);
     for Remark { line, text } in &notes {
         writeln!(console.err, "{}:{line}: note: {text}", args.file.display())?;
@@ -64,9 +83,9 @@ pub(super) fn run(
         writeln!(console.err, "{}:{line}: {text}", args.file.display())?;
     }
     if args.plan {
-        print(session, &args.file, &steps, console)?;
+        print(session, &args.file, &kept, console)?;
     } else if refused.is_empty() || args.force {
-        carry_out(session, &steps, console)?;
+        carry_out(session, &kept, console)?;
     }
     match refused.len() {
         0 => Ok(()),
@@ -99,9 +118,21 @@ fn datasets(session: Session<'_>, console: &mut Console<'_>) -> Result<std::coll
     }
 }
 
-fn print(session: Session<'_>, file: &Path, steps: &[Step], console: &mut Console<'_>) -> Result<(), Failure> {
+/// From whom datasets have rules that are not their own.
+fn heirs(session: Session<'_>, console: &mut Console<'_>) -> Result<BTreeMap<String, Option<String>>, Failure> {
+    let rules = Request::DatasetGet { names: Vec::new(), recursive: true, properties: vec!["sharenfs".into()] };
+    let Reply::Properties(lines) = ask(session, &rules, console)? else { return Err(Failure::Mismatch) };
+    let is_heir = |line: &PropertyLine| line.source == "default" || line.source.starts_with(INHERITED);
+    let heirs = lines.into_iter().filter(is_heir);
+    Ok(heirs.map(|line| (line.name, line.source.strip_prefix(INHERITED).map(str::to_owned))).collect())
+}
+
+/// How the source of such a property begins.
+const INHERITED: &str = "inherited from ";
+
+fn print(session: Session<'_>, file: &Path, steps: &[&Step], console: &mut Console<'_>) -> Result<(), Failure> {
     if session.json {
-        return print_json(Reply::Done(steps.iter().map(Step::words).collect()), console);
+        return print_json(Reply::Done(steps.iter().map(|step| step.words()).collect()), console);
     }
     for step in steps {
         let moved = if step.path == format!("/{}", step.dataset) {
@@ -115,7 +146,7 @@ fn print(session: Session<'_>, file: &Path, steps: &[Step], console: &mut Consol
     Ok(())
 }
 
-fn carry_out(session: Session<'_>, steps: &[Step], console: &mut Console<'_>) -> Result<(), Failure> {
+fn carry_out(session: Session<'_>, steps: &[&Step], console: &mut Console<'_>) -> Result<(), Failure> {
     let mut told = Vec::new();
     for step in steps {
         let Reply::Done(remarks) = ask(session, &step.request(), console)? else { return Err(Failure::Mismatch) };

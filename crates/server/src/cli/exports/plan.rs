@@ -1,6 +1,6 @@
 //! What a table of exports becomes: which dataset stands for which path, and the commands that make it so.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tally_nfs::exports::TableExport;
 use tally_store::properties::{Property, parse};
@@ -12,6 +12,8 @@ use crate::control::message::{Assignment, Request};
 pub(super) struct There {
     /// All datasets.
     pub(super) datasets: BTreeSet<String>,
+    /// Those whose rules are not their own: whose they are, if anybody's.
+    pub(super) heirs: BTreeMap<String, Option<String>>,
     /// Below which dataset paths come that are in no pool.
     pub(super) under: Option<String>,
 }
@@ -44,6 +46,16 @@ impl There {
         parse(Property::ShareNfs, sharenfs).map_err(|error| format!("{}: {error}", export.path))?;
         let is_new = !self.datasets.contains(&dataset);
         Ok(Some(Step { path: export.path.clone(), line: export.line, dataset, is_new, sharenfs: sharenfs.clone() }))
+    }
+
+    /// What a step would export besides: a dataset below it that would have its rules, and that no step names. A table means the file system of a path, and not those below.
+    pub(super) fn widened(&self, step: &Step, steps: &[Step]) -> Option<&str> {
+        let below = format!("{}/", step.dataset);
+        let would_inherit = |(name, from): &(&String, &Option<String>)| {
+            let is_from_between = from.as_ref().is_some_and(|from| from.starts_with(&below));
+            name.starts_with(&below) && !is_from_between && !steps.iter().any(|other| other.dataset == **name)
+        };
+        self.heirs.iter().find(would_inherit).map(|(name, _)| name.as_str())
     }
 
     /// `/tank/home` is the dataset of that name if there is such a pool; all else comes below one.
@@ -89,10 +101,12 @@ impl Step {
     }
 }
 
-/// Puts them into the order in which they can be carried out: a dataset before those below it.
-pub(super) fn in_order(mut steps: Vec<Step>) -> Vec<Step> {
-    steps.sort_by(|a, b| a.dataset.cmp(&b.dataset));
-    steps
+/// Puts them into the order in which they can be carried out, and nothing is exported to more than it says meanwhile: those that are there from below, and those that are made from above.
+pub(super) fn in_order(steps: Vec<Step>) -> Vec<Step> {
+    let (mut made, mut there): (Vec<_>, Vec<_>) = steps.into_iter().partition(|step| step.is_new);
+    there.sort_by(|a, b| b.dataset.cmp(&a.dataset));
+    made.sort_by(|a, b| a.dataset.cmp(&b.dataset));
+    there.into_iter().chain(made).collect()
 }
 
 /// Two paths that would be one dataset.
@@ -106,7 +120,8 @@ mod tests {
     use super::*;
 
     fn there(datasets: &[&str], under: Option<&str>) -> There {
-        There { datasets: datasets.iter().map(|name| (*name).to_owned()).collect(), under: under.map(str::to_owned) }
+        let datasets = datasets.iter().map(|name| (*name).to_owned()).collect();
+        There { datasets, heirs: BTreeMap::new(), under: under.map(str::to_owned) }
     }
 
     fn export(path: &str) -> TableExport {
@@ -147,6 +162,24 @@ mod tests {
         }
         let nobody = TableExport { sharenfs: None, ..export("/srv") };
         assert_eq!(there(&["tank"], None).step(&nobody), Ok(None));
+    }
+
+    /// Rules are inherited, and those of a table are not: nothing below a path is exported by its line.
+    #[test]
+    fn what_lies_below_is_not_exported_with_it() {
+        let heirs = [("tank/home", None), ("tank/home/ann", Some("tank/home")), ("tank/own/x", Some("tank/own"))];
+        let heirs = heirs.map(|(name, from)| (name.to_owned(), from.map(str::to_owned))).into();
+        let there = There { heirs, ..there(&["tank", "tank/home", "tank/home/ann", "tank/own", "tank/own/x"], None) };
+        let step = |path: &str| there.step(&export(path)).expect("a step").expect("a rule");
+        let (tank, home, ann) = (step("/tank"), step("/tank/home"), step("/tank/home/ann"));
+        assert_eq!(there.widened(&tank, &[]), Some("tank/home"));
+        assert_eq!(there.widened(&home, &[]), Some("tank/home/ann"));
+        let all = in_order(vec![tank, home, ann]);
+        assert_eq!(
+            all.iter().map(|step| step.dataset.as_str()).collect::<Vec<_>>(),
+            ["tank/home/ann", "tank/home", "tank"]
+        );
+        assert!(all.iter().all(|step| there.widened(step, &all).is_none()), "each has a line of its own");
     }
 
     #[test]

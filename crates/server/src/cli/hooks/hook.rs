@@ -67,6 +67,11 @@ impl Hooks {
     fn programs(&mut self) -> Vec<PathBuf> {
         let (mut programs, mut wrong) = (Vec::new(), BTreeSet::new());
         match fs::read_dir(&self.dir) {
+            // Whoever may write there may put a program in the place of one that was looked at.
+            Ok(_) if fs::metadata(&self.dir).is_ok_and(|dir| dir.mode() & 0o022 != 0) => {
+                wrong
+                    .insert(format!("nothing in {} is run: others than its owner may write to it", self.dir.display()));
+            }
             Ok(entries) => {
                 for path in entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_meant(path)) {
                     match objection(&path) {
@@ -104,14 +109,30 @@ impl Hooks {
             Ok(()) | Err(Errno::SRCH | Errno::PERM) => {}
             Err(error) => say(&format!("{}: cannot end what it has begun: {error}", hook.display())),
         }
-        let status = wait(child)?;
+        let status = end_of(child, hook)?;
         let (in_time, shown) = ended?;
-        Ok((in_time.then_some(status), shown))
+        Ok((status.filter(|_| in_time), shown))
     }
 }
 
-fn wait(mut child: Child) -> io::Result<ExitStatus> {
-    child.wait()
+/// How long what was killed may take to end.
+const DYING_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// How it ended. None: it cannot be killed, as it became another user or its disk does not answer, and others do not wait for it.
+fn end_of(mut child: Child, hook: &Path) -> io::Result<Option<ExitStatus>> {
+    let until = Instant::now() + DYING_TIME_MAX;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= until {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    say(&format!("{} cannot be ended, and goes on beside those that come next", hook.display()));
+    std::thread::Builder::new().name("left behind".into()).spawn(move || child.wait())?;
+    Ok(None)
 }
 
 /// Reads what a process prints until it ends or the time is over: whether it has ended, and what is to be shown.
