@@ -22,6 +22,8 @@ const AGAIN_SECONDS: u64 = 3600;
 const AGE_SECONDS_MAX: u64 = 7 * 24 * 3600;
 /// So many events are told in an hour.
 pub(super) const TOLD_MAX: usize = 100;
+/// So many wait until the hour is over.
+const POSTPONED_MAX: usize = 500;
 /// More than that is no state of ours.
 const STATE_BYTES_MAX: u64 = 4 << 20;
 
@@ -30,9 +32,9 @@ const STATE_BYTES_MAX: u64 = 4 << 20;
 pub(super) enum Verdict {
     /// Nothing: it is.
     Done,
-    /// Nothing: the same was told within the hour.
+    /// Nothing yet: the same was told within the hour. The newest of it is [`Memory::due`] when that is over.
     Again,
-    /// Nothing: others were told. With the event that says so, the first time.
+    /// Nothing yet: others were told. With the event that says so, the first time.
     TooMany(Option<EventReport>),
     /// Programs are run, and then it is [`Memory::told`].
     Tell,
@@ -50,6 +52,9 @@ pub(super) struct Memory {
     done: VecDeque<(u64, u64)>,
     /// What was told, and when, in seconds since 1970.
     told: BTreeMap<u64, u64>,
+    /// The newest of each that comes again, or was one too many, until it may be told: what a disk is by now is told in the end.
+    #[serde(default)]
+    postponed: BTreeMap<u64, EventReport>,
     /// Those of `done`.
     #[serde(skip)]
     known: HashSet<u64>,
@@ -106,15 +111,36 @@ impl Memory {
         // A clock that was put back ends the wait.
         self.told.retain(|_, told| now >= *told && now - *told < AGAIN_SECONDS);
         if self.told.contains_key(&same) || self.waiting.contains_key(&same) {
-            self.done(event, now);
+            self.postpone(same, event, now);
             return Verdict::Again;
         }
         if self.told.len() + self.waiting.len() >= TOLD_MAX {
-            self.done(event, now);
+            self.postpone(same, event, now);
             return Verdict::TooMany(self.flood(event, now));
         }
         self.waiting.insert(same, id);
         Verdict::Tell
+    }
+
+    fn postpone(&mut self, same: u64, event: &EventReport, now: u64) {
+        if self.postponed.len() < POSTPONED_MAX || self.postponed.contains_key(&same) {
+            self.postponed.insert(same, event.clone());
+        }
+        self.done(event, now);
+    }
+
+    /// What was postponed and may be told by now.
+    pub(super) fn due(&mut self, now: u64) -> Vec<EventReport> {
+        if self.postponed.is_empty() {
+            return Vec::new();
+        }
+        self.told.retain(|_, told| now >= *told && now - *told < AGAIN_SECONDS);
+        let room = TOLD_MAX.saturating_sub(self.told.len() + self.waiting.len());
+        let may = |same: &u64| !self.told.contains_key(same) && !self.waiting.contains_key(same);
+        let due: Vec<_> =
+            self.postponed.iter().filter(|(same, _)| may(same)).take(room).map(|(_, it)| it.clone()).collect();
+        self.waiting.extend(due.iter().map(|event| (same(event), id(event))));
+        due
     }
 
     /// The event that says that there are too many, if nobody was told so within the hour.
@@ -138,6 +164,10 @@ impl Memory {
     pub(super) fn told(&mut self, event: &EventReport, now: u64) {
         let same = same(event);
         self.waiting.remove(&same);
+        // One that has come since is told when the hour is over.
+        if self.postponed.get(&same).is_some_and(|postponed| id(postponed) == id(event)) {
+            self.postponed.remove(&same);
+        }
         self.told.insert(same, now);
         self.done(event, now);
     }

@@ -7,7 +7,7 @@
 //! **Nothing is missed and nothing is told twice**, be the daemon started anew or this: [`memory`] says of each event whether it
 //! is done, which is written down when all programs of it have ended. One that was cut off in between is begun again.
 //!
-//! **A flood stays a trickle.** What has been told is told again an hour later at the soonest, and no more than
+//! **A flood stays a trickle.** What has been told is told again an hour later at the soonest, and then by the newest of it, so that the last word of a disk is how it is; and no more than
 //! [`memory::TOLD_MAX`] events are told in an hour: what goes beyond that is one event more, of the class `flood`. So the line of events that
 //! wait for programs is bounded as well.
 
@@ -117,6 +117,9 @@ impl Follower {
         loop {
             let Reply::Events(events) = client.ask(&Request::Events { since }, &mut |_| {})? else { return Ok(()) };
             since = self.take(events, since);
+            for event in self.memory.lock().due(now()) {
+                self.told.try_send(event).expect("room in the line of events");
+            }
             self.sum_up();
             thread::sleep(ASK_INTERVAL);
         }
@@ -161,7 +164,10 @@ impl Follower {
     /// Says what was not told.
     fn sum_up(&mut self) {
         if self.again > 0 && self.summed.elapsed() >= SUM_INTERVAL {
-            say(&format!("{} events ran no hooks: the same within an hour, or too many", self.again));
+            say(&format!(
+                "{} events ran no hooks yet: the same within an hour, or too many; the newest of each is told when that is over",
+                self.again
+            ));
             (self.again, self.summed) = (0, Instant::now());
         }
     }

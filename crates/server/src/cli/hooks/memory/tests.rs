@@ -30,6 +30,39 @@ fn the_same_is_told_once_an_hour() {
     }
 }
 
+/// The last that anybody hears of a disk is how it is.
+#[test]
+fn what_comes_again_within_the_hour_is_told_when_it_is_over() {
+    let mut memory = seasoned();
+    let (failed, well) = ("/dev/sda was ONLINE, and is FAILED", "/dev/sda was FAILED, and is ONLINE");
+    for (time_ns, text) in [(1, failed), (2, well)] {
+        assert_eq!(memory.judge(&event(time_ns, "statechange", text), NOON), Verdict::Tell);
+        memory.told(&event(time_ns, "statechange", text), NOON);
+    }
+    assert_eq!(memory.judge(&event(3, "statechange", failed), NOON + 1), Verdict::Again);
+    assert_eq!(memory.judge(&event(4, "statechange", failed), NOON + 2), Verdict::Again, "the newest counts");
+    assert_eq!(memory.due(NOON + AGAIN_SECONDS - 1), []);
+    let kept: Memory = serde_json::from_slice(&serde_json::to_vec(&memory).unwrap()).unwrap();
+    for mut memory in [memory, kept] {
+        let due = memory.due(NOON + AGAIN_SECONDS);
+        assert_eq!(due, [event(4, "statechange", failed)]);
+        assert_eq!(memory.due(NOON + AGAIN_SECONDS), [], "its programs run");
+        memory.told(&due[0], NOON + AGAIN_SECONDS);
+        assert_eq!(memory.due(NOON + 3 * AGAIN_SECONDS), []);
+    }
+}
+
+#[test]
+fn what_was_one_too_many_is_told_when_there_is_room() {
+    let mut memory = seasoned();
+    let disk = |number: u64| event(number, "statechange", &format!("disk {number}"));
+    (0..TOLD_MAX as u64).for_each(|number| assert_eq!(memory.judge(&disk(number), NOON), Verdict::Tell));
+    assert!(matches!(memory.judge(&event(1000, "suspended", "its disks are gone"), NOON), Verdict::TooMany(Some(_))));
+    (0..TOLD_MAX as u64).for_each(|number| memory.told(&disk(number), NOON));
+    assert_eq!(memory.due(NOON + 1), [], "others were told");
+    assert_eq!(memory.due(NOON + AGAIN_SECONDS), [event(1000, "suspended", "its disks are gone")]);
+}
+
 #[test]
 fn errors_of_a_disk_are_the_same_however_many_they_are() {
     let mut memory = seasoned();
