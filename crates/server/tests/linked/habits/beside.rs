@@ -46,6 +46,14 @@ pub(super) fn exports_file(machine: &Machine) {
          # {path}:4: /srv/old-stuff; clients mount /tank/srv/old-stuff from now on\n\
          tally dataset create -p -o sharenfs='10.0.0.1(rw,no_root_squash) 10.0.0.2(ro,no_root_squash)' tank/srv/old-stuff\n"
     );
+    // A line means one file system, and a dataset has the rules of the one above.
+    let below = format!("{path}:2: /tank/home: 'tank/home/ann' would be exported with it");
+    machine.types(
+        &format!("exports import -f --plan {path}"),
+        1,
+        &[&below, "sharenfs=off tank/home/ann", "1 thing was not taken"],
+    );
+    machine.types("zfs set sharenfs=off tank/home/ann", 0, &[]);
     machine.says(&format!("exports import --plan {path}"), &planned);
     machine.types("zfs list tank/srv", 1, &["tank/srv"]);
     machine.types(
@@ -76,6 +84,7 @@ pub(super) fn exports_file(machine: &Machine) {
     machine.types("exports import /nowhere/exports", 1, &["cannot read /nowhere/exports"]);
     machine.types("zfs destroy -r tank/srv", 0, &[]);
     machine.types("zfs inherit sharenfs tank/home", 0, &[]);
+    machine.types("zfs inherit sharenfs tank/home/ann", 0, &[]);
 }
 
 /// `showmount -e` and `-a`, and what `tally exports` knows of mounts.
