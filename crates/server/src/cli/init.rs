@@ -140,11 +140,12 @@ fn would_work(session: Session<'_>, steps: &[Step], here: &Path) -> Result<(), F
     let Some(words) = create else { return Ok(()) };
     let words = words.iter().map(String::as_str);
     // What is wiped before is not there any more when the pool is made; of the other disks each is asked for by itself, as -f would excuse those of other pools as well.
-    let wipe = |step| match step {
-        &Step::Wipe(ref path) => Some(path.to_string_lossy()),
-        Step::Tally(_) => None,
-    };
-    let wiped: Vec<_> = steps.iter().filter_map(wipe).collect();
+    let mut wiped = Vec::new();
+    for step in steps {
+        if let Step::Wipe(path) = step {
+            wiped.push(path.to_string_lossy());
+        }
+    }
     if !wiped.is_empty() {
         let is_kept = |word: &&str| word.starts_with('/') && !wiped.iter().any(|path| path == word);
         for disk in words.clone().skip(2).filter(is_kept) {
