@@ -306,7 +306,8 @@ fn open_leg(platform: &Platform, path: &Path, min: u64, force: bool) -> Result<F
         }
         // Nothing of ours there, or nothing to be had from it.
         Err(Unreadable::NoLabel | Unreadable::Damaged | Unreadable::Io(_)) => {
-            if let Some(what) = foreign::content(disk.as_ref()).ok().flatten().filter(|_| !force) {
+            // One that cannot be looked at is not empty.
+            if !force && let Some(what) = foreign::content(disk.as_ref()).map_err(open_error)? {
                 return Err(CreateError::Holds { path, what });
             }
         }
