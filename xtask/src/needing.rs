@@ -13,7 +13,7 @@ use anyhow::Result;
 use tally_lab::tally::Tally;
 use tally_lab::{cargo, packages};
 
-use crate::test::counted;
+use crate::test::{Failures, counted};
 
 /// What a test needs.
 enum Need {
@@ -25,6 +25,8 @@ enum Need {
     Program { name: &'static str, package: &'static str },
     /// The clients of [`packages::TESTS`], installed: they need libraries.
     Clients,
+    /// The shells of [`packages::SHELLS`].
+    Shells,
     /// Root, and the programs of [`packages::TESTS`]: networks of its own with clients in them.
     Hosts,
 }
@@ -40,7 +42,7 @@ struct Needing {
 
 const PROMTOOL: Need = Need::Program { name: "promtool", package: "prometheus" };
 
-const TESTS: [Needing; 9] = [
+const TESTS: [Needing; 10] = [
     Needing {
         name: "a_block_device_is_a_disk_with_one_owner",
         of: &["--test", "block_device"],
@@ -69,6 +71,7 @@ const TESTS: [Needing; 9] = [
         need: PROMTOOL,
     },
     Needing { name: "an_ordinary_user_gets_as_far_as_the_readme_says", of: &["--test", "tour"], need: Need::Clients },
+    Needing { name: "completing::each_shell_completes", of: &["--test", "linked"], need: Need::Shells },
     Needing { name: "who_is_believed_from_where", of: &["--test", "another_host"], need: Need::Hosts },
 ];
 
@@ -78,11 +81,11 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Runs those whose need is met, and counts the others as skipped.
-pub(crate) fn run() -> Result<Tally> {
+pub(crate) fn run(failures: &mut Failures) -> Result<Tally> {
     let mut total = Tally::default();
     for test in &TESTS {
         total += match test.need.path()? {
-            Ok(path) => test.run(path)?,
+            Ok(path) => test.run(path, failures)?,
             Err(enabled_by) => {
                 eprintln!("{} is skipped: {enabled_by}.", test.name);
                 Tally::SKIPPED
@@ -93,10 +96,10 @@ pub(crate) fn run() -> Result<Tally> {
 }
 
 impl Needing {
-    fn run(&self, path: OsString) -> Result<Tally> {
+    fn run(&self, path: OsString, failures: &mut Failures) -> Result<Tally> {
         let mut command = cargo::command(&["test", "--workspace"]);
         command.args(self.of).args(["--", "--exact", "--ignored", self.name]).env("PATH", path);
-        let tally = counted(&mut command)?;
+        let tally = counted(&mut command, failures)?;
         // A name that is no test's is none that passed.
         Ok(if tally.passed + tally.failed == 1 { tally } else { Tally::FAILED })
     }
@@ -117,6 +120,9 @@ impl Need {
             Self::Clients => Ok(packages::ensure(&packages::TESTS)?
                 .then_some(usual)
                 .ok_or_else(|| "it needs libnfs-utils".to_owned())),
+            Self::Shells => Ok(packages::ensure(&packages::SHELLS)?
+                .then_some(usual)
+                .ok_or_else(|| "it needs bash, zsh and fish".to_owned())),
             Self::Hosts => {
                 let there = is_root && packages::ensure(&packages::TESTS)?;
                 Ok(there.then_some(usual).ok_or_else(|| "it needs root, iproute2 and libnfs-utils".to_owned()))

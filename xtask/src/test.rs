@@ -29,15 +29,23 @@ const CI_AWAY_KILLS: u32 = 8;
 /// Runs all tests and prints one line. Of planted bugs it tries as many as there is time for, of what all of it may take since it began.
 pub(crate) fn run(began: Instant) -> Result<()> {
     let mut total = Tally::default();
-    total += timed("the workspace's tests", workspace)?;
-    total += timed("tests that need more", needing::run)?;
+    let mut failures = Failures::default();
+    let mut part = |name: &str, run: &mut dyn FnMut(&mut Failures) -> Result<Tally>| -> Result<()> {
+        let tally = timed(name, || run(&mut failures))?;
+        failures.part(name, tally);
+        total += tally;
+        Ok(())
+    };
+    part("the workspace's tests", &mut workspace)?;
+    part("tests that need more", &mut needing::run)?;
     for crash in Crash::continuous_integration() {
-        total += timed("the kill ledger", || crash.run())?;
+        part("the kill ledger", &mut |_| crash.run())?;
     }
-    total += timed("failing disks", || FailingDisks::continuous_integration().run())?;
-    total += timed("the dashboard", || dashboard::Options::continuous_integration().run())?;
-    total += timed("the lab", || guests::run(&guests::Options::default()))?;
-    total += timed("the simulated world", || sim::continuous_integration(began))?;
+    part("failing disks", &mut |_| FailingDisks::continuous_integration().run())?;
+    part("the dashboard", &mut |_| dashboard::Options::continuous_integration().run())?;
+    part("the lab", &mut |_| guests::run(&guests::Options::default()))?;
+    part("the simulated world", &mut |_| sim::continuous_integration(began))?;
+    print!("{}", failures.0);
     total.into_result()
 }
 
@@ -49,17 +57,41 @@ pub(crate) fn timed<T>(what: &str, part: impl FnOnce() -> Result<T>) -> Result<T
     result
 }
 
-fn workspace() -> Result<Tally> {
+/// What failed, and what it said: told once more at the end, as hours of output lie between.
+#[derive(Default)]
+pub(crate) struct Failures(String);
+
+impl Failures {
+    /// Names a part of which something failed.
+    fn part(&mut self, name: &str, tally: Tally) {
+        if tally.failed > 0 {
+            self.0 += &format!("{name}: {tally}\n");
+        }
+    }
+
+    /// A line of a test program: everything between the first `failures:` and the result is what tests say that failed.
+    fn line(&mut self, line: &str, telling: &mut bool) {
+        *telling = (*telling || line == "failures:") && !line.starts_with("test result: ");
+        if *telling {
+            self.0.push_str(line);
+            self.0.push('\n');
+        }
+    }
+}
+
+fn workspace(failures: &mut Failures) -> Result<Tally> {
     let mut command = cargo::command(&["test", "--workspace", "--no-fail-fast", "--"]);
     // They are ignored there, and have a turn of their own.
     command.args(needing::names().flat_map(|name| ["--skip", name]));
-    counted(&mut command)
+    counted(&mut command, failures)
 }
 
 /// Runs `cargo test`, and adds up what each of its programs says.
-pub(crate) fn counted(command: &mut Command) -> Result<Tally> {
+pub(crate) fn counted(command: &mut Command, failures: &mut Failures) -> Result<Tally> {
     let mut total = Tally::default();
+    let mut telling = false;
     let succeeded = cargo::watch(command, |line| {
+        failures.line(line, &mut telling);
         if let Some(tally) = line.starts_with("test result: ").then(|| Tally::parse(line)).flatten() {
             total += tally;
         }

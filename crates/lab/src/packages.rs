@@ -29,6 +29,13 @@ pub const TESTS: [Package; 2] = [
     Package { program: "ip", name: "iproute2", purpose: "a network between a server and a client" },
 ];
 
+/// Shells for which there is a completion.
+pub const SHELLS: [Package; 3] = [
+    Package { program: "bash", name: "bash", purpose: "a shell that completes" },
+    Package { program: "zsh", name: "zsh", purpose: "a shell that completes" },
+    Package { program: "fish", name: "fish", purpose: "a shell that completes" },
+];
+
 /// What makes a package, and looks at it.
 pub const PACKAGE: [Package; 3] = [
     Package { program: "dh", name: "debhelper", purpose: "what makes Debian's packages" },

@@ -19,6 +19,8 @@ mod running;
 use disks::{Failing, Hanging};
 use running::{Running, browse, story, tally};
 
+#[path = "linked/completing.rs"]
+mod completing;
 #[path = "linked/delegations.rs"]
 mod delegations;
 #[path = "linked/disks.rs"]

@@ -28,6 +28,7 @@ pub use user::{
 };
 pub use value::{
     Compression, Delegating, LogBias, RECORD_SIZE_MAX, RECORD_SIZE_MIN, SHARENFS_BYTES_MAX, SyncMode, Value, parse,
+    usual_values,
 };
 
 /// What can be set on a dataset. The order is that of `tally dataset get`; it is not stored.

@@ -25,6 +25,9 @@ pub enum FailMode {
 }
 
 impl FailMode {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Wait, Self::Continue];
+
     /// The value of the property.
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -37,7 +40,7 @@ impl FailMode {
     /// The mode of that name.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
-        [Self::Wait, Self::Continue].into_iter().find(|mode| mode.word() == word)
+        Self::ALL.into_iter().find(|mode| mode.word() == word)
     }
 }
 

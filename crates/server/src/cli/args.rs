@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand, ValueHint};
 use super::advise::AdviseCommand;
 use super::arcstat::ArcstatArgs;
 use super::bench::BenchCommand;
+use super::completion::{CompleteArgs, Shell};
 use super::dataset::DatasetCommand;
 use super::exports::ExportsArgs;
 use super::holdings::{ClientCommand, HeldArgs};
@@ -127,8 +128,11 @@ pub enum Command {
     /// Print a completion script for a shell
     Completions {
         /// Which shell
-        shell: clap_complete::Shell,
+        shell: Shell,
     },
+    /// Say what could come next on a command line: what the shells' scripts ask
+    #[command(hide = true)]
+    Complete(CompleteArgs),
     /// Write the pages of the manual, one for each command
     #[command(hide = true)]
     Man(ManArgs),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use clap::{CommandFactory, ValueEnum};
+use clap::ValueEnum;
 
 use super::advise::{self, AdviseCommand};
 use super::arcstat::ArcstatArgs;
@@ -14,7 +14,9 @@ use super::dataset::DatasetCommand;
 use super::pool::{Activity, ImportArgs, PoolCommand};
 use super::stat::{self, By, StatCommand};
 use super::status::Detail;
-use super::{bench, doctor, exports, found, holdings, hooks, init, inspect, rewind, status, top, upgrade, watch};
+use super::{
+    bench, completion, doctor, exports, found, holdings, hooks, init, inspect, rewind, status, top, upgrade, watch,
+};
 use crate::config::{self, Config, ServeArgs};
 use crate::control::holdings::Held;
 use crate::control::message::{Reply, Request};
@@ -37,11 +39,8 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         Command::Inspect(args) => inspect::run(args, &tally_disk::SystemOpener, here, session.json, console),
         Command::Bench(command) => bench::run(command, session.socket, session.json, console),
         Command::Man(args) => Ok(args.write()?),
-        Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::command(), "tally", &mut script);
-            Ok(console.out.write_all(&script)?)
-        }
+        Command::Completions { shell } => Ok(console.out.write_all(shell.script().as_bytes())?),
+        Command::Complete(args) => completion::run(session, args, here, console),
         Command::Pool(PoolCommand::Iostat { words, args }) => watch::iostat(session, words, *args, console),
         Command::Events { what: Some(EventsCommand::Run(args)), .. } => hooks::run(session, args, console),
         Command::Events { what: None, args } | Command::Pool(PoolCommand::Events(args)) => {

@@ -5,6 +5,7 @@ use tally_base::Size;
 use tally_store::properties::{check_user_name, is_user_name};
 
 use super::columns::{Column, Columns, column, columns};
+use super::completion::Names;
 use super::fields::Fields;
 use super::table::{Align, TableArgs};
 use super::which::Which;
@@ -20,7 +21,7 @@ pub enum DatasetCommand {
     /// Make a dataset
     Create {
         /// Set a property; may be repeated
-        #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = words::assignment)]
+        #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = words::assignment, add = Names::DatasetSetting)]
         properties: Vec<Assignment>,
         /// Make missing ancestors, too
         #[arg(short = 'p')]
@@ -38,6 +39,7 @@ pub enum DatasetCommand {
         #[arg(short = 'u', hide = true)]
         unmounted: bool,
         /// Its name: tank/home
+        #[arg(add = Names::Dataset)]
         name: String,
     },
     /// Destroy a dataset: its files are lost
@@ -55,6 +57,7 @@ pub enum DatasetCommand {
         #[arg(short)]
         verbose: bool,
         /// The dataset
+        #[arg(add = Names::Dataset)]
         name: String,
     },
     /// List datasets with their space
@@ -63,13 +66,13 @@ pub enum DatasetCommand {
         which: Which,
         /// Columns, separated by commas: name, type, used, avail, refer, mountpoint, creation, createtxg, guid, held, and
         /// properties that users name
-        #[arg(short = 'o', value_name = "COLUMN,...", value_parser = columns::<DatasetColumn>, default_value = DEFAULT_COLUMNS)]
+        #[arg(short = 'o', value_name = "COLUMN,...", value_parser = columns::<DatasetColumn>, add = Names::Columns(DatasetColumn::NAMES), default_value = DEFAULT_COLUMNS)]
         columns: Columns<DatasetColumn>,
         /// Sort by a column, the smallest first; may be repeated
-        #[arg(short = 's', value_name = "COLUMN", value_parser = column::<DatasetColumn>)]
+        #[arg(short = 's', value_name = "COLUMN", value_parser = column::<DatasetColumn>, add = Names::Columns(DatasetColumn::NAMES))]
         up: Vec<DatasetColumn>,
         /// Sort by a column, the largest first; may be repeated
-        #[arg(short = 'S', value_name = "COLUMN", value_parser = column::<DatasetColumn>)]
+        #[arg(short = 'S', value_name = "COLUMN", value_parser = column::<DatasetColumn>, add = Names::Columns(DatasetColumn::NAMES))]
         down: Vec<DatasetColumn>,
         #[command(flatten)]
         table: TableArgs,
@@ -77,6 +80,7 @@ pub enum DatasetCommand {
     /// Print properties, and where their values come from
     Get {
         /// Properties, separated by commas, or 'all'
+        #[arg(add = Names::DatasetProperties)]
         properties: String,
         #[command(flatten)]
         which: Which,
@@ -89,21 +93,25 @@ pub enum DatasetCommand {
     /// sharenfs, and those that users name, like com.example:note
     Set {
         /// property=value, one or more, then the dataset
-        #[arg(required = true, num_args = 2.., value_name = "PROPERTY=VALUE... DATASET")]
+        #[arg(required = true, num_args = 2.., value_name = "PROPERTY=VALUE... DATASET", add = Names::DatasetSettingsThenDataset)]
         words: Vec<String>,
     },
     /// Take a property from the parent again
     Inherit {
         /// The property
+        #[arg(add = Names::DatasetProperties)]
         property: String,
         /// The dataset
+        #[arg(add = Names::Dataset)]
         name: String,
     },
     /// Rename a dataset, with all below it
     Rename {
         /// Its name
+        #[arg(add = Names::Dataset)]
         from: String,
         /// Its new name, in the same pool
+        #[arg(add = Names::Dataset)]
         to: String,
     },
     /// What is exported: nothing has to be done for it.

@@ -9,6 +9,7 @@ mod args;
 mod ask;
 mod bench;
 mod columns;
+mod completion;
 mod console;
 mod dataset;
 mod doctor;

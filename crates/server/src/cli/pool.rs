@@ -11,6 +11,7 @@ use tally_members::grammar::{parse_spare_args, parse_vdev_args};
 
 use self::history::HistoryArgs;
 use self::list::ListArgs;
+use super::completion::Names;
 use super::fields::Fields;
 use super::iostat::{IostatArgs, Plan};
 use super::status::Detail;
@@ -32,7 +33,7 @@ pub enum PoolCommand {
     /// Show the health of pools and of each disk
     Status {
         /// Pools, then optionally the seconds between reports and how many
-        #[arg(value_name = "POOL|INTERVAL [COUNT]")]
+        #[arg(value_name = "POOL|INTERVAL [COUNT]", add = Names::Pool)]
         words: Vec<String>,
         #[command(flatten)]
         detail: Detail,
@@ -43,7 +44,7 @@ pub enum PoolCommand {
     /// Show reads and writes: since import, then per interval
     Iostat {
         /// Pools, then optionally the seconds between samples and how many
-        #[arg(value_name = "POOL|INTERVAL [COUNT]")]
+        #[arg(value_name = "POOL|INTERVAL [COUNT]", add = Names::Pool)]
         words: Vec<String>,
         #[command(flatten)]
         args: IostatArgs,
@@ -54,7 +55,7 @@ pub enum PoolCommand {
         #[arg(short, conflicts_with = "names")]
         all: bool,
         /// Pools
-        #[arg(required_unless_present = "all")]
+        #[arg(required_unless_present = "all", add = Names::Pool)]
         names: Vec<String>,
     },
     /// Take over a pool and replay its log; without a name, list what could be imported
@@ -68,6 +69,7 @@ pub enum PoolCommand {
         #[arg(short = 'n')]
         dry_run: bool,
         /// The pool
+        #[arg(add = Names::Pool)]
         name: String,
     },
     /// Wait no more for a pool that is gone for good: one that `status` shows as UNAVAIL
@@ -79,8 +81,10 @@ pub enum PoolCommand {
     /// Print properties of pools
     Get {
         /// Properties, separated by commas, or 'all'; feature@NAME, or feature@all
+        #[arg(add = Names::PoolProperties)]
         properties: String,
         /// Pools; all when none is named
+        #[arg(add = Names::Pool)]
         names: Vec<String>,
         #[command(flatten)]
         fields: Fields,
@@ -92,7 +96,7 @@ pub enum PoolCommand {
     /// feature@NAME=enabled; clock=accept believes a clock that is far from the pool's times
     Set {
         /// property=value, one or more, then the pool
-        #[arg(required = true, num_args = 2.., value_name = "PROPERTY=VALUE... POOL")]
+        #[arg(required = true, num_args = 2.., value_name = "PROPERTY=VALUE... POOL", add = Names::PoolSettingsThenPool)]
         words: Vec<String>,
     },
     /// Enable features that this version knows and a pool has not; without a pool, list those that lack some
@@ -106,10 +110,13 @@ pub enum PoolCommand {
         #[arg(short = 'n')]
         dry_run: bool,
         /// The pool
+        #[arg(add = Names::Pool)]
         name: String,
         /// The disk that is there
+        #[arg(add = Names::Disk)]
         device: String,
         /// The disk to add
+        #[arg(value_hint = ValueHint::AnyPath)]
         new_device: String,
     },
     /// Give a pool spares, which stand in for disks that go away: tally pool add tank spare A B
@@ -121,9 +128,10 @@ pub enum PoolCommand {
         #[arg(short = 'n')]
         dry_run: bool,
         /// The pool
+        #[arg(add = Names::Pool)]
         name: String,
         /// The word spare, and disks
-        #[arg(required = true, value_name = "VDEV", value_hint = ValueHint::AnyPath)]
+        #[arg(required = true, value_name = "VDEV", add = Names::Vdev)]
         vdevs: Vec<String>,
     },
     /// Take a spare out of a pool
@@ -132,8 +140,10 @@ pub enum PoolCommand {
         #[arg(short = 'n')]
         dry_run: bool,
         /// The pool
+        #[arg(add = Names::Pool)]
         name: String,
         /// The spare
+        #[arg(add = Names::Disk)]
         device: String,
     },
     /// Take a disk out of a mirror, once every block is found on the disks that stay; or stop the copy to it
@@ -145,8 +155,10 @@ pub enum PoolCommand {
         #[arg(short = 'n')]
         dry_run: bool,
         /// The pool
+        #[arg(add = Names::Pool)]
         name: String,
         /// The disk
+        #[arg(add = Names::Disk)]
         device: String,
     },
     /// Put another disk in the place of one
@@ -158,10 +170,13 @@ pub enum PoolCommand {
         #[arg(short = 'n')]
         dry_run: bool,
         /// The pool
+        #[arg(add = Names::Pool)]
         name: String,
         /// The disk to replace
+        #[arg(add = Names::Disk)]
         device: String,
         /// The new one, when it has another path
+        #[arg(value_hint = ValueHint::AnyPath)]
         new_device: Option<String>,
     },
     /// Take a disk out of use; what is written meanwhile it gets with `online`
@@ -173,8 +188,10 @@ pub enum PoolCommand {
         #[arg(short = 'n')]
         dry_run: bool,
         /// The pool
+        #[arg(add = Names::Pool)]
         name: String,
         /// The disk
+        #[arg(add = Names::Disk)]
         device: String,
     },
     /// Take a disk back that was away, and give it what it has missed; `status` shows how far that is
@@ -183,15 +200,19 @@ pub enum PoolCommand {
         #[arg(short = 'n')]
         dry_run: bool,
         /// The pool
+        #[arg(add = Names::Pool)]
         name: String,
         /// The disk
+        #[arg(add = Names::Disk)]
         device: String,
     },
     /// Count errors of disks anew; a suspended pool whose disks answer again goes on, and its clients notice nothing
     Clear {
         /// The pool
+        #[arg(add = Names::Pool)]
         name: String,
         /// A disk; all when none is named
+        #[arg(add = Names::Disk)]
         device: Option<String>,
     },
     /// Erase the labels of a disk that is no pool's any more
@@ -203,16 +224,19 @@ pub enum PoolCommand {
         #[arg(short = 'n')]
         dry_run: bool,
         /// The disk
+        #[arg(add = Names::Disk)]
         device: String,
     },
     /// Open the disks again that failed or were missing, and give them what they have missed
     Reopen {
         /// The pool
+        #[arg(add = Names::Pool)]
         name: String,
     },
     /// Write out all that was changed so far, and wait for it: `sync` on a client does not reach so far
     Sync {
         /// Pools; all when none is named
+        #[arg(add = Names::Pool)]
         names: Vec<String>,
     },
     /// Wait until nothing of this runs on a pool any more
@@ -221,6 +245,7 @@ pub enum PoolCommand {
         #[arg(short = 't', value_delimiter = ',', value_name = "ACTIVITY")]
         activities: Vec<Activity>,
         /// The pool
+        #[arg(add = Names::Pool)]
         name: String,
     },
     /// Show what has happened to pools and disks, as `tally events` does
@@ -240,6 +265,7 @@ pub enum PoolCommand {
         #[arg(short, conflicts_with = "stop")]
         wait: bool,
         /// The pool
+        #[arg(add = Names::Pool)]
         name: String,
     },
     /// What there is not yet.
@@ -285,10 +311,10 @@ pub struct CreateArgs {
     #[arg(short = 'n')]
     dry_run: bool,
     /// Set a property of the pool; may be repeated: compatibility=VERSION enables only what tally VERSION knows
-    #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = words::assignment)]
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = words::assignment, add = Names::PoolSetting)]
     pool_properties: Vec<Assignment>,
     /// Set a property of the pool's root dataset; may be repeated
-    #[arg(short = 'O', value_name = "PROPERTY=VALUE", value_parser = words::assignment)]
+    #[arg(short = 'O', value_name = "PROPERTY=VALUE", value_parser = words::assignment, add = Names::DatasetSetting)]
     properties: Vec<Assignment>,
     /// Where ZFS would mount its root dataset: nothing is mounted here, and clients name it /POOL
     #[arg(short, hide = true, value_name = "/POOL")]
@@ -302,7 +328,7 @@ pub struct CreateArgs {
     /// The pool
     name: String,
     /// Disks and files, with the words mirror and log between them
-    #[arg(required = true, value_name = "VDEV", value_hint = ValueHint::AnyPath)]
+    #[arg(required = true, value_name = "VDEV", add = Names::Vdev)]
     vdevs: Vec<String>,
 }
 

@@ -3,6 +3,7 @@
 use clap::Args;
 use tally_members::label::{FIRST_RELEASE, Feature, KNOWN_FEATURES};
 
+use super::completion::Names;
 use crate::control::message::Request;
 use crate::control::report::PoolReport;
 
@@ -19,6 +20,7 @@ pub struct UpgradeArgs {
     #[arg(short, conflicts_with_all = ["all", "names"])]
     pub(super) verbose: bool,
     /// Pools; without one, and without -a, nothing is changed
+    #[arg(add = Names::Pool)]
     names: Vec<String>,
 }
 

@@ -3,10 +3,13 @@
 use clap::{Args, ValueEnum};
 use tally_fs::filer::is_or_holds;
 
+use super::completion::Names;
+
 /// The words for that.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Which {
     /// Datasets; all when none is named
+    #[arg(add = Names::Dataset)]
     pub(super) names: Vec<String>,
     /// Also what is below them
     #[arg(short)]

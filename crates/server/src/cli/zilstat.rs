@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use tally_base::Size;
 
+use super::completion::Names;
 use super::iostat::Plan;
 use super::table::TableArgs;
 use super::words::duration;
@@ -21,11 +22,11 @@ pub struct ZilstatArgs {
     words: Vec<String>,
 
     /// Only this pool
-    #[arg(short = 'p', long, value_name = "POOL")]
+    #[arg(short = 'p', long, value_name = "POOL", add = Names::Pool)]
     pool: Option<String>,
 
     /// Only this dataset: ops and sizes are then those of requests' records, not of frames
-    #[arg(short = 'd', long, value_name = "DATASET")]
+    #[arg(short = 'd', long, value_name = "DATASET", add = Names::Dataset)]
     dataset: Option<String>,
 
     /// Only this client, by address: ops and sizes are then those of requests' records, not of frames

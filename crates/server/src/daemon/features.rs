@@ -24,7 +24,7 @@ const OFF: &str = "off";
 pub(super) fn reports(config: &PoolConfig, known: &[Feature]) -> Vec<FeatureReport> {
     let lacking = config.features_lacking(known);
     let of_known = known.iter().map(|feature| FeatureReport {
-        property: format!("{FEATURE}{}", feature.name),
+        property: property(feature),
         state: config.feature_state(feature).word().into(),
         since: feature.since.to_string(),
         lacking: lacking.contains(feature),
@@ -45,6 +45,11 @@ pub(super) fn reports(config: &PoolConfig, known: &[Feature]) -> Vec<FeatureRepo
         lacking: false,
     });
     of_known.chain(of_unknown).collect()
+}
+
+/// The name of a feature's property.
+pub(super) fn property(feature: &Feature) -> String {
+    format!("{FEATURE}{}", feature.name)
 }
 
 /// A pool's limit, as `pool get` shows it.

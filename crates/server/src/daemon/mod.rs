@@ -47,7 +47,7 @@ mod observe;
 mod opening;
 mod ops_report;
 mod patience;
-mod pool_properties;
+pub(crate) mod pool_properties;
 mod pool_report;
 pub mod pools;
 mod pressure;

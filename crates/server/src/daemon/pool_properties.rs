@@ -1,7 +1,7 @@
 //! What `tally pool set` changes.
 
 use tally_fs::filer::FilerError;
-use tally_members::label::{FailMode, Feature, HangLimit, Release};
+use tally_members::label::{FailMode, Feature, HangLimit, KNOWN_FEATURES, Release};
 use tally_store::pool::ScrubEvery;
 
 use super::error::{DiskError, PoolsError};
@@ -43,6 +43,22 @@ impl PoolChange {
     }
 }
 
+/// Properties and values that can be set, those that people type: what a shell offers.
+pub(crate) fn usual_values() -> Vec<(String, Vec<&'static str>)> {
+    let of_features = KNOWN_FEATURES.iter().map(|feature| (features::property(feature), vec!["enabled"]));
+    [
+        ("failmode", FailMode::ALL.map(FailMode::word).to_vec()),
+        ("scrub", ScrubEvery::ALL.map(ScrubEvery::word).to_vec()),
+        ("hang_limit", vec!["auto", "off"]),
+        ("compatibility", vec!["off"]),
+        ("clock", vec!["accept"]),
+    ]
+    .into_iter()
+    .map(|(name, values)| (name.to_owned(), values))
+    .chain(of_features)
+    .collect()
+}
+
 impl Pools {
     /// Sets properties of a pool.
     pub fn set_pool_properties(&self, name: &str, assignments: &[Assignment]) -> Result<(), PoolsError> {
@@ -72,5 +88,20 @@ impl Pools {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_shell_offers_can_be_set() {
+        for (property, values) in usual_values() {
+            for value in values {
+                let set = Assignment { property: property.clone(), value: value.into() };
+                assert!(PoolChange::parse(&set).is_ok(), "{set:?}");
+            }
+        }
     }
 }

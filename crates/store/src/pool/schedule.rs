@@ -33,7 +33,8 @@ pub enum ScrubEvery {
 }
 
 impl ScrubEvery {
-    const ALL: [Self; 3] = [Self::Off, Self::Weekly, Self::Monthly];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Off, Self::Weekly, Self::Monthly];
 
     /// As it is set.
     #[must_use]

@@ -43,6 +43,16 @@ fn values_print_as_zfs_spells_them() {
 }
 
 #[test]
+fn what_a_shell_offers_can_be_set() {
+    for property in Property::ALL {
+        assert!(!usual_values(property).is_empty());
+        for text in usual_values(property) {
+            assert!(parse(property, text).is_ok(), "{property}={text}");
+        }
+    }
+}
+
+#[test]
 fn wrong_values_say_what_would_be_right() {
     let cases = [
         ("sync", "off", "'off' is no value of sync: it is standard, always or disabled"),

@@ -162,6 +162,21 @@ impl fmt::Display for Value {
     }
 }
 
+/// Values that [`parse`] takes, those that people type: what a shell offers. Of sizes some, and of `sharenfs` the words.
+#[must_use]
+pub const fn usual_values(property: Property) -> &'static [&'static str] {
+    match property {
+        Property::Sync => &["standard", "always", "disabled"],
+        Property::LogBias => &["auto", "latency", "throughput"],
+        Property::RecordSize => &["4K", "8K", "16K", "32K", "64K", "128K", "256K", "512K", "1M"],
+        Property::Quota | Property::RefQuota => &["none"],
+        Property::ReadOnly | Property::Atime => &["on", "off"],
+        Property::Compression => &["lz4", "zstd", "off"],
+        Property::Delegations => &["auto", "on", "off"],
+        Property::ShareNfs => &["on", "off"],
+    }
+}
+
 /// Reads a value as typed. Whether a sharenfs rule makes sense only the protocol server can tell.
 pub fn parse(property: Property, text: &str) -> Result<Value, PropertyError> {
     let bad = |expected: &str| PropertyError::BadValue { property, value: text.into(), expected: expected.into() };

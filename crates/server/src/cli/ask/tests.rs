@@ -268,7 +268,7 @@ fn json_is_what_it_says() {
 #[test]
 fn completions_and_the_configuration_need_no_daemon() {
     let (status, out, _) = tally_at("/no/such/socket".into(), &["completions", "bash"]);
-    assert!(status == 0 && out.contains("complete -F"), "{out}");
+    assert!(status == 0 && out.contains("-F _tally tally"), "{out}");
     let (status, out, _) = tally_at("/no/such/socket".into(), &["config"]);
     assert!(status == 0 && out.contains("data_dir"));
 }

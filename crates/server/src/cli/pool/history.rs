@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::moment;
+use crate::cli::completion::Names;
 use crate::cli::words::harmless;
 use crate::control::message::Request;
 use crate::control::report::{DoneCommand, EventReport, PoolHistory};
@@ -17,6 +18,7 @@ pub struct HistoryArgs {
     #[arg(short)]
     pub(crate) internal: bool,
     /// Pools; all when none is named
+    #[arg(add = Names::Pool)]
     names: Vec<String>,
 }
 

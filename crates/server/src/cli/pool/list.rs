@@ -4,6 +4,7 @@ use clap::Args;
 use tally_base::Size;
 
 use crate::cli::columns::{Column, Columns, Sorting, columns};
+use crate::cli::completion::Names;
 use crate::cli::table::{Align, TableArgs};
 use crate::control::report::{PoolReport, SpareReport, VdevReport, VdevSpace};
 
@@ -11,14 +12,14 @@ use crate::control::report::{PoolReport, SpareReport, VdevReport, VdevSpace};
 #[derive(Clone, Debug, Args)]
 pub struct ListArgs {
     /// Pools, then optionally the seconds between lists and how many
-    #[arg(value_name = "POOL|INTERVAL [COUNT]")]
+    #[arg(value_name = "POOL|INTERVAL [COUNT]", add = Names::Pool)]
     pub(crate) words: Vec<String>,
     /// Each vdev and each disk, too
     #[arg(short)]
     verbose: bool,
     /// Columns, separated by commas: name, size, alloc, free, cap, health, guid, readonly, failmode; and those of ZFS that are the same
     /// for all pools here: frag, dedup, altroot, expandsize, checkpoint
-    #[arg(short = 'o', value_name = "COLUMN,...", value_parser = columns::<PoolColumn>, default_value = DEFAULT_COLUMNS)]
+    #[arg(short = 'o', value_name = "COLUMN,...", value_parser = columns::<PoolColumn>, add = Names::Columns(PoolColumn::NAMES), default_value = DEFAULT_COLUMNS)]
     columns: Columns<PoolColumn>,
     #[command(flatten)]
     pub(crate) table: TableArgs,
