@@ -42,14 +42,19 @@ struct Needing {
 
 const PROMTOOL: Need = Need::Program { name: "promtool", package: "prometheus" };
 
-const TESTS: [Needing; 10] = [
+const TESTS: [Needing; 12] = [
     Needing {
         name: "a_block_device_is_a_disk_with_one_owner",
         of: &["--test", "block_device"],
         need: Need::LoopDevice,
     },
-    Needing { name: "the_kernel_says_whose_a_connection_is", of: &["--test", "neighbours"], need: Need::Root },
-    Needing { name: "who_sends_and_goes_is_not_taken_for_root", of: &["--test", "neighbours"], need: Need::Root },
+    Needing { name: "neighbours::the_kernel_says_whose_a_connection_is", of: &["--test", "it"], need: Need::Root },
+    Needing { name: "neighbours::who_sends_and_goes_is_not_taken_for_root", of: &["--test", "it"], need: Need::Root },
+    Needing {
+        name: "local::tests::who_comes_by_another_address_of_this_machine_is_of_this_machine",
+        of: &["--lib"],
+        need: Need::Root,
+    },
     Needing {
         name: "daemon::data_dir::tests::a_directory_of_somebody_else_is_refused",
         of: &["--lib"],
@@ -73,6 +78,11 @@ const TESTS: [Needing; 10] = [
     Needing { name: "an_ordinary_user_gets_as_far_as_the_readme_says", of: &["--test", "tour"], need: Need::Clients },
     Needing { name: "completing::each_shell_completes", of: &["--test", "linked"], need: Need::Shells },
     Needing { name: "who_is_believed_from_where", of: &["--test", "another_host"], need: Need::Hosts },
+    Needing {
+        name: "the_port_is_found_and_another_owner_of_it_named",
+        of: &["--test", "another_host"],
+        need: Need::Hosts,
+    },
 ];
 
 /// All of them.
@@ -135,5 +145,32 @@ impl Need {
                 None => Err(format!("it needs {name}, of the Debian package {package}")),
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three stood there no more when their programs were put together, and two had never been run: each failed when it was.
+    #[test]
+    fn what_says_that_it_is_run_here_is() {
+        let (mut promised, mut folders) = (Vec::new(), vec![cargo::workspace().join("crates")]);
+        while let Some(folder) = folders.pop() {
+            for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "rs") {
+                    let text = std::fs::read_to_string(&path).unwrap();
+                    let behind = text.split("`cargo xtask test` runs it\"]").skip(1);
+                    promised.extend(
+                        behind.filter_map(|text| Some(text.split_once("fn ")?.1.split_once('(')?.0.to_owned())),
+                    );
+                }
+            }
+        }
+        let mut listed: Vec<_> = names().map(|name| name.rsplit("::").next().unwrap().to_owned()).collect();
+        (promised.sort(), listed.sort());
+        assert_eq!(promised, listed);
     }
 }

@@ -182,6 +182,8 @@ fn the_port_is_found_and_another_owner_of_it_named() {
     let folder = tempfile::tempdir().unwrap();
     let mut serve = server.host.command(0, env!("CARGO_BIN_EXE_tally"));
     serve.current_dir(folder.path()).args(["serve", "--size", "64M", "--http", "off", "--port", "2050"]);
+    // Where nobody but this machine could come, nobody is told.
+    serve.args(["--listen", SERVER, "--listen", "127.0.0.1"]);
     let mut second = serve.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let is_named = || {
         let said = folder.path().join("tally-data/tally.sock").exists().then(|| status(folder.path()));

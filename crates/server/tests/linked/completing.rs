@@ -106,7 +106,7 @@ const SHELLS: [Shell; 3] = [
 
 /// Each line is typed with Tab in the place of what it leaves out, and carried out: so the daemon says what was meant.
 #[test]
-#[ignore = "it needs bash, zsh, fish and a terminal (script)"]
+#[ignore = "needs zsh and fish; `cargo xtask test` runs it"]
 fn each_shell_completes() {
     for shell in SHELLS {
         let (dir, opener) = (tempfile::tempdir().expect("a directory"), Arc::new(MemOpener::default()));
