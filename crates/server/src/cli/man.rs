@@ -1,12 +1,14 @@
 //! `tally man`: a page of the manual for each command, from its grammar.
 //!
-//! What is told by `--help` and what `man` shows are one text. Pages that are no command's are written by hand, in packaging/man.
+//! What is told by `--help` and what `man` shows are one text. So are the page of metrics and docs/monitoring.md, which a test compares with what
+//! /metrics prints. Other pages that are no command's are written by hand, in packaging/man.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use clap::{Args, Command, CommandFactory, ValueHint};
 use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
 
 use super::args::Cli;
 
@@ -30,8 +32,38 @@ impl ManArgs {
         let mut root = Cli::command();
         root.build();
         fs::create_dir_all(&self.dir)?;
-        write_with_all_below(&root, &self.dir)
+        write_with_all_below(&root, &self.dir)?;
+        fs::write(self.dir.join("tally-metrics.7"), metrics())
     }
+}
+
+/// The page of metrics, from the rows of the table.
+fn metrics() -> String {
+    let plain = |text: &str| text.replace('`', "").replace("\\|", "|");
+    let mut page = Roff::new();
+    page.control("TH", ["tally-metrics", "7", DATE, &format!("tally {}", env!("CARGO_PKG_VERSION")), "Tallystick"]);
+    page.control("SH", ["NAME"]).text([roman("tally-metrics - what /metrics prints, for Prometheus")]);
+    page.control("SH", ["DESCRIPTION"]).text([roman(
+        "The server answers HTTP at the address that it prints when it starts, 127.0.0.1:12050 if the configuration says no other; Prometheus asks for /metrics there. \
+         Each metric is followed by its labels and its type. Where a metric is per pool, dataset, disk, lane or client there is one of it for each. \
+         tally zilstat, tally stat and tally top show the same counters.",
+    )]);
+    page.control("SH", ["METRICS"]);
+    for row in include_str!("../../../../docs/monitoring.md").lines() {
+        let Some([name, kind, meaning]) = row.strip_prefix("| ").and_then(metric_row) else { continue };
+        page.control("TP", []).text([bold(plain(name)), roman(format!(" ({kind})"))]).text([roman(plain(meaning))]);
+    }
+    let example = "curl -s http://127.0.0.1:12050/metrics | grep tally_pool_state";
+    page.control("SH", ["EXAMPLES"]).text([bold(example)]);
+    page.control("SH", ["SEE ALSO"]).text([bold("tally-stat"), roman("(8), "), bold("tally-zilstat"), roman("(8)")]);
+    page.to_roff()
+}
+
+/// The cells of a row that tells of a metric.
+fn metric_row(row: &str) -> Option<[&str; 3]> {
+    let cells: Vec<&str> = row.strip_suffix(" |")?.splitn(3, " | ").collect();
+    let cells: [&str; 3] = cells.try_into().ok()?;
+    ["`tally_", "`process_"].iter().any(|begin| cells[0].starts_with(begin)).then_some(cells)
 }
 
 fn write_with_all_below(command: &Command, dir: &Path) -> io::Result<()> {

@@ -108,36 +108,30 @@ const SHELLS: [Shell; 3] = [
 #[test]
 #[ignore = "needs zsh and fish; `cargo xtask test` runs it"]
 fn each_shell_completes() {
-    for shell in SHELLS {
-        let (dir, opener) = (tempfile::tempdir().expect("a directory"), Arc::new(MemOpener::default()));
-        let daemon = Running::start(dir.path(), &opener);
-        assert!(tally(dir.path(), &["dataset", "create", "tank/home"]).0);
-        let (well, script) = tally(dir.path(), &["completions", shell.name]);
-        assert!(well && !script.is_empty());
-        fs::write(dir.path().join(shell.script), script).expect("a script");
-        let typed = [
-            shell.first,
-            "tally dataset se\tsync=alw\ttank/ho\t",
-            "tally zfs se\tcompression=z\tatime=on tank/ho\t",
-            "tally pool set failm\tc\tta\t",
-            "exit",
-        ];
-        let seen = at_a_terminal(dir.path(), shell.command, &typed);
-        let get = |words: &[&str]| tally(dir.path(), words).1;
-        assert_eq!(
-            get(&["dataset", "get", "-H", "-o", "value", "sync,atime,compression", "tank/home"]),
-            "always\non\nzstd\n",
-            "{}: {seen}",
-            shell.name
-        );
-        assert_eq!(
-            get(&["pool", "get", "-H", "-o", "value", "failmode", "tank"]),
-            "continue\n",
-            "{}: {seen}",
-            shell.name
-        );
-        daemon.stop();
-    }
+    thread::scope(|scope| SHELLS.iter().for_each(|shell| drop(scope.spawn(|| completes(shell)))));
+}
+
+fn completes(shell: &Shell) {
+    let (dir, opener) = (tempfile::tempdir().expect("a directory"), Arc::new(MemOpener::default()));
+    let daemon = Running::start(dir.path(), &opener);
+    assert!(tally(dir.path(), &["dataset", "create", "tank/home"]).0);
+    let (well, script) = tally(dir.path(), &["completions", shell.name]);
+    assert!(well && !script.is_empty());
+    fs::write(dir.path().join(shell.script), script).expect("a script");
+    let typed = [
+        shell.first,
+        "tally dataset se\tsync=alw\ttank/ho\t",
+        "tally zfs se\tcompression=z\tatime=on tank/ho\t",
+        "tally pool set failm\tc\tta\t",
+        "exit",
+    ];
+    let seen = at_a_terminal(dir.path(), shell.command, &typed);
+    let get = |words: &[&str]| tally(dir.path(), words).1;
+    let of_dataset = get(&["dataset", "get", "-H", "-o", "value", "sync,atime,compression", "tank/home"]);
+    assert_eq!(of_dataset, "always\non\nzstd\n", "{}: {seen}", shell.name);
+    let of_pool = get(&["pool", "get", "-H", "-o", "value", "failmode", "tank"]);
+    assert_eq!(of_pool, "continue\n", "{}: {seen}", shell.name);
+    daemon.stop();
 }
 
 /// Types these lines, a moment after one another, and gives what was to be seen.
@@ -155,7 +149,7 @@ fn at_a_terminal(dir: &Path, command: &str, lines: &[&str]) -> String {
         thread::sleep(Duration::from_secs(1));
         for key in line.split_inclusive('\t') {
             keys.write_all(key.as_bytes()).expect("a terminal");
-            thread::sleep(Duration::from_secs(1));
+            thread::sleep(Duration::from_millis(300));
         }
         keys.write_all(b"\n").expect("a terminal");
     }

@@ -515,7 +515,14 @@ fn a_copy_runs_beside_other_commands_and_goes_on_behind_the_end_of_the_daemon() 
     // And the same disk again, until the daemon is told to end. The next one goes on with it by itself.
     let (replace, _) = copy(&["pool", "replace", "dozer", "a", "b"]);
     daemon.stopper.stop();
-    wait_for(&data_dir, &["pool", "status", "dozer"], "stopping");
+    // As above: it may have stopped, and the pool be gone, before anybody sees it stopping.
+    let is_stopping = || {
+        let (well, text) = tally(&data_dir, &["pool", "status", "dozer"]);
+        !well || text.contains("stopping")
+    };
+    while !is_stopping() {
+        thread::sleep(Duration::from_millis(5));
+    }
     disk.let_through(None);
     daemon.stop();
     let (well, text) = replace.join().unwrap();

@@ -11,8 +11,8 @@ fn outlet(file: File) -> (Outlet, Arc<AtomicU64>) {
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const LINE: &[u8] = b"a line of the log, as long as such lines are\n";
-/// More than a pipe and the buffer take.
-const LINES: u64 = 40_000;
+/// More than a pipe, the lines that wait, and as many again that the writer has in hand if it came late: on a busy machine 40,000 were not.
+const LINES: u64 = (3 * WAITING_BYTES_MAX / LINE.len()) as u64;
 
 /// A terminal that was stopped, or a pipe that nobody read, stopped every thread that had something to say.
 #[test]
