@@ -4,6 +4,7 @@ use clap::Args;
 use tally_base::Size;
 
 use crate::cli::columns::{Column, Columns, Sorting, columns};
+use crate::cli::pool::PathWords;
 use crate::cli::table::{Align, TableArgs};
 use crate::control::report::{PoolReport, SpareReport, VdevReport, VdevSpace};
 
@@ -20,6 +21,8 @@ pub struct ListArgs {
     /// for all pools here: frag, dedup, altroot, expandsize, checkpoint
     #[arg(short = 'o', value_name = "COLUMN,...", value_parser = columns::<PoolColumn>, default_value = DEFAULT_COLUMNS)]
     columns: Columns<PoolColumn>,
+    #[command(flatten)]
+    paths: PathWords,
     #[command(flatten)]
     pub(crate) table: TableArgs,
 }
@@ -94,6 +97,8 @@ pub(super) enum PoolColumn {
 }
 
 const DEFAULT_COLUMNS: &str = "name,size,alloc,free,cap,health";
+/// Those of `zpool list`.
+pub(crate) const ZPOOL_COLUMNS: &str = "name,size,alloc,free,ckpoint,expandsz,frag,cap,dedup,health,altroot";
 
 impl Column for PoolColumn {
     type Row = Row;
@@ -158,6 +163,7 @@ impl Column for PoolColumn {
             (Self::Health, Of::Pool(pool)) => pool.state.clone(),
             (Self::Health, Of::Disk(_, state)) => state.clone(),
             (Self::Guid, Of::Pool(pool)) => pool.guid.clone(),
+            (Self::Same(_, value), Of::Pool(_)) if is_exact => value.trim_end_matches('x').into(),
             (Self::Same(_, value), Of::Pool(_)) => (*value).into(),
             (Self::ReadOnly, Of::Pool(pool)) if pool.is_imported() => if pool.read_only { "on" } else { "off" }.into(),
             (Self::FailMode, Of::Pool(pool)) if pool.is_imported() => pool.failmode.clone(),
