@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use tally_lab::tally::Tally;
-use tally_lab::{cargo, guests, packages};
+use tally_lab::{cargo, guests, image, packages};
 
 mod licences;
 
@@ -31,6 +31,9 @@ pub(crate) struct Package {
     /// Install it on a Debian that systemd boots, upgrade it under load, boot again, remove it and purge it
     #[arg(long)]
     boot: bool,
+    /// Build the image of packaging/Containerfile, run it with Podman, and see whether it serves
+    #[arg(long)]
+    image: bool,
     /// With `--boot`: keep the disks and the console, and say where.
     #[arg(long, requires = "boot")]
     keep: bool,
@@ -49,6 +52,9 @@ impl Package {
         if !self.unchecked {
             total += tree.check_pages()?;
             total += check(&package)?;
+        }
+        if self.image {
+            total += image::try_image(&tree.folder)?;
         }
         if self.boot {
             total += guests::run_booted(&package, &tree.newer(&package)?, self.keep)?;

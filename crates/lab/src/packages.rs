@@ -8,6 +8,7 @@ use anyhow::Result;
 use crate::cargo;
 
 /// A program, the package that brings it, and what it is for.
+#[derive(Clone, Copy)]
 pub struct Package {
     program: &'static str,
     name: &'static str,
@@ -41,6 +42,14 @@ pub const PACKAGE: [Package; 3] = [
     Package { program: "dh", name: "debhelper", purpose: "what makes Debian's packages" },
     Package { program: "lintian", name: "lintian", purpose: "what looks at Debian's packages" },
     Package { program: "mandoc", name: "mandoc", purpose: "what looks at pages of the manual" },
+];
+
+/// What builds and runs the image, makes what it begins with, and writes files over the network.
+pub const IMAGE: [Package; 4] = [
+    Package { program: "podman", name: "podman", purpose: "what builds an image and runs it" },
+    Package { program: "runc", name: "runc", purpose: "what starts a container" },
+    LAB[0],
+    TESTS[0],
 ];
 
 /// Chromium's program in Debian.
@@ -106,7 +115,8 @@ fn run(program: &str, arguments: &[&str], folder: &Path) -> Result<bool> {
     Ok(Command::new(program).args(arguments).current_dir(folder).stdin(Stdio::null()).status()?.success())
 }
 
-fn present(program: &str) -> bool {
+/// Whether there is such a program.
+pub(crate) fn present(program: &str) -> bool {
     find(program).is_some()
 }
 

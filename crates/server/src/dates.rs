@@ -9,13 +9,25 @@ pub(crate) fn utc(seconds: u64) -> String {
 
 /// `Sat Nov 21 10:30 2026` of the same, as zfs shows `creation`.
 pub(crate) fn utc_as_zfs(seconds: u64) -> String {
+    let rest = seconds % 86_400;
+    in_words(seconds, &format!("{:>2}:{:02}", rest / 3600, rest / 60 % 60))
+}
+
+/// `Sat Nov 21 10:30:07 2026` of the same, as zpool tells of a scrub; scripts read it in this form, that of ctime(3).
+pub(crate) fn utc_as_ctime(seconds: u64) -> String {
+    let rest = seconds % 86_400;
+    in_words(seconds, &format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60))
+}
+
+/// The day in words, with a time in it.
+fn in_words(seconds: u64, time: &str) -> String {
     const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let days = seconds / 86_400;
     let (year, month, day) = civil(days);
     // The first of 1970 was a Thursday.
     let (weekday, month) = (WEEKDAYS[(days % 7) as usize], MONTHS[(month - 1) as usize]);
-    format!("{weekday} {month} {day:>2} {:>2}:{:02} {year:04}", rest / 3600, rest / 60 % 60)
+    format!("{weekday} {month} {day:>2} {time} {year:04}")
 }
 
 /// Year, month and day of a day number, by years that start in March: so the leap day is the last of a
@@ -35,7 +47,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{utc, utc_as_zfs};
+    use super::{utc, utc_as_ctime, utc_as_zfs};
 
     #[test]
     fn known_days() {
@@ -51,6 +63,8 @@ mod tests {
             assert_eq!(utc(seconds), expected);
         }
         assert_eq!(utc_as_zfs(0), "Thu Jan  1  0:00 1970");
+        assert_eq!(utc_as_ctime(0), "Thu Jan  1 00:00:00 1970");
+        assert_eq!(utc_as_ctime(951_868_799), "Tue Feb 29 23:59:59 2000");
         assert_eq!(utc_as_zfs(951_868_799), "Tue Feb 29 23:59 2000");
         assert_eq!(utc_as_zfs(1_735_689_599), "Tue Dec 31 23:59 2024");
     }

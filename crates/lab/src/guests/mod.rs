@@ -174,6 +174,13 @@ pub fn run_booted(package: &Path, newer: &Path, keep: bool) -> Result<Tally> {
     Booted { kernel: &kernel, root: &root, package, newer, keep }.run()
 }
 
+/// The files of a Debian that has nothing but what each has.
+pub(crate) fn bare_root() -> Result<PathBuf> {
+    let folder = cargo::target_folder().join("lab");
+    std::fs::create_dir_all(&folder)?;
+    root::prepare_bare(&folder.canonicalize()?)
+}
+
 /// The guest's kernel and files. None where there can be no guest.
 fn ready() -> Result<Option<(Kernel, PathBuf)>> {
     let Some((kernel, folder)) = ready_kernel()? else { return Ok(None) };

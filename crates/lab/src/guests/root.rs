@@ -15,6 +15,8 @@ const PACKAGES: &str = "kmod,iproute2,procps,tar,rsync,git,sqlite3,nfs-common,nf
 /// What a machine has whose first process is systemd, and that the package is installed on.
 const BOOTED_PACKAGES: &str = "systemd-sysv,dbus,udev,kmod,iproute2,procps,tar,nfs-common,rpcbind,e2fsprogs,netbase,\
                                util-linux,mount,man-db,adduser";
+/// What an image begins with: debootstrap wants at least one name, and this one is there anyway.
+const BARE_PACKAGES: &str = "passwd";
 const RELEASE: &str = "bookworm";
 /// Counts changes of the steps below that PACKAGES does not show.
 const VERSION: u32 = 1;
@@ -24,15 +26,22 @@ const BOOTED_UNIT: &str = include_str!("../../guest/booted.service");
 
 /// The folder of the root, made if it is not there, with the current init script in it.
 pub(super) fn prepare(folder: &Path, kernel: &Kernel) -> Result<PathBuf> {
-    let root = make(folder, "root", PACKAGES, kernel)?;
+    let root = make(folder, "root", PACKAGES)?;
+    kernel.install_modules(&root)?;
     install_init(&root)?;
     install_mount_table(&root)?;
     Ok(root)
 }
 
+/// A Debian with nothing but what each has, for an image.
+pub(super) fn prepare_bare(folder: &Path) -> Result<PathBuf> {
+    make(folder, "bare", BARE_PACKAGES)
+}
+
 /// The same of one that systemd boots, and that carries out the script of the shared folder behind everything else.
 pub(super) fn prepare_booted(folder: &Path, kernel: &Kernel) -> Result<PathBuf> {
-    let root = make(folder, "booted", BOOTED_PACKAGES, kernel)?;
+    let root = make(folder, "booted", BOOTED_PACKAGES)?;
+    kernel.install_modules(&root)?;
     std::fs::create_dir_all(root.join("media/share"))?;
     std::fs::write(root.join("etc/hostname"), "filer\n")?;
     std::fs::write(root.join("etc/fstab"), "/dev/ubda / ext4 defaults 0 1\n")?;
@@ -42,7 +51,7 @@ pub(super) fn prepare_booted(folder: &Path, kernel: &Kernel) -> Result<PathBuf> 
     Ok(root)
 }
 
-fn make(folder: &Path, name: &str, packages: &str, kernel: &Kernel) -> Result<PathBuf> {
+fn make(folder: &Path, name: &str, packages: &str) -> Result<PathBuf> {
     let root = folder.join(name);
     let stamp = root.with_extension("stamp");
     let wanted = format!("{VERSION} {RELEASE} {packages}\n");
@@ -50,7 +59,6 @@ fn make(folder: &Path, name: &str, packages: &str, kernel: &Kernel) -> Result<Pa
         build(&root, packages)?;
         std::fs::write(&stamp, wanted)?;
     }
-    kernel.install_modules(&root)?;
     Ok(root)
 }
 

@@ -16,7 +16,7 @@ use super::init::InitArgs;
 use super::inspect::InspectArgs;
 use super::man::ManArgs;
 use super::nfsstat::NfsstatArgs;
-use super::pool::{EventsArgs, PoolCommand};
+use super::pool::{EventsArgs, PoolCommand, ZPOOL_COLUMNS};
 use super::stat::StatCommand;
 use super::table::TableArgs;
 use super::top::TopArgs;
@@ -52,6 +52,11 @@ impl Cli {
     }
 }
 
+/// Scripts that count columns, or look for one by its head, have those of `zpool` in mind.
+fn list_as_zpool(list: clap::Command) -> clap::Command {
+    list.mut_arg("columns", |columns| columns.default_value(ZPOOL_COLUMNS))
+}
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -60,8 +65,11 @@ pub enum Command {
     /// Make a pool of disks or files, and a dataset in it that clients can mount: asks, says which commands that takes, and runs them
     Init(InitArgs),
     /// Make, import and look after pools
-    #[command(subcommand, alias = "zpool")]
+    #[command(subcommand)]
     Pool(PoolCommand),
+    /// The same as ZFS calls it, whose list has more columns.
+    #[command(subcommand, hide = true, mut_subcommand("list", list_as_zpool))]
+    Zpool(PoolCommand),
     /// Make datasets and set their properties
     #[command(subcommand, alias = "zfs")]
     Dataset(DatasetCommand),

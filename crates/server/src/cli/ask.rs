@@ -10,7 +10,7 @@ use super::arcstat::ArcstatArgs;
 use super::args::{Cli, Command, ConfigCommand, EventsCommand};
 use super::columns::Sorting;
 use super::console::{Console, Failure, Session, ask, nothing, print_json, print_reply};
-use super::dataset::DatasetCommand;
+use super::dataset::{DatasetCommand, DatasetRow};
 use super::pool::{Activity, ImportArgs, PoolCommand};
 use super::stat::{self, By, StatCommand};
 use super::status::Detail;
@@ -20,7 +20,7 @@ use super::{
 use crate::config::{self, Config, ServeArgs};
 use crate::control::holdings::Held;
 use crate::control::message::{Reply, Request};
-use crate::control::report::PoolReport;
+use crate::control::report::{PoolReport, PropertyLine};
 use crate::control::server::{PortmapperReport, ServerReport};
 
 /// Carries out any command but `serve`.
@@ -41,11 +41,9 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         Command::Man(args) => Ok(args.write()?),
         Command::Completions { shell } => Ok(console.out.write_all(shell.script().as_bytes())?),
         Command::Complete(args) => completion::run(session, args, here, console),
-        Command::Pool(PoolCommand::Iostat { words, args }) => watch::iostat(session, words, *args, console),
+        Command::Pool(command) | Command::Zpool(command) => of_pools(session, command, here, console),
         Command::Events { what: Some(EventsCommand::Run(args)), .. } => hooks::run(session, args, console),
-        Command::Events { what: None, args } | Command::Pool(PoolCommand::Events(args)) => {
-            watch::events(session, args.follow, console)
-        }
+        Command::Events { what: None, args } => watch::events(session, args.follow, console),
         Command::Advise(AdviseCommand::Log(args)) => advise::log(session, args, console),
         Command::Init(args) => init::run(session, args, here, console),
         Command::Doctor => doctor::run(session, console),
@@ -59,53 +57,13 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         }
         Command::Client(command) => holdings::client(session, command, console),
         Command::Stat(StatCommand::Exports(args)) => watch::accounts(session, By::Export, args, console),
-        Command::Pool(command @ (PoolCommand::Status { .. } | PoolCommand::List(_))) => {
-            let plan = command.plan().map_err(Failure::Usage)?;
-            let mut is_first = true;
-            watch::again(&plan, &mut || {
-                if !std::mem::take(&mut is_first) && !session.json && !command.is_for_scripts() {
-                    writeln!(console.out)?;
-                }
-                if let PoolCommand::Status { detail, only_sick: true, .. } = command {
-                    return sick(session, &plan.names, *detail, console);
-                }
-                pools(session, command, here, console)
-            })
-        }
-        Command::Pool(PoolCommand::Upgrade(args)) if args.verbose => {
-            Ok(console.out.write_all(upgrade::known().as_bytes())?)
-        }
-        Command::Pool(PoolCommand::History(args)) if args.internal && !session.json => {
-            let Reply::History(pools) = ask(session, &args.request(), console)? else { return Err(Failure::Mismatch) };
-            let Reply::Events(events) = ask(session, &Request::Events { since: 0 }, console)? else {
-                return Err(Failure::Mismatch);
-            };
-            Ok(console.out.write_all(args.print(&pools, &events).as_bytes())?)
-        }
-        Command::Pool(PoolCommand::Wait { activities, name }) => wait(session, activities, name, console),
-        Command::Pool(PoolCommand::Import(args)) if args.check().is_err() => args.check().map_err(Failure::Usage),
-        Command::Pool(PoolCommand::Import(args)) if args.goes_back() => rewind::run(session, args, here, console),
-        Command::Pool(PoolCommand::Export { all, names }) => {
-            let names = if *all { imported(session, console)? } else { names.clone() };
-            each(session, names.into_iter().map(|name| Request::PoolExport { name }), console)
-        }
-        Command::Pool(PoolCommand::Sync { names }) => {
-            let names = if names.is_empty() { imported(session, console)? } else { names.clone() };
-            each(session, names.into_iter().map(|name| Request::PoolSync { name }), console)
-        }
-        Command::Pool(PoolCommand::Import(args)) if args.all => import_all(session, args, here, console),
-        Command::Pool(command) => pools(session, command, here, console),
         Command::Dataset(DatasetCommand::Destroy { recursive, dry_run, verbose, name, .. }) if *dry_run || *verbose => {
             destroy(session, (name, *recursive), *dry_run, console)
         }
         Command::Dataset(DatasetCommand::Share { all, name }) => {
             exports::share(session, name.as_deref().filter(|_| !all), console)
         }
-        Command::Dataset(command) => {
-            let request = command.request().map_err(Failure::Usage)?;
-            let reply = command.only_meant(ask(session, &request, console)?);
-            print_reply(session.json, reply, console, &|reply| dataset_text(command, reply))
-        }
+        Command::Dataset(command) => datasets(session, command, console),
         Command::ArcSummary { table } | Command::Stat(StatCommand::Cache { table }) => {
             let reply = ask(session, &Request::PoolStatus { names: Vec::new() }, console)?;
             print_reply(session.json, reply, console, &|reply| match reply {
@@ -141,12 +99,73 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
     }
 }
 
+/// `tally pool`.
+fn of_pools(
+    session: Session<'_>,
+    command: &PoolCommand,
+    here: &Path,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    match command {
+        PoolCommand::Events(args) => watch::events(session, args.follow, console),
+        PoolCommand::Iostat { words, args } => watch::iostat(session, words, *args, console),
+        command @ (PoolCommand::Status { .. } | PoolCommand::List(_)) => {
+            let plan = command.plan().map_err(Failure::Usage)?;
+            let mut is_first = true;
+            watch::again(&plan, &mut || {
+                if !std::mem::take(&mut is_first) && !session.json && !command.is_for_scripts() {
+                    writeln!(console.out)?;
+                }
+                if let PoolCommand::Status { detail, only_sick: true, .. } = command {
+                    return sick(session, &plan.names, *detail, console);
+                }
+                pools(session, command, here, console)
+            })
+        }
+        PoolCommand::Upgrade(args) if args.verbose => Ok(console.out.write_all(upgrade::known().as_bytes())?),
+        PoolCommand::History(args) if args.internal && !session.json => {
+            let Reply::History(pools) = ask(session, &args.request(), console)? else { return Err(Failure::Mismatch) };
+            let Reply::Events(events) = ask(session, &Request::Events { since: 0 }, console)? else {
+                return Err(Failure::Mismatch);
+            };
+            Ok(console.out.write_all(args.print(&pools, &events).as_bytes())?)
+        }
+        PoolCommand::Wait { activities, name } => wait(session, activities, name, console),
+        PoolCommand::Import(args) if args.check().is_err() => args.check().map_err(Failure::Usage),
+        PoolCommand::Import(args) if args.goes_back() => rewind::run(session, args, here, console),
+        PoolCommand::Export { all, names } => {
+            let names = if *all { imported(session, console)? } else { names.clone() };
+            each(session, names.into_iter().map(|name| Request::PoolExport { name }), console)
+        }
+        PoolCommand::Sync { names } => {
+            let names = if names.is_empty() { imported(session, console)? } else { names.clone() };
+            each(session, names.into_iter().map(|name| Request::PoolSync { name }), console)
+        }
+        PoolCommand::Import(args) if args.all => import_all(session, args, here, console),
+        command => pools(session, command, here, console),
+    }
+}
+
 /// A command on pools that is one request.
 fn pools(session: Session<'_>, command: &PoolCommand, here: &Path, console: &mut Console<'_>) -> Result<(), Failure> {
     let request = command.request(here).map_err(Failure::Usage)?;
     let reply = ask(session, &request, console)?;
     print_reply(session.json, reply, console, &|reply| pool_text(command, reply))?;
     if matches!(command, PoolCommand::Status { .. }) { how_found(session, console) } else { Ok(()) }
+}
+
+/// A command on datasets that is one request, or a list of more than a list has.
+fn datasets(session: Session<'_>, command: &DatasetCommand, console: &mut Console<'_>) -> Result<(), Failure> {
+    let request = command.request().map_err(Failure::Usage)?;
+    let reply = command.only_meant(ask(session, &request, console)?);
+    let lines = match command.properties_request().filter(|_| !session.json) {
+        None => Vec::new(),
+        Some(request) => match ask(session, &request, console)? {
+            Reply::Properties(lines) => lines,
+            _ => return Err(Failure::Mismatch),
+        },
+    };
+    print_reply(session.json, reply, console, &|reply| dataset_text(command, reply, &lines))
 }
 
 /// Whether something keeps clients from finding the server, behind the pools that are well otherwise. It is no pool's, and no field of
@@ -275,10 +294,10 @@ fn pool_text(command: &PoolCommand, reply: &Reply) -> Option<String> {
     }
 }
 
-fn dataset_text(command: &DatasetCommand, reply: &Reply) -> Option<String> {
+fn dataset_text(command: &DatasetCommand, reply: &Reply, lines: &[PropertyLine]) -> Option<String> {
     match (command, reply) {
         (DatasetCommand::List { columns, up, down, table, .. }, Reply::Datasets(datasets)) => {
-            Some(columns.print(datasets, &Sorting { up, down }, *table))
+            Some(columns.print(&DatasetRow::of(datasets, lines), &Sorting { up, down }, *table))
         }
         (DatasetCommand::Get { fields, table, .. }, Reply::Properties(lines)) => Some(fields.print(lines, *table)),
         _ => None,

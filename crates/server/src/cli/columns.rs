@@ -15,6 +15,9 @@ pub trait Column: Clone + Sized {
     /// All names, for who has typed another one.
     const NAMES: &'static [&'static str];
 
+    /// What else there is, in words.
+    const MORE: &'static str = "";
+
     fn title(&self) -> (String, Align);
 
     /// For people, or exact.
@@ -32,7 +35,7 @@ pub(super) fn columns<C: Column>(text: &str) -> Result<Columns<C>, String> {
 
 /// Reads one; for clap.
 pub(super) fn column<C: Column>(name: &str) -> Result<C, String> {
-    let unknown = || format!("there is no column '{name}'; there are {}", C::NAMES.join(", "));
+    let unknown = || format!("there is no column '{name}'; there are {}{}", C::NAMES.join(", "), C::MORE);
     C::of_name(name).unwrap_or_else(|| Err(unknown()))
 }
 

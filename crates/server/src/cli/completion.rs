@@ -17,7 +17,11 @@ use clap::{Arg, Args, Command, CommandFactory, ValueEnum};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter, complete};
 
 use super::args::Cli;
+use super::columns::Column;
 use super::console::{Console, Failure, Session};
+use super::dataset::DatasetColumn;
+use super::pool::pool_columns;
+use super::short_names;
 use crate::control::client::Client;
 use crate::control::message::{Reply, Request};
 use crate::control::report::{PoolReport, VdevReport};
@@ -67,7 +71,8 @@ pub(super) enum Names {
     PoolSetting,
     DatasetSetting,
     /// With commas between them.
-    Columns(&'static [&'static str]),
+    PoolColumns,
+    DatasetColumns,
 }
 
 impl ArgExt for Names {}
@@ -157,10 +162,11 @@ impl ValueCompleter for Finder {
             Names::DatasetSettingsThenDataset => begun(settings_then(dataset_settings(), asked.datasets(), typed)),
             Names::PoolProperties => begun(one_more(typed, asked.pool_properties())),
             Names::DatasetProperties => begun(one_more(typed, asked.dataset_properties())),
-            Names::Columns(columns) => begun(one_more(
-                typed,
-                columns.iter().map(|&name| name.to_owned()).filter(|name| !name.contains(' ')).collect(),
-            )),
+            Names::PoolColumns => begun(one_more(typed, owned(pool_columns()))),
+            Names::DatasetColumns => {
+                let columns = DatasetColumn::NAMES.iter().chain(short_names::columns()).copied();
+                begun(one_more(typed, owned(columns.chain(Property::ALL.map(Property::name)))))
+            }
         }
     }
 }
@@ -177,6 +183,10 @@ fn dataset_settings() -> Vec<String> {
 
 fn pool_settings() -> Vec<String> {
     pool_properties::usual_values().into_iter().flat_map(|(property, values)| settings(&property, &values)).collect()
+}
+
+fn owned(names: impl IntoIterator<Item = &'static str>) -> Vec<String> {
+    names.into_iter().map(str::to_owned).collect()
 }
 
 /// As long as there is no `=` it may be either.
@@ -245,9 +255,17 @@ impl Asked {
         self.names_of(Request::PoolGet { names: Vec::new(), properties: Vec::new() })
     }
 
-    /// Of all of them: users name some.
+    /// Those that the program knows, and those of the pools' first datasets: of ten thousand it would take long to ask them all.
     fn dataset_properties(&self) -> Vec<String> {
-        self.names_of(Request::DatasetGet { names: Vec::new(), recursive: false, properties: Vec::new() })
+        let roots = self.pool_names();
+        let known = Property::ALL.map(|property| property.name().to_owned());
+        let mut names = match roots.is_empty() {
+            true => Vec::new(),
+            false => self.names_of(Request::DatasetGet { names: roots, recursive: false, properties: Vec::new() }),
+        };
+        let more: Vec<_> = known.into_iter().filter(|name| !names.contains(name)).collect();
+        names.extend(more);
+        names
     }
 
     /// Each once, in the order of the answer.

@@ -1,18 +1,22 @@
 //! `tally dataset`: its grammar, its requests and its table.
 
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
 use clap::Subcommand;
 use tally_base::Size;
-use tally_store::properties::{check_user_name, is_user_name};
+use tally_store::properties::{Property, check_user_name, is_user_name};
 
 use super::columns::{Column, Columns, column, columns};
 use super::completion::Names;
 use super::fields::Fields;
+use super::short_names;
 use super::table::{Align, TableArgs};
 use super::which::Which;
 use super::words;
 use super::zfs_words::OfZfs;
 use crate::control::message::{Assignment, Reply, Request};
-use crate::control::report::DatasetReport;
+use crate::control::report::{DatasetReport, PropertyLine};
 use crate::dates;
 
 /// The commands on datasets.
@@ -65,14 +69,14 @@ pub enum DatasetCommand {
         #[command(flatten)]
         which: Which,
         /// Columns, separated by commas: name, type, used, avail, refer, mountpoint, creation, createtxg, guid, held, and
-        /// properties that users name
-        #[arg(short = 'o', value_name = "COLUMN,...", value_parser = columns::<DatasetColumn>, add = Names::Columns(DatasetColumn::NAMES), default_value = DEFAULT_COLUMNS)]
+        /// properties, also those that users name
+        #[arg(short = 'o', value_name = "COLUMN,...", value_parser = columns_or_space, add = Names::DatasetColumns, default_value = DEFAULT_COLUMNS)]
         columns: Columns<DatasetColumn>,
         /// Sort by a column, the smallest first; may be repeated
-        #[arg(short = 's', value_name = "COLUMN", value_parser = column::<DatasetColumn>, add = Names::Columns(DatasetColumn::NAMES))]
+        #[arg(short = 's', value_name = "COLUMN", value_parser = column::<DatasetColumn>, add = Names::DatasetColumns)]
         up: Vec<DatasetColumn>,
         /// Sort by a column, the largest first; may be repeated
-        #[arg(short = 'S', value_name = "COLUMN", value_parser = column::<DatasetColumn>, add = Names::Columns(DatasetColumn::NAMES))]
+        #[arg(short = 'S', value_name = "COLUMN", value_parser = column::<DatasetColumn>, add = Names::DatasetColumns)]
         down: Vec<DatasetColumn>,
         #[command(flatten)]
         table: TableArgs,
@@ -150,7 +154,7 @@ impl DatasetCommand {
             Self::Get { properties, which, .. } => Request::DatasetGet {
                 names: which.names.clone(),
                 recursive: which.is_recursive(),
-                properties: words::property_list(properties),
+                properties: words::property_list(properties, short_names::of_dataset),
             },
             Self::Set { words } => {
                 let (name, assignments) = words::assignments_then_name(words)?;
@@ -163,6 +167,18 @@ impl DatasetCommand {
             Self::OfZfs(words) => return Err(words.instead().into()),
             Self::Rename { from, to } => Request::DatasetRename { from: from.clone(), to: to.clone() },
         })
+    }
+
+    /// What to ask beside that, for a list that shows properties.
+    pub(super) fn properties_request(&self) -> Option<Request> {
+        let Self::List { which, columns, up, down, .. } = self else { return None };
+        let named = columns.0.iter().chain(up).chain(down).filter_map(|column| match column {
+            DatasetColumn::Property(name) => Some(name.clone()),
+            _ => None,
+        });
+        let properties: Vec<String> = named.collect();
+        let (names, recursive) = (which.names.clone(), which.is_recursive());
+        (!properties.is_empty()).then_some(Request::DatasetGet { names, recursive, properties })
     }
 
     /// What of an answer was asked for: the daemon knows nothing of depths and types.
@@ -191,6 +207,32 @@ pub enum DatasetColumn {
     Held,
     /// A property that users name.
     User(String),
+    /// Any other.
+    Property(String),
+}
+
+/// A dataset with those of its properties that are shown.
+pub struct DatasetRow {
+    dataset: DatasetReport,
+    properties: Vec<PropertyLine>,
+}
+
+impl DatasetRow {
+    /// Puts together what two answers say.
+    pub(super) fn of(datasets: &[DatasetReport], lines: &[PropertyLine]) -> Vec<Self> {
+        let mut by_name: BTreeMap<&str, Vec<PropertyLine>> = BTreeMap::new();
+        lines.iter().for_each(|line| by_name.entry(&line.name).or_default().push(line.clone()));
+        let row = |dataset: &DatasetReport| Self {
+            dataset: dataset.clone(),
+            properties: by_name.remove(&*dataset.name).unwrap_or_default(),
+        };
+        datasets.iter().map(row).collect()
+    }
+}
+
+/// Reads the columns of `-o`; for clap.
+fn columns_or_space(text: &str) -> Result<Columns<DatasetColumn>, String> {
+    columns(if text == "space" { short_names::SPACE } else { text })
 }
 
 const DEFAULT_COLUMNS: &str = "name,used,avail,refer,mountpoint";
@@ -203,21 +245,12 @@ impl DatasetColumn {
 }
 
 impl Column for DatasetColumn {
-    type Row = DatasetReport;
+    type Row = DatasetRow;
 
-    const NAMES: &'static [&'static str] = &[
-        "name",
-        "type",
-        "used",
-        "avail",
-        "refer",
-        "mountpoint",
-        "creation",
-        "createtxg",
-        "guid",
-        "held",
-        "and properties that users name",
-    ];
+    const NAMES: &'static [&'static str] =
+        &["name", "type", "used", "avail", "refer", "mountpoint", "creation", "createtxg", "guid", "held"];
+
+    const MORE: &'static str = ", and properties, also those that users name";
 
     fn of_name(name: &str) -> Option<Result<Self, String>> {
         Some(Ok(match name {
@@ -236,13 +269,17 @@ impl Column for DatasetColumn {
                     check_user_name(name).map(|()| Self::User(name.into())).map_err(|error| error.to_string()),
                 );
             }
-            _ => return None,
+            name => {
+                let whole = short_names::of_dataset(name);
+                let is_there = short_names::is_column(whole) || Property::from_str(whole).is_ok();
+                return is_there.then(|| Ok(Self::Property(whole.into())));
+            }
         }))
     }
 
     fn title(&self) -> (String, Align) {
         let (title, align) = match self {
-            Self::User(name) => return (name.to_uppercase(), Align::Left),
+            Self::User(name) | Self::Property(name) => return (name.to_uppercase(), Align::Left),
             Self::Name => ("NAME", Align::Left),
             Self::Type => ("TYPE", Align::Left),
             Self::Used => ("USED", Align::Right),
@@ -257,7 +294,7 @@ impl Column for DatasetColumn {
         (title.into(), align)
     }
 
-    fn cell(&self, dataset: &DatasetReport, is_exact: bool) -> String {
+    fn cell(&self, DatasetRow { dataset, properties }: &DatasetRow, is_exact: bool) -> String {
         let size = |bytes: u64| if is_exact { bytes.to_string() } else { Size(bytes).to_string() };
         match self {
             Self::Name => dataset.name.clone(),
@@ -271,6 +308,10 @@ impl Column for DatasetColumn {
             Self::CreateTxg => dataset.created_txg.to_string(),
             Self::Guid => dataset.guid.to_string(),
             Self::Held => dataset.held.map_or_else(|| "-".into(), |held| held.to_string()),
+            Self::Property(name) => {
+                let line = properties.iter().find(|line| line.property == *name);
+                line.map_or("-", |line| if is_exact { &line.exact } else { &line.value }).to_owned()
+            }
             Self::User(name) => dataset.user.get(name).cloned().unwrap_or_else(|| "-".into()),
         }
     }

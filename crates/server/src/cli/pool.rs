@@ -11,9 +11,11 @@ use tally_members::grammar::{parse_spare_args, parse_vdev_args};
 
 use self::history::HistoryArgs;
 use self::list::ListArgs;
+pub(super) use self::list::{ZPOOL_COLUMNS, pool_columns};
 use super::completion::Names;
 use super::fields::Fields;
 use super::iostat::{IostatArgs, Plan};
+use super::short_names;
 use super::status::Detail;
 use super::table::TableArgs;
 use super::upgrade::UpgradeArgs;
@@ -37,6 +39,8 @@ pub enum PoolCommand {
         words: Vec<String>,
         #[command(flatten)]
         detail: Detail,
+        #[command(flatten)]
+        paths: PathWords,
         /// Only pools that are not well; exit status 1 if there is one
         #[arg(short = 'x')]
         only_sick: bool,
@@ -271,6 +275,15 @@ pub enum PoolCommand {
     /// What there is not yet.
     #[command(flatten)]
     OfZpool(OfZpool),
+}
+
+/// With these `zpool` shows disks by whole paths, which is what is shown in any case.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct PathWords {
+    #[arg(short = 'P', hide = true)]
+    whole: bool,
+    #[arg(short = 'L', hide = true)]
+    real: bool,
 }
 
 /// What runs on a pool for long.
@@ -542,9 +555,10 @@ impl PoolCommand {
             Self::Import(args @ ImportArgs { pool: Some(pool), .. }) => args.one(pool, here),
             Self::Destroy { name, .. } => Request::PoolDestroy { name: name.clone() },
             Self::Forget { pool } => Request::PoolForget { pool: pool.clone() },
-            Self::Get { properties, names, .. } => {
-                Request::PoolGet { names: names.clone(), properties: words::property_list(properties) }
-            }
+            Self::Get { properties, names, .. } => Request::PoolGet {
+                names: names.clone(),
+                properties: words::property_list(properties, short_names::of_pool),
+            },
             Self::Set { words } => {
                 let (name, assignments) = words::assignments_then_name(words)?;
                 Request::PoolSet { name, assignments }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tally_base::Size;
 
 use crate::control::report::{CopyReport, DamagedObject, Exposure, LaneReport, PoolReport, VdevReport};
-use crate::dates::utc;
+use crate::dates::{utc, utc_as_ctime};
 
 /// What is shown beyond the usual.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
@@ -17,6 +17,9 @@ pub struct Detail {
     /// Also how many requests of each disk took a second or longer
     #[arg(short)]
     pub(super) slow: bool,
+    /// Exact numbers of errors
+    #[arg(short = 'p')]
+    pub(super) exact: bool,
 }
 
 /// The text for all `pools`, with a blank line between two.
@@ -24,7 +27,7 @@ pub(super) fn print(pools: &[PoolReport], detail: Detail) -> String {
     pools.iter().map(|pool| one(pool, detail)).collect::<Vec<_>>().join("\n")
 }
 
-fn one(pool: &PoolReport, Detail { verbose, slow }: Detail) -> String {
+fn one(pool: &PoolReport, detail: Detail) -> String {
     let mut text = format!("  pool: {}\n state: {}\n", pool.name, pool.state);
     for message in notices(pool) {
         // Later lines stand below the first.
@@ -35,12 +38,12 @@ fn one(pool: &PoolReport, Detail { verbose, slow }: Detail) -> String {
     }
     text += &scans(pool);
     text += "config:\n\n";
-    text += &tree(pool, slow);
-    if verbose {
+    text += &tree(pool, detail);
+    if detail.verbose {
         text += &lanes(pool);
         text += &losses(pool);
     }
-    text + "\nerrors: " + &errors(pool) + "\n" + &damage(pool, verbose)
+    text + "\nerrors: " + &errors(pool) + "\n" + &damage(pool, detail.verbose)
 }
 
 /// What could not be read: how much, or what.
@@ -113,7 +116,8 @@ fn notices(pool: &PoolReport) -> Vec<String> {
 
 /// What runs over whole disks, and what came of it.
 fn scans(pool: &PoolReport) -> String {
-    let running = pool.copies.iter().map(scan);
+    let began = pool.scrub.as_ref().map(|scrub| scrub.began);
+    let running = pool.copies.iter().map(|copy| scan(copy, began.filter(|_| copy.what == "scrub")));
     let scans: String =
         running.chain(pool.copies_ended.iter().cloned()).map(|line| format!("  scan: {line}\n")).collect();
     let due = pool.scrub_due.filter(|_| !pool.copies.iter().any(|copy| copy.what == "scrub"));
@@ -121,7 +125,8 @@ fn scans(pool: &PoolReport) -> String {
     scans + &due.unwrap_or_default()
 }
 
-fn scan(copy: &CopyReport) -> String {
+/// A scrub is known to have begun at a moment, also where it was interrupted since.
+fn scan(copy: &CopyReport, began: Option<u64>) -> String {
     let percent = u128::from(copy.done_bytes) * 1000 / u128::from(copy.total_bytes.max(1));
     let left =
         copy.seconds_left.map_or_else(|| "no estimated completion time".into(), |left| clock_words(left) + " to go");
@@ -129,11 +134,14 @@ fn scan(copy: &CopyReport) -> String {
     let rate = Size(copy.bytes_per_second as u64);
     let of = if copy.device.is_empty() { String::new() } else { format!(" of {}", copy.device) };
     let partial = if copy.partial { "partial " } else { "" };
+    let ran = clock_words(copy.seconds);
+    let how_long = match began {
+        Some(began) => format!("since {}\n        {}, for {ran} so far:", utc_as_ctime(began), copy.phase),
+        None => format!("for {ran}: {}\n       ", copy.phase),
+    };
     format!(
-        "{partial}{}{of} in progress for {}: {}\n        {} / {} at {rate}/s, {}.{}% done, {left}",
+        "{partial}{}{of} in progress {how_long} {} / {} at {rate}/s, {}.{}% done, {left}",
         copy.what,
-        clock_words(copy.seconds),
-        copy.phase,
         Size(copy.done_bytes),
         Size(copy.total_bytes),
         percent / 10,
@@ -160,7 +168,7 @@ struct Line<'a> {
     note: String,
 }
 
-fn tree(pool: &PoolReport, slow: bool) -> String {
+fn tree(pool: &PoolReport, Detail { slow, exact, .. }: Detail) -> String {
     let mut lines =
         vec![Line { name: pool.name.clone(), state: &pool.state, counts: Some([0; 4]), note: String::new() }];
     for vdev in pool.vdevs.iter().filter(|vdev| vdev.class != "log") {
@@ -186,7 +194,7 @@ fn tree(pool: &PoolReport, slow: bool) -> String {
     let heading = if slow { "READ WRITE CKSUM  SLOW" } else { "READ WRITE CKSUM" };
     let mut text = format!("\t{:<name_width$}  {:<state_width$}  {heading}\n", "NAME", "STATE");
     for line in &lines {
-        let counts = line.counts.map(|counts| counts.map(count));
+        let counts = line.counts.map(|counts| counts.map(|value| if exact { value.to_string() } else { count(value) }));
         let counts = counts.map(|[read, write, checksum, late]| {
             let late = if slow { format!(" {late:>5}") } else { String::new() };
             format!("  {read:>4} {write:>5} {checksum:>5}{late}")

@@ -28,9 +28,9 @@ pub(super) fn import_option(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Splits a list of properties; `all` asks for every one, which is the empty list.
-pub(super) fn property_list(text: &str) -> Vec<String> {
-    let names: Vec<String> = text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+/// Splits a list of properties, whose names may be short ones; `all` asks for every one, which is the empty list.
+pub(super) fn property_list(text: &str, whole: fn(&str) -> &str) -> Vec<String> {
+    let names: Vec<String> = text.split(',').filter(|name| !name.is_empty()).map(|name| whole(name).into()).collect();
     if names.iter().any(|name| name == "all") { Vec::new() } else { names }
 }
 
@@ -86,6 +86,7 @@ pub(super) fn harmless(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::short_names;
 
     #[test]
     fn durations_have_three_digits() {
@@ -106,8 +107,8 @@ mod tests {
 
     #[test]
     fn lists_and_assignments() {
-        assert_eq!(property_list("sync,refquota"), ["sync", "refquota"]);
-        assert!(property_list("sync,all").is_empty());
+        assert_eq!(property_list("sync,refer", short_names::of_dataset), ["sync", "referenced"]);
+        assert!(property_list("sync,all", short_names::of_dataset).is_empty());
         let sharenfs = assignment("sharenfs=10.0.0.0/8(rw,anonuid=7)").unwrap();
         assert_eq!((sharenfs.property.as_str(), sharenfs.value.as_str()), ("sharenfs", "10.0.0.0/8(rw,anonuid=7)"));
         assert!(assignment("sync").is_err() && assignment("=x").is_err());

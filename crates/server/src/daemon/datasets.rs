@@ -22,7 +22,7 @@ use tally_store::properties::{
 use super::error::PoolsError;
 use super::patience;
 use super::pools::Pools;
-use super::zfs_words;
+use super::{zfs_space, zfs_words};
 use crate::config::ExportRule;
 use crate::control::message::Assignment;
 use crate::control::report::{DatasetReport, PropertyLine};
@@ -180,7 +180,9 @@ impl Pools {
         properties: &[String],
     ) -> Result<Vec<PropertyLine>, PoolsError> {
         let foreign = |name: &String| zfs_words::of_datasets(name).filter(|_| !FACTS.contains(&name.as_str()));
-        let is_ours = |name: &&String| !FACTS.contains(&name.as_str()) && foreign(name).is_none();
+        let is_ours = |name: &&String| {
+            !FACTS.contains(&name.as_str()) && !zfs_space::is_of_datasets(name) && foreign(name).is_none()
+        };
         for name in properties.iter().filter(is_ours) {
             if is_user_name(name) { check_user_name(name)? } else { Property::from_str(name).map(drop)? }
         }
@@ -200,6 +202,7 @@ impl Pools {
                 let Some(report) = chosen.all.report(*place) else { continue };
                 let report = DatasetReport { held, ..report };
                 lines.extend(facts(&report).into_iter().filter(|line| wanted(&line.property)));
+                lines.extend(properties.iter().filter_map(|name| zfs_space::of_dataset(&report, name)));
                 let chain = chosen.all.chain(&report.name);
                 let chain: Vec<_> = chain.iter().map(|(name, local)| (name.as_str(), local)).collect();
                 let sourced = sources(&chain).into_iter().filter(|line| wanted(line.value.property().name()));

@@ -68,6 +68,7 @@ mod upgrade;
 mod users;
 mod work;
 mod would;
+mod zfs_space;
 mod zfs_words;
 
 pub use opening::Told;

@@ -17,7 +17,7 @@ use super::error::{PoolsError, ScrubError};
 use super::served::ServedPool;
 use crate::control::message::{OnProgress, Progress};
 use crate::control::report::{ScrubReport, SpaceReport};
-use crate::dates::utc;
+use crate::dates::{utc, utc_as_ctime};
 
 impl ServedPool {
     /// Begins a scrub. With `wait` it is over when this returns; then what came of it is told.
@@ -137,13 +137,21 @@ fn now() -> Time {
 }
 
 fn utc_of(time: Time) -> String {
-    utc(time.0 / 1_000_000_000)
+    utc(seconds(time))
+}
+
+/// The end of a scrub, in the form in which scripts read it.
+fn ctime_of(time: Time) -> String {
+    utc_as_ctime(seconds(time))
+}
+
+const fn seconds(time: Time) -> u64 {
+    time.0 / 1_000_000_000
 }
 
 /// How a pool's scrub stands, unless it is running now.
 pub(super) fn standing(pool: &Pool, copies: &Copies) -> Option<ScrubReport> {
     let job = pool.scrub_job()?;
-    let seconds = |time: Time| time.0 / 1_000_000_000;
     Some(ScrubReport {
         state: match job.state {
             _ if copies.is_scrubbing() => "running",
@@ -196,7 +204,7 @@ fn job_words(job: &ScrubJob) -> String {
             )
         }
         JobState::Paused => format!("scrub paused since {changed} UTC, begun on {began}\n        {so_far}"),
-        JobState::Finished => scrub_words(&job.report, job.ran, &changed),
-        JobState::Stopped => format!("scrub stopped after {} on {changed} UTC", Size(done)),
+        JobState::Finished => scrub_words(&job.report, job.ran, &ctime_of(job.changed)),
+        JobState::Stopped => format!("scrub canceled on {}\n        after {}", ctime_of(job.changed), Size(done)),
     }
 }

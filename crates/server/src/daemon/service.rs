@@ -32,7 +32,9 @@ use super::pools::Pools;
 use super::registration::Standing;
 use super::served::ServedPool;
 use super::work::{self, Answer, Event};
-use super::{damage_report, exports_report, features, looking_back, ops_report, pool_report, silence, zfs_words};
+use super::{
+    damage_report, exports_report, features, looking_back, ops_report, pool_report, silence, zfs_space, zfs_words,
+};
 use crate::control::listener::{Asker, NotDone, Service};
 use crate::control::message::{Assignment, OnProgress, Progress, Reply, Request};
 use crate::control::report::PoolReport;
@@ -182,13 +184,14 @@ impl Desk {
         let pools = self.reports(names, |pool| pool_report::report(pool))?;
         let foreign = |pool: &PoolReport| {
             let name = pool.name.clone();
-            properties.iter().filter_map(|word| zfs_words::of_pools(word)).map(move |it| it.line(&name))
+            let so = |word: &String| zfs_words::of_pools(word).map(|it| it.line(&name));
+            properties.iter().filter_map(|word| zfs_space::of_pool(pool, word).or_else(|| so(word))).collect::<Vec<_>>()
         };
         let of_pool = |pool| pool_report::properties(pool).into_iter().chain(foreign(pool));
         let lines: Vec<_> = pools.iter().flat_map(of_pool).collect();
         for name in properties.iter().filter(|name| *name != features::ALL) {
             let is_there = || lines.iter().any(|line| line.property == *name);
-            let is_foreign = || zfs_words::of_pools(name).is_some();
+            let is_foreign = || zfs_space::is_of_pools(name) || zfs_words::of_pools(name).is_some();
             match pool_report::PROPERTIES.contains(&name.as_str()) || is_foreign() || is_there() {
                 true => {}
                 false if features::is_feature(name) => return Err(features::unknown(name)),

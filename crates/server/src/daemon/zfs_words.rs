@@ -24,32 +24,40 @@ const NO_RESERVATIONS: &str =
 const ONLY_FILES: &str = "there are file systems only: make a file of that size in one";
 const NO_ENCRYPTION: &str = "nothing is encrypted: use dm-crypt (LUKS) below the pool";
 const NO_USERS_QUOTA: &str = "there are no quotas of users yet: give each a dataset with a quota";
+const NOT_COUNTED: &str = "what compression spares is not counted";
 const BYTES: &str = "names are bytes, as Linux has them";
 const MOUNT_OPTION: &str = "clients mount with that option where they want it";
 
-const OF_DATASETS: [Foreign; 38] = [
+const OF_DATASETS: [Foreign; 46] = [
     foreign("aclinherit", &["restricted"], "there are no access control lists yet"),
     foreign("aclmode", &["discard"], "there are no access control lists yet"),
     foreign("acltype", &["off", "noacl"], "there are no access control lists yet; modes and groups are what there is"),
     foreign("canmount", &["noauto"], CLIENTS_MOUNT),
     foreign("casesensitivity", &["sensitive"], BYTES),
     foreign("checksum", &["on"], "every block has its checksum, and there is no other kind"),
+    foreign("compressratio", &["-"], NOT_COUNTED),
     foreign("copies", &["1"], "a file's blocks are there once on each disk of a mirror; make the pool of mirrors"),
     foreign("dedup", &["off"], "equal blocks are not looked for"),
     foreign("devices", &["on"], MOUNT_OPTION),
     foreign("dnodesize", &["auto", "legacy"], "inodes are as large as they have to be"),
     foreign("encryption", &["off"], NO_ENCRYPTION),
     foreign("exec", &["on"], MOUNT_OPTION),
+    foreign("filesystem_count", &["none"], "datasets are not counted"),
     foreign("filesystem_limit", &["none"], "datasets are not counted"),
     foreign("groupquota@", &["none"], NO_USERS_QUOTA),
     foreign("keyformat", &["none"], NO_ENCRYPTION),
+    foreign("logicalreferenced", &["-"], NOT_COUNTED),
+    foreign("logicalused", &["-"], NOT_COUNTED),
     foreign("mlslabel", &["none"], "there are no such labels"),
+    foreign("mounted", &["no"], CLIENTS_MOUNT),
     foreign("mountpoint", &[], CLIENTS_MOUNT),
     foreign("nbmand", &["off"], "locks are advisory"),
     foreign("normalization", &["none"], BYTES),
+    foreign("origin", &["-"], "there are no clones"),
     foreign("overlay", &["on"], CLIENTS_MOUNT),
     foreign("primarycache", &["all"], "the cache is of all blocks; `cache` in the configuration bounds it"),
     foreign("redundant_metadata", &["all", "most"], "what names blocks is there twice"),
+    foreign("refcompressratio", &["-"], NOT_COUNTED),
     foreign("refreservation", &["none", "0"], NO_RESERVATIONS),
     foreign(
         "relatime",
@@ -62,6 +70,7 @@ const OF_DATASETS: [Foreign; 38] = [
     foreign("sharesmb", &["off"], "there is no SMB: Samba serves a mount"),
     foreign("snapdev", &["hidden"], ONLY_FILES),
     foreign("snapdir", &["hidden", "disabled"], "there are no snapshots yet"),
+    foreign("snapshot_count", &["none"], "there are no snapshots yet"),
     foreign("snapshot_limit", &["none"], "there are no snapshots yet"),
     foreign("special_small_blocks", &["0"], "there is no class of disks for small blocks"),
     foreign("userquota@", &["none"], NO_USERS_QUOTA),
@@ -72,7 +81,7 @@ const OF_DATASETS: [Foreign; 38] = [
     foreign("xattr", &["sa", "on"], "extended attributes stand beside the inode"),
 ];
 
-const OF_POOLS: [Foreign; 15] = [
+const OF_POOLS: [Foreign; 17] = [
     foreign("altroot", &["-"], CLIENTS_MOUNT),
     foreign("ashift", &["12", "0"], "all is written in multiples of 4,096 bytes"),
     foreign("autoexpand", &["off"], "a disk that has grown is not noticed yet; `replace` it by a larger one"),
@@ -80,10 +89,12 @@ const OF_POOLS: [Foreign; 15] = [
     foreign("autotrim", &["off"], "disks are not trimmed yet"),
     foreign("bootfs", &["-"], "nothing boots from a pool"),
     foreign("cachefile", &["-", "none"], "the daemon's list of pools is pools.toml in its data directory"),
+    foreign("checkpoint", &["-"], "there are no checkpoints"),
     foreign("comment", &["-"], "set a user property on the pool's root dataset: com.example:comment"),
     foreign("dedupditto", &["0"], "equal blocks are not looked for"),
     foreign("dedupratio", &["1.00x"], "equal blocks are not looked for"),
     foreign("delegation", &["off"], "commands are root's"),
+    foreign("expandsize", &["-"], "a disk that has grown is not noticed yet; `replace` it by a larger one"),
     foreign("fragmentation", &["-"], "it cannot be set"),
     foreign("listsnapshots", &["off"], "there are no snapshots yet"),
     foreign(
@@ -120,9 +131,15 @@ impl Foreign {
     /// As `get` shows it.
     pub(super) fn line(&self, whose: &str) -> PropertyLine {
         let value = self.so.first().copied().unwrap_or("-").to_owned();
-        let (name, property, exact, source) = (whose.into(), self.name.into(), value.clone(), "-".into());
+        let exact = exact(&value).to_owned();
+        let (name, property, source) = (whose.into(), self.name.into(), "-".into());
         PropertyLine { name, property, value, exact, source }
     }
+}
+
+/// `-p` shows a ratio without its letter.
+fn exact(value: &str) -> &str {
+    value.strip_suffix('x').unwrap_or(value)
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ fn names_of_this_server_are_offered() {
     for words in [
         &["dataset", "create", "tank/home"][..],
         &["dataset", "create", "tank/home/ann"],
-        &["dataset", "set", "com.example:note=x", "tank/home"],
+        &["dataset", "set", "com.example:note=x", "tank"],
     ] {
         assert!(tally(dir.path(), words).0, "{words:?}");
     }
@@ -55,7 +55,8 @@ fn names_of_this_server_are_offered() {
         (&["dataset", "create", "-o", "compression=z"], &["compression=zstd"]),
         (&["dataset", "get", "com."], &["com.example:note"]),
         (&["dataset", "get", "sync,sy"], &[]),
-        (&["dataset", "list", "-o", "name,m"], &["name,mountpoint"]),
+        (&["dataset", "list", "-o", "name,mountp"], &["name,mountpoint"]),
+        (&["zfs", "list", "-o", "name,quo"], &["name,quota"]),
         (&["dataset", "list", "-t", "files"], &["filesystem"]),
         (&["pool", "status", "--j"], &["--json"]),
         (&["zilstat", "-p", ""], &["tank"]),

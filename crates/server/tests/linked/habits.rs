@@ -13,6 +13,8 @@ use crate::running::Running;
 mod beside;
 #[path = "habits/rows.rs"]
 mod rows;
+#[path = "habits/watched.rs"]
+mod watched;
 
 /// A machine with a pool of one disk, and datasets.
 struct Machine {

@@ -5,6 +5,7 @@ use tally_base::Size;
 
 use crate::cli::columns::{Column, Columns, Sorting, columns};
 use crate::cli::completion::Names;
+use crate::cli::pool::PathWords;
 use crate::cli::table::{Align, TableArgs};
 use crate::control::report::{PoolReport, SpareReport, VdevReport, VdevSpace};
 
@@ -19,8 +20,10 @@ pub struct ListArgs {
     verbose: bool,
     /// Columns, separated by commas: name, size, alloc, free, cap, health, guid, readonly, failmode; and those of ZFS that are the same
     /// for all pools here: frag, dedup, altroot, expandsize, checkpoint
-    #[arg(short = 'o', value_name = "COLUMN,...", value_parser = columns::<PoolColumn>, add = Names::Columns(PoolColumn::NAMES), default_value = DEFAULT_COLUMNS)]
+    #[arg(short = 'o', value_name = "COLUMN,...", value_parser = columns::<PoolColumn>, add = Names::PoolColumns, default_value = DEFAULT_COLUMNS)]
     columns: Columns<PoolColumn>,
+    #[command(flatten)]
+    paths: PathWords,
     #[command(flatten)]
     pub(crate) table: TableArgs,
 }
@@ -64,6 +67,11 @@ impl ListArgs {
     }
 }
 
+/// Names of columns.
+pub(in crate::cli) fn pool_columns() -> impl Iterator<Item = &'static str> {
+    PoolColumn::NAMES.iter().copied()
+}
+
 /// A line: a pool, or with `-v` something of it.
 pub(super) struct Row {
     name: String,
@@ -95,6 +103,8 @@ pub(super) enum PoolColumn {
 }
 
 const DEFAULT_COLUMNS: &str = "name,size,alloc,free,cap,health";
+/// Those of `zpool list`.
+pub(crate) const ZPOOL_COLUMNS: &str = "name,size,alloc,free,ckpoint,expandsz,frag,cap,dedup,health,altroot";
 
 impl Column for PoolColumn {
     type Row = Row;
@@ -159,6 +169,7 @@ impl Column for PoolColumn {
             (Self::Health, Of::Pool(pool)) => pool.state.clone(),
             (Self::Health, Of::Disk(_, state)) => state.clone(),
             (Self::Guid, Of::Pool(pool)) => pool.guid.clone(),
+            (Self::Same(_, value), Of::Pool(_)) if is_exact => value.trim_end_matches('x').into(),
             (Self::Same(_, value), Of::Pool(_)) => (*value).into(),
             (Self::ReadOnly, Of::Pool(pool)) if pool.is_imported() => if pool.read_only { "on" } else { "off" }.into(),
             (Self::FailMode, Of::Pool(pool)) if pool.is_imported() => pool.failmode.clone(),

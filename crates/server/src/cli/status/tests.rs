@@ -1,7 +1,7 @@
 use super::*;
-use crate::control::report::{ErrorCounters, Exposure, SpareReport};
+use crate::control::report::{ErrorCounters, Exposure, ScrubReport, SpareReport};
 
-const VERBOSE: Detail = Detail { verbose: true, slow: false };
+const VERBOSE: Detail = Detail { verbose: true, slow: false, exact: false };
 
 fn leg(name: &str, state: &str, checksum: u64) -> VdevReport {
     let errors = ErrorCounters { checksum, ..ErrorCounters::default() };
@@ -73,7 +73,9 @@ log:    txg 42 is on disk
 
 errors: No known data errors; disks have failed requests, see above
 ";
-    assert_eq!(print(&[pool], VERBOSE), expected);
+    assert_eq!(print(std::slice::from_ref(&pool), VERBOSE), expected);
+    let exact = print(&[pool], Detail { exact: true, ..Detail::default() });
+    assert!(exact.contains("\t    /disks/b  MISSING      0     0  1200\n"), "{exact}");
 }
 
 /// Any counter that was not zero was called "repaired from other disks", also where nothing could be repaired.
@@ -115,6 +117,7 @@ fn a_copy_shows_how_far_it_is() {
     let partial = CopyReport { partial: true, ..copy.clone() };
     let scrub = CopyReport { what: "scrub".into(), phase: "checking".into(), ..CopyReport::default() };
     let pool = PoolReport {
+        scrub: Some(ScrubReport { began: 951_868_799, ..ScrubReport::default() }),
         copies: vec![copy, partial, scrub, preparing],
         copies_ended: vec!["resilvered 1.00G to /disks/d in 5 s".into()],
         ..PoolReport::default()
@@ -125,7 +128,8 @@ fn a_copy_shows_how_far_it_is() {
 ";
     assert!(text.contains(expected), "{text}");
     assert!(text.contains("partial resilver of /disks/b in progress for 01:02:05: copying"), "{text}");
-    assert!(text.contains("  scan: scrub in progress for 00:00:00: checking\n"), "{text}");
+    let of_scrub = "  scan: scrub in progress since Tue Feb 29 23:59:59 2000\n        checking, for 00:00:00 so far: 0B / 0B at 0B/s";
+    assert!(text.contains(of_scrub), "{text}");
     assert!(text.contains("/disks/c in progress for 00:00:00: preparing"), "{text}");
     assert!(
         text.contains("no estimated completion time\n  scan: resilvered 1.00G to /disks/d in 5 s\nconfig:"),

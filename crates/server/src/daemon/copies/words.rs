@@ -31,7 +31,7 @@ pub(in crate::daemon) fn scrub_words(secured: &SecureReport, elapsed: Duration, 
     let lost = secured.lost_count + secured.given_up_count;
     let errors = if lost == 1 { "1 error".to_owned() } else { format!("{lost} errors") };
     let space = space_words(secured).map_or_else(String::new, |words| format!("\n        {words}"));
-    format!("scrub repaired {repaired} in {seconds:.0} s with {errors} on {ended} UTC{space}")
+    format!("scrub repaired {repaired} in {seconds:.0} s with {errors} on {ended}{space}")
 }
 
 /// What a scrub has found out of space, if there is anything to say.

@@ -7,7 +7,7 @@ fn a_scrub_tells_what_it_has_found_out_of_space() {
         let space = Some(SpaceFound { leaked_bytes, hidden, given_bytes, alarm_count });
         scrub_words(&SecureReport { space, ..SecureReport::default() }, Duration::from_secs(2), "today")
     };
-    let plain = "scrub repaired 0 blocks in 2 s with 0 errors on today UTC";
+    let plain = "scrub repaired 0 blocks in 2 s with 0 errors on today";
     assert_eq!(found(0, false, 0, 0), plain);
     assert_eq!(found(0, true, 0, 0), plain, "what is damaged is told as that");
     for (words, expected) in [
