@@ -26,6 +26,7 @@ mod nfsstat;
 mod pool;
 pub mod progress;
 mod rewind;
+mod sandbox;
 mod stat;
 mod status;
 mod table;
