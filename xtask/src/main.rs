@@ -1,4 +1,4 @@
-//! Everything that a developer runs: `cargo xtask ci`, `test`, `lab`, `crash`, `sim`, `fuzz`, `dashboard`, `bench`, `package`, `xdr`.
+//! Everything that a developer runs: `cargo xtask ci`, `test`, `lab`, `crash`, `sim`, `fuzz`, `dashboard`, `bench`, `package`, `versions`, `xdr`.
 
 mod ci;
 mod dashboard;
@@ -8,6 +8,7 @@ mod needing;
 mod package;
 mod sim;
 mod test;
+mod versions;
 mod xdr;
 
 use std::process::ExitCode;
@@ -53,6 +54,8 @@ enum Task {
     Dashboard(dashboard::Options),
     /// The Debian package, in target/package.
     Package(package::Package),
+    /// An older version and this one over the same pools, up, down and up.
+    Versions(versions::Versions),
     /// NFSv4's test codec, from the RFCs' XDR.
     Xdr(xdr::Xdr),
     /// Benchmarks.
@@ -91,6 +94,7 @@ fn run(task: Task) -> Result<()> {
         Task::Hoards(options) => options.run(),
         Task::Dashboard(options) => options.run()?.into_result(),
         Task::Package(package) => package.run()?.into_result(),
+        Task::Versions(versions) => versions.run()?.into_result(),
         Task::Xdr(xdr) => xdr.run(),
         Task::Bench(bench) => bench.run(),
         Task::CrashImages(options) => crash_images::run(&options)?.into_result(),

@@ -281,7 +281,7 @@ fn test_of(patch: &Path) -> Result<Option<Vec<String>>> {
 }
 
 /// Gives a new folder of builds what an old one has of other people's crates, by hard links: they are the same wherever the tree lies.
-fn lend(from: &Path, to: &Path) -> std::io::Result<()> {
+pub(crate) fn lend(from: &Path, to: &Path) -> std::io::Result<()> {
     const OWN: [&str; 4] = ["tally", "libtally", "xtask", "libxtask"];
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {

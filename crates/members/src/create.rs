@@ -71,6 +71,12 @@ pub enum CreateError {
     /// A device cannot be opened.
     #[error("cannot use {}: {cause}; see to that disk, or name another one", path.display())]
     Open { path: PathBuf, cause: io::Error },
+    /// Nobody knows what is on a device.
+    #[error(
+        "cannot read what is on {}: {cause}; see to that disk, or name another one. With -f it is written over, whatever it holds",
+        path.display()
+    )]
+    Unread { path: PathBuf, cause: io::Error },
     /// A device is open elsewhere, or in this process.
     #[error(
         "cannot use {}: it is in use by another process, or by a pool that is imported here. `tally pool status` shows the disks \
@@ -307,8 +313,11 @@ fn open_leg(platform: &Platform, path: &Path, min: u64, force: bool) -> Result<F
         // Nothing of ours there, or nothing to be had from it.
         Err(Unreadable::NoLabel | Unreadable::Damaged | Unreadable::Io(_)) => {
             // One that cannot be looked at is not empty.
-            if !force && let Some(what) = foreign::content(disk.as_ref()).map_err(open_error)? {
-                return Err(CreateError::Holds { path, what });
+            let content = if force { Ok(None) } else { foreign::content(disk.as_ref()) };
+            match content {
+                Ok(None) => {}
+                Ok(Some(what)) => return Err(CreateError::Holds { path, what }),
+                Err(cause) => return Err(CreateError::Unread { path, cause }),
             }
         }
         // A pool of a program of another age: it would be gone without a word.

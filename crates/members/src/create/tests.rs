@@ -141,6 +141,24 @@ fn a_device_with_a_file_system_is_taken_only_by_force() {
         .expect("it was asked for");
 }
 
+/// A disk whose beginning could not be read was taken for an empty one.
+#[test]
+fn a_device_that_cannot_be_read_is_taken_only_by_force() {
+    let plain = CreateOptions::default();
+    // The sector with what another has there, and the end, where a RAID says what it is.
+    for bad in [0, 16 * MIB - (64 << 10)] {
+        let world = World::new(&[("a", 16 * MIB), ("b", 16 * MIB)]);
+        world.disk("a").make_bad(bad);
+        let text = refusal(&world, "pond", "/d/b /d/a", &plain);
+        let expected = "cannot read what is on /d/a: a sector that cannot be read; see to that disk, or name another one. With -f \
+                        it is written over, whatever it holds";
+        assert_eq!(text, expected, "at {bad}");
+        assert!(world.journal.lock().is_empty(), "nothing was written");
+        create(&world.platform(), "pond", &specs("/d/a"), &CreateOptions { force: true, ..plain.clone() })
+            .expect("it was asked for");
+    }
+}
+
 /// A pool of a program of another age is a pool: it says what it is, and nothing is written over it unasked.
 #[test]
 fn a_device_of_another_format_is_taken_only_by_force() {

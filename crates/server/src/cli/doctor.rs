@@ -11,6 +11,7 @@ use serde::Serialize;
 use tally_base::Size;
 
 use super::console::{Console, Failure, Session};
+use super::sandbox::{OutOfReach, Sandbox};
 use crate::control::client::{Client, ClientError};
 use crate::control::message::{Reply, Request};
 use crate::control::observation::Observation;
@@ -72,6 +73,8 @@ struct Facts {
     now: Duration,
     /// Log devices whose cache is volatile.
     volatile_logs: BTreeSet<String>,
+    /// Disks that the unit's settings keep from the daemon, where there is a unit.
+    out_of_reach: Option<Vec<OutOfReach>>,
 }
 
 /// A scrub is older than this when a monthly one was left out.
@@ -119,8 +122,12 @@ fn ask(session: Session<'_>) -> Result<Facts, Failure> {
     };
     let logs = seen.pools.iter().flat_map(|pool| &pool.vdevs).filter(|vdev| vdev.class == "log").flat_map(legs);
     let volatile_logs = logs.map(|leg| leg.name.clone()).filter(|path| is_volatile(Path::new(path))).collect();
+    let legs_of_all = || seen.pools.iter().flat_map(|pool| &pool.vdevs).flat_map(legs);
+    let out_of_reach = Sandbox::of_unit()
+        .map(|sandbox| legs_of_all().filter_map(|leg| sandbox.objection(Path::new(&leg.name))).collect());
     Ok(Facts {
         server,
+        out_of_reach,
         newest_event_ns: events.iter().map(|event| event.time_ns).max().unwrap_or(0),
         now: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
         volatile_logs,
@@ -170,6 +177,7 @@ fn examine(facts: &Facts) -> Vec<Finding> {
             "a device with power-loss protection answers sooner; `tally advise log` measures one",
         )
     }));
+    findings.extend(facts.out_of_reach.iter().flat_map(|disks| sandbox(disks)));
     findings.extend([exports(server), portmapper(server), clock(facts)]);
     findings
 }
@@ -275,6 +283,14 @@ fn sync(seen: &Observation) -> Vec<Finding> {
     };
     let findings: Vec<_> = disabled.map(|dataset| of_one(&dataset.dataset.name, dataset.exposed_bytes)).collect();
     if findings.is_empty() { vec![Finding::ok("sync", "no dataset has sync=disabled")] } else { findings }
+}
+
+fn sandbox(out_of_reach: &[OutOfReach]) -> Vec<Finding> {
+    let warn = |OutOfReach { found, todo }: &OutOfReach| Finding::warn("sandbox", found.as_str(), todo.as_str());
+    match out_of_reach {
+        [] => vec![Finding::ok("sandbox", "tally.service gets at the disks of all pools")],
+        disks => disks.iter().map(warn).collect(),
+    }
 }
 
 fn exports(server: &ServerReport) -> Finding {

@@ -17,6 +17,7 @@ use tally_nfs::exports::parse_sharenfs;
 
 use super::args::Cli;
 use super::console::{Console, Failure, Session};
+use super::sandbox::Sandbox;
 use super::words;
 use crate::control::client::Client;
 use crate::control::message::{Reply, Request};
@@ -112,6 +113,11 @@ pub(super) fn run(
         answers.ask(console)?;
     }
     let chosen = answers.look()?;
+    if let Some(sandbox) = Sandbox::of_unit() {
+        for told in chosen.iter().filter_map(|disk| sandbox.objection(&disk.path)) {
+            writeln!(console.err, "warning: {}; {}", told.found, told.todo)?;
+        }
+    }
     let erased = agree_to_erase(&chosen, args, console)?;
     let steps = answers.steps(&chosen, &erased)?;
     for step in &steps {

@@ -27,6 +27,7 @@ mod nfsstat;
 mod pool;
 pub mod progress;
 mod rewind;
+mod sandbox;
 mod short_names;
 mod stat;
 mod status;

@@ -4,10 +4,12 @@
 //! comes up late is told then; and another NFS server that has taken our place there, as this machine's own does when somebody starts it, is
 //! named by `tally pool status` before the minute is over.
 
-use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fs, io};
 
 use parking_lot::Mutex;
 use tally_nfs::rpcbind::{self, Portmapper, RpcbindError};
@@ -19,6 +21,9 @@ use crate::control::server::PortmapperReport;
 /// How often it is looked.
 const LOOK: Duration = Duration::from_secs(20);
 
+/// What every rpcbind listens on besides, and systemd for it: before it finds that port 111 is taken. It stays when that is so.
+pub(super) const RPCBIND_SOCKET: &str = "/run/rpcbind.sock";
+
 /// How it stood at the last look.
 pub(super) type Standing = Arc<Mutex<PortmapperReport>>;
 
@@ -29,6 +34,8 @@ pub(super) struct Terms {
     pub(super) setting: Rpcbind,
     /// Where rpcbind would be.
     pub(super) rpcbind: SocketAddr,
+    /// Where it listens for this machine alone.
+    pub(super) socket: PathBuf,
     /// Addresses that are listened on.
     pub(super) addresses: Vec<IpAddr>,
     /// The port of NFS.
@@ -66,7 +73,18 @@ enum At {
     Nowhere,
     Rpcbind,
     /// We answer them.
-    Here(#[allow(dead_code)] Portmapper),
+    Here {
+        _portmapper: Portmapper,
+        /// What stood at rpcbind's own socket when that began.
+        before: Option<Socket>,
+    },
+}
+
+/// A socket is made anew by each start: its number, and when that was.
+type Socket = (u64, i64, i64);
+
+fn socket_at(path: &Path) -> Option<Socket> {
+    fs::metadata(path).ok().map(|socket| (socket.ino(), socket.ctime(), socket.ctime_nsec()))
 }
 
 struct Found {
@@ -88,7 +106,7 @@ impl Found {
         if is_found && !standing.is_found {
             let port = self.terms.port;
             match self.at {
-                At::Here(_) => {
+                At::Here { .. } => {
                     tracing::info!(port, "this machine has no rpcbind: clients that ask for ports are answered here")
                 }
                 _ => tracing::info!(port, "NFS and MOUNT are registered with rpcbind"),
@@ -100,8 +118,8 @@ impl Found {
     /// Registers, or begins to answer. Gives what is not as it should be.
     fn see_to_it(&mut self) -> Option<String> {
         let (rpcbind, port) = (self.terms.rpcbind, self.terms.port);
-        if matches!(self.at, At::Here(_)) {
-            return None;
+        if let At::Here { before, .. } = &self.at {
+            return self.who_came_later(*before);
         }
         if self.terms.setting == Rpcbind::Serve {
             return self.answer().err();
@@ -130,11 +148,25 @@ impl Found {
         }
     }
 
+    /// An rpcbind that was to be started since, and found its place taken. Clients find us meanwhile, so that the place is kept until an
+    /// administrator has time for it.
+    fn who_came_later(&self, before: Option<Socket>) -> Option<String> {
+        let now = socket_at(&self.terms.socket);
+        let is_meant = self.terms.setting == Rpcbind::Auto && now.is_some() && now != before;
+        is_meant.then(|| {
+            "an rpcbind was started since, and cannot run: port 111 is answered here. To have it, \
+             `systemctl stop tally; systemctl start rpcbind.socket; systemctl start tally`, which clients wait for; at the next \
+             start of the machine it is first by itself"
+                .into()
+        })
+    }
+
     fn answer(&mut self) -> Result<(), String> {
         let Terms { rpcbind, addresses, port, nfs4, .. } = &self.terms;
+        let before = socket_at(&self.terms.socket);
         match Portmapper::start(addresses, rpcbind.port(), *port, *nfs4) {
             Ok(portmapper) => {
-                self.at = At::Here(portmapper);
+                self.at = At::Here { _portmapper: portmapper, before };
                 Ok(())
             }
             Err(error) => {

@@ -28,7 +28,7 @@ use super::logging::LevelError;
 use super::observe::{datasets, overview};
 use super::opening::{OpenError, Tell, Told};
 use super::pools::Pools;
-use super::registration::{Registration, Standing, Terms};
+use super::registration::{RPCBIND_SOCKET, Registration, Standing, Terms};
 use super::service::{Counter, Desk};
 use super::state::{State, StateError};
 use super::ticker::Ticker;
@@ -195,6 +195,7 @@ impl Daemon {
         let terms = Terms {
             setting: if config.rpcbind == Rpcbind::Auto && !is_reachable { Rpcbind::Off } else { config.rpcbind },
             rpcbind: rpcbind::ADDRESS,
+            socket: RPCBIND_SOCKET.into(),
             addresses: desk.addresses.clone(),
             port,
             nfs4: config.nfs4,

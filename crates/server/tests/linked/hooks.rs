@@ -49,21 +49,18 @@ impl Hooks {
         Runner(command.spawn().unwrap())
     }
 
-    /// Waits until what was told is known to be told.
-    fn wait_until_noted(&self) {
-        let given_up = Instant::now() + PATIENCE;
-        let noted = || {
-            let state: serde_json::Value = serde_json::from_str(&self.read("done.json")).ok()?;
-            Some(state.get("told")?.as_object()?.len())
-        };
-        while noted() != Some(self.read("told").lines().count()) {
-            assert!(Instant::now() < given_up, "{}\n{}", self.read("done.json"), self.read("told"));
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-
     fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// Waits until all that was told is written down as told: what is cut off before that is told again.
+    fn settle(&self) {
+        let given_up = Instant::now() + PATIENCE;
+        let told = || serde_json::from_str::<serde_json::Value>(&self.read("done.json")).unwrap_or_default();
+        while told()["told"].as_object().map_or(0, serde_json::Map::len) < self.read("told").lines().count() {
+            assert!(Instant::now() < given_up, "{}\n{}", told(), self.read("journal"));
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Waits until a file has these words so often.
@@ -133,8 +130,8 @@ fn each_event_is_told_once_over_restarts_of_both() {
     hooks.wait_for("journal", "waits for the daemon", 1);
     let daemon = Served::start(data_dir);
     hooks.wait_for("told", "tank pool_import", 1);
-    // Something happens while nobody listens. Whoever is killed between a program's end and his note of it runs it again.
-    hooks.wait_until_noted();
+    // Something happens while nobody listens.
+    hooks.settle();
     drop(runner);
     assert!(tally(data_dir, &["pool", "export", "dozer"]).0);
     let runner = hooks.run(data_dir);
@@ -169,6 +166,51 @@ fn a_hook_that_hangs_keeps_no_other_from_being_told() {
     let journal = hooks.read("journal");
     assert!(journal.contains("a-hangs was killed") && journal.contains("never is not run"), "{journal}");
     assert!(!hooks.read("told").contains("never"));
+    drop(runner);
+    daemon.stop();
+}
+
+/// A daemon of its own is in no group of the hook's and no child of it. Each event left one more in the service's cgroup, until no hook
+/// could be run.
+#[test]
+fn what_a_hook_leaves_behind_is_ended_also_if_it_is_a_daemon() {
+    let (dir, opener) = (tempfile::tempdir().unwrap(), Arc::new(MemOpener::default()));
+    let data_dir = dir.path();
+    // A session of its own, whose leader ends; and one whose leader lives and has children.
+    let hooks = Hooks::with(
+        "setsid sh -c '(sleep 1001 & echo $! >> left)'
+setsid sh -c 'sh -c \"echo \\$\\$ >> left; sleep 1002 & echo \\$! >> left; wait\" & echo $$ >> left; wait' &
+while [ $(wc -l < left) -lt 4 ]; do sleep 0.05; done; echo told >> told",
+    );
+    let daemon = Running::start(data_dir, &opener);
+    let runner = hooks.run(data_dir);
+    hooks.wait_for("journal", "told to nobody", 1);
+    assert!(tally(data_dir, &["pool", "export", "tank"]).0);
+    hooks.wait_for("journal", "processes behind, which were ended", 1);
+    let left = hooks.read("left");
+    assert_eq!(left.lines().count(), 4, "{left}");
+    for pid in left.lines() {
+        assert!(!Path::new("/proc").join(pid).exists(), "{pid} lives: {left}{}", hooks.read("journal"));
+    }
+    assert!(!hooks.read("journal").contains("cannot"), "{}", hooks.read("journal"));
+    drop(runner);
+    daemon.stop();
+}
+
+/// A hook that somebody is writing could not be begun, and the event was lost to it.
+#[test]
+fn a_hook_that_cannot_be_begun_yet_is_told_later() {
+    let (dir, opener) = (tempfile::tempdir().unwrap(), Arc::new(MemOpener::default()));
+    let data_dir = dir.path();
+    let hooks = Hooks::with(r#"echo "$TALLY_CLASS" >> told"#);
+    let writes = fs::OpenOptions::new().append(true).open(hooks.path("events.d/hook")).unwrap();
+    let daemon = Running::start(data_dir, &opener);
+    let runner = hooks.run(data_dir);
+    hooks.wait_for("journal", "told to nobody", 1);
+    assert!(tally(data_dir, &["pool", "export", "tank"]).0);
+    hooks.wait_for("journal", "tried again", 1);
+    drop(writes);
+    hooks.wait_for("told", "pool_export", 1);
     drop(runner);
     daemon.stop();
 }

@@ -27,8 +27,19 @@ impl Bare {
 
     /// Runs the program: how it ends, and all that it says. What is typed comes from stdin.
     fn init(&self, words: &[&str], typed: &str) -> (Option<i32>, String) {
+        self.init_with(&std::env::var("PATH").unwrap(), words, typed)
+    }
+
+    /// The same where programs are looked for here.
+    fn init_with(&self, programs: &str, words: &[&str], typed: &str) -> (Option<i32>, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tally"));
-        command.arg("init").args(words).arg("--socket").arg(self.path("tally.sock")).current_dir(self.dir.path());
+        command
+            .env("PATH", programs)
+            .arg("init")
+            .args(words)
+            .arg("--socket")
+            .arg(self.path("tally.sock"))
+            .current_dir(self.dir.path());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(typed.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
@@ -98,9 +109,45 @@ fn one_command_makes_a_served_dataset_of_files_that_are_not_there() {
 
 /// How `tally doctor` ends, and what it says.
 fn doctor(bare: &Bare) -> (Option<i32>, String) {
+    doctor_with(&std::env::var("PATH").unwrap(), bare)
+}
+
+fn doctor_with(programs: &str, bare: &Bare) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tally"));
-    let output = command.arg("doctor").arg("--socket").arg(bare.path("tally.sock")).output().unwrap();
+    let output =
+        command.env("PATH", programs).arg("doctor").arg("--socket").arg(bare.path("tally.sock")).output().unwrap();
     (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
+/// On a file where the unit only lets it read the daemon of the next start finds no pool. One that is started by hand makes it.
+#[test]
+fn a_file_that_the_unit_keeps_from_the_daemon_is_named() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let bare = Bare::start();
+    let folder = std::fs::canonicalize(bare.dir.path()).unwrap();
+    let programs = folder.join("programs");
+    std::fs::create_dir(&programs).unwrap();
+    // What this machine's systemd says is nothing to go by.
+    let systemctl = |settings: &str| {
+        let path = programs.join("systemctl");
+        std::fs::write(&path, format!("#!/bin/sh\nprintf '%s\\n' {settings}\n")).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let words = ["--on", "a.img", "--size", "64M", "--yes"];
+    systemctl(&format!("LoadState=loaded ReadOnlyPaths={}", folder.display()));
+    let (code, said) = bare.init_with(&path, &words, "");
+    let named = format!("tally.service cannot write to {}: it has ReadOnlyPaths=", bare.path("a.img"));
+    assert!(code == Some(0) && said.contains(&format!("warning: {named}")), "{code:?} {said}");
+    let (code, said) = doctor_with(&path, &bare);
+    assert!(code == Some(1) && said.contains(&format!("WARN  sandbox    {named}")), "{code:?} {said}");
+    assert!(said.contains(&format!("ReadWritePaths={}", folder.display())), "{said}");
+    systemctl("LoadState=loaded ProtectHome=read-only");
+    let (_, said) = doctor_with(&path, &bare);
+    assert!(said.contains("OK    sandbox    tally.service gets at"), "{said}");
+    systemctl("LoadState=not-found");
+    assert!(!doctor_with(&path, &bare).1.contains("sandbox"));
 }
 
 #[test]

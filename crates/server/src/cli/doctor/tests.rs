@@ -37,6 +37,7 @@ fn well() -> Facts {
         newest_event_ns: 1_700_000_000_000_000_000,
         now: NOW,
         volatile_logs: BTreeSet::new(),
+        out_of_reach: Some(Vec::new()),
     }
 }
 
@@ -45,7 +46,7 @@ fn where_nothing_is_wrong_everything_is_ok() {
     let findings = examine(&well());
     assert!(findings.iter().all(|finding| finding.level == Level::Ok && finding.todo.is_none()), "{findings:#?}");
     let checks: BTreeSet<_> = findings.iter().map(|finding| finding.check).collect();
-    let all = ["clock", "daemon", "exports", "features", "log", "pool", "rpcbind", "scrub", "space", "sync"];
+    let all = ["clock", "daemon", "exports", "features", "log", "pool", "rpcbind", "sandbox", "scrub", "space", "sync"];
     assert_eq!(checks, all.into_iter().collect());
 }
 
@@ -53,7 +54,7 @@ fn where_nothing_is_wrong_everything_is_ok() {
 #[test]
 fn what_is_wrong_is_told_and_nothing_else() {
     type Break = fn(&mut Facts);
-    let cases: [(&str, Level, &str, Break); 19] = [
+    let cases: [(&str, Level, &str, Break); 20] = [
         ("daemon", Level::Warn, "version 0.0.1", |facts| facts.server.version = "0.0.1".into()),
         ("pool", Level::Warn, "no pool is imported", |facts| facts.seen.pools.clear()),
         ("pool", Level::Warn, "tank is DEGRADED", |facts| facts.seen.pools[0].state = "DEGRADED".into()),
@@ -80,6 +81,10 @@ fn what_is_wrong_is_told_and_nothing_else() {
         ("exports", Level::Fail, "own addresses only", |facts| facts.server.addresses = vec!["::1".parse().unwrap()]),
         ("rpcbind", Level::Warn, "another server", |facts| {
             facts.server.portmapper.trouble = Some("another server".into())
+        }),
+        ("sandbox", Level::Warn, "cannot see /dev/sda", |facts| {
+            let told = OutOfReach { found: "cannot see /dev/sda".into(), todo: "look".into() };
+            facts.out_of_reach = Some(vec![told]);
         }),
         ("clock", Level::Warn, "put back", |facts| facts.newest_event_ns = 1_800_000_100_000_000_000),
     ];

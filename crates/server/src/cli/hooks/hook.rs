@@ -18,6 +18,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, kill_process_group, pidfd_open};
 
 use super::super::{pool, words};
+use super::orphans::Orphans;
 use super::say;
 use crate::control::report::EventReport;
 use crate::process::host_name;
@@ -26,6 +27,8 @@ use crate::process::host_name;
 const TIME_MAX: Duration = Duration::from_secs(10);
 /// So much is shown of what it prints for one event. The rest is read and dropped.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
+/// How long it is waited before a program is tried again that could not be begun.
+const AGAIN_IN: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(16)];
 /// So many of a directory are run.
 const HOOKS_MAX: usize = 64;
 /// So much of an event's text is handed on: there is little room in an environment.
@@ -35,13 +38,18 @@ const TEXT_CHARS_MAX: usize = 4096;
 pub(super) struct Hooks {
     dir: PathBuf,
     time_max: Duration,
+    again_in: [Duration; 3],
+    /// Ends what programs leave behind; without it, what they leave in their group alone is ended.
+    orphans: Option<Orphans>,
+    /// What programs have left behind and goes on.
+    alive: usize,
     /// What was found wrong with it, which is said once.
     said: BTreeSet<String>,
 }
 
 impl Hooks {
-    pub(super) const fn of(dir: PathBuf) -> Self {
-        Self { dir, time_max: TIME_MAX, said: BTreeSet::new() }
+    pub(super) const fn of(dir: PathBuf, orphans: Option<Orphans>) -> Self {
+        Self { dir, time_max: TIME_MAX, again_in: AGAIN_IN, orphans, alive: 0, said: BTreeSet::new() }
     }
 
     /// Runs each of them for this event. What they print, and how they fail, goes to stdout.
@@ -58,8 +66,26 @@ impl Hooks {
                 Ok(Some(status)) if status.success() => {}
                 Ok(Some(status)) => say(&format!("{name} ended with {}", how(status))),
                 Ok(None) => say(&format!("{name} was killed: it had not ended after {} s", began.elapsed().as_secs())),
-                Err(error) => say(&format!("{name} could not be run: {error}")),
+                Err(error) => say(&format!("{name} is not told of it: it could not be run: {error}")),
             }
+            self.end_orphans(&name);
+        }
+    }
+
+    /// Ends what this program has left behind.
+    fn end_orphans(&mut self, name: &str) {
+        let Some(orphans) = &self.orphans else { return };
+        match orphans.end() {
+            Ok(left) => {
+                if left.ended > 0 {
+                    say(&format!("{name} left {} processes behind, which were ended", left.ended));
+                }
+                if left.alive > self.alive {
+                    say(&format!("{name} left processes behind that cannot be ended, and go on: {}", left.alive));
+                }
+                self.alive = left.alive;
+            }
+            Err(error) => say(&format!("{name}: cannot end what it has left behind: {error}")),
         }
     }
 
@@ -74,9 +100,9 @@ impl Hooks {
             }
             Ok(entries) => {
                 for path in entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_meant(path)) {
-                    match objection(&path) {
-                        None => programs.push(path),
-                        Some(why) => drop(wrong.insert(format!("{} is not run: {why}", path.display()))),
+                    match checked(&path) {
+                        Ok(_) => programs.push(path),
+                        Err(why) => drop(wrong.insert(format!("{} is not run: {why}", path.display()))),
                     }
                 }
             }
@@ -94,13 +120,7 @@ impl Hooks {
 
     /// Runs one, and gives how it ended, if it did by itself, and what is to be shown of its output.
     fn run_one(&self, hook: &Path, event: &EventReport) -> io::Result<(Option<ExitStatus>, String)> {
-        let (output, input) = pipe_with(PipeFlags::CLOEXEC)?;
-        let mut command = Command::new(hook);
-        command.current_dir("/").stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);
-        command.envs(variables(event)?).process_group(0);
-        let child = command.spawn()?;
-        // It holds ends of the pipe as well.
-        drop(command);
+        let (child, output) = self.begin(hook, event)?;
         // Until it is waited for its number, which is its group's, is nobody else's.
         let pid = Pid::from_child(&child);
         let ended = attend(pid, output, Instant::now() + self.time_max);
@@ -113,6 +133,38 @@ impl Hooks {
         let (in_time, shown) = ended?;
         Ok((status.filter(|_| in_time), shown))
     }
+
+    /// Begins it. Where the machine has no room for it this moment, it is tried again.
+    fn begin(&self, hook: &Path, event: &EventReport) -> io::Result<(Child, OwnedFd)> {
+        for wait in self.again_in {
+            match begin(hook, event) {
+                Err(error) if will_pass(&error) => {
+                    let seconds = wait.as_secs();
+                    say(&format!("{} cannot be begun: {error}; it is tried again in {seconds} s", hook.display()));
+                    std::thread::sleep(wait);
+                }
+                begun => return begun,
+            }
+        }
+        begin(hook, event)
+    }
+}
+
+/// Begins one, and gives the end of the pipe that it prints to.
+fn begin(hook: &Path, event: &EventReport) -> io::Result<(Child, OwnedFd)> {
+    // Others have run since the directory was looked at.
+    let program = checked(hook).map_err(io::Error::other)?;
+    let (output, input) = pipe_with(PipeFlags::CLOEXEC)?;
+    let mut command = Command::new(program);
+    command.arg0(hook).current_dir("/").stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);
+    command.envs(variables(event)?).process_group(0);
+    Ok((command.spawn()?, output))
+}
+
+/// Whether an error says something of this moment, and nothing of the program: no room for it, or somebody writes to it.
+fn will_pass(error: &io::Error) -> bool {
+    use Errno as E;
+    matches!(E::from_io_error(error), Some(E::AGAIN | E::NOMEM | E::MFILE | E::NFILE | E::TXTBSY))
 }
 
 /// How long what was killed may take to end.
@@ -131,7 +183,6 @@ fn end_of(mut child: Child, hook: &Path) -> io::Result<Option<ExitStatus>> {
         std::thread::sleep(Duration::from_millis(10));
     }
     say(&format!("{} cannot be ended, and goes on beside those that come next", hook.display()));
-    std::thread::Builder::new().name("left behind".into()).spawn(move || child.wait())?;
     Ok(None)
 }
 
@@ -201,23 +252,36 @@ fn is_meant(path: &Path) -> bool {
     !(name.starts_with('.') || name.ends_with('~') || name.contains(".dpkg-"))
 }
 
-/// Why it is not run, if it is not.
-fn objection(path: &Path) -> Option<String> {
-    // Behind a link stands what counts.
-    let metadata = match fs::metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) => return Some(error.to_string()),
-    };
+/// The path by which it is run, in which only root and this user can put something else; or why it is not.
+fn checked(hook: &Path) -> Result<PathBuf, String> {
+    // Behind a link stands what counts, and what is looked at is what is run.
+    let path = fs::canonicalize(hook).map_err(|error| error.to_string())?;
+    let metadata = fs::metadata(&path).map_err(|error| error.to_string())?;
     if !metadata.is_file() {
-        return Some("it is no file".into());
+        return Err("it is no file".into());
     }
-    if metadata.uid() != 0 && metadata.uid() != geteuid().as_raw() {
-        return Some("it belongs to another user; give it to root".into());
+    if !is_ours(&metadata) {
+        return Err("it belongs to another user; give it to root".into());
     }
     if metadata.mode() & 0o022 != 0 {
-        return Some("others may write to it; chmod go-w".into());
+        return Err("others may write to it; chmod go-w".into());
     }
-    access(path, Access::EXEC_OK).is_err().then(|| "it is not executable; chmod +x has it run".into())
+    for folder in path.ancestors().skip(1) {
+        let metadata = fs::metadata(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        // Where the bit 1000 is set nobody takes away what is another's.
+        if !is_ours(&metadata) || metadata.mode() & 0o022 != 0 && metadata.mode() & 0o1000 == 0 {
+            return Err(format!(
+                "others may put something else in its place, as {} is theirs to write; move it to a folder of root's",
+                folder.display()
+            ));
+        }
+    }
+    access(&path, Access::EXEC_OK).map_err(|_| "it is not executable; chmod +x has it run".to_owned())?;
+    Ok(path)
+}
+
+fn is_ours(metadata: &fs::Metadata) -> bool {
+    metadata.uid() == 0 || metadata.uid() == geteuid().as_raw()
 }
 
 /// What a program is told.

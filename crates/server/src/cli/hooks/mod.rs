@@ -13,6 +13,7 @@
 
 mod hook;
 mod memory;
+mod orphans;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -30,6 +31,7 @@ use crate::control::message::{Reply, Request};
 use crate::control::report::EventReport;
 use hook::Hooks;
 use memory::{Memory, Verdict};
+use orphans::Orphans;
 
 /// Words of `events run`.
 #[derive(Clone, Debug, Args)]
@@ -60,9 +62,10 @@ pub(super) fn run(session: Session<'_>, args: &RunArgs, console: &mut Console<'_
     memory.save(&args.state).map_err(failed)?;
     let memory = Arc::new(Mutex::new(memory));
     let (told, waiting) = sync_channel::<EventReport>(WAITING_MAX);
+    let orphans = Orphans::adopt()?;
     let (dir, state, done) = (args.dir.clone(), args.state.clone(), Arc::clone(&memory));
     thread::Builder::new().name("hooks".into()).spawn(move || {
-        let mut hooks = Hooks::of(dir);
+        let mut hooks = Hooks::of(dir, Some(orphans));
         while let Ok(event) = waiting.recv() {
             hooks.run(&event);
             let mut memory = done.lock();

@@ -32,7 +32,8 @@ fn yes_sayer(calls: usize) -> (SocketAddr, std::thread::JoinHandle<Vec<u8>>) {
 }
 
 fn terms(setting: Rpcbind, rpcbind: SocketAddr) -> Terms {
-    Terms { setting, rpcbind, addresses: vec![Ipv4Addr::LOCALHOST.into()], port: 2049, nfs4: true }
+    let socket = "/nowhere/rpcbind.sock".into();
+    Terms { setting, rpcbind, socket, addresses: vec![Ipv4Addr::LOCALHOST.into()], port: 2049, nfs4: true }
 }
 
 #[test]
@@ -109,6 +110,32 @@ fn who_takes_our_place_is_named() {
     let report = standing.lock().clone();
     let trouble = report.trouble.unwrap_or_default();
     assert!(!report.is_found && trouble.contains("port 20049") && trouble.contains("mountport=2049"), "{trouble}");
+}
+
+/// An rpcbind is installed while its place is taken: systemd listens on its socket in the file system first, and then fails. Clients are
+/// answered as before, and whoever looks is told. A socket that one of before has left behind is none.
+#[test]
+fn an_rpcbind_that_comes_later_is_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("rpcbind.sock");
+    for (setting, is_told) in [(Rpcbind::Auto, true), (Rpcbind::Serve, false)] {
+        let at = nobody();
+        let terms = Terms { socket: socket.clone(), ..terms(setting, at) };
+        let (standing, mut found) = (Standing::default(), Found { terms, at: At::Nowhere, has_rpcbind: false });
+        let trouble = |found: &mut Found| {
+            found.look(&standing);
+            let report = standing.lock().clone();
+            assert!(report.is_found, "clients are answered all the time: {report:?}");
+            report.trouble
+        };
+        assert_eq!(trouble(&mut found), None);
+        assert_eq!(trouble(&mut found), None, "what is there from before is nobody's");
+        let _ = std::fs::remove_file(&socket);
+        assert_eq!(trouble(&mut found), None);
+        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+        let told = trouble(&mut found).unwrap_or_default();
+        assert_eq!(told.contains("systemctl start rpcbind.socket"), is_told, "{told}");
+    }
 }
 
 #[test]

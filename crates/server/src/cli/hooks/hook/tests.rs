@@ -15,7 +15,7 @@ fn programs(programs: &[(&str, &str, u32)]) -> tempfile::TempDir {
 }
 
 fn hooks(dir: &tempfile::TempDir, time_max: Duration) -> Hooks {
-    Hooks { time_max, ..Hooks::of(dir.path().into()) }
+    Hooks { time_max, again_in: [Duration::ZERO; 3], ..Hooks::of(dir.path().into(), None) }
 }
 
 fn event(text: &str) -> EventReport {
@@ -121,11 +121,59 @@ fn only_executable_files_are_run_and_the_others_are_named_once() {
 #[test]
 fn a_directory_that_is_not_there_and_a_program_that_is_none() {
     let dir = programs(&[]);
-    let mut nowhere = Hooks::of(dir.path().join("nowhere"));
+    let mut nowhere = Hooks::of(dir.path().join("nowhere"), None);
     nowhere.run(&event("x"));
     assert!(nowhere.said.iter().any(|line| line.contains("cannot list")), "{:?}", nowhere.said);
     let path = dir.path().join("hook");
     fs::write(&path, "#!/no/such/interpreter\n").unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
     assert!(hooks(&dir, LONG).run_one(&path, &event("x")).is_err());
+}
+
+/// As a machine is that has no room for it: it is tried so often, and a program that is none once.
+#[test]
+fn what_will_pass_is_tried_again_a_few_times() {
+    let dir = programs(&[("hook", "echo here", 0o755)]);
+    let path = dir.path().join("hook");
+    let writes = File::options().append(true).open(&path).unwrap();
+    let error = hooks(&dir, LONG).run_one(&path, &event("x")).unwrap_err();
+    assert!(will_pass(&error), "{error}");
+    let mut patient = hooks(&dir, LONG);
+    patient.again_in[2] = Duration::from_secs(2);
+    let ended = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(500));
+        drop(writes);
+    });
+    let (status, shown) = patient.run_one(&path, &event("x")).unwrap();
+    assert!(status.unwrap().success() && shown == "here\n", "{shown}");
+    ended.join().unwrap();
+    let passing = [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE].map(io::Error::from);
+    assert!(passing.iter().all(will_pass));
+    assert!(![Errno::NOENT, Errno::ACCESS, Errno::NOEXEC].map(io::Error::from).iter().any(will_pass));
+}
+
+/// A hook was looked at, and others had their turn; then it was run by its path, whatever it was by then.
+#[test]
+fn one_that_is_opened_to_others_meanwhile_is_not_run() {
+    let dir = programs(&[("10-opens", "chmod go+w 20-opened", 0o755), ("20-opened", "echo no >> ran", 0o755)]);
+    hooks(&dir, LONG).run(&event("x"));
+    assert!(fs::metadata(dir.path().join("20-opened")).unwrap().mode() & 0o022 != 0, "the first one ran");
+    assert!(!dir.path().join("ran").exists());
+}
+
+/// A link to what is root's, in a folder in which others put something else in its place.
+#[test]
+fn one_in_a_folder_of_others_is_not_run() {
+    let (dir, theirs) = (programs(&[]), programs(&[("program", "echo no >> ran", 0o755)]));
+    std::os::unix::fs::symlink(theirs.path().join("program"), dir.path().join("hook")).unwrap();
+    let open = |mode| fs::set_permissions(theirs.path(), Permissions::from_mode(mode)).unwrap();
+    open(0o777);
+    let mut hooks = hooks(&dir, LONG);
+    hooks.run(&event("x"));
+    assert!(hooks.said.iter().any(|line| line.contains("in its place")), "{:?}", hooks.said);
+    assert!(!theirs.path().join("ran").exists());
+    // Nobody moves what is another's there.
+    open(0o1777);
+    hooks.run(&event("x"));
+    assert!(theirs.path().join("ran").exists() && hooks.said.is_empty(), "{:?}", hooks.said);
 }

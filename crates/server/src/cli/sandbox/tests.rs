@@ -1,0 +1,57 @@
+use super::*;
+
+fn sandbox(settings: &str) -> Sandbox {
+    Sandbox::parse(&format!("LoadState=loaded\n{settings}\n")).unwrap()
+}
+
+/// What a daemon of such a unit cannot write to, and the setting that is named; none: it can.
+#[test]
+fn each_setting_keeps_what_it_says() {
+    for (settings, path, named) in [
+        ("", "/home/a/disk", None),
+        ("ProtectHome=no", "/home/a/disk", None),
+        ("ProtectHome=read-only", "/home/a/disk", Some("cannot write to /home/a/disk: it has ProtectHome=read-only")),
+        ("ProtectHome=read-only", "/root/disk", Some("cannot write to")),
+        ("ProtectHome=read-only", "/homes/disk", None),
+        ("ProtectHome=read-only\nReadWritePaths=/home/a", "/home/a/disk", None),
+        ("ReadWritePaths=-/home\nProtectHome=read-only", "/home/a/disk", None),
+        ("ProtectHome=read-only\nReadWritePaths=/home/a", "/home/b/disk", Some("ProtectHome=read-only")),
+        ("ProtectHome=yes", "/home/a/disk", Some("cannot see /home/a/disk: it has ProtectHome=yes")),
+        ("ProtectHome=yes\nReadWritePaths=/home/a", "/home/a/disk", Some("cannot see")),
+        ("ProtectHome=tmpfs\nBindPaths=/srv/x:/home/a:rbind", "/home/a/disk", None),
+        ("ProtectSystem=full", "/srv/disk", None),
+        ("ProtectSystem=full", "/etc/disk", Some("ProtectSystem=full")),
+        ("ProtectSystem=strict", "/srv/disk", Some("ProtectSystem=strict")),
+        ("ProtectSystem=strict", "/dev/sda", None),
+        ("ProtectSystem=strict\nStateDirectory=tally", "/var/lib/tally/disk", None),
+        ("PrivateDevices=yes", "/dev/disk/by-id/no-such", Some("PrivateDevices=yes")),
+        ("PrivateTmp=yes", "/var/tmp/no-such/disk", Some("PrivateTmp=yes")),
+        ("ReadOnlyPaths=/srv /mnt\nReadWritePaths=/srv/a", "/srv/b", Some("ReadOnlyPaths=/srv /mnt")),
+        ("InaccessiblePaths=-/srv", "/srv/b", Some("InaccessiblePaths=")),
+    ] {
+        let told = sandbox(settings).objection(Path::new(path));
+        match (&told, named) {
+            (None, None) => {}
+            (Some(told), Some(named)) => assert!(told.found.contains(named), "{settings}: {told:?}"),
+            _ => panic!("{settings}, {path}: {told:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_link_leads_where_it_leads_and_what_is_to_be_made_lies_in_its_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+    fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    let sandbox = sandbox(&format!("ReadOnlyPaths={}", real.display()));
+    let told = sandbox.objection(&link.join("new")).unwrap();
+    assert!(told.todo.contains(&format!("ReadWritePaths={}", real.display())), "{told:?}");
+    assert_eq!(sandbox.objection(&dir.path().join("new")), None);
+}
+
+#[test]
+fn without_the_unit_there_is_nothing_to_say() {
+    assert!(Sandbox::parse("LoadState=not-found\nProtectHome=yes\n").is_none());
+    assert!(Sandbox::parse("").is_none());
+}
