@@ -18,6 +18,7 @@ use super::man::ManArgs;
 use super::nfsstat::NfsstatArgs;
 use super::pool::{EventsArgs, PoolCommand, ZPOOL_COLUMNS};
 use super::stat::StatCommand;
+use super::status;
 use super::table::TableArgs;
 use super::top::TopArgs;
 use super::zfs_words::{OfBoth, OfOthers};
@@ -68,7 +69,12 @@ pub enum Command {
     #[command(subcommand)]
     Pool(PoolCommand),
     /// The same as ZFS calls it, whose list has more columns.
-    #[command(subcommand, hide = true, mut_subcommand("list", list_as_zpool))]
+    #[command(
+        subcommand,
+        hide = true,
+        mut_subcommand("list", list_as_zpool),
+        mut_subcommand("status", status::as_zpool)
+    )]
     Zpool(PoolCommand),
     /// Make datasets and set their properties
     #[command(subcommand, alias = "zfs")]

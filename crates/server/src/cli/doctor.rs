@@ -85,6 +85,8 @@ const OVERDUE_SECONDS_MAX: u64 = 10 * 24 * 3600;
 const FULL_PERCENT: u64 = 80;
 /// Nearly nothing is left.
 const FULLEST_PERCENT: u64 = 95;
+/// A pool takes no vdev more, and does not see that a disk has grown.
+const NO_ROOM: &str = "remove something, or make a pool of larger disks and copy to that: a pool does not grow yet";
 /// A ring that is fuller at some moment has groups that do not keep up.
 const RING_PERCENT: u64 = 90;
 /// As far as clocks of one machine may be apart.
@@ -94,10 +96,9 @@ const CLOCK_SLACK: Duration = Duration::from_secs(60);
 pub(super) fn run(session: Session<'_>, console: &mut Console<'_>) -> Result<(), Failure> {
     let findings = match ask(session) {
         Ok(facts) => examine(&facts),
-        Err(Failure::Client(
-            error @ (ClientError::NoDaemon { .. } | ClientError::Connect { .. } | ClientError::Foreign { .. }),
-        )) => {
-            let todo = "start it (systemctl start tally), and ask again: nothing else can be looked at without it";
+        Err(Failure::Client(error)) if out_of_touch(&error).is_some() => {
+            let todo = out_of_touch(&error).unwrap_or_default();
+            let todo = format!("{todo}, and ask again: nothing else can be looked at without it");
             vec![Finding::fail("daemon", error.to_string(), todo)]
         }
         Err(failure) => return Err(failure),
@@ -112,6 +113,18 @@ pub(super) fn run(session: Session<'_>, console: &mut Console<'_>) -> Result<(),
     if warned + failed == 0 { Ok(()) } else { Err(Failure::Unwell { warned, failed }) }
 }
 
+/// What to do about a daemon that cannot be asked.
+const fn out_of_touch(error: &ClientError) -> Option<&'static str> {
+    match error {
+        ClientError::NoDaemon { .. } => Some("start it (systemctl start tally)"),
+        ClientError::Connect { .. } => {
+            Some("be root (sudo), or of the socket's group (adduser USER tally, and log in anew)")
+        }
+        ClientError::Foreign { .. } => Some("name the socket of the right one (--socket)"),
+        _ => None,
+    }
+}
+
 /// Asks the daemon and the machine.
 fn ask(session: Session<'_>) -> Result<Facts, Failure> {
     let mut client = Client::connect(session.socket)?;
@@ -123,7 +136,9 @@ fn ask(session: Session<'_>) -> Result<Facts, Failure> {
     let logs = seen.pools.iter().flat_map(|pool| &pool.vdevs).filter(|vdev| vdev.class == "log").flat_map(legs);
     let volatile_logs = logs.map(|leg| leg.name.clone()).filter(|path| is_volatile(Path::new(path))).collect();
     let legs_of_all = || seen.pools.iter().flat_map(|pool| &pool.vdevs).flat_map(legs);
-    let out_of_reach = Sandbox::of_unit()
+    let out_of_reach = client
+        .daemon()
+        .and_then(Sandbox::of_daemon)
         .map(|sandbox| legs_of_all().filter_map(|leg| sandbox.objection(Path::new(&leg.name))).collect());
     Ok(Facts {
         server,
@@ -244,8 +259,8 @@ fn space(pool: &PoolReport) -> Finding {
     let percent = pool.allocated.saturating_mul(100).checked_div(pool.size).unwrap_or(0);
     let found = format!("{} is {percent} % full, {} free", pool.name, Size(pool.free));
     match percent {
-        FULLEST_PERCENT.. => Finding::fail("space", found, "remove something, or add a vdev"),
-        FULL_PERCENT.. => Finding::warn("space", found, "from here on writes become slower; plan for more disks"),
+        FULLEST_PERCENT.. => Finding::fail("space", found, NO_ROOM),
+        FULL_PERCENT.. => Finding::warn("space", found, format!("from here on writes become slower; {NO_ROOM}")),
         _ => Finding::ok("space", found),
     }
 }
@@ -316,7 +331,10 @@ fn portmapper(server: &ServerReport) -> Finding {
             Finding::warn("rpcbind", trouble.clone(), "rpcbind = \"off\" in the configuration if nobody needs it")
         }
         None if standing.is_found => Finding::ok("rpcbind", "clients of NFSv3 find the port by themselves"),
-        None => Finding::ok("rpcbind", format!("off: mounts of NFSv3 name port {}", server.port)),
+        None if standing.setting == "off" => {
+            Finding::ok("rpcbind", format!("off: mounts of NFSv3 name port {}", server.port))
+        }
+        None => Finding::ok("rpcbind", "only this machine reaches the server (listen): nobody asks for its port"),
     }
 }
 

@@ -113,7 +113,8 @@ pub(super) fn run(
         answers.ask(console)?;
     }
     let chosen = answers.look()?;
-    if let Some(sandbox) = Sandbox::of_unit() {
+    let daemon = Client::connect(session.socket).ok().and_then(|client| client.daemon());
+    if let Some(sandbox) = daemon.and_then(Sandbox::of_daemon) {
         for told in chosen.iter().filter_map(|disk| sandbox.objection(&disk.path)) {
             writeln!(console.err, "warning: {}; {}", told.found, told.todo)?;
         }

@@ -8,6 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::process::Pid;
+
 /// The packaged one.
 const UNIT: &str = "tally.service";
 const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
@@ -40,17 +42,18 @@ pub(super) struct OutOfReach {
 }
 
 impl Sandbox {
-    /// The unit's, if systemd knows it.
-    pub(super) fn of_unit() -> Option<Self> {
+    /// The unit's, if it is what has started this daemon. One that somebody has started by hand is kept from nothing.
+    pub(super) fn of_daemon(daemon: Pid) -> Option<Self> {
         let mut command = Command::new("systemctl");
         command.args(["show", "--property", PROPERTIES, UNIT]).stdin(Stdio::null()).stderr(Stdio::null());
         let output = command.output().ok().filter(|output| output.status.success())?;
-        Self::parse(&String::from_utf8_lossy(&output.stdout))
+        Self::parse(&String::from_utf8_lossy(&output.stdout), daemon)
     }
 
-    fn parse(shown: &str) -> Option<Self> {
+    fn parse(shown: &str, daemon: Pid) -> Option<Self> {
         let settings: Vec<(&str, &str)> = shown.lines().filter_map(|line| line.split_once('=')).collect();
         settings.contains(&("LoadState", "loaded")).then_some(())?;
+        settings.contains(&("MainPID", &daemon.as_raw_nonzero().to_string())).then_some(())?;
         let mut rules: Vec<_> = settings.iter().flat_map(|(name, value)| rules(name, value)).collect();
         // At the same path what opens it counts, as ReadWritePaths= is there to make exceptions.
         rules.sort_by_key(|(path, effect, _)| (path.components().count(), *effect as u8));
@@ -88,7 +91,7 @@ impl Sandbox {
 }
 
 /// What is asked for.
-const PROPERTIES: &str = "LoadState,ProtectHome,ProtectSystem,PrivateTmp,PrivateDevices,InaccessiblePaths,ReadOnlyPaths,ReadWritePaths,\
+const PROPERTIES: &str = "LoadState,MainPID,ProtectHome,ProtectSystem,PrivateTmp,PrivateDevices,InaccessiblePaths,ReadOnlyPaths,ReadWritePaths,\
                           BindPaths,StateDirectory";
 
 /// What a setting does.

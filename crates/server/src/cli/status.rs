@@ -20,6 +20,14 @@ pub struct Detail {
     /// Exact numbers of errors
     #[arg(short = 'p')]
     pub(super) exact: bool,
+    /// Moments without a zone, as those of `zpool` are.
+    #[arg(long, hide = true, action = clap::ArgAction::Set, default_value_t = false)]
+    as_zpool: bool,
+}
+
+/// Scripts read a moment to the end of the line.
+pub(super) fn as_zpool(status: clap::Command) -> clap::Command {
+    status.mut_arg("as_zpool", |as_zpool| as_zpool.default_value("true"))
 }
 
 /// The text for all `pools`, with a blank line between two.
@@ -36,7 +44,8 @@ fn one(pool: &PoolReport, detail: Detail) -> String {
     if !pool.is_imported() {
         return text;
     }
-    text += &scans(pool);
+    let scans = scans(pool);
+    text += &if detail.as_zpool { scans.replace(" UTC", "") } else { scans };
     text += "config:\n\n";
     text += &tree(pool, detail);
     if detail.verbose {
@@ -136,7 +145,7 @@ fn scan(copy: &CopyReport, began: Option<u64>) -> String {
     let partial = if copy.partial { "partial " } else { "" };
     let ran = clock_words(copy.seconds);
     let how_long = match began {
-        Some(began) => format!("since {}\n        {}, for {ran} so far:", utc_as_ctime(began), copy.phase),
+        Some(began) => format!("since {} UTC\n        {}, for {ran} so far:", utc_as_ctime(began), copy.phase),
         None => format!("for {ran}: {}\n       ", copy.phase),
     };
     format!(

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
-use rustix::process::geteuid;
+use rustix::process::{Pid, geteuid};
 
 use super::message::{ANSWER_BYTES_MAX, Progress, Reply, Request, Response};
 use super::plain::plain;
@@ -140,6 +140,12 @@ impl Client {
             return Err(ClientError::Foreign { path: path.into(), uid: daemon.as_raw() });
         }
         Ok(Self { stream: BufReader::new(stream) })
+    }
+
+    /// The process that answers.
+    #[must_use]
+    pub fn daemon(&self) -> Option<Pid> {
+        socket_peercred(self.stream.get_ref()).ok().map(|daemon| daemon.pid)
     }
 
     /// Asks, and waits for the end of the answer.

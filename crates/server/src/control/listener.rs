@@ -146,7 +146,7 @@ impl ControlSocket {
         let given = group.is_some_and(|gid| match chown(path, None, Some(gid.as_raw())) {
             Ok(()) => true,
             Err(error) => {
-                tracing::warn!(%error, gid = gid.as_raw(), "cannot give the control socket to its group: it is the daemon's user's alone");
+                tracing::warn!(%error, gid = gid.as_raw(), "cannot give the control socket to its group: it is the daemon's user's alone; name a group of the daemon's own (socket_group), or give the unit that one (Group=)");
                 false
             }
         });

@@ -96,6 +96,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_can_be_set_stands_in_its_page() {
+        let page = include_str!("../../../../packaging/man/tally-properties.7");
+        for (property, values) in usual_values() {
+            let property = property.split('@').next().unwrap_or_default().to_owned();
+            let line = page.lines().find(|line| {
+                let name = line.strip_prefix(".It Cm ").and_then(|line| line.split([' ', '@']).next());
+                name == Some(&property)
+            });
+            let line = line.unwrap_or_else(|| panic!("no {property}"));
+            assert!(values.iter().all(|value| line.contains(value)), "{property}: {line}");
+        }
+    }
+
+    #[test]
     fn what_a_shell_offers_can_be_set() {
         for (property, values) in usual_values() {
             for value in values {

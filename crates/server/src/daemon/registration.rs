@@ -32,6 +32,8 @@ pub(super) type Standing = Arc<Mutex<PortmapperReport>>;
 pub(super) struct Terms {
     /// What was configured.
     pub(super) setting: Rpcbind,
+    /// Whether others than this machine can reach us.
+    pub(super) is_reachable: bool,
     /// Where rpcbind would be.
     pub(super) rpcbind: SocketAddr,
     /// Where it listens for this machine alone.
@@ -55,7 +57,8 @@ impl Registration {
     /// it is a warning.
     pub(super) fn start(terms: Terms, standing: &Standing) -> io::Result<Option<Self>> {
         standing.lock().setting = terms.setting.to_string();
-        if terms.setting == Rpcbind::Off {
+        // Whom nobody else can reach is not to be found by others, unless that is asked for.
+        if terms.setting == Rpcbind::Off || terms.setting == Rpcbind::Auto && !terms.is_reachable {
             return Ok(None);
         }
         let found = Arc::new(Mutex::new(Found { terms, at: At::Nowhere, has_rpcbind: false }));

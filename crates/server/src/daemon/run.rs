@@ -37,7 +37,7 @@ use super::work::{Begun, Event, Work};
 use super::{
     events, letting_go, listen, listing, logging, manager, opening, pressure, schedule, signals, silence, spares,
 };
-use crate::config::{Config, ConfigError, Rpcbind, ServeArgs};
+use crate::config::{Config, ConfigError, ServeArgs};
 use crate::control::listener::{self, ControlSocket};
 use crate::process;
 
@@ -190,10 +190,9 @@ impl Daemon {
         }
         desk.pools.warn_of_rules_for_nothing();
         let server = Server::start_on(Arc::clone(&desk.nfs), listeners, &ServeOptions::default())?;
-        // Whom nobody else can reach is not to be found by others, unless that is asked for.
-        let is_reachable = desk.addresses.iter().any(|address| !address.is_loopback());
         let terms = Terms {
-            setting: if config.rpcbind == Rpcbind::Auto && !is_reachable { Rpcbind::Off } else { config.rpcbind },
+            setting: config.rpcbind,
+            is_reachable: desk.addresses.iter().any(|address| !address.is_loopback()),
             rpcbind: rpcbind::ADDRESS,
             socket: RPCBIND_SOCKET.into(),
             addresses: desk.addresses.clone(),

@@ -140,9 +140,9 @@ fn utc_of(time: Time) -> String {
     utc(seconds(time))
 }
 
-/// The end of a scrub, in the form in which scripts read it.
+/// The end of a scrub, in the form of `zpool`.
 fn ctime_of(time: Time) -> String {
-    utc_as_ctime(seconds(time))
+    utc_as_ctime(seconds(time)) + " UTC"
 }
 
 const fn seconds(time: Time) -> u64 {

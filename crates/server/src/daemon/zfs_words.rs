@@ -26,6 +26,7 @@ const NO_ENCRYPTION: &str = "nothing is encrypted: use dm-crypt (LUKS) below the
 const NO_USERS_QUOTA: &str = "there are no quotas of users yet: give each a dataset with a quota";
 const NOT_COUNTED: &str = "what compression spares is not counted";
 const BYTES: &str = "names are bytes, as Linux has them";
+const DOES_NOT_GROW: &str = "a pool does not grow with its disks yet: make one of larger disks, and copy to that";
 const MOUNT_OPTION: &str = "clients mount with that option where they want it";
 
 const OF_DATASETS: [Foreign; 46] = [
@@ -84,7 +85,7 @@ const OF_DATASETS: [Foreign; 46] = [
 const OF_POOLS: [Foreign; 17] = [
     foreign("altroot", &["-"], CLIENTS_MOUNT),
     foreign("ashift", &["12", "0"], "all is written in multiples of 4,096 bytes"),
-    foreign("autoexpand", &["off"], "a disk that has grown is not noticed yet; `replace` it by a larger one"),
+    foreign("autoexpand", &["off"], DOES_NOT_GROW),
     foreign("autoreplace", &["off"], "give the pool a spare (`pool add POOL spare DISK`): that stands in by itself"),
     foreign("autotrim", &["off"], "disks are not trimmed yet"),
     foreign("bootfs", &["-"], "nothing boots from a pool"),
@@ -94,7 +95,7 @@ const OF_POOLS: [Foreign; 17] = [
     foreign("dedupditto", &["0"], "equal blocks are not looked for"),
     foreign("dedupratio", &["1.00x"], "equal blocks are not looked for"),
     foreign("delegation", &["off"], "commands are root's"),
-    foreign("expandsize", &["-"], "a disk that has grown is not noticed yet; `replace` it by a larger one"),
+    foreign("expandsize", &["-"], DOES_NOT_GROW),
     foreign("fragmentation", &["-"], "it cannot be set"),
     foreign("listsnapshots", &["off"], "there are no snapshots yet"),
     foreign(

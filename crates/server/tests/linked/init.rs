@@ -136,14 +136,18 @@ fn a_file_that_the_unit_keeps_from_the_daemon_is_named() {
     };
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     let words = ["--on", "a.img", "--size", "64M", "--yes"];
-    systemctl(&format!("LoadState=loaded ReadOnlyPaths={}", folder.display()));
+    let ours = format!("LoadState=loaded MainPID={}", std::process::id());
+    // Another daemon's is nothing to go by either.
+    systemctl(&format!("LoadState=loaded MainPID=1 ReadOnlyPaths={}", folder.display()));
+    assert!(!doctor_with(&path, &bare).1.contains("sandbox"));
+    systemctl(&format!("{ours} ReadOnlyPaths={}", folder.display()));
     let (code, said) = bare.init_with(&path, &words, "");
     let named = format!("tally.service cannot write to {}: it has ReadOnlyPaths=", bare.path("a.img"));
     assert!(code == Some(0) && said.contains(&format!("warning: {named}")), "{code:?} {said}");
     let (code, said) = doctor_with(&path, &bare);
     assert!(code == Some(1) && said.contains(&format!("WARN  sandbox    {named}")), "{code:?} {said}");
     assert!(said.contains(&format!("ReadWritePaths={}", folder.display())), "{said}");
-    systemctl("LoadState=loaded ProtectHome=read-only");
+    systemctl(&format!("{ours} ProtectHome=read-only"));
     let (_, said) = doctor_with(&path, &bare);
     assert!(said.contains("OK    sandbox    tally.service gets at"), "{said}");
     systemctl("LoadState=not-found");

@@ -1,7 +1,22 @@
 use super::*;
 
 fn sandbox(settings: &str) -> Sandbox {
-    Sandbox::parse(&format!("LoadState=loaded\n{settings}\n")).unwrap()
+    Sandbox::parse(&format!("LoadState=loaded\nMainPID=7\n{settings}\n"), pid(7)).unwrap()
+}
+
+fn pid(number: i32) -> Pid {
+    Pid::from_raw(number).unwrap()
+}
+
+#[test]
+fn a_daemon_of_somebody_else_has_none() {
+    for (shown, daemon) in [
+        ("LoadState=loaded\nMainPID=7\n", 8),
+        ("LoadState=loaded\nMainPID=0\n", 8),
+        ("LoadState=not-found\nMainPID=8\n", 8),
+    ] {
+        assert!(Sandbox::parse(shown, pid(daemon)).is_none(), "{shown}");
+    }
 }
 
 /// What a daemon of such a unit cannot write to, and the setting that is named; none: it can.
@@ -52,6 +67,6 @@ fn a_link_leads_where_it_leads_and_what_is_to_be_made_lies_in_its_folder() {
 
 #[test]
 fn without_the_unit_there_is_nothing_to_say() {
-    assert!(Sandbox::parse("LoadState=not-found\nProtectHome=yes\n").is_none());
-    assert!(Sandbox::parse("").is_none());
+    assert!(Sandbox::parse("LoadState=not-found\nMainPID=7\nProtectHome=yes\n", pid(7)).is_none());
+    assert!(Sandbox::parse("", pid(7)).is_none());
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::control::report::{ErrorCounters, Exposure, ScrubReport, SpareReport};
 
-const VERBOSE: Detail = Detail { verbose: true, slow: false, exact: false };
+const VERBOSE: Detail = Detail { verbose: true, slow: false, exact: false, as_zpool: false };
 
 fn leg(name: &str, state: &str, checksum: u64) -> VdevReport {
     let errors = ErrorCounters { checksum, ..ErrorCounters::default() };
@@ -122,13 +122,15 @@ fn a_copy_shows_how_far_it_is() {
         copies_ended: vec!["resilvered 1.00G to /disks/d in 5 s".into()],
         ..PoolReport::default()
     };
+    let as_zpool = print(std::slice::from_ref(&pool), Detail { as_zpool: true, ..Detail::default() });
+    assert!(as_zpool.contains("since Tue Feb 29 23:59:59 2000\n"), "as scripts read it: {as_zpool}");
     let text = print(&[pool], Detail::default());
     let expected = "  scan: resilver of /disks/b in progress for 01:02:05: copying
         3G / 8G at 191M/s, 37.5% done, 1 days 01:01:01 to go
 ";
     assert!(text.contains(expected), "{text}");
     assert!(text.contains("partial resilver of /disks/b in progress for 01:02:05: copying"), "{text}");
-    let of_scrub = "  scan: scrub in progress since Tue Feb 29 23:59:59 2000\n        checking, for 00:00:00 so far: 0B / 0B at 0B/s";
+    let of_scrub = "  scan: scrub in progress since Tue Feb 29 23:59:59 2000 UTC\n        checking, for 00:00:00 so far: 0B / 0B at 0B/s";
     assert!(text.contains(of_scrub), "{text}");
     assert!(text.contains("/disks/c in progress for 00:00:00: preparing"), "{text}");
     assert!(

@@ -33,7 +33,15 @@ fn yes_sayer(calls: usize) -> (SocketAddr, std::thread::JoinHandle<Vec<u8>>) {
 
 fn terms(setting: Rpcbind, rpcbind: SocketAddr) -> Terms {
     let socket = "/nowhere/rpcbind.sock".into();
-    Terms { setting, rpcbind, socket, addresses: vec![Ipv4Addr::LOCALHOST.into()], port: 2049, nfs4: true }
+    Terms {
+        setting,
+        is_reachable: true,
+        rpcbind,
+        socket,
+        addresses: vec![Ipv4Addr::LOCALHOST.into()],
+        port: 2049,
+        nfs4: true,
+    }
 }
 
 #[test]
@@ -143,4 +151,8 @@ fn off_is_off() {
     let standing = Standing::default();
     assert!(Registration::start(terms(Rpcbind::Off, nobody()), &standing).unwrap().is_none());
     assert_eq!(standing.lock().setting, "off");
+    // Nobody but this machine comes: that it is so is told as what was asked for.
+    let alone = Terms { is_reachable: false, ..terms(Rpcbind::Auto, nobody()) };
+    assert!(Registration::start(alone, &standing).unwrap().is_none());
+    assert_eq!(standing.lock().setting, "auto");
 }
