@@ -21,11 +21,10 @@ use super::columns::Column;
 use super::console::{Console, Failure, Session};
 use super::dataset::DatasetColumn;
 use super::pool::pool_columns;
-use super::short_names;
 use crate::control::client::Client;
 use crate::control::message::{Reply, Request};
 use crate::control::report::{PoolReport, VdevReport};
-use crate::daemon::pool_properties;
+use crate::daemon::{pool_properties, zfs_space};
 use tally_store::properties::{Property, usual_values};
 
 /// So long a daemon is waited for.
@@ -164,7 +163,7 @@ impl ValueCompleter for Finder {
             Names::DatasetProperties => begun(one_more(typed, asked.dataset_properties())),
             Names::PoolColumns => begun(one_more(typed, owned(pool_columns()))),
             Names::DatasetColumns => {
-                let columns = DatasetColumn::NAMES.iter().chain(short_names::columns()).copied();
+                let columns = DatasetColumn::NAMES.iter().chain(zfs_space::names_of_datasets()).copied();
                 begun(one_more(typed, owned(columns.chain(Property::ALL.map(Property::name)))))
             }
         }

@@ -1,5 +1,7 @@
 //! Short names of properties: what ZFS heads a column with is taken for the property wherever one is named, and scripts do that.
 
+use crate::daemon::{zfs_space, zfs_words};
+
 const OF_DATASETS: [(&str, &str); 17] = [
     ("avail", "available"),
     ("compress", "compression"),
@@ -20,25 +22,6 @@ const OF_DATASETS: [(&str, &str); 17] = [
     ("fscount", "filesystem_count"),
 ];
 
-/// What a column of `zfs list` may be beside properties that can be set.
-const COLUMNS: [&str; 15] = [
-    "compressratio",
-    "filesystem_count",
-    "logicalreferenced",
-    "logicalused",
-    "mounted",
-    "origin",
-    "refcompressratio",
-    "refreservation",
-    "reservation",
-    "snapshot_count",
-    "usedbychildren",
-    "usedbydataset",
-    "usedbyrefreservation",
-    "usedbysnapshots",
-    "written",
-];
-
 const OF_POOLS: [(&str, &str); 7] = [
     ("alloc", "allocated"),
     ("cap", "capacity"),
@@ -54,14 +37,9 @@ pub(super) fn of_dataset(name: &str) -> &str {
     whole(&OF_DATASETS, name)
 }
 
-/// All of them.
-pub(super) const fn columns() -> &'static [&'static str] {
-    &COLUMNS
-}
-
 /// Whether the daemon has an answer for a column of this name, of which nothing can be set.
 pub(super) fn is_column(name: &str) -> bool {
-    COLUMNS.contains(&name)
+    zfs_words::of_datasets(name).is_some() || zfs_space::is_of_datasets(name)
 }
 
 /// The whole name of a pool's property.

@@ -76,7 +76,7 @@ impl OfZfs {
                 "datasets are not sent yet: copy with what reads files (rsync -a, cp -a) between two mounts"
             }
             Self::Mount(_) | Self::Unmount(_) => {
-                "nothing is mounted on the server: clients mount what sharenfs lets them (tally dataset set sharenfs=...); `showmount -a` shows which have"
+                "nothing is mounted on the server: clients mount what sharenfs lets them (tally dataset set sharenfs=...); `tally exports` shows which have"
             }
             Self::Unshare(_) => {
                 "what is exported is what sharenfs says, from the next request on: `tally dataset set sharenfs=off DATASET` ends it, and RULES or on bring it back"

@@ -68,8 +68,8 @@ mod upgrade;
 mod users;
 mod work;
 mod would;
-mod zfs_space;
-mod zfs_words;
+pub(crate) mod zfs_space;
+pub(crate) mod zfs_words;
 
 pub use opening::Told;
 pub use run::{Daemon, Launch, ServeError, Stopper};

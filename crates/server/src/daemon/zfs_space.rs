@@ -9,8 +9,13 @@ const OF_DATASETS: [&str; 6] =
     ["type", "usedbychildren", "usedbydataset", "usedbyrefreservation", "usedbysnapshots", "written"];
 const OF_POOLS: [&str; 2] = ["freeing", "leaked"];
 
+/// All that datasets have of it.
+pub(crate) const fn names_of_datasets() -> &'static [&'static str] {
+    &OF_DATASETS
+}
+
 /// Whether datasets have it.
-pub(super) fn is_of_datasets(name: &str) -> bool {
+pub(crate) fn is_of_datasets(name: &str) -> bool {
     OF_DATASETS.contains(&name)
 }
 

@@ -6,7 +6,7 @@ use crate::control::message::Assignment;
 use crate::control::report::PropertyLine;
 
 /// A property of ZFS.
-pub(super) struct Foreign {
+pub(crate) struct Foreign {
     name: &'static str,
     /// What is so; nothing where there is nothing of the kind. The first is shown.
     so: &'static [&'static str],
@@ -107,7 +107,7 @@ const OF_POOLS: [Foreign; 17] = [
 ];
 
 /// That of datasets, if there is one of this name.
-pub(super) fn of_datasets(name: &str) -> Option<&'static Foreign> {
+pub(crate) fn of_datasets(name: &str) -> Option<&'static Foreign> {
     // `userquota@ann` is a property of its own for each user.
     let name = name.split_once('@').map_or(name, |(of, _)| &name[..=of.len()]);
     OF_DATASETS.iter().find(|it| it.name == name)
@@ -140,7 +140,7 @@ impl Foreign {
 
 /// `-p` shows a ratio without its letter.
 fn exact(value: &str) -> &str {
-    value.strip_suffix('x').unwrap_or(value)
+    value.strip_suffix('x').filter(|ratio| ratio.parse::<f64>().is_ok()).unwrap_or(value)
 }
 
 #[cfg(test)]

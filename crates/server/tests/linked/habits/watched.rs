@@ -52,6 +52,9 @@ fn the_questions_of_an_exporter() {
     let sum = ["usedbychildren", "usedbydataset"].map(|name| value(name).parse::<u64>().expect("a number"));
     assert_eq!(sum.iter().sum::<u64>().to_string(), value("used"), "tank/home/ann is a child");
     assert!(sum[0] > 0);
+    // Any property is a column, whoever has it.
+    let told = answer(&machine, "zfs list -H -o name,encryption,copies,dedup,xattr,quota tank");
+    assert_eq!(told, "tank\toff\t1\toff\tsa\tnone\n");
     for kind in ["snapshot", "volume"] {
         machine
             .says(&format!("zfs get -Hprt {kind} -o name,property,value used,logicalused tank"), "nothing to show\n");
