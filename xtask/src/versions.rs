@@ -38,7 +38,7 @@ const CARRIED: &str = "dozer";
 const NEWEST: &str = "pond";
 /// Sizes of the files that a turn writes: in the log, placed, and over several records.
 const SIZES: [u32; 4] = [0, 700, 9000, 3 << 20];
-/// A property that only some versions know: the others keep it.
+/// A property of users. A version that has none refuses it, and keeps it.
 const NOTE: &str = "org.example:turn";
 /// In the data folder only disks are so large.
 const DISK_BYTES_MIN: u64 = 1 << 20;
@@ -263,7 +263,7 @@ impl<'a> House<'a> {
         Ok(())
     }
 
-    /// Looks at the property that some versions know, and sets it. The others refuse both.
+    /// Looks at the property, and sets it, where the version has such.
     fn note(&mut self, daemon: &Daemon) -> Result<()> {
         let shown = daemon.ask(&["dataset", "get", "-H", "-o", "value", NOTE, LISTED])?;
         if let Some(note) = self.note.as_ref().filter(|_| shown.succeeded) {
