@@ -44,7 +44,7 @@ use crate::mount::Mount;
 use crate::record::newer;
 use crate::schema::Files;
 
-pub use datasets::{DatasetError, DatasetInfo};
+pub use datasets::{DatasetError, DatasetInfo, check_name};
 pub use handover::Handover;
 pub use loss::ReplayLoss;
 pub use names::{Named, Names, is_or_holds};

@@ -43,6 +43,8 @@ mod housekeeping;
 mod init;
 #[path = "linked/manual.rs"]
 mod manual;
+#[path = "linked/meeting.rs"]
+mod meeting;
 #[path = "linked/members.rs"]
 mod members;
 #[path = "linked/naming.rs"]

@@ -260,6 +260,21 @@ impl Filer {
     /// Removes a dataset and everything in it; with `recursive` its children, too.
     pub fn destroy_dataset(&self, name: &str, recursive: bool) -> Result<(), DatasetError> {
         let _one = self.command.lock();
+        let doomed = self.doomed(name, recursive)?;
+        // From the end, so that no dataset is ever without its parent.
+        for filesystem in doomed.into_iter().rev() {
+            self.remove_dataset(&filesystem)?;
+        }
+        Ok(())
+    }
+
+    /// The names of what [`Filer::destroy_dataset`] would remove.
+    pub fn check_destroy_dataset(&self, name: &str, recursive: bool) -> Result<Vec<String>, DatasetError> {
+        self.pool.check_administrable()?;
+        Ok(self.doomed(name, recursive)?.iter().map(|filesystem| filesystem.name()).collect())
+    }
+
+    fn doomed(&self, name: &str, recursive: bool) -> Result<Vec<Arc<Filesystem>>, DatasetError> {
         self.named(name)?;
         if !name.contains('/') {
             return Err(DatasetError::IsPool(name.to_owned()));
@@ -268,11 +283,7 @@ impl Filer {
         if doomed.len() > 1 && !recursive {
             return Err(DatasetError::HasChildren(name.to_owned()));
         }
-        // From the end, so that no dataset is ever without its parent.
-        for filesystem in doomed.into_iter().rev() {
-            self.remove_dataset(&filesystem)?;
-        }
-        Ok(())
+        Ok(doomed)
     }
 
     fn remove_dataset(&self, filesystem: &Arc<Filesystem>) -> Result<(), DatasetError> {
@@ -509,7 +520,7 @@ fn effective_of(names: &Names, name: &str, local: &PropertySet) -> Effective {
 }
 
 /// A pool or dataset name, as zfs has them: components of letters, digits, `-`, `_`, `.` and `:`.
-fn check_name(name: &str) -> Result<(), DatasetError> {
+pub fn check_name(name: &str) -> Result<(), DatasetError> {
     let why = |why| Err(DatasetError::Name { name: name.to_owned(), why });
     if name.len() > DATASET_NAME_MAX {
         return why("it is longer than 255 bytes");

@@ -10,9 +10,10 @@
 //! digits, within quotes too. What begins a word with `#` is a comment up to the end of its line.
 //!
 //! It is read as the kernel's tools read it, with two exceptions. What they drop with a warning is refused here, as whoever typed it wanted something by it.
-//! And of a client whose options are not all understood nothing is taken: what is left would give it more, or less, than was said.
+//! And of a path of which a client is not understood nothing is taken: what is left would give somebody more than was said, as a network that has that client in it
+//! may do what the client may not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::options::Said;
 use super::sharenfs::{Network, ShareError, Written, parse_network, spell};
@@ -38,7 +39,7 @@ pub struct TableExport {
     pub path: String,
     /// The line on which it stands first.
     pub line: usize,
-    /// The same as a value of `sharenfs`; nobody, where all of it was refused.
+    /// The same as a value of `sharenfs`; nobody, where some of it was refused.
     pub sharenfs: Option<String>,
 }
 
@@ -54,16 +55,18 @@ pub struct Remark {
 /// Reads a file.
 #[must_use]
 pub fn read_exports(file: &[u8]) -> ExportsTable {
-    let mut table = Table { read: ExportsTable::default(), rules: Vec::new(), places: BTreeMap::new() };
+    let mut table =
+        Table { read: ExportsTable::default(), rules: Vec::new(), places: BTreeMap::new(), refused: BTreeSet::new() };
     let mut letters = Letters { rest: file, line: 1 };
     while let Some(line) = letters.line() {
         if let Err(text) = line.words.and_then(|words| table.take(line.number, &words)) {
             table.read.refused.push(Remark { line: line.number, text });
         }
     }
-    let Table { mut read, rules, .. } = table;
+    let Table { mut read, rules, refused, .. } = table;
     for (export, written) in read.exports.iter_mut().zip(&rules) {
-        export.sharenfs = Some(spell(&written.rules)).filter(|_| !written.rules.is_empty());
+        let is_whole = !written.rules.is_empty() && !refused.contains(&export.path);
+        export.sharenfs = is_whole.then(|| spell(&written.rules));
     }
     read
 }
@@ -74,6 +77,8 @@ struct Table {
     /// Of each path.
     rules: Vec<Written>,
     places: BTreeMap<String, usize>,
+    /// Paths of which a client was refused.
+    refused: BTreeSet<String>,
 }
 
 impl Table {
@@ -112,7 +117,10 @@ impl Table {
                     }
                     self.client(line, place, hosts, unsaid, options);
                 }
-                Err(text) => self.read.refused.push(Remark { line, text }),
+                Err(text) => {
+                    self.refused.insert(path.clone());
+                    self.read.refused.push(Remark { line, text });
+                }
             }
         }
         Ok(())
@@ -149,7 +157,11 @@ impl Table {
             let whose = if hosts.is_empty() { String::new() } else { format!("{hosts}: ") };
             Remark { line, text: whose + text.strip_prefix("sharenfs: ").unwrap_or(&text) }
         };
-        self.read.refused.extend(refused.iter().map(remark));
+        let remarks: Vec<Remark> = refused.iter().map(remark).collect();
+        if let (false, Some(export)) = (remarks.is_empty(), self.read.exports.get(place)) {
+            self.refused.insert(export.path.clone());
+        }
+        self.read.refused.extend(remarks);
     }
 
     fn note(&mut self, line: usize, text: String) {

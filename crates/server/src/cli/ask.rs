@@ -211,13 +211,13 @@ fn destroy(
     dry_run: bool,
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
-    let which = Request::DatasetList { names: vec![name.into()], recursive, users: Vec::new() };
-    let Reply::Datasets(datasets) = ask(session, &which, console)? else { return Err(Failure::Mismatch) };
+    let destroy = Request::DatasetDestroy { name: name.into(), recursive };
+    let told = Request::PoolTry { what: Box::new(destroy.clone()) };
+    let Reply::Done(mut told) = ask(session, &told, console)? else { return Err(Failure::Mismatch) };
     if !dry_run {
-        ask(session, &Request::DatasetDestroy { name: name.into(), recursive }, console)?;
+        ask(session, &destroy, console)?;
+        told = told.iter().map(|line| line.replacen("would destroy", "destroyed", 1)).collect();
     }
-    let what = if dry_run { "would destroy" } else { "destroyed" };
-    let told = datasets.iter().map(|dataset| format!("{what} {}", dataset.name)).collect();
     if session.json {
         return print_json(Reply::Done(told), console);
     }

@@ -89,6 +89,8 @@ const FULLEST_PERCENT: u64 = 95;
 const NO_ROOM: &str = "remove something, or make a pool of larger disks and copy to that: a pool does not grow yet";
 /// A ring that is fuller at some moment has groups that do not keep up.
 const RING_PERCENT: u64 = 90;
+/// So long an answer is waited for: a daemon that says nothing is what is wrong.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// As far as clocks of one machine may be apart.
 const CLOCK_SLACK: Duration = Duration::from_secs(60);
 
@@ -121,6 +123,10 @@ const fn out_of_touch(error: &ClientError) -> Option<&'static str> {
             Some("be root (sudo), or of the socket's group (adduser USER tally, and log in anew)")
         }
         ClientError::Foreign { .. } => Some("name the socket of the right one (--socket)"),
+        // It goes away, or says nothing for so long.
+        ClientError::Broken(_) => Some(
+            "look into its log (journalctl -u tally) for what it waits for, and restart it (systemctl restart tally) if that is nothing: clients wait, and lose nothing",
+        ),
         _ => None,
     }
 }
@@ -128,6 +134,7 @@ const fn out_of_touch(error: &ClientError) -> Option<&'static str> {
 /// Asks the daemon and the machine.
 fn ask(session: Session<'_>) -> Result<Facts, Failure> {
     let mut client = Client::connect(session.socket)?;
+    client.limit_patience(PATIENCE)?;
     let Reply::Server(server) = client.ask(&Request::Server, &mut |_| {})? else { return Err(Failure::Mismatch) };
     let Reply::Observation(seen) = client.ask(&Request::Observe, &mut |_| {})? else { return Err(Failure::Mismatch) };
     let Reply::Events(events) = client.ask(&Request::Events { since: 0 }, &mut |_| {})? else {

@@ -10,6 +10,7 @@ mod disks;
 use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tally_fs::filer::check_name;
 
 use clap::{Args, Parser as _, ValueHint};
 use tally_base::Size;
@@ -145,6 +146,7 @@ fn would_work(session: Session<'_>, steps: &[Step], here: &Path) -> Result<(), F
         _ => None,
     });
     let Some(words) = create else { return Ok(()) };
+    check_names(steps)?;
     let words = words.iter().map(String::as_str);
     // What is wiped before is not there any more when the pool is made; of the other disks each is asked for by itself, as -f would excuse those of other pools as well.
     let mut wiped = Vec::new();
@@ -161,6 +163,18 @@ fn would_work(session: Session<'_>, steps: &[Step], here: &Path) -> Result<(), F
     }
     let flags = ["-n"].into_iter().chain((!wiped.is_empty()).then_some("-f"));
     try_out(session, &words.clone().take(2).chain(flags).chain(words.skip(2)).collect::<Vec<_>>(), here)
+}
+
+/// The daemon says nothing of a dataset whose pool is not there yet.
+fn check_names(steps: &[Step]) -> Result<(), Failure> {
+    let names = steps.iter().filter_map(|step| match step {
+        Step::Tally(words) if words.first().is_some_and(|noun| noun == "dataset") => words.last(),
+        _ => None,
+    });
+    for name in names {
+        check_name(name).map_err(|error| Failure::Init(format!("{error}. Nothing was done")))?;
+    }
+    Ok(())
 }
 
 /// Runs a command that only says what it would do.
@@ -306,8 +320,9 @@ impl<'a> Answers<'a> {
         let rules = self.network.iter().map(|network| format!(" {network}(rw)")).collect::<String>();
         let rules = format!("{SHARENFS}{rules}");
         parse_sharenfs(&rules).map_err(|error| Failure::Init(format!("{error}. Nothing was done")))?;
-        let share = ["dataset", "create", "-o", &format!("sharenfs={rules}"), &format!("{pool}/{dataset}")];
-        let share = share.map(str::to_owned).to_vec();
+        let mut share = vec!["dataset".to_owned(), "create".into()];
+        share.extend(dataset.contains('/').then(|| "-p".into()));
+        share.extend(["-o".into(), format!("sharenfs={rules}"), format!("{pool}/{dataset}")]);
         let wipes = erased.iter().cloned().map(Step::Wipe);
         Ok(wipes.chain([Step::Tally(create), Step::Tally(share)]).collect())
     }
@@ -351,6 +366,9 @@ fn agree_to_erase(disks: &[Candidate], args: &InitArgs, console: &mut Console<'_
     let mut erased = Vec::new();
     for disk in disks.iter().filter(|disk| !disk.contents.is_empty()) {
         let (name, holds) = (disk.name(), disk.contents.join(", "));
+        // Two files have one name: then it is the path that says which.
+        let is_only = disks.iter().filter(|other| other.name() == name).count() == 1;
+        let name = if is_only { name } else { disk.path.display().to_string() };
         let is_named = |typed: &str| typed == name || Path::new(typed) == disk.path;
         let mut is_agreed = args.erase.iter().any(|typed| is_named(typed));
         if !is_agreed && !args.yes && !args.plan {

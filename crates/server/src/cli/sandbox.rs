@@ -92,13 +92,14 @@ impl Sandbox {
 
 /// What is asked for.
 const PROPERTIES: &str = "LoadState,MainPID,ProtectHome,ProtectSystem,PrivateTmp,PrivateDevices,InaccessiblePaths,ReadOnlyPaths,ReadWritePaths,\
-                          BindPaths,StateDirectory";
+                          BindPaths,BindReadOnlyPaths,StateDirectory,TemporaryFileSystem,RootDirectory,RootImage,DevicePolicy,DeviceAllow";
 
 /// What a setting does.
 fn rules(name: &str, value: &str) -> Vec<(PathBuf, Effect, String)> {
     use Effect::{Brings, Hides, Opens, Protects};
     let of = |effect: Effect, paths: &[&str]| {
-        paths.iter().map(|path| (PathBuf::from(path), effect, format!("{name}={value}"))).collect::<Vec<_>>()
+        // systemd follows links as well.
+        paths.iter().map(|path| (real(Path::new(path)), effect, format!("{name}={value}"))).collect::<Vec<_>>()
     };
     // A prefix says that it need not be there, or where it is looked for.
     let words = || value.split_whitespace().map(|word| word.trim_start_matches(['-', '+']));
@@ -111,6 +112,17 @@ fn rules(name: &str, value: &str) -> Vec<(PathBuf, Effect, String)> {
         ("PrivateTmp", "yes" | "disconnected") => of(Hides, &TEMPORARY),
         ("PrivateDevices", "yes") => of(Hides, &["/dev"]),
         ("InaccessiblePaths", _) => words().flat_map(|path| of(Hides, &[path])).collect(),
+        ("TemporaryFileSystem", _) => {
+            words().flat_map(|word| of(Hides, &[word.split(':').next().unwrap_or(word)])).collect()
+        }
+        ("RootDirectory" | "RootImage", _) if !value.is_empty() => of(Hides, &["/"]),
+        ("DevicePolicy", "closed" | "strict") => of(Hides, &["/dev"]),
+        // A kind of device, as block-sd is, may be any.
+        ("DeviceAllow", _) if value.starts_with("block-") => of(Brings, &["/dev"]),
+        ("DeviceAllow", _) => words().take(1).flat_map(|path| of(Brings, &[path])).collect(),
+        ("BindReadOnlyPaths", _) => {
+            words().flat_map(|word| of(Protects, &[word.split(':').nth(1).unwrap_or(word)])).collect()
+        }
         ("ReadOnlyPaths", _) => words().flat_map(|path| of(Protects, &[path])).collect(),
         ("ReadWritePaths", _) => words().flat_map(|path| of(Opens, &[path])).collect(),
         // SOURCE:DESTINATION:OPTIONS, as systemd shows them.

@@ -142,6 +142,11 @@ impl Client {
         Ok(Self { stream: BufReader::new(stream) })
     }
 
+    /// From now on nobody is waited for longer than that.
+    pub fn limit_patience(&self, patience: Duration) -> io::Result<()> {
+        self.stream.get_ref().set_read_timeout(Some(patience))
+    }
+
     /// The process that answers.
     #[must_use]
     pub fn daemon(&self) -> Option<Pid> {

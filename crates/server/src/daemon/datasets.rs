@@ -344,7 +344,7 @@ fn sums_with_below<'a>(names: impl Iterator<Item = &'a str>, own: &[u64]) -> Vec
 }
 
 /// The pool's name in a dataset's.
-fn pool_of(name: &str) -> &str {
+pub(super) fn pool_of(name: &str) -> &str {
     name.split('/').next().unwrap_or(name)
 }
 

@@ -11,6 +11,7 @@ use tally_store::pool::membership::Member;
 
 use super::by_name::{check_no_spare, check_stands_for_nobody, find, find_or_mirror, waiting_spare};
 use super::copies::{About, Purpose};
+use super::datasets::pool_of;
 use super::error::{DiskError, PoolsError, of_spare};
 use super::new_pool::create_options;
 use super::pool_report::space_of;
@@ -33,6 +34,10 @@ impl Pools {
             }
             Request::PoolDestroy { name } => would_destroy(self.check_destroy(name)?.as_ref()),
             Request::PoolUpgrade { names } => return self.would_upgrade(names),
+            Request::DatasetDestroy { name, recursive } => {
+                let doomed = self.pool(pool_of(name))?.filer.check_destroy_dataset(name, *recursive)?;
+                return Ok(doomed.into_iter().map(|name| format!("would destroy {name}")).collect());
+            }
             Request::PoolOnline { name, device } => {
                 let served = self.pool(name)?;
                 let place = find(served.filer.pool(), device)?;

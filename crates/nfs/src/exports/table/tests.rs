@@ -73,9 +73,13 @@ fn what_is_not_taken_is_told_with_its_line() {
         assert_eq!(refused.len(), 1, "{file}: {refused:?}");
         assert!(refused[0].contains(told), "{file}: {refused:?}");
     }
-    // What is wrong with one takes nothing from the others, and of one whose options are not all understood nothing is left.
-    let (exports, refused, _) = read("/a filer(rw) 10.0.0.1(rw,async,colour)\n/b 10.0.0.1(rw) 10.0.0.2(rw,pnfs)\n");
-    assert_eq!(exports, [("/a".into(), String::new()), ("/b".into(), "10.0.0.1(rw)".into())]);
+    // What is wrong with one takes all from its path, as a network that is left may have it in it, and nothing from other paths.
+    let (exports, refused, _) =
+        read("/a filer(rw) 10.0.0.1(rw,async,colour)\n/b 10.0.0.1(rw) 10.0.0.2(rw,pnfs)\n/c 10.0.0.1(rw)\n");
+    assert_eq!(
+        exports,
+        [("/a".into(), String::new()), ("/b".into(), String::new()), ("/c".into(), "10.0.0.1(rw)".into())]
+    );
     assert_eq!(refused.len(), 4, "{refused:?}");
 }
 

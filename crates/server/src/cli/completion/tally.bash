@@ -13,6 +13,11 @@ _tally() {
         local kept=${last%"${last##*[$breaks]}"}
         reply=("${reply[@]#"$kept"}")
     fi
+    # A name that means something to the shell, as that of a file may, is one word all the same.
+    local at
+    for at in "${!reply[@]}"; do
+        [[ ${reply[at]} == *[!a-zA-Z0-9_@%+=:,./-]* ]] && printf -v "reply[at]" %q "${reply[at]}"
+    done
     COMPREPLY=("${reply[@]}")
     # Behind these something is still to come.
     [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[=/] ]] && compopt -o nospace

@@ -42,6 +42,13 @@ fn each_setting_keeps_what_it_says() {
         ("PrivateDevices=yes", "/dev/disk/by-id/no-such", Some("PrivateDevices=yes")),
         ("PrivateTmp=yes", "/var/tmp/no-such/disk", Some("PrivateTmp=yes")),
         ("ReadOnlyPaths=/srv /mnt\nReadWritePaths=/srv/a", "/srv/b", Some("ReadOnlyPaths=/srv /mnt")),
+        ("TemporaryFileSystem=/srv:ro", "/srv/b", Some("cannot see /srv/b")),
+        ("RootDirectory=/var/lib/root", "/srv/b", Some("RootDirectory=")),
+        ("RootDirectory=", "/srv/b", None),
+        ("BindReadOnlyPaths=/a:/srv:rbind", "/srv/b", Some("cannot write to")),
+        ("DevicePolicy=closed", "/dev/no-such", Some("DevicePolicy=closed")),
+        ("DevicePolicy=closed\nDeviceAllow=/dev/no-such rw", "/dev/no-such", None),
+        ("DevicePolicy=closed\nDeviceAllow=block-sd rw", "/dev/no-such", None),
         ("InaccessiblePaths=-/srv", "/srv/b", Some("InaccessiblePaths=")),
     ] {
         let told = sandbox(settings).objection(Path::new(path));
@@ -63,6 +70,17 @@ fn a_link_leads_where_it_leads_and_what_is_to_be_made_lies_in_its_folder() {
     let told = sandbox.objection(&link.join("new")).unwrap();
     assert!(told.todo.contains(&format!("ReadWritePaths={}", real.display())), "{told:?}");
     assert_eq!(sandbox.objection(&dir.path().join("new")), None);
+}
+
+/// systemd follows links: with /home -> /var/home it is that which nobody sees.
+#[test]
+fn what_a_link_leads_to_is_kept_from_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let real = dir.path().join("var-home");
+    fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, dir.path().join("home")).unwrap();
+    let settings = format!("InaccessiblePaths={}", dir.path().join("home").display());
+    assert!(sandbox(&settings).objection(&dir.path().join("home/disk")).is_some());
 }
 
 #[test]

@@ -1,0 +1,142 @@
+//! Commands where they meet something else: a disk that holds something, a daemon that says nothing, a table that is half understood, a shell.
+
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use super::*;
+use tally_disk::SystemOpener;
+
+/// A daemon over real files, without a pool.
+fn bare() -> (tempfile::TempDir, Running) {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("tally.toml"), "first_pool = false\n").unwrap();
+    let daemon = Running::start_with(Running::args(dir.path()), Arc::new(SystemOpener)).unwrap();
+    (dir, daemon)
+}
+
+/// The program, with this daemon. It ends within the time that is given, or counts as hanging.
+fn program(data_dir: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tally"));
+    command.args(words).arg("--socket").arg(data_dir.join("tally.sock")).current_dir(data_dir);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn ended(mut child: Child, within: Duration) -> Option<Output> {
+    let given_up = Instant::now() + within;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > given_up {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return None;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Some(child.wait_with_output().unwrap())
+}
+
+fn swap(path: &Path) -> Vec<u8> {
+    let mut bytes = vec![0; 96 << 20];
+    bytes[4086..4096].copy_from_slice(b"SWAPSPACE2");
+    bytes[1024..1028].copy_from_slice(&1_u32.to_le_bytes());
+    bytes[1028..1032].copy_from_slice(&((96_u32 << 20) / 4096 - 1).to_le_bytes());
+    fs::write(path, &bytes).unwrap();
+    bytes
+}
+
+/// The name of the dataset is looked at by nobody until the disk is wiped and the pool is made.
+#[test]
+fn init_loses_nothing_for_a_dataset_that_cannot_be() {
+    let (dir, daemon) = bare();
+    let disk = dir.path().join("disk");
+    for dataset in ["my files", "a/b", ""] {
+        let before = swap(&disk);
+        let words = ["init", "--yes", "--on", "disk", "--erase", "disk", "--dataset", dataset];
+        let output = program(dir.path(), &words).output().unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        let (_, pools) = tally(dir.path(), &["pool", "list", "-H", "-o", "name"]);
+        if !output.status.success() {
+            assert!(!pools.contains("tank"), "'{dataset}': it failed, and made a pool:\n{said}");
+            assert!(fs::read(&disk).unwrap() == before, "'{dataset}': it failed, and what was there is lost:\n{said}");
+        } else {
+            assert!(tally(dir.path(), &["pool", "destroy", "tank"]).0);
+        }
+    }
+    daemon.stop();
+}
+
+/// Files of one name in two folders: who types it means one.
+#[test]
+fn one_name_erases_one_disk() {
+    let (dir, daemon) = bare();
+    for folder in ["a", "b"] {
+        fs::create_dir(dir.path().join(folder)).unwrap();
+        swap(&dir.path().join(folder).join("disk"));
+    }
+    let words = ["init", "--plan", "--on", "a/disk", "--on", "b/disk", "--erase", "disk"];
+    let output = program(dir.path(), &words).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.matches("wipefs").count() < 2, "both would be erased:\n{said}");
+    daemon.stop();
+}
+
+/// The command for what is wrong ends also where what is wrong is the daemon: one that was stopped, or hangs, lets connect and says nothing.
+#[test]
+fn doctor_says_that_the_daemon_hangs() {
+    let dir = tempfile::tempdir().unwrap();
+    let _mute = UnixListener::bind(dir.path().join("tally.sock")).unwrap();
+    let output = ended(program(dir.path(), &["doctor"]).spawn().unwrap(), Duration::from_secs(60));
+    let output = output.expect("doctor waits for ever");
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("FAIL  daemon"), "{output:?}");
+}
+
+/// What `-n` says would go is what goes, or is refused.
+#[test]
+fn a_dry_run_of_destroy_is_refused_where_destroy_is() {
+    let (dir, opener) = (tempfile::tempdir().unwrap(), Arc::new(MemOpener::default()));
+    let daemon = Running::start(dir.path(), &opener);
+    for words in [["dataset", "create", "tank/a"], ["dataset", "create", "tank/a/b"]] {
+        assert!(tally(dir.path(), &words).0);
+    }
+    for words in [&["tank/a"][..], &["-r", "tank"]] {
+        let (tried, said) = tally(dir.path(), &[&["dataset", "destroy", "-n"], words].concat());
+        let (done, why) = tally(dir.path(), &[&["dataset", "destroy"], words].concat());
+        assert_eq!(tried, done, "{words:?}: -n says {said}, and without it {why}");
+    }
+    daemon.stop();
+}
+
+/// Of `*(rw) host(ro)` the second is not understood. With what is left that host writes, which the table forbids.
+#[test]
+fn a_table_of_exports_gives_nobody_more_than_it_says() {
+    let (dir, opener) = (tempfile::tempdir().unwrap(), Arc::new(MemOpener::default()));
+    let daemon = Running::start(dir.path(), &opener);
+    assert!(tally(dir.path(), &["dataset", "create", "-o", "sharenfs=off", "tank/a"]).0);
+    let table = dir.path().join("exports");
+    for line in ["*(rw) guests.example(ro)", "10.0.0.0/8(rw,no_root_squash) 10.1.0.0/16(ro,nosuch)", "*(rw) @lab(ro)"] {
+        fs::write(&table, format!("/tank/a {line}\n")).unwrap();
+        let (_, planned) = tally(dir.path(), &["exports", "import", "--plan", &table.display().to_string()]);
+        tally(dir.path(), &["exports", "import", "-f", &table.display().to_string()]);
+        let (_, rules) = tally(dir.path(), &["dataset", "get", "-H", "-o", "value", "sharenfs", "tank/a"]);
+        assert_eq!(rules.trim(), "off", "{line}: {planned}");
+    }
+    daemon.stop();
+}
+
+/// A file's name is one word to the shell, whatever stands in it.
+#[test]
+fn a_name_that_bash_completes_is_one_word() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cli/completion/tally.bash");
+    for name in ["/tmp/a;touch ran", "/tmp/$(touch ran)", "/tmp/two words"] {
+        let asked = format!(
+            "source {script}; tally() {{ printf '%s\\n' '{name}'; }}; COMP_LINE='tally pool create t /tmp/'; \
+             COMP_POINT=${{#COMP_LINE}}; _tally 2> /dev/null; eval \"set -- ${{COMPREPLY[0]}}\"; printf '%s' \"$#:$1\""
+        );
+        let output = Command::new("bash").args(["--norc", "-c", &asked]).current_dir(dir.path()).output().unwrap();
+        assert!(!dir.path().join("ran").exists(), "{name} is run at Enter");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), format!("1:{name}"));
+    }
+}
