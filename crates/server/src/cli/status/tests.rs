@@ -128,8 +128,7 @@ fn a_copy_shows_how_far_it_is() {
 ";
     assert!(text.contains(expected), "{text}");
     assert!(text.contains("partial resilver of /disks/b in progress for 01:02:05: copying"), "{text}");
-    let of_scrub =
-        "  scan: scrub in progress since Tue Feb 29 23:59:59 2000\n        checking, for 00:00:00 so far: 0B / 0B at 0B/s";
+    let of_scrub = "  scan: scrub in progress since Tue Feb 29 23:59:59 2000\n        checking, for 00:00:00 so far: 0B / 0B at 0B/s";
     assert!(text.contains(of_scrub), "{text}");
     assert!(text.contains("/disks/c in progress for 00:00:00: preparing"), "{text}");
     assert!(
