@@ -42,7 +42,7 @@ struct Needing {
 
 const PROMTOOL: Need = Need::Program { name: "promtool", package: "prometheus" };
 
-const TESTS: [Needing; 12] = [
+const TESTS: [Needing; 13] = [
     Needing {
         name: "a_block_device_is_a_disk_with_one_owner",
         of: &["--test", "block_device"],
@@ -76,6 +76,11 @@ const TESTS: [Needing; 12] = [
         need: PROMTOOL,
     },
     Needing { name: "an_ordinary_user_gets_as_far_as_the_readme_says", of: &["--test", "tour"], need: Need::Clients },
+    Needing {
+        name: "meeting::a_command_from_another_namespace_of_processes_is_answered",
+        of: &["--test", "linked"],
+        need: Need::Root,
+    },
     Needing { name: "completing::each_shell_completes", of: &["--test", "linked"], need: Need::Shells },
     Needing { name: "who_is_believed_from_where", of: &["--test", "another_host"], need: Need::Hosts },
     Needing {

@@ -55,17 +55,24 @@ pub struct Remark {
 /// Reads a file.
 #[must_use]
 pub fn read_exports(file: &[u8]) -> ExportsTable {
-    let mut table =
-        Table { read: ExportsTable::default(), rules: Vec::new(), places: BTreeMap::new(), refused: BTreeSet::new() };
+    let mut table = Table {
+        read: ExportsTable::default(),
+        rules: Vec::new(),
+        places: BTreeMap::new(),
+        refused: BTreeSet::new(),
+        is_unread: false,
+    };
     let mut letters = Letters { rest: file, line: 1 };
     while let Some(line) = letters.line() {
         if let Err(text) = line.words.and_then(|words| table.take(line.number, &words)) {
+            table.is_unread = true;
+            let text = format!("{text}. It may be about any path: until it is mended no path is taken");
             table.read.refused.push(Remark { line: line.number, text });
         }
     }
-    let Table { mut read, rules, refused, .. } = table;
+    let Table { mut read, rules, refused, is_unread, .. } = table;
     for (export, written) in read.exports.iter_mut().zip(&rules) {
-        let is_whole = !written.rules.is_empty() && !refused.contains(&export.path);
+        let is_whole = !is_unread && !written.rules.is_empty() && !refused.contains(&export.path);
         export.sharenfs = is_whole.then(|| spell(&written.rules));
     }
     read
@@ -79,6 +86,8 @@ struct Table {
     places: BTreeMap<String, usize>,
     /// Paths of which a client was refused.
     refused: BTreeSet<String>,
+    /// A line has no path that could be read.
+    is_unread: bool,
 }
 
 impl Table {

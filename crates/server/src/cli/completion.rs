@@ -8,8 +8,7 @@
 use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
-use std::thread;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::builder::ArgExt;
@@ -18,7 +17,7 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathComplete
 
 use super::args::Cli;
 use super::columns::Column;
-use super::console::{Console, Failure, Session};
+use super::console::{Console, Failure, Session, soon};
 use super::dataset::DatasetColumn;
 use super::pool::pool_columns;
 use crate::control::client::Client;
@@ -210,15 +209,9 @@ struct Asked {
 impl Asked {
     /// An answer, if there is one soon.
     fn ask(&self, request: Request) -> Option<Reply> {
-        let (answered, answer) = mpsc::channel();
         let socket = self.socket.clone();
-        // It ends with the process, which does not wait for it.
-        let asks = move || {
-            let reply = Client::connect(socket.as_deref()).and_then(|mut client| client.ask(&request, &mut |_| {}));
-            let _ = answered.send(reply.ok());
-        };
-        thread::Builder::new().name("asks".into()).spawn(asks).ok()?;
-        answer.recv_timeout(PATIENCE).ok().flatten()
+        let asked = move || Client::connect(socket.as_deref()).and_then(|mut client| client.ask(&request, &mut |_| {}));
+        soon(PATIENCE, asked)?.ok()
     }
 
     fn pools(&self) -> Vec<PoolReport> {

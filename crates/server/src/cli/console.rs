@@ -2,6 +2,9 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use super::interrupts::{Interrupts, where_to_see};
 use super::progress::Bar;
@@ -17,6 +20,14 @@ pub(super) struct Session<'a> {
     pub(super) socket: Option<&'a Path>,
     /// Whether answers are printed as JSON.
     pub(super) json: bool,
+}
+
+/// What comes of it, if that is soon. A daemon that hangs, or takes no connection, is left to its own thread, which ends with the process.
+pub(super) fn soon<T: Send + 'static>(patience: Duration, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (done, outcome) = mpsc::channel();
+    let work = move || drop(done.send(work()));
+    thread::Builder::new().name("asks".into()).spawn(work).ok()?;
+    outcome.recv_timeout(patience).ok()
 }
 
 /// Where a command prints.
@@ -49,6 +60,9 @@ pub enum Failure {
     /// Exit status 1.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// There is a daemon that does not answer.
+    #[error("the daemon has said nothing for {} s", .0.as_secs())]
+    Silent(Duration),
     /// The person pressed Ctrl-C. Exit status as of a process that such a signal ends.
     #[error("interrupted; {fate}{}", see(*fate, shown_by))]
     Interrupted {

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use tally_base::Size;
 
-use super::console::{Console, Failure, Session};
+use super::console::{Console, Failure, Session, soon};
 use super::sandbox::{OutOfReach, Sandbox};
 use crate::control::client::{Client, ClientError};
 use crate::control::message::{Reply, Request};
@@ -96,8 +96,14 @@ const CLOCK_SLACK: Duration = Duration::from_secs(60);
 
 /// `tally doctor`.
 pub(super) fn run(session: Session<'_>, console: &mut Console<'_>) -> Result<(), Failure> {
-    let findings = match ask(session) {
+    let socket = session.socket.map(Path::to_owned);
+    let asked = soon(PATIENCE, move || ask(socket.as_deref()));
+    let findings = match asked.unwrap_or(Err(Failure::Silent(PATIENCE))) {
         Ok(facts) => examine(&facts),
+        Err(silent @ Failure::Silent(_)) => {
+            let todo = "look into its log (journalctl -u tally) for what it waits for; a restart (systemctl restart tally) costs nothing, as clients wait";
+            vec![Finding::fail("daemon", silent.to_string(), todo)]
+        }
         Err(Failure::Client(error)) if out_of_touch(&error).is_some() => {
             let todo = out_of_touch(&error).unwrap_or_default();
             let todo = format!("{todo}, and ask again: nothing else can be looked at without it");
@@ -123,18 +129,13 @@ const fn out_of_touch(error: &ClientError) -> Option<&'static str> {
             Some("be root (sudo), or of the socket's group (adduser USER tally, and log in anew)")
         }
         ClientError::Foreign { .. } => Some("name the socket of the right one (--socket)"),
-        // It goes away, or says nothing for so long.
-        ClientError::Broken(_) => Some(
-            "look into its log (journalctl -u tally) for what it waits for, and restart it (systemctl restart tally) if that is nothing: clients wait, and lose nothing",
-        ),
         _ => None,
     }
 }
 
 /// Asks the daemon and the machine.
-fn ask(session: Session<'_>) -> Result<Facts, Failure> {
-    let mut client = Client::connect(session.socket)?;
-    client.limit_patience(PATIENCE)?;
+fn ask(socket: Option<&Path>) -> Result<Facts, Failure> {
+    let mut client = Client::connect(socket)?;
     let Reply::Server(server) = client.ask(&Request::Server, &mut |_| {})? else { return Err(Failure::Mismatch) };
     let Reply::Observation(seen) = client.ask(&Request::Observe, &mut |_| {})? else { return Err(Failure::Mismatch) };
     let Reply::Events(events) = client.ask(&Request::Events { since: 0 }, &mut |_| {})? else {

@@ -11,6 +11,7 @@ use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tally_fs::filer::check_name;
+use tally_store::properties::{Property, parse};
 
 use clap::{Args, Parser as _, ValueHint};
 use tally_base::Size;
@@ -320,6 +321,7 @@ impl<'a> Answers<'a> {
         let rules = self.network.iter().map(|network| format!(" {network}(rw)")).collect::<String>();
         let rules = format!("{SHARENFS}{rules}");
         parse_sharenfs(&rules).map_err(|error| Failure::Init(format!("{error}. Nothing was done")))?;
+        parse(Property::ShareNfs, &rules).map_err(|error| Failure::Init(format!("{error}. Nothing was done")))?;
         let mut share = vec!["dataset".to_owned(), "create".into()];
         share.extend(dataset.contains('/').then(|| "-p".into()));
         share.extend(["-o".into(), format!("sharenfs={rules}"), format!("{pool}/{dataset}")]);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use tally_base::Size;
 use tally_members::grammar::{parse_spare_args, parse_vdev_args};
+use tally_members::label::VdevClass;
 
 use self::history::HistoryArgs;
 use self::list::ListArgs;
@@ -404,7 +405,16 @@ impl CreateArgs {
             ));
         }
         let vdevs = words::vdev_words(&self.vdevs, here);
-        parse_vdev_args(&vdevs).map_err(|error| error.to_string())?;
+        let specs = parse_vdev_args(&vdevs).map_err(|error| error.to_string())?;
+        let mut widths = specs.iter().filter(|spec| spec.class == VdevClass::Data).map(|spec| spec.paths.len());
+        let width = widths.next();
+        // As `zpool` has it: whoever forgot a word has a pool that one disk takes along, and a vdev is not taken out again.
+        if let Some(other) = widths.find(|other| Some(*other) != width).filter(|_| !self.force) {
+            return Err(format!(
+                "some of it would be on {} and some on {other}; write mirror before each group of disks, or take -f if that is meant",
+                width.map_or_else(String::new, |width| width.to_string() + if width == 1 { " disk" } else { " disks" }),
+            ));
+        }
         Ok(Request::PoolCreate {
             name: self.name.clone(),
             vdevs,

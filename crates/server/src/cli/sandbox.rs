@@ -55,6 +55,10 @@ impl Sandbox {
         settings.contains(&("LoadState", "loaded")).then_some(())?;
         settings.contains(&("MainPID", &daemon.as_raw_nonzero().to_string())).then_some(())?;
         let mut rules: Vec<_> = settings.iter().flat_map(|(name, value)| rules(name, value)).collect();
+        // One that is allowed forbids the others, if there is no policy that says otherwise (systemd.resource-control(5)).
+        if let Some((name, value)) = settings.iter().find(|(name, value)| *name == "DeviceAllow" && !value.is_empty()) {
+            rules.push(("/dev".into(), Effect::Hides, format!("{name}={value}")));
+        }
         // At the same path what opens it counts, as ReadWritePaths= is there to make exceptions.
         rules.sort_by_key(|(path, effect, _)| (path.components().count(), *effect as u8));
         Some(Self { rules })
@@ -118,8 +122,8 @@ fn rules(name: &str, value: &str) -> Vec<(PathBuf, Effect, String)> {
         ("RootDirectory" | "RootImage", _) if !value.is_empty() => of(Hides, &["/"]),
         ("DevicePolicy", "closed" | "strict") => of(Hides, &["/dev"]),
         // A kind of device, as block-sd is, may be any.
-        ("DeviceAllow", _) if value.starts_with("block-") => of(Brings, &["/dev"]),
-        ("DeviceAllow", _) => words().take(1).flat_map(|path| of(Brings, &[path])).collect(),
+        ("DeviceAllow", _) if may_write(value) && value.starts_with("block-") => of(Brings, &["/dev"]),
+        ("DeviceAllow", _) if may_write(value) => words().take(1).flat_map(|path| of(Brings, &[path])).collect(),
         ("BindReadOnlyPaths", _) => {
             words().flat_map(|word| of(Protects, &[word.split(':').nth(1).unwrap_or(word)])).collect()
         }
@@ -130,6 +134,11 @@ fn rules(name: &str, value: &str) -> Vec<(PathBuf, Effect, String)> {
         ("StateDirectory", _) => words().flat_map(|path| of(Opens, &[&format!("/var/lib/{path}")])).collect(),
         _ => Vec::new(),
     }
+}
+
+/// What may be done with an allowed device: `DeviceAllow=/dev/sda rw`; all, where nothing is said.
+fn may_write(value: &str) -> bool {
+    value.split_whitespace().nth(1).is_none_or(|rights| rights.contains('w'))
 }
 
 /// Where it is, behind links; of a file that is to be made, where its folder is.

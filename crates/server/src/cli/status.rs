@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tally_base::Size;
 
+use super::words::harmless;
+
 use crate::control::report::{CopyReport, DamagedObject, Exposure, LaneReport, PoolReport, VdevReport};
 use crate::dates::{utc, utc_as_ctime};
 
@@ -218,7 +220,7 @@ fn tree(pool: &PoolReport, Detail { slow, exact, .. }: Detail) -> String {
 
 fn add<'a>(lines: &mut Vec<Line<'a>>, vdev: &'a VdevReport, depth: usize) {
     let counts = [vdev.errors.read, vdev.errors.write, vdev.errors.checksum, vdev.slow];
-    let name = format!("{}{}", "  ".repeat(depth), vdev.name);
+    let name = format!("{}{}", "  ".repeat(depth), harmless(&vdev.name));
     lines.push(Line { name, state: &vdev.state, counts: Some(counts), note: String::new() });
     for child in &vdev.children {
         add(lines, child, depth + 1);

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, geteuid};
 
 use super::message::{ANSWER_BYTES_MAX, Progress, Reply, Request, Response};
+use super::peer::Peer;
 use super::plain::plain;
 use super::socket;
 
@@ -134,23 +134,18 @@ impl Client {
 
     /// Speaks to root's programs and one's own: whoever made the socket listen, by what the kernel says.
     fn of(stream: UnixStream, path: &Path) -> Result<Self, ClientError> {
-        let connect_error = |errno: Errno| ClientError::Connect { path: path.into(), source: errno.into() };
-        let daemon = socket_peercred(&stream).map_err(connect_error)?.uid;
+        let connect_error = |source: io::Error| ClientError::Connect { path: path.into(), source };
+        let daemon = Peer::of(&stream).map_err(connect_error)?.uid;
         if !daemon.is_root() && daemon != geteuid() {
             return Err(ClientError::Foreign { path: path.into(), uid: daemon.as_raw() });
         }
         Ok(Self { stream: BufReader::new(stream) })
     }
 
-    /// From now on nobody is waited for longer than that.
-    pub fn limit_patience(&self, patience: Duration) -> io::Result<()> {
-        self.stream.get_ref().set_read_timeout(Some(patience))
-    }
-
     /// The process that answers.
     #[must_use]
     pub fn daemon(&self) -> Option<Pid> {
-        socket_peercred(self.stream.get_ref()).ok().map(|daemon| daemon.pid)
+        Peer::of(self.stream.get_ref()).ok()?.pid
     }
 
     /// Asks, and waits for the end of the answer.

@@ -10,7 +10,6 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Gid;
 
@@ -18,6 +17,7 @@ use crate::places::{IfAllAreBusy, Place, Places};
 
 use super::access::Access;
 use super::message::{LINE_BYTES_MAX, Progress, Reply, Request, Response};
+use super::peer::Peer;
 
 /// Most connections at a time: a person runs a handful of commands. Where more come, one goes that has asked for nothing,
 /// or does not take its answer; with a request of each under way, who comes.
@@ -67,7 +67,7 @@ impl Asker {
     /// Who it is, as the kernel says: a number, and the name that the machine has for it.
     #[must_use]
     pub fn user(&self) -> String {
-        let Ok(peer) = socket_peercred(&*self.0) else { return "unknown".into() };
+        let Ok(peer) = Peer::of(&self.0) else { return "unknown".into() };
         let uid = peer.uid.as_raw();
         let names = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
         let is_it = |line: &&str| line.split(':').nth(2) == Some(&*uid.to_string());
@@ -256,7 +256,7 @@ fn turn_away(stream: &UnixStream, most: usize) {
 /// What the peer may do, by what the kernel says of it. Who is neither root nor the daemon's user has come by the
 /// group that the socket's mode lets in.
 fn allowed(stream: &UnixStream) -> Option<Access> {
-    match socket_peercred(stream) {
+    match Peer::of(stream) {
         Ok(peer) => Some(Access::of(peer.uid, rustix::process::geteuid())),
         Err(error) => {
             tracing::warn!(%error, "the kernel does not tell who is at the control socket");

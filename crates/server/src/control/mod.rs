@@ -36,6 +36,7 @@ pub mod listener;
 pub mod load;
 pub mod message;
 pub mod observation;
+mod peer;
 mod plain;
 pub mod report;
 pub mod server;

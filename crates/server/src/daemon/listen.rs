@@ -95,8 +95,10 @@ fn listen_all(addresses: &[IpAddr], mut port: u16) -> Result<Vec<TcpListener>, L
                 port = listener.local_addr().map_or(port, |bound| bound.port());
                 listeners.push(listener);
             }
-            // A machine without IPv6 is no reason not to serve its IPv4 loopback.
-            Err(error) if address.is_loopback() && addresses.len() > 1 && !available(&error) => {
+            // A machine without IPv6 is no reason not to serve by IPv4: neither its loopback nor all of it.
+            Err(error)
+                if (address.is_loopback() || address.is_unspecified()) && addresses.len() > 1 && !available(&error) =>
+            {
                 tracing::info!(%address, %error, "this machine has no such address");
             }
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {

@@ -66,6 +66,18 @@ pub(super) fn all() -> Result<Vec<Candidate>, String> {
     Ok(disks.map(|block| Candidate::of(&block, lasting_name(&block.path))).collect())
 }
 
+/// Loop devices that stand on this file: what is mounted of it, or in a pool, is so by them.
+fn loops_over(file: &Path) -> Vec<String> {
+    let Ok(file) = fs::canonicalize(file) else { return Vec::new() };
+    let devices = fs::read_dir("/sys/block").into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let backs = |device: &PathBuf| {
+        let backing = fs::read_to_string(device.join("loop/backing_file")).unwrap_or_default();
+        Path::new(backing.trim_end_matches('\n')) == file
+    };
+    let name = |device: PathBuf| Some(format!("is the device /dev/{}", device.file_name()?.to_string_lossy()));
+    devices.filter(backs).filter_map(name).collect()
+}
+
 impl Candidate {
     /// What is at this path; a file that is to be made, if nothing is.
     pub(super) fn at(path: &Path) -> Result<Self, String> {
@@ -78,7 +90,8 @@ impl Candidate {
         };
         if metadata.is_file() {
             let contents = signatures(path)?;
-            return Ok(Self { path: path.into(), size: metadata.len(), contents, ..Self::default() });
+            let uses = loops_over(path);
+            return Ok(Self { path: path.into(), size: metadata.len(), contents, uses, ..Self::default() });
         }
         if !metadata.file_type().is_block_device() {
             return Err(format!("{} is neither a disk nor a file", path.display()));

@@ -49,6 +49,8 @@ fn each_setting_keeps_what_it_says() {
         ("DevicePolicy=closed", "/dev/no-such", Some("DevicePolicy=closed")),
         ("DevicePolicy=closed\nDeviceAllow=/dev/no-such rw", "/dev/no-such", None),
         ("DevicePolicy=closed\nDeviceAllow=block-sd rw", "/dev/no-such", None),
+        ("DevicePolicy=closed\nDeviceAllow=/dev/no-such r", "/dev/no-such", Some("DevicePolicy=closed")),
+        ("DevicePolicy=auto\nDeviceAllow=/dev/null rw", "/dev/no-such", Some("DeviceAllow=/dev/null rw")),
         ("InaccessiblePaths=-/srv", "/srv/b", Some("InaccessiblePaths=")),
     ] {
         let told = sandbox(settings).objection(Path::new(path));
