@@ -175,7 +175,8 @@ mod tests {
             }
         }
         let mut listed: Vec<_> = names().map(|name| name.rsplit("::").next().unwrap().to_owned()).collect();
-        (promised.sort(), listed.sort());
+        promised.sort();
+        listed.sort();
         assert_eq!(promised, listed);
     }
 }

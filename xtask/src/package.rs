@@ -3,6 +3,7 @@
 //! The program is built as always, for cargo fetches what a build of Debian's own would not; debhelper does the rest: maintainer scripts, symbols in a package
 //! of their own, dependencies by the libraries that are linked. All of it happens below `target/package`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,8 +18,10 @@ mod licences;
 
 /// Completions: of which shell, and the name of the file.
 const COMPLETIONS: [(&str, &str); 3] = [("bash", "tally.bash"), ("zsh", "_tally"), ("fish", "tally.fish")];
-/// Units beside that of the daemon.
-const UNITS: [&str; 3] = ["tally-events.service", "tally-scrub@.service", "tally-scrub@.timer"];
+/// How the names of units end.
+const UNITS: [&str; 2] = [".service", ".timer"];
+/// What of packaging/ makes the package, and what is made of that.
+const APART: [&str; 2] = ["debian", "Containerfile"];
 /// What Debian's tools make of this machine's is named so.
 const NAME: &str = "tally";
 
@@ -48,6 +51,7 @@ impl Package {
         let tree = Tree::new(&cargo::build_tally()?)?;
         let package = tree.build()?;
         println!("{}", package.display());
+        tree.check_whole(&package)?;
         let mut total = Tally::PASSED;
         if !self.unchecked {
             total += tree.check_pages()?;
@@ -95,17 +99,35 @@ impl Tree {
         cargo::step(Command::new("cp").arg("-R").arg(packaging.join("debian")).arg(folder.join("debian")))?;
         fs::create_dir_all(&source)?;
         fs::rename(folder.join("debian"), source.join("debian"))?;
-        fs::copy(packaging.join("tally.toml"), source.join("tally.toml"))?;
-        // debhelper takes a unit and users from beside the control file, and further units from where they are installed.
-        fs::copy(packaging.join("tally.service"), source.join("debian/tally.service"))?;
-        fs::copy(packaging.join("tally.sysusers"), source.join("debian/tally.sysusers"))?;
         fs::create_dir(source.join("units"))?;
-        for unit in UNITS {
-            fs::copy(packaging.join(unit), source.join("units").join(unit))?;
+        for file in fs::read_dir(&packaging)? {
+            let file = file?.path();
+            if file.is_file() {
+                let name = file.file_name().and_then(|name| name.to_str()).context("a file's name")?;
+                fs::copy(&file, source.join(place(name)))?;
+            }
         }
         cargo::step(Command::new("cp").arg("-R").arg(packaging.join("events.d")).arg(&source))?;
         fs::copy(cargo::workspace().join("CHANGELOG.md"), source.join("CHANGELOG.md"))?;
         Ok(Self { folder, source, built })
+    }
+
+    /// Nothing of packaging/ is left out but what makes the package, or is made of it: whatever lies there is in the package, unchanged.
+    fn check_whole(&self, package: &Path) -> Result<()> {
+        let files = self.folder.join("files");
+        cargo::step(Command::new("dpkg-deb").arg("--extract").args([package, &files]))?;
+        let pages = files.join("usr/share/man");
+        cargo::step(Command::new("gunzip").arg("--recursive").arg(&pages))?;
+        let contents = |folder: &Path, apart: &[&str]| {
+            let found = below(folder, apart)?.into_iter().map(|file| Ok((fs::read(&file)?, file)));
+            found.collect::<Result<Vec<_>>>()
+        };
+        let packaged: BTreeSet<_> = contents(&files, &[])?.into_iter().map(|(bytes, _)| bytes).collect();
+        for (bytes, file) in contents(&cargo::workspace().join("packaging"), &APART)? {
+            let advice = "is not in the package: install it in packaging/debian/rules";
+            ensure!(packaged.contains(&bytes), "{} {advice}", file.display());
+        }
+        Ok(())
     }
 
     /// Where the package is.
@@ -145,6 +167,32 @@ impl Tree {
         eprint!("{said}");
         Ok(if said.is_empty() { Tally::PASSED } else { Tally::FAILED })
     }
+}
+
+/// Where a file of packaging/ is looked for below the source: debhelper takes the daemon's unit and users from beside the control file, and further units
+/// from where they are installed.
+fn place(name: &str) -> PathBuf {
+    let folder = match name {
+        "tally.service" | "tally.sysusers" => "debian",
+        _ if UNITS.iter().any(|kind| name.ends_with(kind)) => "units",
+        _ => "",
+    };
+    Path::new(folder).join(name)
+}
+
+/// All files below a folder, but for entries of its own.
+fn below(folder: &Path, apart: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let (kind, is_apart) = (entry.file_type()?, apart.iter().any(|name| *name == entry.file_name()));
+        if kind.is_dir() && !is_apart {
+            files.extend(below(&entry.path(), &[])?);
+        } else if kind.is_file() && !is_apart {
+            files.push(entry.path());
+        }
+    }
+    Ok(files)
 }
 
 /// What lintian has to say is a failure, unless it stands in the package with a reason.

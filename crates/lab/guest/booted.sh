@@ -21,6 +21,11 @@ other_machine() {
 there() { nsenter -t "$(cat /run/other-machine)" -n -u -m sh -c "$*"; }
 mounts() { there "mount -t nfs -o $1 $ADDRESS:/tank/share $MNT"; }
 is_active() { systemctl is-active --quiet "$@"; }
+# It is content, and prints nothing.
+verified() {
+    local said
+    said=$(cd /lib/systemd/system && systemd-analyze verify --recursive-errors=no tally.service tally-events.service tally-scrub@tank.service tally-scrub@tank.timer 2>&1) && [ -z "$said" ] || { echo "$said"; false; }
+}
 answers() { for _ in $(seq 60); do tally pool status > /dev/null 2>&1 && return; sleep 0.5; done; tally pool status; }
 # Files of sizes that a source tree has, and what is in them.
 make_archive() {
@@ -41,6 +46,7 @@ install)
     need "a dataset is served behind one command" tally init --yes --on /dev/ubdb --network 192.0.2.0/24
     need "both took less than a minute" test $((SECONDS - began)) -le 60
     need "the server runs, and so does what runs programs for events" is_active tally tally-events
+    need "systemd has nothing to say of the units" verified
     note "systemd's judgement: $(systemd-analyze security tally.service 2> /dev/null | tail -n 1)"
     need "its folder is for everybody, as root of this machine says" sh -c "mkdir -p /mnt/here && mount -t nfs -o vers=4.2 127.0.0.1:/tank/share /mnt/here && chmod 1777 /mnt/here && umount /mnt/here"
     need "a client mounts with nothing else" mounts vers=4.2
@@ -51,6 +57,7 @@ install)
     tally doctor > /tmp/doctor; told=$?
     sed 's/^/# doctor: /' /tmp/doctor
     need "the doctor finds nothing that fails" test $told -le 1
+    need "what programs for events are told is said in a file" sh -c "grep -q '^#TALLY_MAIL_TO=' /etc/default/tally-events && echo TALLY_MAIL_TO=ops >> /etc/default/tally-events"
     need "a program for events is one that root puts there" sh -c "printf '#!/bin/sh\necho \"\$TALLY_CLASS\" >> /var/lib/tally-events/heard\n' > /etc/tally/events.d/hear && chmod 755 /etc/tally/events.d/hear"
     need "a scrub" tally pool scrub -w tank
     need "it is told of the end" sh -c 'for _ in $(seq 40); do grep -q scrub /var/lib/tally-events/heard && exit 0; sleep 0.5; done; exit 1'
@@ -65,7 +72,8 @@ install)
     wait $untar; told=$?
     need "the untar went on and ended well" test $told = 0
     need "all is there" is_whole
-    need "and of the newer version" sh -c "dpkg-query -W -f '\${Version}' tally | grep -q newer"
+    need "what was written into a file of /etc is there" grep -qx TALLY_MAIL_TO=ops /etc/default/tally-events
+    need "the version is the newer one" sh -c "dpkg-query -W -f '\${Version}' tally | grep -q newer"
     there "umount $MNT"
     goes_on_with again
     ;;
@@ -75,12 +83,15 @@ again)
     need "the dataset is served behind a boot" mounts vers=4.2
     need "all is there" is_whole
     there "umount $MNT"
+    need "a hook that is shipped is linked" sh -c "ln -s /usr/share/tally/events.d/mail /etc/tally/events.d/ && test -x /etc/tally/events.d/mail && test -d /var/lib/tally-events"
     need "the package can be removed" apt-get remove -y tally
     need "nothing serves" sh -c "! systemctl is-active --quiet tally && ! command -v tally"
     need "its configuration stays" test -e /etc/tally/tally.toml
     before=$(picture)
     need "the package can be purged" apt-get purge -y tally
-    need "its configuration is gone" test ! -e /etc/tally/tally.toml
+    need "its configuration is gone" test ! -e /etc/tally/tally.toml -a ! -e /etc/default/tally-events
+    need "so is what programs for events had" test ! -e /var/lib/tally-events -a ! -L /etc/tally/events.d/mail
+    need "a program that somebody wrote stays, and so does the list of pools" test -x /etc/tally/events.d/hear -a -d /var/lib/tally
     need "the pool is as it was" test "$(picture)" = "$before"
     need "it can be installed again" apt-get install -y --no-install-recommends $SHARE/newer.deb
     need "it answers" answers

@@ -160,7 +160,8 @@ impl Trial<'_> {
         let limits = [format!("nofile={files}:{files}"), "nproc=4096:4096".to_owned()];
         let mut run =
             self.podman.command(&["run", "--detach", "--name", CONTAINER, "--network", "host", "--volume", &volume]);
-        run.args(["--ulimit", &limits[0], "--ulimit", &limits[1], IMAGE]);
+        // Whoever runs it may say another home: what it needs it finds by its path.
+        run.args(["--env", "HOME=/", "--ulimit", &limits[0], "--ulimit", &limits[1], IMAGE]);
         run.args(["--listen", "127.0.0.1", "--port", &port, "--http", "off", "--rpcbind", "off", "--size", "128M"]);
         let said = run.output()?;
         ensure!(said.status.success(), "podman run: {}", String::from_utf8_lossy(&said.stderr));

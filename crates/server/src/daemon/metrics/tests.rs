@@ -189,17 +189,13 @@ fn promtool_has_nothing_to_say_of_the_metrics() {
     assert!(succeeded && said.is_empty(), "{said}");
 }
 
-/// The manual's alerts, as an administrator copies them.
+/// The alerts, as the package brings them.
 #[test]
 #[ignore = "needs promtool (Debian: package prometheus); `cargo xtask test` runs it"]
 fn promtool_has_nothing_to_say_of_the_rules() {
-    let manual = include_str!("../../../../../docs/monitoring.md");
-    let rules = manual.split("### Alerts").nth(1).expect("the manual has alerts");
-    let lines = rules.lines().skip(1).take_while(|line| line.is_empty() || line.starts_with("    "));
-    let rules: Vec<_> = lines.map(|line| line.strip_prefix("    ").unwrap_or_default()).collect();
-    let rules = rules.join("\n");
+    let rules = include_str!("../../../../../packaging/alerts.yml");
     let alerts = rules.matches("alert: ").count();
-    let (succeeded, said) = promtool(&["check", "rules", "/dev/stdin"], &rules);
+    let (succeeded, said) = promtool(&["check", "rules", "/dev/stdin"], rules);
     assert!(succeeded && said.contains(&format!("SUCCESS: {alerts} rules found")), "{said}");
 }
 
