@@ -19,6 +19,12 @@ pub(crate) fn utc_as_ctime(seconds: u64) -> String {
     in_words(seconds, &format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60))
 }
 
+/// `2026-11-21.10:30:07` of nanoseconds since then, as `zpool history` has it.
+pub(crate) fn utc_as_history(time_ns: u64) -> String {
+    let seconds = time_ns / 1_000_000_000;
+    format!("{}:{:02}", utc(seconds).replace(' ', "."), seconds % 60)
+}
+
 /// The day in words, with a time in it.
 fn in_words(seconds: u64, time: &str) -> String {
     const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
@@ -47,7 +53,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{utc, utc_as_ctime, utc_as_zfs};
+    use super::{utc, utc_as_ctime, utc_as_history, utc_as_zfs};
 
     #[test]
     fn known_days() {
@@ -64,6 +70,7 @@ mod tests {
         }
         assert_eq!(utc_as_zfs(0), "Thu Jan  1  0:00 1970");
         assert_eq!(utc_as_ctime(0), "Thu Jan  1 00:00:00 1970");
+        assert_eq!(utc_as_history(951_868_799_999_999_999), "2000-02-29.23:59:59");
         assert_eq!(utc_as_ctime(951_868_799), "Tue Feb 29 23:59:59 2000");
         assert_eq!(utc_as_zfs(951_868_799), "Tue Feb 29 23:59 2000");
         assert_eq!(utc_as_zfs(1_735_689_599), "Tue Dec 31 23:59 2024");

@@ -24,7 +24,6 @@ use super::words;
 use super::zfs_words::OfZpool;
 use crate::control::message::{Assignment, Request};
 use crate::control::report::PoolReport;
-use crate::dates::utc;
 
 /// The commands on pools.
 #[derive(Debug, Subcommand)]
@@ -639,10 +638,4 @@ pub struct EventsArgs {
     /// All of each event, which is shown in any case
     #[arg(short, hide = true)]
     verbose: bool,
-}
-
-/// `2026-11-21.10:30:07`, in UTC, as `zpool history` has it.
-pub(super) fn moment(time_ns: u64) -> String {
-    let seconds = time_ns / 1_000_000_000;
-    format!("{}:{:02}", utc(seconds).replace(' ', "."), seconds % 60)
 }

@@ -10,7 +10,6 @@ use tally_base::{Clock, SystemClock};
 use super::arcstat::{ArcstatArgs, Counts};
 use super::console::{Console, Failure, Session};
 use super::iostat::{self, IostatArgs, Plan};
-use super::pool;
 use super::stat::{self, AccountArgs, By};
 use super::words;
 use super::zilstat::{self, Sums, ZilstatArgs};
@@ -18,6 +17,7 @@ use crate::control::client::Client;
 use crate::control::message::{Reply, Request};
 use crate::control::observation::Observation;
 use crate::control::report::PoolReport;
+use crate::dates::utc_as_history;
 
 /// `tally pool iostat`.
 pub(super) fn iostat(
@@ -87,7 +87,7 @@ pub(super) fn events(session: Session<'_>, follow: bool, console: &mut Console<'
             if session.json {
                 writeln!(console.out, "{}", serde_json::to_string(event)?)?;
             } else {
-                let (moment, class) = (pool::moment(event.time_ns), words::harmless(&event.class));
+                let (moment, class) = (utc_as_history(event.time_ns), words::harmless(&event.class));
                 writeln!(console.out, "{moment} {class:<16} {}: {}", event.pool, words::harmless(&event.text))?;
             }
         }

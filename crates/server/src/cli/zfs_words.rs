@@ -157,7 +157,9 @@ impl OfOthers {
     pub(super) const fn instead(&self) -> &'static str {
         match self {
             Self::Zdb(_) => "`tally inspect` shows what stands on the disks of a pool that is not imported",
-            Self::Zed(_) => "`tally events -f` tells what happens",
+            Self::Zed(_) => {
+                "tally-events.service runs the programs of /etc/tally/events.d for what happens, and a mail is one of them: `ln -s /usr/share/tally/events.d/mail /etc/tally/events.d/` (tally-events(7)); `tally events -f` shows it"
+            }
             Self::Exportfs(_) => {
                 "`tally exports -v` shows what is exported; sharenfs says what is (tally dataset set sharenfs=...)"
             }

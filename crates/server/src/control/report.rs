@@ -1,6 +1,7 @@
 //! What the daemon tells about its pools. This is also what `--json` prints, so a field is never renamed.
 
 mod disks;
+mod event;
 mod found;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use self::disks::{ErrorCounters, IoActive, IoCounters, IoSizes, IoTimes, LateReport, VdevReport, VdevSpace};
+pub(crate) use self::event::errors_of;
+pub use self::event::{EventClass, EventReport};
 pub use self::found::{Found, FoundPool, RefusedDisk};
 use super::spread::{Quantiles, Spread};
 
@@ -307,21 +310,6 @@ pub struct DoneCommand {
     pub host: String,
     /// As it is typed.
     pub words: String,
-}
-
-/// Something that has happened.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EventReport {
-    /// Counted from the start of the daemon.
-    pub number: u64,
-    /// When, in ns since 1970.
-    pub time_ns: u64,
-    /// To which pool.
-    pub pool: String,
-    /// What kind of thing: `pool_import`, `statechange`, ...
-    pub class: String,
-    /// In words.
-    pub text: String,
 }
 
 impl PoolReport {

@@ -31,7 +31,7 @@ use tally_store::pool::membership::Stage;
 
 pub(super) use self::words::{outcome_words, remarks_of, scrub_words};
 use super::error::DiskError;
-use crate::control::report::CopyReport;
+use crate::control::report::{CopyReport, EventClass};
 
 /// How long whoever lets go of a pool waits for the end of its scrub and of its copies. A step is over in a moment, unless a disk hangs; and
 /// one that has hung for so long is shown by `status`.
@@ -52,6 +52,18 @@ pub(super) enum Purpose {
     Return,
     /// Every block of the pool is looked at.
     Scrub,
+}
+
+impl Purpose {
+    /// The event that tells of its beginning.
+    const fn begins(self) -> EventClass {
+        match self {
+            Self::Join | Self::Return => EventClass::ResilverStart,
+            Self::Leave | Self::GiveBack => EventClass::CheckStart,
+            Self::Offline => EventClass::OfflineStart,
+            Self::Scrub => EventClass::ScrubStart,
+        }
+    }
 }
 
 /// What there is to do, and what is done, in bytes.
@@ -404,6 +416,12 @@ impl Copies {
     /// Those that run.
     pub(super) fn running(&self) -> Vec<CopyReport> {
         self.state.lock().running.iter().map(|copy| copy.report()).collect()
+    }
+
+    /// The event by which each that runs began, and the disk that it is about.
+    pub(super) fn begun(&self) -> Vec<(EventClass, String)> {
+        let event = |copy: &Arc<Copy>| (copy.purpose.begins(), copy.path.display().to_string());
+        self.state.lock().running.iter().map(event).collect()
     }
 
     /// What came of the last ones of each vdev, and of a scrub that could not go on, in a line each.

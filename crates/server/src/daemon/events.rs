@@ -18,7 +18,7 @@ use tally_store::pool::Event;
 use super::scrub;
 use super::served::ServedPool;
 use super::ticker::Ticker;
-use crate::control::report::EventReport;
+use crate::control::report::{EventClass, EventReport, errors_of};
 
 /// So many are remembered; a disk that comes and goes each second has an hour of them.
 const EVENTS_MAX: usize = 4096;
@@ -73,13 +73,13 @@ impl Events {
     }
 
     /// Remembers what has happened to a pool, and has the pool remember it if it is `served`.
-    pub(super) fn tell(&self, pool: &str, served: Option<&ServedPool>, class: &str, text: String) {
+    pub(super) fn tell(&self, pool: &str, served: Option<&ServedPool>, class: EventClass, text: String) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time = Time(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
-        let event = Event { time, class: class.into(), text };
+        let event = Event { time, class: class.word().into(), text };
         if let Some(served) = served {
             // A disk with errors has them all the time: they wait for a group that others need.
-            served.filer.pool().note_event(&event, class != "errors");
+            served.filer.pool().note_event(&event, class != EventClass::Errors);
         }
         self.ring.lock().push(pool, event);
     }
@@ -96,8 +96,8 @@ impl Events {
             let is_first = before.is_none();
             for (class, text) in now.news(before.as_ref(), &pool) {
                 // A pool remembers how its last scrub ended, also behind an import.
-                if !(is_first && class == "scrub_finish" && self.is_known(&name, &text)) {
-                    self.tell(&name, Some(&pool), &class, text);
+                if !(is_first && class == EventClass::ScrubFinish && self.is_known(&name, &text)) {
+                    self.tell(&name, Some(&pool), class, text);
                 }
             }
             seen.insert(pool.guid(), now);
@@ -115,8 +115,8 @@ pub(super) fn watch(look: impl FnMut() + Send + 'static) -> io::Result<Ticker> {
 struct Seen {
     is_suspended: bool,
     legs: BTreeMap<VdevGuid, (LegState, LegErrors)>,
-    /// What runs over whole disks, by kind and disk.
-    running: Vec<(String, String)>,
+    /// What runs over whole disks: the class of its beginning, and the disk.
+    running: Vec<(EventClass, String)>,
     space_alarms: Vec<String>,
     ended: Vec<String>,
 }
@@ -135,7 +135,7 @@ impl Seen {
             is_suspended: pool.fault().is_some(),
             legs: legs.map(|leg| (leg.guid(), (leg.state(), leg.errors()))).collect(),
             space_alarms: served.filer.space_alarms(),
-            running: served.copies.running().into_iter().map(|copy| (copy.what, copy.device)).collect(),
+            running: served.copies.begun(),
             ended: served.copies.outcomes().into_iter().chain(ended_scrub(served)).collect(),
         }
     }
@@ -152,14 +152,14 @@ impl Seen {
     }
 
     /// What is new, by class. Without a look before this one, what is not as it should be.
-    fn news(&self, before: Option<&Self>, served: &ServedPool) -> Vec<(String, String)> {
+    fn news(&self, before: Option<&Self>, served: &ServedPool) -> Vec<(EventClass, String)> {
         let mut news = Vec::new();
         let (is_first, nothing) = (before.is_none(), Self::default());
         let before = before.unwrap_or(&nothing);
         let pool = served.filer.pool();
         if self.is_suspended && !before.is_suspended {
             let why = pool.fault().map(|fault| fault.0.clone()).unwrap_or_default();
-            news.push(("pool_suspended".into(), why));
+            news.push((EventClass::PoolSuspended, why));
         }
         let legs: Vec<_> = pool.roster.vdevs().iter().flat_map(|vdev| vdev.legs()).collect();
         let paths: BTreeMap<VdevGuid, String> =
@@ -172,12 +172,12 @@ impl Seen {
             let path = paths.get(guid).cloned().unwrap_or_default();
             match before.legs.get(guid) {
                 None if is_first && *state == LegState::Online => {}
-                None if is_first => news.push(("statechange".into(), format!("{path} is {}", state.word()))),
-                None => news.push(("vdev_attach".into(), format!("{path} is {}", state.word()))),
+                None if is_first => news.push((EventClass::StateChange, format!("{path} is {}", state.word()))),
+                None => news.push((EventClass::VdevAttach, format!("{path} is {}", state.word()))),
                 Some((old, old_errors)) => {
                     if old.word() != state.word() {
                         news.push((
-                            "statechange".into(),
+                            EventClass::StateChange,
                             format!("{path} was {}, and is {}{}", old.word(), state.word(), why(*guid)),
                         ));
                     }
@@ -189,25 +189,22 @@ impl Seen {
                         more(errors.checksum, old_errors.checksum),
                     ];
                     if more != [0; 3] {
-                        let [read, write, checksum] = more;
-                        let text = format!("{path}: {read} read, {write} write and {checksum} checksum errors more");
-                        news.push(("errors".into(), text));
+                        news.push((EventClass::Errors, errors_of(&path, more)));
                     }
                 }
             }
         }
         for guid in before.legs.keys().filter(|guid| !self.legs.contains_key(guid)) {
-            news.push(("vdev_remove".into(), format!("disk {guid} has left the pool")));
+            news.push((EventClass::VdevRemove, format!("disk {guid} has left the pool")));
         }
         for alarm in self.space_alarms.iter().filter(|alarm| !before.space_alarms.contains(alarm)) {
-            news.push(("space_alarm".into(), alarm.clone()));
+            news.push((EventClass::SpaceAlarm, alarm.clone()));
         }
-        for (what, device) in self.running.iter().filter(|running| !before.running.contains(running)) {
-            news.push((format!("{what}_start"), device.clone()));
-        }
+        news.extend(self.running.iter().filter(|running| !before.running.contains(running)).cloned());
         for outcome in self.ended.iter().filter(|outcome| !before.ended.contains(outcome)) {
-            let what = if outcome.starts_with("scrub") { "scrub_finish" } else { "resilver_finish" };
-            news.push((what.into(), outcome.clone()));
+            let is_scrub = outcome.starts_with("scrub");
+            let class = if is_scrub { EventClass::ScrubFinish } else { EventClass::ResilverFinish };
+            news.push((class, outcome.clone()));
         }
         news
     }

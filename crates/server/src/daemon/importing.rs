@@ -17,6 +17,7 @@ use super::pools::Pools;
 use super::scrub;
 use super::served::ServedPool;
 use crate::control::message::{OnProgress, Progress};
+use crate::control::report::EventClass;
 
 /// How to import.
 #[derive(Clone, Debug, Default)]
@@ -185,7 +186,7 @@ impl Pools {
         pool.may_hold.store(true, Ordering::Relaxed);
         let name = pool.filer.name();
         self.events.recall(&name, pool.filer.pool().events());
-        self.tell(&name, "pool_import", "it is imported".into());
+        self.tell(&name, EventClass::PoolImport, "it is imported".into());
         // It serves, whatever becomes of the list: whoever asked for it is told.
         let _told_later = self.remember(&pool);
         Ok(pool)

@@ -16,6 +16,7 @@ use super::served::ServedPool;
 use super::ticker::Ticker;
 use super::work::Event;
 use super::{manager, silence};
+use crate::control::report::EventClass;
 
 /// How long a request that is still at a disk may keep it open, and how often that is looked at. A disk that hangs for longer
 /// was refused before.
@@ -127,8 +128,8 @@ impl Pools {
             (None, ..) => {}
         }
         let class = match end {
-            End::Exported => "pool_export",
-            End::Destroyed => "pool_destroy",
+            End::Exported => EventClass::PoolExport,
+            End::Destroyed => EventClass::PoolDestroy,
         };
         self.tell(&name, class, ended.as_ref().map_or_else(ToString::to_string, |()| format!("it was {end}")));
         ended.map_err(|source| {

@@ -36,6 +36,7 @@ use super::looks::{BesideLooks, Looks};
 use super::served::ServedPool;
 use super::state::State;
 use crate::config::ExportRule;
+use crate::control::report::EventClass;
 use crate::exports::{DatasetExport, ExportTable, KnownExports, LiveExports};
 
 /// All pools of the process.
@@ -127,7 +128,7 @@ impl Pools {
     }
 
     /// Remembers what has happened to a pool, and has the pool remember it if it is imported.
-    pub(super) fn tell(&self, name: &str, class: &str, text: String) {
+    pub(super) fn tell(&self, name: &str, class: EventClass, text: String) {
         self.events.tell(name, self.pool(name).ok().as_deref(), class, text);
     }
 

@@ -25,6 +25,7 @@ use super::pool_report::vdev_name;
 use super::pools::Pools;
 use super::served::ServedPool;
 use crate::control::message::{OnProgress, Progress};
+use crate::control::report::EventClass;
 
 impl Pools {
     /// Counts errors of a disk, or of all, anew; goes on with a suspended pool, whose disks are also looked for in `dirs`. Gives
@@ -80,7 +81,7 @@ impl Pools {
             let lost = Size(exposed);
             remarks.push(format!("{lost} that clients of datasets with sync=disabled were told is safe are lost"));
         }
-        self.tell(&name, "pool_resumed", remarks.join("; "));
+        self.tell(&name, EventClass::PoolResumed, remarks.join("; "));
         tracing::info!(pool = %guid, "resumed: {}", remarks.join("; "));
         remarks.insert(0, format!("pool '{name}' goes on"));
         Ok(remarks)

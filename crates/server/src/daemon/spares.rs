@@ -28,6 +28,7 @@ use super::error::{DiskError, PoolsError, of_spare};
 use super::pools::Pools;
 use super::served::{ServedPool, path_of};
 use super::ticker::Ticker;
+use crate::control::report::EventClass;
 
 /// How often the pools are looked at. Behind an import a copy that was cut off waits no longer.
 const LOOK: Duration = Duration::from_secs(1);
@@ -85,7 +86,7 @@ impl Pools {
         let path = |guid| path_of(&config, guid).display().to_string();
         match errand {
             SpareErrand::Take { spare, away } => {
-                self.tell(&config.name, "spare_take", format!("{} is taken for {}", path(spare), path(away)));
+                self.tell(&config.name, EventClass::SpareTake, format!("{} is taken for {}", path(spare), path(away)));
                 self.take_spare(served, (spare, away), &mut |_| {})?;
                 Ok(format!("{} stands in for {}", path(spare), path(away)))
             }
@@ -183,8 +184,8 @@ fn carry_out(pools: &Pools, served: &ServedPool, errand: SpareErrand) {
     let is_over = next.is_none();
     served.spares.watch.lock().note(errand, is_over, pool.platform.clock.monotonic());
     let (about, failed) = match errand {
-        SpareErrand::GoOn { .. } => ("join", "join_failed"),
-        _ => ("spare", "spare_failed"),
+        SpareErrand::GoOn { .. } => (EventClass::Join, EventClass::JoinFailed),
+        _ => (EventClass::Spare, EventClass::SpareFailed),
     };
     match outcome {
         Ok(words) => {

@@ -215,6 +215,59 @@ fn a_hook_that_cannot_be_begun_yet_is_told_later() {
     daemon.stop();
 }
 
+/// It could not be understood, as by a program that was taken back, and the service ended with that, every five seconds.
+#[test]
+fn a_memory_that_cannot_be_understood_is_put_aside_once() {
+    let (dir, opener) = (tempfile::tempdir().unwrap(), Arc::new(MemOpener::default()));
+    let data_dir = dir.path();
+    let hooks = Hooks::with(r#"echo "$TALLY_CLASS" >> told"#);
+    fs::write(hooks.path("done.json"), "{\"is_new\":7}").unwrap();
+    let daemon = Running::start(data_dir, &opener);
+    let runner = hooks.run(data_dir);
+    hooks.wait_for("done.json", "\"is_new\":false", 1);
+    assert_eq!(hooks.read("done.json.bad"), "{\"is_new\":7}");
+    drop(runner);
+    let runner = hooks.run(data_dir);
+    assert!(tally(data_dir, &["pool", "export", "tank"]).0);
+    hooks.wait_for("told", "pool_export", 1);
+    assert_eq!(hooks.read("told"), "pool_export\n", "what was before is no news");
+    let journal = hooks.read("journal");
+    assert_eq!(journal.matches("done.json cannot be understood").count(), 1, "{journal}");
+    drop(runner);
+    daemon.stop();
+}
+
+/// Who hears of it is elsewhere, and has several servers.
+#[test]
+fn the_webhook_posts_the_event_with_the_machine_it_is_of() {
+    let (dir, opener) = (tempfile::tempdir().unwrap(), Arc::new(MemOpener::default()));
+    let data_dir = dir.path();
+    let webhook = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/events.d/webhook");
+    // In the place of curl stands what writes down what it is to post, in one piece.
+    let hooks = Hooks::with(&format!(
+        "PATH=$PWD/programs:$PATH TALLY_WEBHOOK_URL=https://example.org/x exec /bin/sh {}",
+        webhook.display()
+    ));
+    fs::create_dir(hooks.path("programs")).unwrap();
+    let curl = hooks.path("programs/curl");
+    fs::write(&curl, "#!/bin/sh\ncat > posting && mv posting posted\n").unwrap();
+    fs::set_permissions(curl, fs::Permissions::from_mode(0o755)).unwrap();
+    let daemon = Running::start(data_dir, &opener);
+    let runner = hooks.run(data_dir);
+    hooks.wait_for("journal", "told to nobody", 1);
+    assert!(tally(data_dir, &["pool", "export", "tank"]).0);
+    hooks.wait_for("posted", "pool_export", 1);
+    let posted: serde_json::Value = serde_json::from_str(&hooks.read("posted")).unwrap();
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let fields = ["host", "pool", "class", "text"].map(|field| posted[field].as_str().unwrap());
+    assert_eq!(fields, [host.trim(), "tank", "pool_export", "it was exported"], "{posted}");
+    let events = tally(data_dir, &["events", "--json"]).1;
+    let mut shown = events.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    assert!(shown.any(|event| event["time_ns"] == posted["time_ns"]), "{posted}: {events}");
+    drop(runner);
+    daemon.stop();
+}
+
 /// The hooks that are shipped: without a sendmail they say so, and with one the mail has a head that nothing of an event gets into.
 #[test]
 fn the_shipped_hooks_say_what_they_lack_and_send() {
@@ -260,4 +313,25 @@ fn the_shipped_hooks_say_what_they_lack_and_send() {
     assert!(well, "{said}");
     let sent = fs::read_to_string(dir.path().join("curl.sent")).unwrap();
     assert!(sent.contains("https://example.org/x") && sent.ends_with("{\"n\":1}\n"), "{sent}");
+}
+
+/// A program that one might begin with, as tally-events(7) has it: of disks it tells, and of nothing else.
+#[test]
+fn the_example_in_the_manual_tells_of_disks_alone() {
+    let page = include_str!("../../../../packaging/man/tally-events.7");
+    let example = page.split_once(".Bd -literal -offset indent\n").and_then(|(_, rest)| rest.split_once(".Ed\n"));
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in [("example", example.unwrap().0), ("logger", "#!/bin/sh\necho \"$@\"\n")] {
+        let path = dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let run = |class: &str| {
+        let mut command = Command::new(dir.path().join("example"));
+        command.env_clear().env("PATH", dir.path()).env("TALLY_CLASS", class);
+        let output = command.env("TALLY_HOST", "nas").env("TALLY_TEXT", "/dev/sda is FAILED").output().unwrap();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert_eq!(run("statechange"), (true, "-p daemon.crit nas: /dev/sda is FAILED\n".into()));
+    assert_eq!(run("scrub_start"), (true, String::new()));
 }

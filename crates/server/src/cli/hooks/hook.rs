@@ -16,11 +16,13 @@ use rustix::fs::{Access, OFlags, access, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, kill_process_group, pidfd_open};
+use serde::Serialize;
 
-use super::super::{pool, words};
+use super::super::words;
 use super::orphans::Orphans;
 use super::say;
 use crate::control::report::EventReport;
+use crate::dates::utc_as_history;
 use crate::process::host_name;
 
 /// So long a program has.
@@ -284,17 +286,32 @@ fn is_ours(metadata: &fs::Metadata) -> bool {
     metadata.uid() == 0 || metadata.uid() == geteuid().as_raw()
 }
 
+/// An event, with the machine on which it has happened: who hears of it elsewhere has several.
+#[derive(Serialize)]
+struct Told<'a> {
+    host: &'a str,
+    #[serde(flatten)]
+    event: EventReport,
+}
+
+/// As much of a text as is handed on.
+fn beginning(text: &str) -> String {
+    let Some((end, _)) = text.char_indices().nth(TEXT_CHARS_MAX) else { return text.to_owned() };
+    format!("{} (and more, which `tally events` shows)", text.get(..end).unwrap_or_default())
+}
+
 /// What a program is told.
 fn variables(event: &EventReport) -> io::Result<Vec<(&'static str, String)>> {
-    let text: String = words::harmless(&event.text).chars().take(TEXT_CHARS_MAX).collect();
-    let told = EventReport { text: text.clone(), ..event.clone() };
+    let host = host_name();
+    let text = beginning(&event.text);
+    let told = Told { host: &host, event: EventReport { text: text.clone(), ..event.clone() } };
     Ok(vec![
         ("TALLY_CLASS", words::harmless(&event.class)),
         ("TALLY_POOL", words::harmless(&event.pool)),
-        ("TALLY_TEXT", text),
-        ("TALLY_TIME", pool::moment(event.time_ns)),
+        ("TALLY_TEXT", words::harmless(&text)),
+        ("TALLY_TIME", utc_as_history(event.time_ns)),
         ("TALLY_TIME_NS", event.time_ns.to_string()),
-        ("TALLY_HOST", words::harmless(&host_name())),
+        ("TALLY_HOST", words::harmless(&host)),
         ("TALLY_JSON", serde_json::to_string(&told)?),
     ])
 }

@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tally_base::name_hash;
 
-use crate::control::report::EventReport;
+use super::say;
+use crate::control::report::{EventClass, EventReport};
 
 /// Events that are known to be done.
 const DONE_MAX: usize = 8192;
@@ -42,7 +43,8 @@ pub(super) enum Verdict {
 
 /// The memory.
 #[derive(Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+// Packages go up and down, and what one adds another one lacks.
+#[serde(default)]
 pub(super) struct Memory {
     /// Whether no daemon has answered yet.
     is_new: bool,
@@ -53,7 +55,6 @@ pub(super) struct Memory {
     /// What was told, and when, in seconds since 1970.
     told: BTreeMap<u64, u64>,
     /// The newest of each that comes again, or was one too many, until it may be told: what a disk is by now is told in the end.
-    #[serde(default)]
     postponed: BTreeMap<u64, EventReport>,
     /// Those of `done`.
     #[serde(skip)]
@@ -64,17 +65,36 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// What stands in the file. Where there is none nothing is known.
+    /// Of one who has heard of nothing.
+    fn new() -> Self {
+        Self { is_new: true, ..Self::default() }
+    }
+
+    /// What stands in the file. Where there is none nothing is known; and no more where it cannot be understood, which is then put
+    /// aside: a service that ended with it would do so for ever.
     pub(super) fn load(path: &Path) -> io::Result<Self> {
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Self { is_new: true, ..Self::default() });
+                return Ok(Self::new());
             }
             Err(error) => return Err(error),
         };
-        let text = io::read_to_string(file.take(STATE_BYTES_MAX))?;
-        let mut memory: Self = serde_json::from_str(&text).map_err(io::Error::from)?;
+        let mut text = Vec::new();
+        file.take(STATE_BYTES_MAX).read_to_end(&mut text)?;
+        let mut memory: Self = match serde_json::from_slice(&text) {
+            Ok(memory) => memory,
+            Err(error) => {
+                let aside = aside(path);
+                fs::rename(path, &aside)?;
+                say(&format!(
+                    "{} cannot be understood ({error}), so it is not known which events are done; it is now {}, and may be deleted",
+                    path.display(),
+                    aside.display()
+                ));
+                return Ok(Self::new());
+            }
+        };
         memory.known = memory.done.iter().map(|(_, id)| *id).collect();
         Ok(memory)
     }
@@ -149,7 +169,7 @@ impl Memory {
             number: event.number,
             time_ns: now.saturating_mul(1_000_000_000),
             pool: event.pool.clone(),
-            class: FLOOD.into(),
+            class: EventClass::Flood.word().into(),
             text: format!("more than {TOLD_MAX} events within an hour; `tally events` shows the others"),
         };
         let same = same(&flood);
@@ -190,20 +210,26 @@ impl Memory {
     }
 }
 
-/// The class of the event that says that there were too many. It has no pool: it is the same whichever one floods.
-const FLOOD: &str = "flood";
+/// What is put there instead of being deleted: `done.json.bad`.
+fn aside(path: &Path) -> PathBuf {
+    let mut aside = path.to_owned().into_os_string();
+    aside.push(".bad");
+    aside.into()
+}
 
 /// What an event is known by. It stands in files.
 fn id(EventReport { number: _, time_ns, pool, class, text }: &EventReport) -> u64 {
     name_hash(0, format!("{time_ns}\0{pool}\0{class}\0{text}").as_bytes())
 }
 
-/// What two events are the same by: their words, and of a disk's errors the disk, as their count is another each time.
-fn same(EventReport { pool, class, text, .. }: &EventReport) -> u64 {
-    let what = match &**class {
-        FLOOD => FLOOD.into(),
-        "errors" => format!("{pool}\0{class}\0{}", text.rsplit_once(": ").map_or(&**text, |(disk, _)| disk)),
-        _ => format!("{pool}\0{class}\0{text}"),
+/// What two events are the same by: their words, and of a disk's errors the disk, as their count is another each time. A flood is the
+/// same whichever pool it comes from.
+fn same(event: &EventReport) -> u64 {
+    let EventReport { pool, class, text, .. } = event;
+    let what = if event.is(EventClass::Flood) {
+        class.clone()
+    } else {
+        format!("{pool}\0{class}\0{}", event.disk_with_errors().unwrap_or(text))
     };
     name_hash(0, what.as_bytes())
 }

@@ -61,19 +61,19 @@ pub(super) fn run(session: Session<'_>, args: &RunArgs, console: &mut Console<'_
     // What cannot be written is found out before anything is told.
     memory.save(&args.state).map_err(failed)?;
     let memory = Arc::new(Mutex::new(memory));
-    let (told, waiting) = sync_channel::<EventReport>(WAITING_MAX);
+    let (line, in_line) = sync_channel::<EventReport>(WAITING_MAX);
     let orphans = Orphans::adopt()?;
     let (dir, state, done) = (args.dir.clone(), args.state.clone(), Arc::clone(&memory));
     thread::Builder::new().name("hooks".into()).spawn(move || {
         let mut hooks = Hooks::of(dir, Some(orphans));
-        while let Ok(event) = waiting.recv() {
+        while let Ok(event) = in_line.recv() {
             hooks.run(&event);
             let mut memory = done.lock();
             memory.told(&event, now());
             keep(&memory, &state);
         }
     })?;
-    let mut follower = Follower { memory, state: args.state.clone(), told, again: 0, summed: Instant::now() };
+    let mut follower = Follower { memory, state: args.state.clone(), line, again: 0, summed: Instant::now() };
     let mut is_quiet = false;
     loop {
         let Err(error) = follower.follow(session.socket) else { continue };
@@ -106,7 +106,8 @@ fn say(line: &str) {
 struct Follower {
     memory: Arc<Mutex<Memory>>,
     state: PathBuf,
-    told: SyncSender<EventReport>,
+    /// Of events that wait for their programs.
+    line: SyncSender<EventReport>,
     /// Events that were not told, since they were told of already, and when that was last said.
     again: u64,
     summed: Instant,
@@ -121,7 +122,7 @@ impl Follower {
             let Reply::Events(events) = client.ask(&Request::Events { since }, &mut |_| {})? else { return Ok(()) };
             since = self.take(events, since);
             for event in self.memory.lock().due(now()) {
-                self.told.try_send(event).expect("room in the line of events");
+                self.line.try_send(event).expect("room in the line of events");
             }
             self.sum_up();
             thread::sleep(ASK_INTERVAL);
@@ -157,7 +158,7 @@ impl Follower {
             };
             if let Some(event) = told {
                 // There is room, as the memory lets so many wait; and the thread of programs ends with the process.
-                self.told.try_send(event).expect("room in the line of events");
+                self.line.try_send(event).expect("room in the line of events");
             }
         }
         keep(&memory, &self.state);

@@ -3,6 +3,7 @@ use std::sync::mpsc::Receiver;
 
 use super::*;
 use crate::control::listener::{Asker, ControlSocket, NotDone, Service};
+use crate::control::report::EventClass;
 
 /// A daemon in which things happen faster than anybody can tell of: it remembers the last 4,096.
 struct Flood(AtomicU64);
@@ -31,8 +32,8 @@ impl Service for Flood {
 fn follower(dir: &Path) -> (Follower, Receiver<EventReport>) {
     let state = dir.join("done.json");
     let memory = Arc::new(Mutex::new(Memory::load(&state).unwrap()));
-    let (told, waiting) = sync_channel(WAITING_MAX);
-    (Follower { memory, state, told, again: 0, summed: Instant::now() }, waiting)
+    let (line, in_line) = sync_channel(WAITING_MAX);
+    (Follower { memory, state, line, again: 0, summed: Instant::now() }, in_line)
 }
 
 /// With programs that never end: nobody takes an event from the line.
@@ -41,7 +42,7 @@ fn a_hundred_thousand_events_are_told_of_as_a_hundred_and_one() {
     let dir = tempfile::tempdir().unwrap();
     let socket = ControlSocket::bind(&dir.path().join("tally.sock"), None).unwrap();
     socket.serve(Arc::new(Flood(AtomicU64::new(0)))).unwrap();
-    let (mut follower, waiting) = follower(dir.path());
+    let (mut follower, in_line) = follower(dir.path());
     follower.memory.lock().begin(&[], now());
     let mut client = Client::connect(Some(socket.path())).unwrap();
     let mut since = 0;
@@ -51,9 +52,9 @@ fn a_hundred_thousand_events_are_told_of_as_a_hundred_and_one() {
         };
         since = follower.take(events, since);
     }
-    let told: Vec<_> = waiting.try_iter().collect();
+    let told: Vec<_> = in_line.try_iter().collect();
     assert_eq!(told.len(), memory::TOLD_MAX + 1);
-    assert_eq!(told.iter().filter(|event| event.class == "flood").count(), 1);
+    assert_eq!(told.iter().filter(|event| event.is(EventClass::Flood)).count(), 1);
     assert_eq!(follower.again, EVENTS - memory::TOLD_MAX as u64, "and all others were counted");
     // The file is bounded, too.
     assert!(std::fs::metadata(&follower.state).unwrap().len() < 1 << 20);
@@ -63,7 +64,7 @@ fn a_hundred_thousand_events_are_told_of_as_a_hundred_and_one() {
 #[test]
 fn what_comes_behind_an_empty_answer_is_news() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut follower, waiting) = follower(dir.path());
+    let (mut follower, in_line) = follower(dir.path());
     assert_eq!(follower.take(Vec::new(), 0), 0);
     let event = EventReport {
         number: 1,
@@ -73,5 +74,5 @@ fn what_comes_behind_an_empty_answer_is_news() {
         text: "it is".into(),
     };
     assert_eq!(follower.take(vec![event.clone()], 0), 1);
-    assert_eq!(waiting.try_iter().collect::<Vec<_>>(), [event]);
+    assert_eq!(in_line.try_iter().collect::<Vec<_>>(), [event]);
 }

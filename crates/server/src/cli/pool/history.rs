@@ -2,11 +2,11 @@
 
 use clap::Args;
 
-use super::moment;
 use crate::cli::completion::Names;
 use crate::cli::words::harmless;
 use crate::control::message::Request;
 use crate::control::report::{DoneCommand, EventReport, PoolHistory};
+use crate::dates::utc_as_history;
 
 /// Words of `pool history`.
 #[derive(Clone, Debug, Args)]
@@ -35,7 +35,7 @@ impl HistoryArgs {
             let happened = events.iter().filter(|event| event.pool == pool.name);
             let happened = happened.map(|event| {
                 let text = format!("[{}] {}", harmless(&event.class), harmless(&event.text));
-                (event.time_ns, format!("{} {text}\n", moment(event.time_ns)))
+                (event.time_ns, format!("{} {text}\n", utc_as_history(event.time_ns)))
             });
             let mut lines: Vec<_> = done.chain(happened).collect();
             lines.sort_by_key(|(time_ns, _)| *time_ns);
@@ -46,6 +46,6 @@ impl HistoryArgs {
 
     fn line(&self, done: &DoneCommand) -> String {
         let by = if self.long { format!(" [user {} on {}]", done.user, done.host) } else { String::new() };
-        format!("{} {}{by}\n", moment(done.time_ns), harmless(&done.words))
+        format!("{} {}{by}\n", utc_as_history(done.time_ns), harmless(&done.words))
     }
 }

@@ -48,6 +48,25 @@ fn a_program_is_told_what_has_happened() {
     expected.iter().for_each(|part| assert!(shown.contains(part), "no {part:?}: {shown}"));
 }
 
+/// A text is what others make long, and there is little room in an environment.
+#[test]
+fn of_a_long_text_the_beginning_is_told_and_that_there_is_more() {
+    let told = |text: &str| {
+        let variables = variables(&event(text)).unwrap();
+        let of = |name: &str| variables.iter().find(|(is, _)| *is == name).unwrap().1.clone();
+        let json: serde_json::Value = serde_json::from_str(&of("TALLY_JSON")).unwrap();
+        assert_eq!(words::harmless(json["text"].as_str().unwrap()), of("TALLY_TEXT"));
+        (of("TALLY_TEXT"), json)
+    };
+    let whole = "\u{e4}".repeat(TEXT_CHARS_MAX);
+    let (text, json) = told(&whole);
+    assert!(text == whole && json["text"] == whole, "{text}");
+    assert_eq!((&json["host"], &json["time_ns"]), (&host_name().into(), &7_000_000_000_u64.into()));
+    let (text, _) = told(&format!("{whole}\u{e4}"));
+    assert_eq!(text, format!("{whole} (and more, which `tally events` shows)"));
+    assert_eq!(told("a\nb").1["text"], "a\nb");
+}
+
 /// It hangs, and so does a child of its.
 #[test]
 fn one_that_hangs_is_killed_with_all_that_it_has_begun() {
@@ -114,8 +133,6 @@ fn only_executable_files_are_run_and_the_others_are_named_once() {
         [1; 4],
         "{said:?}"
     );
-    // `ran` is a file without a right to be run.
-    assert!(about("/ran is not run") <= 1);
 }
 
 #[test]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::control::report::errors_of;
 
 fn event(time_ns: u64, class: &str, text: &str) -> EventReport {
     let at = (NOON * 1_000_000_000).saturating_add(time_ns);
@@ -66,9 +67,7 @@ fn what_was_one_too_many_is_told_when_there_is_room() {
 #[test]
 fn errors_of_a_disk_are_the_same_however_many_they_are() {
     let mut memory = seasoned();
-    let errors = |time_ns, disk: &str| {
-        event(time_ns, "errors", &format!("{disk}: {time_ns} read, 0 write and 0 checksum errors more"))
-    };
+    let errors = |time_ns, disk: &str| event(time_ns, EventClass::Errors.word(), &errors_of(disk, [time_ns, 0, 0]));
     assert_eq!(memory.judge(&errors(1, "/dev/sda"), NOON), Verdict::Tell);
     assert_eq!(memory.judge(&errors(2, "/dev/sda"), NOON), Verdict::Again);
     assert_eq!(memory.judge(&errors(3, "/dev/sdb"), NOON), Verdict::Tell);
@@ -123,14 +122,40 @@ fn one_wrong_time_silences_nothing() {
     assert_eq!(memory.judge(&event(DONE_MAX as u64 + 2, "x", "now"), NOON), Verdict::Tell);
 }
 
+/// The service ended with it, every five seconds, for ever.
 #[test]
-fn what_is_no_state_of_ours_is_an_error() {
+fn what_cannot_be_understood_is_put_aside() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("done.json");
-    for text in ["", "{}", "[1", "{\"done\":[[1]]}"] {
+    for text in [&b""[..], b"[1", b"{\"done\":[[1]]}", b"\xff"] {
         fs::write(&path, text).unwrap();
-        assert!(Memory::load(&path).is_err(), "{text:?}");
+        let mut memory = Memory::load(&path).unwrap();
+        assert_eq!(fs::read(dir.path().join("done.json.bad")).unwrap(), text);
+        assert!(!path.exists() && memory.begin(&[], NOON), "{text:?}");
     }
+    // One that cannot be read is left where it is.
+    fs::create_dir(&path).unwrap();
+    assert!(Memory::load(&path).is_err() && path.is_dir());
+}
+
+/// A package that is taken back finds what the newer one wrote, and one that is newer what the older one did.
+#[test]
+fn what_another_version_wrote_is_understood() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("done.json");
+    let mut memory = seasoned();
+    let event = event(1, "x", "x");
+    memory.told(&event, NOON);
+    let newer = serde_json::to_value(&memory).unwrap();
+    for field in newer.as_object().unwrap().keys().filter(|field| *field != "done") {
+        let mut other = newer.clone();
+        let fields = other.as_object_mut().unwrap();
+        fields.remove(field);
+        fields.insert("later".into(), serde_json::json!({ "is": [1] }));
+        fs::write(&path, other.to_string()).unwrap();
+        assert_eq!(Memory::load(&path).unwrap().judge(&event, NOON), Verdict::Done, "without {field}");
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing was put aside");
 }
 
 /// What a pool remembers of last year is not told where it comes now.
