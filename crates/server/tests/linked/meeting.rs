@@ -1,8 +1,9 @@
 //! Commands where they meet something else: a disk that holds something, a daemon that says nothing, a table that is half understood, a shell.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use super::*;
@@ -220,5 +221,40 @@ fn a_command_from_another_namespace_of_processes_is_answered() {
     let output = command.arg("--socket").arg(dir.path().join("tally.sock")).output().unwrap();
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     assert!(output.status.success() && said.contains("tank"), "{said}");
+    daemon.stop();
+}
+
+/// systemd ends the unit of a hook that took too much memory (OOMPolicy=stop), and starts it anew: hooks before that one are told of the same event again and
+/// again. Here the hook does it itself.
+#[test]
+fn an_event_whose_hooks_end_the_service_is_given_up() {
+    let (dir, opener) = (tempfile::tempdir().unwrap(), Arc::new(MemOpener::default()));
+    let daemon = Running::start(dir.path(), &opener);
+    let hooks = dir.path().join("events.d");
+    fs::create_dir(&hooks).unwrap();
+    let mails = dir.path().join("mails");
+    let hook = |name: &str, text: &str| {
+        let path: PathBuf = hooks.join(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    hook("10-mail", &format!("echo mail >> {}", mails.display()));
+    hook("20-large", "kill -9 $PPID");
+    let state = dir.path().join("done.json").display().to_string();
+    let words = ["events", "run", &hooks.display().to_string(), "--state", &state].map(str::to_owned);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let first = program(dir.path(), &words).spawn().unwrap();
+    let given_up = Instant::now() + PATIENCE;
+    while !fs::read_to_string(&state).unwrap_or_default().contains("\"is_new\":false") {
+        assert!(Instant::now() < given_up, "it does not begin");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(tally(dir.path(), &["pool", "scrub", "-w", "tank"]).0);
+    ended(first, PATIENCE);
+    for _ in 0..8 {
+        ended(program(dir.path(), &words).spawn().unwrap(), Duration::from_secs(10));
+    }
+    let count = fs::read_to_string(&mails).unwrap_or_default().lines().count();
+    assert!((1..=5).contains(&count), "{count} mails of one event");
     daemon.stop();
 }

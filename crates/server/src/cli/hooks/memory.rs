@@ -23,6 +23,8 @@ const AGAIN_SECONDS: u64 = 3600;
 const AGE_SECONDS_MAX: u64 = 7 * 24 * 3600;
 /// So many events are told in an hour.
 pub(super) const TOLD_MAX: usize = 100;
+/// So often programs are begun for an event whose run is cut off each time: one of them may be what ends the service.
+pub(super) const BEGUN_MAX: u32 = 3;
 /// So many wait until the hour is over.
 const POSTPONED_MAX: usize = 500;
 /// More than that is no state of ours.
@@ -56,6 +58,8 @@ pub(super) struct Memory {
     told: BTreeMap<u64, u64>,
     /// The newest of each that comes again, or was one too many, until it may be told: what a disk is by now is told in the end.
     postponed: BTreeMap<u64, EventReport>,
+    /// For which programs run, and how often they were begun for it.
+    begun: Option<(u64, u32)>,
     /// Those of `done`.
     #[serde(skip)]
     known: HashSet<u64>,
@@ -180,10 +184,19 @@ impl Memory {
         })
     }
 
+    /// Programs are run for it: how often that was begun, this time too.
+    pub(super) fn begun(&mut self, event: &EventReport) -> u32 {
+        let id = id(event);
+        let times = self.begun.filter(|(begun, _)| *begun == id).map_or(0, |(_, times)| times) + 1;
+        self.begun = Some((id, times));
+        times
+    }
+
     /// All programs of it have ended.
     pub(super) fn told(&mut self, event: &EventReport, now: u64) {
         let same = same(event);
         self.waiting.remove(&same);
+        self.begun = None;
         // One that has come since is told when the hour is over.
         if self.postponed.get(&same).is_some_and(|postponed| id(postponed) == id(event)) {
             self.postponed.remove(&same);

@@ -67,7 +67,21 @@ pub(super) fn run(session: Session<'_>, args: &RunArgs, console: &mut Console<'_
     thread::Builder::new().name("hooks".into()).spawn(move || {
         let mut hooks = Hooks::of(dir, Some(orphans));
         while let Ok(event) = in_line.recv() {
-            hooks.run(&event);
+            let times = {
+                let mut memory = done.lock();
+                let times = memory.begun(&event);
+                keep(&memory, &state);
+                times
+            };
+            if times <= memory::BEGUN_MAX {
+                hooks.run(&event);
+            } else {
+                let (class, pool) = (&event.class, &event.pool);
+                say(&format!(
+                    "{class} of {pool} is given up: this was ended {BEGUN_MAX} times while programs ran for it",
+                    BEGUN_MAX = memory::BEGUN_MAX
+                ));
+            }
             let mut memory = done.lock();
             memory.told(&event, now());
             keep(&memory, &state);
