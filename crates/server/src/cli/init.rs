@@ -134,8 +134,13 @@ pub(super) fn run(
     if !args.yes && !console.agrees("Run these commands?")? {
         return Err(Failure::Init("nothing was done; --plan only prints, and --yes asks nothing".into()));
     }
-    for step in &steps {
-        carry_out(session, step, here, console)?;
+    for (at, step) in steps.iter().enumerate() {
+        if let Err(failure) = carry_out(session, step, here, console) {
+            // It may be done all the same, as where somebody was interrupted who waited for it.
+            writeln!(console.err, "These were not done, or not all of them; `tally pool status` shows how far it is:")?;
+            steps[at..].iter().try_for_each(|step| writeln!(console.err, "  {}", step.line()))?;
+            return Err(failure);
+        }
     }
     how_to_mount(session, &format!("{}/{}", args.pool, args.dataset), console)
 }
