@@ -66,7 +66,8 @@ fn names_of_this_server_are_offered() {
     for (words, expected) in cases {
         let found = offered(dir.path(), words);
         let (mut is, mut wanted) = (found.clone(), expected.iter().map(|&word| word.to_owned()).collect::<Vec<_>>());
-        (is.sort(), wanted.sort());
+        is.sort();
+        wanted.sort();
         assert_eq!(is, wanted, "{words:?}");
     }
     // What is not built is nothing to offer.
@@ -250,7 +251,7 @@ fn a_line_is_what_stands_there_in_the_end() {
     let cases = [
         ("ready> ", "ready>"),
         ("#      \r \r\rready> \u{1b}[?2004h", "ready>"),
-        ("done\r\nready> tally po\u{7}\u{8}\u{8} pool ", "ready> tally pool"),
+        ("done\r\nready> tally po\u{7}\u{8}\u{8}pool ", "ready> tally pool"),
         ("\rready> tally \rready> tally pool", "ready> tally pool"),
     ];
     for (seen, line) in cases {
