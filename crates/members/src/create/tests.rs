@@ -154,7 +154,7 @@ fn a_device_that_cannot_be_read_is_taken_only_by_force() {
                         it is written over, whatever it holds";
         assert_eq!(text, expected, "at {bad}");
         assert!(world.journal.lock().is_empty(), "nothing was written");
-        create(&world.platform(), "pond", &specs("/d/a"), &CreateOptions { force: true, ..plain.clone() })
+        create(&world.platform(), "pond", &specs("/d/a"), &CreateOptions { force: true, ..plain })
             .expect("it was asked for");
     }
 }
