@@ -77,6 +77,14 @@ impl Hooks {
 /// A daemon in a process of its own: at its end its connections break.
 struct Served(Child);
 
+/// A test that fails leaves none behind.
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 impl Served {
     fn start(data_dir: &Path) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tally"));

@@ -35,6 +35,8 @@ const STATE_BYTES_MAX: u64 = 4 << 20;
 pub(super) enum Verdict {
     /// Nothing: it is.
     Done,
+    /// Nothing, as it is no news any more; or the clock was wrong when it happened.
+    Old,
     /// Nothing yet: the same was told within the hour. The newest of it is [`Memory::due`] when that is over.
     Again,
     /// Nothing yet: others were told. With the event that says so, the first time.
@@ -130,7 +132,7 @@ impl Memory {
         }
         if event.time_ns / 1_000_000_000 < now.saturating_sub(AGE_SECONDS_MAX) {
             self.done(event, now);
-            return Verdict::Done;
+            return Verdict::Old;
         }
         // A clock that was put back ends the wait.
         self.told.retain(|_, told| now >= *told && now - *told < AGAIN_SECONDS);

@@ -157,9 +157,14 @@ impl Follower {
             say(&format!("{} events came and went faster than they could be asked for", first - since - 1));
         }
         let mut memory = self.memory.lock();
+        let mut old = 0;
         for event in events {
             let told = match memory.judge(&event, now()) {
                 Verdict::Done => None,
+                Verdict::Old => {
+                    old += 1;
+                    None
+                }
                 Verdict::Tell => Some(event),
                 Verdict::TooMany(flood) => {
                     self.again += 1;
@@ -174,6 +179,11 @@ impl Follower {
                 // There is room, as the memory lets so many wait; and the thread of programs ends with the process.
                 self.line.try_send(event).expect("room in the line of events");
             }
+        }
+        if old > 0 {
+            say(&format!(
+                "{old} events are older than a week, by this machine's clock, and told to nobody; `tally events` shows them"
+            ));
         }
         keep(&memory, &self.state);
         last

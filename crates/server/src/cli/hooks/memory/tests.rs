@@ -163,7 +163,7 @@ fn what_another_version_wrote_is_understood() {
 fn what_is_older_than_a_week_is_no_news() {
     let mut memory = seasoned();
     let old = event(0, "pool_suspended", "last week");
-    assert_eq!(memory.judge(&old, NOON + AGE_SECONDS_MAX + 1), Verdict::Done);
+    assert_eq!(memory.judge(&old, NOON + AGE_SECONDS_MAX + 1), Verdict::Old);
     let mut memory = seasoned();
     assert_eq!(memory.judge(&old, NOON + AGE_SECONDS_MAX), Verdict::Tell);
 }
