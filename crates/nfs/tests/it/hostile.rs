@@ -1,7 +1,7 @@
 //! Bad input: what must be answered, what ends the connection, and what it may cost.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 
 use crate::support::House;
 use crate::support::client::{Client, NFS, words};
@@ -196,37 +196,4 @@ fn random_records() {
     let stats = house.server.stats();
     assert_eq!(stats.panics.load(std::sync::atomic::Ordering::SeqCst), 0, "seed {seed}");
     assert_eq!(client.getattr(&root).0, 0, "the server lives; seed {seed}");
-}
-
-/// Announcing costs the peer four bytes, and us nothing: a thousand connections that announce 2 GiB, and a
-/// thousand that announce as much as is allowed and send a little of it.
-#[test]
-fn announcements_cost_no_memory() {
-    let house = House::new();
-    let before = resident_bytes();
-    let announce = |mark: u32, bytes: &[u8]| -> Vec<TcpStream> {
-        (0..1000)
-            .map(|_| {
-                let mut stream = TcpStream::connect(house.address).unwrap();
-                stream.write_all(&[&mark.to_be_bytes(), bytes].concat()).unwrap();
-                stream
-            })
-            .collect()
-    };
-    let refused = announce(0x7fff_ffff, &[0; 100]);
-    for mut stream in refused {
-        // Closed, or reset because our bytes came after that.
-        assert!(stream.read(&mut [0; 1]).map_or(true, |count| count == 0));
-    }
-    let partial = announce(0x8010_0000, &[0; 1000]);
-    let mut client = house.client();
-    assert_eq!(header(&mut client, NFS, 0)[4], 0, "others are served");
-    let grown = resident_bytes().saturating_sub(before);
-    assert!(grown < 64 << 20, "{grown} bytes");
-    drop(partial);
-}
-
-fn resident_bytes() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    statm.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }

@@ -1,11 +1,11 @@
 //! The protocol from outside: a server over models in memory, and clients that send whatever they are told to.
 //!
-//! One program, as each would link all of the server: `cargo test -p tally-nfs --test it exported::` runs one file of it.
+//! One program, as each would link all of the server: `cargo test -p tally-nfs --test it exported::` runs one file of it. `attacks.rs` has one of its own,
+//! as it looks at the memory of the process.
 
 mod support;
 
 mod accounts;
-mod attacks;
 mod bad_input;
 mod bad_state;
 mod borders;

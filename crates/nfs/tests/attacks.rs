@@ -2,12 +2,17 @@
 //! test keeps one good client beside them, who must be served as if they were not there. `cargo xtask attacks` does the
 //! same to the real binary, with thousands of connections, and measures.
 //!
-//! The tests run one after the other: some look at the memory of the whole process.
+//! The tests run one after the other, and in a program of their own: some look at the memory of the whole process, and some at which of two
+//! connections the server has heard of first. Beside all the others one of them failed, whose server had not read yet what was sent.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
+
+#[path = "it/support/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "it is the other program's too")]
+mod support;
 
 use crate::support::House;
 use crate::support::client::{Client, NFS, dir_name, mode, words, write_arguments};
@@ -441,4 +446,81 @@ impl tracing::Subscriber for Warnings {
     }
     fn enter(&self, _: &tracing::span::Id) {}
     fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// Announcing costs the peer four bytes, and us nothing: a thousand connections that announce 2 GiB, and a
+/// thousand that announce as much as is allowed and send a little of it.
+#[test]
+fn announcements_cost_no_memory() {
+    let _alone = alone();
+    let house = House::new();
+    let before = resident_bytes();
+    let announce = |mark: u32, bytes: &[u8]| -> Vec<TcpStream> {
+        (0..1000)
+            .map(|_| {
+                let mut stream = TcpStream::connect(house.address).unwrap();
+                stream.write_all(&[&mark.to_be_bytes(), bytes].concat()).unwrap();
+                stream
+            })
+            .collect()
+    };
+    let refused = announce(0x7fff_ffff, &[0; 100]);
+    for mut stream in refused {
+        // Closed, or reset because our bytes came after that.
+        assert!(stream.read(&mut [0; 1]).map_or(true, |count| count == 0));
+    }
+    let partial = announce(0x8010_0000, &[0; 1000]);
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    assert_eq!(client.getattr(&root).0, 0, "others are served");
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes");
+    drop(partial);
+}
+
+/// A client that asks and never reads holds a bounded amount of replies, and gets all of them when it does.
+#[test]
+fn a_slow_reader_is_bounded_and_gets_everything() {
+    const REQUESTS: usize = 400;
+    const BYTES: usize = 256 << 10;
+    let _alone = alone();
+    let options = ServeOptions { output_bytes_max: 1 << 20, workers_max: 4, ..ServeOptions::default() };
+    let house = House::with(&options);
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    let file = client.file(&root, b"f");
+    assert_eq!(client.write(&file, 0, &vec![7; BYTES], 2).0, 0);
+    let before = resident_bytes();
+    let mut writer = house.client();
+    std::mem::swap(&mut writer, &mut client);
+    let mut reader = writer.twin();
+    let xids: Vec<u32> = (0..REQUESTS).map(|_| writer.xid()).collect();
+    let expected = xids.clone();
+    let file = file.clone();
+    let sender = std::thread::spawn(move || {
+        for xid in xids {
+            let read = words(|words| {
+                words.opaque(&file).u64(0).u32(u32::try_from(BYTES).unwrap());
+            });
+            writer.send(xid, NFS, Procedure::Read.number(), read);
+        }
+    });
+    // Until the server stalls: everything it takes on for now is done, another client is still served.
+    for _ in 0..200 {
+        assert_eq!(client.getattr(&root).0, 0);
+    }
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < 48 << 20, "{grown} bytes for a client that reads nothing; 100 MiB were asked for");
+    let mut answered: Vec<u32> = (0..REQUESTS)
+        .map(|_| {
+            let (xid, answer) = reader.receive_answer();
+            assert_eq!(answer.status, 0);
+            xid
+        })
+        .collect();
+    sender.join().unwrap();
+    answered.sort_unstable();
+    let mut expected = expected;
+    expected.sort_unstable();
+    assert!(answered == expected, "each request has one reply");
 }
