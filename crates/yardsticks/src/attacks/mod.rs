@@ -4,7 +4,7 @@
 //! good client's requests must stay within [`SLOWER_MAX`] of what they take on the quiet server, or on one beside it
 //! that nobody attacks: the attackers run here as well, and take the processors of both. The process must stay within
 //! [`BESIDE_ACCOUNT_BYTES_MAX`] of what its own account says (docs/design/0022), a new client must be served, and a
-//! second after the attack, and a minute after the last, everything must be as before. `crates/nfs/tests/it/attacks.rs` is
+//! second after the attack, and a minute after the last, everything must be as before. `crates/nfs/tests/attacks.rs` is
 //! the same in small, without a clock.
 
 pub(crate) mod server;
