@@ -23,6 +23,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, fdatasync, flock};
 use rustix::io::{Errno, ReadWriteFlags, preadv, pwritev2};
@@ -63,7 +64,7 @@ impl FileDisk {
             return Err(io::Error::other(format!("{} changed its kind while it was opened", path.display())));
         }
         if access == Access::Exclusive {
-            lock(&file, path)?;
+            lock(&file, path, kind)?;
         }
         let size = match kind {
             Kind::File => file.metadata()?.len(),
@@ -260,11 +261,21 @@ fn in_use(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::WouldBlock, format!("{} is in use by another process", path.display()))
 }
 
-fn lock(file: &File, path: &Path) -> io::Result<()> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(in_use(path)),
-        Err(errno) => Err(errno.into()),
+/// How long a block device's lock is waited for, and how often it is asked for. Whoever has the device has opened it with `O_EXCL`,
+/// which was refused before. What is left is udev: it looks at each disk that somebody has closed who could write to it, with a shared lock meanwhile
+/// (systemd's rules for locks on block devices), as behind the look that comes before a pool is made.
+const GLANCE_MAX: Duration = Duration::from_secs(5);
+const GLANCE_STEP: Duration = Duration::from_millis(10);
+
+fn lock(file: &File, path: &Path, kind: Kind) -> io::Result<()> {
+    let until = Instant::now() + if kind == Kind::BlockDevice { GLANCE_MAX } else { Duration::ZERO };
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(GLANCE_STEP),
+            Err(Errno::WOULDBLOCK) => return Err(in_use(path)),
+            Err(errno) => return Err(errno.into()),
+        }
     }
 }
 
