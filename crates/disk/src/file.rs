@@ -23,7 +23,6 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, fdatasync, flock};
 use rustix::io::{Errno, ReadWriteFlags, preadv, pwritev2};
@@ -261,22 +260,17 @@ fn in_use(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::WouldBlock, format!("{} is in use by another process", path.display()))
 }
 
-/// How long a block device's lock is waited for, and how often it is asked for. Whoever has the device has opened it with `O_EXCL`,
-/// which was refused before. What is left is udev: it looks at each disk that somebody has closed who could write to it, with a shared lock meanwhile
-/// (systemd's rules for locks on block devices), as behind the look that comes before a pool is made.
-const GLANCE_MAX: Duration = Duration::from_secs(5);
-const GLANCE_STEP: Duration = Duration::from_millis(10);
-
+/// Takes the lock that keeps other processes from a file.
+///
+/// Of a block device the claim of `O_EXCL` does that, which was there before. Its lock tells those who only look, as udev does at
+/// each disk that somebody has closed who could write to it (systemd's rules for locks on block devices): one who is looking
+/// right now holds it shared and takes nothing away, so shared is enough beside him. Who holds it alone, as a partitioner does, is refused.
 fn lock(file: &File, path: &Path, kind: Kind) -> io::Result<()> {
-    let until = Instant::now() + if kind == Kind::BlockDevice { GLANCE_MAX } else { Duration::ZERO };
-    loop {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(()),
-            Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(GLANCE_STEP),
-            Err(Errno::WOULDBLOCK) => return Err(in_use(path)),
-            Err(errno) => return Err(errno.into()),
-        }
-    }
+    let outcome = match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) if kind == Kind::BlockDevice => flock(file, FlockOperation::NonBlockingLockShared),
+        outcome => outcome,
+    };
+    outcome.map_err(|errno| if errno == Errno::WOULDBLOCK { in_use(path) } else { errno.into() })
 }
 
 /// How many floors of stacked devices are looked through.

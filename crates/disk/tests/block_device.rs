@@ -63,13 +63,17 @@ fn a_block_device_is_a_disk_with_one_owner() {
     let second = FileDisk::open(&device.0, Access::Exclusive).unwrap_err();
     assert_eq!(second.kind(), ErrorKind::WouldBlock);
     drop(disk);
-    // As udev does behind each close: `pool create` looked at a disk, and then found it in use.
+    // As udev looks behind each close: `pool create` looked at a disk, and then found it in use.
     let glance = File::open(&device.0).unwrap();
     glance.lock_shared().unwrap();
-    let ended = std::thread::spawn(move || {
-        std::thread::sleep(std::time::Duration::from_millis(300));
-        drop(glance);
-    });
-    FileDisk::open(&device.0, Access::Exclusive).expect("the device is free again");
-    ended.join().unwrap();
+    let disk = FileDisk::open(&device.0, Access::Exclusive).expect("the device is free again");
+    drop(glance);
+    let second = FileDisk::open(&device.0, Access::Exclusive).unwrap_err();
+    assert_eq!(second.kind(), ErrorKind::WouldBlock, "it is owned as firmly as without one who looked");
+    drop(disk);
+    // As a partitioner has it.
+    let alone = File::open(&device.0).unwrap();
+    alone.lock().unwrap();
+    let second = FileDisk::open(&device.0, Access::Exclusive).unwrap_err();
+    assert_eq!(second.kind(), ErrorKind::WouldBlock);
 }
