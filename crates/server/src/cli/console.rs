@@ -1,7 +1,8 @@
 //! What every command has: where the daemon is and how to print, where to, and the ways in which it fails.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -28,6 +29,19 @@ pub(super) fn soon<T: Send + 'static>(patience: Duration, work: impl FnOnce() ->
     let work = move || drop(done.send(work()));
     thread::Builder::new().name("asks".into()).spawn(work).ok()?;
     outcome.recv_timeout(patience).ok()
+}
+
+/// How long another program is waited for: one that looks at a disk that hangs hangs as well.
+const PROGRAM_PATIENCE: Duration = Duration::from_secs(20);
+
+/// What another program prints, if it does so soon.
+pub(super) fn printed_by(command: Command) -> io::Result<Output> {
+    printed_within(PROGRAM_PATIENCE, command)
+}
+
+fn printed_within(patience: Duration, mut command: Command) -> io::Result<Output> {
+    let silent = || io::Error::new(io::ErrorKind::TimedOut, format!("it has not ended in {} s", patience.as_secs()));
+    soon(patience, move || command.output()).unwrap_or_else(|| Err(silent()))
 }
 
 /// Where a command prints.
@@ -276,5 +290,21 @@ pub(super) const fn nothing(reply: &Reply) -> &'static str {
         }
         Reply::Exports(_) => "nothing is exported: `tally dataset set sharenfs=RULES DATASET` exports something",
         _ => "nothing to show",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_hangs_is_not_waited_for() {
+        let mut command = Command::new("sleep");
+        command.arg("5");
+        let outcome = printed_within(Duration::from_millis(1), command);
+        assert_eq!(outcome.map_err(|error| error.kind()).unwrap_err(), io::ErrorKind::TimedOut);
+        let mut command = Command::new("echo");
+        command.arg("there");
+        assert_eq!(printed_by(command).unwrap().stdout, b"there\n");
     }
 }

@@ -18,7 +18,7 @@ use tally_base::Size;
 use tally_nfs::exports::parse_sharenfs;
 
 use super::args::Cli;
-use super::console::{Console, Failure, Session};
+use super::console::{Console, Failure, Session, printed_by};
 use super::sandbox::Sandbox;
 use super::words;
 use crate::control::client::Client;
@@ -276,8 +276,7 @@ impl<'a> Answers<'a> {
             self.mirror = if answer.is_empty() { None } else { Some(answer.parse().map_err(bad)?) };
         }
         if self.log.is_empty() {
-            let asked =
-                "Is there a quick device for the intent log? (a number or path; nothing: the pool's own disks have it)";
+            let asked = "Is there flash that keeps what it has at a power cut, for the intent log? (a number or path; nothing: the pool's own disks have it)";
             self.log = chosen(&disks, &question(console, asked)?)?;
         }
         if self.network.is_empty() {

@@ -82,3 +82,6 @@ fn without_idle_breaks(page: Vec<u8>) -> Vec<u8> {
     let Ok(text) = String::from_utf8(page) else { unreachable!("help is text") };
     text.replace("\n.br\n\n.br\n", "\n.sp\n").into_bytes()
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,8 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Pid;
 
+use super::console::printed_by;
+
 /// The packaged one.
 const UNIT: &str = "tally.service";
 const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
@@ -46,7 +48,7 @@ impl Sandbox {
     pub(super) fn of_daemon(daemon: Pid) -> Option<Self> {
         let mut command = Command::new("systemctl");
         command.args(["show", "--property", PROPERTIES, UNIT]).stdin(Stdio::null()).stderr(Stdio::null());
-        let output = command.output().ok().filter(|output| output.status.success())?;
+        let output = printed_by(command).ok().filter(|output| output.status.success())?;
         Self::parse(&String::from_utf8_lossy(&output.stdout), daemon)
     }
 

@@ -9,6 +9,8 @@ use std::process::Command;
 use serde::Deserialize;
 use tally_base::Size;
 
+use super::printed_by;
+
 /// A disk, or a file that stands for one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Candidate {
@@ -20,6 +22,8 @@ pub(super) struct Candidate {
     /// What is known to be on it: `ext4 'data'`, `gpt`.
     pub(super) contents: Vec<String>,
     pub(super) is_read_only: bool,
+    /// It has to be waited for until it has turned, as the kernel has it.
+    pub(super) turns: bool,
     /// It is a file, and not there yet.
     pub(super) is_to_be_made: bool,
 }
@@ -41,6 +45,8 @@ struct Block {
     #[serde(default)]
     mountpoints: Vec<Option<String>>,
     ro: bool,
+    #[serde(default)]
+    rota: bool,
     #[serde(default)]
     children: Vec<Block>,
 }
@@ -116,6 +122,7 @@ impl Candidate {
             model: block.model.clone().unwrap_or_default().trim().to_owned(),
             uses,
             is_read_only: block.ro,
+            turns: block.rota,
             is_to_be_made: false,
         }
     }
@@ -129,7 +136,8 @@ impl Candidate {
     pub(super) fn words(&self) -> String {
         let holds = if self.contents.is_empty() { "nothing that is known".into() } else { self.contents.join(", ") };
         let used = if self.uses.is_empty() { String::new() } else { format!(" ({})", self.uses.join(", ")) };
-        format!("{}  {}  {}  {holds}{used}", self.path.display(), Size(self.size), self.model)
+        let kind = if self.turns { "hard disk" } else { "flash" };
+        format!("{}  {}  {kind}  {}  {holds}{used}", self.path.display(), Size(self.size), self.model)
     }
 
     /// Why it is not used, whatever is said.
@@ -174,15 +182,17 @@ fn lasting_name(path: &Path) -> PathBuf {
 
 fn lsblk(paths: &[&Path]) -> Result<Vec<Block>, String> {
     let mut command = Command::new("lsblk");
-    command.args(["--json", "--bytes", "--output", "NAME,PATH,SIZE,MODEL,TYPE,MOUNTPOINTS,RO"]);
-    let listed: Listed = json(command.arg("--").args(paths))?;
+    command.args(["--json", "--bytes", "--output", "NAME,PATH,SIZE,MODEL,TYPE,MOUNTPOINTS,RO,ROTA"]);
+    command.arg("--").args(paths);
+    let listed: Listed = json(command)?;
     Ok(listed.blockdevices)
 }
 
 /// What is known to be on it. What nobody knows is found blank.
 fn signatures(path: &Path) -> Result<Vec<String>, String> {
     let mut command = Command::new("wipefs");
-    let found: Signatures = json(command.args(["--json", "--no-act", "--"]).arg(path))?;
+    command.args(["--json", "--no-act", "--"]).arg(path);
+    let found: Signatures = json(command)?;
     let words = |Signature { kind, label }: &Signature| match label.as_deref() {
         Some(label) if !label.is_empty() => format!("{kind} '{}'", super::words::harmless(label)),
         _ => kind.clone(),
@@ -193,9 +203,10 @@ fn signatures(path: &Path) -> Result<Vec<String>, String> {
 }
 
 /// What a program of util-linux says.
-fn json<T: for<'a> Deserialize<'a>>(command: &mut Command) -> Result<T, String> {
+fn json<T: for<'a> Deserialize<'a>>(command: Command) -> Result<T, String> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|error| format!("cannot run {program}, which is of util-linux: {error}"))?;
+    let output =
+        printed_by(command).map_err(|error| format!("cannot run {program}, which is of util-linux: {error}"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(format!("{program} cannot tell what is there: {}", super::words::harmless(said.trim())));
