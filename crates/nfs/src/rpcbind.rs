@@ -33,6 +33,7 @@ const VERSION: u32 = 2;
 const SET: u32 = 1;
 const UNSET: u32 = 2;
 const GETPORT: u32 = 3;
+const DUMP: u32 = 4;
 const TCP: u32 = 6;
 /// rpcbind is on this machine or it is not there.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -276,11 +276,31 @@ impl Config {
 
     /// Reads the text of the file at `path`.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
-        toml::from_str(text).map_err(|error: toml::de::Error| {
+        let config: Self = toml::from_str(text).map_err(|error: toml::de::Error| {
             let start = error.span().map_or(0, |span| span.start);
             let line = 1 + text.bytes().take(start).filter(|&byte| byte == b'\n').count();
             ConfigError::Parse { path: path.into(), line, message: error.message().trim_end().into() }
-        })
+        })?;
+        // What is of the right type and nothing can be made of.
+        let empty = [
+            ("listen", "an address to listen on", config.listen.is_empty()),
+            ("data_dir", "a path", config.data_dir.as_os_str().is_empty()),
+            ("socket", "a path", config.socket.as_ref().is_some_and(|socket| socket.as_os_str().is_empty())),
+        ];
+        match empty.into_iter().find(|(_, _, is_empty)| *is_empty) {
+            Some((key, wanted, _)) => {
+                let is_it = |line: &str| {
+                    line.trim_start().strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
+                };
+                let line = 1 + text.lines().position(is_it).unwrap_or(0);
+                Err(ConfigError::Parse {
+                    path: path.into(),
+                    line,
+                    message: format!("`{key}` is empty: write {wanted}, or leave it out"),
+                })
+            }
+            None => Ok(config),
+        }
     }
 
     /// Where the control socket is.

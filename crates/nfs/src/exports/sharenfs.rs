@@ -259,6 +259,15 @@ impl Network {
         }
     }
 
+    /// Whether it is a network, and neither one host nor everybody.
+    pub(super) fn is_of_many(self) -> bool {
+        match self {
+            Self::All => false,
+            Self::V4 { prefix, .. } => prefix < 32,
+            Self::V6 { prefix, .. } => prefix < 128,
+        }
+    }
+
     fn is_loopback(self) -> bool {
         match self {
             Self::All => false,

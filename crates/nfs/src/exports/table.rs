@@ -157,6 +157,15 @@ impl Table {
         let taken = network.and_then(|network| Ok((network, said.rule(Some(true), hosts)?)));
         match (taken, self.rules.get_mut(place)) {
             (Ok((network, rule)), Some(written)) if refused.is_empty() => {
+                let above = written.rules.iter().find(|(known, other)| {
+                    known.is_of_many() && network.is_of_many() && known.holds(network) && *other != rule
+                });
+                if let Some((above, _)) = above {
+                    let text = format!(
+                        "{hosts} lies in {above}, which stands before it and counts for both where the kernel serves: here the smaller network counts for who is in it"
+                    );
+                    self.read.notes.push(Remark { line, text });
+                }
                 refused.extend(written.add(network, rule).err())
             }
             (taken, _) => refused.extend(taken.err()),

@@ -20,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use socket2::{Domain, Socket, Type};
 
-use super::{PROGRAM, PROGRAMS, TCP};
+use super::{DUMP, GETPORT, PROGRAM, PROGRAMS, SET, TCP, UNSET};
 use crate::rpc::{AcceptError, Assembler, Call, Refusal, Reply};
 use crate::xdr::{Decoder, Encoder, Garbage};
 use crate::{nlm, v3};
@@ -312,19 +312,20 @@ impl Table {
         let mut out = Encoder::new();
         match (call.version, call.procedure) {
             (_, 0) => {}
-            // SET and UNSET: this is nobody's list but ours.
-            (_, 1 | 2) => {
+            // This is nobody's list but ours.
+            (_, SET | UNSET) => {
                 out.bool(false);
             }
-            (2, 3) => {
+            (2, GETPORT) => {
                 out.u32(self.port_of(&mut words).map_err(garbage)?);
             }
-            (_, 3) => {
+            // GETADDR.
+            (_, GETPORT) => {
                 out.opaque(self.address_of(&mut words, way).map_err(garbage)?.as_bytes());
             }
-            (_, 4) if way.is_udp && !way.is_near => return Err(AcceptError::ProcedureUnavailable),
-            (2, 4) => self.mappings(&mut out),
-            (_, 4) => self.addresses(&mut out),
+            (_, DUMP) if way.is_udp && !way.is_near => return Err(AcceptError::ProcedureUnavailable),
+            (2, DUMP) => self.mappings(&mut out),
+            (_, DUMP) => self.addresses(&mut out),
             _ => return Err(AcceptError::ProcedureUnavailable),
         }
         Ok(out)

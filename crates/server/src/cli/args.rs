@@ -21,7 +21,7 @@ use super::stat::StatCommand;
 use super::status;
 use super::table::TableArgs;
 use super::top::TopArgs;
-use super::zfs_words::{OfBoth, OfOthers};
+use super::zfs_words::{OfBoth, OfOthers, OfZfs, OfZpool};
 use super::zilstat::ZilstatArgs;
 use crate::config::ServeArgs;
 
@@ -139,6 +139,12 @@ pub enum Command {
     /// What is called something else here.
     #[command(flatten)]
     OfOthers(OfOthers),
+    /// What ZFS has, said without its noun.
+    #[command(flatten)]
+    OfZfs(OfZfs),
+    /// The same of its pools.
+    #[command(flatten)]
+    OfZpool(OfZpool),
     /// Print a completion script for a shell
     Completions {
         /// Which shell

@@ -34,6 +34,8 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
             Ok(writeln!(console.out, "{}: nothing is wrong with it", file.display())?)
         }
         Command::OfOthers(words) => Err(Failure::Usage(words.instead().into())),
+        Command::OfZfs(words) => Err(Failure::Usage(words.instead().into())),
+        Command::OfZpool(words) => Err(Failure::Usage(words.instead().into())),
         Command::OfBoth(words) => Err(Failure::Usage(format!("say of what: {}", words.instead()))),
         Command::Version => Ok(writeln!(console.out, "tally {}", env!("CARGO_PKG_VERSION"))?),
         Command::Inspect(args) => inspect::run(args, &tally_disk::SystemOpener, here, session.json, console),

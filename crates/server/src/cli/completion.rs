@@ -59,6 +59,8 @@ pub(super) enum Names {
     Disk,
     /// Disks and files, and the words between them.
     Vdev,
+    /// The word spare, disks and files.
+    Spare,
     Dataset,
     /// With commas between them.
     PoolProperties,
@@ -147,12 +149,10 @@ impl ValueCompleter for Finder {
             Names::Pool => begun(asked.pool_names()),
             Names::Disk => begun(asked.disks()),
             Names::Dataset => begun(asked.datasets()),
-            Names::Vdev => {
-                let words = ["mirror", "log", "spare"].map(str::to_owned).to_vec();
-                begun(words)
-                    .into_iter()
-                    .chain(PathCompleter::any().current_dir(&asked.here).complete(current))
-                    .collect()
+            Names::Vdev | Names::Spare => {
+                let words = if self.names == Names::Spare { &["spare"][..] } else { &["mirror", "log"] };
+                let words = begun(words.iter().map(|word| (*word).to_owned()).collect());
+                words.into_iter().chain(PathCompleter::any().current_dir(&asked.here).complete(current)).collect()
             }
             Names::PoolSetting => begun(pool_settings()),
             Names::DatasetSetting => begun(dataset_settings()),

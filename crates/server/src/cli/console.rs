@@ -57,11 +57,16 @@ pub struct Console<'a> {
 impl Console<'_> {
     /// Whether the person says yes. Nobody there says no.
     pub(super) fn agrees(&mut self, question: &str) -> Result<bool, Failure> {
-        write!(self.err, "{question} [y/N] ")?;
+        Ok(matches!(&*self.question(&format!("{question} [y/N]"))?, "y" | "Y" | "yes"))
+    }
+
+    /// A line that somebody types. At the end of the input it is empty.
+    pub(super) fn question(&mut self, asked: &str) -> Result<String, Failure> {
+        write!(self.err, "{asked} ")?;
         self.err.flush()?;
         let mut answer = String::new();
         std::io::stdin().read_line(&mut answer)?;
-        Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+        Ok(answer.trim().to_owned())
     }
 }
 
@@ -154,7 +159,7 @@ pub enum Failure {
         count: usize,
     },
     /// What `doctor` has found. Exit status 2 if something failed.
-    #[error("{failed} checks failed, {warned} warn")]
+    #[error("{}", unwell(*failed, *warned))]
     Unwell {
         /// How many warn.
         warned: usize,
@@ -191,6 +196,14 @@ pub enum Failure {
     /// Exit status 1.
     #[error("the daemon answered something else than was asked for; are command and daemon of the same version?")]
     Mismatch,
+}
+
+fn unwell(failed: usize, warned: usize) -> String {
+    let told = |count: usize, verb: &str| {
+        (count > 0).then(|| format!("{count} {} {verb}", if count == 1 { "check" } else { "checks" }))
+    };
+    let warned = told(warned, if warned == 1 { "warns" } else { "warn" });
+    [told(failed, "failed"), warned].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn see(fate: Fate, shown_by: &str) -> String {

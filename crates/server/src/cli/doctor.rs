@@ -12,7 +12,9 @@ use tally_base::Size;
 
 use super::console::{Console, Failure, Session, soon};
 use super::sandbox::{OutOfReach, Sandbox};
-use crate::control::client::{Client, ClientError};
+use rustix::process::Pid;
+
+use crate::control::client::Client;
 use crate::control::message::{Reply, Request};
 use crate::control::observation::Observation;
 use crate::control::report::{PoolReport, VdevReport};
@@ -75,6 +77,16 @@ struct Facts {
     volatile_logs: BTreeSet<String>,
     /// Disks that the unit's settings keep from the daemon, where there is a unit.
     out_of_reach: Option<Vec<OutOfReach>>,
+    /// Nobody knows, as the machine has not said for so long.
+    is_machine_silent: bool,
+}
+
+/// What the daemon says.
+struct Answers {
+    server: ServerReport,
+    seen: Observation,
+    newest_event_ns: u64,
+    daemon: Option<Pid>,
 }
 
 /// A scrub is older than this when a monthly one was left out.
@@ -91,6 +103,8 @@ const NO_ROOM: &str = "remove something, or make a pool of larger disks and copy
 const RING_PERCENT: u64 = 90;
 /// So long an answer is waited for: a daemon that says nothing is what is wrong.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// And one of the machine's: it is not what was asked about.
+const MACHINE_PATIENCE: Duration = Duration::from_secs(10);
 /// As far as clocks of one machine may be apart.
 const CLOCK_SLACK: Duration = Duration::from_secs(60);
 
@@ -99,17 +113,17 @@ pub(super) fn run(session: Session<'_>, console: &mut Console<'_>) -> Result<(),
     let socket = session.socket.map(Path::to_owned);
     let asked = soon(PATIENCE, move || ask(socket.as_deref()));
     let findings = match asked.unwrap_or(Err(Failure::Silent(PATIENCE))) {
-        Ok(facts) => examine(&facts),
+        Ok(answers) => examine(&Facts::of(answers)),
         Err(silent @ Failure::Silent(_)) => {
             let todo = "look into its log (journalctl -u tally) for what it waits for; a restart (systemctl restart tally) costs nothing, as clients wait";
             vec![Finding::fail("daemon", silent.to_string(), todo)]
         }
-        Err(Failure::Client(error)) if out_of_touch(&error).is_some() => {
-            let todo = out_of_touch(&error).unwrap_or_default();
-            let todo = format!("{todo}, and ask again: nothing else can be looked at without it");
-            vec![Finding::fail("daemon", error.to_string(), todo)]
+        Err(failure) => {
+            let told = failure.to_string();
+            let (found, todo) =
+                told.split_once('\n').unwrap_or((&told, "Restart it (systemctl restart tally): clients wait for it."));
+            vec![Finding::fail("daemon", found, format!("{todo} Nothing else can be looked at without it"))]
         }
-        Err(failure) => return Err(failure),
     };
     let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
     let (warned, failed) = (count(Level::Warn), count(Level::Fail));
@@ -121,41 +135,37 @@ pub(super) fn run(session: Session<'_>, console: &mut Console<'_>) -> Result<(),
     if warned + failed == 0 { Ok(()) } else { Err(Failure::Unwell { warned, failed }) }
 }
 
-/// What to do about a daemon that cannot be asked.
-const fn out_of_touch(error: &ClientError) -> Option<&'static str> {
-    match error {
-        ClientError::NoDaemon { .. } => Some("start it (systemctl start tally)"),
-        ClientError::Connect { .. } => {
-            Some("be root (sudo), or of the socket's group (adduser USER tally, and log in anew)")
-        }
-        ClientError::Foreign { .. } => Some("name the socket of the right one (--socket)"),
-        _ => None,
-    }
-}
-
-/// Asks the daemon and the machine.
-fn ask(socket: Option<&Path>) -> Result<Facts, Failure> {
+/// Asks the daemon.
+fn ask(socket: Option<&Path>) -> Result<Answers, Failure> {
     let mut client = Client::connect(socket)?;
     let Reply::Server(server) = client.ask(&Request::Server, &mut |_| {})? else { return Err(Failure::Mismatch) };
     let Reply::Observation(seen) = client.ask(&Request::Observe, &mut |_| {})? else { return Err(Failure::Mismatch) };
     let Reply::Events(events) = client.ask(&Request::Events { since: 0 }, &mut |_| {})? else {
         return Err(Failure::Mismatch);
     };
-    let logs = seen.pools.iter().flat_map(|pool| &pool.vdevs).filter(|vdev| vdev.class == "log").flat_map(legs);
-    let volatile_logs = logs.map(|leg| leg.name.clone()).filter(|path| is_volatile(Path::new(path))).collect();
-    let legs_of_all = || seen.pools.iter().flat_map(|pool| &pool.vdevs).flat_map(legs);
-    let out_of_reach = client
-        .daemon()
-        .and_then(Sandbox::of_daemon)
-        .map(|sandbox| legs_of_all().filter_map(|leg| sandbox.objection(Path::new(&leg.name))).collect());
-    Ok(Facts {
-        server,
-        out_of_reach,
-        newest_event_ns: events.iter().map(|event| event.time_ns).max().unwrap_or(0),
-        now: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
-        volatile_logs,
-        seen: *seen,
-    })
+    let newest_event_ns = events.iter().map(|event| event.time_ns).max().unwrap_or(0);
+    Ok(Answers { server, seen: *seen, newest_event_ns, daemon: client.daemon() })
+}
+
+impl Facts {
+    /// What the daemon says, and the machine: whoever looks at a disk that hangs, or asks a systemd that does, is not waited for.
+    fn of(Answers { server, seen, newest_event_ns, daemon }: Answers) -> Self {
+        let names = |is_it: &dyn Fn(&VdevReport) -> bool| -> Vec<String> {
+            let vdevs = seen.pools.iter().flat_map(|pool| &pool.vdevs).filter(|vdev| is_it(vdev));
+            vdevs.flat_map(legs).map(|leg| leg.name.clone()).collect()
+        };
+        let (logs, all) = (names(&|vdev| vdev.class == "log"), names(&|_| true));
+        let told = soon(MACHINE_PATIENCE, move || {
+            let volatile_logs = logs.into_iter().filter(|path| is_volatile(Path::new(path))).collect();
+            let objections =
+                |sandbox: Sandbox| all.iter().filter_map(|leg| sandbox.objection(Path::new(leg))).collect();
+            (volatile_logs, daemon.and_then(Sandbox::of_daemon).map(objections))
+        });
+        let is_machine_silent = told.is_none();
+        let (volatile_logs, out_of_reach) = told.unwrap_or_default();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { server, seen, newest_event_ns, now, volatile_logs, out_of_reach, is_machine_silent }
+    }
 }
 
 /// The disks of a vdev.
@@ -200,6 +210,13 @@ fn examine(facts: &Facts) -> Vec<Finding> {
             "a device with power-loss protection answers sooner; `tally advise log` measures one",
         )
     }));
+    if facts.is_machine_silent {
+        let seconds = MACHINE_PATIENCE.as_secs();
+        let found = format!(
+            "systemd, or what is below a disk, has said nothing for {seconds} s: whether the service gets at all disks is not known"
+        );
+        findings.push(Finding::warn("machine", found, "see whether `systemctl show tally` answers"));
+    }
     findings.extend(facts.out_of_reach.iter().flat_map(|disks| sandbox(disks)));
     findings.extend([exports(server), portmapper(server), clock(facts)]);
     findings

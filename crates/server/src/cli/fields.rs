@@ -13,7 +13,7 @@ pub struct Fields {
     shown: Vec<Field>,
     /// Only values of these sources, separated by commas
     #[arg(short = 's', value_name = "SOURCE,...", value_delimiter = ',')]
-    sources: Vec<From>,
+    sources: Vec<Source>,
 }
 
 /// A field of a property.
@@ -35,7 +35,7 @@ pub(super) enum Field {
 
 /// Where a value is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum From {
+pub(super) enum Source {
     /// It was set on that dataset or pool
     Local,
     /// Nobody has set it
@@ -51,7 +51,7 @@ pub(super) enum From {
     Nothing,
 }
 
-impl From {
+impl Source {
     fn is_it(self, source: &str) -> bool {
         match self {
             Self::Local => source == "local" || source.starts_with("[["),
@@ -111,7 +111,7 @@ mod tests {
         let plain = TableArgs { plain: true, exact: false };
         let values = Fields { shown: vec![Field::Value], sources: Vec::new() };
         assert_eq!(values.print(&lines, plain), "ONLINE\nwait\noff\n");
-        let local = Fields { shown: vec![Field::Property, Field::Source], sources: vec![From::Local] };
+        let local = Fields { shown: vec![Field::Property, Field::Source], sources: vec![Source::Local] };
         assert_eq!(local.print(&lines, plain), "scrub\tlocal\n");
     }
 }

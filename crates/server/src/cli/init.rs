@@ -7,7 +7,6 @@
 
 mod disks;
 
-use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tally_fs::filer::check_name;
@@ -18,12 +17,13 @@ use tally_base::Size;
 use tally_nfs::exports::parse_sharenfs;
 
 use super::args::Cli;
-use super::console::{Console, Failure, Session, printed_by};
+use super::console::{Console, Failure, Session};
 use super::sandbox::Sandbox;
 use super::words;
-use crate::control::client::Client;
+use crate::control::client::{Client, ClientError};
 use crate::control::message::{Reply, Request};
 use crate::control::server::ServerReport;
+use crate::control::shell::quoted;
 use crate::daemon::first_pool::{SHARENFS, free_bytes};
 use crate::process::host_name;
 use disks::Candidate;
@@ -90,16 +90,6 @@ impl Step {
     }
 }
 
-/// A word as a shell takes it for one.
-fn quoted(word: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@,=".contains(&byte);
-    if word.bytes().all(is_plain) && !word.is_empty() {
-        word.into()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
-
 /// `tally init`.
 pub(super) fn run(
     session: Session<'_>,
@@ -123,14 +113,19 @@ pub(super) fn run(
     }
     let erased = agree_to_erase(&chosen, args, console)?;
     let steps = answers.steps(&chosen, &erased)?;
+    check_names(&steps)?;
     for step in &steps {
         writeln!(console.out, "{}", step.line())?;
+    }
+    console.out.flush()?;
+    match would_work(session, &steps, here) {
+        // What there is to say against it the daemon says that is to run them.
+        Err(Failure::Client(ClientError::NoDaemon { .. })) if args.plan => return Ok(()),
+        outcome => outcome?,
     }
     if args.plan {
         return Ok(());
     }
-    console.out.flush()?;
-    would_work(session, &steps, here)?;
     if !args.yes && !console.agrees("Run these commands?")? {
         return Err(Failure::Init("nothing was done; --plan only prints, and --yes asks nothing".into()));
     }
@@ -152,7 +147,6 @@ fn would_work(session: Session<'_>, steps: &[Step], here: &Path) -> Result<(), F
         _ => None,
     });
     let Some(words) = create else { return Ok(()) };
-    check_names(steps)?;
     let words = words.iter().map(String::as_str);
     // What is wiped before is not there any more when the pool is made; of the other disks each is asked for by itself, as -f would excuse those of other pools as well.
     let mut wiped = Vec::new();
@@ -265,23 +259,23 @@ impl<'a> Answers<'a> {
         }
         self.on = chosen(
             &disks,
-            &question(console, "Which of them make the pool? (numbers or paths, with spaces between)")?,
+            &console.question("Which of them make the pool? (numbers or paths, with spaces between):")?,
         )?;
         if self.on.is_empty() {
             return Err(Failure::Init("no disk was named, and nothing was done".into()));
         }
         if self.on.len() > 1 && self.mirror.is_none() {
-            let answer = question(console, "How many disks are one mirror? (2; 1 for none)")?;
+            let answer = console.question("How many disks are one mirror? (2; 1 for none):")?;
             let bad = |_| Failure::Init(format!("'{answer}' is no count of disks"));
             self.mirror = if answer.is_empty() { None } else { Some(answer.parse().map_err(bad)?) };
         }
         if self.log.is_empty() {
-            let asked = "Is there flash that keeps what it has at a power cut, for the intent log? (a number or path; nothing: the pool's own disks have it)";
-            self.log = chosen(&disks, &question(console, asked)?)?;
+            let asked = "Is there flash that keeps what it has at a power cut, for the intent log? (a number or path; nothing: the pool's own disks have it):";
+            self.log = chosen(&disks, &console.question(asked)?)?;
         }
         if self.network.is_empty() {
-            let asked = "Which network may mount it? (as 192.168.1.0/24; nothing: this machine alone)";
-            self.network = question(console, asked)?.split_whitespace().map(str::to_owned).collect();
+            let asked = "Which network may mount it? (as 192.168.1.0/24; nothing: this machine alone):";
+            self.network = console.question(asked)?.split_whitespace().map(str::to_owned).collect();
         }
         Ok(())
     }
@@ -346,15 +340,6 @@ impl<'a> Answers<'a> {
     }
 }
 
-/// A line that somebody types. At the end of the input it is empty.
-fn question(console: &mut Console<'_>, asked: &str) -> Result<String, Failure> {
-    write!(console.err, "{asked}: ")?;
-    console.err.flush()?;
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
-    Ok(answer.trim().to_owned())
-}
-
 /// Disks by their numbers in the list, or by paths.
 fn chosen(disks: &[Candidate], answer: &str) -> Result<Vec<PathBuf>, Failure> {
     let one = |word: &str| match word.parse::<usize>() {
@@ -380,7 +365,7 @@ fn agree_to_erase(disks: &[Candidate], args: &InitArgs, console: &mut Console<'_
         if !is_agreed && !args.yes && !args.plan {
             writeln!(console.err, "{} has {holds} on it, and all of it would be lost.", disk.path.display())?;
             is_agreed =
-                is_named(&question(console, &format!("Type its name ({name}) to lose it, or nothing to keep it"))?);
+                is_named(&console.question(&format!("Type its name ({name}) to lose it, or nothing to keep it:"))?);
         }
         if !is_agreed {
             return Err(Failure::Init(format!(

@@ -11,6 +11,7 @@ use clap::Args;
 use tally_base::Size;
 
 use super::table::TableArgs;
+use super::words::harmless;
 use crate::control::report::{IoActive, IoCounters, IoSizes, IoTimes, PoolReport, VdevReport};
 
 /// What the words of the command ask for: `[POOL...] [INTERVAL [COUNT]]`.
@@ -170,7 +171,7 @@ fn lines(pool: &PoolReport, verbose: bool) -> Vec<Line> {
 fn add(all: &mut Vec<Line>, pool: &PoolReport, vdev: &VdevReport, depth: usize) {
     let mark = if depth == 1 && vdev.class == "log" { " (log)" } else { "" };
     all.push(Line {
-        name: format!("{}{}{mark}", "  ".repeat(depth), vdev.name),
+        name: format!("{}{}{mark}", "  ".repeat(depth), harmless(&vdev.name)),
         space: vdev.space.map(|space| (space.allocated, space.free)),
         io: vdev.io,
         times: vdev.times.clone(),

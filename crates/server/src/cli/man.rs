@@ -18,6 +18,17 @@ const SECTION: &str = "8";
 /// Of the newest release, or of what will be one.
 const DATE: &str = "2026-11-30";
 
+/// Pages that are no command's.
+const ABOUT_ALL: [(&str, &str); 7] = [
+    ("tally-concepts", "7"),
+    ("tally-from-zfs", "7"),
+    ("tally-properties", "7"),
+    ("tally-exports", "5"),
+    ("tally-security", "7"),
+    ("tally-events", "7"),
+    ("tally-metrics", "7"),
+];
+
 /// Words of `man`.
 #[derive(Debug, Args)]
 pub struct ManArgs {
@@ -29,12 +40,17 @@ pub struct ManArgs {
 impl ManArgs {
     /// Writes all of them.
     pub(super) fn write(&self) -> io::Result<()> {
-        let mut root = Cli::command();
-        root.build();
         fs::create_dir_all(&self.dir)?;
-        write_with_all_below(&root, &self.dir)?;
+        write_with_all_below(&all_commands(), None, &self.dir)?;
         fs::write(self.dir.join("tally-metrics.7"), metrics())
     }
+}
+
+/// As pages have them: `help` is an option there.
+fn all_commands() -> Command {
+    let mut root = Cli::command().disable_help_subcommand(true);
+    root.build();
+    root
 }
 
 /// The page of metrics, from the rows of the table.
@@ -66,15 +82,33 @@ fn metric_row(row: &str) -> Option<[&str; 3]> {
     ["`tally_", "`process_"].iter().any(|begin| cells[0].starts_with(begin)).then_some(cells)
 }
 
-fn write_with_all_below(command: &Command, dir: &Path) -> io::Result<()> {
+fn write_with_all_below(command: &Command, above: Option<&str>, dir: &Path) -> io::Result<()> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name());
     let mut page = Vec::new();
     let source = format!("tally {}", env!("CARGO_PKG_VERSION"));
     let man = Man::new(command.clone()).section(SECTION).date(DATE).manual("Tallystick").source(source);
     man.render(&mut page)?;
+    see_also(above).to_writer(&mut page)?;
     fs::write(dir.join(format!("{name}.{SECTION}")), without_idle_breaks(page))?;
-    let shown = |below: &&Command| !below.is_hide_set() && below.get_name() != "help";
-    command.get_subcommands().filter(shown).try_for_each(|below| write_with_all_below(below, dir))
+    shown_below(command).try_for_each(|below| write_with_all_below(below, Some(name), dir))
+}
+
+/// Those that have a page.
+fn shown_below(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|below| !below.is_hide_set())
+}
+
+/// Where a command's page leads: to that of the command above, and from the first to those that are no command's.
+fn see_also(above: Option<&str>) -> Roff {
+    let pages = above.map_or(ABOUT_ALL.to_vec(), |above| vec![(above, SECTION)]);
+    let mut words = Vec::new();
+    for (name, section) in pages {
+        let comma = if words.is_empty() { "" } else { ", " };
+        words.extend([roman(comma), bold(name), roman(format!("({section})"))]);
+    }
+    let mut section = Roff::new();
+    section.control("SH", ["SEE ALSO"]).text(words);
+    section
 }
 
 /// A line is broken where a paragraph ends anyway, of which mandoc complains.

@@ -135,7 +135,7 @@ pub enum PoolCommand {
         #[arg(add = Names::Pool)]
         name: String,
         /// The word spare, and disks
-        #[arg(required = true, value_name = "VDEV", add = Names::Vdev)]
+        #[arg(required = true, value_name = "VDEV", add = Names::Spare)]
         vdevs: Vec<String>,
     },
     /// Take a spare out of a pool

@@ -148,8 +148,6 @@ pub enum OfOthers {
     Exportfs(AnyWords),
     #[command(hide = true)]
     Nfsdclnts(AnyWords),
-    #[command(hide = true, alias = "umount")]
-    Mount(AnyWords),
 }
 
 impl OfOthers {
@@ -165,9 +163,6 @@ impl OfOthers {
             }
             Self::Nfsdclnts(_) => {
                 "`tally client list` shows clients, `tally stat opens` what they have open, and `tally locks` what they have locked"
-            }
-            Self::Mount(_) => {
-                "nothing is mounted on the server: clients mount what sharenfs lets them; `tally exports` shows which have"
             }
         }
     }

@@ -22,6 +22,18 @@ fn uncommented() -> String {
 }
 
 #[test]
+fn what_is_empty_is_told_with_its_line() {
+    for (text, told) in [
+        ("port = 1\nlisten = []\n", "line 2: `listen` is empty"),
+        ("socket = \"\"\n", "line 1: `socket` is empty: write a path"),
+        ("data_dir = \"\"\n", "line 1: `data_dir` is empty"),
+    ] {
+        let error = parse(text).unwrap_err();
+        assert!(error.contains(told), "{error}");
+    }
+}
+
+#[test]
 fn the_documented_file_says_the_defaults_and_every_key() {
     assert_eq!(parse(DOCUMENTED).unwrap(), Config::default());
     let text = uncommented();

@@ -21,7 +21,7 @@ use super::socket;
 pub enum ClientError {
     /// Nobody listens.
     #[error(
-        "no daemon answers at {}\nStart one with `tally serve`, or name its socket with --socket or TALLY_SOCKET.",
+        "no daemon answers at {}\nStart it with `systemctl start tally` or `tally serve`, or name its socket with --socket or TALLY_SOCKET.",
         words(looked)
     )]
     NoDaemon {
@@ -31,7 +31,7 @@ pub enum ClientError {
     /// A socket is there and may not be used, or is no socket.
     #[error(
         "cannot connect to the daemon at {}: {source}\nIts socket lets in the user who started it, root, and to look \
-         also members of its group, which is 'tally' unless the configuration says another.",
+         also members of its group, which is 'tally' unless the configuration says another (adduser USER tally, and log in anew).",
         path.display()
     )]
     Connect {

@@ -40,5 +40,6 @@ mod peer;
 mod plain;
 pub mod report;
 pub mod server;
+pub(crate) mod shell;
 pub mod socket;
 pub mod spread;

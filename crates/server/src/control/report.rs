@@ -426,6 +426,14 @@ pub struct PropertyLine {
     pub source: String,
 }
 
+impl PropertyLine {
+    /// On which dataset above it was set, if it was on one.
+    #[must_use]
+    pub fn inherited_from(&self) -> Option<&str> {
+        self.source.strip_prefix("inherited from ")
+    }
+}
+
 /// What clients have called since the daemon started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpsReport {

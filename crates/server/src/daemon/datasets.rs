@@ -207,7 +207,7 @@ impl Pools {
                 let chain: Vec<_> = chain.iter().map(|(name, local)| (name.as_str(), local)).collect();
                 let sourced = sources(&chain).into_iter().filter(|line| wanted(line.value.property().name()));
                 lines.extend(sourced.map(|line| self.line_in_force(&report.name, &line)));
-                lines.extend(properties.iter().filter_map(foreign).map(|it| it.line(&report.name)));
+                lines.extend(properties.iter().filter_map(|name| Some(foreign(name)?.line(&report.name, name))));
                 let held = user_sources(&chain);
                 // One that is set nowhere is none, as `zfs` has it: only who asks for it is told so.
                 let is_set = |name: &String| held.iter().any(|held| held.name == *name);

@@ -48,8 +48,6 @@ pub(super) struct Terms {
 /// It is looked after. Dropping it takes back what was registered.
 pub(super) struct Registration {
     _looks: Ticker,
-    /// What the looks share. The last one is dropped behind the thread.
-    _found: Arc<Mutex<Found>>,
 }
 
 impl Registration {
@@ -61,13 +59,9 @@ impl Registration {
         if terms.setting == Rpcbind::Off || terms.setting == Rpcbind::Auto && !terms.is_reachable {
             return Ok(None);
         }
-        let found = Arc::new(Mutex::new(Found { terms, at: At::Nowhere, has_rpcbind: false }));
-        let look = {
-            let (found, standing) = (Arc::clone(&found), Arc::clone(standing));
-            move || found.lock().look(&standing)
-        };
-        look();
-        Ok(Some(Self { _looks: Ticker::start("rpcbind", LOOK, look)?, _found: found }))
+        let (mut found, standing) = (Found { terms, at: At::Nowhere, has_rpcbind: false }, Arc::clone(standing));
+        found.look(&standing);
+        Ok(Some(Self { _looks: Ticker::start("rpcbind", LOOK, move || found.look(&standing))? }))
     }
 }
 

@@ -147,7 +147,11 @@ impl Daemon {
         let data_dir = DataDir::open(&config.data_dir)?;
         // First: whoever finds it taken has removed no socket of the other one.
         let lock = data_dir.lock()?;
-        let control = ControlSocket::bind(&config.socket(), process::group(&config.socket_group))?;
+        let group = process::group(&config.socket_group);
+        if group.is_none() && config.socket_group != Config::default().socket_group {
+            tracing::warn!(group = %config.socket_group, "the machine has no such group (socket_group): nobody but root, and who runs this, can ask");
+        }
+        let control = ControlSocket::bind(&config.socket(), group)?;
         let data_dir = data_dir.path;
         let state = State::load(&data_dir)?;
         let listeners = listen::listen(&config.listen, config.port, state.port())?;

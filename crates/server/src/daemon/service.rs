@@ -184,7 +184,7 @@ impl Desk {
         let pools = self.reports(names, |pool| pool_report::report(pool))?;
         let foreign = |pool: &PoolReport| {
             let name = pool.name.clone();
-            let so = |word: &String| zfs_words::of_pools(word).map(|it| it.line(&name));
+            let so = |word: &String| zfs_words::of_pools(word).map(|it| it.line(&name, word));
             properties.iter().filter_map(|word| zfs_space::of_pool(pool, word).or_else(|| so(word))).collect::<Vec<_>>()
         };
         let of_pool = |pool| pool_report::properties(pool).into_iter().chain(foreign(pool));

@@ -125,15 +125,15 @@ impl Foreign {
             return Ok(());
         }
         let (property, value) = (property.clone(), value.clone());
-        let so = self.so.first().map_or_else(String::new, |so| format!("{}={so} is what is so; ", self.name));
+        let so = self.so.first().map_or_else(String::new, |so| format!("{property}={so} is what is so; "));
         Err(PoolsError::Foreign { property, value, instead: format!("{so}{}", self.instead) })
     }
 
-    /// As `get` shows it.
-    pub(super) fn line(&self, whose: &str) -> PropertyLine {
+    /// As `get` shows it, by the name by which it was asked for.
+    pub(super) fn line(&self, whose: &str, property: &str) -> PropertyLine {
         let value = self.so.first().copied().unwrap_or("-").to_owned();
         let exact = exact(&value).to_owned();
-        let (name, property, source) = (whose.into(), self.name.into(), "-".into());
+        let (name, property, source) = (whose.into(), property.into(), "-".into());
         PropertyLine { name, property, value, exact, source }
     }
 }

@@ -53,7 +53,10 @@ fn every_example_runs() {
 fn every_property_stands_in_its_page() {
     let pages = pages();
     let page = pages.iter().find(|(name, _)| name == "tally-properties.7").map(|(_, page)| page).expect("the page");
-    let words: BTreeSet<_> = page.split(|letter: char| !letter.is_ascii_lowercase() && letter != '_').collect();
+    // Not in prose, where `size` and `sync` stand anyway.
+    let lines = page.lines().filter(|line| line.starts_with(".It Cm ") || line.starts_with(".Cm "));
+    let words: BTreeSet<_> =
+        lines.flat_map(|line| line.split(|letter: char| !letter.is_ascii_lowercase() && letter != '_')).collect();
     for property in Property::ALL {
         assert!(words.contains(property.name()), "{property} of datasets");
     }
@@ -70,26 +73,16 @@ fn every_property_stands_in_its_page() {
     daemon.stop();
 }
 
-/// As `man` would look for them.
+/// Where `man` would look for it.
 #[test]
-fn each_command_has_its_page() {
+fn metrics_have_a_page() {
     let dir = tempfile::tempdir().expect("a directory");
     let folder = dir.path().join("man");
     assert!(tally(dir.path(), &["man", folder.to_str().expect("a path")]).0);
-    let page = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-    assert!(
-        page("tally.8").contains("tally\\-pool(8)") || page("tally.8").contains("tally-pool(8)"),
-        "{}",
-        page("tally.8")
-    );
-    assert!(page("tally-pool-create.8").contains("ashift") || page("tally-pool-create.8").contains("compatibility"));
-    let metrics = page("tally-metrics.7").replace('\\', "");
+    let metrics = fs::read_to_string(folder.join("tally-metrics.7")).expect("the page").replace('\\', "");
     let rows = include_str!("../../../../docs/monitoring.md").lines().filter_map(|line| line.strip_prefix("| `"));
     let names = rows.filter_map(|line| line.split(['`', '{']).next());
     let names: Vec<_> = names.filter(|name| name.starts_with("tally_") || name.starts_with("process_")).collect();
     assert!(names.iter().all(|name| metrics.contains(name)), "{metrics}");
     assert_eq!(metrics.matches(".TP\n").count(), names.len());
-    assert!(!folder.join("tally-dataset-snapshot.8").exists(), "what there is not has none");
-    let count = fs::read_dir(&folder).expect("pages").count();
-    assert!(count > 50, "{count} pages");
 }

@@ -83,6 +83,72 @@ fn one_name_erases_one_disk() {
     daemon.stop();
 }
 
+/// wipefs finds in a pool what a client has written there, and knows nothing of pools: what it is told to wipe is a pool's.
+#[test]
+fn init_wipes_no_disk_of_a_pool() {
+    let (dir, daemon) = bare();
+    assert!(tally(dir.path(), &["pool", "create", "--file-size", "96M", "mine", "disk"]).0);
+    assert!(tally(dir.path(), &["pool", "export", "mine"]).0);
+    let disk = dir.path().join("disk");
+    // The second header of LUKS2, where nothing of the pool's is.
+    let mut header = [0; 512];
+    header[..8].copy_from_slice(b"SKUL\xba\xbe\0\x02");
+    header[256..264].copy_from_slice(&0x40_0000_u64.to_be_bytes());
+    let file = fs::OpenOptions::new().write(true).open(&disk).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &header, 0x40_0000).unwrap();
+    let found = Command::new("wipefs").args(["--no-act", "--json"]).arg(&disk).output().unwrap();
+    assert!(String::from_utf8_lossy(&found.stdout).contains("crypto_LUKS"), "{found:?}");
+    let before = fs::read(&disk).unwrap();
+    for how in ["--yes", "--plan"] {
+        let output = program(dir.path(), &["init", how, "--on", "disk", "--erase", "disk"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("belongs to pool mine (exported)"), "{output:?}");
+        assert!(fs::read(&disk).unwrap() == before, "a pool has lost something");
+    }
+    // Nor is there a plan for what the daemon refuses.
+    assert!(tally(dir.path(), &["pool", "create", "--file-size", "64M", "tank", "other"]).0);
+    let output = program(dir.path(), &["init", "--plan", "--on", "third"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("a pool 'tank' is imported already"), "{output:?}");
+    daemon.stop();
+}
+
+/// It is not the daemon that hangs.
+#[test]
+fn doctor_tells_a_systemd_that_hangs_from_a_daemon_that_does() {
+    let (dir, opener) = (tempfile::tempdir().unwrap(), Arc::new(MemOpener::default()));
+    let daemon = Running::start(dir.path(), &opener);
+    let systemctl = dir.path().join("systemctl");
+    fs::write(&systemctl, "#!/bin/sh\nexec sleep 60\n").unwrap();
+    fs::set_permissions(&systemctl, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
+    let child = program(dir.path(), &["doctor"]).env("PATH", path).spawn().unwrap();
+    let output = ended(child, Duration::from_secs(60)).expect("doctor waits for ever");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.starts_with("OK    daemon") && said.contains("WARN  machine"), "{said}");
+    daemon.stop();
+}
+
+/// By hand beside the service: each event would be told twice.
+#[test]
+fn events_are_run_by_one() {
+    let (dir, opener) = (tempfile::tempdir().unwrap(), Arc::new(MemOpener::default()));
+    let daemon = Running::start(dir.path(), &opener);
+    let state = dir.path().join("done.json");
+    let words = ["events", "run", ".", "--state", "done.json"];
+    let mut first = program(dir.path(), &words).spawn().unwrap();
+    let given_up = Instant::now() + PATIENCE;
+    while !state.exists() {
+        assert!(Instant::now() < given_up, "it does not begin");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let second = ended(program(dir.path(), &words).spawn().unwrap(), PATIENCE).expect("it runs beside the first one");
+    assert!(String::from_utf8_lossy(&second.stderr).contains("another `tally events run` keeps it"), "{second:?}");
+    first.kill().unwrap();
+    first.wait().unwrap();
+    daemon.stop();
+}
+
 /// The command for what is wrong ends also where what is wrong is the daemon: one that was stopped, or hangs, lets connect and says nothing.
 #[test]
 fn doctor_says_that_the_daemon_hangs() {

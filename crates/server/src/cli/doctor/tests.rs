@@ -38,6 +38,7 @@ fn well() -> Facts {
         now: NOW,
         volatile_logs: BTreeSet::new(),
         out_of_reach: Some(Vec::new()),
+        is_machine_silent: false,
     }
 }
 

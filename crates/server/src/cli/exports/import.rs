@@ -10,6 +10,7 @@ use tally_nfs::exports::{ExportsTable, Remark, read_exports};
 
 use super::plan::{Step, There, in_order, twice};
 use crate::cli::console::{Console, Failure, Session, ask, print_json};
+use crate::cli::words::harmless;
 use crate::control::message::{Reply, Request};
 use crate::control::report::PropertyLine;
 
@@ -75,12 +76,13 @@ pub(super) fn run(
             }),
         }
     }
+    let file = harmless(&args.file.to_string_lossy());
     refused.sort_by_key(|remark| remark.line);
     for Remark { line, text } in &notes {
-        writeln!(console.err, "{}:{line}: note: {text}", args.file.display())?;
+        writeln!(console.err, "{file}:{line}: note: {}", harmless(text))?;
     }
     for Remark { line, text } in &refused {
-        writeln!(console.err, "{}:{line}: {text}", args.file.display())?;
+        writeln!(console.err, "{file}:{line}: {}", harmless(text))?;
     }
     if args.plan {
         print(session, &args.file, &kept, console)?;
@@ -122,13 +124,10 @@ fn datasets(session: Session<'_>, console: &mut Console<'_>) -> Result<std::coll
 fn heirs(session: Session<'_>, console: &mut Console<'_>) -> Result<BTreeMap<String, Option<String>>, Failure> {
     let rules = Request::DatasetGet { names: Vec::new(), recursive: true, properties: vec!["sharenfs".into()] };
     let Reply::Properties(lines) = ask(session, &rules, console)? else { return Err(Failure::Mismatch) };
-    let is_heir = |line: &PropertyLine| line.source == "default" || line.source.starts_with(INHERITED);
+    let is_heir = |line: &PropertyLine| line.source == "default" || line.inherited_from().is_some();
     let heirs = lines.into_iter().filter(is_heir);
-    Ok(heirs.map(|line| (line.name, line.source.strip_prefix(INHERITED).map(str::to_owned))).collect())
+    Ok(heirs.map(|line| (line.name.clone(), line.inherited_from().map(str::to_owned))).collect())
 }
-
-/// How the source of such a property begins.
-const INHERITED: &str = "inherited from ";
 
 fn print(session: Session<'_>, file: &Path, steps: &[&Step], console: &mut Console<'_>) -> Result<(), Failure> {
     if session.json {
@@ -140,7 +139,13 @@ fn print(session: Session<'_>, file: &Path, steps: &[&Step], console: &mut Conso
         } else {
             format!("; clients mount /{} from now on", step.dataset)
         };
-        writeln!(console.out, "# {}:{}: {}{moved}", file.display(), step.line, step.path)?;
+        writeln!(
+            console.out,
+            "# {}:{}: {}{moved}",
+            harmless(&file.to_string_lossy()),
+            step.line,
+            harmless(&step.path)
+        )?;
         writeln!(console.out, "{}", step.words())?;
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tally_fs::filer::check_name;
 use tally_nfs::exports::TableExport;
 use tally_store::properties::{Property, parse};
 
@@ -36,13 +37,9 @@ impl There {
     pub(super) fn step(&self, export: &TableExport) -> Result<Option<Step>, String> {
         let Some(sharenfs) = &export.sharenfs else { return Ok(None) };
         let dataset = self.dataset(&export.path)?;
-        if let Some(name) = dataset.split('/').find(|name| !is_name(name)) {
-            return Err(format!(
-                "{}: '{name}' can be no dataset's name, which has letters, digits, '-', '_', '.' and ':'; make one with another name, and set \
-                 sharenfs='{sharenfs}' on it",
-                export.path
-            ));
-        }
+        check_name(&dataset).map_err(|error| {
+            format!("{}: {error}; make one with another name, and set sharenfs='{sharenfs}' on it", export.path)
+        })?;
         parse(Property::ShareNfs, sharenfs).map_err(|error| format!("{}: {error}", export.path))?;
         let is_new = !self.datasets.contains(&dataset);
         Ok(Some(Step { path: export.path.clone(), line: export.line, dataset, is_new, sharenfs: sharenfs.clone() }))
@@ -74,10 +71,6 @@ impl There {
         };
         Ok(if name.is_empty() { under.clone() } else { format!("{under}/{name}") })
     }
-}
-
-fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.:".contains(letter))
 }
 
 impl Step {
@@ -154,12 +147,15 @@ mod tests {
         for (datasets, path, told) in [
             (&["a", "b"][..], "/srv", "--under DATASET"),
             (&[], "/srv", "no pool is imported"),
-            (&["tank"], "/srv/my files", "'my files' can be no dataset's name"),
-            (&["tank"], "/srv/it's", "'it's' can be no dataset's name"),
+            (&["tank"], "/srv/my files", "'tank/srv/my files' is no dataset name"),
+            (&["tank"], "/srv/it's", "is no dataset name"),
         ] {
             let error = there(datasets, None).step(&export(path)).expect_err(path);
             assert!(error.contains(told), "{path}: {error}");
         }
+        // The daemon would refuse it when others of the table are there already.
+        let long = format!("/srv/{}", "long".repeat(100));
+        there(&["tank"], None).step(&export(&long)).expect_err("such a name there cannot be");
         let nobody = TableExport { sharenfs: None, ..export("/srv") };
         assert_eq!(there(&["tank"], None).step(&nobody), Ok(None));
     }

@@ -19,7 +19,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, geteuid, kill_process_group, pidf
 use serde::Serialize;
 
 use super::super::words;
-use super::orphans::Orphans;
+use super::orphans::{DYING_TIME_MAX, Orphans};
 use super::say;
 use crate::control::report::EventReport;
 use crate::dates::utc_as_history;
@@ -168,9 +168,6 @@ fn will_pass(error: &io::Error) -> bool {
     use Errno as E;
     matches!(E::from_io_error(error), Some(E::AGAIN | E::NOMEM | E::MFILE | E::NFILE | E::TXTBSY))
 }
-
-/// How long what was killed may take to end.
-const DYING_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// How it ended. None: it cannot be killed, as it became another user or its disk does not answer, and others do not wait for it.
 fn end_of(mut child: Child, hook: &Path) -> io::Result<Option<ExitStatus>> {

@@ -5,10 +5,12 @@
 //! than one that was dropped counts as done: a pool that comes back after a year has nothing to tell.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use tally_base::name_hash;
 
@@ -60,8 +62,8 @@ pub(super) struct Memory {
     told: BTreeMap<u64, u64>,
     /// The newest of each that comes again, or was one too many, until it may be told: what a disk is by now is told in the end.
     postponed: BTreeMap<u64, EventReport>,
-    /// For which programs run, and how often they were begun for it.
-    begun: Option<(u64, u32)>,
+    /// For which programs were begun and did not end, and how often: those that the service ended with.
+    cut_off: BTreeMap<u64, u32>,
     /// Those of `done`.
     #[serde(skip)]
     known: HashSet<u64>,
@@ -108,10 +110,18 @@ impl Memory {
     /// Writes it down, in the place of what stood there.
     pub(super) fn save(&self, path: &Path) -> io::Result<()> {
         let beside = path.with_extension("new");
-        let mut file = File::create(&beside)?;
+        let written = self.write(&beside).and_then(|()| fs::rename(&beside, path));
+        if written.is_err() {
+            // Half of it is of no use to anybody, and takes room.
+            let _ = fs::remove_file(&beside);
+        }
+        written
+    }
+
+    fn write(&self, path: &Path) -> io::Result<()> {
+        let mut file = File::create(path)?;
         file.write_all(&serde_json::to_vec(self)?)?;
-        file.sync_data()?;
-        fs::rename(&beside, path)
+        file.sync_data()
     }
 
     /// The first answer of all: what has happened so far is no news. Says whether it was that.
@@ -188,17 +198,19 @@ impl Memory {
 
     /// Programs are run for it: how often that was begun, this time too.
     pub(super) fn begun(&mut self, event: &EventReport) -> u32 {
-        let id = id(event);
-        let times = self.begun.filter(|(begun, _)| *begun == id).map_or(0, |(_, times)| times) + 1;
-        self.begun = Some((id, times));
-        times
+        if self.cut_off.len() >= POSTPONED_MAX {
+            self.cut_off.clear();
+        }
+        let times = self.cut_off.entry(id(event)).or_default();
+        *times += 1;
+        *times
     }
 
     /// All programs of it have ended.
     pub(super) fn told(&mut self, event: &EventReport, now: u64) {
         let same = same(event);
         self.waiting.remove(&same);
-        self.begun = None;
+        self.cut_off.remove(&id(event));
         // One that has come since is told when the hour is over.
         if self.postponed.get(&same).is_some_and(|postponed| id(postponed) == id(event)) {
             self.postponed.remove(&same);
@@ -223,6 +235,21 @@ impl Memory {
             }
         }
     }
+}
+
+/// Nobody else keeps this file while this one is there: two would tell each event twice, and put away what the other one has written.
+pub(super) fn lock(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path.with_extension("lock"))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(Errno::WOULDBLOCK) => Err(io::Error::other("another `tally events run` keeps it")),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether there was no room for it.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// What is put there instead of being deleted: `done.json.bad`.

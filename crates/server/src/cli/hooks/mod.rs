@@ -57,9 +57,13 @@ const WAITING_MAX: usize = memory::TOLD_MAX + 1;
 /// `tally events run`, until somebody ends it.
 pub(super) fn run(session: Session<'_>, args: &RunArgs, console: &mut Console<'_>) -> Result<(), Failure> {
     let failed = |source| Failure::Hooks { path: args.state.clone(), source };
+    let _alone = memory::lock(&args.state).map_err(failed)?;
     let memory = Memory::load(&args.state).map_err(failed)?;
-    // What cannot be written is found out before anything is told.
-    memory.save(&args.state).map_err(failed)?;
+    // What cannot be written is found out before anything is told; a disk that is full says nothing of the next moment, and is told of.
+    match memory.save(&args.state) {
+        Err(error) if memory::is_full(&error) => say(&not_kept(&args.state, &error)),
+        outcome => outcome.map_err(failed)?,
+    }
     let memory = Arc::new(Mutex::new(memory));
     let (line, in_line) = sync_channel::<EventReport>(WAITING_MAX);
     let orphans = Orphans::adopt()?;
@@ -107,8 +111,12 @@ fn now() -> u64 {
 /// Writes down what is done. A full disk keeps nobody from being told; after a restart some of it is told again.
 fn keep(memory: &Memory, state: &Path) {
     if let Err(error) = memory.save(state) {
-        say(&format!("cannot write {}: {error}; what is done is remembered until this process ends", state.display()));
+        say(&not_kept(state, &error));
     }
+}
+
+fn not_kept(state: &Path, error: &io::Error) -> String {
+    format!("cannot write {}: {error}; what is done is remembered until this process ends", state.display())
 }
 
 /// Prints for the journal. Nobody may be reading it, and that is no reason to stop.

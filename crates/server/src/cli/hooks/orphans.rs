@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
 
 /// How long what was killed may take to end.
-const DYING_TIME_MAX: Duration = Duration::from_secs(1);
+pub(super) const DYING_TIME_MAX: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(5);
 
 /// The right to end every child of this process: no other thread of it has any.

@@ -8,8 +8,11 @@ use std::process::Command;
 
 use serde::Deserialize;
 use tally_base::Size;
+use tally_disk::{Access, FileDisk};
+use tally_members::label::{self, PoolState, Unreadable};
 
-use super::printed_by;
+use crate::cli::console::printed_by;
+use crate::control::shell::quoted;
 
 /// A disk, or a file that stands for one.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -96,7 +99,7 @@ impl Candidate {
         };
         if metadata.is_file() {
             let contents = signatures(path)?;
-            let uses = loops_over(path);
+            let uses = loops_over(path).into_iter().chain(pool_of(path)).collect();
             return Ok(Self { path: path.into(), size: metadata.len(), contents, uses, ..Self::default() });
         }
         if !metadata.file_type().is_block_device() {
@@ -115,6 +118,7 @@ impl Candidate {
             uses.push(error);
             Vec::new()
         });
+        uses.extend(pool_of(&block.path));
         Self {
             contents,
             path,
@@ -186,6 +190,25 @@ fn lsblk(paths: &[&Path]) -> Result<Vec<Block>, String> {
     command.arg("--").args(paths);
     let listed: Listed = json(command)?;
     Ok(listed.blockdevices)
+}
+
+/// Whose it is, if it is a pool's of ours. wipefs does not know our labels, and finds within a pool what its clients have written: to wipe that damages the pool.
+fn pool_of(path: &Path) -> Option<String> {
+    let disk = match FileDisk::open(path, Access::ReadOnly) {
+        Ok(disk) => disk,
+        Err(error) => return Some(format!("cannot be read: {error}")),
+    };
+    let (whose, state) = match label::read(&disk) {
+        Ok(label) => match label.config.state {
+            PoolState::Active => (label.config.name, "in use, or its machine crashed"),
+            PoolState::Exported => (label.config.name, "exported"),
+            PoolState::Destroyed => return None,
+        },
+        Err(Unreadable::NoLabel) => return None,
+        Err(why) => return Some(format!("has labels of a pool: {why}")),
+    };
+    let path = quoted(&path.to_string_lossy());
+    Some(format!("belongs to pool {whose} ({state}), which `tally pool labelclear -f {path}` would give up"))
 }
 
 /// What is known to be on it. What nobody knows is found blank.

@@ -1,15 +1,16 @@
 use std::fs;
 use std::path::Path;
 
-use clap::{Arg, Command, CommandFactory as _};
+use clap::{Arg, Command};
 
-use super::super::args::Cli;
+use super::{ManArgs, all_commands, shown_below};
 
-/// Pages for people: README and docs/, but for the designs, which tell what was so once.
+/// Pages for people: README, docs/ but for the designs, which tell what was so once, and those of the manual that are written by hand.
 fn pages() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let docs = fs::read_dir(root.join("docs")).expect("the folder is there").flatten().map(|entry| entry.path());
-    let paths = docs.filter(|path| path.extension().is_some_and(|of| of == "md")).chain([root.join("README.md")]);
+    let files = |folder: &str| fs::read_dir(root.join(folder)).expect("the folder is there").flatten();
+    let docs = files("docs").map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|of| of == "md"));
+    let paths = docs.chain(files("packaging/man").map(|entry| entry.path())).chain([root.join("README.md")]);
     paths.map(|path| (path.display().to_string(), fs::read_to_string(&path).expect("a page"))).collect()
 }
 
@@ -23,8 +24,11 @@ fn commands(page: &str) -> Vec<&str> {
     let lines = page.lines().filter_map(|line| Some(&line[typed(line)?..]));
     // Two spaces stand before what it does.
     let lines = lines.map(|line| line.split("  ").next().unwrap_or(line));
+    let of_manual = page.lines().filter_map(|line| {
+        ["Dl", "Ic", "Ql", "Dl sudo"].iter().find_map(|word| line.strip_prefix(&format!(".{word} ")))
+    });
     let between = page.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
-    lines.chain(between).filter(|text| text.starts_with("tally ")).collect()
+    lines.chain(of_manual).chain(between).filter(|text| text.starts_with("tally ")).collect()
 }
 
 fn said(command: &Command) -> &str {
@@ -66,8 +70,7 @@ fn unknown(root: &Command, line: &str) -> Option<String> {
 
 #[test]
 fn what_pages_tell_people_to_type_there_is() {
-    let mut root = Cli::command();
-    root.build();
+    let root = all_commands();
     let (mut count, mut wrong) = (0, Vec::new());
     for (path, page) in pages() {
         for line in commands(&page) {
@@ -81,4 +84,30 @@ fn what_pages_tell_people_to_type_there_is() {
     assert_eq!(told("tally pool create --file-size 1G -f tank x"), "");
     assert_eq!(told("tally pool make tank"), "`tally pool` has no make");
     assert_eq!(told("tally pool list --wide"), "--wide is no flag of `tally pool list`");
+}
+
+/// As `man` would look for them.
+#[test]
+fn each_command_has_its_page_and_no_page_leads_to_none() {
+    let dir = tempfile::tempdir().expect("a folder");
+    ManArgs { dir: dir.path().into() }.write().expect("pages");
+    let by_hand = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/man");
+    let is_there = |page: &str| dir.path().join(page).exists() || by_hand.join(page).exists();
+    let (mut commands, mut count) = (vec![all_commands()], 0);
+    while let Some(command) = commands.pop() {
+        count += 1;
+        let name = command.get_display_name().unwrap_or_else(|| command.get_name());
+        let page =
+            fs::read_to_string(dir.path().join(format!("{name}.8"))).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let page = page.replace("\\fB", "").replace("\\fR", "").replace('\\', "");
+        for (at, _) in page.match_indices("tally") {
+            let word =
+                page[at..].split(|letter: char| !letter.is_ascii_alphanumeric() && !"-()".contains(letter)).next();
+            let Some((other, section)) = word.and_then(|word| word.split_once('(')) else { continue };
+            let other = format!("{other}.{}", section.trim_end_matches(')'));
+            assert!(is_there(&other), "{name}(8) leads to {other}");
+        }
+        commands.extend(shown_below(&command).cloned());
+    }
+    assert_eq!(fs::read_dir(dir.path()).expect("pages").count(), count + 1, "and that of metrics");
 }

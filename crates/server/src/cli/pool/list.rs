@@ -7,6 +7,7 @@ use crate::cli::columns::{Column, Columns, Sorting, columns};
 use crate::cli::completion::Names;
 use crate::cli::pool::PathWords;
 use crate::cli::table::{Align, TableArgs};
+use crate::cli::words::harmless;
 use crate::control::report::{PoolReport, SpareReport, VdevReport, VdevSpace};
 
 /// Words of `pool list`.
@@ -63,7 +64,8 @@ impl ListArgs {
 
     /// For a script a tab stands before it, as `zpool` has it.
     fn indented(&self, name: &str, depth: usize) -> String {
-        if self.table.plain { format!("\t{name}") } else { "  ".repeat(depth) + name }
+        let name = harmless(name);
+        if self.table.plain { format!("\t{name}") } else { "  ".repeat(depth) + &name }
     }
 }
 

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::control::shell::quoted;
+
 /// What a look at some places has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
@@ -56,17 +58,10 @@ impl FoundPool {
     #[must_use]
     pub fn import_command(&self, pool: &str) -> String {
         let dirs: BTreeSet<&Path> = self.paths.iter().filter_map(|path| Path::new(path).parent()).collect();
-        let places: String = dirs.iter().map(|dir| format!("-d {} ", quoted(dir))).collect();
+        let places: String = dirs.iter().map(|dir| format!("-d {} ", quoted(&dir.to_string_lossy()))).collect();
         let destroyed = if self.state == Self::DESTROYED { "-D " } else { "" };
-        format!("tally pool import {destroyed}{places}{}", quoted(Path::new(pool)))
+        format!("tally pool import {destroyed}{places}{}", quoted(pool))
     }
-}
-
-/// A path, or a name, as a shell takes it for one word.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@,".contains(&byte);
-    if text.bytes().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]

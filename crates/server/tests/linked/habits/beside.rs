@@ -72,7 +72,7 @@ pub(super) fn exports_file(machine: &Machine) {
         format!("{path}:3: filer: `async` is refused"),
         format!("{path}:3: filer: `filer` is a host's name"),
         format!("{path}:3: unknown option `colour`; known are ro, rw"),
-        format!("{path}:4: /srv/a b: 'a b' can be no dataset's name"),
+        format!("{path}:4: /srv/a b: 'tank/srv/a b' is no dataset name"),
         "4 things were not taken, see above; nothing was done, and with -f the rest is".to_owned(),
     ];
     machine.types(&format!("exports import {path}"), 1, &told.each_ref().map(String::as_str));

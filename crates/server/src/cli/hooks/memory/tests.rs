@@ -167,3 +167,18 @@ fn what_is_older_than_a_week_is_no_news() {
     let mut memory = seasoned();
     assert_eq!(memory.judge(&old, NOON + AGE_SECONDS_MAX), Verdict::Tell);
 }
+
+/// One that ends the service each time is given up, whatever else is told in between.
+#[test]
+fn what_is_cut_off_is_counted_by_itself() {
+    let mut memory = seasoned();
+    let (deadly, other) = (event(1, "statechange", "a"), event(2, "statechange", "b"));
+    for times in 1..=BEGUN_MAX {
+        assert_eq!(memory.begun(&deadly), times);
+        memory = serde_json::from_slice(&serde_json::to_vec(&memory).unwrap()).unwrap();
+        assert_eq!(memory.begun(&other), 1);
+        memory.told(&other, NOON);
+    }
+    memory.told(&deadly, NOON);
+    assert_eq!(memory.begun(&deadly), 1, "it has ended");
+}
