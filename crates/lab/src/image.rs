@@ -146,6 +146,7 @@ impl Trial<'_> {
             "and behind a kill, in another container",
             self.reads("first", &first) && self.reads("second", &second),
         );
+        self.check("a volume that has lost its name gets no other one", self.ends_without_a_name());
         if self.tally.failed > 0 {
             cargo::step(&mut self.podman.command(&["logs", CONTAINER]))?;
         }
@@ -166,6 +167,25 @@ impl Trial<'_> {
         let said = run.output()?;
         ensure!(said.status.success(), "podman run: {}", String::from_utf8_lossy(&said.stderr));
         self.wait()
+    }
+
+    /// Whether it ends at a start where its name is an empty line, which a shell takes for nothing.
+    fn ends_without_a_name(&self) -> bool {
+        self.inside(&["sh", "-c", "echo > /var/lib/tally/host-id"]);
+        self.podman.says(&["stop", "--time", "60", CONTAINER]);
+        self.podman.says(&["start", CONTAINER]);
+        let began = Instant::now();
+        loop {
+            match self
+                .podman
+                .says(&["inspect", "--format", "{{.State.Status}} {{.State.ExitCode}}", CONTAINER])
+                .as_deref()
+            {
+                Some("exited 1") => return true,
+                _ if began.elapsed() > START_LIMIT => return false,
+                _ => std::thread::sleep(Duration::from_millis(200)),
+            }
+        }
     }
 
     /// Until it answers.

@@ -63,7 +63,9 @@ fn list_as_zpool(list: clap::Command) -> clap::Command {
 pub enum Command {
     /// Serve pools over NFS; the first time, make a pool 'tank' in ./tally-data
     Serve(ServeArgs),
-    /// Make a pool of disks or files, and a dataset in it that clients can mount: asks, says which commands that takes, and runs them
+    /// Make a pool of disks or files, and a dataset in it that clients can mount
+    ///
+    /// It asks what it was not told, says which commands that takes, and runs them.
     Init(InitArgs),
     /// Make, import and look after pools
     #[command(subcommand)]
@@ -85,7 +87,9 @@ pub enum Command {
     /// Show what clients call and what it costs them, and what they hold by NFSv4
     #[command(subcommand)]
     Stat(StatCommand),
-    /// Show what is exported, to whom and why, and who has it mounted; or take over a table of exports
+    /// Show what is exported, to whom and why, and who has it mounted
+    ///
+    /// `import` takes over a table of exports.
     #[command(args_conflicts_with_subcommands = true)]
     Exports(ExportsArgs),
     /// Show ranges of files that NFSv4 clients have locked, and who waits for one
@@ -111,7 +115,9 @@ pub enum Command {
         #[command(flatten)]
         args: EventsArgs,
     },
-    /// Say what is wrong with this server or will be, and what to do: a line for each check. Exit status: 0 nothing is, 1 a warning, 2 a failure
+    /// Say what is wrong with this server or will be, and what to do: a line for each check
+    ///
+    /// Exit status: 0 nothing is, 1 a warning, 2 a failure.
     Doctor,
     /// Watch the server live in this terminal: pool, transaction groups, log, latency, busiest clients
     Top(TopArgs),

@@ -4,15 +4,18 @@
 //! whoever needs it in earnest finds it in use: an import was refused, as its disk was "in use by another process".
 //!
 //! The idea: commands that open disks wait until the looks of this process are over. Not for long, as a look may be at a disk that hangs;
-//! and a look itself does not wait at all.
+//! and a look itself does not wait for others.
+//!
+//! udev looks, too: behind each close of a block device that could be written to, as behind a look, or wipefs, it has the device for itself while the kernel reads its partitions anew.
+//! Nobody is told of that, so a block device that is in use is waited for in any case.
 
 use std::cell::Cell;
-use std::io;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 use tally_disk::{Access, Disk, Opener};
 
@@ -66,12 +69,17 @@ pub(super) struct BesideLooks {
     pub(super) looks: Arc<Looks>,
 }
 
+fn is_block_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
+}
+
 impl Opener for BesideLooks {
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn Disk>> {
         let began = Instant::now();
         loop {
             // Asked before: it may be over behind the refusal.
-            let may_pass = !LOOKS.get() && self.looks.are_under_way() && began.elapsed() < LOOK_MAX;
+            let is_looked_at = !LOOKS.get() && self.looks.are_under_way() || is_block_device(path);
+            let may_pass = is_looked_at && began.elapsed() < LOOK_MAX;
             match self.opener.open(path, access) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && may_pass => thread::sleep(LOOK_PAUSE),
                 opened => return opened,
