@@ -76,7 +76,7 @@ impl OfZfs {
                 "datasets are not sent yet: copy with what reads files (rsync -a, cp -a) between two mounts"
             }
             Self::Mount(_) | Self::Unmount(_) => {
-                "nothing is mounted on the server: clients mount what sharenfs lets them (tally dataset set sharenfs=...); `tally exports` shows which have"
+                "nothing is mounted on the server but what you say: `tally mount DATASET DIR` mounts one there, `tally unmount DIR` ends that, and `tally mount` shows what is"
             }
             Self::Unshare(_) => {
                 "what is exported is what sharenfs says, from the next request on: `tally dataset set sharenfs=off DATASET` ends it, and RULES or on bring it back"
@@ -148,8 +148,6 @@ pub enum OfOthers {
     Exportfs(AnyWords),
     #[command(hide = true)]
     Nfsdclnts(AnyWords),
-    #[command(hide = true, alias = "umount")]
-    Mount(AnyWords),
 }
 
 impl OfOthers {
@@ -165,9 +163,6 @@ impl OfOthers {
             }
             Self::Nfsdclnts(_) => {
                 "`tally client list` shows clients, `tally stat opens` what they have open, and `tally locks` what they have locked"
-            }
-            Self::Mount(_) => {
-                "nothing is mounted on the server: clients mount what sharenfs lets them; `tally exports` shows which have"
             }
         }
     }
