@@ -251,6 +251,8 @@ fn names_are_moved_listed_and_not_exchanged() {
     kernel.create(b"f", O_RDWR).unwrap();
     assert_eq!((rename(1, b"g"), rename(2, b"g"), rename(1, b"h")), (Err(EXIST), Err(INVAL), Ok(vec![])));
     let list = |opcode| kernel.ask(opcode, dir, &[ReadIn { size: 4096, ..ReadIn::default() }.as_bytes()]).unwrap();
+    let opened = kernel.ask(27, dir, &[OpenIn { flags: 0, open_flags: 0 }.as_bytes()]).unwrap();
+    assert!(OpenOut::read_from_bytes(&opened[..]).is_ok(), "without this the kernel does not believe it");
     let names = |told: &[u8]| {
         [&b"g"[..], b"h"].map(|name| told.windows(9).any(|part| part == [&[1, 0, 0, 0, 8, 0, 0, 0][..], name].concat()))
     };
