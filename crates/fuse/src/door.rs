@@ -78,7 +78,7 @@ impl Door {
 
     /// Ends an open.
     pub(crate) fn close(&self, object: ObjectRef, way: Way) {
-        self.opens.close(self.vfs().as_deref(), object, way);
+        self.opens.close(self.vfs().as_deref(), object.id, way);
     }
 
     /// The kernel asks no more.
@@ -97,6 +97,12 @@ impl Door {
             Op::Destroy | Op::ReleaseDir => return Reply::done().into(),
             // Nothing is remembered of who lists a directory.
             Op::OpenDir => return wire::opened(0).into(),
+            Op::Release { fh } => {
+                if let Some(way) = Way::numbered(fh) {
+                    self.opens.close(self.vfs().as_deref(), ObjectId(request.header.node), way);
+                }
+                return Reply::done().into();
+            }
             Op::Unknown { .. } => return Errno::NOSYS.into(),
             _ => {}
         }
@@ -182,12 +188,6 @@ impl Asked<'_> {
             Op::RmDir { name } => self.change(|ctx, dir| self.vfs.rmdir(ctx, dir, name)),
             Op::Rename { name, new_dir, new_name, flags } => self.rename(name, (new_dir, new_name), flags),
             Op::Open { flags, open_flags } => self.open(flags, open_flags),
-            Op::Release { fh } => {
-                if let Some(way) = Way::numbered(fh) {
-                    self.door.opens.close(Some(self.vfs), self.node()?, way);
-                }
-                Ok(Reply::done().into())
-            }
             Op::Read { fh, offset, size } => self.read(fh, offset, size),
             Op::Write { fh, offset, write_flags, flags, data } => self.write((fh, offset), (write_flags, flags), data),
             Op::Flush { fh } => self.flush(fh),
@@ -205,6 +205,7 @@ impl Asked<'_> {
             Op::Init(_)
             | Op::Interrupt { .. }
             | Op::Forget
+            | Op::Release { .. }
             | Op::Destroy
             | Op::OpenDir
             | Op::ReleaseDir

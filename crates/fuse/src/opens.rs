@@ -11,6 +11,7 @@ use std::hash::BuildHasher;
 use foldhash::HashMap;
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
+use tally_base::ObjectId;
 use tally_vfs::{
     Access, Attr, ClientNumber, CreateHow, Cred, FsError, Holder, ObjectRef, OpCtx, Opened, Opening, Outcome,
     OwnerNumber, Share, ToOpen, Vfs,
@@ -67,7 +68,7 @@ const O_RDWR: u32 = 2;
 /// How many of each.
 pub(crate) struct Opens {
     client: ClientNumber,
-    shards: Vec<Mutex<HashMap<(ObjectRef, u64), u32>>>,
+    shards: Vec<Mutex<HashMap<(ObjectId, u64), (ObjectRef, u32)>>>,
 }
 
 impl Opens {
@@ -86,16 +87,16 @@ impl Opens {
     }
 
     /// Files are apart by numbers that follow each other.
-    fn shard(&self, object: ObjectRef) -> &Mutex<HashMap<(ObjectRef, u64), u32>> {
-        let hash = FixedState::with_seed(0).hash_one(object.id);
+    fn shard(&self, object: ObjectId) -> &Mutex<HashMap<(ObjectId, u64), (ObjectRef, u32)>> {
+        let hash = FixedState::with_seed(0).hash_one(object);
         &self.shards[hash as usize % SHARDS]
     }
 
     /// Opens a file that is there.
     pub(crate) fn open(&self, vfs: &dyn Vfs, cred: &Cred, object: ObjectRef, way: Way) -> Result<Attr, FsError> {
-        let mut counts = self.shard(object).lock();
+        let mut counts = self.shard(object.id).lock();
         let opened = self.claim(vfs, cred, ToOpen::Itself(object), way).result?;
-        *counts.entry((object, way.number())).or_default() += 1;
+        counts.entry((object.id, way.number())).or_insert((object, 0)).1 += 1;
         Ok(opened.attr)
     }
 
@@ -111,7 +112,7 @@ impl Opens {
         let outcome = self.claim(vfs, cred, ToOpen::Made(dir, name, how), way);
         if let Ok(opened) = &outcome.result {
             let object = opened.attr.object;
-            self.shard(object).lock().insert((object, way.number()), 1);
+            self.shard(object.id).lock().insert((object.id, way.number()), (object, 1));
         }
         outcome
     }
@@ -124,29 +125,29 @@ impl Opens {
 
     /// The file system has lost what was open, as its pool was taken up anew: whether the file is open so again.
     pub(crate) fn claim_again(&self, vfs: &dyn Vfs, object: ObjectRef, way: Way) -> bool {
-        let counts = self.shard(object).lock();
+        let counts = self.shard(object.id).lock();
         let cred = Cred::checked(0, 0);
-        counts.contains_key(&(object, way.number()))
+        counts.contains_key(&(object.id, way.number()))
             && self.claim(vfs, &cred, ToOpen::Itself(object), way).result.is_ok()
     }
 
-    /// One of them is closed. Where the dataset is away nothing is claimed of it.
-    pub(crate) fn close(&self, vfs: Option<&dyn Vfs>, object: ObjectRef, way: Way) {
+    /// One of them is closed, of the object with this number: the kernel says so once, and whether it can be looked at or not it is closed. Where the dataset is away nothing is claimed of it.
+    pub(crate) fn close(&self, vfs: Option<&dyn Vfs>, object: ObjectId, way: Way) {
         let mut counts = self.shard(object).lock();
-        let Some(count) = counts.get_mut(&(object, way.number())) else { return };
+        let Some((_, count)) = counts.get_mut(&(object, way.number())) else { return };
         *count -= 1;
-        if *count == 0 {
-            counts.remove(&(object, way.number()));
-            if let Some(vfs) = vfs {
-                vfs.close(object, self.holder(way));
-            }
+        if *count == 0
+            && let Some((object, _)) = counts.remove(&(object, way.number()))
+            && let Some(vfs) = vfs
+        {
+            vfs.close(object, self.holder(way));
         }
     }
 
     /// All are.
     pub(crate) fn close_all(&self, vfs: Option<&dyn Vfs>) {
         for shard in &self.shards {
-            for ((object, number), _) in shard.lock().drain() {
+            for ((_, number), (object, _)) in shard.lock().drain() {
                 if let (Some(vfs), Some(way)) = (vfs, Way::numbered(number)) {
                     vfs.close(object, self.holder(way));
                 }

@@ -80,7 +80,7 @@ impl Asked<'_> {
         let right = if way.writes() { Right::Open(self.door.opens.holder(way)) } else { Right::Mode };
         let outcome = self.vfs.setattr(self.ctx(&cred, right), object, &cut, None);
         if let Err(error) = outcome.result {
-            self.door.opens.close(Some(self.vfs), object, way);
+            self.door.opens.close(Some(self.vfs), object.id, way);
             return Ok(self.refused(error, outcome.wait));
         }
         Ok(waits(outcome.wait, reply, Some((object, way))))
