@@ -65,10 +65,13 @@ const O_ACCMODE: u32 = 3;
 const O_WRONLY: u32 = 1;
 const O_RDWR: u32 = 2;
 
+/// Files by their numbers, each with the number of a way, and how often it is open so.
+type Shard = Mutex<HashMap<(ObjectId, u64), (ObjectRef, u32)>>;
+
 /// How many of each.
 pub(crate) struct Opens {
     client: ClientNumber,
-    shards: Vec<Mutex<HashMap<(ObjectId, u64), (ObjectRef, u32)>>>,
+    shards: Vec<Shard>,
 }
 
 impl Opens {
@@ -87,7 +90,7 @@ impl Opens {
     }
 
     /// Files are apart by numbers that follow each other.
-    fn shard(&self, object: ObjectId) -> &Mutex<HashMap<(ObjectId, u64), (ObjectRef, u32)>> {
+    fn shard(&self, object: ObjectId) -> &Shard {
         let hash = FixedState::with_seed(0).hash_one(object);
         &self.shards[hash as usize % SHARDS]
     }

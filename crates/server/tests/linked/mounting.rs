@@ -37,7 +37,8 @@ impl Machine {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.daemon = Some(command.spawn().unwrap());
         let given_up = Instant::now() + PATIENCE;
-        while !matches!(self.says(&["pool", "list", "-H", "-o", "name"]), (true, names) if names == "tank\n") {
+        while !matches!(self.says(&["pool", "list", "-H", "-o", "name,health"]), (true, told) if told == "tank\tONLINE\n")
+        {
             assert!(Instant::now() < given_up, "the daemon does not start");
             thread::sleep(Duration::from_millis(20));
         }
@@ -104,7 +105,8 @@ fn a_mount_keeps_what_it_promises() {
     let mut machine = Machine::start();
     machine.mount();
     for round in 0..3 {
-        let at = |name: &str| machine.at(&format!("{name}{round}"));
+        let mounted = machine.at("");
+        let at = |name: &str| mounted.join(format!("{name}{round}"));
         // None of these is followed by a word of sync.
         fs::create_dir(at("made")).unwrap();
         File::create(at("empty")).unwrap();
@@ -131,7 +133,6 @@ fn a_mount_keeps_what_it_promises() {
         assert!(told.contains("no daemon served it"), "{told}");
         machine.start_daemon();
         machine.mount();
-        let at = |name: &str| machine.at(&format!("{name}{round}"));
         assert_eq!(fs::metadata(at("made")).unwrap().mode() & 0o7777, 0o1751);
         assert_eq!(fs::read(at("empty")).unwrap(), b"");
         assert_eq!(fs::read(at("new name")).unwrap(), b"closed");
@@ -199,7 +200,7 @@ fn what_is_mounted_is_not_let_go_of() {
     assert!(table.contains(&format!("tank/home/ann {dir} fuse.tally ")), "{table}");
     for words in [
         &["pool", "export", "tank"][..],
-        &["pool", "destroy", "tank", "-y"],
+        &["pool", "destroy", "tank"],
         &["dataset", "destroy", "tank/home/ann"],
         &["dataset", "destroy", "-r", "tank/home"],
         &["dataset", "destroy", "-n", "-r", "tank/home"],
@@ -271,7 +272,9 @@ fn programs_find_what_a_file_system_has() {
     machine.well(&["dataset", "set", "refquota=16M", "tank"]);
     let room = rustix::fs::statvfs(at("")).unwrap();
     assert_eq!(room.f_blocks * room.f_frsize, 16 << 20);
-    let error = fs::write(at("large"), vec![1; 32 << 20]).unwrap_err();
+    let mut noise = vec![0; 32 << 20];
+    File::open("/dev/urandom").unwrap().read_exact(&mut noise).unwrap();
+    let error = fs::write(at("large"), noise).unwrap_err();
     assert_eq!(raw(&error), Some(Errno::DQUOT), "{error}");
     // What takes no changes any more has what was changed before.
     let mut written = File::create(at("written")).unwrap();
