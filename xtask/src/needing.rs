@@ -19,6 +19,8 @@ use crate::test::{Failures, counted};
 enum Need {
     /// To be root, and thereby any user.
     Root,
+    /// To be root, and a kernel that has file systems in programs.
+    Fuse,
     /// A regular file as a block device.
     LoopDevice,
     /// A program that is called from the path, of a Debian package.
@@ -42,7 +44,7 @@ struct Needing {
 
 const PROMTOOL: Need = Need::Program { name: "promtool", package: "prometheus" };
 
-const TESTS: [Needing; 15] = [
+const TESTS: [Needing; 19] = [
     Needing {
         name: "a_block_device_is_a_disk_with_one_owner",
         of: &["--test", "block_device"],
@@ -92,6 +94,14 @@ const TESTS: [Needing; 15] = [
         need: Need::Root,
     },
     Needing { name: "completing::each_shell_completes", of: &["--test", "linked"], need: Need::Shells },
+    Needing { name: "mounting::a_mount_keeps_what_it_promises", of: &["--test", "linked"], need: Need::Fuse },
+    Needing {
+        name: "mounting::programs_and_clients_see_each_other_at_once",
+        of: &["--test", "linked"],
+        need: Need::Fuse,
+    },
+    Needing { name: "mounting::what_is_mounted_is_not_let_go_of", of: &["--test", "linked"], need: Need::Fuse },
+    Needing { name: "mounting::programs_find_what_a_file_system_has", of: &["--test", "linked"], need: Need::Fuse },
     Needing { name: "who_is_believed_from_where", of: &["--test", "another_host"], need: Need::Hosts },
     Needing {
         name: "the_port_is_found_and_another_owner_of_it_named",
@@ -137,6 +147,10 @@ impl Need {
         let is_root = rustix::process::geteuid().is_root();
         match self {
             Self::Root => Ok(is_root.then_some(usual).ok_or_else(|| "it needs root".to_owned())),
+            Self::Fuse => {
+                let there = is_root && std::path::Path::new("/dev/fuse").exists();
+                Ok(there.then_some(usual).ok_or_else(|| "it needs root and /dev/fuse (the module fuse)".to_owned()))
+            }
             Self::LoopDevice => {
                 let looked = Command::new("losetup").arg("--find").stdout(Stdio::null()).stderr(Stdio::null()).status();
                 let there = is_root && looked.is_ok_and(|status| status.success());

@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tally_base::{DatasetId, Known, PoolGuid, SessionBytes, SlotMark, Time};
+use tally_base::{DatasetId, Known, ObjectId, PoolGuid, SessionBytes, SlotMark, Time};
 use tally_store::pool::NotServing;
 use tally_store::properties::Delegating;
 use tally_vfs::locks::{Lock, NotLocked, Range};
@@ -20,7 +20,7 @@ use tally_vfs::{
 };
 
 use crate::filesystem::Filesystem;
-use crate::ops::Removal;
+use crate::ops::{IfThere, Removal};
 
 impl Identity for Filesystem {
     fn pool(&self) -> PoolGuid {
@@ -49,6 +49,10 @@ impl Identity for Filesystem {
 }
 
 impl Attributes for Filesystem {
+    fn numbered(&self, id: ObjectId) -> Result<ObjectRef, FsError> {
+        self.attr_of(id).map(|attr| attr.object).map_err(|error| self.awaited(error))
+    }
+
     fn getattr(&self, object: ObjectRef) -> Result<Attr, FsError> {
         self.getattr(object).map_err(|error| self.awaited(error))
     }
@@ -79,6 +83,10 @@ impl Names for Filesystem {
         self.readdir(cred, dir, cookie, entries_max, plus).map_err(|error| self.awaited(error))
     }
 
+    fn is_covered(&self, dir: ObjectRef) -> bool {
+        self.is_mountpoint(dir.id)
+    }
+
     fn create(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr> {
         self.outcome(self.create(ctx, dir, name, how))
     }
@@ -104,7 +112,18 @@ impl Names for Filesystem {
     }
 
     fn rename(&self, ctx: OpCtx<'_>, from_dir: ObjectRef, from: &[u8], to_dir: ObjectRef, to: &[u8]) -> Outcome<()> {
-        self.outcome(self.rename(ctx, from_dir, from, to_dir, to))
+        self.outcome(self.rename(ctx, (from_dir, from), (to_dir, to), IfThere::Replaced))
+    }
+
+    fn rename_to_new(
+        &self,
+        ctx: OpCtx<'_>,
+        from_dir: ObjectRef,
+        from: &[u8],
+        to_dir: ObjectRef,
+        to: &[u8],
+    ) -> Outcome<()> {
+        self.outcome(self.rename(ctx, (from_dir, from), (to_dir, to), IfThere::Refused))
     }
 
     fn link(&self, ctx: OpCtx<'_>, object: ObjectRef, dir: ObjectRef, name: &[u8]) -> Outcome<Attr> {

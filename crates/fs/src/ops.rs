@@ -23,6 +23,7 @@ pub(crate) use ancestry::Ancestry;
 pub use bounds::LogBounds;
 pub(crate) use follow::Following;
 pub(crate) use remove::Removal;
+pub(crate) use rename::IfThere;
 
 use smallvec::{SmallVec, smallvec};
 use tally_base::{ObjectId, Wait, name_hash};

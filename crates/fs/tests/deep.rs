@@ -54,7 +54,7 @@ fn a_refused_rename_looks_at_no_parents() {
     let closed = make(&*fs, fs.root(), "closed", 0o700);
     make(&*fs, make(&*fs, closed, "full", 0o777), "in it", 0o755);
     let open = make(&*fs, lowest, "open", 0o777);
-    let stranger = Cred { uid: 1001, gid: 1001, groups: SmallVec::new() };
+    let stranger = Cred { uid: 1001, gid: 1001, groups: SmallVec::new(), checked: false };
     for (from, to) in [((mine, "full"), lowest), ((closed, "full"), lowest), ((closed, "full"), open)] {
         assert_eq!(rename(&*fs, &stranger, from, (to, "x")), Err(FsError::Access));
         assert_eq!(fs.parents_seen(), 0, "{from:?} {to:?}");

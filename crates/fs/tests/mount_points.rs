@@ -28,7 +28,7 @@ fn open_tank(world: &World) -> (Arc<Filer>, Arc<Filesystem>) {
 }
 
 fn user() -> Cred {
-    Cred { uid: 1000, gid: 1000, groups: SmallVec::new() }
+    Cred { uid: 1000, gid: 1000, groups: SmallVec::new(), checked: false }
 }
 
 /// While the command waits for its group, somebody who may write to the root tries to take the new directory away.

@@ -51,6 +51,7 @@ pub fn squash(identity: &Identity, rule: &Rule) -> Cred {
             uid: if claimed.uid == 0 { rule.anon_uid } else { claimed.uid },
             gid: squash_group(claimed.gid, rule),
             groups: claimed.groups.iter().map(|gid| squash_group(*gid, rule)).collect(),
+            checked: false,
         },
     }
 }
@@ -60,7 +61,7 @@ fn squash_group(gid: u32, rule: &Rule) -> u32 {
 }
 
 fn anonymous(rule: &Rule) -> Cred {
-    Cred { uid: rule.anon_uid, gid: rule.anon_gid, groups: SmallVec::new() }
+    Cred { uid: rule.anon_uid, gid: rule.anon_gid, groups: SmallVec::new(), checked: false }
 }
 
 #[cfg(test)]
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     fn cred(uid: u32, gid: u32, groups: &[u32]) -> Cred {
-        Cred { uid, gid, groups: SmallVec::from_slice(groups) }
+        Cred { uid, gid, groups: SmallVec::from_slice(groups), checked: false }
     }
 
     #[test]

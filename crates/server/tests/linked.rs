@@ -47,6 +47,8 @@ mod manual;
 mod meeting;
 #[path = "linked/members.rs"]
 mod members;
+#[path = "linked/mounting.rs"]
+mod mounting;
 #[path = "linked/naming.rs"]
 mod naming;
 #[path = "linked/new_files.rs"]

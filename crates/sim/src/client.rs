@@ -59,7 +59,7 @@ impl Client {
         let address = IpAddr::V4(Ipv4Addr::new(127, 1, 0, number));
         let mut client = Self {
             address,
-            who: Cred { uid: user, gid: user, groups: SmallVec::new() },
+            who: Cred { uid: user, gid: user, groups: SmallVec::new(), checked: false },
             link: Arc::new(Link::new(0, SocketAddr::new(address, PORT))),
             next_xid: first_xid,
             next_link: u64::from(number) << 32,

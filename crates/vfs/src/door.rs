@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tally_base::{DatasetId, Known, PoolGuid, SessionBytes, SlotMark, Time};
+use tally_base::{DatasetId, Known, ObjectId, PoolGuid, SessionBytes, SlotMark, Time};
 use tally_claims::{ClientNumber, Delegation, Holder, Share};
 
 use crate::attributes::{Attr, FsStat, ObjectRef, SetAttr};
@@ -46,6 +46,8 @@ pub trait Identity: Send + Sync {
 
 /// What is known of an object beside its names and its content, and of the dataset as a whole.
 pub trait Attributes: Send + Sync {
+    /// The object that has a number now, also one without a name that somebody has open: for a door whose clients name objects by that alone.
+    fn numbered(&self, id: ObjectId) -> Result<ObjectRef, FsError>;
     /// Attributes, as they are here; no permission is needed.
     fn getattr(&self, object: ObjectRef) -> Result<Attr, FsError>;
     /// Changes attributes; with `guard`, only if the ctime is still that.
@@ -76,6 +78,10 @@ pub trait Names: Send + Sync {
         entries_max: usize,
         plus: bool,
     ) -> Result<DirPage, FsError>;
+    /// Whether another dataset is mounted on this directory for others: what would be made in it nobody but who sees this dataset alone would find.
+    fn is_covered(&self, _dir: ObjectRef) -> bool {
+        false
+    }
     /// Makes a regular file.
     fn create(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr>;
     /// Makes a directory.
@@ -90,6 +96,15 @@ pub trait Names: Send + Sync {
     fn rmdir(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8]) -> Outcome<()>;
     /// Renames, replacing what stands in the way as rename(2) does.
     fn rename(&self, ctx: OpCtx<'_>, from_dir: ObjectRef, from: &[u8], to_dir: ObjectRef, to: &[u8]) -> Outcome<()>;
+    /// Renames to a name that nobody has: [`FsError::Exists`], also where both are names of one object.
+    fn rename_to_new(
+        &self,
+        ctx: OpCtx<'_>,
+        from_dir: ObjectRef,
+        from: &[u8],
+        to_dir: ObjectRef,
+        to: &[u8],
+    ) -> Outcome<()>;
     /// Makes another name for a file. On success: the file's attributes.
     fn link(&self, ctx: OpCtx<'_>, object: ObjectRef, dir: ObjectRef, name: &[u8]) -> Outcome<Attr>;
 }

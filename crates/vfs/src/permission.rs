@@ -1,4 +1,4 @@
-//! Who may do what to an object: mode bits as POSIX has them, with the superuser above them.
+//! Who may do what to an object: mode bits as POSIX has them, with the superuser above them, and whoever was asked already ([`Cred::checked`]).
 
 use crate::{Attr, Cred, FileKind, FsError, SetAttr, SetTime};
 
@@ -13,6 +13,9 @@ pub const EXECUTE: u32 = 1;
 /// everything, searches every directory, and executes what anybody may execute.
 #[must_use]
 pub fn granted(attr: &Attr, cred: &Cred) -> u32 {
+    if cred.checked {
+        return READ | WRITE | EXECUTE;
+    }
     if cred.uid == 0 {
         let execute = attr.kind == FileKind::Directory || attr.mode & 0o111 != 0;
         return READ | WRITE | if execute { EXECUTE } else { 0 };
@@ -33,10 +36,16 @@ pub fn may(attr: &Attr, cred: &Cred, wanted: u32) -> bool {
     granted(attr, cred) & wanted == wanted
 }
 
-/// Whether `cred` owns the object or is the superuser.
+/// Whether `cred` owns the object, or passes for its owner: the superuser, and who was asked already.
 #[must_use]
 pub fn owns(attr: &Attr, cred: &Cred) -> bool {
-    cred.uid == 0 || cred.uid == attr.uid
+    passes(cred) || cred.uid == attr.uid
+}
+
+/// Whether nothing is forbidden to `cred` that modes and owners forbid.
+#[must_use]
+pub fn passes(cred: &Cred) -> bool {
+    cred.uid == 0 || cred.checked
 }
 
 /// Whether the sticky bit of `dir` keeps `cred` from removing or renaming `entry`.
@@ -67,7 +76,7 @@ pub fn has_xattrs(kind: FileKind) -> bool {
 /// Whether `cred` may make the changes of `set` other than the size, by the rules of chmod(2), chown(2) and
 /// utimensat(2). By which right somebody sets a time that he has set already is asked elsewhere.
 pub fn may_set(attr: &Attr, cred: &Cred, set: &SetAttr) -> Result<(), FsError> {
-    if cred.uid == 0 {
+    if passes(cred) {
         return Ok(());
     }
     let owner = cred.uid == attr.uid;
@@ -107,7 +116,7 @@ pub fn owners_given(cred: &Cred, inherited: (u32, u32), set: &SetAttr) -> (u32, 
 pub fn mode_after(attr: &Attr, cred: &Cred, set: &SetAttr) -> u32 {
     let mut mode = set.mode.map_or(attr.mode, |mode| mode & 0o7777);
     let gid = set.gid.unwrap_or(attr.gid);
-    if set.mode.is_some() && cred.uid != 0 && !cred.in_group(gid) {
+    if set.mode.is_some() && !passes(cred) && !cred.in_group(gid) {
         mode &= !0o2000;
     }
     let is_given = attr.kind != FileKind::Directory && (set.uid.is_some() || set.gid.is_some());
@@ -131,6 +140,62 @@ pub fn inherit(dir: &Attr, cred: &Cred, kind: FileKind, mode: u32) -> (u32, u32)
     if kind == FileKind::Directory {
         return (gid, mode | (dir.mode & 0o2000));
     }
-    let foreign = cred.uid != 0 && !cred.in_group(gid);
+    let foreign = !passes(cred) && !cred.in_group(gid);
     (gid, if foreign { mode & !0o2000 } else { mode })
+}
+
+#[cfg(test)]
+mod tests {
+    use smallvec::SmallVec;
+    use tally_base::{FileTime, Generation, ObjectId, Time};
+
+    use super::*;
+    use crate::ObjectRef;
+
+    fn of_another(kind: FileKind, mode: u32) -> Attr {
+        let object = ObjectRef { id: ObjectId(7), generation: Generation(1) };
+        let (now, at) = (Time(1), FileTime(1));
+        Attr {
+            object,
+            kind,
+            mode,
+            nlink: 1,
+            uid: 1,
+            gid: 1,
+            size: 0,
+            used: 0,
+            rdev: (0, 0),
+            atime: at,
+            mtime: at,
+            ctime: now,
+            change: now,
+        }
+    }
+
+    #[test]
+    fn who_was_asked_already_is_forbidden_nothing_and_owns_what_he_makes() {
+        let (checked, asked) = (Cred::checked(1000, 100), Cred { checked: false, ..Cred::checked(1000, 100) });
+        let (file, sticky) = (of_another(FileKind::File, 0), of_another(FileKind::Directory, 0o3777));
+        let set = SetAttr { mode: Some(0o2755), ..SetAttr::default() };
+        let answers = |cred: &Cred| {
+            (
+                may(&file, cred, READ | WRITE | EXECUTE),
+                may_set(&file, cred, &set).is_ok(),
+                may_xattr(&sticky, cred, WRITE).is_ok(),
+                !sticky_forbids(&sticky, &file, cred),
+                mode_after(&file, cred, &set),
+                inherit(&sticky, cred, FileKind::File, 0o2755),
+            )
+        };
+        assert_eq!(answers(&checked), (true, true, true, true, 0o2755, (1, 0o2755)));
+        assert_eq!(answers(&asked), (false, false, false, false, 0o755, (1, 0o755)));
+        assert_eq!(owners_given(&checked, (1000, 100), &SetAttr { uid: Some(5), ..SetAttr::default() }), (1000, 100));
+        let given = SetAttr { uid: Some(5), ..SetAttr::default() };
+        assert_eq!(
+            mode_after(&of_another(FileKind::File, 0o6755), &checked, &given),
+            0o755,
+            "what is given away runs as nobody"
+        );
+        assert_eq!(Cred { groups: SmallVec::new(), ..Cred::root() }.checked, false);
+    }
 }

@@ -16,13 +16,22 @@ pub struct Cred {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: SmallVec<[u32; 16]>,
+    /// Whether he may do this was asked already, by who knows more of him: a kernel, of its own program's capabilities and all its groups. Then ids say whose a new object is, and
+    /// forbid nothing. No word from a network sets this.
+    pub checked: bool,
 }
 
 impl Cred {
     /// The superuser.
     #[must_use]
     pub fn root() -> Self {
-        Self { uid: 0, gid: 0, groups: SmallVec::new() }
+        Self { uid: 0, gid: 0, groups: SmallVec::new(), checked: false }
+    }
+
+    /// Somebody of whom it was asked already whether he may.
+    #[must_use]
+    pub fn checked(uid: u32, gid: u32) -> Self {
+        Self { uid, gid, groups: SmallVec::new(), checked: true }
     }
 
     /// Whether `gid` is the primary or one of the supplementary groups.

@@ -140,7 +140,7 @@ impl Filesystem {
             NodeKind::BlockDevice(major, minor) => (FileKind::BlockDevice, (major, minor)),
             NodeKind::CharDevice(major, minor) => (FileKind::CharDevice, (major, minor)),
         };
-        if matches!(kind, FileKind::BlockDevice | FileKind::CharDevice) && ctx.cred.uid != 0 {
+        if matches!(kind, FileKind::BlockDevice | FileKind::CharDevice) && !permission::passes(ctx.cred) {
             return failed(FsError::NotOwner);
         }
         let plan = Plan { rdev, ..Plan::new(RecordKind::Mknod, kind, set) };

@@ -23,6 +23,15 @@ struct End<'a> {
     name: &'a [u8],
 }
 
+/// What becomes of a rename whose new name somebody has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IfThere {
+    /// What has it goes.
+    Replaced,
+    /// Nothing is done.
+    Refused,
+}
+
 /// What is known before the locks, and must still be true under them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Peeked {
@@ -31,6 +40,7 @@ struct Peeked {
     source_is_directory: bool,
     /// Somebody has open what is in the way.
     target_is_open: bool,
+    if_there: IfThere,
 }
 
 /// Whether a directory may get another parent.
@@ -63,10 +73,9 @@ impl Filesystem {
     pub(crate) fn rename(
         &self,
         ctx: OpCtx<'_>,
-        from_dir: ObjectRef,
-        from: &[u8],
-        to_dir: ObjectRef,
-        to: &[u8],
+        (from_dir, from): (ObjectRef, &[u8]),
+        (to_dir, to): (ObjectRef, &[u8]),
+        if_there: IfThere,
     ) -> Outcome<()> {
         if let Err(error) = check_name(from).and_then(|()| check_name(to)) {
             return failed(error);
@@ -88,7 +97,7 @@ impl Filesystem {
                 Ok(admitted) => admitted,
                 Err(refusal) => return refusal.outcome(),
             };
-            let peeked = match self.peek_rename(from, to) {
+            let peeked = match self.peek_rename(from, to, if_there) {
                 Ok(peeked) => peeked,
                 Err(error) => return self.failed_after_look(&[from_dir.id, to_dir.id], error),
             };
@@ -135,15 +144,15 @@ impl Filesystem {
             return Ok(0);
         }
         // Should the target go before the locks are there, the quota is passed by one name.
-        Ok(if self.peek_rename(from, to)?.target.is_some() { 0 } else { longer })
+        Ok(if self.peek_rename(from, to, IfThere::Replaced)?.target.is_some() { 0 } else { longer })
     }
 
-    fn peek_rename(&self, from: End<'_>, to: End<'_>) -> Result<Peeked, FsError> {
+    fn peek_rename(&self, from: End<'_>, to: End<'_>, if_there: IfThere) -> Result<Peeked, FsError> {
         let source = self.peek(from.dir, from.name)?;
         let target = self.peek(to.dir, to.name)?;
         let kind = source.and_then(|found| self.attr_of(found.object).ok()).map(|attr| attr.kind);
         let target_is_open = target.is_some_and(|target| self.may_be_open(target.object));
-        Ok(Peeked { source, target, source_is_directory: kind == Some(FileKind::Directory), target_is_open })
+        Ok(Peeked { source, target, source_is_directory: kind == Some(FileKind::Directory), target_is_open, if_there })
     }
 
     /// The tree, standing still, for a directory's move to where it does not come to stand below itself. Who may not do this
@@ -233,10 +242,13 @@ impl Filesystem {
         // What has been closed meanwhile needs no more than was thought; what was opened needs the lock of where it is held.
         let target_is_open = peeked.target_is_open;
         let was_opened = !target_is_open && target.is_some_and(|target| self.may_be_open(target.object));
-        if was_opened || (Peeked { source, target, source_is_directory, target_is_open }) != peeked {
+        if was_opened || (Peeked { source, target, source_is_directory, target_is_open, ..peeked }) != peeked {
             return Ok(None);
         }
         let source = source.ok_or(FsError::NotFound)?;
+        if target.is_some() && peeked.if_there == IfThere::Refused {
+            return Err(FsError::Exists);
+        }
         if target.is_some_and(|target| target.object == source.object) {
             return Ok(Some(Judged { from_dir, to_dir, work: None }));
         }

@@ -98,11 +98,11 @@ pub(crate) fn owner(peer: SocketAddr, local: SocketAddr) -> io::Result<Owner> {
 /// What the machine knows of a user. Somebody without a name is in no group.
 fn cred(uid: u32) -> io::Result<Cred> {
     let Some(user) = User::from_uid(Uid::from_raw(uid))? else {
-        return Ok(Cred { uid, gid: NO_GROUP, groups: Default::default() });
+        return Ok(Cred { uid, gid: NO_GROUP, groups: Default::default(), checked: false });
     };
     let name = CString::new(user.name).map_err(io::Error::other)?;
     let groups = getgrouplist(&name, user.gid)?.into_iter().map(Gid::as_raw).collect();
-    Ok(Cred { uid, gid: user.gid.as_raw(), groups })
+    Ok(Cred { uid, gid: user.gid.as_raw(), groups, checked: false })
 }
 
 #[cfg(test)]

@@ -157,7 +157,7 @@ fn unix(body: &Bytes) -> Result<Cred, Garbage> {
         return Err(Garbage);
     }
     let groups = (0..count).map(|_| words.u32()).collect::<Result<_, _>>()?;
-    Ok(Cred { uid, gid, groups })
+    Ok(Cred { uid, gid, groups, checked: false })
 }
 
 #[cfg(test)]

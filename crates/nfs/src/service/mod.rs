@@ -27,6 +27,7 @@ mod job;
 mod lives;
 mod others;
 mod strangers;
+mod this_machine;
 
 use std::cell::Cell;
 use std::io;

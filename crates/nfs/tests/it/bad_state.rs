@@ -299,7 +299,7 @@ fn nobody_goes_by_what_the_client_of_another_has_open() {
     }
     let mut root = Opener::beside(&scene, "a", 1);
     let of = root.opened(open(b"secret", BOTH, 0)).stateid;
-    let whose = Whose::User(Cred { uid: 1000, gid: 1000, groups: Default::default() });
+    let whose = Whose::User(Cred { uid: 1000, gid: 1000, groups: Default::default(), checked: false });
     let (link, mut xid) = (Arc::new(Link::owned(9, "127.0.0.1:40000".parse().unwrap(), whose)), 9000);
     let mut send = |ops: &[Op]| {
         xid += 1;
@@ -330,7 +330,7 @@ fn nobody_speaks_for_a_client_by_its_number() {
     let clientid = plain.client(b"root");
     let mut owner = Owner::new(clientid, b"o");
     let open = plain.opened(&mut owner, b"secret");
-    let whose = Whose::User(Cred { uid: 1000, gid: 1000, groups: Default::default() });
+    let whose = Whose::User(Cred { uid: 1000, gid: 1000, groups: Default::default(), checked: false });
     let peer = |peer: &str| peer.parse().unwrap();
     let links = [
         (Link::owned(9, peer("127.0.0.1:40000"), whose), Nfs4ErrBadStateid, Nfs4ErrStaleClientid),

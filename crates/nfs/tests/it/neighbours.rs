@@ -130,7 +130,7 @@ fn every_cell_of_who_is_served_as_whom() {
     use Fate::{Believed, Known, TooWeak};
     let here: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
     let there: SocketAddr = (Ipv4Addr::new(192, 0, 2, 7), 0).into();
-    let own = || Owner::User(Cred { uid: OWN, gid: OWN, groups: SmallVec::new() });
+    let own = || Owner::User(Cred { uid: OWN, gid: OWN, groups: SmallVec::new(), checked: false });
     #[rustfmt::skip]
     let rows = [
         // host, port, whose it is, under secure, under insecure
@@ -172,7 +172,7 @@ fn an_answer_is_remembered_for_who_it_was() {
     let service = Service::new(exports.clone());
     *exports.tank_rule.lock() = rule("secure", "no_root_squash");
     let link = |uid: u32| {
-        let owner = Owner::User(Cred { uid, gid: uid, groups: SmallVec::new() });
+        let owner = Owner::User(Cred { uid, gid: uid, groups: SmallVec::new(), checked: false });
         Arc::new(Link::owned(next_xid().into(), (Ipv4Addr::LOCALHOST, ORDINARY).into(), owner))
     };
     let request = |claim| create(&exports, 77, Claim::Uid(claim));

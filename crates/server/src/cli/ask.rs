@@ -15,7 +15,8 @@ use super::pool::{Activity, ImportArgs, PoolCommand};
 use super::stat::{self, By, StatCommand};
 use super::status::Detail;
 use super::{
-    bench, completion, doctor, exports, found, holdings, hooks, init, inspect, rewind, status, top, upgrade, watch,
+    bench, completion, doctor, exports, found, holdings, hooks, init, inspect, mount, rewind, status, top, upgrade,
+    watch,
 };
 use crate::config::{self, Config, ServeArgs};
 use crate::control::holdings::Held;
@@ -82,6 +83,8 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         }
         Command::Arcstat(args) if args.verbose => Ok(console.out.write_all(ArcstatArgs::told().as_bytes())?),
         Command::Arcstat(args) => watch::arcstat(session, args, console),
+        Command::Mount(args) => mount::mount(session, args, here, console),
+        Command::Unmount(args) => mount::unmount(session, args, here, console),
         Command::Exports(args) => exports::run(session, args, here, console),
         Command::Nfsstat(args) => {
             args.check().map_err(Failure::Usage)?;

@@ -174,6 +174,9 @@ pub enum Failure {
         /// Which.
         dataset: String,
     },
+    /// What is not mounted, or stays so. Exit status 1.
+    #[error("{0}")]
+    Mount(String),
     /// A file that was to be read.
     #[error("cannot read {}: {error}", file.display())]
     Unread {
@@ -288,6 +291,7 @@ pub(super) fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), 
         Reply::History(pools) => serde_json::to_string_pretty(&pools),
         Reply::Events(events) => serde_json::to_string_pretty(&events),
         Reply::Observation(seen) => serde_json::to_string_pretty(&seen),
+        Reply::Mounts(mounts) => serde_json::to_string_pretty(&mounts),
         Reply::Server(server) => serde_json::to_string_pretty(&server),
         Reply::Rewind(shown) => serde_json::to_string_pretty(&shown),
     }?;
@@ -302,6 +306,7 @@ pub(super) const fn nothing(reply: &Reply) -> &'static str {
             "no such pools were found; say where to look with -d DIR; -D finds destroyed ones, and those alone"
         }
         Reply::Exports(_) => "nothing is exported: `tally dataset set sharenfs=RULES DATASET` exports something",
+        Reply::Mounts(_) => "nothing is mounted on this machine: `tally mount DATASET DIR` mounts something",
         _ => "nothing to show",
     }
 }

@@ -110,6 +110,7 @@ pub(super) fn where_to_see(request: &Request) -> Option<String> {
             format!("tally dataset get all {name}")
         }
         Request::ClientEvict { .. } => "tally client list".into(),
+        Request::Mount { .. } => "tally mount".into(),
         Request::PoolStatus { .. }
         | Request::Holdings { .. }
         | Request::PoolHistory { .. }
@@ -120,6 +121,7 @@ pub(super) fn where_to_see(request: &Request) -> Option<String> {
         | Request::DatasetList { .. }
         | Request::DatasetGet { .. }
         | Request::Exports
+        | Request::Mounts
         | Request::StatOps
         | Request::Server
         | Request::Record { .. }

@@ -23,6 +23,7 @@ mod inspect;
 mod interrupts;
 mod iostat;
 mod man;
+mod mount;
 mod nfsstat;
 mod pool;
 pub mod progress;

@@ -76,7 +76,7 @@ impl OfZfs {
                 "datasets are not sent yet: copy with what reads files (rsync -a, cp -a) between two mounts"
             }
             Self::Mount(_) | Self::Unmount(_) => {
-                "nothing is mounted on the server: clients mount what sharenfs lets them (tally dataset set sharenfs=...); `tally exports` shows which have"
+                "nothing is mounted on the server but what you say: `tally mount DATASET DIR` mounts one there, `tally unmount DIR` ends that, and `tally mount` shows what is"
             }
             Self::Unshare(_) => {
                 "what is exported is what sharenfs says, from the next request on: `tally dataset set sharenfs=off DATASET` ends it, and RULES or on bring it back"

@@ -37,6 +37,7 @@ impl Request {
             | Self::Record { .. }
             | Self::Exports
             | Self::Holdings { .. }
+            | Self::Mounts
             | Self::Server
             | Self::Observe => Access::Look,
             // Reads disks and folders that the asker names, with the rights of the daemon.
@@ -67,6 +68,7 @@ impl Request {
             | Self::DatasetSet { .. }
             | Self::DatasetInherit { .. }
             | Self::DatasetRename { .. }
+            | Self::Mount { .. }
             | Self::ClientEvict { .. } => Access::Command,
         }
     }

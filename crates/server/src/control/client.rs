@@ -1,6 +1,7 @@
 //! The asking end of the control socket.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, geteuid};
 
 use super::message::{ANSWER_BYTES_MAX, Progress, Reply, Request, Response};
@@ -192,6 +194,26 @@ impl Client {
             }
         }
         Err(ClientError::Interrupted(Fate::Unknown))
+    }
+
+    /// The same, with an open file beside the request.
+    pub fn ask_with(&mut self, request: &Request, file: BorrowedFd<'_>) -> Result<Reply, ClientError> {
+        let mut line = serde_json::to_vec(request).map_err(ClientError::Garbled)?;
+        line.push(b'\n');
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let files = [file];
+        // There is room for one.
+        let _fits = control.push(SendAncillaryMessage::ScmRights(&files));
+        let broken = |errno: Errno| ClientError::Broken(errno.into());
+        let sent = sendmsg(self.stream.get_ref(), &[IoSlice::new(&line)], &mut control, SendFlags::NOSIGNAL);
+        let rest = line.get(sent.map_err(broken)?..).unwrap_or_default();
+        self.stream.get_mut().write_all(rest).map_err(ClientError::Broken)?;
+        loop {
+            if let Step::End(outcome) = self.step(&mut |_| {})? {
+                return outcome;
+            }
+        }
     }
 
     fn write(&mut self, request: &Request) -> Result<(), ClientError> {

@@ -1,7 +1,9 @@
 //! The answering end of the control socket: a thread that accepts, and one for each connection.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -9,8 +11,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, SocketFlags, SocketType,
+    recvmsg,
+};
 use rustix::process::Gid;
 
 use crate::places::{IfAllAreBusy, Place, Places};
@@ -55,19 +61,34 @@ impl From<String> for NotDone {
 
 /// Whoever waits at the other end for an answer.
 #[derive(Clone, Debug)]
-pub struct Asker(Arc<UnixStream>);
+pub struct Asker {
+    stream: Arc<UnixStream>,
+    /// What came with the request.
+    file: Arc<Mutex<Option<OwnedFd>>>,
+}
 
 impl Asker {
     /// At the other end of a connection.
     #[must_use]
-    pub const fn new(stream: Arc<UnixStream>) -> Self {
-        Self(stream)
+    pub fn new(stream: Arc<UnixStream>) -> Self {
+        Self { stream, file: Arc::default() }
+    }
+
+    /// The same, who has sent this along.
+    fn with(self, file: Option<OwnedFd>) -> Self {
+        Self { file: Arc::new(Mutex::new(file)), ..self }
+    }
+
+    /// The open file that came with the request, once.
+    #[must_use]
+    pub fn file(&self) -> Option<OwnedFd> {
+        self.file.lock().take()
     }
 
     /// Who it is, as the kernel says: a number, and the name that the machine has for it.
     #[must_use]
     pub fn user(&self) -> String {
-        let Ok(peer) = Peer::of(&self.0) else { return "unknown".into() };
+        let Ok(peer) = Peer::of(&self.stream) else { return "unknown".into() };
         let uid = peer.uid.as_raw();
         let names = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
         let is_it = |line: &&str| line.split(':').nth(2) == Some(&*uid.to_string());
@@ -80,19 +101,19 @@ impl Asker {
     /// Tells how the request goes. It may take as long as [`UNREAD_TIME_MAX`], where nobody reads.
     pub fn hears(&self, progress: Progress) {
         // Work goes on when nobody watches any more.
-        let _ = send(&self.0, &Response::Progress(progress));
+        let _ = send(&self.stream, &Response::Progress(progress));
     }
 
     /// Tells that the request has been begun: from here on it is carried out, whoever hangs up.
     pub fn hears_of_beginning(&self) {
-        let _ = send(&self.0, &Response::Begun);
+        let _ = send(&self.stream, &Response::Begun);
     }
 
     /// Whether the asker has hung up, or closed the side on which requests come: what has not been begun is not wanted
     /// any more.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        let mut stream = [PollFd::new(&*self.0, PollFlags::RDHUP)];
+        let mut stream = [PollFd::new(&*self.stream, PollFlags::RDHUP)];
         // Who cannot be asked is taken to be there, and gets an answer.
         poll(&mut stream, Some(&Timespec::default())).is_ok_and(|count| count > 0)
     }
@@ -281,7 +302,7 @@ fn answer(
 ) -> io::Result<()> {
     // A stopped process reads nothing, and whoever tells it how its command goes would wait for it.
     stream.set_write_timeout(Some(UNREAD_TIME_MAX))?;
-    let mut requests = BufReader::new(&**stream);
+    let mut requests = BufReader::new(Incoming { stream, file: None, takes_files: allowed == Access::Command });
     loop {
         let mut line = Vec::new();
         let line_bytes_max = if allowed == Access::Command { LINE_BYTES_MAX } else { LOOKING_LINE_BYTES_MAX };
@@ -297,7 +318,8 @@ fn answer(
             Ok(request) if request.access() > allowed => Response::Refused { message: ONLY_LOOKS.into() },
             Ok(request) => {
                 place.is_busy();
-                let outcome = service.handle(request, &Asker::new(Arc::clone(stream)));
+                let asker = Asker::new(Arc::clone(stream)).with(requests.get_mut().file.take());
+                let outcome = service.handle(request, &asker);
                 place.is_idle();
                 match outcome {
                     Ok(reply) => Response::Done(reply),
@@ -310,6 +332,31 @@ fn answer(
         if !line.ends_with(b"\n") {
             return Ok(()); // The line was too long or cut short: what follows is no request.
         }
+    }
+}
+
+/// What comes in at a connection: bytes, and from who may command an open file beside them, of which the newest is kept.
+struct Incoming<'a> {
+    stream: &'a UnixStream,
+    file: Option<OwnedFd>,
+    takes_files: bool,
+}
+
+impl Read for Incoming<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.takes_files {
+            // The kernel closes what comes beside bytes that are read so.
+            return self.stream.read(buffer);
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let got = recvmsg(self.stream, &mut [IoSliceMut::new(buffer)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(files) = message {
+                self.file = files.last().or(self.file.take());
+            }
+        }
+        Ok(got.bytes)
     }
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::exports::ExportReport;
 use super::holdings::{ClientList, Held, LockReport, OpenReport, Page, SessionReport};
 use super::load::RecordedLoad;
+use super::mounts::MountReport;
 use super::observation::Observation;
 use super::report::{DatasetReport, EventReport, Found, OpsReport, PoolHistory, PoolReport, PropertyLine};
 use super::server::ServerReport;
@@ -236,6 +237,13 @@ pub enum Request {
     ClientEvict {
         clients: Vec<String>,
     },
+    /// Serves a dataset to the kernel of this machine, which has it mounted on `dir`: over a descriptor of /dev/fuse, which comes beside this.
+    Mount {
+        dataset: String,
+        dir: PathBuf,
+    },
+    /// What is mounted so.
+    Mounts,
     /// What the daemon says of itself, and of how clients find it.
     Server,
     /// Everything that somebody who watches wants to know: the source of `zilstat`, `stat` and `top`.
@@ -318,6 +326,8 @@ pub enum Reply {
     History(Vec<PoolHistory>),
     /// What has happened.
     Events(Vec<EventReport>),
+    /// What is mounted on this machine.
+    Mounts(Vec<MountReport>),
     /// The daemon itself.
     Server(ServerReport),
     /// What going back to an older group gives up.

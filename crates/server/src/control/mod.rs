@@ -35,6 +35,7 @@ pub mod holdings;
 pub mod listener;
 pub mod load;
 pub mod message;
+pub mod mounts;
 pub mod observation;
 mod peer;
 mod plain;

@@ -92,6 +92,7 @@ impl Pools {
 
     /// Destroys a dataset, with `recursive` and all below it.
     pub fn destroy_dataset(&self, name: &str, recursive: bool) -> Result<(), PoolsError> {
+        self.check_unmounted(name)?;
         let destroyed = self.pool(pool_of(name))?.filer.destroy_dataset(name, recursive);
         if destroyed.is_ok() {
             self.rules_end(name);

@@ -82,6 +82,24 @@ pub enum PoolsError {
         /// As asked for.
         name: String,
     },
+    /// This machine has something of it mounted.
+    #[error("'{name}' stays as it is: {dataset} is mounted on {} of this machine. `tally unmount {}`, and do this again", dir.display(), dir.display())]
+    Mounted {
+        /// What was to go.
+        name: String,
+        /// The dataset that is mounted.
+        dataset: String,
+        /// Where.
+        dir: PathBuf,
+    },
+    /// A mount without what it is to be served over.
+    #[error("{} is not mounted: {why}", dir.display())]
+    NotMounted {
+        /// Where it was to be.
+        dir: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// What is on its way to a disk may still be written after an export, and nobody would be left to know.
     #[error(
         "{} has owed an answer for {seconds} s, and may still write what it was given: '{name}' stays imported.\n\

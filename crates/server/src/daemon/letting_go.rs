@@ -71,6 +71,7 @@ impl Pools {
     /// Writes a pool out and lets go of it. Its clients wait until it is imported again. Copies to disks that join or come back are interrupted,
     /// and go on then. Refused while a disk leaves, or hangs. Gives its guid.
     pub(super) fn export(&self, name: &str, said: Option<&Said>) -> Result<PoolGuid, PoolsError> {
+        self.check_unmounted(name)?;
         let pool = self.pool_to_let_go(name)?;
         said.inspect(|said| said.write_down(&pool));
         self.end(&pool, End::Exported, Filer::export)?;
@@ -82,6 +83,7 @@ impl Pools {
     /// to say so.
     pub(super) fn check_destroy(&self, name: &str) -> Result<Arc<ServedPool>, PoolsError> {
         let pool = self.pool(name)?;
+        self.check_unmounted(name)?;
         if pool.filer.pool().read_only() {
             return Err(PoolsError::ReadOnlyDestroy { name: name.into() });
         }

@@ -41,6 +41,8 @@ mod looking_back;
 mod looks;
 mod manager;
 mod metrics;
+mod mounting;
+mod mounts;
 mod new_files;
 mod new_pool;
 mod observe;

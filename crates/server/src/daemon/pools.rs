@@ -33,9 +33,11 @@ use super::absent::Absent;
 use super::error::PoolsError;
 use super::events::Events;
 use super::looks::{BesideLooks, Looks};
+use super::mounts::{Mounts, Seen};
 use super::served::ServedPool;
 use super::state::State;
 use crate::config::ExportRule;
+use crate::control::mounts::MountReport;
 use crate::control::report::EventClass;
 use crate::exports::{DatasetExport, ExportTable, KnownExports, LiveExports};
 
@@ -56,6 +58,8 @@ pub struct Pools {
     /// Those whose clients wait.
     pub absent: Absent,
     pub(super) state: Mutex<State>,
+    /// What this machine has mounted of them.
+    pub(super) mounts: Arc<Mounts>,
     /// What has happened to them.
     pub(super) events: Events,
     /// Rules that stand above those of datasets.
@@ -87,6 +91,7 @@ impl Pools {
             let_go_at: Mutex::default(),
             came_on: Mutex::new(Instant::now()),
             absent: Absent::new(state.pools()),
+            mounts: Arc::default(),
             events: Events::default(),
             above: Mutex::new(above.clone()),
             state: Mutex::new(state),
@@ -139,6 +144,33 @@ impl Pools {
 
     pub(super) fn check_not_imported(&self, name: &str) -> Result<(), PoolsError> {
         if self.pool(name).is_ok() { Err(PoolsError::Imported { name: name.into() }) } else { Ok(()) }
+    }
+
+    /// Whether this machine has nothing mounted of a pool, or of a dataset or one below it.
+    pub(super) fn check_unmounted(&self, name: &str) -> Result<(), PoolsError> {
+        let is_below =
+            |dataset: &str| dataset.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        match self.mounted().into_iter().find(|mount| is_below(&mount.dataset)) {
+            Some(mount) => Err(PoolsError::Mounted { name: name.into(), dataset: mount.dataset, dir: mount.dir }),
+            None => Ok(()),
+        }
+    }
+
+    /// What this machine has mounted.
+    pub(super) fn mounted(&self) -> Vec<MountReport> {
+        let pools = self.all();
+        let report = |seen: Seen| {
+            let pool = pools.iter().find(|pool| pool.guid() == seen.pool);
+            let dataset = pool.and_then(|pool| pool.filer.filesystem(seen.dataset)).map(|dataset| dataset.name());
+            MountReport {
+                dataset: dataset.unwrap_or_else(|| "-".into()),
+                pool: pool.map_or_else(|| "-".into(), |pool| pool.filer.name()),
+                dir: seen.dir,
+                since_seconds: seen.since.elapsed().as_secs(),
+                waiting: seen.waiting as u64,
+            }
+        };
+        self.mounts.all().into_iter().map(report).collect()
     }
 
     /// Adds a dataset that was just made to the export table. Nobody else changes that: the daemon's own thread alone makes

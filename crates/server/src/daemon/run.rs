@@ -39,6 +39,7 @@ use super::{
 };
 use crate::config::{Config, ConfigError, ServeArgs};
 use crate::control::listener::{self, ControlSocket};
+use crate::control::message::{Reply, Request};
 use crate::process;
 
 /// Why the daemon did not start.
@@ -309,10 +310,10 @@ impl Daemon {
     fn prepare_beside(&mut self, work: Work) {
         let (desk, sender, ends) = (Arc::clone(&self.desk), self.sender.clone(), Arc::clone(&self.ends));
         self.preparing.retain(|thread| !thread.is_finished());
-        self.preparing.extend(beside(work, move |Begun { request, user, mut voice, .. }| {
+        self.preparing.extend(beside(work, move |Begun { request, user, file, mut voice, .. }| {
             match desk.prepare(&request, &ends, &mut |state| voice.goes(state)) {
                 // At the end nobody takes it any more, and the files go with it.
-                Ok(files) => drop(sender.send(Event::Prepared(Begun { request, user, files, voice }))),
+                Ok(files) => drop(sender.send(Event::Prepared(Begun { request, user, file, files, voice }))),
                 Err(error) => voice.ends(Err(error)),
             }
         }));
@@ -351,9 +352,12 @@ impl Daemon {
     }
 }
 
-fn carry_out(desk: &Desk, Begun { request, user, files, mut voice }: Begun) {
+fn carry_out(desk: &Desk, Begun { request, user, file, files, mut voice }: Begun) {
     let said = Said::of(&request, user);
-    let result = desk.carry_out(request, files, &said, &mut |state| voice.goes(state));
+    let result = match request {
+        Request::Mount { dataset, dir } => desk.mount(&dataset, &dir, file).map(|()| Reply::Done(Vec::new())),
+        request => desk.carry_out(request, files, &said, &mut |state| voice.goes(state)),
+    };
     let result = match result {
         Ok(reply) => {
             desk.pools.write_down(&said);

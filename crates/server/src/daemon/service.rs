@@ -113,6 +113,7 @@ impl Desk {
             }
             Request::Record { seconds } => record(self.nfs.stats(), *seconds, asker).map(Reply::Load),
             Request::Observe => Ok(Reply::Observation(Box::new(observe(&self.pools, &self.nfs)))),
+            Request::Mounts => Ok(Reply::Mounts(self.pools.mounted())),
             Request::Server => Ok(Reply::Server(self.server())),
             Request::PoolHistory { names } => self.pools.history(names).map(Reply::History),
             Request::Events { since } => {

@@ -9,6 +9,7 @@
 //!      └────── the connection's thread, or the daemon's, with the asker gone ──▶ withdrawn: never begun
 //! ```
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -116,8 +117,8 @@ impl Work {
             return None;
         }
         let _ = answer.send(Answer::Begun);
-        let user = asker.user();
-        Some(Begun { request, user, files: Vec::new(), voice: Voice { answer, told: None } })
+        let (user, file) = (asker.user(), asker.file());
+        Some(Begun { request, user, file, files: Vec::new(), voice: Voice { answer, told: None } })
     }
 }
 
@@ -126,6 +127,8 @@ pub(super) struct Begun {
     pub(super) request: Request,
     /// Who asked for it.
     pub(super) user: String,
+    /// What came with it.
+    pub(super) file: Option<OwnedFd>,
     /// Made for it. Whoever drops them takes them back.
     pub(super) files: Vec<NewFile>,
     pub(super) voice: Voice,

@@ -35,6 +35,7 @@ impl Pools {
             Request::PoolDestroy { name } => would_destroy(self.check_destroy(name)?.as_ref()),
             Request::PoolUpgrade { names } => return self.would_upgrade(names),
             Request::DatasetDestroy { name, recursive } => {
+                self.check_unmounted(name)?;
                 let doomed = self.pool(pool_of(name))?.filer.check_destroy_dataset(name, *recursive)?;
                 return Ok(doomed.into_iter().map(|name| format!("would destroy {name}")).collect());
             }

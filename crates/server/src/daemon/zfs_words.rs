@@ -18,7 +18,7 @@ const fn foreign(name: &'static str, so: &'static [&'static str], instead: &'sta
     Foreign { name, so, instead }
 }
 
-const CLIENTS_MOUNT: &str = "clients choose where and how they mount: nothing is mounted on the server";
+const CLIENTS_MOUNT: &str = "clients choose where and how they mount: nothing is mounted on the server by a property, but by `tally mount DATASET DIR`";
 const NO_RESERVATIONS: &str =
     "room is not reserved for datasets; `fallocate` reserves it for files, and `quota` bounds the others";
 const ONLY_FILES: &str = "there are file systems only: make a file of that size in one";

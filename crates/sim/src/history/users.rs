@@ -27,7 +27,7 @@ const EVERYTHING: u32 = 0x3f;
 
 fn user(chance: &mut Chance) -> Cred {
     let (uid, gid, groups) = chance.pick(&USERS);
-    Cred { uid, gid, groups: groups.iter().copied().collect() }
+    Cred { uid, gid, groups: groups.iter().copied().collect(), checked: false }
 }
 
 /// Who may change a directory is set anew: everybody; everybody, but each removes only what is theirs; a group, to

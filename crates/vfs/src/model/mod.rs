@@ -23,7 +23,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
-use tally_base::{Clock, DatasetId, Known, PoolGuid, Rng, SessionBytes, SlotMark, SystemClock, SystemRng, Time, Wait};
+use tally_base::{
+    Clock, DatasetId, Known, ObjectId, PoolGuid, Rng, SessionBytes, SlotMark, SystemClock, SystemRng, Time, Wait,
+};
 
 use crate::locks::{Lock, NotLocked, Range};
 use crate::{
@@ -203,6 +205,10 @@ impl Identity for Model {
 }
 
 impl Attributes for Model {
+    fn numbered(&self, id: ObjectId) -> Result<ObjectRef, FsError> {
+        self.state().numbered(id)
+    }
+
     fn getattr(&self, object: ObjectRef) -> Result<Attr, FsError> {
         self.state().attr(object)
     }
@@ -263,7 +269,19 @@ impl Names for Model {
 
     fn rename(&self, ctx: OpCtx<'_>, from_dir: ObjectRef, from: &[u8], to_dir: ObjectRef, to: &[u8]) -> Outcome<()> {
         let around = [from_dir, to_dir];
-        self.change(ctx, &around, |()| None, |state, _| state.rename(ctx, from_dir, from, to_dir, to))
+        self.change(ctx, &around, |()| None, |state, _| state.rename(ctx, from_dir, from, to_dir, to, true))
+    }
+
+    fn rename_to_new(
+        &self,
+        ctx: OpCtx<'_>,
+        from_dir: ObjectRef,
+        from: &[u8],
+        to_dir: ObjectRef,
+        to: &[u8],
+    ) -> Outcome<()> {
+        let around = [from_dir, to_dir];
+        self.change(ctx, &around, |()| None, |state, _| state.rename(ctx, from_dir, from, to_dir, to, false))
     }
 
     fn link(&self, ctx: OpCtx<'_>, object: ObjectRef, dir: ObjectRef, name: &[u8]) -> Outcome<Attr> {

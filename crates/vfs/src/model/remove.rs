@@ -48,6 +48,7 @@ impl State {
         from: &[u8],
         to_dir: ObjectRef,
         to: &[u8],
+        replaces: bool,
     ) -> Result<(), FsError> {
         let cred = ctx.cred;
         self.directory(to_dir)?;
@@ -55,6 +56,9 @@ impl State {
         let (from_attr, moved) = self.find_changeable(cred, from_dir, from)?;
         let to_attr = self.may_change_dir(cred, to_dir)?;
         let target = self.directory(to_dir)?.1.find(to).map(|id| self.named(id).attr.clone());
+        if target.is_some() && !replaces {
+            return Err(FsError::Exists);
+        }
         if target.as_ref().is_some_and(|target| target.object == moved.object) {
             // Nothing is taken away from anybody, whoever owns it.
             return Ok(());

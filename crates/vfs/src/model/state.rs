@@ -162,6 +162,10 @@ impl State {
         self.inodes.get_mut(&id).expect("an entry names an inode")
     }
 
+    pub(super) fn numbered(&self, id: ObjectId) -> Result<ObjectRef, FsError> {
+        self.inodes.get(&id).map(|inode| inode.attr.object).ok_or(FsError::Stale)
+    }
+
     pub(super) fn attr(&self, object: ObjectRef) -> Result<Attr, FsError> {
         self.inode(object).map(|inode| inode.attr.clone())
     }

@@ -2,12 +2,13 @@
 
 use super::Case;
 use super::world::{World, user};
-use crate::{Cred, FsError, RENAME_PARENTS_MAX};
+use crate::{Cred, FsError, ObjectRef, RENAME_PARENTS_MAX};
 
 pub(super) const CASES: &[Case] = &[
     ("remove and rmdir", remove),
     ("rename: names", rename_names),
     ("rename: what stands in the way", rename_over),
+    ("rename: to a name that nobody has", rename_to_new),
     ("rename: directories and their parents", rename_directories),
     ("rename: not into itself", rename_into_itself),
     ("rename: into the deep", rename_into_the_deep),
@@ -31,8 +32,10 @@ fn remove(world: &World) {
         assert_eq!(world.remove_as(&root, dir, dots), Err(FsError::Invalid), "REMOVE {dots}");
         assert_eq!(world.rmdir_as(&root, dir, dots), Err(to_rmdir), "RMDIR {dots}");
     }
+    assert_eq!(world.vfs.numbered(file.id), Ok(file));
     assert_eq!(world.remove_as(&root, dir, "f"), Ok(()));
     assert_eq!(world.vfs.getattr(file), Err(FsError::Stale));
+    assert_eq!(world.vfs.numbered(file.id), Err(FsError::Stale));
     assert_eq!(world.attr(world.root).nlink, 3);
     assert_eq!(world.rmdir_as(&root, world.root, "d"), Ok(()));
     assert_eq!(world.vfs.getattr(dir), Err(FsError::Stale));
@@ -85,6 +88,26 @@ fn rename_over(world: &World) {
     assert_eq!(world.find(world.root, "empty"), Ok(full));
     assert_eq!(world.attr(world.root).nlink, 3);
     assert_eq!(world.names(full), ["x"]);
+}
+
+/// Of a look before it and a rename behind that somebody would lose what came between.
+fn rename_to_new(world: &World) {
+    let root = Cred::root();
+    let (file, other) = (world.file(world.root, "file"), world.file(world.root, "other"));
+    world.link_as(&root, file, world.root, "same").unwrap();
+    let dir = world.dir(world.root, "dir");
+    let rename = |from: &str, to: (ObjectRef, &str)| {
+        let (from, name) = (from.as_bytes(), to.1.as_bytes());
+        world.run(&root, |ctx| world.vfs.rename_to_new(ctx, world.root, from, to.0, name)).0
+    };
+    assert_eq!(rename("file", (world.root, "other")), Err(FsError::Exists));
+    assert_eq!(rename("file", (world.root, "same")), Err(FsError::Exists), "two names of one object are two names");
+    assert_eq!(rename("file", (world.root, "file")), Err(FsError::Exists));
+    assert_eq!(rename("dir", (world.root, "file")), Err(FsError::Exists));
+    assert_eq!(rename("gone", (world.root, "other")), Err(FsError::NotFound));
+    assert_eq!((world.find(world.root, "file"), world.find(world.root, "other")), (Ok(file), Ok(other)));
+    assert_eq!(rename("file", (dir, "new")), Ok(()));
+    assert_eq!((world.find(world.root, "file"), world.find(dir, "new")), (Err(FsError::NotFound), Ok(file)));
 }
 
 fn rename_directories(world: &World) {

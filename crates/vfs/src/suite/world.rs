@@ -23,7 +23,7 @@ pub(super) struct World {
 
 /// A credential; the primary group has the user's number.
 pub(super) fn user(uid: u32, groups: &[u32]) -> Cred {
-    Cred { uid, gid: uid, groups: SmallVec::from_slice(groups) }
+    Cred { uid, gid: uid, groups: SmallVec::from_slice(groups), checked: false }
 }
 
 pub(super) fn mode(mode: u32) -> SetAttr {

@@ -16,7 +16,10 @@ fn sample() -> Vec<u8> {
 fn a_call_is_read_byte_by_byte() {
     let call = Call::parse(sample().into()).unwrap();
     assert_eq!((call.xid, call.program, call.version, call.procedure), (0x1122_3344, 100_003, 3, 1));
-    assert_eq!(call.identity, Identity::Unix(Cred { uid: 1000, gid: 100, groups: SmallVec::from_slice(&[4, 24]) }));
+    assert_eq!(
+        call.identity,
+        Identity::Unix(Cred { uid: 1000, gid: 100, groups: SmallVec::from_slice(&[4, 24]), checked: false })
+    );
     assert_eq!(call.arguments().u32(), Ok(99));
 }
 

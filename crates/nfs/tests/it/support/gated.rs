@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tally_base::{
-    Broken, DatasetId, Fate, Kept, Known, PoolGuid, Promise, SessionBytes, SlotMark, Time, Wait, blocking,
+    Broken, DatasetId, Fate, Kept, Known, ObjectId, PoolGuid, Promise, SessionBytes, SlotMark, Time, Wait, blocking,
 };
 use tally_vfs::locks::{Lock, NotLocked, Range};
 use tally_vfs::model::Model;
@@ -224,6 +224,9 @@ impl Identity for Gated {
 }
 
 impl Attributes for Gated {
+    fn numbered(&self, id: ObjectId) -> Result<ObjectRef, FsError> {
+        self.model.numbered(id)
+    }
     fn getattr(&self, object: ObjectRef) -> Result<Attr, FsError> {
         assert!(!self.panic_at_getattr.load(SeqCst), "a bug, planted by the test");
         self.model.getattr(object)
@@ -277,6 +280,16 @@ impl Names for Gated {
     }
     fn rename(&self, ctx: OpCtx<'_>, from_dir: ObjectRef, from: &[u8], to_dir: ObjectRef, to: &[u8]) -> Outcome<()> {
         self.change(|| self.model.rename(ctx, from_dir, from, to_dir, to))
+    }
+    fn rename_to_new(
+        &self,
+        ctx: OpCtx<'_>,
+        from_dir: ObjectRef,
+        from: &[u8],
+        to_dir: ObjectRef,
+        to: &[u8],
+    ) -> Outcome<()> {
+        self.change(|| self.model.rename_to_new(ctx, from_dir, from, to_dir, to))
     }
     fn link(&self, ctx: OpCtx<'_>, object: ObjectRef, dir: ObjectRef, name: &[u8]) -> Outcome<Attr> {
         self.change(|| self.model.link(ctx, object, dir, name))

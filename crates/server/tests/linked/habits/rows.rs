@@ -245,7 +245,7 @@ const HABITS: [Habit; 42] = [
             ("zfs mount", 2, NOT_MOUNTED),
             ("zfs mount -a", 2, NOT_MOUNTED),
             ("zfs unmount tank", 2, NOT_MOUNTED),
-            ("mount", 2, NOT_MOUNTED),
+            ("mount", 0, &["nothing is mounted on this machine"]),
         ],
     ),
     habit(

@@ -1,0 +1,386 @@
+//! One request, without its descriptor: what the file system makes of it, and what the answer waits for.
+//!
+//! *Between the kernel's look and the operation* somebody may have come, over NFS. It has checked the directory, and the object as it was a moment ago; as on any file system. But of a
+//! file that was not there it has checked nothing: so a CREATE makes one or fails, and where the name was taken meanwhile the kernel is told that what it knew is stale, looks again,
+//! checks what is there and opens that.
+
+mod content;
+mod make;
+mod xattrs;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustix::io::Errno;
+use tally_base::{FileTime, ObjectId, Promise, Wait};
+use tally_vfs::{
+    Attr, ClientNumber, Cred, Delegation, FsError, ObjectRef, OpCtx, Outcome, Right, SetAttr, SetTime, Vfs,
+};
+
+use crate::errno::errno;
+use crate::opens::{Opens, Way};
+use crate::source::{Place, Source};
+use crate::under_way::Job;
+use crate::wire::{self, Header, Listing, Op, Plus, ROOT, Reply, SetAttrIn};
+
+/// How long somebody may be kept out by what another client was given: longer than one may take that has to be asked twice, and is then taken for gone.
+const KEPT_OUT_MAX: Duration = Duration::from_secs(600);
+
+/// What comes of a request.
+pub(crate) enum Step {
+    /// Nothing is answered.
+    Silent,
+    /// This is the answer; if nobody hears it, what was opened for it is closed.
+    Reply(Reply, Opened),
+    /// The same once the promise is kept.
+    Wait(Box<dyn Promise>, Reply, Opened),
+    /// It has done nothing, and is run again when this is over; without a promise, in a moment.
+    Again(Option<Box<dyn Promise>>),
+}
+
+/// What was opened for an answer.
+pub(crate) type Opened = Option<(ObjectRef, Way)>;
+
+impl From<Reply> for Step {
+    fn from(reply: Reply) -> Self {
+        Self::Reply(reply, None)
+    }
+}
+
+impl From<Errno> for Step {
+    fn from(errno: Errno) -> Self {
+        Reply::from(errno).into()
+    }
+}
+
+/// The door of one mount.
+pub(crate) struct Door {
+    source: Arc<dyn Source>,
+    opens: Opens,
+}
+
+impl Door {
+    pub(crate) fn new(source: Arc<dyn Source>, client: ClientNumber) -> Self {
+        Self { source, opens: Opens::new(client) }
+    }
+
+    pub(crate) fn source(&self) -> &dyn Source {
+        &*self.source
+    }
+
+    fn vfs(&self) -> Option<Arc<dyn Vfs>> {
+        match self.source.place() {
+            Place::Here(vfs) => Some(vfs),
+            Place::Away | Place::Gone => None,
+        }
+    }
+
+    /// Ends an open.
+    pub(crate) fn close(&self, object: ObjectRef, way: Way) {
+        self.opens.close(self.vfs().as_deref(), object.id, way);
+    }
+
+    /// The kernel asks no more.
+    pub(crate) fn close_all(&self) {
+        self.opens.close_all(self.vfs().as_deref());
+    }
+
+    /// Carries a request out.
+    pub(crate) fn run(&self, job: &Job) -> Step {
+        let request = match wire::decode(&job.message) {
+            Ok(request) => request,
+            Err(errno) => return errno.into(),
+        };
+        match request.op {
+            Op::Forget => return Step::Silent,
+            Op::Destroy | Op::ReleaseDir => return Reply::done().into(),
+            // Nothing is remembered of who lists a directory.
+            Op::OpenDir => return wire::opened(0).into(),
+            Op::Release { fh } => {
+                if let Some(way) = Way::numbered(fh) {
+                    self.opens.close(self.vfs().as_deref(), ObjectId(request.header.node), way);
+                }
+                return Reply::done().into();
+            }
+            Op::Unknown { .. } => return Errno::NOSYS.into(),
+            _ => {}
+        }
+        let vfs = match self.source.place() {
+            Place::Here(vfs) => vfs,
+            Place::Away => return Step::Again(None),
+            Place::Gone => return Errno::IO.into(),
+        };
+        if self.source.awaits_claims(&*vfs) && meets_files(&request.op) {
+            return Step::Again(None);
+        }
+        if changes_something(&request.op) && vfs.is_read_only() {
+            return Errno::ROFS.into();
+        }
+        let asked = Asked { door: self, vfs: &*vfs, header: request.header, job };
+        asked.perform(&request.op).unwrap_or_else(|error| asked.refused(error, Wait::Ready))
+    }
+}
+
+/// Whether it reads or changes what is in a file, or takes one away (rules V27).
+fn meets_files(op: &Op<'_>) -> bool {
+    matches!(
+        op,
+        Op::Read { .. }
+            | Op::Write { .. }
+            | Op::SetAttr(_)
+            | Op::Open { .. }
+            | Op::Create { .. }
+            | Op::Unlink { .. }
+            | Op::Rename { .. }
+            | Op::Link { .. }
+            | Op::Allocate { .. }
+            | Op::Seek { .. }
+            | Op::SetXattr { .. }
+            | Op::RemoveXattr { .. }
+    )
+}
+
+/// Whether it is refused where a dataset takes no changes. What was changed before is made durable all the same.
+fn changes_something(op: &Op<'_>) -> bool {
+    matches!(
+        op,
+        Op::SetAttr(_)
+            | Op::Symlink { .. }
+            | Op::MkNod { .. }
+            | Op::MkDir { .. }
+            | Op::Unlink { .. }
+            | Op::RmDir { .. }
+            | Op::Rename { .. }
+            | Op::Link { .. }
+            | Op::Create { .. }
+            | Op::Write { .. }
+            | Op::Allocate { .. }
+            | Op::SetXattr { .. }
+            | Op::RemoveXattr { .. }
+    ) || matches!(op, Op::Open { flags, .. } if flags & make::O_TRUNC != 0)
+}
+
+/// A request at the door of its dataset.
+struct Asked<'a> {
+    door: &'a Door,
+    vfs: &'a dyn Vfs,
+    header: Header,
+    job: &'a Job,
+}
+
+impl Asked<'_> {
+    fn perform(&self, op: &Op<'_>) -> Result<Step, FsError> {
+        match *op {
+            Op::Lookup { name } => self.lookup(name),
+            Op::GetAttr => Ok(wire::attr(&self.known(self.node()?)?).into()),
+            Op::SetAttr(set) => self.setattr(&set),
+            Op::ReadLink => {
+                let (target, _) = self.vfs.readlink(self.node()?)?;
+                Ok(Reply::bytes(target).into())
+            }
+            Op::Symlink { name, target } => self.symlink(name, target),
+            Op::MkNod { name, mode, rdev } => self.mknod(name, mode, rdev),
+            Op::MkDir { name, mode } => self.mkdir(name, mode),
+            Op::Create { name, mode, flags } => self.create(name, mode, flags),
+            Op::Link { node, name } => self.link(node, name),
+            Op::Unlink { name } => self.change(|ctx, dir| self.vfs.remove(ctx, dir, name)),
+            Op::RmDir { name } => self.change(|ctx, dir| self.vfs.rmdir(ctx, dir, name)),
+            Op::Rename { name, new_dir, new_name, flags } => self.rename(name, (new_dir, new_name), flags),
+            Op::Open { flags, open_flags } => self.open(flags, open_flags),
+            Op::Read { fh, offset, size } => self.read(fh, offset, size),
+            Op::Write { fh, offset, write_flags, flags, data } => self.write((fh, offset), (write_flags, flags), data),
+            Op::Flush { fh } => self.flush(fh),
+            Op::FSync { fh } => self.fsync(fh),
+            Op::FSyncDir => self.fsync_directory(),
+            Op::Allocate { fh, offset, length, mode } => self.allocate(fh, offset, length, mode),
+            Op::Seek { fh, offset, whence } => self.seek(fh, offset, whence),
+            Op::StatFs => Ok(wire::space(&self.vfs.statfs()?).into()),
+            Op::ReadDir { offset, size, plus } => self.list(offset, size, if plus { Plus::Yes } else { Plus::No }),
+            Op::SetXattr { name, value, flags } => self.set_xattr(name, value, flags),
+            Op::GetXattr { name, size } => self.xattr(name, size),
+            Op::ListXattr { size } => self.xattrs(size),
+            Op::RemoveXattr { name } => self.remove_xattr(name),
+            // They have no file system to ask, and are answered before it is.
+            Op::Init(_)
+            | Op::Interrupt { .. }
+            | Op::Forget
+            | Op::Release { .. }
+            | Op::Destroy
+            | Op::OpenDir
+            | Op::ReleaseDir
+            | Op::Unknown { .. } => Ok(Errno::NOSYS.into()),
+        }
+    }
+
+    fn cred(&self) -> Cred {
+        Cred::checked(self.header.uid, self.header.gid)
+    }
+
+    /// The same of who changes what is in a file. The kernel says when that takes set-id bits away: from whom they are not to be taken, none are.
+    fn changer(&self, takes_privileges: bool) -> Cred {
+        let uid = match (takes_privileges, self.header.uid) {
+            (false, _) => 0,
+            // The superuser without the capability that would leave them.
+            (true, 0) => u32::MAX,
+            (true, uid) => uid,
+        };
+        Cred::checked(uid, self.header.gid)
+    }
+
+    fn ctx<'c>(&self, cred: &'c Cred, right: Right) -> OpCtx<'c> {
+        OpCtx { right, client: Some(self.door.opens.client()), ..OpCtx::of(cred) }
+    }
+
+    /// What the request is about.
+    fn node(&self) -> Result<ObjectRef, FsError> {
+        self.object(self.header.node)
+    }
+
+    fn object(&self, node: u64) -> Result<ObjectRef, FsError> {
+        if node == ROOT { Ok(self.vfs.root()) } else { self.vfs.numbered(ObjectId(node)) }
+    }
+
+    fn node_of(&self, object: ObjectId) -> u64 {
+        if object == self.vfs.root().id { ROOT } else { object.0 }
+    }
+
+    fn entry(&self, attr: &Attr) -> Reply {
+        wire::entry(self.node_of(attr.object.id), attr)
+    }
+
+    /// Attributes. Where a client has the file for writing it may know of newer ones, and is asked to bring them.
+    fn known(&self, object: ObjectRef) -> Result<Attr, FsError> {
+        self.ask_writer(object)?;
+        self.vfs.getattr(object)
+    }
+
+    fn ask_writer(&self, object: ObjectRef) -> Result<(), FsError> {
+        let is_written = self.vfs.delegated(object).iter().any(|(_, kind)| *kind == Delegation::Write);
+        if is_written { Err(FsError::Delegated(object)) } else { Ok(()) }
+    }
+
+    /// What an operation came to.
+    fn ends<T>(&self, outcome: Outcome<T>, reply: impl FnOnce(T) -> Reply) -> Step {
+        match outcome.result {
+            Ok(value) => waits(outcome.wait, reply(value), None),
+            Err(error) => self.refused(error, outcome.wait),
+        }
+    }
+
+    /// It was not done: that is what is told once it is sure, or it is tried again.
+    fn refused(&self, error: FsError, wait: Wait) -> Step {
+        match (error, wait) {
+            (FsError::Throttled, Wait::On(promise)) => Step::Again(Some(promise)),
+            (FsError::Throttled | FsError::Unavailable, _) => Step::Again(None),
+            (FsError::Delegated(object), _) if self.job.since.elapsed() < KEPT_OUT_MAX => {
+                self.door.source.recall(self.vfs, object);
+                Step::Again(None)
+            }
+            (error, wait) => waits(wait, errno(error).into(), None),
+        }
+    }
+
+    /// A change in the directory that the request is about, of which only the end is told.
+    fn change(&self, change: impl FnOnce(OpCtx<'_>, ObjectRef) -> Outcome<()>) -> Result<Step, FsError> {
+        let (dir, cred) = (self.node()?, self.cred());
+        Ok(self.ends(change(self.ctx(&cred, Right::Mode), dir), |()| Reply::done()))
+    }
+
+    fn lookup(&self, name: &[u8]) -> Result<Step, FsError> {
+        let (found, _) = self.vfs.lookup(&self.cred(), self.node()?, name)?;
+        self.ask_writer(found.object)?;
+        Ok(self.entry(&found).into())
+    }
+
+    fn rename(&self, name: &[u8], (new_dir, new_name): (u64, &[u8]), flags: u32) -> Result<Step, FsError> {
+        const NOREPLACE: u32 = 1;
+        let (from, to, cred) = (self.node()?, self.object(new_dir)?, self.cred());
+        if self.vfs.is_covered(to) {
+            return Err(FsError::ReadOnly);
+        }
+        let ctx = self.ctx(&cred, Right::Mode);
+        let outcome = match flags {
+            0 => self.vfs.rename(ctx, from, name, to, new_name),
+            NOREPLACE => self.vfs.rename_to_new(ctx, from, name, to, new_name),
+            // To exchange two names, and to leave a whiteout.
+            _ => return Err(FsError::Invalid),
+        };
+        Ok(self.ends(outcome, |()| Reply::done()))
+    }
+
+    fn setattr(&self, asked: &SetAttrIn) -> Result<Step, FsError> {
+        let object = self.node()?;
+        let set = changes(asked);
+        let cred = if set.size.is_some() { self.changer(asked.valid & KILL_SUIDGID != 0) } else { self.cred() };
+        let way = Way::numbered(asked.fh).filter(|way| asked.valid & FH != 0 && set.size.is_some() && way.writes());
+        let outcome = match way {
+            Some(way) => {
+                self.by_open(object, way, |right| self.vfs.setattr(self.ctx(&cred, right), object, &set, None))
+            }
+            None => self.vfs.setattr(self.ctx(&cred, Right::Mode), object, &set, None),
+        };
+        let after = outcome.changes.first().and_then(|change| change.after.clone());
+        let Outcome { result: Ok(()), wait, .. } = outcome else { return Ok(self.ends(outcome, |()| Reply::done())) };
+        let after = after.map_or_else(|| self.vfs.getattr(object), Ok);
+        // It is done, whatever there is to say of it.
+        Ok(waits(wait, after.map_or_else(|error| errno(error).into(), |after| wire::attr(&after)), None))
+    }
+
+    fn list(&self, offset: u64, room: u32, plus: Plus) -> Result<Step, FsError> {
+        let mut listing = Listing::new(room.min(LISTING_BYTES_MAX), plus);
+        let dir = self.node()?;
+        let page = self.vfs.readdir(&self.cred(), dir, offset, listing.entries_max(), plus == Plus::Yes)?;
+        let is_empty = page.entries.is_empty();
+        let all = page.entries.iter().take_while(|entry| listing.add(entry, self.node_of(entry.object))).count();
+        // An empty answer is the end of a listing.
+        if all == 0 && !is_empty { Err(FsError::Invalid) } else { Ok(listing.into_reply().into()) }
+    }
+}
+
+/// A listing is answered in parts of at most so many bytes.
+const LISTING_BYTES_MAX: u32 = 256 << 10;
+
+fn waits(wait: Wait, reply: Reply, opened: Opened) -> Step {
+    match wait {
+        Wait::Ready => Step::Reply(reply, opened),
+        Wait::On(promise) => Step::Wait(promise, reply, opened),
+    }
+}
+
+/// Which fields of SETATTR count.
+const MODE: u32 = 1 << 0;
+const UID: u32 = 1 << 1;
+const GID: u32 = 1 << 2;
+const SIZE: u32 = 1 << 3;
+const ATIME: u32 = 1 << 4;
+const MTIME: u32 = 1 << 5;
+const FH: u32 = 1 << 6;
+const ATIME_NOW: u32 = 1 << 7;
+const MTIME_NOW: u32 = 1 << 8;
+const KILL_SUIDGID: u32 = 1 << 11;
+
+fn changes(asked: &SetAttrIn) -> SetAttr {
+    let has = |bit: u32| asked.valid & bit != 0;
+    let time = |(bit, now): (u32, u32), seconds: i64, ns: u32| match (has(now), has(bit)) {
+        (true, _) => Some(SetTime::Server),
+        (_, true) => Some(SetTime::Client(FileTime::new(seconds, ns))),
+        _ => None,
+    };
+    SetAttr {
+        mode: has(MODE).then_some(asked.mode & 0o7777),
+        uid: has(UID).then_some(asked.uid),
+        gid: has(GID).then_some(asked.gid),
+        size: has(SIZE).then_some(asked.size),
+        atime: time((ATIME, ATIME_NOW), asked.atime, asked.atime_ns),
+        mtime: time((MTIME, MTIME_NOW), asked.mtime, asked.mtime_ns),
+    }
+}
+
+/// The whole of a message, of which a part is kept without a copy.
+fn part_of(message: &Bytes, part: &[u8]) -> Bytes {
+    if part.is_empty() { Bytes::new() } else { message.slice_ref(part) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! What the programs of a mount have open.
+//!
+//! Below, a file is open once for each way in which it is (to read, to write, or both): the kernel asks for one number an open, and gets the way, so that opens are counted here and
+//! claimed once. A library that a thousand programs have mapped is one claim.
+//!
+//! A count and its claim change together, under one lock of the file's shard, or a last close could take what an open beside it has just been given. Which shard that is of a file that is
+//! just made is known under the file system's own locks, where nothing may be waited for; so who makes a file has it open in a way of his own, which nobody else counts.
+
+use std::hash::BuildHasher;
+
+use foldhash::HashMap;
+use foldhash::fast::FixedState;
+use parking_lot::Mutex;
+use tally_base::ObjectId;
+use tally_vfs::{
+    Access, Attr, ClientNumber, CreateHow, Cred, FsError, Holder, ObjectRef, OpCtx, Opened, Opening, Outcome,
+    OwnerNumber, Share, ToOpen, Vfs,
+};
+
+/// Files whose numbers fall together wait for each other where they are opened and closed.
+const SHARDS: usize = 64;
+
+/// The way in which a file is open, as the kernel names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    access: Access,
+    /// By who has made it.
+    is_maker: bool,
+}
+
+impl Way {
+    /// By the flags of open(2).
+    pub(crate) const fn of(flags: u32) -> Self {
+        let access = match flags & O_ACCMODE {
+            O_WRONLY => Access::WRITE,
+            O_RDWR => Access::BOTH,
+            _ => Access::READ,
+        };
+        Self { access, is_maker: false }
+    }
+
+    /// The same, of who makes the file.
+    pub(crate) const fn making(flags: u32) -> Self {
+        Self { is_maker: true, ..Self::of(flags) }
+    }
+
+    /// By its number; nothing, where it is none of ours.
+    pub(crate) fn numbered(fh: u64) -> Option<Self> {
+        let bits = u32::try_from(fh).ok().filter(|bits| *bits < 2 * MAKER)?;
+        Some(Self { access: Access::from_bits(bits & !MAKER)?, is_maker: bits & MAKER != 0 })
+    }
+
+    pub(crate) const fn number(self) -> u64 {
+        (self.access.bits() | if self.is_maker { MAKER } else { 0 }) as u64
+    }
+
+    pub(crate) const fn writes(self) -> bool {
+        self.access.has(Access::WRITE)
+    }
+}
+
+/// Behind the bits of [`Access`].
+const MAKER: u32 = 4;
+const O_ACCMODE: u32 = 3;
+const O_WRONLY: u32 = 1;
+const O_RDWR: u32 = 2;
+
+/// Files by their numbers, each with the number of a way, and how often it is open so.
+type Shard = Mutex<HashMap<(ObjectId, u64), (ObjectRef, u32)>>;
+
+/// How many of each.
+pub(crate) struct Opens {
+    client: ClientNumber,
+    shards: Vec<Shard>,
+}
+
+impl Opens {
+    /// None, of this client.
+    pub(crate) fn new(client: ClientNumber) -> Self {
+        Self { client, shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+
+    pub(crate) const fn client(&self) -> ClientNumber {
+        self.client
+    }
+
+    /// Who has it open so.
+    pub(crate) const fn holder(&self, way: Way) -> Holder {
+        Holder { client: self.client, owner: OwnerNumber(way.number()) }
+    }
+
+    /// Files are apart by numbers that follow each other.
+    fn shard(&self, object: ObjectId) -> &Shard {
+        let hash = FixedState::with_seed(0).hash_one(object);
+        &self.shards[hash as usize % SHARDS]
+    }
+
+    /// Opens a file that is there.
+    pub(crate) fn open(&self, vfs: &dyn Vfs, cred: &Cred, object: ObjectRef, way: Way) -> Result<Attr, FsError> {
+        let mut counts = self.shard(object.id).lock();
+        let opened = self.claim(vfs, cred, ToOpen::Itself(object), way).result?;
+        counts.entry((object.id, way.number())).or_insert((object, 0)).1 += 1;
+        Ok(opened.attr)
+    }
+
+    /// Makes a file, which nobody else has open.
+    pub(crate) fn make(
+        &self,
+        vfs: &dyn Vfs,
+        cred: &Cred,
+        (dir, name): (ObjectRef, &[u8]),
+        how: &CreateHow,
+        way: Way,
+    ) -> Outcome<Opened> {
+        let outcome = self.claim(vfs, cred, ToOpen::Made(dir, name, how), way);
+        if let Ok(opened) = &outcome.result {
+            let object = opened.attr.object;
+            self.shard(object.id).lock().insert((object.id, way.number()), (object, 1));
+        }
+        outcome
+    }
+
+    fn claim(&self, vfs: &dyn Vfs, cred: &Cred, what: ToOpen<'_>, way: Way) -> Outcome<Opened> {
+        let holder = self.holder(way);
+        let opening = Opening { share: Share::only(way.access), by: &|_| Ok(holder), wants: None };
+        vfs.open(OpCtx { client: Some(self.client), ..OpCtx::of(cred) }, what, opening)
+    }
+
+    /// The file system has lost what was open, as its pool was taken up anew: whether the file is open so again.
+    pub(crate) fn claim_again(&self, vfs: &dyn Vfs, object: ObjectRef, way: Way) -> bool {
+        let counts = self.shard(object.id).lock();
+        let cred = Cred::checked(0, 0);
+        counts.contains_key(&(object.id, way.number()))
+            && self.claim(vfs, &cred, ToOpen::Itself(object), way).result.is_ok()
+    }
+
+    /// One of them is closed, of the object with this number: the kernel says so once, and whether it can be looked at or not it is closed. Where the dataset is away nothing is claimed of it.
+    pub(crate) fn close(&self, vfs: Option<&dyn Vfs>, object: ObjectId, way: Way) {
+        let mut counts = self.shard(object).lock();
+        let Some((_, count)) = counts.get_mut(&(object, way.number())) else { return };
+        *count -= 1;
+        if *count == 0
+            && let Some((object, _)) = counts.remove(&(object, way.number()))
+            && let Some(vfs) = vfs
+        {
+            vfs.close(object, self.holder(way));
+        }
+    }
+
+    /// All are.
+    pub(crate) fn close_all(&self, vfs: Option<&dyn Vfs>) {
+        for shard in &self.shards {
+            for ((_, number), (object, _)) in shard.lock().drain() {
+                if let (Some(vfs), Some(way)) = (vfs, Way::numbered(number)) {
+                    vfs.close(object, self.holder(way));
+                }
+            }
+        }
+    }
+}

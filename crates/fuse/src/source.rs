@@ -1,0 +1,30 @@
+//! What a mount is of, as whoever has the pools knows it.
+
+use std::sync::Arc;
+
+use tally_vfs::{ObjectRef, Vfs};
+
+/// Where the dataset is.
+pub enum Place {
+    /// Served.
+    Here(Arc<dyn Vfs>),
+    /// It cannot answer for now: its pool is being taken up anew. Who asks waits.
+    Away,
+    /// It is not known any more.
+    Gone,
+}
+
+/// The dataset of a mount, and those who have something of it by other ways.
+pub trait Source: Send + Sync {
+    /// Where it is now.
+    fn place(&self) -> Place;
+
+    /// Whether files are nobody's to read or change for now, as others may still claim what they have written before a restart (rules V27).
+    fn awaits_claims(&self, vfs: &dyn Vfs) -> bool;
+
+    /// Somebody was given this to keep, and is to be asked for it. Who was kept out by that asks again.
+    fn recall(&self, vfs: &dyn Vfs, object: ObjectRef);
+
+    /// The kernel has it mounted no more, or does not answer: nothing comes from here any more.
+    fn ended(&self);
+}

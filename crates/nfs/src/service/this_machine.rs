@@ -1,0 +1,27 @@
+//! What clients of version 4 are to programs of this machine, which have a dataset mounted here: as they are to requests of version 3 ([`super::others`]), but who is kept out waits in his system call, and is not told
+//! to come again.
+
+use tally_vfs::{ObjectRef, Vfs};
+
+use super::Service;
+use crate::exports::PoolExports;
+
+impl Service {
+    /// Programs of this machine use a dataset: from now on `delegations=auto` gives none for writing there. Whether its files are nobody's for now, as others may still claim what they have written and not
+    /// sent (rules V27).
+    pub fn is_used_here(&self, vfs: &dyn Vfs) -> bool {
+        let Some(house) = &self.house else { return false };
+        house.note_v3_use((vfs.pool(), vfs.dataset()));
+        // Before anybody looks for its pool, which may come meanwhile.
+        let changed = self.exports.changed();
+        let awaits = |pool: &dyn PoolExports| house.awaits_claims(&*self.exports, pool, vfs.dataset(), None);
+        !house.is_open_to_all(changed) && self.exports.pool(vfs.pool()).is_some_and(|pool| awaits(&*pool))
+    }
+
+    /// What clients were given of an object is asked for. Whoever needs it asks again until it is back, or taken.
+    pub fn recall(&self, vfs: &dyn Vfs, object: ObjectRef) {
+        if let Some(house) = &self.house {
+            let _he_asks_again = house.kept_out(&*self.exports, (vfs, object), None, false);
+        }
+    }
+}

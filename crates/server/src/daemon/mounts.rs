@@ -1,0 +1,76 @@
+//! What this machine has mounted: a list, beside that of pools.
+//!
+//! A mount begins with a command and ends when the kernel has it mounted no more, of which its [`Session`] hears. Commands that would take a dataset or a pool from below one ask here, in the
+//! daemon's own thread, in which mounts begin as well.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use tally_base::{DatasetId, PoolGuid};
+use tally_fuse::Session;
+
+/// Most mounts: each has threads of its own.
+pub(super) const MOUNTS_MAX: usize = 1024;
+
+/// The list.
+#[derive(Default)]
+pub(super) struct Mounts {
+    list: Mutex<Vec<Mount>>,
+    next: AtomicU64,
+}
+
+/// One of them.
+struct Mount {
+    number: u64,
+    seen: Seen,
+    /// From when on it is served.
+    session: Option<Session>,
+}
+
+/// What is known of one.
+#[derive(Clone)]
+pub(super) struct Seen {
+    pub(super) pool: PoolGuid,
+    pub(super) dataset: DatasetId,
+    pub(super) dir: PathBuf,
+    pub(super) since: Instant,
+    /// Requests that wait to be run again.
+    pub(super) waiting: usize,
+}
+
+impl Mounts {
+    /// Lists one, which is to be served from a moment later on. Nothing, where there are too many.
+    pub(super) fn begin(&self, pool: PoolGuid, dataset: DatasetId, dir: PathBuf) -> Option<u64> {
+        let mut list = self.list.lock();
+        if list.len() >= MOUNTS_MAX {
+            return None;
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let seen = Seen { pool, dataset, dir, since: Instant::now(), waiting: 0 };
+        list.push(Mount { number, seen, session: None });
+        Some(number)
+    }
+
+    /// It is served so; it may have ended meanwhile.
+    pub(super) fn serves(&self, number: u64, session: Session) {
+        if let Some(mount) = self.list.lock().iter_mut().find(|mount| mount.number == number) {
+            mount.session = Some(session);
+        }
+    }
+
+    /// It is mounted no more.
+    pub(super) fn end(&self, number: u64) {
+        self.list.lock().retain(|mount| mount.number != number);
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> Vec<Seen> {
+        let seen = |mount: &Mount| {
+            let waiting = mount.session.as_ref().map_or(0, Session::parked);
+            Seen { waiting, ..mount.seen.clone() }
+        };
+        self.list.lock().iter().map(seen).collect()
+    }
+}
