@@ -196,6 +196,6 @@ mod tests {
             0o755,
             "what is given away runs as nobody"
         );
-        assert_eq!(Cred { groups: SmallVec::new(), ..Cred::root() }.checked, false);
+        assert!(!Cred { groups: SmallVec::new(), ..Cred::root() }.checked);
     }
 }
