@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use tally_claims::{Account, Claims, ClientNumber, Lock, Range};
-use tally_vfs::{FsError, Holder, MountNumber, ObjectRef, Retained};
+use tally_vfs::{Holder, MountNumber, ObjectRef, Retained};
 
 /// A mount, as those know it who have something open of it.
 pub(crate) struct Mount {
@@ -55,8 +55,8 @@ impl Retained for Mount {
         self.get().is_some_and(|claims| claims.has_ranges(object.id, holder))
     }
 
-    fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> Result<(), FsError> {
-        self.get().map_or(Ok(()), |claims| claims.unlock(object.id, holder, range).map_err(|_| FsError::TooManyClaims))
+    fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> bool {
+        self.get().is_none_or(|claims| claims.unlock(object.id, holder, range).is_ok())
     }
 
     fn give_back(&self, object: ObjectRef, client: ClientNumber) {

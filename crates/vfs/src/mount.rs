@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tally_claims::{ClientNumber, Holder, Lock, Range};
 
 use crate::attributes::ObjectRef;
-use crate::outcome::FsError;
 
 /// A mount: never that of another one in one start of the process, also not of the same dataset. What clients have open ends with it, so whoever remembers
 /// an open remembers of which mount it is. One goes on behind an export where an import takes up what clients had open, as [`Retained`] has it.
@@ -31,8 +30,8 @@ pub trait Retained: Send + Sync {
     fn ranges(&self, object: ObjectRef, holder: Holder, most: usize) -> Vec<Lock>;
     /// Whether that is anything.
     fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool;
-    /// An owner gives up a range, what of it is locked.
-    fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> Result<(), FsError>;
+    /// An owner gives up a range, what of it is locked. False: there is no room for what would be left of it.
+    fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> bool;
     /// A client has lost what it was given of an object; there may be nothing.
     fn give_back(&self, object: ObjectRef, client: ClientNumber);
 }

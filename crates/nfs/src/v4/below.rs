@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tally_vfs::locks::{Lock, Range};
-use tally_vfs::{ClientNumber, FsError, Holder, ObjectRef, Retained, Vfs};
+use tally_vfs::{ClientNumber, Holder, ObjectRef, Retained, Vfs};
 
 use super::state::{Closing, FileId, Mounted};
 use crate::exports::{Exports, Place, PoolExports};
@@ -46,9 +46,9 @@ impl Below {
         }
     }
 
-    pub(super) fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> Result<(), FsError> {
+    pub(super) fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> bool {
         match self {
-            Self::Here(vfs) => vfs.unlock_range(object, holder, range),
+            Self::Here(vfs) => vfs.unlock_range(object, holder, range).is_ok(),
             Self::Retained(of) => of.unlock_range(object, holder, range),
         }
     }

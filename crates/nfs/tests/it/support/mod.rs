@@ -27,8 +27,8 @@ use tally_nfs::service::Service;
 use tally_vfs::locks::{Lock, Range};
 use tally_vfs::model::{Model, ModelOptions};
 use tally_vfs::{
-    ClientNumber, Cred, Delegations, FsError, Holder, Identity, Locks, MountNumber, Names, ObjectRef, OpCtx, Opens,
-    Retained, SetAttr, Vfs,
+    ClientNumber, Cred, Delegations, Holder, Identity, Locks, MountNumber, Names, ObjectRef, OpCtx, Opens, Retained,
+    SetAttr, Vfs,
 };
 
 use client::Client;
@@ -286,8 +286,8 @@ impl Retained for Put {
         Locks::has_ranges(&*self.0, object, holder)
     }
 
-    fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> Result<(), FsError> {
-        Locks::unlock_range(&*self.0, object, holder, range)
+    fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> bool {
+        Locks::unlock_range(&*self.0, object, holder, range).is_ok()
     }
 
     fn give_back(&self, object: ObjectRef, client: ClientNumber) {
