@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tally_vfs::permission;
+use tally_vfs::{ObjectRef, Vfs, permission};
 
 use super::job::{Job, Pending};
 use super::{Service, Step};
@@ -34,6 +34,9 @@ pub(super) struct Locks {
     /// What it calls itself to hosts.
     name: Vec<u8>,
 }
+
+/// What is done to a file that is there.
+type GiveUp<'a> = &'a dyn Fn(&Asks<'_>, (&dyn Vfs, ObjectRef)) -> Verdict;
 
 impl Service {
     /// The same, which locks for version 3, too, if it speaks version 4. Hosts are told that this is its start of this number, by this name: odd, and higher than all before.
@@ -189,12 +192,7 @@ impl Service {
     }
 
     /// UNLOCK, or CANCEL: what somebody has he may give up, whether or not he still sees it.
-    fn give_up(
-        &self,
-        job: &Job,
-        asked: &Asked<'_>,
-        act: &dyn Fn(&Asks<'_>, (&dyn tally_vfs::Vfs, tally_vfs::ObjectRef)) -> Verdict,
-    ) -> Step {
+    fn give_up(&self, job: &Job, asked: &Asked<'_>, act: GiveUp<'_>) -> Step {
         let entry = Entry::new(&*self.exports, &job.link, &job.call.identity);
         let Some((vfs, object)) = entry.unseen(asked.file) else {
             let is_away = entry.target(asked.file).err() == Some(Closed::Away);

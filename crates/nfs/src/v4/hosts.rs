@@ -198,7 +198,7 @@ impl House {
             Err(NotLocked::Held(_)) => true,
             Err(NotLocked::Failed(error)) => return self.host_kept_out(asks, target, error),
         };
-        if is_held && !(how.blocks && !how.is_reclaim) {
+        if is_held && (how.is_reclaim || !how.blocks) {
             return LockTold::Says(Verdict::Denied);
         }
         let promise = match given.map(|given| self.given(pool, &presence, given)) {
