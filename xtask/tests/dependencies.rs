@@ -258,6 +258,7 @@ const DAEMON: [&[&str]; 14] = [
         "new_files",
         "pressure",
         "registration",
+        "start_number",
         "zfs_space",
         "zfs_words",
     ],
@@ -281,7 +282,7 @@ const DAEMON: [&[&str]; 14] = [
 const SERVE: [&[&str]; 9] = [
     &["accept", "worker"],
     &["calling"],
-    &["sending", "warden"],
+    &["errands", "sending", "warden"],
     &["hub"],
     &["doubtful"],
     &["work"],

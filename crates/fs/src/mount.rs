@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use tally_claims::{Account, Claims, ClientNumber, Lock};
+use tally_claims::{Account, Claims, ClientNumber, Lock, Range};
 use tally_vfs::{Holder, MountNumber, ObjectRef, Retained};
 
 /// A mount, as those know it who have something open of it.
@@ -53,6 +53,10 @@ impl Retained for Mount {
 
     fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {
         self.get().is_some_and(|claims| claims.has_ranges(object.id, holder))
+    }
+
+    fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> bool {
+        self.get().is_none_or(|claims| claims.unlock(object.id, holder, range).is_ok())
     }
 
     fn give_back(&self, object: ObjectRef, client: ClientNumber) {

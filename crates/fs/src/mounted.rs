@@ -174,6 +174,10 @@ impl Locks for Filesystem {
         self.lock_range(object, below, wanted).map_err(|error| self.awaited_by_lock(error))
     }
 
+    fn lock_unopened(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {
+        self.lock_unopened(object, wanted).map_err(|error| self.awaited_by_lock(error))
+    }
+
     fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> Result<(), FsError> {
         self.unlock_range(object, holder, range)
     }

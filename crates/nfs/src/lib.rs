@@ -1,4 +1,4 @@
-//! ONC RPC, MOUNT, NFSv3, and a lock manager that says no, over any [`tally_vfs::Vfs`].
+//! ONC RPC, MOUNT, NFSv3, NFSv4, and locks for version 3, over any [`tally_vfs::Vfs`].
 //!
 //! ```text
 //!  serve/    sockets, workers, waiting, sending          (the only module that knows a socket)

@@ -1,10 +1,17 @@
-//! The lock manager's protocol, version 4 (X/Open XNFS; offsets of 64 bits, as NFSv3 has them), saying no.
+//! The lock manager's protocol, version 4 (X/Open XNFS; offsets of 64 bits, as NFSv3 has them), and the status monitor's (NSM), by which hosts tell each other that they have started anew.
 //!
-//! A client that mounts without `nolock` asks for a lock manager when a program takes its first lock. Where none
-//! answers, Linux asks again every three seconds and for ever, and the program hangs in `fcntl`. So there is one, on
-//! the port of NFS, and it has no locks to give: the program gets ENOLCK at once, and can say so.
+//! ```text
+//!  wire      calls and answers                     hosts     who has anything, by which number     (all of it a state machine:
+//!  waiting   who waits for a range                 notices   who is to be told of our start         no socket, thread or clock)
+//! ```
 //!
-//! | procedure | answer | because |
+//! What each procedure does to files stands above, where the file systems and the clients of version 4 are (`v4/hosts.rs`): a range that a host locks here is one of the same table.
+//!
+//! A server that is not told to lock for NFSv3 says no to all of it. A client that mounts without `nolock` asks for a lock manager when a program takes its first lock. Where none
+//! answers, Linux asks again every three seconds and for ever, and the program hangs in `fcntl`. So there is one in any case, on
+//! the port of NFS, which has no locks to give then: the program gets ENOLCK at once, and can say so ([`refuse`]).
+//!
+//! | procedure | answer of one that has none | because |
 //! |---|---|---|
 //! | TEST, LOCK, NM_LOCK, SHARE | NLM4_DENIED_NOLOCKS | the client makes it ENOLCK |
 //! | CANCEL | NLM4_DENIED | nothing waits here. On DENIED_NOLOCKS Linux would ask for the cancellation again and again |
@@ -13,7 +20,13 @@
 //! | FREE_ALL | nothing | it has no result, and there is nothing to free |
 //! | the `_MSG` forms and their `_RES` | PROC_UNAVAIL | the answer to a `_MSG` is a call back to the client's own lock manager, from a connection that we would have to open. Linux and FreeBSD ask with the plain forms over TCP |
 //!
-//! Every answer repeats the call's cookie and needs nothing else of it, so nothing else is read.
+//! //! Every answer repeats the call's cookie and needs nothing else of it, so nothing else is read.
+
+pub mod hosts;
+pub mod notices;
+pub mod nsm;
+pub mod waiting;
+pub mod wire;
 
 use crate::rpc::AcceptError;
 use crate::xdr::{Decoder, Encoder, Garbage};
@@ -27,29 +40,39 @@ pub const VERSION: u32 = 4;
 const COOKIE_BYTES_MAX: usize = 1024;
 
 /// `nlm4_stats`, as far as we say them.
-#[derive(Clone, Copy)]
-enum Verdict {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Verdict {
     Granted = 0,
     Denied = 1,
     NoLocks = 2,
+    Blocked = 3,
+    /// Others may claim what is asked for, or it is to be asked for again for another reason.
+    Grace = 4,
+    Deadlock = 5,
+    ReadOnly = 6,
+    Stale = 7,
+    TooBig = 8,
+    Failed = 9,
 }
 
 /// The procedures that are answered, by their numbers.
-mod procedure {
-    pub(super) const NULL: u32 = 0;
-    pub(super) const TEST: u32 = 1;
-    pub(super) const LOCK: u32 = 2;
-    pub(super) const CANCEL: u32 = 3;
-    pub(super) const UNLOCK: u32 = 4;
-    pub(super) const GRANTED: u32 = 5;
-    pub(super) const SHARE: u32 = 20;
-    pub(super) const UNSHARE: u32 = 21;
-    pub(super) const NM_LOCK: u32 = 22;
-    pub(super) const FREE_ALL: u32 = 23;
+pub mod procedure {
+    #![allow(missing_docs)]
+    pub const NULL: u32 = 0;
+    pub const TEST: u32 = 1;
+    pub const LOCK: u32 = 2;
+    pub const CANCEL: u32 = 3;
+    pub const UNLOCK: u32 = 4;
+    pub const GRANTED: u32 = 5;
+    pub const SHARE: u32 = 20;
+    pub const UNSHARE: u32 = 21;
+    pub const NM_LOCK: u32 = 22;
+    pub const FREE_ALL: u32 = 23;
 }
 
-/// Carries out a procedure: the answer behind the RPC header, or why there is none.
-pub fn run(procedure: u32, words: &mut Decoder<'_>) -> Result<Encoder, AcceptError> {
+/// Says no to a procedure: the answer behind the RPC header, or why there is none.
+pub fn refuse(procedure: u32, words: &mut Decoder<'_>) -> Result<Encoder, AcceptError> {
     let mut out = Encoder::new();
     let (verdict, is_share) = match procedure {
         procedure::NULL | procedure::FREE_ALL => return Ok(out),

@@ -14,8 +14,9 @@
 //! | another port | another server's, alive or not: rpcbind cannot tell, and neither can we | nothing: the error says what to do | nothing |
 //!
 //! The lock manager goes by the same table, but that one of another is no error: a machine that mounts NFS itself has
-//! its kernel's registered under this number, and clients' locks then go to it.
+//! its kernel's registered under this number, and clients' locks then go to it. So does the status monitor, which is registered where there are locks.
 
+mod asking;
 mod portmapper;
 
 use std::io;
@@ -24,8 +25,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::nlm::{self, nsm};
 use crate::xdr::{Decoder, Encoder, Garbage};
-use crate::{mount, nlm, v3};
+use crate::{mount, v3};
+pub use asking::{Transport, port_at};
 pub use portmapper::{Portmapper, PortmapperError};
 
 const PROGRAM: u32 = 100_000;
@@ -35,6 +38,7 @@ const UNSET: u32 = 2;
 const GETPORT: u32 = 3;
 const DUMP: u32 = 4;
 const TCP: u32 = 6;
+const UDP: u32 = 17;
 /// rpcbind is on this machine or it is not there.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// rpcbind takes SET from privileged ports only; without privilege we try an ordinary one.
@@ -79,12 +83,44 @@ pub enum RpcbindError {
     Malformed,
 }
 
-/// Registers NFSv3, MOUNT v3 and the lock manager over TCP at `port` with the rpcbind at this address. Gives the port
-/// of another lock manager, if that is registered in place of ours.
-pub fn register(rpcbind: SocketAddr, port: u16) -> Result<Option<u16>, RpcbindError> {
+/// What else is registered where it is not another's: each over its protocol.
+const LOCKS: (u32, u32, u32) = (nlm::PROGRAM, nlm::VERSION, TCP);
+/// The same of a server that locks for version 3.
+const MONITOR: [(u32, u32, u32); 2] = [(nsm::PROGRAM, nsm::VERSION, TCP), (nsm::PROGRAM, nsm::VERSION, UDP)];
+
+/// A program of another that has the place of one of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Other {
+    /// Its number.
+    pub program: u32,
+    /// Where it is.
+    pub port: u16,
+}
+
+impl Other {
+    /// What it is.
+    #[must_use]
+    pub fn what(&self) -> &'static str {
+        if self.program == nsm::PROGRAM { "status monitor" } else { "lock manager" }
+    }
+
+    /// What its being there does to our clients.
+    #[must_use]
+    pub fn what_comes_of_it(&self) -> &'static str {
+        if self.program == nsm::PROGRAM {
+            "What a client of NFSv3 had locked before it crashed stays locked, as it does not find us to say so, until it locks again"
+        } else {
+            "Clients that mount without nolock may hang at their first lock"
+        }
+    }
+}
+
+/// Registers NFSv3, MOUNT v3 and the lock manager over TCP at `port` with the rpcbind at this address, and the status monitor of one that `locks`. Gives those of others that are registered in
+/// place of ours.
+pub fn register(rpcbind: SocketAddr, port: u16, locks: bool) -> Result<Vec<Other>, RpcbindError> {
     let look = || {
         let socket = socket(rpcbind)?;
-        PROGRAMS.iter().map(|(program, version)| port_of(&socket, *program, *version)).collect::<Result<_, _>>()
+        PROGRAMS.iter().map(|(program, version)| port_of(&socket, *program, *version, TCP)).collect::<Result<_, _>>()
     };
     let there: Vec<u16> = named(rpcbind, look())?;
     // Nothing is changed before all is looked at: half of us beside half of another server is of use to nobody.
@@ -93,29 +129,33 @@ pub fn register(rpcbind: SocketAddr, port: u16) -> Result<Option<u16>, RpcbindEr
             return Err(RpcbindError::Taken { program: *program, port: at });
         }
     }
-    let set = |program, version| {
+    let set = |(program, version, protocol)| {
         let set = || {
             let socket = socket(rpcbind)?;
-            match port_of(&socket, program, version)? {
-                0 => Ok(call(&socket, SET, program, version, port)?.then_some(port)),
+            match port_of(&socket, program, version, protocol)? {
+                0 => Ok(call(&socket, SET, (program, version, protocol), port)?.then_some(port)),
                 at => Ok(Some(at)),
             }
         };
-        named(rpcbind, set())?.ok_or(RpcbindError::Refused(program))
+        let at = named(rpcbind, set())?.ok_or(RpcbindError::Refused(program))?;
+        Ok((at != port).then_some(Other { program, port: at }))
     };
-    let registered = PROGRAMS.iter().try_for_each(|(program, version)| set(*program, *version).map(drop));
-    let locks = registered.and_then(|()| set(nlm::PROGRAM, nlm::VERSION));
+    let registered = PROGRAMS.iter().try_for_each(|(program, version)| set((*program, *version, TCP)).map(drop));
+    let beside = [LOCKS].into_iter().chain(MONITOR.into_iter().filter(|_| locks));
+    let others = registered.and_then(|()| beside.map(set).collect::<Result<Vec<_>, _>>());
     // What was registered before the refusal would lead clients to a half.
-    locks.map(|at| (at != port).then_some(at)).inspect_err(|_| drop(unregister(rpcbind, port)))
+    others.map(|others| others.into_iter().flatten().collect()).inspect_err(|_| drop(unregister(rpcbind, port, locks)))
 }
 
 /// Takes the registration of a server at `port` back, and nobody else's.
-pub fn unregister(rpcbind: SocketAddr, port: u16) -> Result<(), RpcbindError> {
+pub fn unregister(rpcbind: SocketAddr, port: u16, locks: bool) -> Result<(), RpcbindError> {
     let calls = || {
         let socket = socket(rpcbind)?;
-        for (program, version) in PROGRAMS.into_iter().chain([(nlm::PROGRAM, nlm::VERSION)]) {
-            if port_of(&socket, program, version)? == port {
-                call(&socket, UNSET, program, version, 0)?;
+        let monitor = MONITOR.into_iter().filter(|_| locks);
+        let ours = PROGRAMS.into_iter().map(|(program, version)| (program, version, TCP));
+        for (program, version, protocol) in ours.chain([LOCKS]).chain(monitor) {
+            if port_of(&socket, program, version, protocol)? == port {
+                call(&socket, UNSET, (program, version, protocol), 0)?;
             }
         }
         Ok(())
@@ -160,29 +200,29 @@ fn socket(rpcbind: SocketAddr) -> Result<UdpSocket, CallError> {
 }
 
 /// Where a program is, or 0.
-fn port_of(socket: &UdpSocket, program: u32, version: u32) -> Result<u16, CallError> {
-    let answer = exchange(socket, GETPORT, program, version, 0)?;
+fn port_of(socket: &UdpSocket, program: u32, version: u32, protocol: u32) -> Result<u16, CallError> {
+    let answer = exchange(socket, GETPORT, (program, version, protocol), 0)?;
     u16::try_from(result(&answer, GETPORT)?.u32()?).map_err(|_| CallError::Malformed)
 }
 
 /// SET or UNSET.
-fn call(socket: &UdpSocket, procedure: u32, program: u32, version: u32, port: u16) -> Result<bool, CallError> {
-    let answer = exchange(socket, procedure, program, version, port)?;
+fn call(socket: &UdpSocket, procedure: u32, of: (u32, u32, u32), port: u16) -> Result<bool, CallError> {
+    let answer = exchange(socket, procedure, of, port)?;
     Ok(result(&answer, procedure)?.bool()?)
 }
 
-fn exchange(socket: &UdpSocket, procedure: u32, program: u32, version: u32, port: u16) -> Result<Bytes, CallError> {
-    socket.send(&request(procedure, program, version, port))?;
+fn exchange(socket: &UdpSocket, procedure: u32, of: (u32, u32, u32), port: u16) -> Result<Bytes, CallError> {
+    socket.send(&request(procedure, of, port))?;
     let mut answer = [0; 64];
     let count = socket.recv(&mut answer)?;
     Ok(Bytes::copy_from_slice(answer.get(..count).unwrap_or_default()))
 }
 
 /// The call: header with AUTH_NONE, then the mapping. The xid is the procedure: one call is open at a time.
-fn request(procedure: u32, program: u32, version: u32, port: u16) -> Vec<u8> {
+fn request(procedure: u32, (program, version, protocol): (u32, u32, u32), port: u16) -> Vec<u8> {
     let mut words = Encoder::new();
     words.u32(procedure).u32(0).u32(2).u32(PROGRAM).u32(VERSION).u32(procedure).u64(0).u64(0);
-    words.u32(program).u32(version).u32(TCP).u32(u32::from(port));
+    words.u32(program).u32(version).u32(protocol).u32(u32::from(port));
     words.into_vec()
 }
 

@@ -67,6 +67,7 @@ pub struct Config {
     pub lease_time: LeaseTime,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nfs4_domain: Option<Domain>,
+    pub nlm: bool,
     pub cache: Memory,
     pub dirty_data_max: Memory,
     pub txg_interval_seconds: u32,
@@ -92,6 +93,7 @@ impl Default for Config {
             nfs4: true,
             lease_time: LeaseTime::default(),
             nfs4_domain: None,
+            nlm: false,
             cache: Memory::Percent(25),
             dirty_data_max: Memory::Percent(10),
             txg_interval_seconds: 5,

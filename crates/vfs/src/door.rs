@@ -151,6 +151,8 @@ pub trait Locks: Send + Sync {
     /// Locks a range of a file, or changes what for, below an open that may do that to it: else [`FsError::OpenMode`], and [`FsError::NotOpened`] where it is none.
     /// The owner keeps it until it unlocks, or until the open is closed below which it began to lock in this file.
     fn lock_range(&self, object: ObjectRef, below: Holder, wanted: Lock) -> Result<(), NotLocked>;
+    /// The same by who has nothing open, as clients of NFSv3 have not: whether he may is asked by whoever lets him. He keeps it until he unlocks, or the file's last name goes.
+    fn lock_unopened(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked>;
     /// Unlocks a range, what of it is locked. A range may become two by that, for which there has to be room.
     fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> Result<(), FsError>;
     /// Whether a range of a file could be locked, as far as others are concerned.

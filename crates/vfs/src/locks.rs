@@ -1,6 +1,7 @@
 //! Ranges of bytes of a file that somebody has locked. They are advice, as POSIX has them: they keep others from locking, and nobody from reading or writing.
 //!
-//! A lock is held below an open and goes with it at the latest, so that nothing stays locked that nobody can unlock any more. On disk there is nothing of it.
+//! A lock is held below an open and goes with it at the latest, so that nothing stays locked that nobody can unlock any more. Who has no opens, as clients of NFSv3, holds it until he
+//! unlocks, and his protocol sees to it that he does not keep it when he is gone. On disk there is nothing of it.
 
 pub use tally_claims::{Kind, Lock, Range};
 

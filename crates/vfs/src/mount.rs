@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tally_claims::{ClientNumber, Holder, Lock};
+use tally_claims::{ClientNumber, Holder, Lock, Range};
 
 use crate::attributes::ObjectRef;
 
@@ -30,6 +30,8 @@ pub trait Retained: Send + Sync {
     fn ranges(&self, object: ObjectRef, holder: Holder, most: usize) -> Vec<Lock>;
     /// Whether that is anything.
     fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool;
+    /// An owner gives up a range, what of it is locked. False: there is no room for what would be left of it.
+    fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> bool;
     /// A client has lost what it was given of an object; there may be nothing.
     fn give_back(&self, object: ObjectRef, client: ClientNumber);
 }

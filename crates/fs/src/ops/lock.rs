@@ -21,6 +21,13 @@ impl Filesystem {
         claims.lock(object.id, Some(below), wanted).map_err(|refused| refusal(refused, object))
     }
 
+    /// The same by who has nothing open: whether he may was asked above.
+    pub(crate) fn lock_unopened(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {
+        let locked = self.lock(&[object.id]).map_err(NotLocked::Failed)?;
+        check_is_file(&self.sight(object.id, locked.state(object.id)).live(object)?.attr(object.id))?;
+        self.claims.get_or_init().lock(object.id, None, wanted).map_err(|refused| refusal(refused, object))
+    }
+
     pub(crate) fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> Result<(), FsError> {
         let Some(claims) = self.claims.get() else { return Ok(()) };
         claims.unlock(object.id, holder, range).map_err(|_| FsError::TooManyClaims)

@@ -20,10 +20,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use socket2::{Domain, Socket, Type};
 
-use super::{DUMP, GETPORT, PROGRAM, PROGRAMS, SET, TCP, UNSET};
+use super::{DUMP, GETPORT, PROGRAM, PROGRAMS, SET, TCP, UDP, UNSET};
+use crate::nlm::{self, nsm};
 use crate::rpc::{AcceptError, Assembler, Call, Refusal, Reply};
+use crate::v3;
 use crate::xdr::{Decoder, Encoder, Garbage};
-use crate::{nlm, v3};
 
 /// Longest call: header with its credential, and three strings.
 const CALL_BYTES_MAX: usize = 2048;
@@ -35,7 +36,6 @@ const LIFETIME: Duration = Duration::from_secs(10);
 const AT_ONCE: usize = 16;
 const BACKLOG: i32 = 64;
 
-const UDP: u32 = 17;
 const VERSIONS: [u32; 3] = [2, 3, 4];
 /// Longest name of a transport and longest address (`tcp6`, and an IPv6 address with its port).
 const NETID_BYTES_MAX: usize = 32;
@@ -66,8 +66,8 @@ pub struct Portmapper {
 }
 
 impl Portmapper {
-    /// Begins to answer at `port` of these addresses that NFS is at `nfs`, by version 4 as well if that is spoken.
-    pub fn start(addresses: &[IpAddr], port: u16, nfs: u16, speaks_4: bool) -> Result<Self, PortmapperError> {
+    /// Begins to answer at `port` of these addresses that NFS is at `nfs`, by version 4 as well if that is spoken, and the status monitor if there are locks for version 3.
+    pub fn start(addresses: &[IpAddr], port: u16, nfs: u16, has: (bool, bool)) -> Result<Self, PortmapperError> {
         let (mut listeners, mut sockets) = (Vec::new(), Vec::new());
         for address in addresses.iter().map(|address| SocketAddr::new(*address, port)) {
             let failed = |source| PortmapperError::Bind { address, source };
@@ -75,7 +75,7 @@ impl Portmapper {
             sockets.push(UdpSocket::from(bind(address, Type::DGRAM).map_err(failed)?));
         }
         let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-        let table = Table::new(addresses, port, nfs, speaks_4);
+        let table = Table::new(addresses, port, nfs, has);
         let waiting = Waiting { table, listeners, sockets, connections: Vec::new(), stopped };
         let thread = thread::Builder::new().name("portmapper".into()).spawn(move || waiting.run())?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
@@ -271,11 +271,13 @@ struct Table {
 }
 
 impl Table {
-    fn new(addresses: &[IpAddr], port: u16, nfs: u16, speaks_4: bool) -> Self {
+    fn new(addresses: &[IpAddr], port: u16, nfs: u16, (speaks_4, locks): (bool, bool)) -> Self {
         let own = VERSIONS.iter().flat_map(|version| [(PROGRAM, *version, TCP, port), (PROGRAM, *version, UDP, port)]);
         let version_4 = speaks_4.then_some((v3::PROGRAM, 4));
         let ours = PROGRAMS.into_iter().chain(version_4).chain([(nlm::PROGRAM, nlm::VERSION)]);
+        let monitor = [TCP, UDP].map(|protocol| (nsm::PROGRAM, nsm::VERSION, protocol, nfs));
         let places = own.chain(ours.map(|(program, version)| (program, version, TCP, nfs)));
+        let places = places.chain(monitor.into_iter().filter(|_| locks));
         let place = |(program, version, protocol, port)| Place { program, version, protocol, port };
         Self {
             places: places.map(place).collect(),

@@ -5,8 +5,10 @@ use super::*;
 
 #[test]
 fn the_call_byte_by_byte() {
-    let words: Vec<u32> =
-        request(SET, 100_003, 3, 2049).chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect();
+    let words: Vec<u32> = request(SET, (100_003, 3, TCP), 2049)
+        .chunks(4)
+        .map(|word| u32::from_be_bytes(word.try_into().unwrap()))
+        .collect();
     assert_eq!(words, [1, 0, 2, 100_000, 2, 1, 0, 0, 0, 0, 100_003, 3, 6, 2049]);
 }
 
@@ -75,12 +77,29 @@ fn all_programs_are_registered_and_taken_back() {
     // What a daemon that was killed has left, which had our port.
     portmapper.mappings.lock().unwrap().extend([((100_021, 4, TCP), 2049), ((100_005, 3, TCP), 2049)]);
     for _ in 0..2 {
-        assert_eq!(register(portmapper.address, 2049).unwrap(), None);
+        assert_eq!(register(portmapper.address, 2049, false).unwrap(), []);
         let expected = [((100_003, 3, TCP), 2049), ((100_005, 3, TCP), 2049), ((100_021, 4, TCP), 2049)];
         assert_eq!(portmapper.mappings(), expected, "NFS, MOUNT, and the lock manager");
-        unregister(portmapper.address, 2049).unwrap();
+        unregister(portmapper.address, 2049, false).unwrap();
         assert_eq!(portmapper.mappings(), []);
     }
+}
+
+/// One that locks for version 3 is found by the hosts' status monitors, too, unless the machine has its own.
+#[test]
+fn the_status_monitor_is_registered_where_there_are_locks() {
+    let portmapper = Portmapper::start(REQUESTS_MAX);
+    assert_eq!(register(portmapper.address, 2049, true).unwrap(), []);
+    let monitor = [((100_024, 1, TCP), 2049), ((100_024, 1, UDP), 2049)];
+    assert_eq!(portmapper.mappings()[3..], monitor);
+    unregister(portmapper.address, 2049, true).unwrap();
+    assert_eq!(portmapper.mappings(), []);
+    portmapper.mappings.lock().unwrap().insert((100_024, 1, UDP), 7);
+    let others = register(portmapper.address, 2049, true).unwrap();
+    assert_eq!(others, [Other { program: 100_024, port: 7 }]);
+    assert!(others[0].what() == "status monitor" && others[0].what_comes_of_it().contains("stays locked"));
+    unregister(portmapper.address, 2049, true).unwrap();
+    assert_eq!(portmapper.mappings(), [((100_024, 1, UDP), 7)]);
 }
 
 /// The machine mounts NFS itself: its kernel's lock manager answers the servers of those mounts, and is left alone.
@@ -88,12 +107,12 @@ fn all_programs_are_registered_and_taken_back() {
 fn another_lock_manager_is_told_of_and_left_alone() {
     let portmapper = Portmapper::start(REQUESTS_MAX);
     portmapper.mappings.lock().unwrap().insert((100_021, 4, TCP), 7);
-    assert_eq!(register(portmapper.address, 2049).unwrap(), Some(7));
+    assert_eq!(register(portmapper.address, 2049, false).unwrap(), [Other { program: 100_021, port: 7 }]);
     let expected = [((100_003, 3, TCP), 2049), ((100_005, 3, TCP), 2049), ((100_021, 4, TCP), 7)];
     assert_eq!(portmapper.mappings(), expected, "NFS, MOUNT, and what is somebody else's");
-    unregister(portmapper.address, 2049).unwrap();
+    unregister(portmapper.address, 2049, false).unwrap();
     assert_eq!(portmapper.mappings(), expected[2..]);
-    unregister(portmapper.address, 2049).unwrap();
+    unregister(portmapper.address, 2049, false).unwrap();
 }
 
 /// A kernel's NFS server stood in rpcbind's list. Whatever stood there was taken away at our start, and again at our end,
@@ -104,10 +123,10 @@ fn another_server_keeps_its_place_at_start_and_end_and_after_a_crash() {
     for there in [&others[..1], &others[2..], &others[..]] {
         let portmapper = Portmapper::start(REQUESTS_MAX);
         portmapper.mappings.lock().unwrap().extend(there.iter().copied());
-        let error = register(portmapper.address, 2049).unwrap_err();
+        let error = register(portmapper.address, 2049, false).unwrap_err();
         assert!(matches!(error, RpcbindError::Taken { .. }) && error.to_string().contains("rpcinfo -d"), "{error}");
         assert_eq!(portmapper.mappings(), there, "at the start, and nothing of ours beside it");
-        unregister(portmapper.address, 2049).unwrap();
+        unregister(portmapper.address, 2049, false).unwrap();
         assert_eq!(portmapper.mappings(), there, "at the end, or at the next start");
     }
 }
@@ -116,9 +135,9 @@ fn another_server_keeps_its_place_at_start_and_end_and_after_a_crash() {
 #[test]
 fn who_came_meanwhile_stays() {
     let portmapper = Portmapper::start(REQUESTS_MAX);
-    register(portmapper.address, 2049).unwrap();
+    register(portmapper.address, 2049, false).unwrap();
     portmapper.mappings.lock().unwrap().insert((100_003, 3, TCP), 20_049);
-    unregister(portmapper.address, 2049).unwrap();
+    unregister(portmapper.address, 2049, false).unwrap();
     assert_eq!(portmapper.mappings(), [((100_003, 3, TCP), 20_049)]);
 }
 
@@ -127,6 +146,6 @@ fn where_nobody_answers_the_error_says_where_and_what_to_do() {
     let nobody = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = nobody.local_addr().unwrap();
     drop(nobody);
-    let text = register(address, 2049).unwrap_err().to_string();
+    let text = register(address, 2049, false).unwrap_err().to_string();
     assert!(text.contains(&address.to_string()) && text.contains("name the port"), "{text}");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::thread::JoinHandle;
@@ -43,6 +43,7 @@ pub(super) struct Hub {
     /// Held by whoever closes those that owe too much.
     pub(super) closing_debtors: Mutex<()>,
     listeners: Vec<TcpListener>,
+    datagrams: Vec<UdpSocket>,
     bodies: Bodies,
     pub(super) start: Instant,
     connections: RwLock<HashMap<u64, Arc<Connection>>>,
@@ -72,12 +73,16 @@ pub(super) struct Bodies {
     /// Of the thread at one listener.
     pub(super) door: fn(&Arc<Hub>, &TcpListener),
     pub(super) warden: fn(&Arc<Hub>),
+    /// Of the one that calls hosts that lock for version 3.
+    pub(super) errands: fn(&Arc<Hub>),
+    /// Of the thread at one socket for datagrams.
+    pub(super) monitor: fn(&Arc<Hub>, &UdpSocket),
 }
 
 impl Hub {
     pub(super) fn start(
         service: Arc<Service>,
-        listeners: Vec<TcpListener>,
+        (listeners, datagrams): (Vec<TcpListener>, Vec<UdpSocket>),
         options: ServeOptions,
         bodies: Bodies,
     ) -> io::Result<Arc<Self>> {
@@ -90,6 +95,7 @@ impl Hub {
             doubtful: Doubtful::new(options.record_bytes_max),
             closing_debtors: Mutex::default(),
             listeners,
+            datagrams,
             bodies,
             start: Instant::now(),
             connections: RwLock::default(),
@@ -117,6 +123,16 @@ impl Hub {
             })?;
         }
         hub.spawn_other("nfs-warden", bodies.warden)?;
+        if hub.service.locks_for_3() {
+            hub.spawn_other("nfs-errands", bodies.errands)?;
+        }
+        for at in 0..hub.datagrams.len() {
+            hub.spawn_other("nfs-monitor", move |hub| {
+                if let Some(socket) = hub.datagrams.get(at) {
+                    (hub.bodies.monitor)(hub, socket);
+                }
+            })?;
+        }
         Ok(hub)
     }
 

@@ -33,6 +33,7 @@ mod complaints;
 mod connection;
 mod crew;
 mod doubtful;
+mod errands;
 mod hub;
 mod input;
 mod ledger;
@@ -45,7 +46,7 @@ mod warden;
 mod work;
 mod worker;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 
 use crate::service::Service;
@@ -56,7 +57,25 @@ pub use accept::ServeError;
 pub use options::ServeOptions;
 
 /// Who works here.
-const BODIES: Bodies = Bodies { worker: worker::work, door: accept::keep, warden: warden::keep };
+const BODIES: Bodies = Bodies {
+    worker: worker::work,
+    door: accept::keep,
+    warden: warden::keep,
+    errands: errands::keep,
+    monitor: errands::listen,
+};
+
+/// Where the status monitors of hosts say what they have to say: at the port of NFS, by datagrams. Without these they are not heard but over connections.
+fn datagrams(addresses: &[SocketAddr]) -> Vec<UdpSocket> {
+    let bind = |address: &SocketAddr| {
+        let bound = errands::bind(*address);
+        if let Err(error) = &bound {
+            tracing::warn!(%address, %error, "hosts of NFSv3 cannot say here by UDP that they have started anew: what they had locked stays locked until they lock again");
+        }
+        bound.ok()
+    };
+    addresses.iter().filter_map(bind).collect()
+}
 
 /// A running server. Dropping it without [`Server::stop`] leaves it running until the process ends.
 pub struct Server {
@@ -79,8 +98,10 @@ impl Server {
         options: &ServeOptions,
     ) -> Result<Self, ServeError> {
         listeners.iter().try_for_each(|listener| listener.set_nonblocking(false))?;
-        let addresses = listeners.iter().map(|listener| listener.local_addr()).collect::<Result<_, _>>()?;
-        let hub = Hub::start(service, listeners, options.clone(), BODIES)?;
+        let addresses: Vec<SocketAddr> =
+            listeners.iter().map(|listener| listener.local_addr()).collect::<Result<_, _>>()?;
+        let datagrams = if service.locks_for_3() { datagrams(&addresses) } else { Vec::new() };
+        let hub = Hub::start(service, (listeners, datagrams), options.clone(), BODIES)?;
         Ok(Self { hub, addresses })
     }
 

@@ -25,6 +25,7 @@
 mod compounds;
 mod job;
 mod lives;
+mod locking;
 mod others;
 mod strangers;
 mod this_machine;
@@ -33,7 +34,7 @@ use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -43,7 +44,7 @@ use tally_vfs::ReplyKey;
 use crate::exports::{Exports, Place};
 use crate::link::Link;
 use crate::mount::{self, MountTable};
-use crate::nlm;
+use crate::nlm::{self, nsm};
 use crate::repeats::{Memo, Repeated, Told};
 use crate::replies::{Begin, Kept, Replies};
 use crate::rpc::{AcceptError, AuthProblem, Call, Outgoing, Refusal, Reply, Returned};
@@ -57,6 +58,7 @@ use crate::xdr::Garbage;
 pub use job::Job;
 use job::{Memory, Pending};
 use lives::Lives;
+use locking::Locks;
 use strangers::Strangers;
 
 /// What has to happen next with a job.
@@ -80,6 +82,8 @@ pub struct Service {
     start: Instant,
     /// Whether it was told already that there are no locks.
     locks_refused: AtomicBool,
+    /// What a server has that locks for version 3.
+    locks: Option<Locks>,
     strangers: Strangers,
     lives: Lives,
     senders: Senders,
@@ -108,6 +112,7 @@ impl Service {
             stats,
             start: Instant::now(),
             locks_refused: AtomicBool::new(false),
+            locks: None,
             strangers: Strangers::default(),
             lives: Lives::default(),
             senders: Senders::numbered_from(first),
@@ -424,12 +429,14 @@ impl Service {
             (v3::PROGRAM, v4::VERSION) if let Some(house) = &self.house => return self.compound(job, house),
             (mount::PROGRAM, mount::VERSION) => return self.mount(job),
             (nlm::PROGRAM, nlm::VERSION) => return self.lock(job),
+            (nsm::PROGRAM, nsm::VERSION) if self.locks.is_some() => return self.monitored(job),
             (v3::PROGRAM, _) if self.house.is_some() => {
                 error(AcceptError::ProgramMismatch { low: v3::VERSION, high: v4::VERSION })
             }
             (v3::PROGRAM, _) => mismatch(v3::VERSION),
             (mount::PROGRAM, _) => mismatch(mount::VERSION),
             (nlm::PROGRAM, _) => mismatch(nlm::VERSION),
+            (nsm::PROGRAM, _) if self.locks.is_some() => mismatch(nsm::VERSION),
             _ => error(AcceptError::ProgramUnavailable),
         };
         count(&self.stats.refused);
@@ -454,23 +461,11 @@ impl Service {
         })
     }
 
-    fn lock(&self, job: &Job) -> Step {
-        let call = &job.call;
-        let done = nlm::run(call.procedure, &mut call.arguments());
-        if call.procedure != 0 && !self.locks_refused.swap(true, Relaxed) {
-            tracing::warn!(
-                peer = %job.link.peer(),
-                "a client asked for a lock, and this server has none: programs there get \"No locks available\". Mount with \
-                 nolock for locks between the programs of one client; this is said once"
-            );
+    fn lock(&self, job: &mut Job) -> Step {
+        match &self.house {
+            Some(house) if self.locks.is_some() => self.lock_for_3(job, house),
+            _ => self.refuse_lock(job),
         }
-        Step::Reply(match done {
-            Ok(body) => Reply::success(call.xid, body),
-            Err(error) => {
-                count(&self.stats.refused);
-                Reply::accept_error(call.xid, error)
-            }
-        })
     }
 
     fn nfs(&self, job: &mut Job) -> Step {

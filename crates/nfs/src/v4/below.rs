@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tally_vfs::locks::Lock;
+use tally_vfs::locks::{Lock, Range};
 use tally_vfs::{ClientNumber, Holder, ObjectRef, Retained, Vfs};
 
 use super::state::{Closing, FileId, Mounted};
@@ -43,6 +43,13 @@ impl Below {
         match self {
             Self::Here(vfs) => vfs.has_ranges(object, holder),
             Self::Retained(of) => of.has_ranges(object, holder),
+        }
+    }
+
+    pub(super) fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> bool {
+        match self {
+            Self::Here(vfs) => vfs.unlock_range(object, holder, range).is_ok(),
+            Self::Retained(of) => of.unlock_range(object, holder, range),
         }
     }
 

@@ -36,6 +36,8 @@ pub struct Page<T> {
 pub struct ClientSeen {
     /// Who it is.
     pub known: Known,
+    /// Whether it is a host that locks for version 3, and no client of version 4.
+    pub is_host: bool,
     /// Whether its lease is over, and it is kept by courtesy.
     pub is_late: bool,
     /// How many files it has open, those that were taken from it too.
@@ -149,14 +151,17 @@ impl Holdings<'_> {
     #[must_use]
     pub fn clients(&self, which: Which) -> Page<ClientSeen> {
         let (known, more) = self.house.clients().known(which);
-        self.page(known.into_iter().map(|known| self.client(known)).collect(), more)
+        let mut shown: Vec<_> = known.into_iter().map(|known| self.client(known)).collect();
+        let (hosts, unseen) = self.house.hosts_seen(Which { most: which.most - shown.len(), ..which });
+        shown.extend(hosts);
+        self.page(shown, more + unseen)
     }
 
     fn client(&self, known: Known) -> ClientSeen {
         let (_, opens) = self.house.opens().counts_of(known.client);
         let locks = self.house.locks().count_of(known.client);
         let delegations = self.house.delegations().count_of(known.client);
-        ClientSeen { is_late: known.is_late(self.house.now()), known, opens, locks, delegations }
+        ClientSeen { is_late: known.is_late(self.house.now()), is_host: false, known, opens, locks, delegations }
     }
 
     /// Their sessions.
@@ -222,7 +227,10 @@ impl Holdings<'_> {
             waits: true,
             since,
         }));
-        self.page(shown, more + unseen)
+        let (of_hosts, unseen_of_hosts) =
+            self.house.host_locks_seen(self.exports, Which { most: which.most - shown.len(), ..which });
+        shown.extend(of_hosts);
+        self.page(shown, more + unseen + unseen_of_hosts)
     }
 
     /// Ends a client, whatever its lease: all that it has open and locked is others' to have, once the pools know that it may not claim it again (rules V24). It is told so at
@@ -230,7 +238,8 @@ impl Holdings<'_> {
     #[must_use]
     pub fn evict(&self, client: ClientId) -> Option<ClientSeen> {
         let (known, _) = self.house.clients().known(Which { client: Some(client), most: 1 });
-        let seen = self.client(known.into_iter().next()?);
+        let Some(known) = known.into_iter().next() else { return self.house.evict_host(self.exports, client) };
+        let seen = self.client(known);
         let is_there = self.house.clients().evict(client);
         self.house.close_for_the_gone(self.exports);
         Some(seen).filter(|_| is_there)

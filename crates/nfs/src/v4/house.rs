@@ -9,6 +9,7 @@ use tally_base::{Rng, SystemRng};
 
 use super::callbacks::Callbacks;
 use super::endings::Endings;
+use super::hosts::HostDesk;
 use super::naming::{NameService, Naming};
 use super::parking::Parking;
 use super::recalls::Counted;
@@ -38,6 +39,7 @@ pub struct House {
     pub(super) tracking: Tracking,
     pub(super) v3_use: V3Use,
     pub(super) naming: Naming,
+    pub(super) hosts: HostDesk,
     leases: LeaseClock,
     boot: BootId,
     identity: [u8; 16],
@@ -75,6 +77,7 @@ impl House {
             tracking: Tracking::new(lease),
             v3_use: V3Use::default(),
             naming: Naming::default(),
+            hosts: HostDesk::new(boot),
             leases: LeaseClock::new(lease),
             boot,
             identity,

@@ -17,6 +17,7 @@
 //!                                                            ├─ callbacks: calls to clients, and what came of them
 //!                                                            ├─ parking: who waits without a worker, for a moment
 //!                                                            ├─ waiting: who waits for a lock is called when it is free
+//!                                                            ├─ hosts: who locks by NLM, as clients of version 3 do
 //!                                                            ├─ recalls: what is delegated and in somebody's way is called back
 //!                                                            ├─ v3_use: which datasets NFSv3 uses: `auto` gives nothing of them for writing
 //!                                                            ├─ claiming, tracking: who may claim again what, behind a restart
@@ -34,6 +35,7 @@ mod claiming;
 mod compound;
 mod endings;
 pub mod holdings;
+mod hosts;
 mod house;
 pub mod naming;
 mod op;
@@ -53,6 +55,7 @@ mod waiting;
 mod way;
 
 pub use compound::{Halt, Scene};
+pub use hosts::{Asks, Errand, LockTold};
 pub use house::House;
 pub use parking::{KeptOut, PARKED};
 pub use progress::{Attempt, Progress, refusal};

@@ -25,6 +25,7 @@
 //! takes the list's alone.
 
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -292,6 +293,15 @@ impl Tracking {
     pub(super) fn end_of_grace(&self, pool: PoolGuid) -> Option<Duration> {
         let tracked = self.pools.lock().get(&pool).cloned()?;
         tracked.list.lock().as_ref()?.latest_end()
+    }
+
+    /// Hosts that lock by NLM and may claim something again in this pool, once: they are told that we have started anew.
+    pub(super) fn hosts_to_notify(&self, pool: &dyn PoolExports, now: Duration) -> Vec<IpAddr> {
+        let Some(vfs) = pool.clients() else { return Vec::new() };
+        // By that it is read, unless another one is about it.
+        let _in_grace = self.may_be_in_grace(pool, now);
+        let Ok(tracked) = self.tracked(pool.guid(), &vfs, now) else { return Vec::new() };
+        tracked.list.lock().as_mut().map_or_else(Vec::new, List::take_hosts_to_notify)
     }
 
     /// A client has said that it claims nothing more.

@@ -77,6 +77,11 @@ impl House {
 
     /// Something of a file may be free, in this range if one is named: tells those who can have what they wait for.
     pub(super) fn freed(&self, exports: &dyn Exports, file: &FileId, range: Option<Range>) {
+        self.tell_waiters(exports, file, range);
+        self.lock_for_hosts(exports, file);
+    }
+
+    fn tell_waiters(&self, exports: &dyn Exports, file: &FileId, range: Option<Range>) {
         if self.waiters.is_empty() {
             return;
         }

@@ -22,6 +22,7 @@ mod holdings;
 mod hostile;
 mod lasting;
 mod locking;
+mod locking_for_3;
 mod locking_in_order;
 mod looking;
 mod looking_beside;

@@ -96,7 +96,7 @@ pub struct ClientReport {
     pub address: String,
     /// The user that did it; none for nobody.
     pub uid: Option<u32>,
-    /// `4.0`, `4.1` or `4.2`; `4.x` as long as one with sessions has sent nothing in them.
+    /// `4.0`, `4.1` or `4.2`; `4.x` as long as one with sessions has sent nothing in them; `3` of a host that locks by NLM.
     pub version: String,
     /// How long ago it introduced itself.
     pub since_seconds: u64,

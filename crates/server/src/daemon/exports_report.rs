@@ -57,7 +57,8 @@ fn mounted(pools: &Pools, nfs: &Service) -> BTreeMap<String, BTreeSet<MountedBy>
     }
     let all = Which { client: None, most: CLIENTS_MAX };
     let leases = nfs.holdings().map(|holdings| holdings.clients(all).shown).unwrap_or_default();
-    let present: BTreeSet<_> = leases.iter().map(|seen| seen.known.address.to_canonical()).collect();
+    let present: BTreeSet<_> =
+        leases.iter().filter(|seen| !seen.is_host).map(|seen| seen.known.address.to_canonical()).collect();
     let has_called =
         |kind: Kind, account: &tally_nfs::stats::accounts::Account| account.kind(kind).calls.load(Relaxed) > 0;
     for (payer, account) in nfs.stats().accounts.all() {

@@ -225,7 +225,10 @@ fn seconds(now: Duration, then: Duration) -> u64 {
     now.saturating_sub(then).as_secs()
 }
 
-fn client_report(ClientSeen { known, is_late, opens, locks, delegations }: &ClientSeen, now: Duration) -> ClientReport {
+fn client_report(
+    ClientSeen { known, is_host, is_late, opens, locks, delegations }: &ClientSeen,
+    now: Duration,
+) -> ClientReport {
     ClientReport {
         id: id(known.client),
         name: printable(&known.name),
@@ -234,7 +237,7 @@ fn client_report(ClientSeen { known, is_late, opens, locks, delegations }: &Clie
             Principal::Nobody => None,
             Principal::User(uid) => Some(uid),
         },
-        version: known.minor.map_or_else(|| "4.x".into(), |minor| format!("4.{minor}")),
+        version: if *is_host { "3".into() } else { version(known) },
         since_seconds: seconds(now, known.since),
         silent_seconds: seconds(now, known.heard),
         lease_seconds: known.lease.as_secs(),
@@ -244,6 +247,10 @@ fn client_report(ClientSeen { known, is_late, opens, locks, delegations }: &Clie
         locks: *locks as u64,
         delegations: *delegations as u64,
     }
+}
+
+fn version(known: &Known) -> String {
+    known.minor.map_or_else(|| "4.x".into(), |minor| format!("4.{minor}"))
 }
 
 fn session_report(seen: &SessionSeen, whose: &Whose) -> SessionReport {

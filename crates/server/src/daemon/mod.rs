@@ -64,6 +64,7 @@ mod service;
 mod signals;
 mod silence;
 mod spares;
+mod start_number;
 pub mod state;
 mod ticker;
 mod upgrade;

@@ -43,6 +43,8 @@ pub(super) struct Terms {
     /// The port of NFS.
     pub(super) port: u16,
     pub(super) nfs4: bool,
+    /// Whether it locks for NFSv3, and hosts tell it when they have started anew.
+    pub(super) nlm: bool,
 }
 
 /// It is looked after. Dropping it takes back what was registered.
@@ -121,15 +123,18 @@ impl Found {
         if self.terms.setting == Rpcbind::Serve {
             return self.answer().err();
         }
-        let registered = rpcbind::register(rpcbind, port);
+        let registered = rpcbind::register(rpcbind, port, self.terms.nlm);
         self.has_rpcbind |= !matches!(registered, Err(RpcbindError::Silent { .. }));
         match registered {
-            Ok(other_locks) => {
+            Ok(others) => {
                 self.at = At::Rpcbind;
-                other_locks.map(|other| {
+                others.first().map(|other| {
                     format!(
-                        "rpcbind has the lock manager of another, at port {other}: this machine mounts NFS itself, or a daemon was \
-                         killed that listened there. Clients that mount without nolock may hang at their first lock; {}",
+                        "rpcbind has the {} of another, at port {}: this machine mounts NFS itself, or a daemon was \
+                         killed that listened there. {}; {}",
+                        other.what(),
+                        other.port,
+                        other.what_comes_of_it(),
                         self.mount_line()
                     )
                 })
@@ -159,9 +164,9 @@ impl Found {
     }
 
     fn answer(&mut self) -> Result<(), String> {
-        let Terms { rpcbind, addresses, port, nfs4, .. } = &self.terms;
+        let Terms { rpcbind, addresses, port, nfs4, nlm, .. } = &self.terms;
         let before = socket_at(&self.terms.socket);
-        match Portmapper::start(addresses, rpcbind.port(), *port, *nfs4) {
+        match Portmapper::start(addresses, rpcbind.port(), *port, (*nfs4, *nlm)) {
             Ok(portmapper) => {
                 self.at = At::Here { _portmapper: portmapper, before };
                 Ok(())
@@ -184,7 +189,7 @@ impl Found {
 impl Drop for Found {
     fn drop(&mut self) {
         if matches!(self.at, At::Rpcbind)
-            && let Err(error) = rpcbind::unregister(self.terms.rpcbind, self.terms.port)
+            && let Err(error) = rpcbind::unregister(self.terms.rpcbind, self.terms.port, self.terms.nlm)
         {
             tracing::warn!("rpcbind still says that NFS is here: {error}");
         }

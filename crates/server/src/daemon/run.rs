@@ -36,6 +36,7 @@ use super::users::Users;
 use super::work::{Begun, Event, Work};
 use super::{
     events, letting_go, listen, listing, logging, manager, opening, pressure, schedule, signals, silence, spares,
+    start_number,
 };
 use crate::config::{Config, ConfigError, ServeArgs};
 use crate::control::listener::{self, ControlSocket};
@@ -170,11 +171,17 @@ impl Daemon {
             let nfs = nfs
                 .speaking_4_for(config.lease_time.time())
                 .known_as(pools.platform.host.id, place.as_os_str().as_encoded_bytes());
-            match &config.nfs4_domain {
+            let nfs = match &config.nfs4_domain {
                 Some(domain) => nfs.naming_owners(domain.as_str(), &(Arc::new(Users) as _))?,
                 None => nfs,
-            }
+            };
+            if config.nlm { nfs.locking_for_3(start_number::draw(&data_dir)?, &process::host_name()) } else { nfs }
         } else {
+            if config.nlm {
+                tracing::warn!(
+                    "`nlm = true` locks with what NFSv4 has of its clients, and `nfs4 = false` has nothing of it: clients of NFSv3 are told that there are no locks"
+                );
+            }
             nfs
         });
         let desk =
@@ -203,6 +210,7 @@ impl Daemon {
             addresses: desk.addresses.clone(),
             port,
             nfs4: config.nfs4,
+            nlm: config.nfs4 && config.nlm,
         };
         let registration = Registration::start(terms, &desk.standing)?;
         manager::serves();

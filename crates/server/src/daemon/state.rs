@@ -256,7 +256,8 @@ fn parse(path: &Path, text: &str) -> Result<Content, StateError> {
     toml::from_str(text).map_err(|error| garbled(error.message()))
 }
 
-fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
+/// Puts a file with this content in the place of one, so that a crash leaves one of the two.
+pub(super) fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let new = path.with_extension("toml.new");
     // What a crash left there, or a link that somebody made: it is replaced, not written through.
     match fs::remove_file(&new) {

@@ -9,7 +9,8 @@ use crate::{Access, Holder, ObjectRef, Right};
 #[derive(Clone)]
 pub(super) struct Held {
     pub(super) object: ObjectRef,
-    pub(super) below: Holder,
+    /// Nothing, where he has none.
+    pub(super) below: Option<Holder>,
     lock: Lock,
 }
 
@@ -18,6 +19,15 @@ impl State {
         check_is_file(&self.attr(object)?)?;
         let needed = if wanted.kind == Kind::Read { Access::READ } else { Access::WRITE };
         self.check_right(object, Right::Open(below), needed, false)?;
+        self.lock_below(object, Some(below), wanted)
+    }
+
+    pub(super) fn lock_unopened(&mut self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {
+        check_is_file(&self.attr(object)?)?;
+        self.lock_below(object, None, wanted)
+    }
+
+    fn lock_below(&mut self, object: ObjectRef, below: Option<Holder>, wanted: Lock) -> Result<(), NotLocked> {
         self.conflict(object, wanted)?;
         self.gate(object, Some(wanted.holder.client), false)?;
         let is_his = |held: &&Held| held.object == object && held.lock.holder == wanted.holder;

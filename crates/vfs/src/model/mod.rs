@@ -343,6 +343,10 @@ impl Locks for Model {
         self.state().lock_range(object, below, wanted)
     }
 
+    fn lock_unopened(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {
+        self.state().lock_unopened(object, wanted)
+    }
+
     fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> Result<(), FsError> {
         self.state().unlock_range(object, holder, range);
         Ok(())

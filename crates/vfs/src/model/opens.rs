@@ -143,7 +143,7 @@ impl State {
 
     pub(super) fn close(&mut self, object: ObjectRef, holder: Holder) {
         self.opens.retain(|open| (open.object, open.holder) != (object, holder));
-        self.locked.retain(|held| (held.object, held.below) != (object, holder));
+        self.locked.retain(|held| (held.object, held.below) != (object, Some(holder)));
         // What has no name any more was there for those who had it open.
         let is_nameless = self.inode(object).is_ok_and(|inode| inode.attr.nlink == 0);
         if is_nameless && !self.is_open(object) {

@@ -14,6 +14,7 @@ pub(super) const CASES: &[Case] = &[
     ("lock: an open of its own goes by what it may", modes),
     ("lock: what is no file", no_files),
     ("lock: closed is unlocked", closes),
+    ("lock: who has nothing open", unopened),
     ("lock: random ranges", random),
 ];
 
@@ -155,6 +156,27 @@ fn closes(world: &World) {
 
 /// What each of three owners holds of the first bytes and of the last one, byte by byte: a lock is given just where that allows it, and what is told of who is in
 /// the way is true.
+/// Who has nothing open, as a client of NFSv3, meets the others, and keeps what he has until he unlocks.
+fn unopened(world: &World) {
+    let file = world.opened();
+    let mine = lock(7, 0, 10, Kind::Write);
+    assert_eq!(world.vfs.lock_unopened(file, mine), Ok(()));
+    let told = world.vfs.lock_range(file, open_of(1), lock(1, 5, 10, Kind::Read));
+    assert_eq!(told, Err(NotLocked::Held(mine)));
+    let his = lock(1, 20, 10, Kind::Read);
+    assert_eq!(world.vfs.lock_range(file, open_of(1), his), Ok(()));
+    assert_eq!(world.vfs.lock_unopened(file, lock(7, 25, 1, Kind::Write)), Err(NotLocked::Held(his)));
+    assert_eq!(world.vfs.lock_unopened(file, lock(7, 25, 1, Kind::Read)), Ok(()));
+    (1..4).for_each(|number| world.vfs.close(file, open_of(number)));
+    assert!(world.vfs.has_ranges(file, owner(7)) && !world.vfs.has_ranges(file, owner(1)));
+    world.unlock(file, 7, 0, u64::MAX);
+    assert!(!world.vfs.has_ranges(file, owner(7)));
+    let dir = world.vfs.lock_unopened(world.root, mine);
+    assert_eq!(dir, Err(NotLocked::Failed(FsError::IsDirectory)));
+    world.run(&Cred::root(), |ctx| world.vfs.remove(ctx, world.root, b"f")).0.unwrap();
+    assert_eq!(world.vfs.lock_unopened(file, mine), Err(NotLocked::Failed(FsError::Stale)));
+}
+
 fn random(world: &World) {
     const BYTES: usize = 12;
     let file = world.opened();

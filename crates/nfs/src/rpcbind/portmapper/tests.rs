@@ -6,7 +6,7 @@ use crate::mount;
 const NFS: u16 = 2049;
 
 fn table() -> Table {
-    Table::new(&["0.0.0.0".parse().unwrap(), "::".parse().unwrap()], 111, NFS, true)
+    Table::new(&["0.0.0.0".parse().unwrap(), "::".parse().unwrap()], 111, NFS, (true, false))
 }
 
 fn way(is_udp: bool, is_near: bool) -> Way {
@@ -147,7 +147,7 @@ proptest! {
 #[test]
 fn it_answers_beside_those_who_say_nothing() {
     let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let portmapper = Portmapper::start(&[free.ip()], free.port(), NFS, true).unwrap();
+    let portmapper = Portmapper::start(&[free.ip()], free.port(), NFS, (true, false)).unwrap();
     let ask = || {
         call(PROGRAM, 2, 3, |words| {
             words.u32(v3::PROGRAM).u32(3).u32(TCP).u32(0);
@@ -177,7 +177,7 @@ fn it_answers_beside_those_who_say_nothing() {
     // A record that is announced and too long ends its connection.
     stream.write_all(&(u32::MAX >> 1).to_be_bytes()).unwrap();
     assert_eq!(stream.read(&mut [0; 4]).unwrap_or(0), 0);
-    assert!(Portmapper::start(&[free.ip()], free.port(), NFS, true).is_err(), "the port is taken");
+    assert!(Portmapper::start(&[free.ip()], free.port(), NFS, (true, false)).is_err(), "the port is taken");
     drop((portmapper, silent));
-    drop(Portmapper::start(&[free.ip()], free.port(), NFS, true).expect("it is free again"));
+    drop(Portmapper::start(&[free.ip()], free.port(), NFS, (true, false)).expect("it is free again"));
 }

@@ -57,7 +57,9 @@ fn push(connection: &Connection, work: Box<Work>) -> Added<Box<Work>> {
 #[test]
 fn who_waits_for_room_is_read_when_work_becomes_debt() {
     let options = ServeOptions { record_bytes_max: 1 << 20, ..ServeOptions::default() };
-    let hub = Hub::start(Arc::new(Service::new(Arc::new(Nothing))), Vec::new(), options, crate::serve::BODIES).unwrap();
+    let hub =
+        Hub::start(Arc::new(Service::new(Arc::new(Nothing))), (Vec::new(), Vec::new()), options, crate::serve::BODIES)
+            .unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let ends: Vec<_> = (1..=4).map(|number| connection(&hub, &listener, number)).collect();
     let [parked, waiting, first, second] = [0, 1, 2, 3].map(|at: usize| &ends[at].0);

@@ -12,9 +12,20 @@ const HASH_BYTES: usize = 16;
 /// with what others had (rules V43).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientKey {
-    is_of_sessions: bool,
+    sort: Sort,
     hash: [u8; HASH_BYTES],
 }
+
+/// Whose it is, and how its text begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Sort {
+    Minor0,
+    Sessions,
+    /// A host that locks by NLM: what stands for its hash is its address, to which it is told that we have started anew.
+    Host,
+}
+
+const SORTS: [(&str, Sort); 3] = [("0", Sort::Minor0), ("1", Sort::Sessions), ("n", Sort::Host)];
 
 impl ClientKey {
     /// Of a client that introduces itself so.
@@ -42,43 +53,58 @@ impl ClientKey {
         };
         hasher.update(&of_user).update(name);
         let hash = *hasher.finalize().as_bytes().first_chunk().expect("half of a hash");
-        Self { is_of_sessions, hash }
+        Self { sort: if is_of_sessions { Sort::Sessions } else { Sort::Minor0 }, hash }
+    }
+
+    /// Of a host that locks by NLM, from this address.
+    #[must_use]
+    pub fn of_host(address: IpAddr) -> Self {
+        let address = match address {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        Self { sort: Sort::Host, hash: address.octets() }
+    }
+
+    /// The address of such a host.
+    #[must_use]
+    pub fn host(&self) -> Option<IpAddr> {
+        (self.sort == Sort::Host).then(|| IpAddr::V6(self.hash.into()).to_canonical())
     }
 
     /// Whether it has sessions: then it says when it has claimed all that it had.
     #[must_use]
     pub fn is_of_sessions(&self) -> bool {
-        self.is_of_sessions
+        self.sort == Sort::Sessions
     }
 
     /// From what [`fmt::Display`] makes of one.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
-        let (minor, digits) = std::str::from_utf8(text).ok()?.split_once('-')?;
-        let is_of_sessions = match minor {
-            "0" => false,
-            "1" => true,
-            _ => return None,
-        };
+        let (sort, digits) = std::str::from_utf8(text).ok()?.split_once('-')?;
+        let sort = SORTS.iter().find(|(text, _)| *text == sort).map(|(_, sort)| *sort)?;
         let is_hex = digits.len() == 2 * HASH_BYTES && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         let hash = u128::from_str_radix(digits, 16).ok().filter(|_| is_hex)?.to_be_bytes();
-        Some(Self { is_of_sessions, hash })
+        let key = Self { sort, hash };
+        // As it is written, so that a host has one.
+        Some(key).filter(|key| key.host().is_none_or(|address| Self::of_host(address) == *key))
     }
 
     #[cfg(test)]
     pub(in crate::v4) const fn of_sessions_for_tests(number: u8) -> Self {
-        Self { is_of_sessions: true, hash: [number; HASH_BYTES] }
+        Self { sort: Sort::Sessions, hash: [number; HASH_BYTES] }
     }
 
     #[cfg(test)]
     pub(in crate::v4) const fn of_minor_0_for_tests(number: u8) -> Self {
-        Self { is_of_sessions: false, hash: [number; HASH_BYTES] }
+        Self { sort: Sort::Minor0, hash: [number; HASH_BYTES] }
     }
 }
 
 impl fmt::Display for ClientKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{:032x}", u8::from(self.is_of_sessions), u128::from_be_bytes(self.hash))
+        let sort = SORTS.iter().find(|(_, sort)| *sort == self.sort).map_or("", |(text, _)| text);
+        write!(f, "{sort}-{:032x}", u128::from_be_bytes(self.hash))
     }
 }
 
@@ -114,11 +140,18 @@ mod tests {
             ClientKey::new(true, b"a", &sender(Principal::User(0), Proof::User(5), [10, 0, 0, 1])),
             ClientKey::new(true, b"a", &sender(Principal::User(0), Proof::User(6), [10, 0, 0, 1])),
             ClientKey::of_sessions_for_tests(0),
+            ClientKey::of_host([10, 0, 0, 1].into()),
+            ClientKey::of_host("fd00::7".parse().unwrap()),
         ];
         for (at, key) in keys.iter().enumerate() {
             assert_eq!(ClientKey::parse(key.to_string().as_bytes()), Some(*key));
             assert!(keys[..at].iter().all(|other| other != key), "{key}");
         }
+        assert_eq!(keys[9].to_string(), "n-00000000000000000000ffff0a000001");
+        assert_eq!(
+            keys[9..].iter().map(|key| key.host()).collect::<Vec<_>>(),
+            [Some([10, 0, 0, 1].into()), "fd00::7".parse().ok()]
+        );
         for other in
             ["", ".", "..", "1-", "2-00000000000000000000000000000000", "1-+0000000000000000000000000000000", "1-00"]
         {

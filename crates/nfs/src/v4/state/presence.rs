@@ -31,6 +31,11 @@ impl Presence {
         Self { client, key, lease, since: now, heard_ns, minor, has_reclaimed, has_lost, is_ended, owns_key, reachable }
     }
 
+    /// That of a host that locks by NLM, for one request: what there is of it besides stands elsewhere.
+    pub(in crate::v4) fn of_host(client: ClientId, key: ClientKey, lease: Duration, now: Duration) -> Self {
+        Self::new((client, key, true), lease, now)
+    }
+
     /// Whose it is.
     #[must_use]
     pub fn client(&self) -> ClientId {

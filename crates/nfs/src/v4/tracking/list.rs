@@ -14,6 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tally_base::DatasetId;
@@ -52,6 +53,8 @@ pub(super) struct List {
     writes: Writes,
     /// Where those may have it who lost something, and are out of the list until they know: it is written down again with them.
     again: BTreeMap<ClientKey, Vec<Flag>>,
+    /// Of those who were in it, hosts that lock by NLM: they learn of our restart by a notice, and not by what they ask.
+    to_notify: Vec<IpAddr>,
     /// What has to go out of it.
     doomed: Vec<Entry>,
     /// Whether all that was changed is durable.
@@ -136,6 +139,7 @@ impl List {
         let doomed: Vec<_> = left.into_iter().map(Entry::Writes).collect();
         let mut list = Self {
             is_in_grace: !listed.is_empty(),
+            to_notify: listed.keys().filter_map(ClientKey::host).collect(),
             listed,
             lease,
             is_lease_noted,
@@ -159,6 +163,11 @@ impl List {
     pub(super) fn seen(&self, now: Duration, has_completed: &dyn Fn(&ClientKey) -> bool) -> Option<GraceSeen> {
         let came = self.listed.keys().filter(|key| key.is_of_sessions() && has_completed(key)).count();
         self.is_in_grace.then(|| GraceSeen { listed: self.listed.len(), came, left: self.until.saturating_sub(now) })
+    }
+
+    /// Hosts that are to be told of our start, once.
+    pub(super) fn take_hosts_to_notify(&mut self) -> Vec<IpAddr> {
+        std::mem::take(&mut self.to_notify)
     }
 
     /// How long others wait for who may claim something.

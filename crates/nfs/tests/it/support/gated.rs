@@ -335,6 +335,10 @@ impl Delegations for Gated {
 }
 
 impl Locks for Gated {
+    fn lock_unopened(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {
+        self.model.lock_unopened(object, wanted)
+    }
+
     fn lock_range(&self, object: ObjectRef, below: Holder, wanted: Lock) -> Result<(), NotLocked> {
         let told = self.model.lock_range(object, below, wanted);
         let behind = self.behind_a_lock.lock().take();

@@ -24,7 +24,7 @@ use tally_base::{DatasetId, PoolGuid, Time};
 use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, ShareRules, parse_sharenfs};
 use tally_nfs::serve::{ServeOptions, Server};
 use tally_nfs::service::Service;
-use tally_vfs::locks::Lock;
+use tally_vfs::locks::{Lock, Range};
 use tally_vfs::model::{Model, ModelOptions};
 use tally_vfs::{
     ClientNumber, Cred, Delegations, Holder, Identity, Locks, MountNumber, Names, ObjectRef, OpCtx, Opens, Retained,
@@ -284,6 +284,10 @@ impl Retained for Put {
 
     fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {
         Locks::has_ranges(&*self.0, object, holder)
+    }
+
+    fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> bool {
+        Locks::unlock_range(&*self.0, object, holder, range).is_ok()
     }
 
     fn give_back(&self, object: ObjectRef, client: ClientNumber) {

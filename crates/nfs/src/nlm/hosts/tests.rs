@@ -1,0 +1,101 @@
+use super::super::waiting::Wait;
+use super::*;
+use tally_vfs::locks::{Kind, Range};
+
+const AT: fn(u64) -> Duration = Duration::from_secs;
+
+fn caller(host: u8, process: u32) -> Caller<'static> {
+    Caller { address: [10, 0, 0, host].into(), name: b"a host", process: Process { handle: b"p@h", number: process } }
+}
+
+fn hosts() -> Hosts<u8> {
+    Hosts::new(7)
+}
+
+/// A lock that is given.
+fn lock(hosts: &mut Hosts<u8>, host: u8, process: u32, file: u8) -> Holder {
+    let holder = hosts.begin(&caller(host, process), AT(0)).unwrap();
+    assert!(hosts.settle(holder, file, true, AT(0)));
+    holder
+}
+
+#[test]
+fn owners_are_of_an_address_and_its_words_for_them() {
+    let mut hosts = hosts();
+    let first = lock(&mut hosts, 1, 5, 1);
+    assert_eq!(lock(&mut hosts, 1, 5, 2), first);
+    let others = [lock(&mut hosts, 1, 6, 1), lock(&mut hosts, 2, 5, 1)];
+    assert!(others.iter().all(|other| *other != first && hosts.is_of_host(other.client)));
+    assert_eq!((others[0].client, hosts.find([10, 0, 0, 1].into(), caller(1, 5).process)), (first.client, first));
+    // One address, however it is written.
+    assert_eq!(hosts.find("::ffff:10.0.0.1".parse().unwrap(), caller(1, 5).process), first);
+    let named = hosts.named(first).unwrap();
+    assert_eq!(
+        (named.address, &*named.host, named.process()),
+        ([10, 0, 0, 1].into(), &b"a host"[..], caller(1, 5).process)
+    );
+    let nobody = hosts.find([10, 0, 0, 9].into(), caller(1, 5).process);
+    assert!(hosts.named(nobody).is_none() && hosts.is_of_host(nobody.client));
+}
+
+#[test]
+fn an_owner_goes_with_what_it_had_and_a_host_a_while_later() {
+    let mut hosts = hosts();
+    let holder = lock(&mut hosts, 1, 5, 1);
+    hosts.note(holder, 1, false, AT(10));
+    assert!(hosts.named(holder).is_none() && hosts.count() == 1);
+    assert_eq!(hosts.end_idle(AT(69)), Vec::<IpAddr>::new());
+    // A request that is under way keeps it.
+    let begun = hosts.begin(&caller(1, 5), AT(69)).unwrap();
+    assert_eq!(hosts.end_idle(AT(500)), Vec::<IpAddr>::new());
+    assert!(hosts.settle(begun, 1, false, AT(500)));
+    assert_eq!(hosts.end_idle(AT(559)), Vec::<IpAddr>::new());
+    assert_eq!(hosts.end_idle(AT(560)), [IpAddr::from([10, 0, 0, 1])]);
+    assert_eq!((hosts.count(), hosts.owner_count, hosts.names_bytes, hosts.by_number.len()), (0, 0, 0, 0));
+}
+
+/// A LOCK beside the end of its host finds that it is nobody's; and who waits keeps his host.
+#[test]
+fn a_host_that_has_started_anew_has_nothing() {
+    let mut hosts = hosts();
+    let (one, other) = (lock(&mut hosts, 1, 5, 1), lock(&mut hosts, 2, 5, 1));
+    let under_way = hosts.begin(&caller(1, 6), AT(1)).unwrap();
+    let wait = Wait {
+        holder: under_way,
+        file: 1,
+        range: Range::between(0, 9).unwrap(),
+        kind: Kind::Write,
+        handle: bytes::Bytes::new(),
+    };
+    assert!(hosts.waiting.join(wait, AT(1)));
+    let address = IpAddr::from([10, 0, 0, 1]);
+    hosts.note_state(address, 3);
+    assert!(!hosts.has_started_anew(address, 3) && !hosts.has_started_anew(address, 0));
+    assert!(hosts.has_started_anew(address, 5) && !hosts.has_started_anew(address, 1));
+    let freed = hosts.free(address, Some(5), AT(2)).unwrap();
+    assert_eq!(freed, Freed { address, held: vec![(one, 1)] });
+    assert!(hosts.waiting.is_empty() && hosts.named(one).is_none() && hosts.named(other).is_some());
+    assert!(!hosts.settle(under_way, 1, true, AT(2)), "what it has got is to be given up");
+    // The same notice again, as UDP has it, takes nothing from the new start.
+    let anew = lock(&mut hosts, 1, 5, 1);
+    assert_ne!(anew, one);
+    assert_eq!(hosts.free(address, Some(5), AT(3)), None);
+    assert!(hosts.named(anew).is_some());
+    assert!(hosts.free(address, None, AT(3)).is_some(), "it says so itself");
+    assert_eq!(hosts.free([10, 0, 0, 9].into(), Some(5), AT(3)), None);
+}
+
+#[test]
+fn there_are_no_more_than_may_be() {
+    let mut hosts = hosts();
+    for process in 0..OWNERS_OF_HOST_MAX {
+        lock(&mut hosts, 1, process as u32, 1);
+    }
+    assert_eq!(hosts.begin(&caller(1, u32::MAX), AT(0)), Err(Full));
+    assert!(hosts.begin(&caller(2, 1), AT(0)).is_ok());
+    for host in 1..HOSTS_MAX - 1 {
+        let address = IpAddr::from([11, 0, (host >> 8) as u8, host as u8]);
+        assert!(hosts.begin(&Caller { address, ..caller(1, 1) }, AT(0)).is_ok());
+    }
+    assert_eq!(hosts.begin(&Caller { address: [12, 0, 0, 1].into(), ..caller(1, 1) }, AT(0)), Err(Full));
+}

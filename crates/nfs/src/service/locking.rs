@@ -1,0 +1,228 @@
+//! Locks of version 3: the lock manager and the status monitor, as far as requests come to them. What each does stands with the clients of version 4 (`v4/hosts.rs`); here is asked which file that is, and whether who
+//! asks may lock it.
+//!
+//! | the handle | LOCK, TEST | UNLOCK, CANCEL |
+//! |---|---|---|
+//! | is of a file that the host sees | carried out | carried out |
+//! | its pool or dataset is away, or comes | DENIED_GRACE_PERIOD: the host asks again | the same: it has it still |
+//! | is of nothing any more | STALE_FH | GRANTED: nobody has anything there |
+//! | the host does not see it, or not from that port | FAILED, or AUTH_TOOWEAK | carried out: it may give up what it has |
+//!
+//! Whoever may read a file or write it, or owns it, may lock it, in either way: whether it is open for that, its host has asked (it locks as POSIX has it).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tally_vfs::{ObjectRef, Vfs, permission};
+
+use super::job::{Job, Pending};
+use super::{Service, Step};
+use crate::entry::{Closed, Entry, Target};
+use crate::nlm::wire::{Asked, How, Request, answer, held};
+use crate::nlm::{self, Verdict, nsm, wire};
+use crate::numbers::{ACCESS_MODIFY, ACCESS_READ, access_bits};
+use crate::rpc::{AcceptError, Call, Refusal, Reply};
+use crate::stats::count;
+use crate::v3::About;
+use crate::v4::{Asks, Errand, House, LockTold};
+use crate::xdr::Encoder;
+
+/// What a server has that locks for version 3.
+pub(super) struct Locks {
+    /// The number of this start: odd, and higher than those before it.
+    state: u32,
+    /// What it calls itself to hosts.
+    name: Vec<u8>,
+}
+
+/// What is done to a file that is there.
+type GiveUp<'a> = &'a dyn Fn(&Asks<'_>, (&dyn Vfs, ObjectRef)) -> Verdict;
+
+impl Service {
+    /// The same, which locks for version 3, too, if it speaks version 4. Hosts are told that this is its start of this number, by this name: odd, and higher than all before.
+    #[must_use]
+    pub fn locking_for_3(self, state: u32, name: &str) -> Self {
+        let locks = Locks { state, name: name.as_bytes().to_vec() };
+        let locks = self.house.is_some().then_some(locks);
+        Self { locks, ..self }
+    }
+
+    /// Whether it does.
+    #[must_use]
+    pub fn locks_for_3(&self) -> bool {
+        self.locks.is_some()
+    }
+
+    /// Several times a second, in a thread of its own: what hosts wait for, and are to be told.
+    pub fn look_after_hosts(&self) {
+        if let (Some(_), Some(house)) = (&self.locks, &self.house) {
+            house.look_after_hosts(&*self.exports);
+        }
+    }
+
+    /// The next call to a host that is to be made.
+    pub fn next_errand(&self) -> Option<Errand> {
+        let (locks, house) = self.locks.as_ref().zip(self.house.as_ref())?;
+        house.next_errand(&locks.name, locks.state)
+    }
+
+    /// What came of one: its results, or nothing.
+    pub fn errand_done(&self, errand: &Errand, results: Option<&Bytes>) {
+        if let Some(house) = &self.house {
+            house.errand_done(&*self.exports, errand, results);
+        }
+    }
+
+    /// Waits until there is one, for so long at most.
+    pub fn wait_for_errand(&self, most: Duration) {
+        match &self.house {
+            Some(house) => house.wait_for_errand(most),
+            None => std::thread::sleep(most),
+        }
+    }
+
+    /// The answer to a datagram, of which only the status monitor takes any.
+    #[must_use]
+    pub fn answer_datagram(&self, record: Bytes, peer: std::net::IpAddr) -> Option<Reply> {
+        let call = match Call::parse(record) {
+            Ok(call) => call,
+            Err(Refusal::Answer(reply)) => return Some(*reply),
+            Err(Refusal::NotACall) => return None,
+        };
+        let told = match (call.program, call.version) {
+            (nsm::PROGRAM, nsm::VERSION) => self.monitor(&call, peer),
+            (nsm::PROGRAM, _) => Err(AcceptError::ProgramMismatch { low: nsm::VERSION, high: nsm::VERSION }),
+            _ => Err(AcceptError::ProgramUnavailable),
+        };
+        Some(match told {
+            Ok(results) => Reply::success(call.xid, results),
+            Err(error) => Reply::accept_error(call.xid, error),
+        })
+    }
+
+    /// What a host says of itself, by the address that it says it from: its name is anybody's to say.
+    fn monitor(&self, call: &Call, peer: std::net::IpAddr) -> Result<Encoder, AcceptError> {
+        let (Some(_), Some(house)) = (&self.locks, &self.house) else { return Err(AcceptError::ProgramUnavailable) };
+        if let Some(state) = nsm::decode(call.procedure, &mut call.arguments())? {
+            house.host_started_anew(&*self.exports, peer, Some(state));
+        }
+        Ok(Encoder::new())
+    }
+
+    /// The same over a connection.
+    pub(super) fn monitored(&self, job: &Job) -> Step {
+        let told = self.monitor(&job.call, job.link.peer().ip());
+        self.replied(job, told)
+    }
+
+    fn replied(&self, job: &Job, told: Result<Encoder, AcceptError>) -> Step {
+        Step::Reply(match told {
+            Ok(results) => Reply::success(job.call.xid, results),
+            Err(error) => {
+                count(&self.stats.refused);
+                Reply::accept_error(job.call.xid, error)
+            }
+        })
+    }
+
+    /// A call of the lock manager.
+    pub(super) fn lock_for_3(&self, job: &mut Job, house: &House) -> Step {
+        // Cheap to share: the words are the record's.
+        let call = job.call.clone();
+        let request = match Request::decode(call.procedure, &mut call.arguments()) {
+            Ok(request) => request,
+            Err(error) => return self.replied(job, Err(error)),
+        };
+        match request {
+            Request::Nothing => self.replied(job, Ok(Encoder::new())),
+            Request::Refused(cookie, verdict, is_share) => self.replied(job, Ok(answer(cookie, verdict, is_share))),
+            Request::FreeAll { .. } => {
+                house.host_started_anew(&*self.exports, job.link.peer().ip(), None);
+                self.replied(job, Ok(Encoder::new()))
+            }
+            Request::Test(asked) => self.on_file(job, house, &asked, None),
+            Request::Lock(asked, how) => self.on_file(job, house, &asked, Some(how)),
+            Request::Cancel(asked) => self.give_up(job, &asked, &|asks, below| house.host_cancels(asks, below)),
+            Request::Unlock(asked) => self.give_up(job, &asked, &|asks, below| house.host_unlocks(asks, below)),
+        }
+    }
+
+    /// TEST, or LOCK.
+    fn on_file(&self, job: &mut Job, house: &House, asked: &Asked<'_>, how: Option<How>) -> Step {
+        let link = job.link.clone();
+        let call = job.call.clone();
+        let entry = Entry::new(&*self.exports, &link, &call.identity);
+        let target = entry.target(asked.file);
+        job.about = About { dataset: entry.dataset().or(job.about.dataset), ..About::default() };
+        if let Some(dataset) = entry.too_weak() {
+            return Step::Reply(self.too_weak(job, dataset));
+        }
+        let target = match target {
+            Ok(target) if may_lock(&target) => target,
+            Ok(_) | Err(Closed::BadHandle | Closed::Out | Closed::TooWeak) => {
+                return self.says(job, asked, Verdict::Failed);
+            }
+            Err(Closed::Stale) => return self.says(job, asked, Verdict::Stale),
+            Err(Closed::Away) => return self.says(job, asked, Verdict::Grace),
+        };
+        house.note_v3_use((target.vfs.pool(), target.vfs.dataset()));
+        let asks = Asks { exports: &*self.exports, address: link.peer().ip(), asked, may_wait: !job.was_kept_out };
+        let told = match how {
+            None => house.host_tests(&asks, &target),
+            Some(how) => house.host_locks(&asks, &target, how),
+        };
+        match told {
+            LockTold::Says(verdict) => self.says(job, asked, verdict),
+            LockTold::SaysBehind(verdict, promise) => {
+                let reply = Reply::success(job.call.xid, answer(asked.cookie, verdict, false));
+                job.pending = Some(Pending::Whole(reply));
+                Step::Wait(promise)
+            }
+            LockTold::Again(promise) => {
+                job.was_kept_out = true;
+                Step::Again(promise)
+            }
+            LockTold::Held(lock, named) => {
+                // Of a client of version 4 a process has no number.
+                let nobody = wire::Process { handle: b"", number: 0 };
+                let by = named.as_ref().map_or(nobody, |named| named.process());
+                self.replied(job, Ok(held(asked.cookie, (lock.range, lock.kind), by)))
+            }
+        }
+    }
+
+    /// UNLOCK, or CANCEL: what somebody has he may give up, whether or not he still sees it.
+    fn give_up(&self, job: &Job, asked: &Asked<'_>, act: GiveUp<'_>) -> Step {
+        let entry = Entry::new(&*self.exports, &job.link, &job.call.identity);
+        let Some((vfs, object)) = entry.unseen(asked.file) else {
+            let is_away = entry.target(asked.file).err() == Some(Closed::Away);
+            return self.says(job, asked, if is_away { Verdict::Grace } else { Verdict::Granted });
+        };
+        let asks = Asks { exports: &*self.exports, address: job.link.peer().ip(), asked, may_wait: false };
+        self.says(job, asked, act(&asks, (&*vfs, object)))
+    }
+
+    fn says(&self, job: &Job, asked: &Asked<'_>, verdict: Verdict) -> Step {
+        self.replied(job, Ok(answer(asked.cookie, verdict, false)))
+    }
+
+    /// A server that has no locks says so.
+    pub(super) fn refuse_lock(&self, job: &Job) -> Step {
+        let call = &job.call;
+        let told = nlm::refuse(call.procedure, &mut call.arguments());
+        if call.procedure != 0 && !self.locks_refused.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            tracing::warn!(
+                peer = %job.link.peer(),
+                "a client asked for a lock, and this server has none for NFSv3: programs there get \"No locks available\". Set `nlm = true` in the \
+                 configuration, mount with version 4, or with nolock for locks between the programs of one client; this is said once"
+            );
+        }
+        self.replied(job, told)
+    }
+}
+
+/// Whether who asks may lock a file.
+fn may_lock(target: &Target) -> bool {
+    let Ok(attr) = target.vfs.getattr(target.object) else { return true };
+    permission::owns(&attr, &target.cred) || access_bits(&attr, &target.cred) & (ACCESS_READ | ACCESS_MODIFY) != 0
+}

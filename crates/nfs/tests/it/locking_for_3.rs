@@ -1,0 +1,502 @@
+//! Locks of NFSv3, call by call and without a socket: hosts at several addresses, clients of version 4 beside them, what is durable before who is answered, and what of it is left behind a restart.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tally_base::Kept;
+use tally_nfs::handle::Handle;
+use tally_nfs::link::Link;
+use tally_nfs::service::{Job, Service, Step};
+use tally_nfs::v4::Errand;
+use tally_nfs::xdr::{Decoder, Encoder};
+use tally_vfs::locks::{Kind, Lock, Range};
+use tally_vfs::{
+    Access, Attributes, ClientNumber, Cred, Deny, Holder, Identity, Locks, Names, ObjectRef, OpCtx, Opening, Opens,
+    OwnerNumber, SetAttr, Share, ToOpen,
+};
+
+use crate::support::client::record;
+use crate::support::desk::bytes_of;
+use crate::support::gated::Promises;
+use crate::support::scene::{Scene, fate};
+use crate::support::{KEY, POOL};
+
+const NLM: (u32, u32) = (100_021, 4);
+const NSM: (u32, u32) = (100_024, 1);
+const TEST: u32 = 1;
+const LOCK: u32 = 2;
+const CANCEL: u32 = 3;
+const UNLOCK: u32 = 4;
+const GRANTED: u32 = 0;
+const DENIED: u32 = 1;
+const NOLOCKS: u32 = 2;
+const BLOCKED: u32 = 3;
+const GRACE: u32 = 4;
+const STALE: u32 = 7;
+const TOO_BIG: u32 = 8;
+const FAILED: u32 = 9;
+
+fn scene() -> Scene {
+    let scene = Scene { minor: 1, ..Scene::new() };
+    scene.exports.keep_clients();
+    locking(scene)
+}
+
+fn locking(scene: Scene) -> Scene {
+    let service = Service::new(scene.exports.clone()).speaking_4().locking_for_3(5, "server");
+    Scene { service, ..scene }
+}
+
+/// Nothing is left but what is in the pool.
+fn restart(scene: Scene) -> Scene {
+    locking(scene.restart())
+}
+
+/// A host at this address.
+#[derive(Clone)]
+struct Host {
+    link: Arc<Link>,
+    uid: u32,
+    state: u32,
+}
+
+fn host(number: u8) -> Host {
+    let link = Arc::new(Link::new(100 + u64::from(number), format!("10.0.0.{number}:700").parse().unwrap()));
+    Host { link, uid: 0, state: 0 }
+}
+
+/// What is asked for.
+#[derive(Clone)]
+struct Ask {
+    procedure: u32,
+    file: Vec<u8>,
+    process: u32,
+    range: (u64, u64),
+    is_exclusive: bool,
+    blocks: bool,
+    is_reclaim: bool,
+}
+
+fn ask(scene: &Scene, procedure: u32, object: ObjectRef) -> Ask {
+    let file = Handle { pool: POOL, dataset: scene.exports.tank.dataset(), object }.seal(&KEY).as_slice().to_vec();
+    Ask { procedure, file, process: 7, range: (0, 10), is_exclusive: true, blocks: false, is_reclaim: false }
+}
+
+impl Ask {
+    fn words(&self, state: u32) -> Encoder {
+        let mut words = Encoder::new();
+        words.opaque(b"cookie");
+        match self.procedure {
+            TEST => drop(words.bool(self.is_exclusive)),
+            LOCK | CANCEL => drop(words.bool(self.blocks).bool(self.is_exclusive)),
+            _ => {}
+        }
+        words
+            .opaque(b"host")
+            .opaque(&self.file)
+            .opaque(b"process")
+            .u32(self.process)
+            .u64(self.range.0)
+            .u64(self.range.1);
+        if self.procedure == LOCK {
+            words.bool(self.is_reclaim).u32(state);
+        }
+        words
+    }
+}
+
+impl Host {
+    fn begin(&self, scene: &Scene, ask: &Ask) -> (Job, Step) {
+        let record = record(1, (self.uid, &[self.uid]), NLM, ask.procedure, ask.words(self.state));
+        let mut job = scene.service.open(record.into(), &self.link, Instant::now()).expect("a call");
+        let step = scene.service.run(&mut job);
+        (job, step)
+    }
+
+    /// What it is told that waits for nothing, behind the cookie.
+    fn told(&self, scene: &Scene, ask: &Ask) -> Vec<u32> {
+        let (mut job, mut step) = self.begin(scene, ask);
+        let reply = loop {
+            match step {
+                Step::Reply(reply) => break reply,
+                Step::Wait(promise) => {
+                    let outcome = promise.drive().unwrap_or_else(|| Ok(Kept::default()));
+                    break scene.service.reply_after_wait(&mut job, outcome);
+                }
+                Step::Again(_) => step = scene.service.run(&mut job),
+                Step::Attached => panic!("nothing was here before"),
+            }
+        };
+        words_of(&bytes_of(&reply).into())
+    }
+
+    fn says(&self, scene: &Scene, ask: &Ask) -> u32 {
+        self.told(scene, ask)[0]
+    }
+
+    /// It says by a datagram that it has started anew.
+    fn notifies(&self, scene: &Scene, state: u32) {
+        let mut words = Encoder::new();
+        words.opaque(b"whatever it calls itself").u32(state);
+        let record = record(1, (0, &[0]), NSM, 6, words);
+        assert!(scene.service.answer_datagram(record.into(), self.link.peer().ip()).is_some());
+    }
+}
+
+/// What follows the cookie.
+fn words_of(reply: &Bytes) -> Vec<u32> {
+    let mut words = Decoder::new(reply, 0);
+    assert_eq!([(); 6].map(|()| words.u32().unwrap())[1..], [1, 0, 0, 0, 0]);
+    assert_eq!(words.opaque(32).unwrap(), b"cookie");
+    std::iter::from_fn(|| words.u32().ok()).collect()
+}
+
+fn granted(cookie: u64, stat: u32) -> Bytes {
+    let mut words = Encoder::new();
+    words.opaque(&cookie.to_be_bytes()).u32(stat);
+    words.into_vec().into()
+}
+
+fn next_errand(scene: &Scene) -> Option<Errand> {
+    scene.service.look_after_hosts();
+    scene.service.next_errand()
+}
+
+/// The hosts in the pool's list.
+fn listed(scene: &Scene) -> Vec<String> {
+    let clients = scene.exports.keep_clients();
+    let page = clients.readdir(&Cred::root(), clients.root(), 0, 100, false).unwrap();
+    let names = page.entries.iter().map(|entry| String::from_utf8(entry.name.to_vec()).unwrap());
+    names.filter(|name| name.starts_with("n-")).collect()
+}
+
+/// A client of version 4, as the table of claims knows one.
+fn of_4(number: u64) -> Holder {
+    Holder { client: ClientNumber(number), owner: OwnerNumber(1) }
+}
+
+#[test]
+fn a_range_is_one_hosts_until_it_gives_it_up() {
+    let scene = scene();
+    let file = scene.file(b"f");
+    let (one, two) = (host(1), host(2));
+    let [lock, test, unlock] = [LOCK, TEST, UNLOCK].map(|procedure| ask(&scene, procedure, file));
+    assert_eq!(one.told(&scene, &test), [GRANTED]);
+    assert_eq!(one.told(&scene, &lock), [GRANTED]);
+    assert_eq!(one.told(&scene, &lock), [GRANTED], "again, as its answer was lost");
+    assert_eq!(two.told(&scene, &lock), [DENIED]);
+    assert_eq!(one.told(&scene, &Ask { process: 8, ..lock.clone() }), [DENIED], "nor another process of the same host");
+    // exclusive, svid, the owner's bytes, from 0, ten of them
+    let held = [DENIED, 1, 7, 7, u32::from_be_bytes(*b"proc"), u32::from_be_bytes(*b"ess\0"), 0, 0, 0, 10];
+    assert_eq!(two.told(&scene, &Ask { is_exclusive: false, ..test.clone() }), held);
+    assert_eq!(
+        two.told(&scene, &Ask { range: (10, 0), ..lock.clone() }),
+        [GRANTED],
+        "what lies behind it is free, to the end"
+    );
+    assert_eq!(two.told(&scene, &unlock), [GRANTED], "what is another's stays");
+    assert_eq!(two.told(&scene, &lock), [DENIED]);
+    assert_eq!(one.told(&scene, &unlock), [GRANTED]);
+    assert_eq!(two.told(&scene, &lock), [GRANTED]);
+    let shared = Ask { is_exclusive: false, range: (100, 1), ..lock };
+    assert_eq!([&one, &one].map(|host| host.says(&scene, &Ask { range: (5, 0), ..shared.clone() })), [DENIED; 2]);
+}
+
+#[test]
+fn what_cannot_be_locked() {
+    let scene = scene();
+    let file = scene.file(b"f");
+    let (root, user) = (host(1), Host { uid: 1000, ..host(2) });
+    let lock = ask(&scene, LOCK, file);
+    assert_eq!(root.says(&scene, &Ask { range: (u64::MAX, 2), ..lock.clone() }), TOO_BIG);
+    assert_eq!(root.says(&scene, &ask(&scene, LOCK, scene.exports.tank.root())), FAILED, "a directory");
+    assert_eq!(root.says(&scene, &Ask { file: b"no handle".to_vec(), ..lock.clone() }), FAILED);
+    assert_eq!(user.says(&scene, &lock), GRANTED, "who may read it");
+    let (cred, nobody) = (Cred::root(), SetAttr { mode: Some(0o600), ..SetAttr::default() });
+    scene.exports.tank.model.setattr(OpCtx::of(&cred), file, &nobody, None).result.unwrap();
+    assert_eq!(user.says(&scene, &Ask { range: (20, 1), ..lock.clone() }), FAILED);
+    assert_eq!(user.says(&scene, &ask(&scene, UNLOCK, file)), GRANTED, "and gives up what he has");
+    assert_eq!(root.says(&scene, &lock), GRANTED);
+    *scene.exports.tank_rule.lock() = "10.0.0.1(rw,no_root_squash,insecure)".into();
+    assert_eq!(user.says(&scene, &lock), FAILED, "whom no rule lets in");
+    scene.exports.tank.remove(OpCtx::of(&cred), scene.exports.tank.root(), b"f").result.unwrap();
+    assert_eq!([&lock, &ask(&scene, UNLOCK, file)].map(|ask| root.says(&scene, ask)), [STALE, GRANTED]);
+}
+
+/// Ranges of version 4 and of version 3 are in one table.
+#[test]
+fn clients_of_version_4_are_met() {
+    let scene = scene();
+    let file = scene.file(b"f");
+    let tank = &scene.exports.tank.model;
+    let share = Share { access: Access::BOTH, deny: Deny::NONE };
+    let opening = Opening { share, by: &|_| Ok(of_4(1)), wants: None };
+    tank.open(OpCtx::of(&Cred::root()), ToOpen::Itself(file), opening).result.unwrap();
+    let his = Lock { holder: of_4(1), range: Range::between(5, 6).unwrap(), kind: Kind::Read };
+    tank.lock_range(file, of_4(1), his).unwrap();
+    let one = host(1);
+    let lock = ask(&scene, LOCK, file);
+    // Nobody is there by that number any more, who would be ended for it.
+    assert_eq!(one.says(&scene, &lock), DENIED);
+    assert_eq!(one.says(&scene, &Ask { is_exclusive: false, ..lock.clone() }), GRANTED);
+    assert!(tank.lock_range(file, of_4(1), Lock { kind: Kind::Write, ..his }).is_err());
+    tank.close(file, of_4(1));
+    assert_eq!(one.says(&scene, &lock), GRANTED);
+}
+
+/// N1: its first lock in a pool waits for its record there, and no later one does.
+#[test]
+fn who_has_a_lock_is_in_the_list_of_its_pool() {
+    let scene = scene();
+    let file = scene.file(b"f");
+    let clients = scene.exports.keep_clients();
+    *clients.promises.lock() = Promises::ByHand;
+    let (mut job, step) = host(1).begin(&scene, &ask(&scene, LOCK, file));
+    let told = fate(step);
+    assert!(told.try_recv().is_err(), "it is not answered before that is durable");
+    let held: Vec<_> = clients.held.lock().drain(..).collect();
+    held.into_iter().for_each(|then| then(Ok(Kept::default())));
+    let reply = scene.service.reply_after_wait(&mut job, told.try_recv().expect("it is now"));
+    assert_eq!(words_of(&bytes_of(&reply).into()), [GRANTED]);
+    assert_eq!(listed(&scene), ["n-00000000000000000000ffff0a000001"]);
+    *clients.promises.lock() = Promises::Ready;
+    assert_eq!(host(1).says(&scene, &Ask { range: (50, 1), ..ask(&scene, LOCK, file) }), GRANTED);
+    let before = clients.changes.load(SeqCst);
+    assert_eq!(host(1).says(&scene, &Ask { range: (70, 1), ..ask(&scene, LOCK, file) }), GRANTED);
+    assert_eq!(clients.changes.load(SeqCst), before);
+}
+
+/// A host that has nothing any more is out of the list a while later: nobody waits for it behind a restart.
+#[test]
+fn who_has_nothing_any_more_goes_out_of_the_list() {
+    let scene = scene();
+    let (file, mut clock) = (scene.file(b"f"), Duration::ZERO);
+    let [lock, unlock] = [LOCK, UNLOCK].map(|procedure| ask(&scene, procedure, file));
+    for host in [host(1), host(2)] {
+        assert_eq!(host.says(&scene, &Ask { is_exclusive: false, ..lock.clone() }), GRANTED);
+    }
+    assert_eq!(host(1).says(&scene, &unlock), GRANTED);
+    scene.pass(&mut clock, Duration::from_secs(50));
+    assert!(next_errand(&scene).is_none());
+    assert_eq!(listed(&scene).len(), 2, "it may lock again soon");
+    scene.pass(&mut clock, Duration::from_secs(30));
+    assert!(next_errand(&scene).is_none());
+    assert_eq!(listed(&scene), ["n-00000000000000000000ffff0a000002"]);
+    // And comes in again with its next lock.
+    assert_eq!(host(1).says(&scene, &Ask { is_exclusive: false, ..lock }), GRANTED);
+    assert_eq!(listed(&scene).len(), 2);
+}
+
+/// N2: those that had locks are told of the restart, and claim them; others wait meanwhile, and for the whole time.
+#[test]
+fn what_was_locked_is_claimed_again_behind_a_restart() {
+    let scene = scene();
+    let file = scene.file(b"f");
+    let (one, two, mut clock) = (host(1), host(2), Duration::ZERO);
+    let lock = ask(&scene, LOCK, file);
+    let again = Ask { is_reclaim: true, ..lock.clone() };
+    assert_eq!(one.says(&scene, &lock), GRANTED);
+    assert_eq!(one.says(&scene, &again), GRANTED, "which it has, as the notice was of another pool");
+    assert_eq!(two.says(&scene, &again), GRACE, "outside of a grace nothing is claimed");
+
+    let scene = restart(scene);
+    let errand = next_errand(&scene).expect("a notice");
+    assert_eq!(
+        (errand.to, errand.program, errand.procedure, errand.is_datagram),
+        ([10, 0, 0, 1].into(), 100_024, 6, true)
+    );
+    let mut words = Decoder::new(&errand.arguments, 0);
+    assert_eq!((words.opaque(64).unwrap(), words.u32().unwrap()), (&b"server"[..], 5));
+    assert!(next_errand(&scene).is_none(), "to nobody else");
+    scene.service.errand_done(&errand, Some(&Bytes::new()));
+
+    let unlock = ask(&scene, UNLOCK, file);
+    assert_eq!([&lock, &ask(&scene, TEST, file), &again].map(|ask| two.says(&scene, ask)), [GRACE; 3]);
+    assert_eq!(one.says(&scene, &lock), GRACE, "it is nothing new");
+    assert_eq!(one.says(&scene, &again), GRANTED);
+    assert_eq!(one.says(&scene, &lock), GRANTED, "which it has by now");
+    scene.pass(&mut clock, Duration::from_secs(85));
+    assert_eq!(two.says(&scene, &lock), GRACE, "it may have had more");
+    scene.pass(&mut clock, Duration::from_secs(10));
+    assert_eq!(two.says(&scene, &lock), DENIED);
+    assert_eq!(one.says(&scene, &Ask { range: (50, 1), ..again.clone() }), GRACE, "it is over");
+    assert_eq!(one.says(&scene, &unlock), GRANTED);
+    assert_eq!(two.says(&scene, &lock), GRANTED);
+}
+
+/// Whoever does not come is out of the list at the end of the grace; and where nobody was in it there is none.
+#[test]
+fn a_host_that_claims_nothing_has_nothing() {
+    let scene = scene();
+    let (file, mut clock) = (scene.file(b"f"), Duration::ZERO);
+    let lock = ask(&scene, LOCK, file);
+    assert_eq!(host(1).says(&scene, &lock), GRANTED);
+    let scene = restart(scene);
+    assert_eq!(host(2).says(&scene, &lock), GRACE);
+    scene.pass(&mut clock, Duration::from_secs(95));
+    assert_eq!(host(2).says(&scene, &lock), GRANTED);
+    assert_eq!(listed(&scene), ["n-00000000000000000000ffff0a000002"]);
+    assert_eq!(host(2).says(&scene, &ask(&scene, UNLOCK, file)), GRANTED);
+    scene.pass(&mut clock, Duration::from_secs(95));
+    while let Some(errand) = next_errand(&scene) {
+        scene.service.errand_done(&errand, Some(&Bytes::new()));
+    }
+    let scene = restart(scene);
+    assert_eq!(host(3).says(&scene, &lock), GRANTED);
+}
+
+/// N4: by the address of who says it, and by nothing else.
+#[test]
+fn a_host_that_has_started_anew_has_lost_its_locks() {
+    let scene = scene();
+    let file = scene.file(b"f");
+    let lock = ask(&scene, LOCK, file);
+    let one = Host { state: 3, ..host(1) };
+    assert_eq!(one.says(&scene, &lock), GRANTED);
+    host(2).notifies(&scene, 5);
+    assert_eq!(host(2).says(&scene, &lock), DENIED, "another's word is nothing");
+    host(1).notifies(&scene, 3);
+    assert_eq!(host(2).says(&scene, &lock), DENIED, "nor that it is what it was");
+    host(1).notifies(&scene, 5);
+    // Who was refused has nothing, and goes out of it like others that have nothing.
+    assert_eq!(listed(&scene), ["n-00000000000000000000ffff0a000002"]);
+    assert_eq!(host(2).says(&scene, &lock), GRANTED);
+    // One whose word was lost is known by the number in its next lock.
+    let there = Ask { range: (20, 5), ..lock.clone() };
+    assert_eq!(Host { state: 5, ..host(1) }.says(&scene, &there), GRANTED);
+    host(1).notifies(&scene, 5);
+    assert_eq!(host(2).says(&scene, &there), DENIED, "a notice that comes twice");
+    assert_eq!(Host { state: 7, ..host(1) }.says(&scene, &Ask { range: (40, 1), ..lock }), GRANTED);
+    assert_eq!(host(2).says(&scene, &there), GRANTED);
+}
+
+/// A host that goes down with the server, and comes back first: it claims nothing, and nobody waits for it.
+#[test]
+fn a_host_that_starts_anew_in_the_grace_ends_it() {
+    let scene = scene();
+    let file = scene.file(b"f");
+    let lock = ask(&scene, LOCK, file);
+    assert_eq!(host(1).says(&scene, &lock), GRANTED);
+    let scene = restart(scene);
+    assert_eq!(host(2).says(&scene, &lock), GRACE);
+    host(1).notifies(&scene, 5);
+    assert_eq!(host(2).says(&scene, &lock), GRANTED);
+}
+
+/// N3: in turn, each called with the lock in its hands.
+#[test]
+fn who_waits_is_called_in_turn() {
+    let scene = scene();
+    let file = scene.file(b"f");
+    let lock = Ask { blocks: true, ..ask(&scene, LOCK, file) };
+    let [one, two, three] = [1, 2, 3].map(host);
+    assert_eq!(one.says(&scene, &lock), GRANTED);
+    assert_eq!([&two, &three, &two].map(|host| host.says(&scene, &lock)), [BLOCKED; 3]);
+    assert!(next_errand(&scene).is_none());
+    assert_eq!(one.says(&scene, &ask(&scene, UNLOCK, file)), GRANTED);
+    let errand = next_errand(&scene).expect("GRANTED");
+    assert_eq!(
+        (errand.to, errand.program, errand.procedure, errand.is_datagram),
+        ([10, 0, 0, 2].into(), 100_021, 5, false)
+    );
+    let mut words = Decoder::new(&errand.arguments, 0);
+    let cookie = u64::from_be_bytes(words.opaque(8).unwrap().try_into().unwrap());
+    assert!(words.bool().unwrap() && words.opaque(64).unwrap() == b"host" && words.opaque(64).unwrap() == lock.file);
+    assert_eq!((words.opaque(64).unwrap(), words.u32().unwrap()), (&b"process"[..], 7));
+    assert_eq!((words.u64().unwrap(), words.u64().unwrap(), words.is_at_end()), (0, 10, true));
+    assert!(next_errand(&scene).is_none(), "one at a time");
+    assert_eq!(one.says(&scene, &ask(&scene, LOCK, file)), DENIED, "it is locked for the other one");
+    scene.service.errand_done(&errand, Some(&granted(cookie, GRANTED)));
+    assert!(next_errand(&scene).is_none());
+    assert_eq!(two.says(&scene, &ask(&scene, UNLOCK, file)), GRANTED);
+    let errand = next_errand(&scene).expect("GRANTED");
+    assert_eq!(errand.to, std::net::IpAddr::from([10, 0, 0, 3]));
+    // Its process was killed meanwhile.
+    scene.service.errand_done(&errand, Some(&granted(1, DENIED)));
+    assert_eq!(one.says(&scene, &ask(&scene, LOCK, file)), GRANTED);
+}
+
+#[test]
+fn a_waiter_that_does_not_answer_keeps_nobody_waiting_for_long() {
+    let scene = scene();
+    let (file, mut clock) = (scene.file(b"f"), Duration::ZERO);
+    let lock = Ask { blocks: true, ..ask(&scene, LOCK, file) };
+    assert_eq!(host(1).says(&scene, &lock), GRANTED);
+    // It has a part of it for reading, and would write all of it.
+    let shared = Ask { is_exclusive: false, range: (20, 2), ..lock.clone() };
+    assert_eq!(host(2).says(&scene, &shared), GRANTED);
+    let all = Ask { range: (0, 40), ..lock.clone() };
+    assert_eq!(host(2).says(&scene, &all), BLOCKED);
+    assert_eq!(host(1).says(&scene, &ask(&scene, UNLOCK, file)), GRANTED);
+    let mut calls = 0;
+    for _ in 0..30 {
+        while let Some(errand) = next_errand(&scene) {
+            calls += 1;
+            scene.service.errand_done(&errand, None);
+        }
+        scene.pass(&mut clock, Duration::from_secs(1));
+    }
+    assert_eq!(calls, 3);
+    assert_eq!(host(3).says(&scene, &lock), GRANTED);
+    assert_eq!(host(3).says(&scene, &Ask { range: (20, 1), ..lock }), BLOCKED, "what it had before is its own");
+}
+
+/// A call that crosses a cancellation: what was locked for him is free; or another LOCK, which finds it.
+#[test]
+fn a_waiter_that_goes_or_comes_again_while_it_is_called() {
+    let scene = scene();
+    let file = scene.file(b"f");
+    let lock = Ask { blocks: true, ..ask(&scene, LOCK, file) };
+    let (one, two) = (host(1), host(2));
+    assert_eq!(one.says(&scene, &lock), GRANTED);
+    assert_eq!(two.says(&scene, &lock), BLOCKED);
+    assert_eq!(two.says(&scene, &Ask { procedure: CANCEL, ..lock.clone() }), GRANTED);
+    assert_eq!(one.says(&scene, &ask(&scene, UNLOCK, file)), GRANTED);
+    assert!(next_errand(&scene).is_none(), "nobody waits");
+
+    assert_eq!(one.says(&scene, &lock), GRANTED);
+    assert_eq!(two.says(&scene, &lock), BLOCKED);
+    assert_eq!(one.says(&scene, &ask(&scene, UNLOCK, file)), GRANTED);
+    let errand = next_errand(&scene).expect("GRANTED");
+    assert_eq!(two.says(&scene, &Ask { procedure: CANCEL, ..lock.clone() }), GRANTED);
+    assert_eq!(one.says(&scene, &lock), GRANTED);
+    scene.service.errand_done(&errand, Some(&granted(0, GRANTED)));
+    assert_eq!(two.says(&scene, &ask(&scene, LOCK, file)), DENIED, "a word that comes too late is nothing");
+
+    assert_eq!(two.says(&scene, &lock), BLOCKED);
+    assert_eq!(one.says(&scene, &ask(&scene, UNLOCK, file)), GRANTED);
+    let errand = next_errand(&scene).expect("GRANTED");
+    assert_eq!(two.says(&scene, &lock), GRANTED, "it found it by itself");
+    scene.service.errand_done(&errand, None);
+    assert_eq!(one.says(&scene, &ask(&scene, LOCK, file)), DENIED);
+    two.notifies(&scene, 9);
+    assert_eq!(one.says(&scene, &ask(&scene, LOCK, file)), GRANTED);
+}
+
+/// While the pool is away a host asks again, and nothing is lost.
+#[test]
+fn a_pool_that_is_away() {
+    let scene = scene();
+    let file = scene.file(b"f");
+    let [lock, unlock] = [LOCK, UNLOCK].map(|procedure| ask(&scene, procedure, file));
+    assert_eq!(host(1).says(&scene, &lock), GRANTED);
+    scene.exports.export(true);
+    assert_eq!([&lock, &unlock].map(|ask| host(1).says(&scene, ask)), [GRACE; 2]);
+    scene.exports.import();
+    assert_eq!(host(2).says(&scene, &lock), DENIED);
+    scene.exports.export(true);
+    host(1).notifies(&scene, 5);
+    scene.exports.import();
+    assert_eq!(host(2).says(&scene, &lock), GRANTED, "it started anew meanwhile");
+}
+
+#[test]
+fn a_server_that_is_not_told_to_has_no_locks() {
+    let scene = Scene::new();
+    let file = scene.file(b"f");
+    assert_eq!(host(1).says(&scene, &ask(&scene, LOCK, file)), NOLOCKS);
+    let alone = Scene { service: Service::new(scene.exports.clone()).locking_for_3(5, "server"), ..scene };
+    assert_eq!(host(1).says(&alone, &ask(&alone, LOCK, file)), NOLOCKS, "nor one that does not speak version 4");
+}
