@@ -14,7 +14,7 @@ use super::short_names;
 use super::table::{Align, TableArgs};
 use super::which::Which;
 use super::words;
-use super::zfs_words::OfZfs;
+use super::zfs_words::{OfMounts, OfZfs};
 use crate::control::message::{Assignment, Reply, Request};
 use crate::control::report::{DatasetReport, PropertyLine};
 use crate::dates;
@@ -131,6 +131,9 @@ pub enum DatasetCommand {
     /// What there is not yet.
     #[command(flatten)]
     OfZfs(OfZfs),
+    /// What is done otherwise here.
+    #[command(flatten)]
+    OfMounts(OfMounts),
 }
 
 impl DatasetCommand {
@@ -165,6 +168,7 @@ impl DatasetCommand {
             }
             Self::Share { .. } => Request::Exports,
             Self::OfZfs(words) => return Err(words.instead().into()),
+            Self::OfMounts(_) => return Err(OfMounts::INSTEAD.into()),
             Self::Rename { from, to } => Request::DatasetRename { from: from.clone(), to: to.clone() },
         })
     }

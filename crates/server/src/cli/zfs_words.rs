@@ -36,10 +36,6 @@ pub enum OfZfs {
     #[command(hide = true, alias = "recv")]
     Receive(AnyWords),
     #[command(hide = true)]
-    Mount(AnyWords),
-    #[command(hide = true, alias = "umount")]
-    Unmount(AnyWords),
-    #[command(hide = true)]
     Unshare(AnyWords),
     #[command(hide = true)]
     Userspace(AnyWords),
@@ -75,9 +71,6 @@ impl OfZfs {
             Self::Send(_) | Self::Receive(_) => {
                 "datasets are not sent yet: copy with what reads files (rsync -a, cp -a) between two mounts"
             }
-            Self::Mount(_) | Self::Unmount(_) => {
-                "nothing is mounted on the server but what you say: `tally mount DATASET DIR` mounts one there, `tally unmount DIR` ends that, and `tally mount` shows what is"
-            }
             Self::Unshare(_) => {
                 "what is exported is what sharenfs says, from the next request on: `tally dataset set sharenfs=off DATASET` ends it, and RULES or on bring it back"
             }
@@ -90,6 +83,21 @@ impl OfZfs {
             }
         }
     }
+}
+
+/// Those of `zfs` that are commands of ours, and mean something else, without the noun.
+#[derive(Clone, Debug, Subcommand)]
+#[allow(missing_docs)] // They are what they are called.
+pub enum OfMounts {
+    #[command(hide = true)]
+    Mount(AnyWords),
+    #[command(hide = true, alias = "umount")]
+    Unmount(AnyWords),
+}
+
+impl OfMounts {
+    /// What to do instead.
+    pub(super) const INSTEAD: &'static str = "nothing is mounted on the server but what you say: `tally mount DATASET DIR` mounts one there, `tally unmount DIR` ends that, and `tally mount` shows what is";
 }
 
 /// Those of `zpool`.
@@ -230,8 +238,9 @@ mod tests {
         // In prose `list` and `mount` stand anyway.
         let lines = page.lines().filter(|line| line.starts_with(".It ") || line.starts_with(".Ic "));
         let words: BTreeSet<&str> = lines.flat_map(str::split_whitespace).collect();
-        let tables: [fn(Command) -> Command; 4] = [
+        let tables: [fn(Command) -> Command; 5] = [
             OfZfs::augment_subcommands,
+            OfMounts::augment_subcommands,
             OfZpool::augment_subcommands,
             OfBoth::augment_subcommands,
             OfOthers::augment_subcommands,
