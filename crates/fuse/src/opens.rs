@@ -5,6 +5,9 @@
 //!
 //! A count and its claim change together, under one lock of the file's shard, or a last close could take what an open beside it has just been given. Which shard that is of a file that is
 //! just made is known under the file system's own locks, where nothing may be waited for; so who makes a file has it open in a way of his own, which nobody else counts.
+//!
+//! *What was written and may be lost.* A pool that was suspended is taken up anew as behind a crash, and what had not been committed is gone; the kernel does not know of that. So of each open file the verifier of what
+//! was written first is kept here (rules F16): a commit that gives another one has not kept it. That is told from then on to all who have the file open, as nobody knows who has heard of it, and until it is closed by all.
 
 use std::hash::BuildHasher;
 
@@ -68,16 +71,34 @@ const O_RDWR: u32 = 2;
 /// Files by their numbers, each with the number of a way, and how often it is open so.
 type Shard = Mutex<HashMap<(ObjectId, u64), (ObjectRef, u32)>>;
 
+/// Of files that are open and were written: what the file system was then.
+type Written = Mutex<HashMap<ObjectId, Due>>;
+
+/// What a commit has to say.
+#[derive(Clone, Copy)]
+enum Due {
+    /// This verifier.
+    Since(u64),
+    /// Nothing helps: something may be lost.
+    Lost,
+}
+
+fn place(object: ObjectId) -> usize {
+    FixedState::with_seed(0).hash_one(object) as usize % SHARDS
+}
+
 /// How many of each.
 pub(crate) struct Opens {
     client: ClientNumber,
     shards: Vec<Shard>,
+    written: Vec<Written>,
 }
 
 impl Opens {
     /// None, of this client.
     pub(crate) fn new(client: ClientNumber) -> Self {
-        Self { client, shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { client, shards, written: (0..SHARDS).map(|_| Mutex::default()).collect() }
     }
 
     pub(crate) const fn client(&self) -> ClientNumber {
@@ -91,8 +112,28 @@ impl Opens {
 
     /// Files are apart by numbers that follow each other.
     fn shard(&self, object: ObjectId) -> &Shard {
-        let hash = FixedState::with_seed(0).hash_one(object);
-        &self.shards[hash as usize % SHARDS]
+        &self.shards[place(object)]
+    }
+
+    /// Something was written to an open file, and is not durable yet.
+    pub(crate) fn note_written(&self, object: ObjectId, verifier: u64) {
+        let mut written = self.written[place(object)].lock();
+        let due = written.entry(object).or_insert(Due::Since(verifier));
+        if matches!(*due, Due::Since(since) if since != verifier) {
+            *due = Due::Lost;
+        }
+    }
+
+    /// A commit gives this verifier: whether all that was written to the file is durable with it.
+    pub(crate) fn is_kept(&self, object: ObjectId, verifier: u64) -> bool {
+        match self.written[place(object)].lock().get_mut(&object) {
+            None => true,
+            Some(Due::Since(since)) if *since == verifier => true,
+            Some(due) => {
+                *due = Due::Lost;
+                false
+            }
+        }
     }
 
     /// Opens a file that is there.
@@ -126,12 +167,11 @@ impl Opens {
         vfs.open(OpCtx { client: Some(self.client), ..OpCtx::of(cred) }, what, opening)
     }
 
-    /// The file system has lost what was open, as its pool was taken up anew: whether the file is open so again.
-    pub(crate) fn claim_again(&self, vfs: &dyn Vfs, object: ObjectRef, way: Way) -> bool {
+    /// The file system has lost what was open, as its pool was taken up anew: opens it again. Nothing, where it is not open so.
+    pub(crate) fn claim_again(&self, vfs: &dyn Vfs, object: ObjectRef, way: Way) -> Option<Outcome<Opened>> {
         let counts = self.shard(object.id).lock();
-        let cred = Cred::checked(0, 0);
-        counts.contains_key(&(object.id, way.number()))
-            && self.claim(vfs, &cred, ToOpen::Itself(object), way).result.is_ok()
+        let is_open = counts.contains_key(&(object.id, way.number()));
+        is_open.then(|| self.claim(vfs, &Cred::checked(0, 0), ToOpen::Itself(object), way))
     }
 
     /// One of them is closed, of the object with this number: the kernel says so once, and whether it can be looked at or not it is closed. Where the dataset is away nothing is claimed of it.
@@ -139,11 +179,15 @@ impl Opens {
         let mut counts = self.shard(object).lock();
         let Some((_, count)) = counts.get_mut(&(object, way.number())) else { return };
         *count -= 1;
-        if *count == 0
-            && let Some((object, _)) = counts.remove(&(object, way.number()))
-            && let Some(vfs) = vfs
-        {
+        if *count > 0 {
+            return;
+        }
+        if let (Some((object, _)), Some(vfs)) = (counts.remove(&(object, way.number())), vfs) {
             vfs.close(object, self.holder(way));
+        }
+        // Who opens it from here on has been promised nothing of it.
+        if (0..2 * u64::from(MAKER)).all(|way| !counts.contains_key(&(object, way))) {
+            self.written[place(object)].lock().remove(&object);
         }
     }
 

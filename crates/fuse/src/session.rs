@@ -68,6 +68,8 @@ struct Shared {
     readers: AtomicUsize,
     /// Somebody writes the log in his own thread.
     drives: AtomicBool,
+    /// Threads that have a request of their own which finds no room.
+    staying: AtomicUsize,
 }
 
 impl Session {
@@ -84,6 +86,7 @@ impl Session {
             under_way: UnderWay::default(),
             readers: AtomicUsize::new(READERS),
             drives: AtomicBool::new(false),
+            staying: AtomicUsize::new(0),
         });
         for number in 0..AGAIN {
             let again = Arc::clone(&shared);
@@ -207,8 +210,14 @@ impl Shared {
                 }
                 Err(NotParked::Interrupted) => return self.finish(unique, &Errno::INTR.into(), None),
                 Err(NotParked::Full(back)) => {
-                    job = back;
+                    // One reader reads on, or nobody would hear of signals, and of the end.
+                    if self.staying.fetch_add(1, Ordering::AcqRel) + 1 >= READERS {
+                        self.staying.fetch_sub(1, Ordering::AcqRel);
+                        return self.finish(unique, &Errno::NOMEM.into(), None);
+                    }
                     thread::sleep(MOMENT);
+                    self.staying.fetch_sub(1, Ordering::AcqRel);
+                    job = back;
                 }
             }
         }

@@ -20,7 +20,7 @@
 //! | FREE_ALL | nothing | it has no result, and there is nothing to free |
 //! | the `_MSG` forms and their `_RES` | PROC_UNAVAIL | the answer to a `_MSG` is a call back to the client's own lock manager, from a connection that we would have to open. Linux and FreeBSD ask with the plain forms over TCP |
 //!
-//! //! Every answer repeats the call's cookie and needs nothing else of it, so nothing else is read.
+//! Every answer of these repeats the call's cookie and needs nothing else of it, so nothing else is read.
 
 pub mod hosts;
 pub mod notices;

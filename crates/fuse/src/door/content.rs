@@ -15,6 +15,9 @@ use crate::wire::Reply;
 
 const O_DSYNC: u32 = 0o10_000;
 const O_SYNC: u32 = 0o4_010_000;
+const O_APPEND: u32 = 0o2_000;
+/// Of WRITE: it comes from pages of the kernel's, and goes where they are.
+const WRITE_CACHE: u32 = 1;
 /// Of WRITE: set-id bits go with what was there.
 const KILL_SUIDGID: u32 = 1 << 2;
 /// Of fallocate(2).
@@ -33,8 +36,15 @@ impl Asked<'_> {
     pub(super) fn by_open<T>(&self, object: ObjectRef, way: Way, act: impl Fn(Right) -> Outcome<T>) -> Outcome<T> {
         let right = Right::Open(self.door.opens.holder(way));
         let outcome = act(right);
-        let is_lost = matches!(outcome.result, Err(FsError::NotOpened));
-        if is_lost && self.door.opens.claim_again(self.vfs, object, way) { act(right) } else { outcome }
+        if !matches!(outcome.result, Err(FsError::NotOpened)) {
+            return outcome;
+        }
+        match self.door.opens.claim_again(self.vfs, object, way) {
+            None => outcome,
+            Some(Outcome { result: Ok(_), .. }) => act(right),
+            // It is open, and cannot be opened here for now.
+            Some(Outcome { result: Err(error), changes, wait }) => Outcome { result: Err(error), changes, wait },
+        }
     }
 
     pub(super) fn read(&self, fh: u64, offset: u64, size: u32) -> Result<Step, FsError> {
@@ -58,9 +68,17 @@ impl Asked<'_> {
             _ => Stability::Unstable,
         };
         let data: Bytes = part_of(&self.job.message, data);
+        // The kernel has the end of the file where it was when somebody of this machine looked at it last; a client may have written there since, or cut it.
+        let is_appended = flags & O_APPEND != 0 && write_flags & WRITE_CACHE == 0;
+        let offset = if is_appended { self.known(object)?.size } else { offset };
         let outcome = self.by_open(object, way, |right| {
             self.vfs.write(self.ctx(&cred, right), object, offset, data.clone(), stability)
         });
+        if let Ok(written) = &outcome.result
+            && written.stability == Stability::Unstable
+        {
+            self.door.opens.note_written(object.id, written.verifier);
+        }
         Ok(self.ends(outcome, |written| Reply::written(written.count)))
     }
 
@@ -77,7 +95,13 @@ impl Asked<'_> {
     fn commit(&self, way: Way) -> Result<Step, FsError> {
         let (object, cred) = (self.node()?, self.cred());
         let right = Right::Open(self.door.opens.holder(way));
-        Ok(self.synced(self.vfs.commit(self.ctx(&cred, right), object, 0, 0)))
+        let outcome = self.vfs.commit(self.ctx(&cred, right), object, 0, 0);
+        if let Ok(verifier) = outcome.result
+            && !self.door.opens.is_kept(object.id, verifier)
+        {
+            return Ok(Errno::IO.into());
+        }
+        Ok(self.synced(outcome))
     }
 
     /// What was seen of the directory, and so each change of it that was answered.

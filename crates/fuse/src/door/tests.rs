@@ -124,6 +124,7 @@ const O_RDWR: u32 = 2;
 const O_EXCL: u32 = 0o200;
 const O_TRUNC: u32 = 0o1000;
 const NOENT: i32 = 2;
+const IO: i32 = 5;
 const BADF: i32 = 9;
 const EXIST: i32 = 17;
 const INVAL: i32 = 22;
@@ -204,6 +205,50 @@ fn what_the_file_system_has_forgotten_is_opened_again() {
     kernel.release(opened);
     kernel.source.vfs.forget_opens();
     assert_eq!(kernel.read(opened), Err(BADF), "of what is closed it is none");
+}
+
+/// `tally pool clear` takes a pool up as behind a crash. A program that has written before it was told by fsync, and by close, that all is well.
+#[test]
+fn what_may_be_lost_is_told_to_all_who_have_the_file_open() {
+    let kernel = Kernel::new();
+    let file = kernel.create(b"f", O_RDWR).unwrap();
+    let other = (file.0, kernel.open(file.0, O_RDWR).unwrap());
+    let fsync = |file: (u64, u64)| kernel.ask(20, file.0, &[&file.1.to_ne_bytes(), &[0; 8]]);
+    let flush = |file: (u64, u64)| kernel.ask(25, file.0, &[&file.1.to_ne_bytes(), &[0; 16]]);
+    kernel.write(file, b"kept", 0).unwrap();
+    assert_eq!((fsync(file), flush(other)), (Ok(vec![]), Ok(vec![])));
+    kernel.source.vfs.crash();
+    assert_eq!((fsync(file), fsync(file), flush(other)), (Err(IO), Err(IO), Err(IO)));
+    kernel.write(file, b"more", 0).unwrap();
+    assert_eq!(fsync(other), Err(IO), "what was written before is not there by that");
+    kernel.release(other);
+    assert_eq!(flush(file), Err(IO));
+    kernel.release(file);
+    let anew = (file.0, kernel.open(file.0, O_RDWR).unwrap());
+    kernel.write(anew, b"anew", 0).unwrap();
+    assert_eq!(fsync(anew), Ok(vec![]));
+    // Between two writes that nobody has committed, and behind which is one verifier.
+    kernel.source.vfs.crash();
+    kernel.write(anew, b"again", 0).unwrap();
+    assert_eq!(fsync(anew), Err(IO));
+}
+
+/// The kernel says where it believes the end to be, and that it is to be appended: over what a client has appended meanwhile, or behind a hole where one has cut the file.
+#[test]
+fn what_is_appended_goes_to_the_end() {
+    let kernel = Kernel::new();
+    let (node, fh) = kernel.create(b"f", O_RDWR).unwrap();
+    kernel.write((node, fh), b"a client's", 0).unwrap();
+    let append = |data: &[u8], offset: u64, write_flags: u32| {
+        let flags = 0o2_000 | O_RDWR;
+        let asked = WriteIn { fh, offset, size: data.len() as u32, write_flags, flags, ..WriteIn::default() };
+        kernel.ask(16, node, &[asked.as_bytes(), data]).unwrap();
+    };
+    append(b" and ours", 0, 0);
+    append(b"!", 100, 0);
+    assert_eq!(kernel.read((node, fh)), Ok(b"a client's and ours!".to_vec()));
+    append(b"A", 0, 1);
+    assert_eq!(kernel.read((node, fh)), Ok(b"A client's and ours!".to_vec()), "pages go where they are");
 }
 
 #[test]

@@ -294,6 +294,13 @@ impl Model {
     pub fn forget_opens(&self) {
         self.state().forget_opens();
     }
+
+    /// The same as behind a crash: what was written and not committed may be lost, which the verifier says.
+    pub fn crash(&self) {
+        let mut state = self.state();
+        state.forget_opens();
+        state.verifier = state.verifier.wrapping_add(1);
+    }
 }
 
 impl Opens for Model {

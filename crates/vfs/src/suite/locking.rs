@@ -154,8 +154,6 @@ fn closes(world: &World) {
     assert_eq!(world.vfs.lock_range(file, open_of(1), mine), Err(NotLocked::Failed(FsError::NotOpened)));
 }
 
-/// What each of three owners holds of the first bytes and of the last one, byte by byte: a lock is given just where that allows it, and what is told of who is in
-/// the way is true.
 /// Who has nothing open, as a client of NFSv3, meets the others, and keeps what he has until he unlocks.
 fn unopened(world: &World) {
     let file = world.opened();
@@ -177,6 +175,8 @@ fn unopened(world: &World) {
     assert_eq!(world.vfs.lock_unopened(file, mine), Err(NotLocked::Failed(FsError::Stale)));
 }
 
+/// What each of three owners holds of the first bytes and of the last one, byte by byte: a lock is given just where that allows it, and what is told of who is in
+/// the way is true.
 fn random(world: &World) {
     const BYTES: usize = 12;
     let file = world.opened();
