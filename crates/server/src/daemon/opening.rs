@@ -70,15 +70,10 @@ pub(super) type Tell<'a> = &'a mut dyn FnMut(Told<'_>);
 
 /// Imports the pools that were named, or else those of the list; makes the first one where there was never any.
 pub(super) fn open_pools(desk: &Desk, config: &Config, args: &ServeArgs, tell: Tell<'_>) -> Result<(), OpenError> {
-    let listed = desk.pools.listed();
-    if args.size.is_some() && !(args.pool.is_empty() && listed.is_empty() && desk.pools.is_first_start()) {
-        tell(Told::Line(
-            "note: --size is for the pool that a first start makes, and there was one: pools have the size of their disks",
-        ));
-    }
     if !args.pool.is_empty() {
         return import_named(desk, &args.pool, tell);
     }
+    let listed = desk.pools.listed();
     for (place, pool) in listed.iter().enumerate() {
         // Whoever was in service last stands last.
         if listed.iter().skip(place + 1).any(|later| later.name == pool.name) {
