@@ -142,6 +142,16 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+/// The kernel goes by the first network of a line that has the host in it, and `sharenfs` by the smallest.
+#[test]
+fn a_network_behind_one_that_holds_it_is_noted() {
+    let file =
+        b"/a 10.0.0.0/8(ro) 10.1.0.0/16(rw)\n/b 10.1.0.0/16(rw) 10.0.0.0/8(ro)\n/c 10.0.0.0/8(ro) 10.1.0.1(rw) *(rw)\n";
+    let table = read_exports(file);
+    let noted: Vec<_> = table.notes.iter().map(|note| (note.line, note.text.contains("lies in 10.0.0.0/8"))).collect();
+    assert_eq!((noted, table.refused), (vec![(1, true)], vec![]));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
