@@ -110,6 +110,11 @@ const TESTS: [Needing; 19] = [
     },
 ];
 
+/// Root, and a kernel that has file systems in programs.
+pub(crate) fn has_fuse() -> bool {
+    rustix::process::geteuid().is_root() && std::path::Path::new("/dev/fuse").exists()
+}
+
 /// All of them.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     TESTS.iter().map(|test| test.name)
@@ -147,10 +152,9 @@ impl Need {
         let is_root = rustix::process::geteuid().is_root();
         match self {
             Self::Root => Ok(is_root.then_some(usual).ok_or_else(|| "it needs root".to_owned())),
-            Self::Fuse => {
-                let there = is_root && std::path::Path::new("/dev/fuse").exists();
-                Ok(there.then_some(usual).ok_or_else(|| "it needs root and /dev/fuse (the module fuse)".to_owned()))
-            }
+            Self::Fuse => Ok(has_fuse()
+                .then_some(usual)
+                .ok_or_else(|| "it needs root and /dev/fuse (the module fuse)".to_owned())),
             Self::LoopDevice => {
                 let looked = Command::new("losetup").arg("--find").stdout(Stdio::null()).stderr(Stdio::null()).status();
                 let there = is_root && looked.is_ok_and(|status| status.success());

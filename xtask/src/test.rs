@@ -25,6 +25,8 @@ const CI_MINOR_0_KILLS: u32 = 10;
 const CI_MINOR_0: u8 = 4;
 /// The same where one stays away behind some of them, for seconds.
 const CI_AWAY_KILLS: u32 = 8;
+/// Kills under programs of this machine, over a mount and disks that forget what was not flushed.
+const CI_MOUNT_KILLS: u32 = 10;
 
 /// Runs all tests and prints one line. Of planted bugs it tries as many as there is time for, of what all of it may take since it began.
 pub(crate) fn run(began: Instant) -> Result<()> {
@@ -127,10 +129,13 @@ pub(crate) struct Crash {
     /// One of these stays away behind some kills, often for longer than a lease.
     #[arg(long, requires = "holders")]
     away: bool,
+    /// Under programs of this machine, which work on a mount. Needs root and /dev/fuse.
+    #[arg(long, conflicts_with = "holders")]
+    mount: bool,
 }
 
 impl Crash {
-    fn continuous_integration() -> [Self; 7] {
+    fn continuous_integration() -> [Self; 9] {
         let plain = |kills| Self {
             kills,
             seed: None,
@@ -139,6 +144,7 @@ impl Crash {
             holders: false,
             minor_0: 0,
             away: false,
+            mount: false,
         };
         let volatile = |kills| Self { volatile: true, ..plain(kills) };
         [
@@ -149,11 +155,17 @@ impl Crash {
             Self { holders: true, minor_0: CI_MINOR_0, ..plain(CI_MINOR_0_KILLS) },
             Self { holders: true, away: true, ..plain(CI_AWAY_KILLS) },
             Self { holders: true, ..volatile(CI_HOLDERS_VOLATILE_KILLS) },
+            Self { mount: true, ..volatile(CI_MOUNT_KILLS) },
+            Self { mount: true, no_dsync: true, ..volatile(CI_MOUNT_KILLS) },
         ]
     }
 
     /// Runs it. With `--no-dsync`, a ledger that finds nothing wrong is the failure.
     pub(crate) fn run(&self) -> Result<Tally> {
+        if self.mount && !needing::has_fuse() {
+            eprintln!("The kill ledger over a mount is skipped: it needs root and /dev/fuse (the module fuse).");
+            return Ok(Tally::SKIPPED);
+        }
         let release: PathBuf = cargo::target_folder().join("release");
         cargo::run(&["build", "--release", "--package", "tally-server", "--package", "tally-interop", "--bins"])?;
         let mut command = Command::new(release.join("ledger"));
@@ -169,6 +181,9 @@ impl Crash {
         }
         if self.away {
             command.arg("--away");
+        }
+        if self.mount {
+            command.arg("--mount").arg(release.join("tally"));
         }
         if self.volatile {
             command.arg("--server").arg(release.join("tally-volatile"));

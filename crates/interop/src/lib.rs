@@ -12,6 +12,7 @@
 //! - [`check`]: the comparison of the model with the server.
 //! - [`client`]: one client through load, crash and recovery.
 //! - [`ledger`]: the run.
+//! - [`mounted`]: the same by programs of this machine, over a mount.
 //! - [`holders`]: the same of clients of version 4, which hold something through the kills.
 //! - [`volatile`]: disks that lose at a kill what was not flushed, as a power cut would have it.
 //! - [`slow`]: disks that take their time, for benchmarks.
@@ -23,6 +24,7 @@ pub mod holders;
 pub mod ledger;
 pub mod load;
 pub mod model;
+pub mod mounted;
 pub mod random;
 pub mod slow;
 pub mod volatile;

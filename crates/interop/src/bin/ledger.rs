@@ -9,6 +9,7 @@ use anyhow::{Result, bail, ensure};
 use tally_interop::child::Program;
 use tally_interop::holders::run as holders;
 use tally_interop::ledger::{self, Plan, Verdict};
+use tally_interop::mounted;
 
 struct Arguments {
     plan: Plan,
@@ -20,10 +21,13 @@ struct Arguments {
     minor_0: usize,
     /// And whether some stay away.
     stay_away: bool,
+    /// Over a mount, which this program makes.
+    mounts_by: Option<PathBuf>,
 }
 
 const USAGE: &str = "ledger --server BINARY [--server-argument ARGUMENT]… [--kills N] [--seed N] [--size SIZE]
-       [--folder FOLDER] [--no-remembering] [--expect-failure] [--holders [--minor-0 N] [--away]]";
+       [--folder FOLDER] [--no-remembering] [--expect-failure] [--holders [--minor-0 N] [--away]]
+       [--mount TALLY]";
 
 fn main() -> ExitCode {
     match parse(std::env::args_os().skip(1)).and_then(|arguments| run(&arguments)) {
@@ -42,8 +46,15 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments> {
     let program = Program { path, arguments, pool_size: "1G".into(), lease_seconds };
     let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.subsec_nanos().into();
     let plan = Plan { program, kills: 100, seed, remembers: true };
-    let mut arguments =
-        Arguments { plan, folder: None, expect_failure: false, holds: false, minor_0: 0, stay_away: false };
+    let mut arguments = Arguments {
+        plan,
+        folder: None,
+        expect_failure: false,
+        holds: false,
+        minor_0: 0,
+        stay_away: false,
+        mounts_by: None,
+    };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| anyhow::anyhow!("{word:?} needs a value\n{USAGE}"));
         let plan = &mut arguments.plan;
@@ -58,6 +69,7 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments> {
             Some("--holders") => arguments.holds = true,
             Some("--minor-0") => arguments.minor_0 = value()?.to_string_lossy().parse()?,
             Some("--away") => arguments.stay_away = true,
+            Some("--mount") => arguments.mounts_by = Some(std::path::absolute(PathBuf::from(value()?))?),
             Some("--expect-failure") => arguments.expect_failure = true,
             _ => bail!("{word:?} is not understood\n{USAGE}"),
         }
@@ -84,7 +96,10 @@ fn run(arguments: &Arguments) -> Result<bool> {
         let verdict = holders::run(&holders::Plan { program, minor_0, stay_away, kills, seed }, &folder)?;
         (report_of_holders(arguments, &verdict), verdict.kills)
     } else {
-        let verdict = ledger::run(&arguments.plan, &folder)?;
+        let verdict = match &arguments.mounts_by {
+            Some(command) => mounted::run(&arguments.plan, command, &folder)?,
+            None => ledger::run(&arguments.plan, &folder)?,
+        };
         (report(arguments, &verdict), verdict.kills)
     };
     if !good && let Some(folder) = kept {

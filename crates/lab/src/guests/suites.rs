@@ -34,7 +34,7 @@ impl Suite {
 pub(super) const LIBRARY: &str = include_str!("../../guest/library.sh");
 
 /// All of them, the shortest first.
-pub(super) const SUITES: [Suite; 22] = [
+pub(super) const SUITES: [Suite; 23] = [
     Suite {
         name: "untar",
         script: include_str!("../../guest/suites/untar.sh"),
@@ -137,6 +137,17 @@ pub(super) const SUITES: [Suite; 22] = [
     Suite {
         name: "holding",
         script: include_str!("../../guest/suites/holding.sh"),
+        files: &[],
+        in_ci: false,
+        memory_mib: 2048,
+        disks_mib: &[1024, 256],
+        records: false,
+        of_others: None,
+        minutes_max: 20,
+    },
+    Suite {
+        name: "locks",
+        script: include_str!("../../guest/suites/locks.sh"),
         files: &[],
         in_ci: false,
         memory_mib: 2048,
