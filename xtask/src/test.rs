@@ -132,6 +132,9 @@ pub(crate) struct Crash {
     /// Under programs of this machine, which work on a mount. Needs root and /dev/fuse.
     #[arg(long, conflicts_with = "holders")]
     mount: bool,
+    /// One of these is PostgreSQL, of the machine's packages.
+    #[arg(long, requires = "mount")]
+    postgres: bool,
 }
 
 impl Crash {
@@ -145,6 +148,7 @@ impl Crash {
             minor_0: 0,
             away: false,
             mount: false,
+            postgres: false,
         };
         let volatile = |kills| Self { volatile: true, ..plain(kills) };
         [
@@ -184,6 +188,9 @@ impl Crash {
         }
         if self.mount {
             command.arg("--mount").arg(release.join("tally"));
+        }
+        if self.postgres {
+            command.arg("--postgres");
         }
         if self.volatile {
             command.arg("--server").arg(release.join("tally-volatile"));

@@ -3,6 +3,7 @@
 //! A kill ends the mount: what was under way fails, and so does all that comes behind. The server is started, the dataset mounted anew, and what is there compared.
 
 mod look;
+pub mod postgres;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -35,14 +36,8 @@ const DATASET: &str = "tank";
 /// Runs a plan in `folder`; `command` is the program `tally`, which mounts. An error is a fault of the surroundings, or of a server that never started.
 pub fn run(plan: &Plan, command: &Path, folder: &Path) -> Result<Verdict> {
     let mut server = Server::new(plan.program.clone(), folder)?;
-    let mount = Mount { command: command.to_owned(), folder: folder.to_owned(), dir: folder.join("mounted") };
-    std::fs::create_dir(&mount.dir)?;
-    server.start()?;
-    mount.make().with_context(|| server.messages())?;
-    mount.end()?;
-    server.stop()?;
-    server.start()?;
-    mount.make().with_context(|| server.messages())?;
+    let mount = Mount::new(command, folder)?;
+    mount.first(&mut server)?;
     let mut workers =
         (0..WORKERS).map(|index| Worker::new(plan.seed, index, &mount.dir)).collect::<Result<Vec<_>>>()?;
     let mut random = Random::new(plan.seed, 1000);
@@ -133,6 +128,22 @@ struct Mount {
 }
 
 impl Mount {
+    fn new(command: &Path, folder: &Path) -> Result<Self> {
+        let mount = Self { command: command.to_owned(), folder: folder.to_owned(), dir: folder.join("mounted") };
+        std::fs::create_dir(&mount.dir)?;
+        Ok(mount)
+    }
+
+    /// Over the second start of a server, whose first one makes the pool.
+    fn first(&self, server: &mut Server) -> Result<()> {
+        server.start()?;
+        self.make().with_context(|| server.messages())?;
+        self.end()?;
+        server.stop()?;
+        server.start()?;
+        self.make().with_context(|| server.messages())
+    }
+
     /// The server listens earlier than it has a pool, and takes commands.
     fn make(&self) -> Result<()> {
         let given_up = Instant::now() + MOUNT_TIMEOUT;

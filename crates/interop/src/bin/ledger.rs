@@ -23,11 +23,13 @@ struct Arguments {
     stay_away: bool,
     /// Over a mount, which this program makes.
     mounts_by: Option<PathBuf>,
+    /// A database works there.
+    postgres: bool,
 }
 
 const USAGE: &str = "ledger --server BINARY [--server-argument ARGUMENT]… [--kills N] [--seed N] [--size SIZE]
        [--folder FOLDER] [--no-remembering] [--expect-failure] [--holders [--minor-0 N] [--away]]
-       [--mount TALLY]";
+       [--mount TALLY [--postgres]]";
 
 fn main() -> ExitCode {
     match parse(std::env::args_os().skip(1)).and_then(|arguments| run(&arguments)) {
@@ -54,6 +56,7 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments> {
         minor_0: 0,
         stay_away: false,
         mounts_by: None,
+        postgres: false,
     };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| anyhow::anyhow!("{word:?} needs a value\n{USAGE}"));
@@ -70,6 +73,7 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments> {
             Some("--minor-0") => arguments.minor_0 = value()?.to_string_lossy().parse()?,
             Some("--away") => arguments.stay_away = true,
             Some("--mount") => arguments.mounts_by = Some(std::path::absolute(PathBuf::from(value()?))?),
+            Some("--postgres") => arguments.postgres = true,
             Some("--expect-failure") => arguments.expect_failure = true,
             _ => bail!("{word:?} is not understood\n{USAGE}"),
         }
@@ -97,6 +101,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
         (report_of_holders(arguments, &verdict), verdict.kills)
     } else {
         let verdict = match &arguments.mounts_by {
+            Some(command) if arguments.postgres => mounted::postgres::run(&arguments.plan, command, &folder)?,
             Some(command) => mounted::run(&arguments.plan, command, &folder)?,
             None => ledger::run(&arguments.plan, &folder)?,
         };
