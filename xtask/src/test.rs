@@ -27,6 +27,8 @@ const CI_MINOR_0: u8 = 4;
 const CI_AWAY_KILLS: u32 = 8;
 /// Kills under programs of this machine, over a mount and disks that forget what was not flushed.
 const CI_MOUNT_KILLS: u32 = 10;
+/// Operations of a mount and a client on the same files.
+const CI_AGREEING: u64 = 2000;
 
 /// Runs all tests and prints one line. Of planted bugs it tries as many as there is time for, of what all of it may take since it began.
 pub(crate) fn run(began: Instant) -> Result<()> {
@@ -135,10 +137,13 @@ pub(crate) struct Crash {
     /// One of these is PostgreSQL, of the machine's packages.
     #[arg(long, requires = "mount")]
     postgres: bool,
+    /// Without kills: a mount and a client of version 3 do so many operations on the same files, and see the same.
+    #[arg(long, requires = "mount", conflicts_with = "postgres", value_name = "OPERATIONS")]
+    agreeing: Option<u64>,
 }
 
 impl Crash {
-    fn continuous_integration() -> [Self; 9] {
+    fn continuous_integration() -> [Self; 10] {
         let plain = |kills| Self {
             kills,
             seed: None,
@@ -149,6 +154,7 @@ impl Crash {
             away: false,
             mount: false,
             postgres: false,
+            agreeing: None,
         };
         let volatile = |kills| Self { volatile: true, ..plain(kills) };
         [
@@ -161,6 +167,7 @@ impl Crash {
             Self { holders: true, ..volatile(CI_HOLDERS_VOLATILE_KILLS) },
             Self { mount: true, ..volatile(CI_MOUNT_KILLS) },
             Self { mount: true, no_dsync: true, ..volatile(CI_MOUNT_KILLS) },
+            Self { mount: true, agreeing: Some(CI_AGREEING), ..plain(0) },
         ]
     }
 
@@ -191,6 +198,9 @@ impl Crash {
         }
         if self.postgres {
             command.arg("--postgres");
+        }
+        if let Some(operations) = self.agreeing {
+            command.args(["--agreeing", &operations.to_string()]);
         }
         if self.volatile {
             command.arg("--server").arg(release.join("tally-volatile"));

@@ -24,7 +24,7 @@ const LONG_ROUND: Duration = Duration::from_secs(12);
 const CLAIMS_PER_ROUND: u32 = 20;
 
 /// What the server exports by itself.
-const EXPORT: &str = "/tank";
+pub(crate) const EXPORT: &str = "/tank";
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -170,6 +170,6 @@ fn sum(results: Vec<Worked>) -> Worked {
     Ok(total)
 }
 
-fn block_on<F: Future>(future: F) -> Result<F::Output> {
+pub(crate) fn block_on<F: Future>(future: F) -> Result<F::Output> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future))
 }

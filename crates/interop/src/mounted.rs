@@ -2,6 +2,7 @@
 //!
 //! A kill ends the mount: what was under way fails, and so does all that comes behind. The server is started, the dataset mounted anew, and what is there compared.
 
+pub mod agreeing;
 mod look;
 pub mod postgres;
 mod worker;

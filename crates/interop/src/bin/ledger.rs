@@ -25,11 +25,13 @@ struct Arguments {
     mounts_by: Option<PathBuf>,
     /// A database works there.
     postgres: bool,
+    /// A client of version 3 works there as well, and all that they see has to agree: so many operations.
+    agreeing: Option<u64>,
 }
 
 const USAGE: &str = "ledger --server BINARY [--server-argument ARGUMENT]… [--kills N] [--seed N] [--size SIZE]
        [--folder FOLDER] [--no-remembering] [--expect-failure] [--holders [--minor-0 N] [--away]]
-       [--mount TALLY [--postgres]]";
+       [--mount TALLY [--postgres | --agreeing N]]";
 
 fn main() -> ExitCode {
     match parse(std::env::args_os().skip(1)).and_then(|arguments| run(&arguments)) {
@@ -57,6 +59,7 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments> {
         stay_away: false,
         mounts_by: None,
         postgres: false,
+        agreeing: None,
     };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| anyhow::anyhow!("{word:?} needs a value\n{USAGE}"));
@@ -74,6 +77,7 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments> {
             Some("--away") => arguments.stay_away = true,
             Some("--mount") => arguments.mounts_by = Some(std::path::absolute(PathBuf::from(value()?))?),
             Some("--postgres") => arguments.postgres = true,
+            Some("--agreeing") => arguments.agreeing = Some(value()?.to_string_lossy().parse()?),
             Some("--expect-failure") => arguments.expect_failure = true,
             _ => bail!("{word:?} is not understood\n{USAGE}"),
         }
@@ -100,10 +104,11 @@ fn run(arguments: &Arguments) -> Result<bool> {
         let verdict = holders::run(&holders::Plan { program, minor_0, stay_away, kills, seed }, &folder)?;
         (report_of_holders(arguments, &verdict), verdict.kills)
     } else {
-        let verdict = match &arguments.mounts_by {
-            Some(command) if arguments.postgres => mounted::postgres::run(&arguments.plan, command, &folder)?,
-            Some(command) => mounted::run(&arguments.plan, command, &folder)?,
-            None => ledger::run(&arguments.plan, &folder)?,
+        let verdict = match (&arguments.mounts_by, arguments.agreeing) {
+            (Some(command), Some(operations)) => mounted::agreeing::run(&arguments.plan, command, &folder, operations)?,
+            (Some(command), None) if arguments.postgres => mounted::postgres::run(&arguments.plan, command, &folder)?,
+            (Some(command), None) => mounted::run(&arguments.plan, command, &folder)?,
+            (None, _) => ledger::run(&arguments.plan, &folder)?,
         };
         (report(arguments, &verdict), verdict.kills)
     };
@@ -111,12 +116,19 @@ fn run(arguments: &Arguments) -> Result<bool> {
         println!("the pool and the server's messages are kept in {}", folder.keep().display());
     }
     let failed = u32::from(!good);
-    println!("{} passed, {failed} failed, 0 skipped", if arguments.expect_failure { 1 - failed } else { kills });
+    println!(
+        "{} passed, {failed} failed, 0 skipped",
+        if arguments.expect_failure || arguments.agreeing.is_some() { 1 - failed } else { kills }
+    );
     Ok(good)
 }
 
 fn report(arguments: &Arguments, verdict: &Verdict) -> bool {
     let counts = verdict.counts;
+    if arguments.agreeing.is_some() {
+        println!("{} operations by a mount and a client: both saw the same", counts.answered);
+        return judge(verdict.violation.as_deref(), arguments.expect_failure);
+    }
     println!(
         "{} kills survived: {} operations answered, {} requests repeated across crashes ({} of them more than 10 s later), {} names compared",
         verdict.kills, counts.answered, counts.repeated, counts.repeated_late, counts.compared

@@ -18,10 +18,10 @@ use crate::random::Random;
 /// That it is known where something is: the model has handles for that, and here there are names.
 const KNOWN: &[u8] = &[];
 /// There is one write verifier, as the kernel shows none: whether what was written and not promised is there behind a kill, nobody says.
-const VERIFIER: [u8; 8] = [0; 8];
+pub(super) const VERIFIER: [u8; 8] = [0; 8];
 
 /// Why a call brought no result.
-enum Trouble {
+pub(super) enum Trouble {
     /// The mount is gone: what became of it is unknown.
     Gone,
     /// It failed, or said what it must not.
@@ -30,11 +30,11 @@ enum Trouble {
 
 /// A program with a directory of its own.
 pub(super) struct Worker {
-    home: PathBuf,
+    pub(super) home: PathBuf,
     random: Random,
-    model: Model,
+    pub(super) model: Model,
     /// Files with writes that nothing has promised yet.
-    open: BTreeMap<Id, File>,
+    pub(super) open: BTreeMap<Id, File>,
     under_way: Option<Operation>,
 }
 
@@ -66,7 +66,7 @@ impl Worker {
         Ok(0)
     }
 
-    fn perform(&mut self, operation: &Operation) -> Result<(), Trouble> {
+    pub(super) fn perform(&mut self, operation: &Operation) -> Result<(), Trouble> {
         match operation {
             Operation::Read { node } => self.read(*node),
             Operation::Write { node, offset, data, stable } => self.write(*node, *offset, data, *stable),
