@@ -58,6 +58,7 @@ use crate::xdr::Garbage;
 pub use job::Job;
 use job::{Memory, Pending};
 use lives::Lives;
+pub use locking::DrawsStart;
 use locking::Locks;
 use strangers::Strangers;
 
@@ -69,7 +70,7 @@ pub enum Step {
     Wait(Box<dyn Promise>),
     /// Wait for this promise, then run the job again.
     Again(Box<dyn Promise>),
-    /// Nothing: its first transmission is being worked on.
+    /// Nothing: its first transmission is being worked on. Or nobody is to be answered, who sends it again.
     Attached,
 }
 
