@@ -1,8 +1,9 @@
 //! The lock manager's protocol, version 4 (X/Open XNFS; offsets of 64 bits, as NFSv3 has them), and the status monitor's (NSM), by which hosts tell each other that they have started anew.
 //!
 //! ```text
-//!  wire      calls and answers                     hosts     who has anything, by which number     (all of it a state machine:
-//!  waiting   who waits for a range                 notices   who is to be told of our start         no socket, thread or clock)
+//!  wire        calls and answers                   hosts     who has anything, by which number     (all of it a state machine:
+//!  waiting     who waits for a range               notices   who is to be told of our start         no socket, thread or clock)
+//!  overtaking  what was given up a moment ago
 //! ```
 //!
 //! What each procedure does to files stands above, where the file systems and the clients of version 4 are (`v4/hosts.rs`): a range that a host locks here is one of the same table.
@@ -25,6 +26,7 @@
 pub mod hosts;
 pub mod notices;
 pub mod nsm;
+pub mod overtaking;
 pub mod waiting;
 pub mod wire;
 

@@ -14,7 +14,7 @@
 //! | another port | another server's, alive or not: rpcbind cannot tell, and neither can we | nothing: the error says what to do | nothing |
 //!
 //! The lock manager goes by the same table, but that one of another is no error: a machine that mounts NFS itself has
-//! its kernel's registered under this number, and clients' locks then go to it. So does the status monitor, which is registered where there are locks.
+//! its kernel's registered under this number, and clients' locks then go to it (N5). So does the status monitor, which is registered where there are locks.
 
 mod asking;
 mod portmapper;

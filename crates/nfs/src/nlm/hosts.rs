@@ -12,7 +12,7 @@
 //!  nothing for a minute ─▶ end_idle: it goes out of the lists of the pools
 //! ```
 //!
-//! *A port that is the superuser's.* A kernel asks from one, and any user of its host from another. So who asks from one sort of port is another owner than who calls itself the same and asks from the other: nobody
+//! *A port that is the superuser's* (N4). A kernel asks from one, and any user of its host from another. So who asks from one sort of port is another owner than who calls itself the same and asks from the other: nobody
 //! gives up, or takes over, what the kernel of his host has locked.
 //!
 //! *A LOCK and the end of its host beside each other.* Whoever frees a host takes its number away first. A LOCK that is under way finds in `settle` that its owner is nobody's, and gives back what it has

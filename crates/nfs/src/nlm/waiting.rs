@@ -13,7 +13,7 @@
 //!                                                                    └── CANCEL, UNLOCK, the end of his host ─▶ gone, and given up
 //! ```
 //!
-//! *In doubt.* Behind a call that may have reached him the host may have the lock: Linux takes the first call, and says no to each later one, as nobody waits any more. To give the range up then
+//! *In doubt* (N3). Behind a call that may have reached him the host may have the lock: Linux takes the first call, and says no to each later one, as nobody waits any more. To give the range up then
 //! would be to give it to two. So neither silence nor a refusal gives it up; and nobody keeps it for ever by that, as whoever it is says something: a process that has it unlocks it, or its host does when it ends; one that waits still
 //! asks again (Linux each 30 seconds), or takes the next call, which comes as long as nothing was said; one that was killed before the call came sends CANCEL, and UNLOCK; and a host that went down says so when it is back.
 //!

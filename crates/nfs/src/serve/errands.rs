@@ -4,7 +4,7 @@
 //! A status monitor is told things by datagrams, too: those are taken here.
 
 //!
-//! *What is heard of a call* is told apart with care: a host that may have been called may have the lock by then. Only where there is nobody to call, or who is there refuses such calls, it was surely not.
+//! *What is heard of a call* is told apart with care (N3): a host that may have been called may have the lock by then. Only where there is nobody to call, or who is there refuses such calls, it was surely not.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};

@@ -2,14 +2,14 @@
 //! [`Hosts`]; their ranges are in the one table of claims, where those of version 4 are.
 //!
 //! ```text
-//!  LOCK ─▶ grant: is it in the list of the pool, is there a grace? ─▶ the file system ─▶ given ─▶ GRANTED, once its record is durable
+//!  LOCK ─▶ grant: is it in the list of the pool, is there a grace? ─▶ the file system ─▶ given ─▶ GRANTED, once its record is durable (N1)
 //!                                                                       ├ another one has it ─▶ DENIED, or a place and BLOCKED
-//!                                                                       └ a client of version 4 keeps the file ─▶ recalled, and asked again
+//!                                                                       └ a client of version 4 keeps the file ─▶ recalled, and asked again (N7)
 //!  what others free ─▶ lock_for_hosts ─▶ locked for who waits first ─▶ a call: GRANTED ─▶ he takes it, or it is given up     (giving)
 //!  a pool comes, with hosts in its list ─▶ a number of its own ─▶ a call to each: SM_NOTIFY                                  (calls)
 //! ```
 //!
-//! *What is claimed again* is never told to come again: Linux does that once, and what is refused then its process has lost without a word. So as long as it is not known whether it may be claimed, as its pool is
+//! *What is claimed again* is never told to come again (N6): Linux does that once, and what is refused then its process has lost without a word. So as long as it is not known whether it may be claimed, as its pool is
 //! away or its list cannot be read, it is kept without an answer ([`LockTold::Later`]).
 //!
 //! *Order of locks.* One at a time for a file ([`Singly`]); then that of the hosts; then those of the lists of pools ([`Tracking::doom`](super::tracking::Tracking::doom)) and of the table of claims, which are leaves. The second is held
@@ -42,6 +42,7 @@ use crate::link::Link;
 use crate::nlm::Verdict;
 use crate::nlm::hosts::{HostProcess, Hosts, Named};
 use crate::nlm::notices::Notices;
+use crate::nlm::overtaking::Overtaking;
 use crate::nlm::waiting::HostWait;
 use crate::nlm::wire::{Asked, How};
 pub use calls::{Heard, HostCall};
@@ -60,6 +61,7 @@ pub(super) struct HostDesk {
     /// How many wait, for who looks without a lock.
     waiting: Arc<AtomicUsize>,
     singly: Singly,
+    given_up: Mutex<Overtaking<FileId>>,
     notices: Mutex<Notices>,
     swept: Mutex<Duration>,
     /// How many calls were asked for.
@@ -72,8 +74,17 @@ impl HostDesk {
     /// Nobody: in a start whose clients of version 4 have these ids, so that none of them is a host's.
     pub(super) fn new(boot: BootId) -> Self {
         let hosts = Hosts::new(!boot.0);
-        let (singly, notices, swept, calls, bell) = Default::default();
-        Self { waiting: hosts.waiting.counter(), hosts: Mutex::new(hosts), singly, notices, swept, calls, bell }
+        let (singly, given_up, notices, swept, calls, bell) = Default::default();
+        Self {
+            waiting: hosts.waiting.counter(),
+            hosts: Mutex::new(hosts),
+            singly,
+            given_up,
+            notices,
+            swept,
+            calls,
+            bell,
+        }
     }
 
     fn ring(&self) {
@@ -89,6 +100,8 @@ pub struct Asks<'a> {
     pub exports: &'a dyn Exports,
     pub link: &'a Link,
     pub asked: &'a Asked<'a>,
+    /// How many such calls came before this one.
+    pub came: u64,
     /// It was not kept waiting before for what another client has.
     pub may_wait: bool,
 }
@@ -199,14 +212,22 @@ impl House {
                 Err(stop) => return not_now(stop),
             },
         };
-        let mut had = Vec::new();
+        let (mut had, mut is_overtaken) = (Vec::new(), false);
         let outcome = self.past_late(asks.exports, || {
             let _alone = self.hosts.singly.begin(file);
+            is_overtaken = self.hosts.given_up.lock().is_behind(asks.came, &asks.process(), &file, wanted.range);
+            if is_overtaken {
+                return Ok(());
+            }
             had = held_of(&*target.vfs, target.object, wanted);
             target.vfs.lock_unopened(target.object, wanted)?;
             self.hosts.hosts.lock().waiting.has(&wanted, &file);
             Ok(())
         });
+        if is_overtaken {
+            // Its process has given that up since, and nobody waits for what it is told.
+            return LockTold::Says(Verdict::Denied);
+        }
         let is_held = match outcome {
             Ok(()) => false,
             Err(NotLocked::Held(_)) => true,
@@ -256,6 +277,7 @@ impl House {
         let (file, below) = (FileId::of(&**vfs, object), Below::Here(vfs.clone()));
         let called = {
             let _alone = self.hosts.singly.begin(file);
+            self.hosts.given_up.lock().note(asks.came, &asks.process(), file, range);
             let called = {
                 let mut hosts = self.hosts.hosts.lock();
                 let holder = hosts.find(&asks.process());
@@ -279,6 +301,7 @@ impl House {
             |wait: &HostWait<FileId>| range.first() <= wait.range.first() && wait.range.last() <= range.last();
         let unlocked = {
             let _alone = self.hosts.singly.begin(file);
+            self.hosts.given_up.lock().note(asks.came, &asks.process(), file, range);
             let holder = {
                 let mut hosts = self.hosts.hosts.lock();
                 let holder = hosts.find(&asks.process());

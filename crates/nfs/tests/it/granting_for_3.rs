@@ -109,6 +109,48 @@ fn what_a_host_refuses_while_its_pool_is_away_is_given_up() {
     assert_eq!(one.says(&scene, &lock), GRANTED);
 }
 
+/// What he has beside it he may have unlocked since: that does not come back with what is taken back.
+#[test]
+fn what_is_unlocked_while_its_owner_is_called_stays_so() {
+    let scene = scene();
+    let file = scene.file(b"f");
+    let ([one, two, three], lock) = ([1, 2, 3].map(host), Ask { blocks: true, ..ask(&scene, LOCK, file) });
+    let (shared, middle) = (Ask { is_exclusive: false, ..lock.clone() }, Ask { range: (10, 10), ..lock.clone() });
+    assert_eq!(two.says(&scene, &Ask { range: (0, 40), ..shared.clone() }), GRANTED);
+    assert_eq!(one.says(&scene, &Ask { range: (10, 2), ..shared.clone() }), GRANTED);
+    assert_eq!(two.says(&scene, &middle), BLOCKED);
+    let unlock = |range| Ask { range, ..ask(&scene, UNLOCK, file) };
+    assert_eq!(one.says(&scene, &unlock((0, 0))), GRANTED);
+    let call = calls(&scene, &two);
+    assert_eq!(two.says(&scene, &unlock((30, 10))), GRANTED);
+    scene.service.host_call_done(&call, &answers(DENIED));
+    assert_eq!(three.says(&scene, &Ask { range: (30, 10), ..lock.clone() }), GRANTED);
+    assert_eq!(
+        three.says(&scene, &Ask { range: (10, 1), ..shared }),
+        GRANTED,
+        "of which he has what he had: for reading"
+    );
+    assert_eq!(three.says(&scene, &Ask { range: (10, 1), blocks: false, ..lock }), DENIED);
+}
+
+/// A process is killed while its LOCK waits here for a disk; what its host says then waits for nothing, and comes first.
+#[test]
+fn a_lock_that_is_carried_out_behind_its_unlock_locks_nothing() {
+    for procedure in [UNLOCK, CANCEL] {
+        let scene = scene();
+        let file = scene.file(b"f");
+        let (one, two, lock) = (host(1), host(2), ask(&scene, LOCK, file));
+        let late = two.comes(&scene, &lock);
+        let other = two.comes(&scene, &Ask { process: 8, range: (50, 1), ..lock.clone() });
+        assert_eq!(two.says(&scene, &ask(&scene, procedure, file)), GRANTED);
+        assert_eq!(Host::goes_on(&scene, late), [DENIED]);
+        assert_eq!(Host::goes_on(&scene, other), [GRANTED], "nobody has given that up");
+        assert_eq!(one.says(&scene, &lock), GRANTED);
+        assert_eq!(one.says(&scene, &ask(&scene, UNLOCK, file)), GRANTED);
+        assert_eq!(two.says(&scene, &lock), GRANTED, "what comes behind it is something new");
+    }
+}
+
 /// Any user of a host may say what its kernel says, but for the port that he says it from.
 #[test]
 fn what_a_kernel_has_locked_no_user_of_its_host_gives_up() {
@@ -216,6 +258,7 @@ fn what_is_unlocked_while_more_is_given_is_nobodys() {
     assert_eq!(one.says(&scene, &Ask { range: (5, 5), ..lock.clone() }), GRANTED);
     assert_eq!(two.says(&scene, &Ask { range: (0, 2), is_exclusive: false, ..lock.clone() }), GRANTED);
     assert_eq!(two.says(&scene, &lock), BLOCKED);
+    assert_eq!(two.says(&scene, &ask(&scene, LOCK, scene.file(b"g"))), GRANTED, "he is known as long as he has that");
     let all = Ask { range: (0, 0), ..ask(&scene, UNLOCK, file) };
     let crossing = Crossing::at(&scene, |tank| &tank.behind_a_lock, &two, all.clone());
     assert_eq!(one.says(&scene, &all), GRANTED);

@@ -1,10 +1,11 @@
 //! Locks of NFSv3, call by call and without a socket: hosts at several addresses, clients of version 4 beside them, what is durable before who is answered, and what of it is left behind a restart.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use tally_base::Kept;
-use tally_nfs::service::Service;
+use tally_nfs::service::{Service, Step};
 use tally_nfs::v4::Heard;
 use tally_nfs::xdr::Decoder;
 use tally_vfs::locks::{Kind, Lock, Range};
@@ -12,13 +13,18 @@ use tally_vfs::{
     Access, Attributes, ClientNumber, Cred, Deny, Holder, Identity, Locks, Names, OpCtx, Opening, Opens, OwnerNumber,
     SetAttr, Share, ToOpen,
 };
+use tally_wire::nfs4::Nfsstat4;
 
+use crate::support::compound::lookup;
+use crate::support::delegates::{delegated_to_write, give_back};
 use crate::support::desk::bytes_of;
 use crate::support::gated::Promises;
 use crate::support::host::{
     Ask, BLOCKED, CANCEL, DENIED, FAILED, GRACE, GRANTED, Host, LOCK, NAMES, NOLOCKS, STALE, TEST, TOO_BIG, UNLOCK,
-    answers, ask, calls, host, listed, next_call, notices, numbers, restart, scene, words_of,
+    answers, ask, calls, host, listed, locking, next_call, notices, numbers, restart, scene, words_of,
 };
+use crate::support::keeper::{self, opens, written_scene};
+use crate::support::opener::WRITE;
 use crate::support::scene::{Scene, fate};
 
 /// A client of version 4, as the table of claims knows one.
@@ -115,6 +121,50 @@ fn who_has_a_lock_is_in_the_list_of_its_pool() {
     let before = clients.changes.load(SeqCst);
     assert_eq!(host(1).says(&scene, &Ask { range: (70, 1), ..ask(&scene, LOCK, file) }), GRANTED);
     assert_eq!(clients.changes.load(SeqCst), before);
+}
+
+/// N1: nothing is asked of who is called, so his record is durable before the range is locked for him.
+#[test]
+fn who_waits_gets_a_range_when_his_record_is_durable() {
+    let scene = scene();
+    let file = scene.file(b"f");
+    let (clients, lock) = (scene.exports.keep_clients(), Ask { blocks: true, ..ask(&scene, LOCK, file) });
+    assert_eq!(host(1).says(&scene, &lock), GRANTED);
+    *clients.promises.lock() = Promises::ByHand;
+    let (mut job, step) = host(2).begin(&scene, &lock);
+    let told = fate(step);
+    assert_eq!(host(1).says(&scene, &ask(&scene, UNLOCK, file)), GRANTED);
+    assert!(next_call(&scene).is_none());
+    assert!(clients.held.lock().len() > 1, "somebody wants it to be durable");
+    let held: Vec<_> = clients.held.lock().drain(..).collect();
+    held.into_iter().for_each(|then| then(Ok(Kept::default())));
+    *clients.promises.lock() = Promises::Ready;
+    let reply = scene.service.reply_after_wait(&mut job, told.try_recv().expect("it is durable"));
+    assert_eq!(words_of(&bytes_of(&reply).into()), [BLOCKED]);
+    calls(&scene, &host(2));
+}
+
+/// N7: what a client has to write it, it locks by itself.
+#[test]
+fn what_a_client_of_version_4_keeps_it_is_asked_for_first() {
+    let scene = Arc::new(locking(Arc::try_unwrap(written_scene()).ok().expect("nobody else has it")));
+    let file = scene.file_named(b"f");
+    let mut client = keeper::client(&scene, "a", 2);
+    let (kept, ..) = delegated_to_write(&opens(&mut client, b"f", WRITE)).expect("it has it alone");
+    let (one, lock) = (host(1), ask(&scene, LOCK, file));
+    let (mut job, step) = one.begin(&scene, &lock);
+    assert!(matches!(step, Step::Again(_)), "a moment");
+    let Step::Reply(reply) = scene.service.run(&mut job) else { panic!("it is told something") };
+    assert_eq!(words_of(&bytes_of(&reply).into()), [GRACE], "it asks again");
+    let asked = keeper::call(&scene).expect("a recall");
+    assert_eq!(asked.2.stateid, kept);
+    keeper::answer(&scene, &asked, Nfsstat4::Nfs4Ok);
+    assert_eq!(keeper::status(&mut client, &[lookup(b"f"), give_back(kept)]), Nfsstat4::Nfs4Ok);
+    assert_eq!(one.says(&scene, &lock), GRANTED);
+    assert!(keeper::call(&scene).is_none());
+    let mut other = keeper::client(&scene, "b", 3);
+    let told = opens(&mut other, b"f", WRITE);
+    assert_eq!(delegated_to_write(&told), None, "none is given while another one has a range");
 }
 
 /// A host that has nothing any more is out of the list a while later: nobody waits for it behind a restart.

@@ -1,5 +1,5 @@
 //! The number of a start, by which hosts that lock by NFSv3 tell it from those before (NSM): odd, as of a server that is up, and higher each time. A host that is told a number that it knows claims nothing again, and
-//! what it had is others'. So it is written down, durably, before anybody hears of it; and pools that come later have another one, as if the server had started anew for them.
+//! what it had is others'. So it is written down, durably, before anybody hears of it (N2); and pools that come later have another one, as if the server had started anew for them.
 
 use std::fs;
 use std::io;

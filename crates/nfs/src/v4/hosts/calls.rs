@@ -2,7 +2,7 @@
 //!
 //! *Whose turn it is.* Who waits for a lock is called first, as a program sleeps there; and each fourth time a notice comes first, as long as there is one: behind it somebody claims what he had, which he cannot behind the grace.
 //!
-//! *Numbers.* A host claims all that it had of us when it is told a number that it does not know, and does nothing on one that it knows. So pools that come have a number of their own, higher than all before, which is drawn, durably, before any of
+//! *Numbers* (N2). A host claims all that it had of us when it is told a number that it does not know, and does nothing on one that it knows. So pools that come have a number of their own, higher than all before, which is drawn, durably, before any of
 //! their hosts is told. Such a host claims as well what it has in pools that were never away: that is granted, as it has it.
 
 use std::io;

@@ -66,6 +66,7 @@ impl House {
         let had = held_of(vfs, file.object, wanted);
         match vfs.lock_unopened(file.object, wanted) {
             Ok(()) => {}
+            // A client of version 4 keeps the file (N7).
             Err(NotLocked::Failed(FsError::Delegated(object))) => {
                 drop(alone);
                 let _recalled = self.kept_out(exports, (vfs, object), None, false);

@@ -1,4 +1,4 @@
-//! One at a time for each file: whoever gives a host a range of it, or takes one back.
+//! One at a time for each file: whoever gives a host a range of it, or takes one back (N3).
 //!
 //! A host's own LOCK, CANCEL and UNLOCK come beside the calls to it. Each of these is two steps, one in the table of claims and one in who waits, and with another one between them a host is told that it has a range which
 //! is another's by then. The table's own lock would do, but stands below the file system; and one for all files would have who locks in one pool wait for the disks of another.

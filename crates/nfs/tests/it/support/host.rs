@@ -129,15 +129,25 @@ impl Ask {
 
 impl Host {
     pub fn begin(&self, scene: &Scene, ask: &Ask) -> (Job, Step) {
-        let record = record(1, (self.uid, &[self.uid]), NLM, ask.procedure, ask.words(self.state));
-        let mut job = scene.service.open(record.into(), &self.link, Instant::now()).expect("a call");
+        let mut job = self.comes(scene, ask);
         let step = scene.service.run(&mut job);
         (job, step)
     }
 
+    /// It asks, and nobody has looked at that yet.
+    pub fn comes(&self, scene: &Scene, ask: &Ask) -> Job {
+        let record = record(1, (self.uid, &[self.uid]), NLM, ask.procedure, ask.words(self.state));
+        scene.service.open(record.into(), &self.link, Instant::now()).expect("a call")
+    }
+
     /// What it is told that waits for nothing, behind the cookie.
     pub fn told(&self, scene: &Scene, ask: &Ask) -> Vec<u32> {
-        let (mut job, mut step) = self.begin(scene, ask);
+        Self::goes_on(scene, self.comes(scene, ask))
+    }
+
+    /// The same of what has come before.
+    pub fn goes_on(scene: &Scene, mut job: Job) -> Vec<u32> {
+        let mut step = scene.service.run(&mut job);
         let reply = loop {
             match step {
                 Step::Reply(reply) => break reply,
