@@ -15,7 +15,7 @@ use super::hosts::HostProcess;
 pub const KEPT_MAX: usize = 1024;
 
 #[derive(Debug)]
-struct Past<F> {
+struct GivenUp<F> {
     came: u64,
     /// Of its process.
     hash: u64,
@@ -27,7 +27,7 @@ struct Past<F> {
 #[derive(Debug)]
 pub struct Overtaking<F> {
     hasher: RandomState,
-    past: VecDeque<Past<F>>,
+    past: VecDeque<GivenUp<F>>,
 }
 
 impl<F> Default for Overtaking<F> {
@@ -47,7 +47,7 @@ impl<F: PartialEq> Overtaking<F> {
         if self.past.len() >= KEPT_MAX {
             self.past.pop_front();
         }
-        self.past.push_back(Past { came, hash, file, range });
+        self.past.push_back(GivenUp { came, hash, file, range });
     }
 
     /// Whether it has done so by one that came behind this one, by which it would have it.

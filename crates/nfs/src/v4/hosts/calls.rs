@@ -39,11 +39,11 @@ pub struct HostCall {
     /// By a datagram; else over a connection.
     pub is_datagram: bool,
     pub arguments: Bytes,
-    about: About,
+    purpose: Purpose,
 }
 
 #[derive(Clone, Debug)]
-enum About {
+enum Purpose {
     Waiter(Calling<FileId>),
     Notice(Notice),
 }
@@ -53,8 +53,17 @@ impl HostCall {
     /// Over a connection, and about nobody.
     pub(crate) fn to_for_tests(to: IpAddr, by: Option<IpAddr>) -> Self {
         let (program, version, procedure) = (nlm::PROGRAM, nlm::VERSION, procedure::GRANTED);
-        let about = About::Notice(Notice { to, state: 1, name: 0 });
-        Self { to, by, program, version, procedure, is_datagram: false, arguments: Bytes::from_static(b"ask "), about }
+        let purpose = Purpose::Notice(Notice { to, state: 1, name: 0 });
+        Self {
+            to,
+            by,
+            program,
+            version,
+            procedure,
+            is_datagram: false,
+            arguments: Bytes::from_static(b"ask "),
+            purpose,
+        }
     }
 }
 
@@ -162,7 +171,7 @@ impl House {
             procedure: nsm::NOTIFY,
             is_datagram: true,
             arguments: notice(name, told.state),
-            about: About::Notice(told),
+            purpose: Purpose::Notice(told),
         })
     }
 
@@ -182,18 +191,18 @@ impl House {
             procedure: procedure::GRANTED,
             is_datagram: false,
             arguments,
-            about: About::Waiter(calling),
+            purpose: Purpose::Waiter(calling),
         })
     }
 
     /// What was heard of it, where hosts know us by so many names.
     pub(crate) fn host_call_done(&self, exports: &dyn Exports, call: &HostCall, heard: &Heard, names: usize) {
-        match &call.about {
-            About::Notice(notice) => {
+        match &call.purpose {
+            Purpose::Notice(notice) => {
                 let is_heard = matches!(heard, Heard::Results(_));
                 self.hosts.notices.lock().said(notice, names, is_heard, self.now());
             }
-            About::Waiter(calling) => {
+            Purpose::Waiter(calling) => {
                 let said = match heard {
                     Heard::Results(results) => match is_taken(results) {
                         Some(true) => Said::Takes,
