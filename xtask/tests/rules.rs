@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// What begins a rule's number.
-const SERIES: [char; 4] = ['F', 'P', 'I', 'S'];
+const SERIES: [char; 5] = ['F', 'P', 'I', 'S', 'N'];
 
 /// What begins one that is cited as `rules V1`: by itself it may be an address.
 const SPELT_OUT: char = 'V';

@@ -154,6 +154,14 @@ impl House {
         self.exports.served.read().datasets.iter().for_each(|model| model.set_quota(Some(1 << 30)));
     }
 
+    /// A server beside that one, which locks for version 3, and knows nobody; everything is as it was at first.
+    pub(crate) fn locking_for_3(&'static self) -> Service {
+        self.visit(700).leave();
+        self.is_used.store(true, Ordering::Relaxed);
+        let service = self.service().restarted(self.inputs.load(Ordering::Relaxed) << 20);
+        service.locking_for_3(Box::new(|| Ok(5)), &["server"])
+    }
+
     /// The server of now.
     pub(crate) fn service(&self) -> Arc<Service> {
         self.service.read().clone()
@@ -236,7 +244,7 @@ impl Visit {
 }
 
 /// A reply is one fragment of a bounded size, and says that it is a reply. Whether the call was carried out.
-fn check(reply: &Reply, has_status: bool) -> bool {
+pub(crate) fn check(reply: &Reply, has_status: bool) -> bool {
     let mut pieces = Vec::new();
     reply.slices(0, &mut pieces);
     let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();

@@ -24,6 +24,7 @@ mod house;
 mod image;
 mod input;
 mod label;
+mod locking;
 mod node;
 mod record;
 mod rpc;

@@ -1,7 +1,7 @@
 //! What a request knows of the connection it came on.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -77,6 +77,12 @@ impl Link {
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// Our side's address, if it has a socket: the one that its peer knows us by.
+    #[must_use]
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        Some(self.socket.as_ref()?.upgrade()?.local_addr().ok()?.ip().to_canonical())
     }
 
     /// The account that it has used last.

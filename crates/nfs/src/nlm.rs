@@ -1,8 +1,9 @@
 //! The lock manager's protocol, version 4 (X/Open XNFS; offsets of 64 bits, as NFSv3 has them), and the status monitor's (NSM), by which hosts tell each other that they have started anew.
 //!
 //! ```text
-//!  wire      calls and answers                     hosts     who has anything, by which number     (all of it a state machine:
-//!  waiting   who waits for a range                 notices   who is to be told of our start         no socket, thread or clock)
+//!  wire        calls and answers                   hosts     who has anything, by which number     (all of it a state machine:
+//!  waiting     who waits for a range               notices   who is to be told of our start         no socket, thread or clock)
+//!  overtaking  what was given up a moment ago
 //! ```
 //!
 //! What each procedure does to files stands above, where the file systems and the clients of version 4 are (`v4/hosts.rs`): a range that a host locks here is one of the same table.
@@ -25,6 +26,7 @@
 pub mod hosts;
 pub mod notices;
 pub mod nsm;
+pub mod overtaking;
 pub mod waiting;
 pub mod wire;
 
@@ -35,9 +37,6 @@ use crate::xdr::{Decoder, Encoder, Garbage};
 pub const PROGRAM: u32 = 100_021;
 /// The only version we have: 1 to 3 belong to NFSv2.
 pub const VERSION: u32 = 4;
-
-/// Longest cookie, as for every `netobj`.
-const COOKIE_BYTES_MAX: usize = 1024;
 
 /// `nlm4_stats`, as far as we say them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,22 +71,11 @@ pub mod procedure {
 }
 
 /// Says no to a procedure: the answer behind the RPC header, or why there is none.
-pub fn refuse(procedure: u32, words: &mut Decoder<'_>) -> Result<Encoder, AcceptError> {
-    let mut out = Encoder::new();
-    let (verdict, is_share) = match procedure {
-        procedure::NULL | procedure::FREE_ALL => return Ok(out),
-        procedure::TEST | procedure::LOCK | procedure::NM_LOCK => (Verdict::NoLocks, false),
-        procedure::CANCEL | procedure::GRANTED => (Verdict::Denied, false),
-        procedure::UNLOCK => (Verdict::Granted, false),
-        procedure::SHARE => (Verdict::NoLocks, true),
-        procedure::UNSHARE => (Verdict::Granted, true),
-        _ => return Err(AcceptError::ProcedureUnavailable),
-    };
-    let cookie = words.opaque(COOKIE_BYTES_MAX).map_err(|Garbage| AcceptError::GarbageArguments)?;
-    out.opaque(cookie).u32(verdict as u32);
-    if is_share {
-        // The sequence number of DOS shares, which nobody reads.
-        out.u32(0);
+pub fn refuse(number: u32, words: &mut Decoder<'_>) -> Result<Encoder, AcceptError> {
+    if matches!(number, procedure::NULL | procedure::FREE_ALL) {
+        return Ok(Encoder::new());
     }
-    Ok(out)
+    let (verdict, is_share) = wire::refusal(number).ok_or(AcceptError::ProcedureUnavailable)?;
+    let cookie = wire::cookie(words).map_err(|Garbage| AcceptError::GarbageArguments)?;
+    Ok(wire::answer(cookie, verdict, is_share))
 }

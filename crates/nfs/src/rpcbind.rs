@@ -14,7 +14,7 @@
 //! | another port | another server's, alive or not: rpcbind cannot tell, and neither can we | nothing: the error says what to do | nothing |
 //!
 //! The lock manager goes by the same table, but that one of another is no error: a machine that mounts NFS itself has
-//! its kernel's registered under this number, and clients' locks then go to it. So does the status monitor, which is registered where there are locks.
+//! its kernel's registered under this number, and clients' locks then go to it (N5). So does the status monitor, which is registered where there are locks.
 
 mod asking;
 mod portmapper;
@@ -44,8 +44,10 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// rpcbind takes SET from privileged ports only; without privilege we try an ordinary one.
 const PRIVILEGED_PORTS: std::ops::Range<u16> = 600..1023;
 
+/// The port of every portmapper.
+pub const PORT: u16 = 111;
 /// Where rpcbind listens.
-pub const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 111);
+pub const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT);
 
 /// What is registered and taken back, all of it over TCP.
 const PROGRAMS: [(u32, u32); 2] = [(v3::PROGRAM, v3::VERSION), (mount::PROGRAM, mount::VERSION)];

@@ -95,6 +95,13 @@ pub fn host_name() -> String {
     first_line("/proc/sys/kernel/hostname")
 }
 
+/// A name of a machine as it is, and without its domain where it has one.
+#[must_use]
+pub fn long_and_short(name: &str) -> Vec<&str> {
+    let short = name.split_once('.').map(|(short, _domain)| short).filter(|short| !short.is_empty());
+    [name].into_iter().chain(short).collect()
+}
+
 /// A number that stays this machine's across restarts, by which a pool knows where it is in use. Of `named`, if the
 /// machine's owner has given it a name for that.
 #[must_use]
@@ -112,6 +119,12 @@ fn first_line(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_has_a_long_name_and_a_short_one() {
+        assert_eq!(long_and_short("files.example.org"), ["files.example.org", "files"]);
+        assert_eq!([long_and_short("files"), long_and_short(".x"), long_and_short("")], [["files"], [".x"], [""]]);
+    }
 
     #[test]
     fn groups_of_the_machine() {

@@ -12,12 +12,15 @@
 //!  nothing for a minute ─▶ end_idle: it goes out of the lists of the pools
 //! ```
 //!
+//! *A port that is the superuser's* (N4). A kernel asks from one, and any user of its host from another. So who asks from one sort of port is another owner than who calls itself the same and asks from the other: nobody
+//! gives up, or takes over, what the kernel of his host has locked.
+//!
 //! *A LOCK and the end of its host beside each other.* Whoever frees a host takes its number away first. A LOCK that is under way finds in `settle` that its owner is nobody's, and gives back what it has
 //! got. One that comes behind has another number. Either way nothing stays locked that nobody can unlock.
 //!
 //! *Locks.* None here: all of it is under one, which is held over a look into the table of claims and over nothing else.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -37,14 +40,19 @@ pub const OWNERS_MAX: usize = 131_072;
 /// Most bytes of their names, which are kept, as others are told them.
 pub const NAMES_BYTES_MAX: usize = 32 << 20;
 
+/// Most hosts that are not known, whose last word of a new start is remembered.
+pub const TOLD_MAX: usize = HOSTS_MAX;
+
 /// So long a host that has nothing stays in the lists of those who may claim something behind a restart: most lock again soon, and to go out and in again costs two writes.
 pub const IDLE: Duration = Duration::from_secs(60);
 
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
-pub struct Caller<'a> {
+pub struct HostProcess<'a> {
     pub address: IpAddr,
+    /// Whether its port is one of the superuser's of that host.
+    pub is_privileged: bool,
     /// What it calls itself, which is shown and nothing more.
     pub name: &'a [u8],
     pub process: Process<'a>,
@@ -103,13 +111,19 @@ struct Host<F> {
     idle_since: Duration,
     next_owner: u64,
     owners: BTreeMap<OwnerNumber, Owner<F>>,
-    by_name: HashMap<(Arc<[u8]>, u32), OwnerNumber>,
+    by_name: HashMap<KnownAs, OwnerNumber>,
+    /// How many of them ask from a port of the superuser's.
+    privileged: usize,
 }
+
+/// What an owner is called by its host, and whether it asks from a port of the superuser's there.
+type KnownAs = (Arc<[u8]>, u32, bool);
 
 #[derive(Debug)]
 struct Owner<F> {
     handle: Arc<[u8]>,
     process: u32,
+    is_privileged: bool,
     /// Requests of it that are under way.
     busy: usize,
     /// And as of when it has something there.
@@ -126,6 +140,9 @@ pub struct Hosts<F> {
     by_number: HashMap<ClientNumber, IpAddr>,
     owner_count: usize,
     names_bytes: usize,
+    /// Of hosts that are not known, by what number they have said that they have started anew; and who said so first.
+    told: HashMap<IpAddr, u32>,
+    told_in_order: VecDeque<IpAddr>,
     /// Who waits for what.
     pub waiting: Waiting<F>,
 }
@@ -134,8 +151,8 @@ impl<F: Copy + Eq + Hash> Hosts<F> {
     /// None yet. Their numbers begin with this.
     #[must_use]
     pub fn new(series: u32) -> Self {
-        let (hosts, by_number) = Default::default();
-        Self { series, next: 1, hosts, by_number, owner_count: 0, names_bytes: 0, waiting: Waiting::default() }
+        let (hosts, by_number, told, told_in_order, waiting) = Default::default();
+        Self { series, next: 1, hosts, by_number, owner_count: 0, names_bytes: 0, told, told_in_order, waiting }
     }
 
     /// A process is about to lock something, or to give it up: by which number its host and it are known until [`Self::settle`] at least.
@@ -143,21 +160,21 @@ impl<F: Copy + Eq + Hash> Hosts<F> {
     /// # Errors
     ///
     /// There is no room.
-    pub fn begin(&mut self, caller: &Caller<'_>, now: Duration) -> Result<Holder, Full> {
+    pub fn begin(&mut self, caller: &HostProcess<'_>, now: Duration) -> Result<Holder, Full> {
         let address = caller.address.to_canonical();
         if !self.hosts.contains_key(&address) {
             if self.hosts.len() >= HOSTS_MAX {
                 return Err(Full);
             }
-            let number = self.draw(address);
-            self.hosts.insert(address, Host::new(number, caller.name, now));
+            let (number, state) = (self.draw(address), self.forget_told(address));
+            self.hosts.insert(address, Host { state, ..Host::new(number, caller.name, now) });
         }
         let host = self.hosts.get_mut(&address).ok_or(Full)?;
         if *host.name != *caller.name {
             host.name = caller.name.into();
         }
         let Process { handle, number } = caller.process;
-        let key = (Arc::from(handle), number);
+        let key = (Arc::from(handle), number, caller.is_privileged);
         let owner = match host.by_name.get(&key) {
             Some(owner) => *owner,
             None => {
@@ -193,8 +210,16 @@ impl<F: Copy + Eq + Hash> Hosts<F> {
             owner.files.entry(file).or_insert(now);
         } else {
             owner.files.remove(&file);
+            self.waiting.has_nothing(holder, &file);
         }
         self.forget_if_idle(holder, now);
+    }
+
+    /// Owners that waited, and wait no more, may have nothing.
+    pub fn forget_left(&mut self, now: Duration) {
+        for holder in self.waiting.take_left() {
+            self.forget_if_idle(holder, now);
+        }
     }
 
     fn forget_if_idle(&mut self, holder: Holder, now: Duration) {
@@ -206,7 +231,8 @@ impl<F: Copy + Eq + Hash> Hosts<F> {
         if host.owners.get(&holder.owner).is_some_and(is_idle)
             && let Some(gone) = host.owners.remove(&holder.owner)
         {
-            host.by_name.remove(&(gone.handle.clone(), gone.process));
+            host.by_name.remove(&(gone.handle.clone(), gone.process, gone.is_privileged));
+            host.privileged -= usize::from(gone.is_privileged);
             self.owner_count -= 1;
             self.names_bytes -= gone.handle.len();
         }
@@ -217,10 +243,11 @@ impl<F: Copy + Eq + Hash> Hosts<F> {
 
     /// By which numbers a process is known: that of one who has nothing is nobody's.
     #[must_use]
-    pub fn find(&self, address: IpAddr, process: Process<'_>) -> Holder {
+    pub fn find(&self, caller: &HostProcess<'_>) -> Holder {
         let nobody = Holder { client: ClientNumber(u64::from(self.series) << 32), owner: OwnerNumber(0) };
-        let Some(host) = self.hosts.get(&address.to_canonical()) else { return nobody };
-        let owner = host.by_name.get(&(Arc::from(process.handle), process.number)).copied();
+        let Some(host) = self.hosts.get(&caller.address.to_canonical()) else { return nobody };
+        let Process { handle, number } = caller.process;
+        let owner = host.by_name.get(&(Arc::from(handle), number, caller.is_privileged)).copied();
         Holder { client: host.number, owner: owner.unwrap_or(nobody.owner) }
     }
 
@@ -245,6 +272,12 @@ impl<F: Copy + Eq + Hash> Hosts<F> {
         self.hosts.get(&address.to_canonical()).map(|host| host.number)
     }
 
+    /// Whether somebody who asks from such a port may say of all that a host has that it has it no more.
+    #[must_use]
+    pub fn speaks_for(&self, address: IpAddr, is_privileged: bool) -> bool {
+        is_privileged || self.hosts.get(&address.to_canonical()).is_none_or(|host| host.privileged == 0)
+    }
+
     /// Whether a host that says this number has started anew since it said another one. Those without a status monitor say 0.
     #[must_use]
     pub fn has_started_anew(&self, address: IpAddr, state: u32) -> bool {
@@ -254,9 +287,40 @@ impl<F: Copy + Eq + Hash> Hosts<F> {
 
     /// A host says with what it asks by which number its start is known.
     pub fn note_state(&mut self, address: IpAddr, state: u32) {
+        let is_anew = self.has_started_anew(address, state);
         if let Some(host) = self.hosts.get_mut(&address.to_canonical()).filter(|_| state != 0) {
-            host.state.get_or_insert(state);
+            // Before its first request here it was known by what it had said, and may have started anew once more.
+            host.state = host.state.filter(|_| !is_anew).or(Some(state));
         }
+    }
+
+    /// Whether a host that says by a notice that it has started anew has said just that before: a notice is sent more than once. Of one that is not known it is remembered from here on.
+    pub fn said_before(&mut self, address: IpAddr, state: u32) -> bool {
+        let address = address.to_canonical();
+        match self.hosts.get(&address) {
+            Some(host) => host.state == Some(state),
+            None => self.remember_told(address, state) == Some(state),
+        }
+    }
+
+    /// Gives what it had said before.
+    fn remember_told(&mut self, address: IpAddr, state: u32) -> Option<u32> {
+        let before = self.told.insert(address, state);
+        if before.is_none() {
+            self.told_in_order.push_back(address);
+            if self.told_in_order.len() > TOLD_MAX
+                && let Some(oldest) = self.told_in_order.pop_front()
+            {
+                self.told.remove(&oldest);
+            }
+        }
+        before
+    }
+
+    fn forget_told(&mut self, address: IpAddr) -> Option<u32> {
+        let state = self.told.remove(&address)?;
+        self.told_in_order.retain(|told| *told != address);
+        Some(state)
     }
 
     /// A host has started anew, with that number if it says one, or says that it has nothing any more: it waits for nothing, and what it had is to be given up. Nothing, where it is not known or said so before.
@@ -288,6 +352,8 @@ impl<F: Copy + Eq + Hash> Hosts<F> {
         for address in &idle {
             if let Some(host) = self.hosts.remove(address) {
                 self.by_number.remove(&host.number);
+                // It may say so again.
+                host.state.map(|state| self.remember_told(*address, state));
             }
         }
         idle
@@ -351,14 +417,17 @@ impl<F: Copy + Eq + Hash> Hosts<F> {
 
 impl<F> Host<F> {
     fn new(number: ClientNumber, name: &[u8], now: Duration) -> Self {
-        let (owners, by_name) = Default::default();
-        Self { number, name: name.into(), state: None, since: now, idle_since: now, next_owner: 1, owners, by_name }
+        let (owners, by_name, privileged) = Default::default();
+        let name = name.into();
+        Self { number, name, state: None, since: now, idle_since: now, next_owner: 1, owners, by_name, privileged }
     }
 
-    fn add(&mut self, key: (Arc<[u8]>, u32)) -> OwnerNumber {
+    fn add(&mut self, key: KnownAs) -> OwnerNumber {
         let number = OwnerNumber(self.next_owner);
         self.next_owner += 1;
-        self.owners.insert(number, Owner { handle: key.0.clone(), process: key.1, busy: 0, files: HashMap::new() });
+        self.privileged += usize::from(key.2);
+        let (handle, process, is_privileged) = key.clone();
+        self.owners.insert(number, Owner { handle, process, is_privileged, busy: 0, files: HashMap::new() });
         self.by_name.insert(key, number);
         number
     }

@@ -105,9 +105,10 @@ impl<'a> Request<'a> {
                 let cookie = cookie(words)?;
                 Self::Unlock(asked(words, cookie, Kind::Read)?)
             }
-            procedure::GRANTED => Self::Refused(cookie(words)?, Verdict::Denied, false),
-            procedure::SHARE => Self::Refused(cookie(words)?, Verdict::NoLocks, true),
-            procedure::UNSHARE => Self::Refused(cookie(words)?, Verdict::Granted, true),
+            procedure::GRANTED | procedure::SHARE | procedure::UNSHARE => {
+                let Some((verdict, is_share)) = refusal(number) else { return Ok(None) };
+                Self::Refused(cookie(words)?, verdict, is_share)
+            }
             procedure::FREE_ALL => {
                 words.opaque(NAME_BYTES_MAX)?;
                 Self::FreeAll { state: words.u32()? }
@@ -117,7 +118,25 @@ impl<'a> Request<'a> {
     }
 }
 
-fn cookie<'a>(words: &mut Decoder<'a>) -> Result<&'a [u8], Garbage> {
+/// What a procedure is told of a server that does not carry it out, and whether it is of a share.
+#[must_use]
+pub fn refusal(number: u32) -> Option<(Verdict, bool)> {
+    Some(match number {
+        procedure::TEST | procedure::LOCK | procedure::NM_LOCK => (Verdict::NoLocks, false),
+        procedure::CANCEL | procedure::GRANTED => (Verdict::Denied, false),
+        procedure::UNLOCK => (Verdict::Granted, false),
+        procedure::SHARE => (Verdict::NoLocks, true),
+        procedure::UNSHARE => (Verdict::Granted, true),
+        _ => return None,
+    })
+}
+
+/// What stands in front of all that a call asks for.
+///
+/// # Errors
+///
+/// It is none.
+pub fn cookie<'a>(words: &mut Decoder<'a>) -> Result<&'a [u8], Garbage> {
     words.opaque(COOKIE_BYTES_MAX)
 }
 

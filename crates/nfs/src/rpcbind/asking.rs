@@ -9,7 +9,6 @@ use bytes::Bytes;
 use super::{GETPORT, PROGRAM, TCP, UDP, result};
 use crate::xdr::{Encoder, Garbage};
 
-const PORT: u16 = 111;
 const VERSION_6: u32 = 3;
 const ADDRESS_BYTES_MAX: usize = 128;
 /// How long an answer may take, and how often is asked.
@@ -24,18 +23,18 @@ pub enum Transport {
     Udp,
 }
 
-/// The port of a program of a host.
+/// The port of a program of the host whose portmapper is there.
 ///
 /// # Errors
 ///
 /// The host does not answer, or has no such program.
-pub fn port_at(host: IpAddr, program: u32, version: u32, transport: Transport) -> io::Result<u16> {
-    let (any, call): (IpAddr, _) = match host {
+pub fn port_at(portmapper: SocketAddr, program: u32, version: u32, transport: Transport) -> io::Result<u16> {
+    let (any, call): (IpAddr, _) = match portmapper.ip() {
         IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), port_call(program, version, transport)),
         IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), address_call(program, version, transport)),
     };
     let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
-    socket.connect(SocketAddr::new(host, PORT))?;
+    socket.connect(portmapper)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     let mut failed = io::Error::from(io::ErrorKind::TimedOut);
     for _ in 0..ASKED {
@@ -43,7 +42,7 @@ pub fn port_at(host: IpAddr, program: u32, version: u32, transport: Transport) -
         let mut answer = [0; 256];
         match socket.recv(&mut answer) {
             Ok(count) => {
-                return port_in(&Bytes::copy_from_slice(answer.get(..count).unwrap_or_default()), host.is_ipv6());
+                return port_in(&Bytes::copy_from_slice(answer.get(..count).unwrap_or_default()), portmapper.is_ipv6());
             }
             Err(error) => failed = error,
         }

@@ -3,10 +3,14 @@
 //!
 //! A status monitor is told things by datagrams, too: those are taken here.
 
+//!
+//! *What is heard of a call* is told apart with care (N3): a host that may have been called may have the lock by then. Only where there is nobody to call, or who is there refuses such calls, it was surely not.
+
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -17,7 +21,8 @@ use crate::nlm::nsm::DATAGRAM_BYTES_MAX;
 use crate::rpc::{Assembler, Caller, Calls, Matched, Outgoing, Reply, Returned};
 use crate::rpcbind::{Transport, port_at};
 use crate::service::Service;
-use crate::v4::Errand;
+use crate::stats::count;
+use crate::v4::{Heard, HostCall};
 
 /// Most errands that are run at once.
 const ERRANDS_MAX: usize = 16;
@@ -30,58 +35,96 @@ const ANSWER_BYTES_MAX: usize = 4096;
 /// What stands before a record.
 const MARK_BYTES: usize = 4;
 
+/// Each call has another number: who answers calls from memory goes by it.
+static NEXT_XID: AtomicU32 = AtomicU32::new(1);
+
 /// The life of the thread that sends others on errands.
 pub(super) fn keep(hub: &Arc<Hub>) {
     let running = Arc::new(AtomicUsize::new(0));
     while !hub.stopping.load(SeqCst) {
-        hub.service.wait_for_errand(LOOK);
-        hub.service.look_after_hosts();
-        while running.load(SeqCst) < ERRANDS_MAX
-            && !hub.stopping.load(SeqCst)
-            && let Some(errand) = hub.service.next_errand()
-        {
-            running.fetch_add(1, SeqCst);
-            let (service, count) = (hub.service.clone(), running.clone());
-            let given_back = errand.clone();
-            let run = move || {
-                go(&service, &errand);
-                count.fetch_sub(1, SeqCst);
-            };
-            if let Err(error) = std::thread::Builder::new().name("nfs-errand".into()).spawn(run) {
-                tracing::warn!(%error, "cannot start a thread that calls a host of NFSv3; it is tried again");
-                running.fetch_sub(1, SeqCst);
-                hub.service.errand_done(&given_back, None);
-            }
+        hub.service.wait_for_host_call(LOOK);
+        unwound(&hub.service, || look(hub, &running));
+    }
+}
+
+fn look(hub: &Arc<Hub>, running: &Arc<AtomicUsize>) {
+    hub.service.look_after_hosts();
+    while running.load(SeqCst) < ERRANDS_MAX
+        && !hub.stopping.load(SeqCst)
+        && let Some(call) = hub.service.next_host_call()
+    {
+        running.fetch_add(1, SeqCst);
+        let (there, count, given_back) = (hub.clone(), running.clone(), call.clone());
+        let go = move || {
+            let heard = unwound(&there.service, || make(&call, there.options.hosts_portmapper));
+            unwound(&there.service, || there.service.host_call_done(&call, &heard.unwrap_or(Heard::Nothing)));
+            count.fetch_sub(1, SeqCst);
+        };
+        if let Err(error) = std::thread::Builder::new().name("nfs-errand".into()).spawn(go) {
+            tracing::warn!(%error, "cannot start a thread that calls a host of NFSv3; it is tried again");
+            running.fetch_sub(1, SeqCst);
+            hub.service.host_call_done(&given_back, &Heard::NotCalled);
         }
     }
 }
 
-fn go(service: &Service, errand: &Errand) {
-    let results = run(errand);
-    if let Err(error) = &results {
-        tracing::debug!(host = %errand.to, program = errand.program, %error, "a host of NFSv3 was called in vain");
+/// A panic is a bug that costs this step alone: nothing, where there was one.
+fn unwound<T>(service: &Service, step: impl FnOnce() -> T) -> Option<T> {
+    let outcome = catch_unwind(AssertUnwindSafe(step)).ok();
+    if outcome.is_none() {
+        count(&service.stats().panics);
+        tracing::error!("what calls hosts of NFSv3 panicked; the server goes on. Please report this with the log");
     }
-    service.errand_done(errand, results.ok().as_ref());
+    outcome
+}
+
+/// In vain, and what that says of whether the host was called.
+struct Vain {
+    error: io::Error,
+    heard: Heard,
+}
+
+fn before(error: io::Error) -> Vain {
+    Vain { error, heard: Heard::NotCalled }
+}
+
+fn behind(error: io::Error) -> Vain {
+    Vain { error, heard: Heard::Nothing }
+}
+
+fn make(call: &HostCall, portmapper: u16) -> Heard {
+    run(call, portmapper).map_or_else(
+        |Vain { error, heard }| {
+            tracing::debug!(host = %call.to, program = call.program, %error, "a host of NFSv3 was called in vain");
+            heard
+        },
+        Heard::Results,
+    )
 }
 
 /// Makes a call, and gives its results.
-fn run(errand: &Errand) -> io::Result<Bytes> {
-    let transport = if errand.is_datagram { Transport::Udp } else { Transport::Tcp };
-    let port = port_at(errand.to, errand.program, errand.version, transport)?;
-    let at = SocketAddr::new(errand.to, port);
-    let (program, version, procedure) = (errand.program, errand.version, errand.procedure);
-    let outgoing =
-        Outgoing { program, version, procedure, caller: Caller::Nobody, arguments: errand.arguments.clone() };
-    let calls = Calls::numbered_from(std::process::id());
-    let call = calls.begin(&outgoing, ()).map_err(|()| io::ErrorKind::OutOfMemory)?;
-    let call = bytes(&call);
+fn run(call: &HostCall, portmapper: u16) -> Result<Bytes, Vain> {
+    let transport = if call.is_datagram { Transport::Udp } else { Transport::Tcp };
+    let of_host = SocketAddr::new(call.to, portmapper);
+    let port = port_at(of_host, call.program, call.version, transport).map_err(before)?;
+    let at = SocketAddr::new(call.to, port);
+    let (program, version, procedure) = (call.program, call.version, call.procedure);
+    let outgoing = Outgoing { program, version, procedure, caller: Caller::Nobody, arguments: call.arguments.clone() };
+    let calls = Calls::numbered_from(NEXT_XID.fetch_add(1, SeqCst));
+    let record = calls.begin(&outgoing, ()).map_err(|()| before(io::ErrorKind::OutOfMemory.into()))?;
+    let record = bytes(&record);
     let answer = match transport {
-        Transport::Udp => ask_by_datagram(at, call.get(MARK_BYTES..).unwrap_or_default())?,
-        Transport::Tcp => ask_over_connection(at, &call)?,
+        Transport::Udp => ask_by_datagram(at, record.get(MARK_BYTES..).unwrap_or_default()).map_err(behind)?,
+        Transport::Tcp => {
+            let stream = connect(at, call.by).map_err(before)?;
+            ask_over(stream, &record).map_err(behind)?
+        }
     };
     match calls.returned(&answer) {
         Matched::With((), Returned::Results(results)) => Ok(results),
-        _ => Err(io::ErrorKind::InvalidData.into()),
+        // By the rules of RPC before anything was carried out.
+        Matched::With((), Returned::Refused) => Err(before(io::ErrorKind::Unsupported.into())),
+        _ => Err(behind(io::ErrorKind::InvalidData.into())),
     }
 }
 
@@ -101,12 +144,26 @@ fn ask_by_datagram(at: SocketAddr, call: &[u8]) -> io::Result<Bytes> {
     Ok(Bytes::copy_from_slice(answer.get(..count).unwrap_or_default()))
 }
 
-fn unspecified(at: SocketAddr) -> std::net::IpAddr {
+fn unspecified(at: SocketAddr) -> IpAddr {
     if at.is_ipv4() { std::net::Ipv4Addr::UNSPECIFIED.into() } else { std::net::Ipv6Addr::UNSPECIFIED.into() }
 }
 
-fn ask_over_connection(at: SocketAddr, call: &[u8]) -> io::Result<Bytes> {
-    let mut stream = TcpStream::connect_timeout(&at, PATIENCE)?;
+/// A connection from the address by which the host knows us, if that is known and still one of ours: Linux takes a lock from nobody else.
+fn connect(at: SocketAddr, by: Option<IpAddr>) -> io::Result<TcpStream> {
+    let socket = || Socket::new(Domain::for_address(at), Type::STREAM, None);
+    let from = |by: IpAddr| {
+        let socket = socket().ok()?;
+        socket.bind(&SocketAddr::new(by, 0).into()).ok().map(|()| socket)
+    };
+    let socket = match by.and_then(from) {
+        Some(socket) => socket,
+        None => socket()?,
+    };
+    socket.connect_timeout(&at.into(), PATIENCE)?;
+    Ok(socket.into())
+}
+
+fn ask_over(mut stream: TcpStream, call: &[u8]) -> io::Result<Bytes> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(call)?;
@@ -148,3 +205,6 @@ pub(super) fn listen(hub: &Arc<Hub>, socket: &UdpSocket) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

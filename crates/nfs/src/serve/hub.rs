@@ -357,6 +357,7 @@ impl Hub {
             let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
         }
         self.doubtful.leave_all(&self.service);
+        self.service.end_holding();
         let deadline = Instant::now() + self.options.stop_patience;
         while self.request_count.load(SeqCst) > 0 && Instant::now() < deadline {
             // Whoever looks at times looks no more.

@@ -32,6 +32,8 @@ pub struct ServeOptions {
     pub stop_patience: Duration,
     /// Whether a worker may write the log for its own request. Off only to measure what it gains.
     pub drive_in_place: bool,
+    /// At which port the portmappers of hosts are that lock for version 3. Another one only in tests, which play hosts.
+    pub hosts_portmapper: u16,
 }
 
 impl Default for ServeOptions {
@@ -50,6 +52,7 @@ impl Default for ServeOptions {
             unread_time_max: Duration::from_secs(60),
             stop_patience: Duration::from_secs(10),
             drive_in_place: true,
+            hosts_portmapper: crate::rpcbind::PORT,
         }
     }
 }

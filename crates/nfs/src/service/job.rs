@@ -45,6 +45,8 @@ pub struct Job {
     pub(super) in_doubt: Option<u64>,
     /// It found in its way what another client was given to keep.
     pub(super) was_kept_out: bool,
+    /// How many calls of lock managers came before it, if it is one.
+    pub(super) came: u64,
     /// With which it looks again at what another client has for writing.
     pub(super) look: Option<LookTicket>,
     pub(super) about: About,
@@ -106,6 +108,7 @@ impl Job {
             began_in: 0,
             in_doubt: None,
             was_kept_out: false,
+            came: 0,
             look: None,
             about: About::default(),
             kept: Kept::default(),

@@ -1,15 +1,20 @@
 //! Locks of version 3: the lock manager and the status monitor, as far as requests come to them. What each does stands with the clients of version 4 (`v4/hosts.rs`); here is asked which file that is, and whether who
 //! asks may lock it.
 //!
-//! | the handle | LOCK, TEST | UNLOCK, CANCEL |
-//! |---|---|---|
-//! | is of a file that the host sees | carried out | carried out |
-//! | its pool or dataset is away, or comes | DENIED_GRACE_PERIOD: the host asks again | the same: it has it still |
-//! | is of nothing any more | STALE_FH | GRANTED: nobody has anything there |
-//! | the host does not see it, or not from that port | FAILED, or AUTH_TOOWEAK | carried out: it may give up what it has |
+//! | the handle | LOCK, TEST | LOCK that claims again | UNLOCK, CANCEL |
+//! |---|---|---|---|
+//! | is of a file that the host sees | carried out | carried out | carried out |
+//! | its pool or dataset is away, or comes | DENIED_GRACE_PERIOD: the host asks again | no answer, until it is there | as LOCK: it has it still |
+//! | is of nothing any more | STALE_FH | STALE_FH | GRANTED: nobody has anything there |
+//! | the host does not see it, or not from that port | FAILED, or AUTH_TOOWEAK | the same | carried out: it may give up what it has |
+//!
+//! Linux claims a lock again once: what is told to come again then is lost to its process, without a word. So such a LOCK is held in the house (N6), and where there is no room it is dropped: hosts send again what is not
+//! answered. As long as one is not answered its host locks nothing of us, in no pool.
 //!
 //! Whoever may read a file or write it, or owns it, may lock it, in either way: whether it is open for that, its host has asked (it locks as POSIX has it).
 
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,26 +29,28 @@ use crate::numbers::{ACCESS_MODIFY, ACCESS_READ, access_bits};
 use crate::rpc::{AcceptError, Call, Refusal, Reply};
 use crate::stats::count;
 use crate::v3::About;
-use crate::v4::{Asks, Errand, House, LockTold};
+use crate::v4::{Asks, Heard, HostCall, House, LockTold};
 use crate::xdr::Encoder;
+
+/// Draws the number by which hosts know a start, durably: odd, and higher than all before.
+pub type DrawsStart = Box<dyn Fn() -> io::Result<u32> + Send + Sync>;
 
 /// What a server has that locks for version 3.
 pub(super) struct Locks {
-    /// The number of this start: odd, and higher than those before it.
-    state: u32,
+    draw: DrawsStart,
     /// What it calls itself to hosts.
-    name: Vec<u8>,
+    names: Vec<Vec<u8>>,
 }
 
 /// What is done to a file that is there.
-type GiveUp<'a> = &'a dyn Fn(&Asks<'_>, (&dyn Vfs, ObjectRef)) -> Verdict;
+type GiveUp<'a> = &'a dyn Fn(&Asks<'_>, (&Arc<dyn Vfs>, ObjectRef)) -> Verdict;
 
 impl Service {
-    /// The same, which locks for version 3, too, if it speaks version 4. Hosts are told that this is its start of this number, by this name: odd, and higher than all before.
+    /// The same, which locks for version 3, too, if it speaks version 4. Hosts are told by each of these names that it has started anew, and by which number, for which one is drawn each time.
     #[must_use]
-    pub fn locking_for_3(self, state: u32, name: &str) -> Self {
-        let locks = Locks { state, name: name.as_bytes().to_vec() };
-        let locks = self.house.is_some().then_some(locks);
+    pub fn locking_for_3(self, draw: DrawsStart, names: &[&str]) -> Self {
+        let names = names.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let locks = self.house.is_some().then_some(Locks { draw, names });
         Self { locks, ..self }
     }
 
@@ -55,29 +62,36 @@ impl Service {
 
     /// Several times a second, in a thread of its own: what hosts wait for, and are to be told.
     pub fn look_after_hosts(&self) {
-        if let (Some(_), Some(house)) = (&self.locks, &self.house) {
-            house.look_after_hosts(&*self.exports);
+        if let (Some(locks), Some(house)) = (&self.locks, &self.house) {
+            house.look_after_hosts(&*self.exports, &*locks.draw);
         }
     }
 
     /// The next call to a host that is to be made.
-    pub fn next_errand(&self) -> Option<Errand> {
+    pub fn next_host_call(&self) -> Option<HostCall> {
         let (locks, house) = self.locks.as_ref().zip(self.house.as_ref())?;
-        house.next_errand(&locks.name, locks.state)
+        house.next_host_call(&locks.names)
     }
 
-    /// What came of one: its results, or nothing.
-    pub fn errand_done(&self, errand: &Errand, results: Option<&Bytes>) {
-        if let Some(house) = &self.house {
-            house.errand_done(&*self.exports, errand, results);
+    /// What was heard of one.
+    pub fn host_call_done(&self, call: &HostCall, heard: &Heard) {
+        if let (Some(locks), Some(house)) = (&self.locks, &self.house) {
+            house.host_call_done(&*self.exports, call, heard, locks.names.len());
         }
     }
 
     /// Waits until there is one, for so long at most.
-    pub fn wait_for_errand(&self, most: Duration) {
+    pub fn wait_for_host_call(&self, most: Duration) {
         match &self.house {
-            Some(house) => house.wait_for_errand(most),
+            Some(house) => house.wait_for_host_call(most),
             None => std::thread::sleep(most),
+        }
+    }
+
+    /// The server ends: what hosts claim again is kept no more, and not answered.
+    pub fn end_holding(&self) {
+        if let Some(house) = &self.house {
+            house.end_holding();
         }
     }
 
@@ -137,7 +151,7 @@ impl Service {
             Request::Nothing => self.replied(job, Ok(Encoder::new())),
             Request::Refused(cookie, verdict, is_share) => self.replied(job, Ok(answer(cookie, verdict, is_share))),
             Request::FreeAll { .. } => {
-                house.host_started_anew(&*self.exports, job.link.peer().ip(), None);
+                house.host_frees_all(&*self.exports, &job.link);
                 self.replied(job, Ok(Encoder::new()))
             }
             Request::Test(asked) => self.on_file(job, house, &asked, None),
@@ -163,10 +177,11 @@ impl Service {
                 return self.says(job, asked, Verdict::Failed);
             }
             Err(Closed::Stale) => return self.says(job, asked, Verdict::Stale),
+            Err(Closed::Away) if how.is_some_and(|how| how.is_reclaim) => return Self::hold(job, house),
             Err(Closed::Away) => return self.says(job, asked, Verdict::Grace),
         };
         house.note_v3_use((target.vfs.pool(), target.vfs.dataset()));
-        let asks = Asks { exports: &*self.exports, address: link.peer().ip(), asked, may_wait: !job.was_kept_out };
+        let asks = Asks { exports: &*self.exports, link: &link, asked, came: job.came, may_wait: !job.was_kept_out };
         let told = match how {
             None => house.host_tests(&asks, &target),
             Some(how) => house.host_locks(&asks, &target, how),
@@ -182,6 +197,7 @@ impl Service {
                 job.was_kept_out = true;
                 Step::Again(promise)
             }
+            LockTold::Later => Self::hold(job, house),
             LockTold::Held(lock, named) => {
                 // Of a client of version 4 a process has no number.
                 let nobody = wire::Process { handle: b"", number: 0 };
@@ -198,8 +214,20 @@ impl Service {
             let is_away = entry.target(asked.file).err() == Some(Closed::Away);
             return self.says(job, asked, if is_away { Verdict::Grace } else { Verdict::Granted });
         };
-        let asks = Asks { exports: &*self.exports, address: job.link.peer().ip(), asked, may_wait: false };
-        self.says(job, asked, act(&asks, (&*vfs, object)))
+        let asks = Asks { exports: &*self.exports, link: &job.link, asked, came: job.came, may_wait: false };
+        self.says(job, asked, act(&asks, (&vfs, object)))
+    }
+
+    /// Keeps what a host claims again until more is known; or drops it, where it would not be heard any more, or there is no room.
+    fn hold(job: &mut Job, house: &House) -> Step {
+        let is_there = job.link.is_alive();
+        match is_there.then(|| house.hold_for_host(job.link.peer().ip())).flatten() {
+            Some(held) => Step::Again(held),
+            None => {
+                job.owed = false;
+                Step::Attached
+            }
+        }
     }
 
     fn says(&self, job: &Job, asked: &Asked<'_>, verdict: Verdict) -> Step {

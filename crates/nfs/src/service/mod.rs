@@ -34,7 +34,7 @@ use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -58,6 +58,7 @@ use crate::xdr::Garbage;
 pub use job::Job;
 use job::{Memory, Pending};
 use lives::Lives;
+pub use locking::DrawsStart;
 use locking::Locks;
 use strangers::Strangers;
 
@@ -69,7 +70,7 @@ pub enum Step {
     Wait(Box<dyn Promise>),
     /// Wait for this promise, then run the job again.
     Again(Box<dyn Promise>),
-    /// Nothing: its first transmission is being worked on.
+    /// Nothing: its first transmission is being worked on. Or nobody is to be answered, who sends it again.
     Attached,
 }
 
@@ -84,6 +85,8 @@ pub struct Service {
     locks_refused: AtomicBool,
     /// What a server has that locks for version 3.
     locks: Option<Locks>,
+    /// How many calls of lock managers came.
+    lock_calls: AtomicU64,
     strangers: Strangers,
     lives: Lives,
     senders: Senders,
@@ -113,6 +116,7 @@ impl Service {
             start: Instant::now(),
             locks_refused: AtomicBool::new(false),
             locks: None,
+            lock_calls: AtomicU64::new(0),
             strangers: Strangers::default(),
             lives: Lives::default(),
             senders: Senders::numbered_from(first),
@@ -279,7 +283,12 @@ impl Service {
     /// Reads a record's header. `read_at` is when its last byte was read.
     pub fn open(&self, record: Bytes, link: &Arc<Link>, read_at: Instant) -> Result<Job, Refusal> {
         let call = Call::parse(record).inspect_err(|_| count(&self.stats.refused))?;
-        Ok(Job::new(call, link.clone(), read_at, self.senders.number(link)))
+        let is_of_locks = call.program == nlm::PROGRAM;
+        let mut job = Job::new(call, link.clone(), read_at, self.senders.number(link));
+        if is_of_locks {
+            job.came = self.lock_calls.fetch_add(1, Relaxed);
+        }
+        Ok(job)
     }
 
     /// Carries a job out. A panic in an operation costs that request alone.

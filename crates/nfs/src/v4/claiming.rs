@@ -41,6 +41,11 @@ impl House {
         self.tracking.reclaim(pool, self.asker(presence))
     }
 
+    /// The same of a host that locks by NLM: nothing, as long as nobody knows.
+    pub(super) fn host_may_reclaim(&self, pool: &dyn PoolExports, presence: &Presence) -> Option<bool> {
+        self.tracking.host_may_reclaim(pool, self.asker(presence))
+    }
+
     /// A client that claims something again had it for writing: whether it may have had.
     pub(super) fn reclaim_write(&self, pool: &dyn PoolExports, presence: &Presence, dataset: DatasetId) -> bool {
         self.tracking.reclaim_write(pool, self.asker(presence), dataset)

@@ -55,7 +55,7 @@ mod waiting;
 mod way;
 
 pub use compound::{Halt, Scene};
-pub use hosts::{Asks, Errand, LockTold};
+pub use hosts::{Asks, Heard, HostCall, LockTold};
 pub use house::House;
 pub use parking::{KeptOut, PARKED};
 pub use progress::{Attempt, Progress, refusal};

@@ -1,6 +1,9 @@
 //! Who waits without a worker (rules V15): for a delegation to come back, until one of that file was given up, or for names, until they are there. When its time is over each goes on.
+//!
+//! A host that claims a lock again, and must not be told to come again, is *held* (N6) until the next look at hosts, and the next, for as long as it takes.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -11,7 +14,7 @@ use tally_base::{Fate, Kept, Promise};
 use super::house::House;
 use super::naming::Ticket;
 use super::state::FileId;
-use super::state::bounds::PARKED_MAX;
+use super::state::bounds::{HELD_MAX, HELD_OF_HOST_MAX, PARKED_MAX};
 
 /// For so long: a client on the same site has answered by then, and a worker is back at its request sooner than the client would ask again.
 pub const PARKED: Duration = Duration::from_millis(50);
@@ -33,6 +36,7 @@ pub(super) struct Parking {
 #[derive(Default)]
 struct Lots {
     places: Mutex<Places>,
+    /// How many have a time that ends.
     count: AtomicUsize,
 }
 
@@ -46,6 +50,20 @@ impl std::fmt::Debug for Lots {
 struct Places {
     next: u64,
     places: HashMap<u64, Place>,
+    /// How many of these are held.
+    held: usize,
+    /// Nobody is any more.
+    is_closed: bool,
+}
+
+impl Places {
+    fn timed(&self) -> usize {
+        self.places.len() - self.held
+    }
+
+    fn is_over(&mut self, place: &Place) {
+        self.held -= usize::from(place.until.is_none());
+    }
 }
 
 /// What somebody waits for.
@@ -55,11 +73,14 @@ enum Awaited {
     File(FileId),
     /// All is answered that the name service was asked by then.
     Names(Ticket),
+    /// Somebody looks at hosts, of which this is one.
+    Look(IpAddr),
 }
 
 struct Place {
     awaited: Awaited,
-    until: Instant,
+    /// Nothing: until then it is held.
+    until: Option<Instant>,
     /// It was given up before somebody began to wait for it.
     is_woken: bool,
     then: Option<Box<dyn FnOnce(Fate) + Send>>,
@@ -76,6 +97,11 @@ impl Parking {
         self.place(Awaited::Names(asked))
     }
 
+    /// The same for who is held for this host, until the next look.
+    pub(super) fn hold(&self, host: IpAddr) -> Option<Parked> {
+        self.place(Awaited::Look(host))
+    }
+
     fn place(&self, awaited: Awaited) -> Option<Parked> {
         let mut places = self.lots.places.lock();
         let is_named = |place: &Place| matches!(place.awaited, Awaited::Names(_));
@@ -83,16 +109,33 @@ impl Parking {
             // Who waits for names leaves half of them to who waits for files, by whatever version.
             Awaited::Names(_) => places.places.values().filter(|place| is_named(place)).count() >= PARKED_MAX / 2,
             Awaited::File(_) => false,
+            Awaited::Look(_) => {
+                let of_host = || places.places.values().filter(|place| place.awaited == awaited).count();
+                places.is_closed || places.held >= HELD_MAX || of_host() >= HELD_OF_HOST_MAX
+            }
         };
-        if has_no_room || places.places.len() >= PARKED_MAX {
+        let is_timed = !matches!(awaited, Awaited::Look(_));
+        if has_no_room || is_timed && places.timed() >= PARKED_MAX {
             return None;
         }
         let number = places.next;
         places.next += 1;
-        let place = Place { awaited, until: Instant::now() + PARKED, is_woken: false, then: None };
-        places.places.insert(number, place);
-        self.lots.count.store(places.places.len(), SeqCst);
+        places.held += usize::from(!is_timed);
+        let until = is_timed.then(|| Instant::now() + PARKED);
+        places.places.insert(number, Place { awaited, until, is_woken: false, then: None });
+        self.lots.count.store(places.timed(), SeqCst);
         Some(Parked { lots: self.lots.clone(), number, is_waited_for: false })
+    }
+
+    /// Those that are held look again.
+    pub(super) fn wake_held(&self) {
+        self.lots.end(|place| matches!(place.awaited, Awaited::Look(_)));
+    }
+
+    /// The same, and nobody is held from here on.
+    pub(super) fn end_holding(&self) {
+        self.lots.places.lock().is_closed = true;
+        self.wake_held();
     }
 
     /// Something of a file was given up.
@@ -119,7 +162,7 @@ impl Parking {
     pub(super) fn end_late(&self) {
         if self.has_some() {
             let now = Instant::now();
-            self.lots.end(|place| place.until <= now);
+            self.lots.end(|place| place.until.is_some_and(|until| until <= now));
         }
     }
 }
@@ -128,6 +171,16 @@ impl House {
     /// Whether somebody is parked, for whom there is to be a look at once in [`PARKED`].
     pub(crate) fn has_parked(&self) -> bool {
         self.parking.has_some()
+    }
+
+    /// A place for who claims something again for this host, and is to look again with those who look at hosts. Nothing: there is no room, and nobody is to be answered.
+    pub(crate) fn hold_for_host(&self, host: IpAddr) -> Option<Box<dyn Promise>> {
+        self.parking.hold(host).map(|held| Box::new(held) as _)
+    }
+
+    /// The server ends: nobody is held any more.
+    pub(crate) fn end_holding(&self) {
+        self.parking.end_holding();
     }
 
     /// Ends the wait of those who have been parked for long enough.
@@ -142,7 +195,8 @@ impl Lots {
         let mut places = self.places.lock();
         places.places.values_mut().filter(|place| which(place)).for_each(|place| place.is_woken = true);
         let ended: Vec<_> = places.places.extract_if(|_, place| place.is_woken && place.then.is_some()).collect();
-        self.count.store(places.places.len(), SeqCst);
+        ended.iter().for_each(|(_, place)| places.is_over(place));
+        self.count.store(places.timed(), SeqCst);
         drop(places);
         ended.into_iter().filter_map(|(_, place)| place.then).for_each(|then| then(Ok(Kept::default())));
     }
@@ -150,7 +204,8 @@ impl Lots {
     fn leave(&self, number: u64) -> Option<Place> {
         let mut places = self.places.lock();
         let place = places.places.remove(&number);
-        self.count.store(places.places.len(), SeqCst);
+        place.iter().for_each(|place| places.is_over(place));
+        self.count.store(places.timed(), SeqCst);
         place
     }
 }
@@ -165,8 +220,8 @@ pub(super) struct Parked {
 impl Promise for Parked {
     fn poll(&self) -> Option<Fate> {
         let places = self.lots.places.lock();
-        let is_over =
-            places.places.get(&self.number).is_none_or(|place| place.is_woken || place.until <= Instant::now());
+        let is_late = |place: &Place| place.until.is_some_and(|until| until <= Instant::now());
+        let is_over = places.places.get(&self.number).is_none_or(|place| place.is_woken || is_late(place));
         is_over.then(|| Ok(Kept::default()))
     }
 

@@ -85,6 +85,14 @@ impl Given {
     pub(super) fn may_write(&self) -> bool {
         self.may_write.is_some()
     }
+
+    /// The same, if an answer waits for nothing besides; else for what.
+    pub(super) fn at_once(self) -> Result<Self, Box<dyn Promise>> {
+        match self.promise {
+            Some(promise) => Err(promise),
+            None => Ok(self),
+        }
+    }
 }
 
 impl Tracking {
@@ -170,6 +178,21 @@ impl Tracking {
             list.reclaim(asker.presence.key(), asker.now)
         });
         if may && !asker.presence.has_reclaimed() { Ok(()) } else { Err(Status::NoGrace) }
+    }
+
+    /// The same of a host that locks by NLM, which must not be told to come again: nothing, as long as it is not known.
+    pub(super) fn host_may_reclaim(&self, pool: &dyn PoolExports, asker: Asker<'_>) -> Option<bool> {
+        let Some(vfs) = pool.clients() else { return Some(false) };
+        let tracked = self.tracked(pool.guid(), &vfs, asker.now).ok()?;
+        if tracked.list.lock().is_none() {
+            // Nobody waits here for who is about it.
+            let _one_at_a_time = tracked.work.try_lock()?;
+            tracked.read_in(&*vfs, asker.now).ok()?;
+        }
+        tracked.list.lock().as_mut().map(|list| {
+            self.advance(&tracked, list, asker.now);
+            list.reclaim(asker.presence.key(), asker.now)
+        })
     }
 
     /// Whether a client, that may claim something again in this pool, may claim something for writing in this dataset of it.
@@ -295,13 +318,19 @@ impl Tracking {
         tracked.list.lock().as_ref()?.latest_end()
     }
 
-    /// Hosts that lock by NLM and may claim something again in this pool, once: they are told that we have started anew.
-    pub(super) fn hosts_to_notify(&self, pool: &dyn PoolExports, now: Duration) -> Vec<IpAddr> {
-        let Some(vfs) = pool.clients() else { return Vec::new() };
+    /// Whether there are hosts that lock by NLM and may claim something again in this pool, and were not told that we have started anew.
+    pub(super) fn has_hosts_to_notify(&self, pool: &dyn PoolExports, now: Duration) -> bool {
+        let Some(vfs) = pool.clients() else { return false };
         // By that it is read, unless another one is about it.
         let _in_grace = self.may_be_in_grace(pool, now);
-        let Ok(tracked) = self.tracked(pool.guid(), &vfs, now) else { return Vec::new() };
-        tracked.list.lock().as_mut().map_or_else(Vec::new, List::take_hosts_to_notify)
+        let Ok(tracked) = self.tracked(pool.guid(), &vfs, now) else { return false };
+        tracked.list.lock().as_ref().is_some_and(List::has_hosts_to_notify)
+    }
+
+    /// Those, once.
+    pub(super) fn take_hosts_to_notify(&self, pool: PoolGuid) -> Vec<IpAddr> {
+        let tracked = self.pools.lock().get(&pool).cloned();
+        tracked.and_then(|tracked| tracked.list.lock().as_mut().map(List::take_hosts_to_notify)).unwrap_or_default()
     }
 
     /// A client has said that it claims nothing more.

@@ -2,175 +2,30 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bytes::Bytes;
 use tally_base::Kept;
-use tally_nfs::handle::Handle;
-use tally_nfs::link::Link;
-use tally_nfs::service::{Job, Service, Step};
-use tally_nfs::v4::Errand;
-use tally_nfs::xdr::{Decoder, Encoder};
+use tally_nfs::service::{Service, Step};
+use tally_nfs::v4::Heard;
+use tally_nfs::xdr::Decoder;
 use tally_vfs::locks::{Kind, Lock, Range};
 use tally_vfs::{
-    Access, Attributes, ClientNumber, Cred, Deny, Holder, Identity, Locks, Names, ObjectRef, OpCtx, Opening, Opens,
-    OwnerNumber, SetAttr, Share, ToOpen,
+    Access, Attributes, ClientNumber, Cred, Deny, Holder, Identity, Locks, Names, OpCtx, Opening, Opens, OwnerNumber,
+    SetAttr, Share, ToOpen,
 };
+use tally_wire::nfs4::Nfsstat4;
 
-use crate::support::client::record;
+use crate::support::compound::lookup;
+use crate::support::delegates::{delegated_to_write, give_back};
 use crate::support::desk::bytes_of;
 use crate::support::gated::Promises;
+use crate::support::host::{
+    Ask, BLOCKED, CANCEL, DENIED, FAILED, GRACE, GRANTED, Host, LOCK, NAMES, NOLOCKS, STALE, TEST, TOO_BIG, UNLOCK,
+    answers, ask, calls, host, listed, locking, next_call, notices, numbers, restart, scene, words_of,
+};
+use crate::support::keeper::{self, opens, written_scene};
+use crate::support::opener::WRITE;
 use crate::support::scene::{Scene, fate};
-use crate::support::{KEY, POOL};
-
-const NLM: (u32, u32) = (100_021, 4);
-const NSM: (u32, u32) = (100_024, 1);
-const TEST: u32 = 1;
-const LOCK: u32 = 2;
-const CANCEL: u32 = 3;
-const UNLOCK: u32 = 4;
-const GRANTED: u32 = 0;
-const DENIED: u32 = 1;
-const NOLOCKS: u32 = 2;
-const BLOCKED: u32 = 3;
-const GRACE: u32 = 4;
-const STALE: u32 = 7;
-const TOO_BIG: u32 = 8;
-const FAILED: u32 = 9;
-
-fn scene() -> Scene {
-    let scene = Scene { minor: 1, ..Scene::new() };
-    scene.exports.keep_clients();
-    locking(scene)
-}
-
-fn locking(scene: Scene) -> Scene {
-    let service = Service::new(scene.exports.clone()).speaking_4().locking_for_3(5, "server");
-    Scene { service, ..scene }
-}
-
-/// Nothing is left but what is in the pool.
-fn restart(scene: Scene) -> Scene {
-    locking(scene.restart())
-}
-
-/// A host at this address.
-#[derive(Clone)]
-struct Host {
-    link: Arc<Link>,
-    uid: u32,
-    state: u32,
-}
-
-fn host(number: u8) -> Host {
-    let link = Arc::new(Link::new(100 + u64::from(number), format!("10.0.0.{number}:700").parse().unwrap()));
-    Host { link, uid: 0, state: 0 }
-}
-
-/// What is asked for.
-#[derive(Clone)]
-struct Ask {
-    procedure: u32,
-    file: Vec<u8>,
-    process: u32,
-    range: (u64, u64),
-    is_exclusive: bool,
-    blocks: bool,
-    is_reclaim: bool,
-}
-
-fn ask(scene: &Scene, procedure: u32, object: ObjectRef) -> Ask {
-    let file = Handle { pool: POOL, dataset: scene.exports.tank.dataset(), object }.seal(&KEY).as_slice().to_vec();
-    Ask { procedure, file, process: 7, range: (0, 10), is_exclusive: true, blocks: false, is_reclaim: false }
-}
-
-impl Ask {
-    fn words(&self, state: u32) -> Encoder {
-        let mut words = Encoder::new();
-        words.opaque(b"cookie");
-        match self.procedure {
-            TEST => drop(words.bool(self.is_exclusive)),
-            LOCK | CANCEL => drop(words.bool(self.blocks).bool(self.is_exclusive)),
-            _ => {}
-        }
-        words
-            .opaque(b"host")
-            .opaque(&self.file)
-            .opaque(b"process")
-            .u32(self.process)
-            .u64(self.range.0)
-            .u64(self.range.1);
-        if self.procedure == LOCK {
-            words.bool(self.is_reclaim).u32(state);
-        }
-        words
-    }
-}
-
-impl Host {
-    fn begin(&self, scene: &Scene, ask: &Ask) -> (Job, Step) {
-        let record = record(1, (self.uid, &[self.uid]), NLM, ask.procedure, ask.words(self.state));
-        let mut job = scene.service.open(record.into(), &self.link, Instant::now()).expect("a call");
-        let step = scene.service.run(&mut job);
-        (job, step)
-    }
-
-    /// What it is told that waits for nothing, behind the cookie.
-    fn told(&self, scene: &Scene, ask: &Ask) -> Vec<u32> {
-        let (mut job, mut step) = self.begin(scene, ask);
-        let reply = loop {
-            match step {
-                Step::Reply(reply) => break reply,
-                Step::Wait(promise) => {
-                    let outcome = promise.drive().unwrap_or_else(|| Ok(Kept::default()));
-                    break scene.service.reply_after_wait(&mut job, outcome);
-                }
-                Step::Again(_) => step = scene.service.run(&mut job),
-                Step::Attached => panic!("nothing was here before"),
-            }
-        };
-        words_of(&bytes_of(&reply).into())
-    }
-
-    fn says(&self, scene: &Scene, ask: &Ask) -> u32 {
-        self.told(scene, ask)[0]
-    }
-
-    /// It says by a datagram that it has started anew.
-    fn notifies(&self, scene: &Scene, state: u32) {
-        let mut words = Encoder::new();
-        words.opaque(b"whatever it calls itself").u32(state);
-        let record = record(1, (0, &[0]), NSM, 6, words);
-        assert!(scene.service.answer_datagram(record.into(), self.link.peer().ip()).is_some());
-    }
-}
-
-/// What follows the cookie.
-fn words_of(reply: &Bytes) -> Vec<u32> {
-    let mut words = Decoder::new(reply, 0);
-    assert_eq!([(); 6].map(|()| words.u32().unwrap())[1..], [1, 0, 0, 0, 0]);
-    assert_eq!(words.opaque(32).unwrap(), b"cookie");
-    std::iter::from_fn(|| words.u32().ok()).collect()
-}
-
-fn granted(cookie: u64, stat: u32) -> Bytes {
-    let mut words = Encoder::new();
-    words.opaque(&cookie.to_be_bytes()).u32(stat);
-    words.into_vec().into()
-}
-
-fn next_errand(scene: &Scene) -> Option<Errand> {
-    scene.service.look_after_hosts();
-    scene.service.next_errand()
-}
-
-/// The hosts in the pool's list.
-fn listed(scene: &Scene) -> Vec<String> {
-    let clients = scene.exports.keep_clients();
-    let page = clients.readdir(&Cred::root(), clients.root(), 0, 100, false).unwrap();
-    let names = page.entries.iter().map(|entry| String::from_utf8(entry.name.to_vec()).unwrap());
-    names.filter(|name| name.starts_with("n-")).collect()
-}
 
 /// A client of version 4, as the table of claims knows one.
 fn of_4(number: u64) -> Holder {
@@ -268,6 +123,50 @@ fn who_has_a_lock_is_in_the_list_of_its_pool() {
     assert_eq!(clients.changes.load(SeqCst), before);
 }
 
+/// N1: nothing is asked of who is called, so his record is durable before the range is locked for him.
+#[test]
+fn who_waits_gets_a_range_when_his_record_is_durable() {
+    let scene = scene();
+    let file = scene.file(b"f");
+    let (clients, lock) = (scene.exports.keep_clients(), Ask { blocks: true, ..ask(&scene, LOCK, file) });
+    assert_eq!(host(1).says(&scene, &lock), GRANTED);
+    *clients.promises.lock() = Promises::ByHand;
+    let (mut job, step) = host(2).begin(&scene, &lock);
+    let told = fate(step);
+    assert_eq!(host(1).says(&scene, &ask(&scene, UNLOCK, file)), GRANTED);
+    assert!(next_call(&scene).is_none());
+    assert!(clients.held.lock().len() > 1, "somebody wants it to be durable");
+    let held: Vec<_> = clients.held.lock().drain(..).collect();
+    held.into_iter().for_each(|then| then(Ok(Kept::default())));
+    *clients.promises.lock() = Promises::Ready;
+    let reply = scene.service.reply_after_wait(&mut job, told.try_recv().expect("it is durable"));
+    assert_eq!(words_of(&bytes_of(&reply).into()), [BLOCKED]);
+    calls(&scene, &host(2));
+}
+
+/// N7: what a client has to write it, it locks by itself.
+#[test]
+fn what_a_client_of_version_4_keeps_it_is_asked_for_first() {
+    let scene = Arc::new(locking(Arc::try_unwrap(written_scene()).ok().expect("nobody else has it")));
+    let file = scene.file_named(b"f");
+    let mut client = keeper::client(&scene, "a", 2);
+    let (kept, ..) = delegated_to_write(&opens(&mut client, b"f", WRITE)).expect("it has it alone");
+    let (one, lock) = (host(1), ask(&scene, LOCK, file));
+    let (mut job, step) = one.begin(&scene, &lock);
+    assert!(matches!(step, Step::Again(_)), "a moment");
+    let Step::Reply(reply) = scene.service.run(&mut job) else { panic!("it is told something") };
+    assert_eq!(words_of(&bytes_of(&reply).into()), [GRACE], "it asks again");
+    let asked = keeper::call(&scene).expect("a recall");
+    assert_eq!(asked.2.stateid, kept);
+    keeper::answer(&scene, &asked, Nfsstat4::Nfs4Ok);
+    assert_eq!(keeper::status(&mut client, &[lookup(b"f"), give_back(kept)]), Nfsstat4::Nfs4Ok);
+    assert_eq!(one.says(&scene, &lock), GRANTED);
+    assert!(keeper::call(&scene).is_none());
+    let mut other = keeper::client(&scene, "b", 3);
+    let told = opens(&mut other, b"f", WRITE);
+    assert_eq!(delegated_to_write(&told), None, "none is given while another one has a range");
+}
+
 /// A host that has nothing any more is out of the list a while later: nobody waits for it behind a restart.
 #[test]
 fn who_has_nothing_any_more_goes_out_of_the_list() {
@@ -279,10 +178,10 @@ fn who_has_nothing_any_more_goes_out_of_the_list() {
     }
     assert_eq!(host(1).says(&scene, &unlock), GRANTED);
     scene.pass(&mut clock, Duration::from_secs(50));
-    assert!(next_errand(&scene).is_none());
+    assert!(next_call(&scene).is_none());
     assert_eq!(listed(&scene).len(), 2, "it may lock again soon");
     scene.pass(&mut clock, Duration::from_secs(30));
-    assert!(next_errand(&scene).is_none());
+    assert!(next_call(&scene).is_none());
     assert_eq!(listed(&scene), ["n-00000000000000000000ffff0a000002"]);
     // And comes in again with its next lock.
     assert_eq!(host(1).says(&scene, &Ask { is_exclusive: false, ..lock }), GRANTED);
@@ -302,15 +201,7 @@ fn what_was_locked_is_claimed_again_behind_a_restart() {
     assert_eq!(two.says(&scene, &again), GRACE, "outside of a grace nothing is claimed");
 
     let scene = restart(scene);
-    let errand = next_errand(&scene).expect("a notice");
-    assert_eq!(
-        (errand.to, errand.program, errand.procedure, errand.is_datagram),
-        ([10, 0, 0, 1].into(), 100_024, 6, true)
-    );
-    let mut words = Decoder::new(&errand.arguments, 0);
-    assert_eq!((words.opaque(64).unwrap(), words.u32().unwrap()), (&b"server"[..], 5));
-    assert!(next_errand(&scene).is_none(), "to nobody else");
-    scene.service.errand_done(&errand, Some(&Bytes::new()));
+    assert_eq!(notices(&scene), NAMES.map(|name| ([10, 0, 0, 1].into(), name.into(), 5)), "and nobody else");
 
     let unlock = ask(&scene, UNLOCK, file);
     assert_eq!([&lock, &ask(&scene, TEST, file), &again].map(|ask| two.says(&scene, ask)), [GRACE; 3]);
@@ -340,9 +231,7 @@ fn a_host_that_claims_nothing_has_nothing() {
     assert_eq!(listed(&scene), ["n-00000000000000000000ffff0a000002"]);
     assert_eq!(host(2).says(&scene, &ask(&scene, UNLOCK, file)), GRANTED);
     scene.pass(&mut clock, Duration::from_secs(95));
-    while let Some(errand) = next_errand(&scene) {
-        scene.service.errand_done(&errand, Some(&Bytes::new()));
-    }
+    notices(&scene);
     let scene = restart(scene);
     assert_eq!(host(3).says(&scene, &lock), GRANTED);
 }
@@ -394,32 +283,28 @@ fn who_waits_is_called_in_turn() {
     let [one, two, three] = [1, 2, 3].map(host);
     assert_eq!(one.says(&scene, &lock), GRANTED);
     assert_eq!([&two, &three, &two].map(|host| host.says(&scene, &lock)), [BLOCKED; 3]);
-    assert!(next_errand(&scene).is_none());
+    assert!(next_call(&scene).is_none());
     assert_eq!(one.says(&scene, &ask(&scene, UNLOCK, file)), GRANTED);
-    let errand = next_errand(&scene).expect("GRANTED");
-    assert_eq!(
-        (errand.to, errand.program, errand.procedure, errand.is_datagram),
-        ([10, 0, 0, 2].into(), 100_021, 5, false)
-    );
-    let mut words = Decoder::new(&errand.arguments, 0);
-    let cookie = u64::from_be_bytes(words.opaque(8).unwrap().try_into().unwrap());
+    let call = calls(&scene, &two);
+    assert!(!call.is_datagram);
+    let mut words = Decoder::new(&call.arguments, 0);
+    assert_eq!(words.opaque(32).unwrap().len(), 8);
     assert!(words.bool().unwrap() && words.opaque(64).unwrap() == b"host" && words.opaque(64).unwrap() == lock.file);
     assert_eq!((words.opaque(64).unwrap(), words.u32().unwrap()), (&b"process"[..], 7));
     assert_eq!((words.u64().unwrap(), words.u64().unwrap(), words.is_at_end()), (0, 10, true));
-    assert!(next_errand(&scene).is_none(), "one at a time");
+    assert!(next_call(&scene).is_none(), "one at a time");
     assert_eq!(one.says(&scene, &ask(&scene, LOCK, file)), DENIED, "it is locked for the other one");
-    scene.service.errand_done(&errand, Some(&granted(cookie, GRANTED)));
-    assert!(next_errand(&scene).is_none());
+    scene.service.host_call_done(&call, &answers(GRANTED));
+    assert!(next_call(&scene).is_none());
     assert_eq!(two.says(&scene, &ask(&scene, UNLOCK, file)), GRANTED);
-    let errand = next_errand(&scene).expect("GRANTED");
-    assert_eq!(errand.to, std::net::IpAddr::from([10, 0, 0, 3]));
+    let call = calls(&scene, &three);
     // Its process was killed meanwhile.
-    scene.service.errand_done(&errand, Some(&granted(1, DENIED)));
+    scene.service.host_call_done(&call, &answers(DENIED));
     assert_eq!(one.says(&scene, &ask(&scene, LOCK, file)), GRANTED);
 }
 
 #[test]
-fn a_waiter_that_does_not_answer_keeps_nobody_waiting_for_long() {
+fn a_waiter_that_cannot_be_called_keeps_nobody_waiting_for_long() {
     let scene = scene();
     let (file, mut clock) = (scene.file(b"f"), Duration::ZERO);
     let lock = Ask { blocks: true, ..ask(&scene, LOCK, file) };
@@ -432,9 +317,9 @@ fn a_waiter_that_does_not_answer_keeps_nobody_waiting_for_long() {
     assert_eq!(host(1).says(&scene, &ask(&scene, UNLOCK, file)), GRANTED);
     let mut calls = 0;
     for _ in 0..30 {
-        while let Some(errand) = next_errand(&scene) {
+        while let Some(call) = next_call(&scene) {
             calls += 1;
-            scene.service.errand_done(&errand, None);
+            scene.service.host_call_done(&call, &Heard::NotCalled);
         }
         scene.pass(&mut clock, Duration::from_secs(1));
     }
@@ -454,22 +339,22 @@ fn a_waiter_that_goes_or_comes_again_while_it_is_called() {
     assert_eq!(two.says(&scene, &lock), BLOCKED);
     assert_eq!(two.says(&scene, &Ask { procedure: CANCEL, ..lock.clone() }), GRANTED);
     assert_eq!(one.says(&scene, &ask(&scene, UNLOCK, file)), GRANTED);
-    assert!(next_errand(&scene).is_none(), "nobody waits");
+    assert!(next_call(&scene).is_none(), "nobody waits");
 
     assert_eq!(one.says(&scene, &lock), GRANTED);
     assert_eq!(two.says(&scene, &lock), BLOCKED);
     assert_eq!(one.says(&scene, &ask(&scene, UNLOCK, file)), GRANTED);
-    let errand = next_errand(&scene).expect("GRANTED");
+    let call = calls(&scene, &two);
     assert_eq!(two.says(&scene, &Ask { procedure: CANCEL, ..lock.clone() }), GRANTED);
     assert_eq!(one.says(&scene, &lock), GRANTED);
-    scene.service.errand_done(&errand, Some(&granted(0, GRANTED)));
+    scene.service.host_call_done(&call, &answers(GRANTED));
     assert_eq!(two.says(&scene, &ask(&scene, LOCK, file)), DENIED, "a word that comes too late is nothing");
 
     assert_eq!(two.says(&scene, &lock), BLOCKED);
     assert_eq!(one.says(&scene, &ask(&scene, UNLOCK, file)), GRANTED);
-    let errand = next_errand(&scene).expect("GRANTED");
+    let call = calls(&scene, &two);
     assert_eq!(two.says(&scene, &lock), GRANTED, "it found it by itself");
-    scene.service.errand_done(&errand, None);
+    scene.service.host_call_done(&call, &Heard::Nothing);
     assert_eq!(one.says(&scene, &ask(&scene, LOCK, file)), DENIED);
     two.notifies(&scene, 9);
     assert_eq!(one.says(&scene, &ask(&scene, LOCK, file)), GRANTED);
@@ -497,6 +382,6 @@ fn a_server_that_is_not_told_to_has_no_locks() {
     let scene = Scene::new();
     let file = scene.file(b"f");
     assert_eq!(host(1).says(&scene, &ask(&scene, LOCK, file)), NOLOCKS);
-    let alone = Scene { service: Service::new(scene.exports.clone()).locking_for_3(5, "server"), ..scene };
+    let alone = Scene { service: Service::new(scene.exports.clone()).locking_for_3(numbers(), &NAMES), ..scene };
     assert_eq!(host(1).says(&alone, &ask(&alone, LOCK, file)), NOLOCKS, "nor one that does not speak version 4");
 }

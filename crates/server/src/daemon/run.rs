@@ -175,7 +175,12 @@ impl Daemon {
                 Some(domain) => nfs.naming_owners(domain.as_str(), &(Arc::new(Users) as _))?,
                 None => nfs,
             };
-            if config.nlm { nfs.locking_for_3(start_number::draw(&data_dir)?, &process::host_name()) } else { nfs }
+            if config.nlm {
+                let (place, name) = (data_dir.clone(), process::host_name());
+                nfs.locking_for_3(Box::new(move || start_number::draw(&place)), &process::long_and_short(&name))
+            } else {
+                nfs
+            }
         } else {
             if config.nlm {
                 tracing::warn!(

@@ -1,5 +1,5 @@
-//! The number of this start, by which hosts that lock by NFSv3 tell it from those before (NSM): odd, as of a server that is up, and higher each time. A host that is told a number that it knows claims nothing again, and
-//! what it had is others'. So it is written down, durably, before anybody hears of it.
+//! The number of a start, by which hosts that lock by NFSv3 tell it from those before (NSM): odd, as of a server that is up, and higher each time. A host that is told a number that it knows claims nothing again, and
+//! what it had is others'. So it is written down, durably, before anybody hears of it (N2); and pools that come later have another one, as if the server had started anew for them.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use super::state::replace_file;
 /// The file's name in the data directory.
 const NAME: &str = "nfs3-start";
 
-/// Draws that of this start.
+/// Draws the next one.
 pub(super) fn draw(data_dir: &Path) -> io::Result<u32> {
     let path = data_dir.join(NAME);
     let before = match fs::read_to_string(&path) {

@@ -1,11 +1,12 @@
-use super::super::waiting::Wait;
+use super::super::waiting::HostWait;
 use super::*;
 use tally_vfs::locks::{Kind, Range};
 
 const AT: fn(u64) -> Duration = Duration::from_secs;
 
-fn caller(host: u8, process: u32) -> Caller<'static> {
-    Caller { address: [10, 0, 0, host].into(), name: b"a host", process: Process { handle: b"p@h", number: process } }
+fn caller(host: u8, process: u32) -> HostProcess<'static> {
+    let process = Process { handle: b"p@h", number: process };
+    HostProcess { address: [10, 0, 0, host].into(), is_privileged: true, name: b"a host", process }
 }
 
 fn hosts() -> Hosts<u8> {
@@ -26,15 +27,15 @@ fn owners_are_of_an_address_and_its_words_for_them() {
     assert_eq!(lock(&mut hosts, 1, 5, 2), first);
     let others = [lock(&mut hosts, 1, 6, 1), lock(&mut hosts, 2, 5, 1)];
     assert!(others.iter().all(|other| *other != first && hosts.is_of_host(other.client)));
-    assert_eq!((others[0].client, hosts.find([10, 0, 0, 1].into(), caller(1, 5).process)), (first.client, first));
+    assert_eq!((others[0].client, hosts.find(&caller(1, 5))), (first.client, first));
     // One address, however it is written.
-    assert_eq!(hosts.find("::ffff:10.0.0.1".parse().unwrap(), caller(1, 5).process), first);
+    assert_eq!(hosts.find(&HostProcess { address: "::ffff:10.0.0.1".parse().unwrap(), ..caller(1, 5) }), first);
     let named = hosts.named(first).unwrap();
     assert_eq!(
         (named.address, &*named.host, named.process()),
         ([10, 0, 0, 1].into(), &b"a host"[..], caller(1, 5).process)
     );
-    let nobody = hosts.find([10, 0, 0, 9].into(), caller(1, 5).process);
+    let nobody = hosts.find(&caller(9, 5));
     assert!(hosts.named(nobody).is_none() && hosts.is_of_host(nobody.client));
 }
 
@@ -60,12 +61,13 @@ fn a_host_that_has_started_anew_has_nothing() {
     let mut hosts = hosts();
     let (one, other) = (lock(&mut hosts, 1, 5, 1), lock(&mut hosts, 2, 5, 1));
     let under_way = hosts.begin(&caller(1, 6), AT(1)).unwrap();
-    let wait = Wait {
+    let wait = HostWait {
         holder: under_way,
         file: 1,
         range: Range::between(0, 9).unwrap(),
         kind: Kind::Write,
         handle: bytes::Bytes::new(),
+        by: None,
     };
     assert!(hosts.waiting.join(wait, AT(1)));
     let address = IpAddr::from([10, 0, 0, 1]);
@@ -74,7 +76,7 @@ fn a_host_that_has_started_anew_has_nothing() {
     assert!(hosts.has_started_anew(address, 5) && !hosts.has_started_anew(address, 1));
     let freed = hosts.free(address, Some(5), AT(2)).unwrap();
     assert_eq!(freed, Freed { address, held: vec![(one, 1)] });
-    assert!(hosts.waiting.is_empty() && hosts.named(one).is_none() && hosts.named(other).is_some());
+    assert!(!hosts.waiting.is_waited_for(&1) && hosts.named(one).is_none() && hosts.named(other).is_some());
     assert!(!hosts.settle(under_way, 1, true, AT(2)), "what it has got is to be given up");
     // The same notice again, as UDP has it, takes nothing from the new start.
     let anew = lock(&mut hosts, 1, 5, 1);
@@ -95,7 +97,77 @@ fn there_are_no_more_than_may_be() {
     assert!(hosts.begin(&caller(2, 1), AT(0)).is_ok());
     for host in 1..HOSTS_MAX - 1 {
         let address = IpAddr::from([11, 0, (host >> 8) as u8, host as u8]);
-        assert!(hosts.begin(&Caller { address, ..caller(1, 1) }, AT(0)).is_ok());
+        assert!(hosts.begin(&HostProcess { address, ..caller(1, 1) }, AT(0)).is_ok());
     }
-    assert_eq!(hosts.begin(&Caller { address: [12, 0, 0, 1].into(), ..caller(1, 1) }, AT(0)), Err(Full));
+    assert_eq!(hosts.begin(&HostProcess { address: [12, 0, 0, 1].into(), ..caller(1, 1) }, AT(0)), Err(Full));
+}
+
+/// Whoever asks from a port that anybody of the host may have is nobody that its kernel speaks for.
+#[test]
+fn who_asks_from_a_port_of_the_superusers_is_somebody_else() {
+    let mut hosts = hosts();
+    let (kernel, user) = (caller(1, 5), HostProcess { is_privileged: false, ..caller(1, 5) });
+    let address = kernel.address;
+    let of_user = hosts.begin(&user, AT(0)).unwrap();
+    assert!(hosts.settle(of_user, 1, true, AT(0)) && hosts.speaks_for(address, false));
+    let of_kernel = lock(&mut hosts, 1, 5, 1);
+    assert_ne!(of_kernel, of_user);
+    assert_eq!((hosts.find(&kernel), hosts.find(&user)), (of_kernel, of_user));
+    assert!(hosts.speaks_for(address, true) && !hosts.speaks_for(address, false));
+    hosts.note(of_kernel, 1, false, AT(1));
+    assert!(hosts.speaks_for(address, false), "it has nothing any more");
+}
+
+/// A notice is sent more than once: what its host has locked between the two stays.
+#[test]
+fn what_a_host_has_said_before_it_was_known_is_remembered() {
+    let mut hosts = hosts();
+    let address = caller(1, 5).address;
+    assert!(!hosts.said_before(address, 5) && hosts.said_before(address, 5));
+    let held = lock(&mut hosts, 1, 5, 1);
+    assert!(hosts.said_before(address, 5) && hosts.free(address, Some(5), AT(1)).is_none());
+    // Also where it was known, and was idle for long.
+    hosts.note(held, 1, false, AT(1));
+    assert_eq!(hosts.end_idle(AT(100)), [address]);
+    lock(&mut hosts, 1, 5, 1);
+    assert!(hosts.said_before(address, 5) && !hosts.said_before(address, 7));
+    // Its first lock says a newer one that no notice has told: it is of that start from then on.
+    let other = caller(2, 5).address;
+    assert!(!hosts.said_before(other, 5));
+    lock(&mut hosts, 2, 5, 1);
+    hosts.note_state(other, 7);
+    assert!(!hosts.has_started_anew(other, 7) && hosts.has_started_anew(other, 9));
+}
+
+#[test]
+fn no_more_notices_are_remembered_than_may_be() {
+    let mut hosts = hosts();
+    let address = |number: usize| IpAddr::from([11, 0, (number >> 8) as u8, number as u8]);
+    for number in 0..TOLD_MAX + 1 {
+        assert!(!hosts.said_before(address(number), 5));
+    }
+    assert_eq!((hosts.told.len(), hosts.told_in_order.len()), (TOLD_MAX, TOLD_MAX));
+    assert!(hosts.said_before(address(TOLD_MAX), 5) && !hosts.said_before(address(0), 5));
+}
+
+/// An owner that only waited is forgotten with its wait, and so is its host.
+#[test]
+fn who_waited_and_waits_no_more_has_nothing() {
+    let mut hosts = hosts();
+    let holder = hosts.begin(&caller(1, 5), AT(0)).unwrap();
+    let wait = HostWait {
+        holder,
+        file: 1,
+        range: Range::between(0, 9).unwrap(),
+        kind: Kind::Write,
+        handle: bytes::Bytes::new(),
+        by: None,
+    };
+    assert!(hosts.waiting.join(wait, AT(0)) && hosts.settle(holder, 1, false, AT(0)));
+    hosts.forget_left(AT(1));
+    assert!(hosts.named(holder).is_some(), "he waits");
+    hosts.waiting.forget_silent(AT(1000));
+    hosts.forget_left(AT(1000));
+    assert!(hosts.named(holder).is_none());
+    assert_eq!(hosts.end_idle(AT(1060)).len(), 1);
 }

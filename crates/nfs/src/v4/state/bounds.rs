@@ -111,6 +111,10 @@ pub const DELEGATIONS_MANY: usize = DELEGATIONS_MAX / 10 * 9;
 pub const RECALLED_FILES_MAX: usize = 16_384;
 /// Most requests that wait without a worker for a delegation to come back; others are told to come again.
 pub const PARKED_MAX: usize = 1024;
+/// Most claims of hosts that lock by NLM that are kept without an answer, as it is not known yet whether they may claim that: others send them again.
+pub const HELD_MAX: usize = 512;
+/// Of one host: Linux claims one behind the other.
+pub const HELD_OF_HOST_MAX: usize = 8;
 /// What one compound copies from file to file: as long as that takes a worker has nothing else to do. A COPY may end short (RFC 7862 §15.2.3), and its client goes on.
 pub const COPY_BYTES_MAX: u64 = 4 << 20;
 

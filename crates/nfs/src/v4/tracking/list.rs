@@ -165,7 +165,12 @@ impl List {
         self.is_in_grace.then(|| GraceSeen { listed: self.listed.len(), came, left: self.until.saturating_sub(now) })
     }
 
-    /// Hosts that are to be told of our start, once.
+    /// Whether there are hosts that are to be told of our start.
+    pub(super) fn has_hosts_to_notify(&self) -> bool {
+        !self.to_notify.is_empty()
+    }
+
+    /// Those, once.
     pub(super) fn take_hosts_to_notify(&mut self) -> Vec<IpAddr> {
         std::mem::take(&mut self.to_notify)
     }

@@ -85,6 +85,8 @@ pub struct Gated {
     pub before_remove: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Something happens just behind the next lock that is given.
     pub behind_a_lock: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// Something happens just before the next range that is unlocked.
+    pub before_an_unlock: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Something happens just behind the next file that is opened.
     pub behind_an_open: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// A bound of claims is met.
@@ -144,6 +146,7 @@ impl Gated {
             before_remove: Mutex::default(),
             too_many_claims: AtomicBool::new(false),
             behind_a_lock: Mutex::default(),
+            before_an_unlock: Mutex::default(),
             behind_an_open: Mutex::default(),
             unlistable: AtomicBool::new(false),
             listings: AtomicUsize::new(0),
@@ -336,7 +339,12 @@ impl Delegations for Gated {
 
 impl Locks for Gated {
     fn lock_unopened(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {
-        self.model.lock_unopened(object, wanted)
+        self.model.lock_unopened(object, wanted)?;
+        let behind = self.behind_a_lock.lock().take();
+        if let Some(behind) = behind {
+            behind();
+        }
+        Ok(())
     }
 
     fn lock_range(&self, object: ObjectRef, below: Holder, wanted: Lock) -> Result<(), NotLocked> {
@@ -349,6 +357,10 @@ impl Locks for Gated {
         told
     }
     fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> Result<(), FsError> {
+        let before = self.before_an_unlock.lock().take();
+        if let Some(before) = before {
+            before();
+        }
         self.model.unlock_range(object, holder, range)
     }
     fn test_range(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {

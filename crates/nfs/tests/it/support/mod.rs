@@ -9,6 +9,7 @@ pub mod delegates;
 pub mod desk;
 pub mod directory;
 pub mod gated;
+pub mod host;
 pub mod keeper;
 pub mod opener;
 pub mod owner;
