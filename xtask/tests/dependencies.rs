@@ -306,7 +306,7 @@ const SIM: [&[&str]; 9] = [
 const FUZZ: [&[&str]; 7] = [
     &["seeds", "target"],
     &["image", "callback"],
-    &["attributes", "state"],
+    &["attributes", "locking", "state"],
     &["golden", "node", "rpc", "space"],
     &["blocks", "frame", "house", "label", "record", "uberblock"],
     &["told"],

@@ -50,8 +50,11 @@ fn heard(portmapper: u16) -> Heard {
 #[test]
 fn whether_a_host_was_called() {
     assert_eq!(heard(portmapper(0)), Heard::NotCalled, "it has no such program");
-    let nobody = TcpListener::bind((HOST, 0)).unwrap().local_addr().unwrap().port();
-    assert_eq!(heard(portmapper(nobody)), Heard::NotCalled, "nobody is there");
+    // A port that nobody else gets, and where nobody listens.
+    let nobody = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    nobody.bind(&SocketAddr::new(HOST, 0).into()).unwrap();
+    let port = nobody.local_addr().unwrap().as_socket().unwrap().port();
+    assert_eq!(heard(portmapper(port)), Heard::NotCalled, "nobody is there");
     let cases: [(Option<&[u32]>, Heard); 5] = [
         (None, Heard::Nothing),
         (Some(&[1, 0, 0, 0, 0, 8]), Heard::Results(Bytes::from_static(&[0, 0, 0, 8]))),
