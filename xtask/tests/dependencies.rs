@@ -121,7 +121,7 @@ const FLOORS: [(&str, &[&[&str]]); 21] = [
         &[
             &["table"],
             &["account", "holdings", "object"],
-            &["refused"],
+            &["refused", "watchers"],
             &["delegation"],
             &["ranges", "share"],
             &["holder"],
