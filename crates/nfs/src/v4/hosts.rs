@@ -22,7 +22,7 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tally_base::Promise;
 use tally_vfs::locks::{Kind, Lock, NotLocked, Range};
-use tally_vfs::{ClientNumber, FsError, Holder, ObjectRef, Vfs};
+use tally_vfs::{ClientNumber, FsError, Holder, ObjectRef, Series, Vfs};
 
 use super::below::{below, file_system, is_over};
 use super::compound::{Halt, Stop};
@@ -62,7 +62,8 @@ impl HostDesk {
     /// Nobody: in a start whose clients of version 4 have these ids, so that none of them is a host's.
     pub(super) fn new(boot: BootId) -> Self {
         let (notices, swept, bell) = Default::default();
-        Self { hosts: Mutex::new(Hosts::new(!boot.0)), notices, swept, bell }
+        let series = Series::drawn(boot.0).beside();
+        Self { hosts: Mutex::new(Hosts::new(series.number())), notices, swept, bell }
     }
 
     fn ring(&self) {
@@ -121,14 +122,13 @@ enum ErrandOf {
 }
 
 impl House {
-    /// Whether a number is of a host.
-    pub(super) fn is_of_host(&self, client: ClientNumber) -> bool {
-        self.hosts.hosts.lock().is_of_host(client)
-    }
-
-    /// What an owner of a host is called to clients of version 4: its host's name, and its number there.
-    pub(super) fn host_named(&self, holder: Holder) -> Option<Arc<[u8]>> {
-        let named = self.hosts.hosts.lock().named(holder)?;
+    /// What an owner who is no client of version 4 is called to those: its host's name and its number there, or this machine, whose programs have no numbers here.
+    pub(super) fn named_without_lease(&self, holder: Holder) -> Option<Arc<[u8]>> {
+        let hosts = self.hosts.hosts.lock();
+        if !hosts.is_of_host(holder.client) {
+            return Some(Arc::from(&b"the server itself"[..]));
+        }
+        let named = hosts.named(holder)?;
         Some([&named.host[..], b":", named.process.to_string().as_bytes()].concat().into())
     }
 
@@ -494,8 +494,7 @@ impl House {
     fn past_late(&self, exports: &dyn Exports, ask: impl Fn() -> Result<(), NotLocked>) -> Result<(), NotLocked> {
         let makes_way = |outcome: &Result<(), NotLocked>| {
             let Err(NotLocked::Held(held)) = *outcome else { return Ok::<_, Infallible>(false) };
-            let client = held.holder.client;
-            Ok(!self.is_of_host(client) && self.end_late(exports, &[client]))
+            Ok(self.end_late(exports, &[held.holder.client]))
         };
         let Ok(outcome) = way::past(ask, makes_way);
         outcome
