@@ -129,7 +129,7 @@ const FLOORS: [(&str, &[&[&str]]); 21] = [
     ),
     ("fs", &FS),
     ("nfs", &NFS),
-    ("fuse", &[&["session"], &["door"], &["under_way"], &["opens", "source"], &["errno", "wire"]]),
+    ("fuse", &[&["session"], &["door"], &["under_way"], &["locked", "opens", "source"], &["errno", "wire"]]),
     ("bench", &BENCH),
     ("server", &SERVER_FLOORS),
     ("sim", &SIM),

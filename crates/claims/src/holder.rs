@@ -1,6 +1,6 @@
 //! Whose a claim is.
 //!
-//! Several doors number their clients, and none asks another. So the upper half of a number is its series, and no two doors have one:
+//! Several doors number their clients, and none asks another. So the upper half of a number is its series, and no two doors have one (rules V44):
 //!
 //! | series | whose numbers |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! Who is told that something of an object was given up.
 //!
-//! Whoever waits for a range may wait at another door than the one by which it is freed. So each door that keeps somebody waiting watches the tables, and is told of what is given up by all of them.
+//! Whoever waits for a range may wait at another door than the one by which it is freed. So each door that keeps somebody waiting watches the tables (rules V44), and is told of what is given up by all of them.
 //! Nothing is asked for what somebody waits: a door knows that, and looks whether it is possible now.
 //!
 //! *Nothing is missed* by who watches first and asks then: what is freed behind his refusal he is told.

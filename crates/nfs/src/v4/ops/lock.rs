@@ -332,7 +332,7 @@ fn ask(compound: &mut Compound<'_>, file: &Target, ask: impl Fn() -> Result<(), 
     let makes_way = |outcome: &Result<(), NotLocked>| {
         let Err(NotLocked::Held(held)) = *outcome else { return Ok(false) };
         if !house.is_of_version_4(held.holder.client) {
-            // Hosts of NFSv3, and mounts of this machine, have no lease that could be over. A host that is not to be named any more has gone.
+            // Hosts of NFSv3, and mounts of this machine, have no lease that could be over (rules V44). A host that is not to be named any more has gone.
             let named = house.named_without_lease(held.holder);
             denied = named.map(|owner| Denied { held, client: ClientId(0), owner });
             return Ok(denied.is_none());
