@@ -2,6 +2,7 @@
 
 mod calls;
 mod compounds;
+mod kernel;
 mod pool;
 mod trees;
 
@@ -33,6 +34,7 @@ impl Seed {
 pub fn all() -> Vec<Seed> {
     let mut seeds = calls::seeds();
     seeds.extend(compounds::seeds());
+    seeds.extend(kernel::seeds());
     seeds.extend(pool::seeds());
     seeds.extend(trees::seeds());
     seeds
