@@ -44,7 +44,7 @@ struct Needing {
 
 const PROMTOOL: Need = Need::Program { name: "promtool", package: "prometheus" };
 
-const TESTS: [Needing; 19] = [
+const TESTS: [Needing; 22] = [
     Needing {
         name: "a_block_device_is_a_disk_with_one_owner",
         of: &["--test", "block_device"],
@@ -102,6 +102,13 @@ const TESTS: [Needing; 19] = [
     },
     Needing { name: "mounting::what_is_mounted_is_not_let_go_of", of: &["--test", "linked"], need: Need::Fuse },
     Needing { name: "mounting::programs_find_what_a_file_system_has", of: &["--test", "linked"], need: Need::Fuse },
+    Needing { name: "local_locks::programs_keep_each_other_out_and_wait", of: &["--test", "linked"], need: Need::Fuse },
+    Needing {
+        name: "local_locks::programs_and_clients_keep_each_other_out",
+        of: &["--test", "linked"],
+        need: Need::Fuse,
+    },
+    Needing { name: "local_locks::locks_have_bounds_that_are_told", of: &["--test", "linked"], need: Need::Fuse },
     Needing { name: "who_is_believed_from_where", of: &["--test", "another_host"], need: Need::Hosts },
     Needing {
         name: "the_port_is_found_and_another_owner_of_it_named",

@@ -36,7 +36,7 @@ const CRATES: [(&str, &[&str]); 22] = [
     ("tally-sim", &ENGINE_AND_PROTOCOL),
     ("tally-interop", &["tally-base", "tally-disk", "tally-bench", "tally-server", "tally-wire"]),
     ("tally-failing", &["tally-bench"]),
-    ("tally-fuzz", &ENGINE_AND_PROTOCOL),
+    ("tally-fuzz", &ENGINE_AND_DOORS),
     // What makes of the RFCs' texts how NFSv4 goes over the wire.
     ("tally-xdrgen", &[]),
     // Guests, recorded disks, and what every tool needs.
@@ -58,6 +58,21 @@ const ENGINE_AND_PROTOCOL: [&str; 10] = [
     "tally-vfs",
     "tally-fs",
     "tally-nfs",
+    "tally-wire",
+];
+
+/// The same, and what the kernel asks.
+const ENGINE_AND_DOORS: [&str; 11] = [
+    "tally-base",
+    "tally-disk",
+    "tally-intent",
+    "tally-members",
+    "tally-fakes",
+    "tally-store",
+    "tally-vfs",
+    "tally-fs",
+    "tally-nfs",
+    "tally-fuse",
     "tally-wire",
 ];
 
@@ -121,7 +136,7 @@ const FLOORS: [(&str, &[&[&str]]); 21] = [
         &[
             &["table"],
             &["account", "holdings", "object"],
-            &["refused"],
+            &["refused", "watchers"],
             &["delegation"],
             &["ranges", "share"],
             &["holder"],
@@ -129,7 +144,7 @@ const FLOORS: [(&str, &[&[&str]]); 21] = [
     ),
     ("fs", &FS),
     ("nfs", &NFS),
-    ("fuse", &[&["session"], &["door"], &["under_way"], &["opens", "source"], &["errno", "wire"]]),
+    ("fuse", &[&["session"], &["door"], &["under_way"], &["locked", "opens", "source"], &["errno", "wire"]]),
     ("bench", &BENCH),
     ("server", &SERVER_FLOORS),
     ("sim", &SIM),
@@ -307,7 +322,7 @@ const FUZZ: [&[&str]; 7] = [
     &["seeds", "target"],
     &["image", "callback"],
     &["attributes", "locking", "state"],
-    &["golden", "node", "rpc", "space"],
+    &["fuse", "golden", "node", "rpc", "space"],
     &["blocks", "frame", "house", "label", "record", "uberblock"],
     &["told"],
     &["heap", "input", "world"],

@@ -10,7 +10,8 @@
 //!     │      │                                           its ranges, by owner and first byte         (ranges, table D8)
 //!     │      │                                           its delegations, by client         (delegation, tables D9, D10)
 //!     │      │                                           whether its last name is gone
-//!     │      └─▶ Holdings: which objects a client, or one owner, has claims of
+//!     │      ├─▶ Holdings: which objects a client, or one owner, has claims of
+//!     │      └─▶ Watchers: doors that keep somebody waiting, and are told of what was given up
 //!     └─▶ Account (of all datasets of a pool together): how many opens, ranges and delegations there are, of each client and in all
 //! ```
 //!
@@ -28,7 +29,7 @@
 //!
 //! *Bounds* are asked before anything changes, of an object and a client before those of all ([`Account`]).
 //!
-//! *Locks.* A shard's, then one of the holdings' or of the account's, neither of which is held together with the other: all of them are leaves, held over a call to nothing.
+//! *Locks.* A shard's, then one of the holdings' or of the account's, neither of which is held together with the other: all of them are leaves, held over a call to nothing. Watchers are told behind them.
 //!
 //! *Invariants.* C1: no two holders' opens conflict. C2: the ranges of one owner share no byte, and those of one kind do not touch; of two owners only READ
 //! ranges share bytes. C3: who locked below an open has locked below one that is there. C4: a removed object in the table is open. C5: an object in the table has a claim,
@@ -37,7 +38,7 @@
 //! other client's range; a Read is beside no other client's open that may write, or that lets nobody read.
 //!
 //! **Deliberately absent:** clocks and leases (whoever ends them calls [`Claims::release_client`]), a queue of those who wait for a range and the walk that finds who waits for himself,
-//! callbacks (a delegation that is in the way is told of, and whoever is told sees to it), and ranges that keep others from reading or writing: they are advice, as POSIX has them.
+//! callbacks to clients (a delegation that is in the way is told of, and whoever is told sees to it), and ranges that keep others from reading or writing: they are advice, as POSIX has them.
 
 mod account;
 mod delegation;
@@ -48,6 +49,7 @@ mod ranges;
 mod refused;
 mod share;
 mod table;
+mod watchers;
 
 pub use account::{
     Account, Count, DELEGATIONS_MAX, DELEGATIONS_OF_CLIENT_MAX, DELEGATIONS_OF_OBJECT_MAX, OPENS_MAX,
@@ -55,8 +57,9 @@ pub use account::{
     RANGES_OF_OBJECT_MAX,
 };
 pub use delegation::{Act, Conflict, Delegation, conflict};
-pub use holder::{ClientNumber, Holder, OwnerNumber};
+pub use holder::{ClientNumber, Holder, OwnerNumber, Series};
 pub use ranges::{Kind, Lock, Range};
 pub use refused::{Claim, Counted, Refused, Within};
 pub use share::{Access, Deny, Share};
 pub use table::{Claims, Closed};
+pub use watchers::Watch;

@@ -49,6 +49,9 @@ pub struct Range {
 }
 
 impl Range {
+    /// All bytes.
+    pub const ALL: Self = Self { first: 0, last: u64::MAX };
+
     /// As NFSv4 says it (RFC 8881 §18.10.3): so many bytes from here on, all that follow if the length is 2^64 - 1.
     #[must_use]
     pub const fn new(offset: u64, length: u64) -> Option<Self> {
@@ -220,7 +223,7 @@ impl Ranges {
     }
 
     fn of(&self, holder: Holder) -> impl Iterator<Item = Lock> {
-        self.overlapping(holder, Range { first: 0, last: u64::MAX })
+        self.overlapping(holder, Range::ALL)
     }
 
     /// Those of an owner that share a byte with this range, the last first.

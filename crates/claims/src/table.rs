@@ -1,7 +1,7 @@
 //! The table of all objects: the one door through which claims are made, asked for and given up.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use foldhash::HashMap;
 use parking_lot::RwLock;
@@ -13,9 +13,10 @@ use crate::delegation::{Act, Delegation};
 use crate::holder::{ClientNumber, Holder};
 use crate::holdings::Holdings;
 use crate::object::{AllFreed, Claimed};
-use crate::ranges::{Change, Lock, Range};
+use crate::ranges::{Change, Kind, Lock, Range};
 use crate::refused::{Counted, Refused};
 use crate::share::{Access, Share};
+use crate::watchers::{Watch, Watchers};
 
 /// Ids are numbers of a counter, so neighbours lie in different ones.
 const SHARD_COUNT: usize = 64;
@@ -33,6 +34,7 @@ pub struct Claims {
     /// Which of them each holder has claims of. Changed under the lock of the object's shard.
     holdings: Holdings,
     account: Arc<Account>,
+    watchers: Watchers,
 }
 
 /// What a close came to.
@@ -59,7 +61,13 @@ impl Claims {
             delegation_count: AtomicUsize::new(0),
             holdings: Holdings::default(),
             account,
+            watchers: Watchers::default(),
         }
+    }
+
+    /// From here on this one is told of what is given up.
+    pub fn watch(&self, watch: &Weak<dyn Watch>) {
+        self.watchers.add(watch);
     }
 
     /// Whether nobody claims anything of any object. A claim of an object is seen here by whoever locks that object after the one that made it.
@@ -177,6 +185,8 @@ impl Claims {
             if claimed.is_empty() {
                 self.forget(&mut objects, object);
             }
+            drop(objects);
+            self.watchers.tell(object, Range::ALL);
         }
         was_his
     }
@@ -197,6 +207,8 @@ impl Claims {
         let is_open = claimed.is_open();
         if !is_open {
             self.forget(&mut objects, object);
+            drop(objects);
+            self.watchers.tell(object, Range::ALL);
         }
         is_open
     }
@@ -213,7 +225,14 @@ impl Claims {
         // Who holds a Write locks without asking.
         known.admits_act(Some(wanted.holder.client), Act::Reads)?;
         let change = known.plan(wanted.holder, wanted.range, Some(wanted.kind))?;
-        self.change(&mut objects, object, change, below)
+        // Where he had it for writing others may read now.
+        let may_give_way = wanted.kind == Kind::Read && known.has_ranges(wanted.holder);
+        self.change(&mut objects, object, change, below)?;
+        drop(objects);
+        if may_give_way {
+            self.watchers.tell(object, wanted.range);
+        }
+        Ok(())
     }
 
     /// Unlocks a range, what of it is locked. A range may become two by that, for which there has to be room.
@@ -221,7 +240,10 @@ impl Claims {
         let mut objects = self.shard(object).write();
         let Some(known) = objects.get(&object).filter(|known| known.has_ranges(holder)) else { return Ok(()) };
         let change = known.plan(holder, range, None)?;
-        self.change(&mut objects, object, change, None)
+        self.change(&mut objects, object, change, None)?;
+        drop(objects);
+        self.watchers.tell(object, range);
+        Ok(())
     }
 
     /// Whether a range could be locked, as far as others' are concerned.
@@ -277,8 +299,13 @@ impl Claims {
             (false, false) => Closed::Last,
             (false, true) => Closed::LastOfRemoved,
         };
+        let may_make_way = closed == Closed::LastOfRemoved || freed.iter().any(|freed| freed.ranges > 0);
         if closed == Closed::LastOfRemoved || claimed.is_empty() {
             self.forget(&mut objects, object);
+        }
+        drop(objects);
+        if may_make_way {
+            self.watchers.tell(object, Range::ALL);
         }
         closed
     }
@@ -349,9 +376,9 @@ impl Claims {
 }
 
 impl Drop for Claims {
-    /// What a dataset's clients had claimed is room for others again.
+    /// What a dataset's clients had claimed is room for others again, and who waits for it looks where it is now.
     fn drop(&mut self) {
-        for mut claimed in self.shards.iter_mut().flat_map(|shard| std::mem::take(shard.get_mut()).into_values()) {
+        for (object, mut claimed) in self.shards.iter_mut().flat_map(|shard| std::mem::take(shard.get_mut())) {
             for (client, _) in claimed.delegated().all() {
                 self.account.give(client, Counted::Delegations, 1);
             }
@@ -359,6 +386,7 @@ impl Drop for Claims {
                 self.account.give(freed.holder.client, Counted::Opens, freed.opens);
                 self.account.give(freed.holder.client, Counted::Ranges, freed.ranges);
             }
+            self.watchers.tell(object, Range::ALL);
         }
     }
 }

@@ -6,12 +6,14 @@
 //!
 //! What does the work has the verb's own name, as a method of the file system beside the door's: in here that one comes first.
 
+use std::sync::Weak;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tally_base::{DatasetId, Known, ObjectId, PoolGuid, SessionBytes, SlotMark, Time};
 use tally_store::pool::NotServing;
 use tally_store::properties::Delegating;
-use tally_vfs::locks::{Lock, NotLocked, Range};
+use tally_vfs::locks::{Lock, NotLocked, Range, Watch};
 use tally_vfs::{
     Attr, Attributes, ClientNumber, Content, CreateHow, Cred, Delegation, Delegations, DirPage, FoundAt, FsError,
     FsStat, Gives, Holder, Identity, Locks, MountNumber, Names, NodeKind, ObjectRef, OpCtx, Opened, Opening, Opens,
@@ -192,6 +194,10 @@ impl Locks for Filesystem {
 
     fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {
         self.has_ranges(object, holder)
+    }
+
+    fn watch(&self, watch: &Weak<dyn Watch>) {
+        self.claims.get_or_init().watch(watch);
     }
 }
 

@@ -6,22 +6,27 @@
 
 mod content;
 mod make;
+mod ranges;
 mod xattrs;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use tally_base::{FileTime, ObjectId, Promise, Wait};
+use tally_vfs::locks::{Range, Watch};
 use tally_vfs::{
     Attr, ClientNumber, Cred, Delegation, FsError, ObjectRef, OpCtx, Outcome, Right, SetAttr, SetTime, Vfs,
 };
 
 use crate::errno::errno;
+use crate::locked::Locked;
 use crate::opens::{Opens, Way};
 use crate::source::{Place, Source};
-use crate::under_way::Job;
+use crate::under_way::{Job, UnderWay};
 use crate::wire::{self, Header, Listing, Op, Plus, ROOT, Reply, SetAttrIn};
 
 /// How long somebody may be kept out by what another client was given: longer than one may take that has to be asked twice, and is then taken for gone.
@@ -35,8 +40,18 @@ pub(crate) enum Step {
     Reply(Reply, Opened),
     /// The same once the promise is kept.
     Wait(Box<dyn Promise>, Reply, Opened),
-    /// It has done nothing, and is run again when this is over; without a promise, in a moment.
-    Again(Option<Box<dyn Promise>>),
+    /// It has done nothing, and is run again.
+    Again(Until),
+}
+
+/// When a request is run again.
+pub(crate) enum Until {
+    /// In a moment, as nobody says when that would help.
+    Moment,
+    /// When this is kept, or broken.
+    Kept(Box<dyn Promise>),
+    /// When what it awaits is freed ([`UnderWay::awaits`]).
+    Freed,
 }
 
 /// What was opened for an answer.
@@ -58,32 +73,91 @@ impl From<Errno> for Step {
 pub(crate) struct Door {
     source: Arc<dyn Source>,
     opens: Opens,
+    locked: Locked,
+    under_way: Arc<UnderWay>,
+    /// The same, for who tells it of what is freed.
+    watch: Weak<dyn Watch>,
+    /// In which mount of the dataset all that stands, and by whom it is brought into a newer one.
+    mounted: AtomicU64,
+    anew: Mutex<()>,
+    /// Opens that ended while the dataset was away, by their numbers.
+    left: Mutex<Vec<(ObjectId, u64)>>,
+    has_left: AtomicBool,
 }
 
 impl Door {
-    pub(crate) fn new(source: Arc<dyn Source>, client: ClientNumber) -> Self {
-        Self { source, opens: Opens::new(client) }
+    pub(crate) fn new(source: Arc<dyn Source>, client: ClientNumber, under_way: Arc<UnderWay>) -> Self {
+        let watch: Weak<dyn Watch> = Arc::downgrade(&(Arc::clone(&under_way) as Arc<dyn Watch>));
+        let (mounted, anew, left, has_left) = Default::default();
+        let (opens, locked) = (Opens::new(client), Locked::new(client));
+        Self { source, opens, locked, under_way, watch, mounted, anew, left, has_left }
     }
 
     pub(crate) fn source(&self) -> &dyn Source {
         &*self.source
     }
 
-    fn vfs(&self) -> Option<Arc<dyn Vfs>> {
+    /// Ends an open that the kernel has not heard of.
+    pub(crate) fn close(&self, object: ObjectRef, way: Way) {
+        // Nothing was locked through it.
+        self.release(object.id, self.opens.number(way));
+    }
+
+    /// Ends an open, or does so when the dataset is here again: a claim that nobody has would stay.
+    fn release(&self, object: ObjectId, fh: u64) {
         match self.source.place() {
-            Place::Here(vfs) => Some(vfs),
-            Place::Away | Place::Gone => None,
+            Place::Here(vfs) => self.released(Some(&*vfs), object, fh),
+            Place::Gone => self.released(None, object, fh),
+            Place::Away => {
+                self.left.lock().push((object, fh));
+                self.has_left.store(true, Ordering::Release);
+            }
         }
     }
 
-    /// Ends an open.
-    pub(crate) fn close(&self, object: ObjectRef, way: Way) {
-        self.opens.close(self.vfs().as_deref(), object.id, way);
+    fn released(&self, vfs: Option<&dyn Vfs>, object: ObjectId, fh: u64) {
+        let Some(way) = Way::numbered(fh) else { return };
+        let freed = self.locked.release(vfs, object, fh);
+        self.opens.close(vfs, object, way);
+        if let Some((vfs, object)) = vfs.zip(freed) {
+            self.source.freed(vfs, object);
+        }
     }
 
     /// The kernel asks no more.
     pub(crate) fn close_all(&self) {
-        self.opens.close_all(self.vfs().as_deref());
+        let place = self.source.place();
+        let vfs = if let Place::Here(vfs) = &place { Some(&**vfs) } else { None };
+        let freed = self.locked.release_all(vfs);
+        self.opens.close_all(vfs);
+        if let Some(vfs) = vfs {
+            freed.into_iter().for_each(|object| self.source.freed(vfs, object));
+        }
+    }
+
+    /// What stands here is brought to this mount of the dataset, which may be another one than before. False: there is a newer one.
+    fn is_brought_to(&self, vfs: &dyn Vfs) -> bool {
+        let mount = vfs.mount();
+        if self.has_left.load(Ordering::Acquire) && self.has_left.swap(false, Ordering::AcqRel) {
+            let left = std::mem::take(&mut *self.left.lock());
+            left.into_iter().for_each(|(object, fh)| self.released(Some(vfs), object, fh));
+        }
+        if self.mounted.load(Ordering::Acquire) == mount.0 {
+            return true;
+        }
+        let one_at_a_time = self.anew.lock();
+        // One that follows another has a number that was drawn later.
+        let before = self.mounted.load(Ordering::Acquire);
+        if before >= mount.0 {
+            return before == mount.0;
+        }
+        self.locked.lost_to(mount).into_iter().for_each(|object| self.opens.note_unlocked(object));
+        self.mounted.store(mount.0, Ordering::Release);
+        drop(one_at_a_time);
+        if before > 0 {
+            self.opens.claim_all_again(vfs);
+        }
+        true
     }
 
     /// Carries a request out.
@@ -98,9 +172,7 @@ impl Door {
             // Nothing is remembered of who lists a directory.
             Op::OpenDir => return wire::opened(0).into(),
             Op::Release { fh } => {
-                if let Some(way) = Way::numbered(fh) {
-                    self.opens.close(self.vfs().as_deref(), ObjectId(request.header.node), way);
-                }
+                self.release(ObjectId(request.header.node), fh);
                 return Reply::done().into();
             }
             Op::Unknown { .. } => return Errno::NOSYS.into(),
@@ -108,11 +180,11 @@ impl Door {
         }
         let vfs = match self.source.place() {
             Place::Here(vfs) => vfs,
-            Place::Away => return Step::Again(None),
+            Place::Away => return Step::Again(Until::Moment),
             Place::Gone => return Errno::IO.into(),
         };
-        if self.source.awaits_claims(&*vfs) && meets_files(&request.op) {
-            return Step::Again(None);
+        if !self.is_brought_to(&*vfs) || self.source.awaits_claims(&*vfs) && meets_files(&request.op) {
+            return Step::Again(Until::Moment);
         }
         if changes_something(&request.op) && vfs.is_read_only() {
             return Errno::ROFS.into();
@@ -190,7 +262,9 @@ impl Asked<'_> {
             Op::Open { flags, open_flags } => self.open(flags, open_flags),
             Op::Read { fh, offset, size } => self.read(fh, offset, size),
             Op::Write { fh, offset, write_flags, flags, data } => self.write((fh, offset), (write_flags, flags), data),
-            Op::Flush { fh } => self.flush(fh),
+            Op::Flush { fh, lock_owner } => self.flush(fh, lock_owner),
+            Op::GetLk(asked) => self.get_lock(&asked),
+            Op::SetLk { asked, waits } => self.set_lock(&asked, waits),
             Op::FSync { fh } => self.fsync(fh),
             Op::FSyncDir => self.fsync_directory(),
             Op::Allocate { fh, offset, length, mode } => self.allocate(fh, offset, length, mode),
@@ -268,14 +342,25 @@ impl Asked<'_> {
         }
     }
 
+    /// From here on it is made due by what is freed in this range of an object, at whichever door. False: there is no room for one more who waits so.
+    fn listens(&self, object: ObjectId, range: Range) -> bool {
+        let is_listed = self.door.under_way.awaits(self.job.unique, object, range);
+        if is_listed {
+            self.vfs.watch(&self.door.watch);
+        }
+        is_listed
+    }
+
     /// It was not done: that is what is told once it is sure, or it is tried again.
     fn refused(&self, error: FsError, wait: Wait) -> Step {
         match (error, wait) {
-            (FsError::Throttled, Wait::On(promise)) => Step::Again(Some(promise)),
-            (FsError::Throttled | FsError::Unavailable, _) => Step::Again(None),
+            (FsError::Throttled, Wait::On(promise)) => Step::Again(Until::Kept(promise)),
+            (FsError::Throttled | FsError::Unavailable, _) => Step::Again(Until::Moment),
             (FsError::Delegated(object), _) if self.job.since.elapsed() < KEPT_OUT_MAX => {
+                // Where there is no room for that, or it came back before, he looks again by himself.
+                let _is_told = self.listens(object.id, Range::ALL);
                 self.door.source.recall(self.vfs, object);
-                Step::Again(None)
+                Step::Again(Until::Moment)
             }
             (error, wait) => waits(wait, errno(error).into(), None),
         }

@@ -22,11 +22,14 @@
 //! *Nothing is cached on time*: attributes and names are asked for at each use, as NFS clients change the same files. What is cached of their content is dropped when a file is opened,
 //! and when its size or time has changed.
 //!
-//! **Deliberately absent:** mount(2), which is for whoever has the right to it; the kernel's write-back cache; ranges that are locked, which the kernel keeps among its own programs; and the
+//! *Ranges that programs lock* are in the table where those of clients are (`locked`); whoever is refused one waits without a thread, and is woken by whatever frees it, at whichever door.
+//!
+//! **Deliberately absent:** mount(2), which is for whoever has the right to it; the kernel's write-back cache; whole files that are locked (`flock`), which the kernel keeps among its own programs; and the
 //! pool, of which [`Source`] tells what has to be known.
 
 mod door;
 mod errno;
+mod locked;
 mod opens;
 mod session;
 mod source;

@@ -1,15 +1,18 @@
 //! What the programs of a mount have open.
 //!
-//! Below, a file is open once for each way in which it is (to read, to write, or both): the kernel asks for one number an open, and gets the way, so that opens are counted here and
-//! claimed once. A library that a thousand programs have mapped is one claim.
+//! Below, a file is open once for each way in which it is (to read, to write, or both): the kernel asks for one number an open, and gets the way behind a number of the open's own, so that opens are counted here and
+//! claimed once. A library that a thousand programs have mapped is one claim. By its own number is known what was locked through an open (`locked`).
 //!
 //! A count and its claim change together, under one lock of the file's shard, or a last close could take what an open beside it has just been given. Which shard that is of a file that is
 //! just made is known under the file system's own locks, where nothing may be waited for; so who makes a file has it open in a way of his own, which nobody else counts.
 //!
 //! *What was written and may be lost.* A pool that was suspended is taken up anew as behind a crash, and what had not been committed is gone; the kernel does not know of that. So of each open file the verifier of what
 //! was written first is kept here (rules F16): a commit that gives another one has not kept it. That is told from then on to all who have the file open, as nobody knows who has heard of it, and until it is closed by all.
+//! Where a range was locked in such a file, another one may have had it meanwhile: nothing is read or written there any more until then.
 
 use std::hash::BuildHasher;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use foldhash::HashMap;
 use foldhash::fast::FixedState;
@@ -47,13 +50,13 @@ impl Way {
         Self { is_maker: true, ..Self::of(flags) }
     }
 
-    /// By its number; nothing, where it is none of ours.
+    /// By the number of an open; nothing, where it is none of ours.
     pub(crate) fn numbered(fh: u64) -> Option<Self> {
-        let bits = u32::try_from(fh).ok().filter(|bits| *bits < 2 * MAKER)?;
+        let bits = (fh % WAYS) as u32;
         Some(Self { access: Access::from_bits(bits & !MAKER)?, is_maker: bits & MAKER != 0 })
     }
 
-    pub(crate) const fn number(self) -> u64 {
+    const fn number(self) -> u64 {
         (self.access.bits() | if self.is_maker { MAKER } else { 0 }) as u64
     }
 
@@ -64,6 +67,8 @@ impl Way {
 
 /// Behind the bits of [`Access`].
 const MAKER: u32 = 4;
+/// Numbers of ways are below.
+const WAYS: u64 = 2 * MAKER as u64;
 const O_ACCMODE: u32 = 3;
 const O_WRONLY: u32 = 1;
 const O_RDWR: u32 = 2;
@@ -81,6 +86,8 @@ enum Due {
     Since(u64),
     /// Nothing helps: something may be lost.
     Lost,
+    /// The same of what was locked, and whoever has it now may do as he likes: nothing is read or written.
+    Unlocked,
 }
 
 fn place(object: ObjectId) -> usize {
@@ -92,13 +99,24 @@ pub(crate) struct Opens {
     client: ClientNumber,
     shards: Vec<Shard>,
     written: Vec<Written>,
+    /// The next open's own number.
+    next: AtomicU64,
+    /// Whether any file was ever found unlocked.
+    has_unlocked: AtomicBool,
 }
 
 impl Opens {
     /// None, of this client.
     pub(crate) fn new(client: ClientNumber) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { client, shards, written: (0..SHARDS).map(|_| Mutex::default()).collect() }
+        let written = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { client, shards, written, next: AtomicU64::new(0), has_unlocked: AtomicBool::new(false) }
+    }
+
+    /// A number for one more open of this way.
+    pub(crate) fn number(&self, way: Way) -> u64 {
+        // Two of one number would take 2^61 opens.
+        self.next.fetch_add(1, Relaxed).wrapping_mul(WAYS) | way.number()
     }
 
     pub(crate) const fn client(&self) -> ClientNumber {
@@ -129,11 +147,29 @@ impl Opens {
         match self.written[place(object)].lock().get_mut(&object) {
             None => true,
             Some(Due::Since(since)) if *since == verifier => true,
+            Some(Due::Unlocked) => false,
             Some(due) => {
                 *due = Due::Lost;
                 false
             }
         }
+    }
+
+    /// What was locked of a file that is open here is locked no more.
+    pub(crate) fn note_unlocked(&self, object: ObjectId) {
+        self.has_unlocked.store(true, Release);
+        self.written[place(object)].lock().insert(object, Due::Unlocked);
+    }
+
+    /// Whether a file is nobody's to read or write, as it was unlocked.
+    pub(crate) fn is_unlocked(&self, object: ObjectId) -> bool {
+        self.has_unlocked.load(Acquire)
+            && matches!(self.written[place(object)].lock().get(&object), Some(Due::Unlocked))
+    }
+
+    /// Whether a file is open so.
+    pub(crate) fn is_open(&self, object: ObjectId, way: Way) -> bool {
+        self.shard(object).lock().contains_key(&(object, way.number()))
     }
 
     /// Opens a file that is there.
@@ -174,6 +210,17 @@ impl Opens {
         is_open.then(|| self.claim(vfs, &Cred::checked(0, 0), ToOpen::Itself(object), way))
     }
 
+    /// The same of all that are open. What cannot be for now is opened when a program comes to it.
+    pub(crate) fn claim_all_again(&self, vfs: &dyn Vfs) {
+        for shard in &self.shards {
+            let open: Vec<_> = shard.lock().iter().map(|((_, number), (object, _))| (*object, *number)).collect();
+            for (object, way) in open.into_iter().filter_map(|(object, number)| Some((object, Way::numbered(number)?)))
+            {
+                drop(self.claim_again(vfs, object, way));
+            }
+        }
+    }
+
     /// One of them is closed, of the object with this number: the kernel says so once, and whether it can be looked at or not it is closed. Where the dataset is away nothing is claimed of it.
     pub(crate) fn close(&self, vfs: Option<&dyn Vfs>, object: ObjectId, way: Way) {
         let mut counts = self.shard(object).lock();
@@ -186,7 +233,7 @@ impl Opens {
             vfs.close(object, self.holder(way));
         }
         // Who opens it from here on has been promised nothing of it.
-        if (0..2 * u64::from(MAKER)).all(|way| !counts.contains_key(&(object, way))) {
+        if (0..WAYS).all(|way| !counts.contains_key(&(object, way))) {
             self.written[place(object)].lock().remove(&object);
         }
     }

@@ -3,23 +3,24 @@
 //! *Threads.* [`READERS`] read requests and carry them out; a read of a disk keeps one of them, and others go on. [`AGAIN`] run again what was parked. An answer that waits for
 //! a promise is given by the thread that keeps it, which is one write(2) into the kernel's memory and waits for nothing.
 //!
-//! *The end.* The kernel says ENODEV when the file system is mounted no more; the last reader that hears it gives up what was open. A descriptor that fails otherwise is not read any more, and closing it
+//! *The end.* The kernel says ENODEV when the file system is mounted no more; the last thread that ends, those that run things again included, gives up what is open and locked. A descriptor that fails otherwise, or has an end, is not read any more, and closing it
 //! ends the mount for its programs (ENOTCONN).
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use bytes::{Bytes, BytesMut};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use tally_base::{Fate, Promise};
-use tally_vfs::{ClientNumber, WRITE_BYTES_MAX};
+use tally_vfs::{ClientNumber, Series, WRITE_BYTES_MAX};
 
-use crate::door::{Door, Opened, Step};
+use crate::door::{Door, Opened, Step, Until};
 use crate::source::Source;
 use crate::under_way::{Interrupted, Job, NotParked, Task, UnderWay};
 use crate::wire::{self, InitIn, Op, Reply, can};
@@ -34,11 +35,14 @@ const HEAD_BYTES_MAX: usize = 4096;
 const MOMENT: Duration = Duration::from_millis(20);
 /// And when it has waited for long: thousands may wait for a pool that is suspended.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// When who waits for what others have looks by himself: nobody tells him where his dataset was mounted anew, and somebody else keeps what was there before.
+const LOOKS_AGAIN: Duration = Duration::from_secs(10);
 /// Most pieces of one write(2).
 const PIECES_MAX: usize = 1024;
 
 /// What is wanted of what the kernel offers. Its write-back cache is not: it would own sizes and times that others change.
 const WANTED: u32 = can::ASYNC_READ
+    | can::POSIX_LOCKS
     | can::ATOMIC_O_TRUNC
     | can::EXPORT_SUPPORT
     | can::BIG_WRITES
@@ -50,8 +54,8 @@ const WANTED: u32 = can::ASYNC_READ
     | can::MAX_PAGES
     | can::HANDLE_KILLPRIV_V2;
 
-/// Numbers of mounts as clients, from the top: those of NFSv4 have the boot of this process in front, and count from below.
-static NEXT_CLIENT: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Numbers of mounts as clients.
+static NEXT_CLIENT: AtomicU32 = AtomicU32::new(0);
 
 /// A mount that is served.
 pub struct Session {
@@ -64,8 +68,10 @@ pub type Started = io::Result<Session>;
 struct Shared {
     device: OwnedFd,
     door: Door,
-    under_way: UnderWay,
+    under_way: Arc<UnderWay>,
     readers: AtomicUsize,
+    /// The same, with those that run things again.
+    threads: AtomicUsize,
     /// Somebody writes the log in his own thread.
     drives: AtomicBool,
     /// Threads that have a request of their own which finds no room.
@@ -77,14 +83,17 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// There are no threads.
+    /// There are no threads, or no numbers any more.
     pub fn start(device: OwnedFd, source: Arc<dyn Source>) -> Started {
-        let client = ClientNumber(NEXT_CLIENT.fetch_sub(1, Ordering::Relaxed));
+        let number = NEXT_CLIENT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |number| number.checked_add(1));
+        let number = number.map_err(|_| io::Error::other("this process has mounted as often as it has numbers for"))?;
+        let under_way = Arc::new(UnderWay::default());
         let shared = Arc::new(Shared {
             device,
-            door: Door::new(source, client),
-            under_way: UnderWay::default(),
+            door: Door::new(source, ClientNumber::of(Series::HERE, number), Arc::clone(&under_way)),
+            under_way,
             readers: AtomicUsize::new(READERS),
+            threads: AtomicUsize::new(READERS + AGAIN),
             drives: AtomicBool::new(false),
             staying: AtomicUsize::new(0),
         });
@@ -106,7 +115,7 @@ impl Session {
                     return Err(error);
                 }
                 // Fewer serve as well.
-                Err(_) => shared.leave(),
+                Err(_) => shared.stop_reading(),
             }
         }
         Ok(Self { shared })
@@ -124,26 +133,45 @@ impl Shared {
         let mut buffer = vec![0; WRITE_BYTES_MAX as usize + HEAD_BYTES_MAX];
         loop {
             match rustix::io::read(&self.device, &mut buffer) {
+                // No kernel says so.
+                Ok(0) => {
+                    tracing::error!("the kernel's requests have come to an end: this mount is not served any more");
+                    break;
+                }
                 Ok(bytes) => {
                     let message = buffer.get(..bytes).unwrap_or_default();
                     self.take(Bytes::copy_from_slice(message));
                 }
                 Err(Errno::NODEV) => break,
                 // Of a request that was taken back before it was read.
-                Err(Errno::INTR | Errno::NOENT | Errno::AGAIN) => {}
+                Err(Errno::INTR | Errno::NOENT) => {}
+                // Whoever made it may have it wait for nobody, and would have this ask without an end.
+                Err(Errno::AGAIN) if self.waits().is_ok() => {}
                 Err(errno) => {
                     tracing::error!(%errno, "the kernel's requests cannot be read: this mount is not served any more");
                     break;
                 }
             }
         }
-        self.leave();
+        self.stop_reading();
+    }
+
+    /// Who reads waits from here on.
+    fn waits(&self) -> rustix::io::Result<()> {
+        fcntl_setfl(&self.device, fcntl_getfl(&self.device)? - OFlags::NONBLOCK)
     }
 
     /// A reader ends.
-    fn leave(&self) {
+    fn stop_reading(&self) {
         if self.readers.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.under_way.finish();
+        }
+        self.leave();
+    }
+
+    /// A thread ends. One that ran something until now may have opened a file for it.
+    fn leave(&self) {
+        if self.threads.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.door.close_all();
             self.door.source().ended();
         }
@@ -156,6 +184,7 @@ impl Shared {
                 Task::Close(object, way) => self.door.close(object, way),
             }
         }
+        self.leave();
     }
 
     fn take(self: &Arc<Self>, message: Bytes) {
@@ -191,18 +220,23 @@ impl Shared {
                 );
                 Errno::IO.into()
             });
-            let promise = match step {
+            let until = match step {
                 Step::Silent => return self.under_way.end(job.unique),
                 Step::Reply(reply, opened) => return self.finish(job.unique, &reply, opened),
                 Step::Wait(promise, reply, opened) => {
                     return self.wait(job.unique, promise, (reply, opened), is_alone);
                 }
-                Step::Again(promise) => promise,
+                Step::Again(until) => until,
             };
-            let (unique, due) = (job.unique, promise.is_none().then(|| Instant::now() + pause(job.since.elapsed())));
+            let (unique, now) = (job.unique, Instant::now());
+            let due = match &until {
+                Until::Moment => Some(now + pause(job.since.elapsed())),
+                Until::Freed => Some(now + LOOKS_AGAIN),
+                Until::Kept(_) => None,
+            };
             match self.under_way.park(job, due) {
                 Ok(()) => {
-                    if let Some(promise) = promise {
+                    if let Until::Kept(promise) = until {
                         let shared = Arc::clone(self);
                         promise.then(Box::new(move |_| shared.under_way.wake(unique)));
                     }
@@ -312,3 +346,6 @@ fn begin(asked: &InitIn) -> Reply {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,12 @@ pub trait Source: Send + Sync {
     /// Whether files are nobody's to read or change for now, as others may still claim what they have written before a restart (rules V27).
     fn awaits_claims(&self, vfs: &dyn Vfs) -> bool;
 
+    /// Whether ranges are locked for nobody new for now, as clients may still claim again what they had locked before a restart (rules V26).
+    fn is_in_grace(&self, vfs: &dyn Vfs) -> bool;
+
+    /// Programs have unlocked something of an object, for which clients may wait.
+    fn freed(&self, vfs: &dyn Vfs, object: ObjectRef);
+
     /// Somebody was given this to keep, and is to be asked for it. Who was kept out by that asks again.
     fn recall(&self, vfs: &dyn Vfs, object: ObjectRef);
 

@@ -12,17 +12,22 @@
 //! A program that waits and gets a signal has the kernel say so (INTERRUPT). Who is parked has done nothing, and is let go. What is promised has happened, and its answer comes. What
 //! runs is told when it would be parked. An INTERRUPT may be read before the request that it is about has begun here: then the kernel is asked to say it again (EAGAIN).
 //!
+//! *Who is kept out by what another one has* of a file says so ([`UnderWay::awaits`]) and asks then once more: what is freed from there on, at whichever door, makes him due, also where he is not parked yet (rules V44).
+//! The kernel waits for each answer, whatever signals come: so who is granted a range in the moment in which he is interrupted has it, and is told so.
+//!
 //! *Bounds.* The kernel sends one request for each thread that waits, which is bounded by what the machine takes; but a parked one keeps what it has brought, so those are
-//! [`PARKED_MAX`] and [`PARKED_BYTES_MAX`] together, and who finds no room stays in his thread.
+//! [`PARKED_MAX`] and [`PARKED_BYTES_MAX`] together, and who finds no room stays in his thread. Locks may be waited for without an end: those are [`AWAITING_MAX`], which leaves room for others.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use bytes::Bytes;
 use foldhash::HashMap;
 use parking_lot::{Condvar, Mutex};
+use smallvec::SmallVec;
+use tally_base::ObjectId;
 use tally_vfs::ObjectRef;
+use tally_vfs::locks::{Range, Watch};
 
 use crate::opens::Way;
 
@@ -30,6 +35,10 @@ use crate::opens::Way;
 pub(crate) const PARKED_MAX: usize = 4096;
 /// Most that they have brought together, bytes: as many writes of the longest kind as a few hundred programs have under way.
 pub(crate) const PARKED_BYTES_MAX: usize = 128 << 20;
+/// Most that wait for what others have of a file.
+pub(crate) const AWAITING_MAX: usize = 2048;
+
+const _: () = assert!(AWAITING_MAX < PARKED_MAX);
 
 /// A request, until it is answered.
 #[derive(Debug)]
@@ -71,16 +80,32 @@ pub(crate) enum Interrupted {
     LetGo,
 }
 
+struct Request {
+    state: State,
+    awaits: Option<Awaited>,
+}
+
 enum State {
     Runs { interrupted: bool },
     Promised,
-    Parked(Job),
+    Parked(Job, Option<Instant>),
+}
+
+/// What somebody needs that others have.
+struct Awaited {
+    object: ObjectId,
+    range: Range,
+    /// Something of it was given up since he has asked last.
+    is_freed: bool,
 }
 
 #[derive(Default)]
 struct Places {
-    requests: HashMap<u64, State>,
-    due: BinaryHeap<Reverse<(Instant, u64)>>,
+    requests: HashMap<u64, Request>,
+    /// Those that are parked, by when they are run again.
+    due: BTreeSet<(Instant, u64)>,
+    /// Those that await something, by whose it is.
+    awaiting: BTreeSet<(ObjectId, u64)>,
     to_close: Vec<(ObjectRef, Way)>,
     parked: usize,
     parked_bytes: usize,
@@ -95,38 +120,63 @@ pub(crate) struct UnderWay {
 }
 
 impl UnderWay {
-    /// One has come. Whether it is alone.
+    /// One has come. Whether no other one runs.
     pub(crate) fn begin(&self, unique: u64) -> bool {
         let mut places = self.places.lock();
-        places.requests.insert(unique, State::Runs { interrupted: false });
-        places.requests.len() == 1
+        // No kernel has two of one number; a descriptor may be anybody's.
+        drop(places.forget(unique));
+        places.requests.insert(unique, Request { state: State::Runs { interrupted: false }, awaits: None });
+        places.requests.len() - places.parked == 1
     }
 
     /// What it has done happens, and will be answered.
     pub(crate) fn promised(&self, unique: u64) {
-        self.places.lock().requests.insert(unique, State::Promised);
+        if let Some(request) = self.places.lock().requests.get_mut(&unique) {
+            request.state = State::Promised;
+        }
     }
 
     /// It is answered.
     pub(crate) fn end(&self, unique: u64) {
-        self.places.lock().requests.remove(&unique);
+        drop(self.places.lock().forget(unique));
+    }
+
+    /// One that runs needs what others have of an object. False: as many as may be need such a thing.
+    pub(crate) fn awaits(&self, unique: u64, object: ObjectId, range: Range) -> bool {
+        let mut places = self.places.lock();
+        let Places { requests, awaiting, .. } = &mut *places;
+        let Some(request) = requests.get_mut(&unique) else { return false };
+        if !awaiting.contains(&(object, unique)) {
+            if awaiting.len() >= AWAITING_MAX {
+                return false;
+            }
+            if let Some(before) = &request.awaits {
+                awaiting.remove(&(before.object, unique));
+            }
+            awaiting.insert((object, unique));
+        }
+        request.awaits = Some(Awaited { object, range, is_freed: false });
+        true
     }
 
     /// It is to be run again, at that time or when it is woken.
     pub(crate) fn park(&self, job: Job, due: Option<Instant>) -> Result<(), NotParked> {
         let mut places = self.places.lock();
-        if matches!(places.requests.get(&job.unique), Some(State::Runs { interrupted: true })) {
+        let (unique, bytes) = (job.unique, job.message.len());
+        let has_room = places.parked < PARKED_MAX && places.parked_bytes + bytes <= PARKED_BYTES_MAX;
+        let Some(request) = places.requests.get_mut(&unique) else { return Err(NotParked::Interrupted) };
+        if matches!(request.state, State::Runs { interrupted: true }) {
             return Err(NotParked::Interrupted);
         }
-        if places.parked >= PARKED_MAX || places.parked_bytes + job.message.len() > PARKED_BYTES_MAX {
+        if !has_room {
             return Err(NotParked::Full(job));
         }
+        let is_freed = request.awaits.as_ref().is_some_and(|awaits| awaits.is_freed);
+        request.state = State::Parked(job, None);
         places.parked += 1;
-        places.parked_bytes += job.message.len();
-        let unique = job.unique;
-        places.requests.insert(unique, State::Parked(job));
-        if let Some(due) = due {
-            places.due.push(Reverse((due, unique)));
+        places.parked_bytes += bytes;
+        if let Some(due) = if is_freed { Some(Instant::now()) } else { due } {
+            places.run_at(unique, due);
             self.changed.notify_one();
         }
         Ok(())
@@ -134,7 +184,7 @@ impl UnderWay {
 
     /// What it waited for is over.
     pub(crate) fn wake(&self, unique: u64) {
-        self.places.lock().due.push(Reverse((Instant::now(), unique)));
+        self.places.lock().run_at(unique, Instant::now());
         self.changed.notify_one();
     }
 
@@ -147,15 +197,15 @@ impl UnderWay {
     /// A program is interrupted.
     pub(crate) fn interrupt(&self, unique: u64) -> Interrupted {
         let mut places = self.places.lock();
-        match places.requests.get_mut(&unique) {
+        match places.requests.get_mut(&unique).map(|request| &mut request.state) {
             None => Interrupted::Unknown,
             Some(State::Promised) => Interrupted::Noted,
             Some(State::Runs { interrupted }) => {
                 *interrupted = true;
                 Interrupted::Noted
             }
-            Some(State::Parked(_)) => {
-                drop(places.unpark(unique));
+            Some(State::Parked(..)) => {
+                drop(places.forget(unique));
                 Interrupted::LetGo
             }
         }
@@ -171,16 +221,14 @@ impl UnderWay {
             if let Some((object, way)) = places.to_close.pop() {
                 return Some(Task::Close(object, way));
             }
-            match places.due.peek().copied() {
+            match places.due.first().copied() {
                 None => self.changed.wait(&mut places),
-                Some(Reverse((due, _))) if due > Instant::now() => {
+                Some((due, _)) if due > Instant::now() => {
                     let _ = self.changed.wait_until(&mut places, due);
                 }
-                Some(Reverse((_, unique))) => {
-                    places.due.pop();
-                    // Whoever was interrupted meanwhile is there no more.
+                Some((due, unique)) => {
+                    places.due.remove(&(due, unique));
                     if let Some(job) = places.unpark(unique) {
-                        places.requests.insert(unique, State::Runs { interrupted: false });
                         return Some(Task::Run(job));
                     }
                 }
@@ -201,19 +249,71 @@ impl UnderWay {
     }
 }
 
+#[cfg(test)]
+impl UnderWay {
+    /// How many are due, now or later.
+    pub(crate) fn due(&self) -> usize {
+        let places = self.places.lock();
+        assert!(places.due.len() <= places.parked && places.awaiting.len() <= places.requests.len());
+        places.due.len()
+    }
+}
+
+impl Watch for UnderWay {
+    fn freed(&self, object: ObjectId, range: Range) {
+        let mut places = self.places.lock();
+        let those = places.awaiting.range((object, 0)..=(object, u64::MAX)).map(|(_, unique)| *unique);
+        for unique in those.collect::<SmallVec<[u64; 4]>>() {
+            let awaits = places.requests.get_mut(&unique).and_then(|request| request.awaits.as_mut());
+            let Some(awaits) = awaits.filter(|awaits| awaits.range.overlaps(range)) else { continue };
+            awaits.is_freed = true;
+            places.run_at(unique, Instant::now());
+            self.changed.notify_one();
+        }
+    }
+}
+
 impl Places {
+    /// One that is parked is run then, and not when it was to be before.
+    fn run_at(&mut self, unique: u64, time: Instant) {
+        if let Some(Request { state: State::Parked(_, due), .. }) = self.requests.get_mut(&unique) {
+            if let Some(before) = due.replace(time) {
+                self.due.remove(&(before, unique));
+            }
+            self.due.insert((time, unique));
+        }
+    }
+
+    /// One that is parked runs.
     fn unpark(&mut self, unique: u64) -> Option<Job> {
-        match self.requests.remove(&unique)? {
-            State::Parked(job) => {
+        let request = self.requests.get_mut(&unique)?;
+        match std::mem::replace(&mut request.state, State::Runs { interrupted: false }) {
+            State::Parked(job, _) => {
                 self.parked -= 1;
                 self.parked_bytes -= job.message.len();
                 Some(job)
             }
             other => {
-                self.requests.insert(unique, other);
+                request.state = other;
                 None
             }
         }
+    }
+
+    /// It is no more.
+    fn forget(&mut self, unique: u64) -> Option<Request> {
+        let request = self.requests.remove(&unique)?;
+        if let State::Parked(job, due) = &request.state {
+            self.parked -= 1;
+            self.parked_bytes -= job.message.len();
+            if let Some(due) = due {
+                self.due.remove(&(*due, unique));
+            }
+        }
+        if let Some(awaits) = &request.awaits {
+            self.awaiting.remove(&(awaits.object, unique));
+        }
+        Some(request)
     }
 }
 
@@ -273,5 +373,72 @@ mod tests {
         assert_eq!(halves, [false, false, true]);
         (0..2).for_each(|unique| assert_eq!(under_way.interrupt(unique), Interrupted::LetGo));
         assert_eq!((10..).position(|unique| full(unique, 1)), Some(PARKED_MAX));
+    }
+
+    const FILE: ObjectId = ObjectId(7);
+
+    fn awaits(under_way: &UnderWay, unique: u64, first: u64) -> bool {
+        under_way.begin(unique);
+        under_way.awaits(unique, FILE, Range::between(first, first + 9).unwrap())
+    }
+
+    /// Between the refusal and the parking there is a moment in which the holder unlocks.
+    #[test]
+    fn what_is_freed_before_somebody_is_parked_for_it_is_not_missed() {
+        let under_way = UnderWay::default();
+        assert!(awaits(&under_way, 1, 0) && awaits(&under_way, 2, 0) && awaits(&under_way, 3, 20));
+        under_way.park(job(2, 8), None).unwrap();
+        under_way.freed(ObjectId(8), Range::ALL);
+        under_way.freed(FILE, Range::between(9, 12).unwrap());
+        assert_eq!(under_way.due(), 1);
+        under_way.park(job(1, 8), None).unwrap();
+        under_way.park(job(3, 8), None).unwrap();
+        assert_eq!(under_way.due(), 2, "who waits for another range is not woken");
+        assert!(matches!(under_way.next(), Some(Task::Run(Job { unique: 2, .. }))));
+        // He asks again, and is refused by somebody who was faster.
+        assert!(under_way.awaits(2, FILE, Range::ALL));
+        under_way.park(job(2, 8), None).unwrap();
+        assert_eq!(under_way.due(), 1);
+        // What was answered, and who was interrupted, awaits nothing any more.
+        assert!(matches!(under_way.next(), Some(Task::Run(Job { unique: 1, .. }))));
+        under_way.end(1);
+        assert_eq!(under_way.interrupt(3), Interrupted::LetGo);
+        under_way.freed(FILE, Range::ALL);
+        assert_eq!((under_way.due(), under_way.places.lock().awaiting.len()), (1, 1));
+    }
+
+    /// The holder unlocks, and unlocks, for as long as somebody waits who looks by himself as well.
+    #[test]
+    fn who_is_woken_often_is_due_once() {
+        let under_way = UnderWay::default();
+        awaits(&under_way, 1, 0);
+        for _ in 0..100 {
+            under_way.park(job(1, 8), Some(Instant::now() + Duration::from_secs(3600))).unwrap();
+            (0..3).for_each(|_| under_way.freed(FILE, Range::ALL));
+            assert_eq!(under_way.due(), 1);
+            assert!(matches!(under_way.next(), Some(Task::Run(Job { unique: 1, .. }))));
+            assert_eq!(under_way.due(), 0);
+        }
+        // A number that is there already, as no kernel would give it.
+        under_way.park(job(1, 8), Some(Instant::now())).unwrap();
+        under_way.begin(1);
+        assert_eq!((under_way.due(), under_way.parked()), (0, 0));
+    }
+
+    #[test]
+    fn who_awaits_something_leaves_room_for_others() {
+        let under_way = UnderWay::default();
+        assert_eq!((0..).position(|unique| !awaits(&under_way, unique, 0)), Some(AWAITING_MAX));
+        under_way.end(5);
+        assert!(awaits(&under_way, 9_999, 0));
+        assert!(!under_way.awaits(77_777, FILE, Range::ALL), "it is not under way");
+    }
+
+    #[test]
+    fn who_is_parked_keeps_nobody_from_being_alone() {
+        let under_way = UnderWay::default();
+        assert!(under_way.begin(1));
+        under_way.park(job(1, 8), None).unwrap();
+        assert!(under_way.begin(2) && !under_way.begin(3));
     }
 }

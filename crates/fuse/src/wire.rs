@@ -21,7 +21,7 @@ pub mod raw;
 mod reply;
 mod request;
 
-pub use raw::{InitIn, SetAttrIn};
+pub use raw::{InitIn, LkIn, LkOut, SetAttrIn};
 pub use reply::{Listing, Plus};
 pub use reply::{Reply, attr, entry, init, opened, space};
 pub use request::{Header, Op, Request, decode, header};
@@ -40,6 +40,8 @@ pub const ROOT: u64 = 1;
 pub mod can {
     /// Several reads of one file at a time.
     pub const ASYNC_READ: u32 = 1 << 0;
+    /// Ranges that programs lock are asked for here, and not kept by the kernel. Whole files (`flock`) it keeps: Linux takes the two for different locks.
+    pub const POSIX_LOCKS: u32 = 1 << 1;
     /// `open` with `O_TRUNC` is one request.
     pub const ATOMIC_O_TRUNC: u32 = 1 << 3;
     /// `.` and `..` can be looked up, for who has a node's number alone.

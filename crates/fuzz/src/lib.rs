@@ -18,6 +18,7 @@ mod attributes;
 mod blocks;
 mod callback;
 mod frame;
+mod fuse;
 mod golden;
 mod heap;
 mod house;

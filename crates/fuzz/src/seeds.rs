@@ -2,6 +2,7 @@
 
 mod calls;
 mod compounds;
+mod kernel;
 mod locks;
 mod pool;
 mod trees;
@@ -35,6 +36,7 @@ pub fn all() -> Vec<Seed> {
     let mut seeds = calls::seeds();
     seeds.extend(compounds::seeds());
     seeds.extend(locks::seeds());
+    seeds.extend(kernel::seeds());
     seeds.extend(pool::seeds());
     seeds.extend(trees::seeds());
     seeds

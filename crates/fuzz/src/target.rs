@@ -1,4 +1,4 @@
-use crate::{attributes, callback, frame, image, label, locking, node, record, rpc, space, state, uberblock};
+use crate::{attributes, callback, frame, fuse, image, label, locking, node, record, rpc, space, state, uberblock};
 
 /// A family of bytes, and what is done with them.
 #[derive(Clone, Copy)]
@@ -12,7 +12,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     target("rpc", rpc::stream, 40 << 10),
     target("nfs", rpc::nfs, 4 << 10),
     target("compound", rpc::compound, 4 << 10),
@@ -22,6 +22,7 @@ pub const TARGETS: [Target; 17] = [
     target("mount", rpc::mount, 2 << 10),
     target("nlm", locking::hosts, 2 << 10),
     target("nsm", locking::monitors, 1 << 10),
+    target("fuse", fuse::messages, 4 << 10),
     target("label", label::slot, 4 << 10),
     target("uberblock", uberblock::sector, 4 << 10),
     target("frame", frame::ring, 8 << 10),

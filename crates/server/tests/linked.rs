@@ -41,6 +41,8 @@ mod hooks;
 mod housekeeping;
 #[path = "linked/init.rs"]
 mod init;
+#[path = "linked/local_locks.rs"]
+mod local_locks;
 #[path = "linked/locking_for_3.rs"]
 mod locking_for_3;
 #[path = "linked/manual.rs"]

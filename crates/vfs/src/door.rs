@@ -5,6 +5,8 @@
 //! to be written for it: who has the nine has it. A sum as a trait object is called as one trait would be, and whoever has
 //! it can hand on one noun of it.
 
+use std::sync::Weak;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tally_base::{DatasetId, Known, ObjectId, PoolGuid, SessionBytes, SlotMark, Time};
@@ -12,7 +14,7 @@ use tally_claims::{ClientNumber, Delegation, Holder, Share};
 
 use crate::attributes::{Attr, FsStat, ObjectRef, SetAttr};
 use crate::content::{FoundAt, ReadOut, Sought, Stability, Written};
-use crate::locks::{Lock, NotLocked, Range};
+use crate::locks::{Lock, NotLocked, Range, Watch};
 use crate::mount::MountNumber;
 use crate::names::{CreateHow, DirPage, NodeKind};
 use crate::opens::{Opened, Opening, ToOpen};
@@ -161,6 +163,8 @@ pub trait Locks: Send + Sync {
     fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool;
     /// Up to so many of those, for who looks.
     fn ranges(&self, object: ObjectRef, holder: Holder, most: usize) -> Vec<Lock>;
+    /// From here on this one is told where ranges are unlocked or delegations given back, at whichever door, for as long as this mount is there; perhaps also where nothing was. Once is enough.
+    fn watch(&self, watch: &Weak<dyn Watch>);
 }
 
 /// What stands in a file or a symbolic link.

@@ -28,7 +28,7 @@ pub use names::{
 };
 pub use opens::{
     Access, Act, ClientNumber, Conflict, DELEGATIONS_MAX, DELEGATIONS_OF_CLIENT_MAX, Delegation, Deny, Holder,
-    OPENS_MAX, OPENS_OF_CLIENT_MAX, Opened, Opening, OwnerNumber, Right, Share, ToOpen, conflict,
+    OPENS_MAX, OPENS_OF_CLIENT_MAX, Opened, Opening, OwnerNumber, Right, Series, Share, ToOpen, conflict,
 };
 pub use outcome::{FsError, Outcome};
 pub use request::{Cred, OpCtx, RememberedReply, ReplyKey};

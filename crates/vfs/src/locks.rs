@@ -2,8 +2,10 @@
 //!
 //! A lock is held below an open and goes with it at the latest, so that nothing stays locked that nobody can unlock any more. Who has no opens, as clients of NFSv3, holds it until he
 //! unlocks, and his protocol sees to it that he does not keep it when he is gone. On disk there is nothing of it.
+//!
+//! A door that keeps somebody waiting for a range watches ([`Watch`]), and is told when something is given up at another one.
 
-pub use tally_claims::{Kind, Lock, Range};
+pub use tally_claims::{Kind, Lock, Range, Watch};
 
 use crate::outcome::FsError;
 

@@ -5,7 +5,7 @@
 
 pub use tally_claims::{
     Access, Act, ClientNumber, Conflict, DELEGATIONS_MAX, DELEGATIONS_OF_CLIENT_MAX, Delegation, Deny, Holder,
-    OPENS_MAX, OPENS_OF_CLIENT_MAX, OwnerNumber, Share, conflict,
+    OPENS_MAX, OPENS_OF_CLIENT_MAX, OwnerNumber, Series, Share, conflict,
 };
 
 use crate::attributes::{Attr, ObjectRef};

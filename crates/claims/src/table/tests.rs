@@ -538,3 +538,77 @@ fn meet(at: &AtomicU64, round: u64, moments: u64) {
     }
     (0..moments).for_each(|_| std::hint::spin_loop());
 }
+
+/// What a door that keeps somebody waiting was told.
+#[derive(Default)]
+struct Told(parking_lot::Mutex<Vec<(ObjectId, Range)>>);
+
+impl Watch for Told {
+    fn freed(&self, object: ObjectId, range: Range) {
+        self.0.lock().push((object, range));
+    }
+}
+
+impl Told {
+    fn take(&self) -> Vec<(ObjectId, Range)> {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+/// Who waits for a range at one door is told when it is freed by another, however that comes.
+#[test]
+fn who_watches_is_told_of_what_is_given_up_and_of_nothing_else() {
+    let claims = claims();
+    let told = Arc::new(Told::default());
+    let watch: Weak<dyn Watch> = Arc::downgrade(&(told.clone() as Arc<dyn Watch>));
+    claims.watch(&watch);
+    claims.watch(&watch);
+    let (mine, other) = (holder(1, 1), holder(2, 9));
+    let lock = |object| claims.lock(object, None, write(mine, 0, 99)).unwrap();
+    let both = share(Access::BOTH, Deny::NONE);
+
+    claims.open(A, mine, both).unwrap();
+    claims.lock(A, Some(mine), write(holder(1, 2), 0, 99)).unwrap();
+    lock(B);
+    claims.lock(B, None, write(other, 0, 9)).unwrap_err();
+    claims.unlock(A, other, Range::ALL).unwrap();
+    assert_eq!(claims.close(A, other), Closed::NotOpen);
+    assert_eq!(told.take(), [], "nobody has given up anything");
+
+    claims.unlock(B, mine, bytes(5, 7)).unwrap();
+    assert_eq!(told.take(), [(B, bytes(5, 7))]);
+    claims.lock(B, None, Lock { kind: Kind::Read, ..write(mine, 0, 2) }).unwrap();
+    assert_eq!(told.take(), [(B, bytes(0, 2))], "others may read there now");
+    claims.close(A, mine);
+    assert_eq!(told.take(), [(A, Range::ALL)], "with what was locked below it");
+    assert!(claims.release_owner(mine).is_empty());
+    assert_eq!(told.take(), [(B, Range::ALL)]);
+    lock(A);
+    assert!(claims.release_client(mine.client).is_empty());
+    assert_eq!(told.take(), [(A, Range::ALL)]);
+    lock(A);
+    assert!(!claims.note_removed(A));
+    assert_eq!(told.take(), [(A, Range::ALL)]);
+
+    claims.open(A, mine, both).unwrap();
+    assert_eq!(claims.delegate(A, mine, Delegation::Write), Ok(true));
+    claims.close(A, mine);
+    assert_eq!(told.take(), [], "an open is in no range's way");
+    assert!(claims.give_back(A, mine.client) && !claims.give_back(A, mine.client));
+    assert_eq!(told.take(), [(A, Range::ALL)], "who holds a Write locks without asking");
+
+    // A pool is taken up anew: its table is another one then.
+    lock(B);
+    drop(claims);
+    assert_eq!(told.take(), [(B, Range::ALL)]);
+}
+
+#[test]
+fn a_door_that_is_gone_takes_no_room_among_those_who_watch() {
+    let claims = claims();
+    for _ in 0..100 {
+        let told: Arc<dyn Watch> = Arc::new(Told::default());
+        claims.watch(&Arc::downgrade(&told));
+    }
+    assert_eq!(claims.watchers.count(), 1);
+}

@@ -34,6 +34,9 @@ impl Asked<'_> {
 
     /// Does something by an open, which is made again where the file system has lost it.
     pub(super) fn by_open<T>(&self, object: ObjectRef, way: Way, act: impl Fn(Right) -> Outcome<T>) -> Outcome<T> {
+        if self.door.opens.is_unlocked(object.id) {
+            return looked(Err(FsError::Io));
+        }
         let right = Right::Open(self.door.opens.holder(way));
         let outcome = act(right);
         if !matches!(outcome.result, Err(FsError::NotOpened)) {
@@ -82,7 +85,8 @@ impl Asked<'_> {
         Ok(self.ends(outcome, |written| Reply::written(written.count)))
     }
 
-    pub(super) fn flush(&self, fh: u64) -> Result<Step, FsError> {
+    pub(super) fn flush(&self, fh: u64, lock_owner: u64) -> Result<Step, FsError> {
+        self.unlock_closed(lock_owner);
         let way = Self::way(fh)?;
         if way.writes() { self.commit(way) } else { Ok(Reply::done().into()) }
     }

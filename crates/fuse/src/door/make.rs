@@ -58,7 +58,7 @@ impl Asked<'_> {
         let outcome = self.door.opens.make(self.vfs, &cred, (dir, name), &CreateHow::Guarded(mode(bits)), way);
         match outcome.result {
             Ok(opened) => {
-                let reply = self.entry(&opened.attr).and(wire::opened(way.number()));
+                let reply = self.entry(&opened.attr).and(wire::opened(self.door.opens.number(way)));
                 Ok(waits(outcome.wait, reply, Some((opened.attr.object, way))))
             }
             // The kernel looks again, and asks of what is there whether it may be opened.
@@ -70,7 +70,7 @@ impl Asked<'_> {
     pub(super) fn open(&self, flags: u32, open_flags: u32) -> Result<Step, FsError> {
         let (object, way) = (self.node()?, Way::of(flags));
         let attr = self.door.opens.open(self.vfs, &self.cred(), object, way)?;
-        let reply = wire::opened(way.number());
+        let reply = wire::opened(self.door.opens.number(way));
         if flags & O_TRUNC == 0 || attr.kind != FileKind::File {
             return Ok(Step::Reply(reply, Some((object, way))));
         }

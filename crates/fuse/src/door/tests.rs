@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use tally_vfs::model::Model;
-use tally_vfs::{Access, Identity as _, Names as _, Opens as _, OwnerNumber, Share, ToOpen};
+use tally_vfs::{Access, Identity as _, Names as _, Opens as _, OwnerNumber, Series, Share, ToOpen};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::*;
@@ -15,19 +15,29 @@ use crate::wire::raw::{
     Rename2In, SetXattrIn, WriteIn,
 };
 
+mod locking;
+
 /// The model, and what others have of it.
 struct Sourced {
-    vfs: Arc<Model>,
+    vfs: Mutex<Option<Arc<Model>>>,
+    grace: AtomicBool,
+    freed: AtomicUsize,
     awaits: AtomicBool,
     recalled: AtomicUsize,
 }
 
 impl Source for Sourced {
     fn place(&self) -> Place {
-        Place::Here(self.vfs.clone())
+        self.vfs.lock().clone().map_or(Place::Away, |vfs| Place::Here(vfs))
     }
     fn awaits_claims(&self, _: &dyn Vfs) -> bool {
         self.awaits.load(SeqCst)
+    }
+    fn is_in_grace(&self, _: &dyn Vfs) -> bool {
+        self.grace.load(SeqCst)
+    }
+    fn freed(&self, _: &dyn Vfs, _: ObjectRef) {
+        self.freed.fetch_add(1, SeqCst);
     }
     fn recall(&self, _: &dyn Vfs, _: ObjectRef) {
         self.recalled.fetch_add(1, SeqCst);
@@ -38,6 +48,7 @@ impl Source for Sourced {
 struct Kernel {
     source: Arc<Sourced>,
     door: Door,
+    under_way: Arc<UnderWay>,
 }
 
 /// What a program is told: the body, or its errno.
@@ -46,11 +57,19 @@ type Told = Result<Vec<u8>, i32>;
 impl Kernel {
     fn new() -> Self {
         let source = Arc::new(Sourced {
-            vfs: Arc::new(Model::new(&tally_vfs::model::ModelOptions::default())),
+            vfs: Mutex::new(Some(Arc::new(Model::new(&tally_vfs::model::ModelOptions::default())))),
+            grace: AtomicBool::new(false),
+            freed: AtomicUsize::new(0),
             awaits: AtomicBool::new(false),
             recalled: AtomicUsize::new(0),
         });
-        Self { door: Door::new(source.clone(), ClientNumber(u64::MAX)), source }
+        let under_way = Arc::new(UnderWay::default());
+        let door = Door::new(source.clone(), ClientNumber::of(Series::HERE, 7), under_way.clone());
+        Self { door, source, under_way }
+    }
+
+    fn vfs(&self) -> Arc<Model> {
+        self.source.vfs.lock().clone().unwrap()
     }
 
     fn step(&self, opcode: u32, node: u64, body: &[&[u8]]) -> Step {
@@ -199,11 +218,11 @@ fn what_the_file_system_has_forgotten_is_opened_again() {
     let kernel = Kernel::new();
     let file = kernel.create(b"f", O_RDWR).unwrap();
     let opened = (file.0, kernel.open(file.0, O_RDWR).unwrap());
-    kernel.source.vfs.forget_opens();
+    kernel.vfs().forget_opens();
     kernel.write(opened, b"hello", 0).unwrap();
     assert_eq!(kernel.read(file), Ok(b"hello".to_vec()));
     kernel.release(opened);
-    kernel.source.vfs.forget_opens();
+    kernel.vfs().forget_opens();
     assert_eq!(kernel.read(opened), Err(BADF), "of what is closed it is none");
 }
 
@@ -217,7 +236,7 @@ fn what_may_be_lost_is_told_to_all_who_have_the_file_open() {
     let flush = |file: (u64, u64)| kernel.ask(25, file.0, &[&file.1.to_ne_bytes(), &[0; 16]]);
     kernel.write(file, b"kept", 0).unwrap();
     assert_eq!((fsync(file), flush(other)), (Ok(vec![]), Ok(vec![])));
-    kernel.source.vfs.crash();
+    kernel.vfs().crash();
     assert_eq!((fsync(file), fsync(file), flush(other)), (Err(IO), Err(IO), Err(IO)));
     kernel.write(file, b"more", 0).unwrap();
     assert_eq!(fsync(other), Err(IO), "what was written before is not there by that");
@@ -228,7 +247,7 @@ fn what_may_be_lost_is_told_to_all_who_have_the_file_open() {
     kernel.write(anew, b"anew", 0).unwrap();
     assert_eq!(fsync(anew), Ok(vec![]));
     // Between two writes that nobody has committed, and behind which is one verifier.
-    kernel.source.vfs.crash();
+    kernel.vfs().crash();
     kernel.write(anew, b"again", 0).unwrap();
     assert_eq!(fsync(anew), Err(IO));
 }
@@ -344,7 +363,7 @@ fn who_is_kept_out_waits() {
     kernel.release((node, 1));
 
     // A client of NFSv4 has the file for writing.
-    let (vfs, cred) = (&kernel.source.vfs, kernel.elsewhere());
+    let (vfs, cred) = (&kernel.vfs(), kernel.elsewhere());
     let object = vfs.lookup(&cred, vfs.root(), b"f").unwrap().0.object;
     let holder = tally_vfs::Holder { client: ClientNumber(5), owner: OwnerNumber(1) };
     let opening =
@@ -363,7 +382,7 @@ fn who_is_kept_out_waits() {
 fn what_is_only_read_says_so_and_has_nothing_due() {
     let kernel = Kernel::new();
     let (node, fh) = kernel.create(b"f", O_RDWR).unwrap();
-    kernel.source.vfs.set_read_only(true);
+    kernel.vfs().set_read_only(true);
     assert_eq!((kernel.create(b"g", O_RDWR), kernel.open(node, O_RDWR)), (Err(ROFS), Err(ROFS)));
     assert_eq!(kernel.ask(20, node, &[&fh.to_ne_bytes(), &[0; 8]]), Ok(vec![]), "fsync");
     assert_eq!(kernel.ask(30, ROOT, &[&[0; 16]]), Ok(vec![]), "fsync of a folder");

@@ -58,6 +58,9 @@ structs! {
     WriteIn[40] { fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32, padding: u32 }
     FlushIn[24] { fh: u64, unused: u32, padding: u32, lock_owner: u64 }
     ReleaseIn[24] { fh: u64, flags: u32, release_flags: u32, lock_owner: u64 }
+    /// GETLK, SETLK and SETLKW: a range from its first to its last byte.
+    LkIn[48] { fh: u64, owner: u64, first: u64, last: u64, kind: u32, pid: u32, lk_flags: u32, padding: u32 }
+    LkOut[24] { first: u64, last: u64, kind: u32, pid: u32 }
     FSyncIn[16] { fh: u64, flags: u32, padding: u32 }
     SetXattrIn[8] { size: u32, flags: u32 }
     GetXattrIn[8] { size: u32, padding: u32 }

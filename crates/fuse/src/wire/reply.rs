@@ -6,7 +6,9 @@ use smallvec::SmallVec;
 use tally_vfs::{Attr, DirEntry, FileKind, FsStat, NAME_MAX};
 use zerocopy::IntoBytes;
 
-use super::raw::{self, AttrOut, Dirent, EntryOut, InitOut, OpenOut, OutHeader, SeekOut, SizeOut, StatFsOut, WriteOut};
+use super::raw::{
+    self, AttrOut, Dirent, EntryOut, InitOut, LkOut, OpenOut, OutHeader, SeekOut, SizeOut, StatFsOut, WriteOut,
+};
 use super::{MAJOR, MINOR};
 
 /// How large blocks are that space is counted in, bytes.
@@ -62,6 +64,12 @@ impl Reply {
     #[must_use]
     pub fn size(size: u32) -> Self {
         Self::of(SizeOut { size, padding: 0 }.as_bytes())
+    }
+
+    /// This is what is locked, or that nothing is.
+    #[must_use]
+    pub fn lock(lock: LkOut) -> Self {
+        Self::of(lock.as_bytes())
     }
 
     /// It is there.

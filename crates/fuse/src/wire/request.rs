@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use zerocopy::FromBytes;
 
 use super::raw::{
-    AllocateIn, CreateIn, FSyncIn, FlushIn, GetXattrIn, InHeader, InitIn, InterruptIn, LinkIn, MkDirIn, MkNodIn,
+    AllocateIn, CreateIn, FSyncIn, FlushIn, GetXattrIn, InHeader, InitIn, InterruptIn, LinkIn, LkIn, MkDirIn, MkNodIn,
     OpenIn, ReadIn, ReleaseIn, Rename2In, RenameIn, SeekIn, SetAttrIn, SetXattrIn, WriteIn,
 };
 
@@ -99,6 +99,12 @@ pub enum Op<'a> {
     },
     Flush {
         fh: u64,
+        lock_owner: u64,
+    },
+    GetLk(LkIn),
+    SetLk {
+        asked: LkIn,
+        waits: bool,
     },
     Release {
         fh: u64,
@@ -231,8 +237,8 @@ pub fn decode(message: &[u8]) -> Result<Request<'_>, Errno> {
         }
         24 => Op::RemoveXattr { name: body.name()? },
         25 => {
-            let FlushIn { fh, .. } = body.fixed()?;
-            Op::Flush { fh }
+            let FlushIn { fh, lock_owner, .. } = body.fixed()?;
+            Op::Flush { fh, lock_owner }
         }
         26 => Op::Init(body.fixed()?),
         27 => Op::OpenDir,
@@ -242,6 +248,8 @@ pub fn decode(message: &[u8]) -> Result<Request<'_>, Errno> {
         }
         29 => Op::ReleaseDir,
         30 => Op::FSyncDir,
+        31 => Op::GetLk(body.fixed()?),
+        32 | 33 => Op::SetLk { asked: body.fixed()?, waits: head.opcode == 33 },
         35 => {
             let CreateIn { flags, mode, .. } = body.fixed()?;
             Op::Create { name: body.name()?, mode, flags }

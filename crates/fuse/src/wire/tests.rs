@@ -38,6 +38,13 @@ fn what_the_kernel_asks_is_read() {
     assert_eq!(op(&write), Ok(Op::Write { fh: 2, offset: 5, write_flags: 4, flags: 0o10_000, data: b"abc" }));
     let xattr = message(21, &[&2_u32.to_ne_bytes(), &1_u32.to_ne_bytes(), b"user.a\0", b"vw"]);
     assert_eq!(op(&xattr), Ok(Op::SetXattr { name: b"user.a", value: b"vw", flags: 1 }));
+    let lock = LkIn { fh: 3, owner: 5, first: 10, last: 19, kind: 1, pid: 77, ..LkIn::default() };
+    assert_eq!(op(&message(31, &[lock.as_bytes()])), Ok(Op::GetLk(lock)));
+    for (opcode, waits) in [(32, false), (33, true)] {
+        assert_eq!(op(&message(opcode, &[lock.as_bytes()])), Ok(Op::SetLk { asked: lock, waits }));
+    }
+    let flush = message(25, &[&2_u64.to_ne_bytes(), &[0; 8], &5_u64.to_ne_bytes()]);
+    assert_eq!(op(&flush), Ok(Op::Flush { fh: 2, lock_owner: 5 }));
     assert_eq!(op(&message(4711, &[b"whatever"])), Ok(Op::Unknown { opcode: 4711 }));
 }
 

@@ -8,7 +8,7 @@
 //! | is of nothing any more | STALE_FH | STALE_FH | GRANTED: nobody has anything there |
 //! | the host does not see it, or not from that port | FAILED, or AUTH_TOOWEAK | the same | carried out: it may give up what it has |
 //!
-//! Linux claims a lock again once: what is told to come again then is lost to its process, without a word. So such a LOCK is held in the house (N6), and where there is no room it is dropped: hosts send again what is not
+//! Linux claims a lock again once: what is told to come again then is lost to its process, without a word. So such a LOCK is held in the house (N8), and where there is no room it is dropped: hosts send again what is not
 //! answered. As long as one is not answered its host locks nothing of us, in no pool.
 //!
 //! Whoever may read a file or write it, or owns it, may lock it, in either way: whether it is open for that, its host has asked (it locks as POSIX has it).

@@ -18,6 +18,13 @@ impl Service {
         !house.is_open_to_all(changed) && self.exports.pool(vfs.pool()).is_some_and(|pool| awaits(&*pool))
     }
 
+    /// Programs of this machine have unlocked something of an object: clients and hosts that wait for it are told.
+    pub fn freed_here(&self, vfs: &dyn Vfs, object: ObjectRef) {
+        if let Some(house) = &self.house {
+            house.freed_by_others(&*self.exports, (vfs, object));
+        }
+    }
+
     /// What clients were given of an object is asked for. Whoever needs it asks again until it is back, or taken.
     pub fn recall(&self, vfs: &dyn Vfs, object: ObjectRef) {
         if let Some(house) = &self.house {

@@ -9,7 +9,7 @@
 //!  a pool comes, with hosts in its list ─▶ a number of its own ─▶ a call to each: SM_NOTIFY                                  (calls)
 //! ```
 //!
-//! *What is claimed again* is never told to come again (N6): Linux does that once, and what is refused then its process has lost without a word. So as long as it is not known whether it may be claimed, as its pool is
+//! *What is claimed again* is never told to come again (N8): Linux does that once, and what is refused then its process has lost without a word. So as long as it is not known whether it may be claimed, as its pool is
 //! away or its list cannot be read, it is kept without an answer ([`LockTold::Later`]).
 //!
 //! *Order of locks.* One at a time for a file ([`Singly`]); then that of the hosts; then those of the lists of pools ([`Tracking::doom`](super::tracking::Tracking::doom)) and of the table of claims, which are leaves. The second is held
@@ -25,7 +25,7 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tally_base::Promise;
 use tally_vfs::locks::{Kind, Lock, NotLocked, Range};
-use tally_vfs::{ClientNumber, FsError, Holder, ObjectRef, Vfs};
+use tally_vfs::{ClientNumber, FsError, Holder, ObjectRef, Series, Vfs};
 
 use self::giving::{has_all, held_of};
 use self::singly::Singly;
@@ -73,7 +73,7 @@ pub(super) struct HostDesk {
 impl HostDesk {
     /// Nobody: in a start whose clients of version 4 have these ids, so that none of them is a host's.
     pub(super) fn new(boot: BootId) -> Self {
-        let hosts = Hosts::new(!boot.0);
+        let hosts = Hosts::new(Series::drawn(boot.0).beside().number());
         let (singly, given_up, notices, swept, calls, bell) = Default::default();
         Self {
             waiting: hosts.waiting.counter(),
@@ -136,14 +136,13 @@ pub enum LockTold {
 }
 
 impl House {
-    /// Whether a number is of a host.
-    pub(super) fn is_of_host(&self, client: ClientNumber) -> bool {
-        self.hosts.hosts.lock().is_of_host(client)
-    }
-
-    /// What an owner of a host is called to clients of version 4: its host's name, and its number there.
-    pub(super) fn host_named(&self, holder: Holder) -> Option<Arc<[u8]>> {
-        let named = self.hosts.hosts.lock().named(holder)?;
+    /// What an owner who is no client of version 4 is called to those: its host's name and its number there, or this machine, whose programs have no numbers here.
+    pub(super) fn named_without_lease(&self, holder: Holder) -> Option<Arc<[u8]>> {
+        let hosts = self.hosts.hosts.lock();
+        if !hosts.is_of_host(holder.client) {
+            return Some(Arc::from(&b"the server itself"[..]));
+        }
+        let named = hosts.named(holder)?;
         Some([&named.host[..], b":", named.process.to_string().as_bytes()].concat().into())
     }
 
@@ -380,8 +379,7 @@ impl House {
     fn past_late(&self, exports: &dyn Exports, ask: impl FnMut() -> Result<(), NotLocked>) -> Result<(), NotLocked> {
         let makes_way = |outcome: &Result<(), NotLocked>| {
             let Err(NotLocked::Held(held)) = *outcome else { return Ok::<_, Infallible>(false) };
-            let client = held.holder.client;
-            Ok(!self.is_of_host(client) && self.end_late(exports, &[client]))
+            Ok(self.end_late(exports, &[held.holder.client]))
         };
         let Ok(outcome) = way::past(ask, makes_way);
         outcome

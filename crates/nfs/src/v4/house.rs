@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use tally_base::{Rng, SystemRng};
+use tally_vfs::{ClientNumber, Series};
 
 use super::callbacks::Callbacks;
 use super::endings::Endings;
@@ -56,7 +57,7 @@ impl House {
     #[must_use]
     pub fn new(lease: Duration) -> Self {
         // An id of another start is told from one of this by a draw: a clock may go back.
-        let boot = BootId((SystemRng.next_u64() >> 32) as u32);
+        let boot = BootId(Series::drawn((SystemRng.next_u64() >> 32) as u32).number());
         let (clients, opens) = (Clients::new(boot, lease), Opens::new(boot, &SystemRng));
         let (locks, delegations) = (Locks::new(boot, &SystemRng), Delegations::new(boot, &SystemRng, lease));
         let mut identity = [0; 16];
@@ -112,6 +113,11 @@ impl House {
     /// Their sessions, without its lock.
     pub(super) fn sessions(&self) -> &Sessions {
         &self.sessions
+    }
+
+    /// Whether somebody with a claim is a client of version 4, whose lease may be over. Hosts of version 3 and mounts of this machine have none.
+    pub(super) fn is_of_version_4(&self, client: ClientNumber) -> bool {
+        client.series().number() == self.boot.0
     }
 
     /// Whether a session is of this start of the server: one that is not there any more is over, and no pool knows of it.

@@ -1,6 +1,6 @@
 //! Who waits without a worker (rules V15): for a delegation to come back, until one of that file was given up, or for names, until they are there. When its time is over each goes on.
 //!
-//! A host that claims a lock again, and must not be told to come again, is *held* (N6) until the next look at hosts, and the next, for as long as it takes.
+//! A host that claims a lock again, and must not be told to come again, is *held* (N8) until the next look at hosts, and the next, for as long as it takes.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -7,16 +7,16 @@
 //!  twice a second: who did not come, what others freed ─────────────▶ look_after_waiters ─────┴▶ is it free? ─▶ CB_NOTIFY_LOCK
 //! ```
 //!
-//! Whether a range is free is asked of the file system, which knows all protocols' locks, with no lock held. So whoever frees something without a word to here, as
-//! another protocol will, is noticed half a second later; there is no hook below, which would be called under the object's locks.
+//! Whether a range is free is asked of the file system, which knows all protocols' locks, with no lock held. So whoever frees something without a word to here is noticed half a second later; what
+//! programs of this machine free is said here at once (`service/this_machine.rs`). The file system tells of it as well ([`Watch`](tally_vfs::locks::Watch)), but under the object's locks, where it could not be asked.
 //!
 //! *Deadlocks.* He who asks has his place before he is looked for, so that of two who close a ring at once one sees it. Of those in the way of a wait one is followed, so a ring
 //! through others who share a range may be missed: they poll, as without queues. A waiter who was interrupted is not told from one who waits, for
 //! [`FRESH`](super::state::FRESH) at most: that DEADLOCK may come of such a one is the price.
 
 use bytes::Bytes;
-use tally_vfs::Holder;
 use tally_vfs::locks::{Lock, NotLocked, Range};
+use tally_vfs::{Holder, ObjectRef, Vfs};
 
 use super::below::file_system;
 use super::house::House;
@@ -79,6 +79,11 @@ impl House {
     pub(super) fn freed(&self, exports: &dyn Exports, file: &FileId, range: Option<Range>) {
         self.tell_waiters(exports, file, range);
         self.lock_for_hosts(exports, file);
+    }
+
+    /// Something of an object was freed by somebody who is no client, nor a host.
+    pub(crate) fn freed_by_others(&self, exports: &dyn Exports, (vfs, object): (&dyn Vfs, ObjectRef)) {
+        self.freed(exports, &FileId::of(vfs, object), None);
     }
 
     fn tell_waiters(&self, exports: &dyn Exports, file: &FileId, range: Option<Range>) {

@@ -11,7 +11,7 @@ use tally_nfs::xdr::Decoder;
 use tally_vfs::locks::{Kind, Lock, Range};
 use tally_vfs::{
     Access, Attributes, ClientNumber, Cred, Deny, Holder, Identity, Locks, Names, OpCtx, Opening, Opens, OwnerNumber,
-    SetAttr, Share, ToOpen,
+    Series, SetAttr, Share, ToOpen,
 };
 use tally_wire::nfs4::Nfsstat4;
 
@@ -99,6 +99,30 @@ fn clients_of_version_4_are_met() {
     assert!(tank.lock_range(file, of_4(1), Lock { kind: Kind::Write, ..his }).is_err());
     tank.close(file, of_4(1));
     assert_eq!(one.says(&scene, &lock), GRANTED);
+}
+
+/// So are those of programs of the server itself, which has the dataset mounted: a host that waits for them is called.
+#[test]
+fn programs_of_the_server_are_met() {
+    let scene = scene();
+    let file = scene.file(b"f");
+    let tank = &scene.exports.tank.model;
+    let program = Holder { client: ClientNumber::of(Series::HERE, 3), owner: OwnerNumber(u64::MAX) };
+    let range = Range::between(5, 6).unwrap();
+    tank.lock_unopened(file, Lock { holder: program, range, kind: Kind::Write }).unwrap();
+    let one = host(1);
+    let lock = ask(&scene, LOCK, file);
+    assert_eq!(one.says(&scene, &lock), DENIED);
+    // exclusive, of no process that the host could know, from 5, two of them
+    assert_eq!(one.told(&scene, &ask(&scene, TEST, file)), [DENIED, 1, 0, 0, 0, 5, 0, 2]);
+    assert_eq!(one.says(&scene, &Ask { blocks: true, ..lock.clone() }), BLOCKED);
+    assert!(next_errand(&scene).is_none());
+    tank.unlock_range(file, program, Range::ALL).unwrap();
+    scene.service.freed_here(&**tank, file);
+    // Without a look of those who come twice a second.
+    let errand = scene.service.next_errand().expect("GRANTED");
+    assert_eq!((errand.to, errand.procedure), ([10, 0, 0, 1].into(), 5));
+    assert!(tank.lock_unopened(file, Lock { holder: program, range, kind: Kind::Read }).is_err(), "it is the host's");
 }
 
 /// N1: its first lock in a pool waits for its record there, and no later one does.

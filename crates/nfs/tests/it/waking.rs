@@ -9,7 +9,7 @@ use crate::support::session::channel;
 use NfsLockType4::{ReadLt, ReadwLt, WriteLt, WritewLt};
 use tally_nfs::rpc::Identity as Caller;
 use tally_vfs::locks::{Kind, Lock, NotLocked, Range};
-use tally_vfs::{ClientNumber, CreateHow, Cred, Holder, Identity, Locks, Names, OpCtx, OwnerNumber, SetAttr};
+use tally_vfs::{ClientNumber, CreateHow, Cred, Holder, Identity, Locks, Names, OpCtx, OwnerNumber, Series, SetAttr};
 use tally_wire::encode;
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
@@ -249,6 +249,36 @@ fn what_somebody_else_frees_is_noticed() {
     tank.unlock_range(object, held.holder, all).unwrap();
     assert!(b.call_within(Duration::from_secs(2)).is_some());
     assert_eq!(waits.lock(&mut b, WritewLt, ALL), OK);
+}
+
+/// What this machine has mounted has no lease that could be over: a client that meets its locks is told of them, and called when they are gone.
+#[test]
+fn programs_of_the_server_are_met() {
+    let house = house();
+    let tank = &house.exports.tank;
+    let object = tank.lookup(&Cred::root(), tank.root(), b"f").unwrap().0.object;
+    let program = Holder { client: ClientNumber::of(Series::HERE, 3), owner: OwnerNumber(77) };
+    let range = Range::new(10, 5).unwrap();
+    tank.lock_unopened(object, Lock { holder: program, range, kind: Kind::Write }).unwrap();
+    let mut client = Called::new(&house, b"client");
+    let mut waits = Locking::new(&mut client, "waits");
+    let asked = Lock4Args { locktype: WritewLt, reclaim: false, offset: 0, length: 100, locker: waits.locker() };
+    match on_file(&mut client, op(&NfsArgop4::OpLock(asked))) {
+        NfsResop4::OpLock(Lock4Res::Nfs4ErrDenied(denied)) => {
+            assert_eq!((denied.offset, denied.length, denied.locktype), (10, 5, WriteLt));
+            assert_eq!((denied.owner.clientid, &denied.owner.owner[..]), (0, &b"the server itself"[..]));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(client.is_not_called());
+    assert_eq!(waits.lock(&mut client, WriteLt, (50, 10)), OK, "it is there, and beside it there is room");
+    assert_eq!(waits.lock(&mut client, WritewLt, ALL), Nfs4ErrDenied);
+    tank.unlock_range(object, program, Range::ALL).unwrap();
+    assert!(client.call_within(Duration::from_secs(2)).is_some());
+    assert_eq!(waits.lock(&mut client, WritewLt, ALL), OK);
+    // And the other way round.
+    let told = tank.lock_unopened(object, Lock { holder: program, range, kind: Kind::Read });
+    assert!(matches!(told, Err(NotLocked::Held(_))), "{told:?}");
 }
 
 /// What ends a wait: then the next is called, and not the first.

@@ -94,6 +94,14 @@ impl Source for Local {
         self.nfs.is_used_here(vfs)
     }
 
+    fn is_in_grace(&self, vfs: &dyn Vfs) -> bool {
+        self.nfs.is_in_grace(vfs.pool())
+    }
+
+    fn freed(&self, vfs: &dyn Vfs, object: ObjectRef) {
+        self.nfs.freed_here(vfs, object);
+    }
+
     fn recall(&self, vfs: &dyn Vfs, object: ObjectRef) {
         self.nfs.recall(vfs, object);
     }

@@ -13,14 +13,14 @@ use rustix::mount::UnmountFlags;
 use super::*;
 
 /// A daemon of its own process, with a pool of two files, and a directory to mount on.
-struct Machine {
+pub(super) struct Machine {
     dir: tempfile::TempDir,
-    port: u16,
+    pub(super) port: u16,
     daemon: Option<Child>,
 }
 
 impl Machine {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut machine = Self { dir: tempfile::tempdir().unwrap(), port, daemon: None };
         fs::create_dir(machine.at("")).unwrap();
@@ -58,22 +58,22 @@ impl Machine {
         (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     }
 
-    fn well(&self, words: &[&str]) -> String {
+    pub(super) fn well(&self, words: &[&str]) -> String {
         let (well, text) = self.says(words);
         assert!(well, "{words:?}: {text}");
         text
     }
 
-    fn mount(&self) {
+    pub(super) fn mount(&self) {
         self.well(&["mount", "tank", &self.at("").display().to_string()]);
     }
 
-    fn unmount(&self) -> String {
+    pub(super) fn unmount(&self) -> String {
         self.well(&["unmount", &self.at("").display().to_string()])
     }
 
     /// Below what is mounted.
-    fn at(&self, name: &str) -> PathBuf {
+    pub(super) fn at(&self, name: &str) -> PathBuf {
         self.dir.path().join("mnt").join(name)
     }
 

@@ -4,7 +4,7 @@
 //! mutex, nothing waits, nothing is lost. It is slow and obviously right; where it and the real file system
 //! differ, one of them has a bug, and `suite` is the list of what both must do.
 //!
-//! Promises are kept at once, since there is nothing that could lose the data but the end of the process.
+//! Promises are kept at once, since there is nothing that could lose the data but the end of the process; a test may have others given ([`Model::promise`]).
 
 mod content;
 mod delegations;
@@ -18,7 +18,7 @@ mod state;
 mod xattrs;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
@@ -27,7 +27,7 @@ use tally_base::{
     Clock, DatasetId, Known, ObjectId, PoolGuid, Rng, SessionBytes, SlotMark, SystemClock, SystemRng, Time, Wait,
 };
 
-use crate::locks::{Lock, NotLocked, Range};
+use crate::locks::{Kind, Lock, NotLocked, Range, Watch};
 use crate::{
     Attr, Attributes, Change, ClientNumber, Content, CreateHow, Cred, Delegation, Delegations, DirPage, FoundAt,
     FsError, FsStat, Gives, Holder, Identity, Locks, MountNumber, Names, NodeKind, ObjectRef, OpCtx, Opened, Opening,
@@ -83,7 +83,16 @@ pub struct Model {
     state: Mutex<State>,
     remembered: Mutex<Remembered>,
     performed: Mutex<BTreeMap<SlotMark, RememberedReply>>,
+    watchers: Mutex<Vec<Weak<dyn Watch>>>,
+    promises: Mutex<Option<Promises>>,
+    before_watch: Mutex<Option<Meanwhile>>,
 }
+
+/// What happens where somebody else is quicker.
+type Meanwhile = Box<dyn FnOnce(&Model) + Send>;
+
+/// What changes wait for.
+type Promises = Box<dyn Fn() -> Wait + Send>;
 
 impl Default for Model {
     fn default() -> Self {
@@ -104,6 +113,9 @@ impl Model {
             state: Mutex::new(state),
             remembered: Mutex::default(),
             performed: Mutex::default(),
+            watchers: Mutex::default(),
+            promises: Mutex::default(),
+            before_watch: Mutex::default(),
         }
     }
 
@@ -118,6 +130,9 @@ impl Model {
             state: Mutex::new(self.state().clone()),
             remembered: Mutex::new(self.remembered.lock().clone()),
             performed: Mutex::new(self.performed.lock().clone()),
+            watchers: Mutex::default(),
+            promises: Mutex::default(),
+            before_watch: Mutex::default(),
         }
     }
 
@@ -134,6 +149,16 @@ impl Model {
         self.state().read_only = read_only;
     }
 
+    /// What each change waits for from now on.
+    pub fn promise(&self, promises: impl Fn() -> Wait + Send + 'static) {
+        *self.promises.lock() = Some(Box::new(promises));
+    }
+
+    /// Something happens just before the next who wants to be told of what is freed is told of anything.
+    pub fn before_watch(&self, meanwhile: impl FnOnce(&Self) + Send + 'static) {
+        *self.before_watch.lock() = Some(Box::new(meanwhile));
+    }
+
     /// Has room for so many bytes from now on.
     pub fn set_quota(&self, bytes: Option<u64>) {
         self.state().quota_bytes = bytes;
@@ -147,6 +172,12 @@ impl Model {
     /// The same, of all kinds.
     pub fn set_gives(&self, gives: Gives) {
         self.state().gives = gives;
+    }
+
+    /// Something may be free there.
+    fn freed(&self, object: ObjectRef, range: Range) {
+        let watchers = self.watchers.lock().clone();
+        watchers.iter().filter_map(Weak::upgrade).for_each(|watch| watch.freed(object.id, range));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -178,7 +209,8 @@ impl Model {
                 self.performed.lock().insert(mark, reply);
             }
         }
-        Outcome { result, changes, wait: Wait::Ready }
+        let wait = self.promises.lock().as_ref().map_or(Wait::Ready, |promise| promise());
+        Outcome { result, changes, wait }
     }
 }
 
@@ -328,6 +360,7 @@ impl Opens for Model {
 
     fn close(&self, object: ObjectRef, holder: Holder) {
         self.state().close(object, holder);
+        self.freed(object, Range::ALL);
     }
 }
 
@@ -342,20 +375,26 @@ impl Delegations for Model {
 
     fn give_back(&self, object: ObjectRef, client: ClientNumber) {
         self.state().give_back(object, client);
+        self.freed(object, Range::ALL);
     }
 }
 
 impl Locks for Model {
     fn lock_range(&self, object: ObjectRef, below: Holder, wanted: Lock) -> Result<(), NotLocked> {
-        self.state().lock_range(object, below, wanted)
+        self.state().lock_range(object, below, wanted)?;
+        self.locked(object, wanted);
+        Ok(())
     }
 
     fn lock_unopened(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {
-        self.state().lock_unopened(object, wanted)
+        self.state().lock_unopened(object, wanted)?;
+        self.locked(object, wanted);
+        Ok(())
     }
 
     fn unlock_range(&self, object: ObjectRef, holder: Holder, range: Range) -> Result<(), FsError> {
         self.state().unlock_range(object, holder, range);
+        self.freed(object, range);
         Ok(())
     }
 
@@ -369,6 +408,26 @@ impl Locks for Model {
 
     fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {
         self.state().has_ranges(object, holder)
+    }
+
+    fn watch(&self, watch: &Weak<dyn Watch>) {
+        let meanwhile = self.before_watch.lock().take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile(self);
+        }
+        let mut watchers = self.watchers.lock();
+        if !watchers.iter().any(|known| known.ptr_eq(watch)) {
+            watchers.push(Weak::clone(watch));
+        }
+    }
+}
+
+impl Model {
+    /// Where somebody had it for writing others may read now.
+    fn locked(&self, object: ObjectRef, lock: Lock) {
+        if lock.kind == Kind::Read {
+            self.freed(object, lock.range);
+        }
     }
 }
 

@@ -1,8 +1,12 @@
 //! Who has locked which bytes: rules V31, and what an open has to do with it.
 
+use std::sync::{Arc, Weak};
+
+use tally_base::ObjectId;
+
 use super::Case;
 use super::world::{World, guarded};
-use crate::locks::{Kind, Lock, NotLocked, Range};
+use crate::locks::{Kind, Lock, NotLocked, Range, Watch};
 use crate::{
     Access, ClientNumber, Cred, Deny, FsError, Holder, NodeKind, ObjectRef, Opening, OwnerNumber, SetAttr, Share,
     ToOpen,
@@ -15,6 +19,7 @@ pub(super) const CASES: &[Case] = &[
     ("lock: what is no file", no_files),
     ("lock: closed is unlocked", closes),
     ("lock: who has nothing open", unopened),
+    ("lock: who watches is told what is free", watched),
     ("lock: random ranges", random),
 ];
 
@@ -173,6 +178,46 @@ fn unopened(world: &World) {
     assert_eq!(dir, Err(NotLocked::Failed(FsError::IsDirectory)));
     world.run(&Cred::root(), |ctx| world.vfs.remove(ctx, world.root, b"f")).0.unwrap();
     assert_eq!(world.vfs.lock_unopened(file, mine), Err(NotLocked::Failed(FsError::Stale)));
+}
+
+/// Where somebody was told that something may be free.
+#[derive(Default)]
+struct Told(parking_lot::Mutex<Vec<(ObjectId, Range)>>);
+
+impl Watch for Told {
+    fn freed(&self, object: ObjectId, range: Range) {
+        self.0.lock().push((object, range));
+    }
+}
+
+/// Who waits at one door for what is held by way of another.
+fn watched(world: &World) {
+    let file = world.opened();
+    let other = world.create_as(&Cred::root(), world.root, "g", &guarded(0o644)).unwrap().object;
+    let told = Arc::new(Told::default());
+    let watch: Weak<dyn Watch> = Arc::downgrade(&(told.clone() as Arc<dyn Watch>));
+    world.vfs.watch(&watch);
+    let is_told = |range: Range| {
+        let told = std::mem::take(&mut *told.0.lock());
+        told.iter().any(|(object, freed)| *object == file.id && freed.overlaps(range))
+    };
+    let lock_all = || {
+        assert_eq!(world.vfs.lock_range(file, open_of(1), lock(1, 0, 100, Kind::Write)), Ok(()));
+        assert!(!is_told(Range::ALL), "it is locked");
+    };
+    lock_all();
+    world.vfs.lock_unopened(other, lock(1, 0, 10, Kind::Write)).unwrap();
+    world.vfs.unlock_range(other, owner(1), Range::ALL).unwrap();
+    assert!(!is_told(Range::ALL), "that was another file");
+    world.unlock(file, 1, 20, 10);
+    assert!(is_told(Range::new(25, 1).unwrap()));
+    assert_eq!(world.vfs.lock_range(file, open_of(1), lock(1, 0, 5, Kind::Read)), Ok(()));
+    assert!(is_told(Range::new(4, 1).unwrap()), "others may read there now");
+    world.vfs.close(file, open_of(1));
+    assert!(is_told(Range::new(99, 1).unwrap()));
+    world.vfs.lock_unopened(file, lock(1, 0, 10, Kind::Write)).unwrap();
+    world.vfs.unlock_range(file, owner(1), Range::ALL).unwrap();
+    assert!(is_told(Range::new(0, 1).unwrap()));
 }
 
 /// What each of three owners holds of the first bytes and of the last one, byte by byte: a lock is given just where that allows it, and what is told of who is in

@@ -331,9 +331,10 @@ fn ask(compound: &mut Compound<'_>, file: &Target, ask: impl Fn() -> Result<(), 
     let mut denied = None;
     let makes_way = |outcome: &Result<(), NotLocked>| {
         let Err(NotLocked::Held(held)) = *outcome else { return Ok(false) };
-        if house.is_of_host(held.holder.client) {
-            // A host of NFSv3 has no lease that could be over. One that is not to be named any more has gone.
-            denied = house.host_named(held.holder).map(|owner| Denied { held, client: ClientId(0), owner });
+        if !house.is_of_version_4(held.holder.client) {
+            // Hosts of NFSv3, and mounts of this machine, have no lease that could be over (rules V44). A host that is not to be named any more has gone.
+            let named = house.named_without_lease(held.holder);
+            denied = named.map(|owner| Denied { held, client: ClientId(0), owner });
             return Ok(denied.is_none());
         }
         if house.end_late(exports, &[held.holder.client]) {

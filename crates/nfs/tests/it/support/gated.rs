@@ -1,15 +1,15 @@
 //! A file system that can be held: reads behind a gate, promises kept by hand, admission refused.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tally_base::{
     Broken, DatasetId, Fate, Kept, Known, ObjectId, PoolGuid, Promise, SessionBytes, SlotMark, Time, Wait, blocking,
 };
-use tally_vfs::locks::{Lock, NotLocked, Range};
+use tally_vfs::locks::{Lock, NotLocked, Range, Watch};
 use tally_vfs::model::Model;
 use tally_vfs::*;
 
@@ -372,6 +372,9 @@ impl Locks for Gated {
 
     fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {
         self.model.has_ranges(object, holder)
+    }
+    fn watch(&self, watch: &Weak<dyn Watch>) {
+        self.model.watch(watch);
     }
 }
 

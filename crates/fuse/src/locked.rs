@@ -1,0 +1,173 @@
+//! What programs have locked with fcntl(2), in the one table of locks where those of clients are.
+//!
+//! *Owners* are the kernel's: a process, or rather its table of descriptors, or one open description (`F_OFD_SETLK`). It does not say which, and keeps nothing of what it has asked for. What a process has
+//! locked of a file goes when that closes any descriptor of it, of which FLUSH tells by the owner. What a description has goes with it, of which RELEASE tells by the open's number alone. So of each owner is kept here through which opens it has
+//! locked, until FLUSH: a RELEASE may come late, when its process has locked anew through another one.
+//!
+//! *A mount of the dataset may be over*: its pool was suspended, and is taken up anew. Then others may have had what was locked here, before anybody comes to ask for it again. So it is not asked for: it is lost, and files of which
+//! something was locked are told of (rules V44; `Opens::note_unlocked`).
+//!
+//! *Locks.* A shard's is held over the file system, as with opens: who has locked something and who stands here are the same.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use tally_base::ObjectId;
+use tally_vfs::locks::{Kind, Lock, NotLocked, Range};
+use tally_vfs::{ClientNumber, FsError, Holder, MountNumber, ObjectRef, OwnerNumber, Vfs};
+
+/// Files whose numbers fall together wait for each other where they are locked.
+const SHARDS: usize = 64;
+
+/// Who locks.
+#[derive(Clone, Copy)]
+pub(crate) struct Locker {
+    /// As the kernel names it.
+    pub(crate) owner: u64,
+    /// Through which open.
+    pub(crate) fh: u64,
+    /// As which process it is shown.
+    pub(crate) pid: u32,
+}
+
+/// All of a mount.
+pub(crate) struct Locked {
+    client: ClientNumber,
+    shards: Vec<Mutex<Shard>>,
+}
+
+struct Shard {
+    /// In whose table it is.
+    mount: MountNumber,
+    /// Owners that have locked something, by file.
+    owners: BTreeMap<(ObjectId, u64), Owner>,
+}
+
+struct Owner {
+    object: ObjectRef,
+    pid: u32,
+    /// Opens through which it has locked.
+    through: SmallVec<[u64; 1]>,
+}
+
+impl Locked {
+    /// Nothing, of this client.
+    pub(crate) fn new(client: ClientNumber) -> Self {
+        let shard = || Mutex::new(Shard { mount: MountNumber(0), owners: BTreeMap::new() });
+        Self { client, shards: std::iter::repeat_with(shard).take(SHARDS).collect() }
+    }
+
+    /// Who an owner is in the table. Opens have owners below 8 there, and the kernel's are 64 scrambled bits: where one should be such a number all the same nothing goes wrong, as none is ended with all that it has.
+    pub(crate) const fn holder(&self, owner: u64) -> Holder {
+        Holder { client: self.client, owner: OwnerNumber(owner) }
+    }
+
+    fn shard(&self, object: ObjectId) -> &Mutex<Shard> {
+        &self.shards[object.0 as usize % SHARDS]
+    }
+
+    /// Locks a range, or says who has it.
+    pub(crate) fn lock(
+        &self,
+        vfs: &dyn Vfs,
+        object: ObjectRef,
+        by: Locker,
+        (range, kind): (Range, Kind),
+    ) -> Result<(), NotLocked> {
+        let mut shard = self.shard(object.id).lock();
+        if shard.mount != vfs.mount() {
+            // It is over by now, or begins.
+            return Err(FsError::Unavailable.into());
+        }
+        vfs.lock_unopened(object, Lock { holder: self.holder(by.owner), range, kind })?;
+        let none = || Owner { object, pid: by.pid, through: SmallVec::new() };
+        let owner = shard.owners.entry((object.id, by.owner)).or_insert_with(none);
+        owner.pid = by.pid;
+        if !owner.through.contains(&by.fh) {
+            owner.through.push(by.fh);
+        }
+        Ok(())
+    }
+
+    /// Unlocks a range, what of it is locked. Gives the file, if anything was.
+    pub(crate) fn unlock(
+        &self,
+        vfs: &dyn Vfs,
+        object: ObjectId,
+        owner: u64,
+        range: Range,
+    ) -> Result<Option<ObjectRef>, FsError> {
+        let mut shard = self.shard(object).lock();
+        let Some(object) = shard.owners.get(&(object, owner)).map(|owner| owner.object) else { return Ok(None) };
+        let holder = self.holder(owner);
+        vfs.unlock_range(object, holder, range)?;
+        if !vfs.has_ranges(object, holder) {
+            shard.owners.remove(&(object.id, owner));
+        }
+        Ok(Some(object))
+    }
+
+    /// A descriptor is closed: its process has nothing of the file any more.
+    pub(crate) fn flush(&self, vfs: &dyn Vfs, object: ObjectId, owner: u64) -> Option<ObjectRef> {
+        // Of all of it nothing is split, for which there might be no room.
+        self.unlock(vfs, object, owner, Range::ALL).ok().flatten()
+    }
+
+    /// An open is gone, with those that have locked through it alone.
+    pub(crate) fn release(&self, vfs: Option<&dyn Vfs>, object: ObjectId, fh: u64) -> Option<ObjectRef> {
+        let mut shard = self.shard(object).lock();
+        let mut freed = None;
+        for ((_, number), owner) in shard.owners.range_mut((object, 0)..=(object, u64::MAX)) {
+            owner.through.retain(|through| *through != fh);
+            if owner.through.is_empty() {
+                freed = Some(owner.object);
+                self.give_up(vfs, owner.object, *number);
+            }
+        }
+        if freed.is_some() {
+            shard.owners.retain(|_, owner| !owner.through.is_empty());
+        }
+        freed
+    }
+
+    /// All are gone. Gives the files.
+    pub(crate) fn release_all(&self, vfs: Option<&dyn Vfs>) -> Vec<ObjectRef> {
+        let mut freed = Vec::new();
+        for shard in &self.shards {
+            for ((_, number), owner) in std::mem::take(&mut shard.lock().owners) {
+                self.give_up(vfs, owner.object, number);
+                freed.push(owner.object);
+            }
+        }
+        freed.dedup();
+        freed
+    }
+
+    fn give_up(&self, vfs: Option<&dyn Vfs>, object: ObjectRef, owner: u64) {
+        if let Some(vfs) = vfs {
+            // Of all of it nothing is split.
+            let _unlocked = vfs.unlock_range(object, self.holder(owner), Range::ALL);
+        }
+    }
+
+    /// The dataset is mounted anew. Gives the files of which something was locked.
+    pub(crate) fn lost_to(&self, mount: MountNumber) -> Vec<ObjectId> {
+        let mut lost = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            shard.mount = mount;
+            lost.extend(std::mem::take(&mut shard.owners).into_keys().map(|(object, _)| object));
+        }
+        lost.dedup();
+        lost
+    }
+
+    /// As which process an owner in the table is shown: none, if it is none of this mount's.
+    pub(crate) fn pid(&self, object: ObjectId, holder: Holder) -> u32 {
+        if holder.client != self.client {
+            return 0;
+        }
+        self.shard(object).lock().owners.get(&(object, holder.owner.0)).map_or(0, |owner| owner.pid)
+    }
+}
