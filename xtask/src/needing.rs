@@ -44,7 +44,7 @@ struct Needing {
 
 const PROMTOOL: Need = Need::Program { name: "promtool", package: "prometheus" };
 
-const TESTS: [Needing; 22] = [
+const TESTS: [Needing; 26] = [
     Needing {
         name: "a_block_device_is_a_disk_with_one_owner",
         of: &["--test", "block_device"],
@@ -109,6 +109,18 @@ const TESTS: [Needing; 22] = [
         need: Need::Fuse,
     },
     Needing { name: "local_locks::locks_have_bounds_that_are_told", of: &["--test", "linked"], need: Need::Fuse },
+    Needing { name: "mountpoints::datasets_are_mounted_where_they_say", of: &["--test", "linked"], need: Need::Fuse },
+    Needing {
+        name: "mountpoints::what_is_left_of_a_daemon_is_told_and_mended",
+        of: &["--test", "linked"],
+        need: Need::Fuse,
+    },
+    Needing { name: "mountpoints::what_hangs_is_taken_away_at_once", of: &["--test", "linked"], need: Need::Fuse },
+    Needing {
+        name: "mountpoints::mount_and_umount_call_it_by_their_names",
+        of: &["--test", "linked"],
+        need: Need::Fuse,
+    },
     Needing { name: "who_is_believed_from_where", of: &["--test", "another_host"], need: Need::Hosts },
     Needing {
         name: "the_port_is_found_and_another_owner_of_it_named",

@@ -117,7 +117,10 @@ impl Tree {
         let files = self.folder.join("files");
         cargo::step(Command::new("dpkg-deb").arg("--extract").args([package, &files]))?;
         let pages = files.join("usr/share/man");
-        cargo::step(Command::new("gunzip").arg("--recursive").arg(&pages))?;
+        // Some are links to others.
+        cargo::step(
+            Command::new("find").arg(&pages).args(["-type", "f", "-name", "*.gz", "-exec", "gunzip", "{}", "+"]),
+        )?;
         let contents = |folder: &Path, apart: &[&str]| {
             let found = below(folder, apart)?.into_iter().map(|file| Ok((fs::read(&file)?, file)));
             found.collect::<Result<Vec<_>>>()

@@ -6,10 +6,12 @@
 //! to undo and every `set` a walk over all descendants.
 //!
 //! `quota` and `refquota` are not inherited, as a bound of one dataset says nothing of another. The first is for the dataset
-//! on which it was set with all below it, the second for that dataset alone: the words are ZFS' own.
+//! on which it was set with all below it, the second for that dataset alone: the words are ZFS' own. Nor is `canmount`; and `mountpoint`
+//! comes down with the names below the dataset on which it was set, as two cannot be mounted in one place.
 
 mod effective;
 mod encoding;
+mod mounting;
 mod user;
 mod value;
 
@@ -21,8 +23,9 @@ use serde::{Deserialize, Serialize};
 
 use encoding::Other;
 
-pub use effective::{Effective, Source, Sourced, effective, sources};
+pub use effective::{Effective, Placed, Source, Sourced, effective, sources};
 pub(crate) use encoding::SET_BYTES_MAX;
+pub use mounting::{CanMount, MOUNTPOINT_BYTES_MAX, Mountpoint};
 pub use user::{
     SourcedUser, USER_BYTES_MAX, USER_VALUE_BYTES_MAX, UserProperty, check_user_name, is_user_name, user_sources,
 };
@@ -56,11 +59,15 @@ pub enum Property {
     Delegations,
     /// To whom the dataset is exported, and how.
     ShareNfs,
+    /// Where the machine that serves it has it mounted: `none`, `legacy` or a path.
+    Mountpoint,
+    /// Whether it is mounted there by itself: `on`, `off` or `noauto`.
+    CanMount,
 }
 
 impl Property {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Sync,
         Self::LogBias,
         Self::RecordSize,
@@ -71,6 +78,8 @@ impl Property {
         Self::Compression,
         Self::Delegations,
         Self::ShareNfs,
+        Self::Mountpoint,
+        Self::CanMount,
     ];
 
     /// Its name on the command line.
@@ -87,13 +96,15 @@ impl Property {
             Self::Compression => "compression",
             Self::Delegations => "delegations",
             Self::ShareNfs => "sharenfs",
+            Self::Mountpoint => "mountpoint",
+            Self::CanMount => "canmount",
         }
     }
 
     /// Whether a child dataset takes its parent's value.
     #[must_use]
     pub const fn inheritable(self) -> bool {
-        !matches!(self, Self::Quota | Self::RefQuota)
+        !matches!(self, Self::Quota | Self::RefQuota | Self::CanMount)
     }
 }
 
@@ -119,7 +130,7 @@ pub enum PropertyError {
     /// No property of that name.
     #[error(
         "there is no property '{name}'; datasets have sync, logbias, recordsize, quota, refquota, readonly, atime, \
-         compression, delegations and sharenfs, and those that users name, which have a colon: com.example:note"
+         compression, delegations, sharenfs, mountpoint and canmount, and those that users name, which have a colon: com.example:note"
     )]
     UnknownProperty {
         /// The name, as it was given.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use tally_base::Size;
 
+use super::mounting::{CanMount, Mountpoint};
 use super::{Property, PropertyError};
 
 /// Smallest record size: one sector.
@@ -75,6 +76,8 @@ pub enum Value {
     Compression(Compression),
     Delegations(Delegating),
     ShareNfs(String),
+    Mountpoint(Mountpoint),
+    CanMount(CanMount),
 }
 
 impl Value {
@@ -92,6 +95,8 @@ impl Value {
             Property::Compression => Self::Compression(Compression::default()),
             Property::Delegations => Self::Delegations(Delegating::default()),
             Property::ShareNfs => Self::ShareNfs("off".into()),
+            Property::Mountpoint => Self::Mountpoint(Mountpoint::default()),
+            Property::CanMount => Self::CanMount(CanMount::default()),
         }
     }
 
@@ -109,6 +114,8 @@ impl Value {
             Self::Compression(_) => Property::Compression,
             Self::Delegations(_) => Property::Delegations,
             Self::ShareNfs(_) => Property::ShareNfs,
+            Self::Mountpoint(_) => Property::Mountpoint,
+            Self::CanMount(_) => Property::CanMount,
         }
     }
 
@@ -119,7 +126,8 @@ impl Value {
             Self::Quota(bytes) | Self::RefQuota(bytes) => *bytes != Some(0),
             Self::ShareNfs(rules) => rules.len() <= SHARENFS_BYTES_MAX,
             Self::Sync(_) | Self::LogBias(_) | Self::ReadOnly(_) | Self::Atime(_) => true,
-            Self::Compression(_) | Self::Delegations(_) => true,
+            Self::Mountpoint(at) => Mountpoint::parse(&at.to_string()).as_ref() == Some(at),
+            Self::Compression(_) | Self::Delegations(_) | Self::CanMount(_) => true,
         }
     }
 
@@ -140,6 +148,7 @@ impl fmt::Display for Value {
             Self::RecordSize(bytes) => return Size(u64::from(*bytes)).fmt(f),
             Self::Quota(Some(bytes)) | Self::RefQuota(Some(bytes)) => return Size(*bytes).fmt(f),
             Self::ShareNfs(rules) => return f.pad(rules),
+            Self::Mountpoint(at) => return at.fmt(f),
             _ => {}
         }
         f.pad(match self {
@@ -150,14 +159,15 @@ impl fmt::Display for Value {
             Self::LogBias(LogBias::Throughput) => "throughput",
             Self::LogBias(LogBias::Auto) | Self::Delegations(Delegating::Auto) => "auto",
             Self::Compression(Compression::Off) | Self::ReadOnly(false) | Self::Atime(false) => "off",
-            Self::Delegations(Delegating::Off) => "off",
+            Self::Delegations(Delegating::Off) | Self::CanMount(CanMount::Off) => "off",
+            Self::CanMount(CanMount::On) => "on",
+            Self::CanMount(CanMount::NoAuto) => "noauto",
             Self::Compression(Compression::Lz4) => "lz4",
             Self::Compression(Compression::Zstd) => "zstd",
             Self::ReadOnly(true) | Self::Atime(true) | Self::Delegations(Delegating::On) => "on",
             Self::Quota(None) | Self::RefQuota(None) => "none",
-            Self::RecordSize(_) | Self::Quota(Some(_)) | Self::RefQuota(Some(_)) | Self::ShareNfs(_) => {
-                unreachable!("printed above")
-            }
+            Self::RecordSize(_) | Self::Quota(Some(_)) | Self::RefQuota(Some(_)) => unreachable!("printed above"),
+            Self::ShareNfs(_) | Self::Mountpoint(_) => unreachable!("printed above"),
         })
     }
 }
@@ -174,6 +184,8 @@ pub const fn usual_values(property: Property) -> &'static [&'static str] {
         Property::Compression => &["lz4", "zstd", "off"],
         Property::Delegations => &["auto", "on", "off"],
         Property::ShareNfs => &["on", "off"],
+        Property::Mountpoint => &["none", "legacy"],
+        Property::CanMount => &["on", "off", "noauto"],
     }
 }
 
@@ -218,6 +230,13 @@ pub fn parse(property: Property, text: &str) -> Result<Value, PropertyError> {
             _ => Err(bad("it is auto, on or off")),
         },
         Property::ShareNfs => share(text).map_err(|wrong| wrong.unwrap_or_else(|| bad(SHARE_EXPECTED))),
+        Property::Mountpoint => Mountpoint::parse(text).map(Value::Mountpoint).ok_or_else(|| bad(MOUNTPOINT_EXPECTED)),
+        Property::CanMount => match text {
+            "on" => Ok(Value::CanMount(CanMount::On)),
+            "off" => Ok(Value::CanMount(CanMount::Off)),
+            "noauto" => Ok(Value::CanMount(CanMount::NoAuto)),
+            _ => Err(bad("it is on, off or noauto")),
+        },
     }
 }
 
@@ -226,6 +245,8 @@ const NO_GZIP: &str =
 const QUOTA_EXPECTED: &str = "it is none, or a size with its unit, like 500M or 1.5T";
 const SHARE_EXPECTED: &str = "it is off, on, or a list of networks with options on one line of at most 4096 \
      bytes, like '192.168.1.0/24(rw,no_root_squash) 10.0.0.7(ro)'";
+
+const MOUNTPOINT_EXPECTED: &str = "it is none, legacy, or a directory of this machine from / on, without . and .. and at most 1024 bytes long, like /srv/home";
 
 fn sync_mode(text: &str) -> Option<SyncMode> {
     match text {

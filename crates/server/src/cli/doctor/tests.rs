@@ -38,6 +38,7 @@ fn well() -> Facts {
         now: NOW,
         volatile_logs: BTreeSet::new(),
         out_of_reach: Some(Vec::new()),
+        mounts: Standing { served: 1, ..Standing::default() },
         is_machine_silent: false,
     }
 }
@@ -47,7 +48,10 @@ fn where_nothing_is_wrong_everything_is_ok() {
     let findings = examine(&well());
     assert!(findings.iter().all(|finding| finding.level == Level::Ok && finding.todo.is_none()), "{findings:#?}");
     let checks: BTreeSet<_> = findings.iter().map(|finding| finding.check).collect();
-    let all = ["clock", "daemon", "exports", "features", "log", "pool", "rpcbind", "sandbox", "scrub", "space", "sync"];
+    let all = [
+        "clock", "daemon", "exports", "features", "log", "mount", "pool", "rpcbind", "sandbox", "scrub", "space",
+        "sync",
+    ];
     assert_eq!(checks, all.into_iter().collect());
 }
 
@@ -55,7 +59,7 @@ fn where_nothing_is_wrong_everything_is_ok() {
 #[test]
 fn what_is_wrong_is_told_and_nothing_else() {
     type Break = fn(&mut Facts);
-    let cases: [(&str, Level, &str, Break); 20] = [
+    let cases: [(&str, Level, &str, Break); 22] = [
         ("daemon", Level::Warn, "version 0.0.1", |facts| facts.server.version = "0.0.1".into()),
         ("pool", Level::Warn, "no pool is imported", |facts| facts.seen.pools.clear()),
         ("pool", Level::Warn, "tank is DEGRADED", |facts| facts.seen.pools[0].state = "DEGRADED".into()),
@@ -82,6 +86,12 @@ fn what_is_wrong_is_told_and_nothing_else() {
         ("exports", Level::Fail, "own addresses only", |facts| facts.server.addresses = vec!["::1".parse().unwrap()]),
         ("rpcbind", Level::Warn, "another server", |facts| {
             facts.server.portmapper.trouble = Some("another server".into())
+        }),
+        ("mount", Level::Fail, "tank/a on /srv/a is dead", |facts| {
+            facts.mounts.dead.push(("tank/a".into(), "/srv/a".into()));
+        }),
+        ("mount", Level::Warn, "tank/b has mountpoint=/srv/b, and is not mounted", |facts| {
+            facts.mounts.missing.push(("tank/b".into(), "/srv/b".into()));
         }),
         ("sandbox", Level::Warn, "cannot see /dev/sda", |facts| {
             let told = OutOfReach { found: "cannot see /dev/sda".into(), todo: "look".into() };
