@@ -370,7 +370,8 @@ impl House {
             }
             FsError::TooManyClaims => LockTold::Says(Verdict::NoLocks),
             FsError::Stale => LockTold::Says(Verdict::Stale),
-            FsError::Throttled => LockTold::Says(Verdict::Grace),
+            // Its pool is suspended, or has no room for a moment.
+            FsError::Throttled | FsError::Unavailable => LockTold::Says(Verdict::Grace),
             _ => LockTold::Says(Verdict::Failed),
         }
     }

@@ -152,6 +152,14 @@ fn what_is_claimed_of_a_pool_that_is_not_there_yet_waits_for_it() {
     assert_eq!(one.says(&scene, &lock), GRACE);
     clients.unlistable.store(false, SeqCst);
     assert_eq!(held.says(&scene), GRANTED);
+    // Nor while its pool is suspended, where nothing of a file can be read.
+    let scene = restart(scene);
+    let tank = &scene.exports.tank;
+    tank.suspended.store(true, SeqCst);
+    let held = Held::of(one.begin(&scene, &again));
+    let held = Held::of(held.goes_on(&scene));
+    tank.suspended.store(false, SeqCst);
+    assert_eq!(held.says(&scene), GRANTED);
     // Known is as well who may not.
     assert_eq!(host(2).says(&scene, &again), GRACE);
 }

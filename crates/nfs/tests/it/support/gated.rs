@@ -339,6 +339,9 @@ impl Delegations for Gated {
 
 impl Locks for Gated {
     fn lock_unopened(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {
+        if self.suspended.load(SeqCst) {
+            return Err(FsError::Unavailable.into());
+        }
         self.model.lock_unopened(object, wanted)?;
         let behind = self.behind_a_lock.lock().take();
         if let Some(behind) = behind {
