@@ -44,7 +44,7 @@ struct Needing {
 
 const PROMTOOL: Need = Need::Program { name: "promtool", package: "prometheus" };
 
-const TESTS: [Needing; 26] = [
+const TESTS: &[Needing] = &[
     Needing {
         name: "a_block_device_is_a_disk_with_one_owner",
         of: &["--test", "block_device"],
@@ -121,6 +121,7 @@ const TESTS: [Needing; 26] = [
         of: &["--test", "linked"],
         need: Need::Fuse,
     },
+    Needing { name: "mountpoints::a_copy_of_a_mount_is_told_of", of: &["--test", "linked"], need: Need::Fuse },
     Needing { name: "who_is_believed_from_where", of: &["--test", "another_host"], need: Need::Hosts },
     Needing {
         name: "the_port_is_found_and_another_owner_of_it_named",
@@ -142,7 +143,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 /// Runs those whose need is met, and counts the others as skipped.
 pub(crate) fn run(failures: &mut Failures) -> Result<Tally> {
     let mut total = Tally::default();
-    for test in &TESTS {
+    for test in TESTS {
         total += match test.need.path()? {
             Ok(path) => test.run(path, failures)?,
             Err(enabled_by) => {

@@ -116,12 +116,12 @@ fn programs_of_the_server_are_met() {
     // exclusive, of no process that the host could know, from 5, two of them
     assert_eq!(one.told(&scene, &ask(&scene, TEST, file)), [DENIED, 1, 0, 0, 0, 5, 0, 2]);
     assert_eq!(one.says(&scene, &Ask { blocks: true, ..lock.clone() }), BLOCKED);
-    assert!(next_errand(&scene).is_none());
+    assert!(next_call(&scene).is_none());
     tank.unlock_range(file, program, Range::ALL).unwrap();
     scene.service.freed_here(&**tank, file);
     // Without a look of those who come twice a second.
-    let errand = scene.service.next_errand().expect("GRANTED");
-    assert_eq!((errand.to, errand.procedure), ([10, 0, 0, 1].into(), 5));
+    let call = scene.service.next_host_call().expect("GRANTED");
+    assert_eq!((call.to, call.procedure), ([10, 0, 0, 1].into(), 5));
     assert!(tank.lock_unopened(file, Lock { holder: program, range, kind: Kind::Read }).is_err(), "it is the host's");
 }
 

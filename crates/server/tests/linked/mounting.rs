@@ -109,7 +109,8 @@ impl Drop for Machine {
 /// What the kernel has mounted there, whatever lies in another one behind that.
 pub(super) fn mounted_below(dir: &Path) -> Vec<PathBuf> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let dirs = table.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
+    let dirs = table.lines().filter_map(|line| line.split(' ').nth(4));
+    let dirs = dirs.map(|dir| PathBuf::from(dir.replace("\\040", " ")));
     let mut dirs: Vec<_> = dirs.filter(|at| at.starts_with(dir)).collect();
     dirs.sort();
     dirs

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::mounting::{DEAD, Machine, mounted_below, raw};
@@ -232,4 +233,22 @@ fn mount_and_umount_call_it_by_their_names() {
     let output = mounts(&machine, "defaults");
     assert!(output.status.success(), "{output:?}");
     assert_eq!(fs::read(&file).unwrap(), b"changed");
+}
+
+/// As a container has one that was begun while something was mounted.
+#[test]
+#[ignore = "needs root; `cargo xtask test` runs it"]
+fn a_copy_of_a_mount_is_told_of() {
+    let machine = Machine::with_homes();
+    machine.well(&["mount", "-a"]);
+    let (ann, copy) = (machine.place("srv/all/home/ann"), machine.place("copy"));
+    fs::create_dir(&copy).unwrap();
+    rustix::mount::mount_bind(&ann, &copy).unwrap();
+    let dir = ann.display().to_string();
+    let told = machine.well(&["unmount", &dir]);
+    assert!(told.contains(&format!("{dir} is unmounted here, and still served")), "{told}");
+    assert!(machine.well(&["mount", "-H"]).contains("tank/home/ann\t"), "it is in the list");
+    rustix::mount::unmount(&copy, UnmountFlags::empty()).unwrap();
+    let told = machine.well(&["unmount", &machine.place("srv/all/home").display().to_string()]);
+    assert!(!told.contains("still served"), "{told}");
 }

@@ -102,7 +102,7 @@ pub(super) fn orderly(
 ) -> Result<Vec<String>, Failure> {
     let served = mounts(session, console);
     if let Some(mount) = served.as_ref().ok().and_then(|served| served.iter().rfind(|mount| mount.dir == dir)) {
-        return synced(session, mount, console).map(|()| Vec::new());
+        return synced(session, mount, console);
     }
     let is_dead = Table::read()?.at(dir).is_some_and(|there| there.is_dead());
     match (is_dead, unknown) {
@@ -122,7 +122,7 @@ pub(super) fn orderly(
 }
 
 /// What programs have mapped and changed goes to the daemon, and all of it to the disks: the kernel asks for neither at the end.
-fn synced(session: Session<'_>, mount: &MountReport, console: &mut Console<'_>) -> Result<(), Failure> {
+fn synced(session: Session<'_>, mount: &MountReport, console: &mut Console<'_>) -> Result<Vec<String>, Failure> {
     let dir = &mount.dir;
     hand_over(dir)?;
     ask(session, &Request::PoolSync { name: mount.pool.clone() }, console)?;
@@ -132,10 +132,16 @@ fn synced(session: Session<'_>, mount: &MountReport, console: &mut Console<'_>) 
     let is_heard = |session, console: &mut Console<'_>| {
         mounts(session, console).is_ok_and(|now| now.iter().filter(is_it).all(|one| one.number != mount.number))
     };
-    while begun.elapsed() < HEARS_MAX && !is_heard(session, console) {
+    while !is_heard(session, console) {
+        if begun.elapsed() >= HEARS_MAX {
+            return Ok(vec![format!(
+                "{} is unmounted here, and still served: a container or service with mounts of its own has a copy of it (lsns -t mnt), and keeps the pool from being exported",
+                dir.display()
+            )]);
+        }
         thread::sleep(HEARS_PAUSE);
     }
-    Ok(())
+    Ok(Vec::new())
 }
 
 fn hand_over(dir: &Path) -> Result<(), Failure> {
