@@ -27,8 +27,8 @@ pub use user::{
     SourcedUser, USER_BYTES_MAX, USER_VALUE_BYTES_MAX, UserProperty, check_user_name, is_user_name, user_sources,
 };
 pub use value::{
-    Compression, Delegating, LogBias, RECORD_SIZE_MAX, RECORD_SIZE_MIN, SHARENFS_BYTES_MAX, SyncMode, Value, parse,
-    usual_values,
+    Compression, Delegating, LogBias, RECORD_SIZE_MAX, RECORD_SIZE_MIN, SHARENFS_BYTES_MAX, SHARESMB_BYTES_MAX,
+    SyncMode, Value, parse, usual_values,
 };
 
 /// What can be set on a dataset. The order is that of `tally dataset get`; it is not stored.
@@ -56,11 +56,13 @@ pub enum Property {
     Delegations,
     /// To whom the dataset is exported, and how.
     ShareNfs,
+    /// Whether Samba is to share the dataset, and how.
+    ShareSmb,
 }
 
 impl Property {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Sync,
         Self::LogBias,
         Self::RecordSize,
@@ -71,6 +73,7 @@ impl Property {
         Self::Compression,
         Self::Delegations,
         Self::ShareNfs,
+        Self::ShareSmb,
     ];
 
     /// Its name on the command line.
@@ -87,6 +90,7 @@ impl Property {
             Self::Compression => "compression",
             Self::Delegations => "delegations",
             Self::ShareNfs => "sharenfs",
+            Self::ShareSmb => "sharesmb",
         }
     }
 
@@ -119,7 +123,7 @@ pub enum PropertyError {
     /// No property of that name.
     #[error(
         "there is no property '{name}'; datasets have sync, logbias, recordsize, quota, refquota, readonly, atime, \
-         compression, delegations and sharenfs, and those that users name, which have a colon: com.example:note"
+         compression, delegations, sharenfs and sharesmb, and those that users name, which have a colon: com.example:note"
     )]
     UnknownProperty {
         /// The name, as it was given.

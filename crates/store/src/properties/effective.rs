@@ -29,6 +29,8 @@ pub struct Effective {
     pub delegations: Delegating,
     /// To whom it is exported: `off`, `on` or rules.
     pub sharenfs: String,
+    /// How Samba is to share it: `off`, `on` or options.
+    pub sharesmb: String,
 }
 
 /// What holds at the end of `chain`: the sets from the pool's root dataset down to the dataset itself. An
@@ -46,6 +48,7 @@ pub fn effective(chain: &[&PropertySet]) -> Effective {
         compression: Compression::default(),
         delegations: Delegating::default(),
         sharenfs: String::new(),
+        sharesmb: String::new(),
     };
     for property in Property::ALL {
         // One field each; a property without its arm does not compile.
@@ -60,6 +63,7 @@ pub fn effective(chain: &[&PropertySet]) -> Effective {
             Value::Compression(value) => result.compression = value,
             Value::Delegations(value) => result.delegations = value,
             Value::ShareNfs(value) => result.sharenfs = value,
+            Value::ShareSmb(value) => result.sharesmb = value,
         }
     }
     result

@@ -11,6 +11,7 @@
 //! | 8 | sharenfs | text |
 //! | 9 | quota | u64, 0 none |
 //! | 10 | delegations | u8: 0 auto, 1 on, 2 off |
+//! | 13 | sharesmb | text |
 //! | 256 | one that users name, each once | length of the name u8, name, text |
 //!
 //! A number that is not known, and a value that was received and not set here, stays as it is, and is in force nowhere.
@@ -21,7 +22,7 @@ use bytes::Bytes;
 use tally_base::codec::{Malformed, Put, Reader};
 
 use super::user::{READ_BYTES_MAX, UserProperty};
-use super::value::{Compression, Delegating, LogBias, SHARENFS_BYTES_MAX, SyncMode, Value};
+use super::value::{Compression, Delegating, LogBias, SHARENFS_BYTES_MAX, SHARESMB_BYTES_MAX, SyncMode, Value};
 use super::{Property, PropertySet};
 
 /// Properties that users name.
@@ -36,8 +37,11 @@ const HEAD_BYTES: usize = 5;
 /// Bytes of all properties that are not known, with their heads.
 pub(super) const OTHERS_BYTES_MAX: usize = 8 << 10;
 /// The longest encoding of a set.
-pub(crate) const SET_BYTES_MAX: usize =
-    Property::ALL.len() * (HEAD_BYTES + 8) + SHARENFS_BYTES_MAX + OTHERS_BYTES_MAX + READ_BYTES_MAX;
+pub(crate) const SET_BYTES_MAX: usize = Property::ALL.len() * (HEAD_BYTES + 8)
+    + SHARENFS_BYTES_MAX
+    + SHARESMB_BYTES_MAX
+    + OTHERS_BYTES_MAX
+    + READ_BYTES_MAX;
 
 /// Bytes of properties that users name, with their heads.
 pub(super) fn user_bytes(users: &BTreeMap<String, String>) -> usize {
@@ -129,6 +133,7 @@ const fn number_of(property: Property) -> u16 {
         Property::ShareNfs => 8,
         Property::Quota => 9,
         Property::Delegations => 10,
+        Property::ShareSmb => 13,
     }
 }
 
@@ -154,7 +159,7 @@ fn encode_value(value: &Value) -> Vec<u8> {
             Delegating::On => 1,
             Delegating::Off => 2,
         }),
-        Value::ShareNfs(rules) => out.put(rules.as_bytes()),
+        Value::ShareNfs(text) | Value::ShareSmb(text) => out.put(text.as_bytes()),
     }
     out
 }
@@ -184,6 +189,10 @@ fn decode_value(property: Property, bytes: &[u8]) -> Result<Option<Value>, Malfo
         Property::ShareNfs => {
             let rules = String::from_utf8(bytes.to_vec()).map_err(|_| malformed)?;
             return Ok(Some(Value::ShareNfs(rules)));
+        }
+        Property::ShareSmb => {
+            let share = String::from_utf8(bytes.to_vec()).map_err(|_| malformed)?;
+            return Ok(Some(Value::ShareSmb(share)));
         }
     };
     // What follows a value that is not known says something about that.

@@ -32,6 +32,8 @@ fn values_print_as_zfs_spells_them() {
         ("delegations", "off", "off", "off"),
         ("sharenfs", "off", "off", "off"),
         ("sharenfs", " 10.0.0.0/8(ro) ", "10.0.0.0/8(ro)", "10.0.0.0/8(ro)"),
+        ("sharesmb", "off", "off", "off"),
+        ("sharesmb", " name=Docs,guest=no ", "name=Docs,guest=no", "name=Docs,guest=no"),
     ];
     for (name, typed, shown, exact) in cases {
         let property: Property = name.parse().unwrap();
@@ -70,6 +72,8 @@ fn wrong_values_say_what_would_be_right() {
         ("sharenfs", "", "off, on, or a list of networks"),
         ("sharenfs", "a\nb", "off, on, or a list of networks"),
         ("sharenfs", "10.0.0.0/8(rw,async)", "sync=disabled"),
+        ("sharesmb", " ", "off, on, or options"),
+        ("sharesmb", "on\n[global]", "off, on, or options"),
     ];
     for (name, typed, expected) in cases {
         let error = parse(name.parse().unwrap(), typed).expect_err(typed).to_string();
@@ -78,13 +82,15 @@ fn wrong_values_say_what_would_be_right() {
     let unknown = "dedup".parse::<Property>().unwrap_err().to_string();
     assert!(unknown.contains("no property 'dedup'") && unknown.contains("recordsize"), "{unknown}");
     assert!(parse(Property::ShareNfs, &"x".repeat(SHARENFS_BYTES_MAX + 1)).is_err());
+    assert!(parse(Property::ShareSmb, &"x".repeat(SHARESMB_BYTES_MAX + 1)).is_err());
 }
 
 #[test]
 fn the_nearest_set_wins_and_quotas_stay_where_they_are() {
     let root =
         set(&[("sync", "always"), ("quota", "2G"), ("refquota", "1G"), ("compression", "off"), ("sharenfs", "on")]);
-    let home = set(&[("compression", "zstd"), ("readonly", "on"), ("recordsize", "16K"), ("delegations", "off")]);
+    let words = [("compression", "zstd"), ("readonly", "on"), ("recordsize", "16K"), ("delegations", "off")];
+    let home = set(&[&words[..], &[("sharesmb", "on")]].concat());
     let ann = set(&[("readonly", "off"), ("atime", "on"), ("logbias", "throughput")]);
     let found = effective(&[&root, &home, &ann]);
     let expected = Effective {
@@ -98,6 +104,7 @@ fn the_nearest_set_wins_and_quotas_stay_where_they_are() {
         compression: Compression::Zstd,
         delegations: Delegating::Off,
         sharenfs: "on".into(),
+        sharesmb: "on".into(),
     };
     assert_eq!(found, expected);
     assert_eq!((effective(&[&root]).quota, effective(&[&root]).refquota), (Some(2 << 30), Some(1 << 30)));
@@ -127,6 +134,7 @@ fn sources_name_the_ancestor() {
         "compression lz4 default",
         "delegations auto default",
         "sharenfs off default",
+        "sharesmb off default",
     ];
     assert_eq!(lines, expected);
 }
@@ -145,8 +153,9 @@ fn the_encoding_of_a_set_stays_as_it_is() {
         ("compression", "zstd"),
         ("delegations", "off"),
         ("sharenfs", "on"),
+        ("sharesmb", "on"),
     ]);
-    let expected: [&[u8]; 10] = [
+    let expected: [&[u8]; 11] = [
         &[1, 0, 0, 1, 0, 2],
         &[2, 0, 0, 1, 0, 1],
         &[3, 0, 0, 4, 0, 0, 16, 0, 0],
@@ -157,12 +166,13 @@ fn the_encoding_of_a_set_stays_as_it_is() {
         &[7, 0, 0, 2, 0, 2, 0],
         &[10, 0, 0, 1, 0, 2],
         &[8, 0, 0, 2, 0, b'o', b'n'],
+        &[13, 0, 0, 2, 0, b'o', b'n'],
     ];
     assert_eq!(full.encode(), expected.concat());
     assert_eq!(PropertySet::decode(&full.encode()), Ok(Some(full.clone())));
     let mut cleared = full;
     assert_eq!(cleared.clear(Property::Atime), Some(Value::Atime(false)));
-    assert_eq!((cleared.value(Property::Atime), cleared.iter().count()), (None, 9));
+    assert_eq!((cleared.value(Property::Atime), cleared.iter().count()), (None, 10));
 }
 
 #[test]
