@@ -15,8 +15,8 @@ use super::pool::{Activity, ImportArgs, PoolCommand};
 use super::stat::{self, By, StatCommand};
 use super::status::Detail;
 use super::{
-    bench, completion, doctor, exports, found, holdings, hooks, init, inspect, mount, rewind, status, top, upgrade,
-    watch,
+    bench, completion, doctor, exports, found, holdings, hooks, init, inspect, mount, rewind, smb, status, top,
+    upgrade, watch,
 };
 use crate::config::{self, Config, ServeArgs};
 use crate::control::holdings::Held;
@@ -86,6 +86,7 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         Command::Mount(args) => mount::mount(session, args, here, console),
         Command::Unmount(args) => mount::unmount(session, args, here, console),
         Command::Exports(args) => exports::run(session, args, here, console),
+        Command::Smb(args) => smb::run(session, args, here, console),
         Command::Nfsstat(args) => {
             args.check().map_err(Failure::Usage)?;
             let reply = ask(session, &Request::StatOps, console)?;

@@ -12,6 +12,7 @@ use tally_base::Size;
 
 use super::console::{Console, Failure, Session, soon};
 use super::sandbox::{OutOfReach, Sandbox};
+use super::smb::{SMB_CONF, Samba};
 use rustix::process::Pid;
 
 use crate::control::client::Client;
@@ -19,6 +20,7 @@ use crate::control::message::{Reply, Request};
 use crate::control::observation::Observation;
 use crate::control::report::{PoolReport, VdevReport};
 use crate::control::server::ServerReport;
+use crate::control::smb::SmbReport;
 use crate::dates::utc;
 
 /// How bad it is.
@@ -70,6 +72,8 @@ impl Finding {
 struct Facts {
     server: ServerReport,
     seen: Observation,
+    smb: SmbReport,
+    samba: Samba,
     /// The time of the newest event, in ns since 1970.
     newest_event_ns: u64,
     now: Duration,
@@ -85,6 +89,7 @@ struct Facts {
 struct Answers {
     server: ServerReport,
     seen: Observation,
+    smb: SmbReport,
     newest_event_ns: u64,
     daemon: Option<Pid>,
 }
@@ -144,12 +149,17 @@ fn ask(socket: Option<&Path>) -> Result<Answers, Failure> {
         return Err(Failure::Mismatch);
     };
     let newest_event_ns = events.iter().map(|event| event.time_ns).max().unwrap_or(0);
-    Ok(Answers { server, seen: *seen, newest_event_ns, daemon: client.daemon() })
+    // A daemon of before does not know the question.
+    let smb = match client.ask(&Request::Smb, &mut |_| {}) {
+        Ok(Reply::Smb(smb)) => smb,
+        _ => SmbReport::default(),
+    };
+    Ok(Answers { server, seen: *seen, smb, newest_event_ns, daemon: client.daemon() })
 }
 
 impl Facts {
     /// What the daemon says, and the machine: whoever looks at a disk that hangs, or asks a systemd that does, is not waited for.
-    fn of(Answers { server, seen, newest_event_ns, daemon }: Answers) -> Self {
+    fn of(Answers { server, seen, smb, newest_event_ns, daemon }: Answers) -> Self {
         let names = |is_it: &dyn Fn(&VdevReport) -> bool| -> Vec<String> {
             let vdevs = seen.pools.iter().flat_map(|pool| &pool.vdevs).filter(|vdev| is_it(vdev));
             vdevs.flat_map(legs).map(|leg| leg.name.clone()).collect()
@@ -164,7 +174,8 @@ impl Facts {
         let is_machine_silent = told.is_none();
         let (volatile_logs, out_of_reach) = told.unwrap_or_default();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { server, seen, newest_event_ns, now, volatile_logs, out_of_reach, is_machine_silent }
+        let samba = Samba::look(&smb, Path::new(SMB_CONF));
+        Self { server, seen, smb, samba, newest_event_ns, now, volatile_logs, out_of_reach, is_machine_silent }
     }
 }
 
@@ -218,7 +229,9 @@ fn examine(facts: &Facts) -> Vec<Finding> {
         findings.push(Finding::warn("machine", found, "see whether `systemctl show tally` answers"));
     }
     findings.extend(facts.out_of_reach.iter().flat_map(|disks| sandbox(disks)));
-    findings.extend([exports(server), portmapper(server), clock(facts)]);
+    findings.push(exports(server));
+    findings.extend(smb(facts));
+    findings.extend([portmapper(server), clock(facts)]);
     findings
 }
 
@@ -347,6 +360,21 @@ fn exports(server: &ServerReport) -> Finding {
     }
     let whom = if server.exports_to_others { "other machines" } else { "this machine alone" };
     Finding::ok("exports", format!("datasets that are exported: {}, to {whom}", server.exports))
+}
+
+fn smb(Facts { smb, samba, .. }: &Facts) -> Vec<Finding> {
+    let of_samba = samba.troubles(smb).into_iter().map(|(found, todo)| Finding::warn("smb", found, todo));
+    let away = smb.shares.iter().filter_map(|share| {
+        let problem = share.problem.as_deref()?;
+        let (found, todo) = problem.split_once("; ").unwrap_or((problem, "`tally smb` shows all shares"));
+        Some(Finding::warn("smb", format!("{} is not shared: {found}", share.dataset), todo))
+    });
+    let findings: Vec<_> = of_samba.chain(away).collect();
+    match smb.shares.len() {
+        _ if !findings.is_empty() => findings,
+        0 => vec![Finding::ok("smb", "no dataset is shared by SMB")],
+        count => vec![Finding::ok("smb", format!("shares that Samba has: {count}"))],
+    }
 }
 
 fn portmapper(server: &ServerReport) -> Finding {

@@ -13,14 +13,14 @@ use rustix::mount::UnmountFlags;
 use super::*;
 
 /// A daemon of its own process, with a pool of two files, and a directory to mount on.
-struct Machine {
+pub(super) struct Machine {
     dir: tempfile::TempDir,
     port: u16,
     daemon: Option<Child>,
 }
 
 impl Machine {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut machine = Self { dir: tempfile::tempdir().unwrap(), port, daemon: None };
         fs::create_dir(machine.at("")).unwrap();
@@ -30,7 +30,7 @@ impl Machine {
         machine
     }
 
-    fn start_daemon(&mut self) {
+    pub(super) fn start_daemon(&mut self) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tally"));
         command.arg("serve").arg("--data-dir").arg(self.dir.path()).args(["--http", "off", "--size", "64M"]);
         command.args(["--listen", "127.0.0.1", "--port", &self.port.to_string()]);
@@ -45,39 +45,44 @@ impl Machine {
     }
 
     /// Without a chance to say or write anything more.
-    fn kill(&mut self) {
+    pub(super) fn kill(&mut self) {
         let mut daemon = self.daemon.take().unwrap();
         daemon.kill().unwrap();
         daemon.wait().unwrap();
     }
 
-    fn says(&self, words: &[&str]) -> (bool, String) {
+    pub(super) fn says(&self, words: &[&str]) -> (bool, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tally"));
         command.args(words).arg("--socket").arg(self.dir.path().join("tally.sock")).stdin(Stdio::null());
         let output = command.output().unwrap();
         (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     }
 
-    fn well(&self, words: &[&str]) -> String {
+    pub(super) fn well(&self, words: &[&str]) -> String {
         let (well, text) = self.says(words);
         assert!(well, "{words:?}: {text}");
         text
     }
 
-    fn mount(&self) {
+    pub(super) fn mount(&self) {
         self.well(&["mount", "tank", &self.at("").display().to_string()]);
     }
 
-    fn unmount(&self) -> String {
+    pub(super) fn unmount(&self) -> String {
         self.well(&["unmount", &self.at("").display().to_string()])
     }
 
+    /// Where the daemon has its files.
+    pub(super) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// Below what is mounted.
-    fn at(&self, name: &str) -> PathBuf {
+    pub(super) fn at(&self, name: &str) -> PathBuf {
         self.dir.path().join("mnt").join(name)
     }
 
-    fn client(&self) -> (Connection, tally_bench::wire::Handle) {
+    pub(super) fn client(&self) -> (Connection, tally_bench::wire::Handle) {
         let address = SocketAddr::from(([127, 0, 0, 1], self.port));
         let root = Connection::mount(&Target { nfs: address, mount: address, export: "/tank".into() }).unwrap();
         (Connection::open(address).unwrap(), root)
