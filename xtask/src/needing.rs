@@ -21,6 +21,8 @@ enum Need {
     Root,
     /// To be root, and a kernel that has file systems in programs.
     Fuse,
+    /// The same, and Samba: installed where nothing starts it by that.
+    Samba,
     /// A regular file as a block device.
     LoopDevice,
     /// A program that is called from the path, of a Debian package.
@@ -44,7 +46,7 @@ struct Needing {
 
 const PROMTOOL: Need = Need::Program { name: "promtool", package: "prometheus" };
 
-const TESTS: [Needing; 19] = [
+const TESTS: [Needing; 20] = [
     Needing {
         name: "a_block_device_is_a_disk_with_one_owner",
         of: &["--test", "block_device"],
@@ -102,6 +104,11 @@ const TESTS: [Needing; 19] = [
     },
     Needing { name: "mounting::what_is_mounted_is_not_let_go_of", of: &["--test", "linked"], need: Need::Fuse },
     Needing { name: "mounting::programs_find_what_a_file_system_has", of: &["--test", "linked"], need: Need::Fuse },
+    Needing {
+        name: "sharing::samba_serves_a_mount_and_a_flush_is_a_promise",
+        of: &["--test", "linked"],
+        need: Need::Samba,
+    },
     Needing { name: "who_is_believed_from_where", of: &["--test", "another_host"], need: Need::Hosts },
     Needing {
         name: "the_port_is_found_and_another_owner_of_it_named",
@@ -150,6 +157,13 @@ impl Need {
             Self::Fuse => {
                 let there = is_root && std::path::Path::new("/dev/fuse").exists();
                 Ok(there.then_some(usual).ok_or_else(|| "it needs root and /dev/fuse (the module fuse)".to_owned()))
+            }
+            Self::Samba => {
+                let may_mount = is_root && std::path::Path::new("/dev/fuse").exists();
+                let there = may_mount && packages::ensure_unstarted(&packages::SAMBA)?;
+                Ok(there.then_some(usual).ok_or_else(|| {
+                    "it needs root, /dev/fuse, samba, samba-vfs-modules and smbclient (apt-get install starts smbd where systemd runs)".to_owned()
+                }))
             }
             Self::LoopDevice => {
                 let looked = Command::new("losetup").arg("--find").stdout(Stdio::null()).stderr(Stdio::null()).status();
