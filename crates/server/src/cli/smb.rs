@@ -135,9 +135,10 @@ impl Samba {
             })),
         }
         if self.is_waiting {
-            let todo =
-                "`systemctl enable --now tally-smb.path` has it take them by itself, and `tally smb apply FILE` once"
-                    .to_owned();
+            let todo = format!(
+                "`systemctl enable --now tally-smb.path` has it take them by itself, and `tally smb apply {}` once",
+                include.display()
+            );
             troubles.push((format!("Samba has not taken the newest shares, {}", unchecked(include).display()), todo));
         }
         troubles
