@@ -46,7 +46,7 @@ struct Needing {
 
 const PROMTOOL: Need = Need::Program { name: "promtool", package: "prometheus" };
 
-const TESTS: [Needing; 20] = [
+const TESTS: [Needing; 24] = [
     Needing {
         name: "a_block_device_is_a_disk_with_one_owner",
         of: &["--test", "block_device"],
@@ -104,6 +104,18 @@ const TESTS: [Needing; 20] = [
     },
     Needing { name: "mounting::what_is_mounted_is_not_let_go_of", of: &["--test", "linked"], need: Need::Fuse },
     Needing { name: "mounting::programs_find_what_a_file_system_has", of: &["--test", "linked"], need: Need::Fuse },
+    Needing { name: "mountpoints::datasets_are_mounted_where_they_say", of: &["--test", "linked"], need: Need::Fuse },
+    Needing {
+        name: "mountpoints::what_is_left_of_a_daemon_is_told_and_mended",
+        of: &["--test", "linked"],
+        need: Need::Fuse,
+    },
+    Needing { name: "mountpoints::what_hangs_is_taken_away_at_once", of: &["--test", "linked"], need: Need::Fuse },
+    Needing {
+        name: "mountpoints::mount_and_umount_call_it_by_their_names",
+        of: &["--test", "linked"],
+        need: Need::Fuse,
+    },
     Needing {
         name: "sharing::samba_serves_a_mount_and_a_flush_is_a_promise",
         of: &["--test", "linked"],

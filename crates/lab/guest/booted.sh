@@ -24,9 +24,19 @@ is_active() { systemctl is-active --quiet "$@"; }
 # It is content, and prints nothing.
 verified() {
     local said
-    said=$(cd /lib/systemd/system && systemd-analyze verify --recursive-errors=no tally.service tally-events.service tally-scrub@tank.service tally-scrub@tank.timer tally-smb.path tally-smb.service 2>&1) && [ -z "$said" ] || { echo "$said"; false; }
+    said=$(cd /lib/systemd/system && systemd-analyze verify --recursive-errors=no tally.service tally-mount.service tally-events.service tally-scrub@tank.service tally-scrub@tank.timer tally-smb.path tally-smb.service 2>&1) && [ -z "$said" ] || { echo "$said"; false; }
 }
 answers() { for _ in $(seq 60); do tally pool status > /dev/null 2>&1 && return; sleep 0.5; done; tally pool status; }
+# Mounts of its own: one where the dataset says, with one in it, and one of /etc/fstab.
+TABLE='tank/table /srv/table tally _netdev,nofail,x-systemd.requires=tally.service,x-systemd.wanted-by=tally.service 0 0'
+have_mounts() {
+    for _ in $(seq 120); do
+        [ "$(cat /home/ann/file 2> /dev/null) $(cat /srv/table/file 2> /dev/null)" = "of ann of the table" ] && return
+        sleep 0.5
+    done
+    tally mount; cat /proc/self/mounts; journalctl -b -o cat -u tally-mount -u srv-table.mount | tail -n 20; false
+}
+no_mounts() { ! grep -w fuse.tally /proc/self/mountinfo; }
 # Files of sizes that a source tree has, and what is in them.
 make_archive() {
     mkdir -p $SAFE/tree && ( cd $SAFE/tree && for n in $(seq 300); do mkdir -p "d$((n % 12))" && head -c "$((n * 37 % 9000 + 1))" /dev/urandom > "d$((n % 12))/$n" || exit; done ) &&
@@ -62,6 +72,23 @@ install)
     need "a scrub" tally pool scrub -w tank
     need "it is told of the end" sh -c 'for _ in $(seq 40); do grep -qx scrub_finish /var/lib/tally-events/heard && exit 0; sleep 0.5; done; exit 1'
 
+    mkdir -p /var/log/journal && journalctl --flush
+    need "datasets that say where they are" sh -c "tally dataset create -o mountpoint=/home tank/home && tally dataset create tank/home/ann && tally mount -a && echo of ann > /home/ann/file"
+    need "and one of /etc/fstab" sh -c "mkdir /srv/table && tally dataset create tank/table && echo '$TABLE' >> /etc/fstab && systemctl daemon-reload && mount /srv/table && echo of the table > /srv/table/file"
+    need "they are mounted" have_mounts
+    need "a restart unmounts them, and mounts them again" systemctl restart tally
+    need "they are mounted" have_mounts
+    need "and so does an end, and a start" sh -c "systemctl stop tally && ! grep -w fuse.tally /proc/self/mountinfo && systemctl start tally"
+    need "they are mounted" have_mounts
+    need "a daemon that is killed" sh -c "systemctl kill --signal=KILL tally && sleep 1"
+    need "leaves no dead ones behind" have_mounts
+    need "umount is ours, and says who is in the way" sh -c "cd /srv/table && ! umount /srv/table 2> /tmp/busy && grep -q 'is in it' /tmp/busy"
+    need "nobody is" sh -c "umount /srv/table && ! mountpoint -q /srv/table && mount /srv/table"
+    need "and mount again, to read alone" sh -c "mount -o remount,ro /srv/table && ! touch /srv/table/new 2> /dev/null && mount -o remount,rw /srv/table && touch /srv/table/new"
+    need "what is in use is named, and stays" sh -c "cd /home/ann && ! tally pool export tank 2> /tmp/refused && grep -q 'is in it' /tmp/refused"
+    tally doctor > /tmp/doctor || true; sed -n 's/.*mount /# doctor: &/p' /tmp/doctor
+    need "the doctor sees them" grep -q 'has 3 datasets mounted' /tmp/doctor
+
     # An upgrade while a client is at work: it waits, and goes on.
     there "cd $MNT && tar --no-same-owner -xf $SAFE/tree.tar" & untar=$!
     for _ in $(seq 200); do [ "$(there "find $MNT/tree -type f 2> /dev/null | wc -l")" -lt 20 ] || break; sleep 0.1; done
@@ -74,6 +101,7 @@ install)
     wait $untar; told=$?
     need "the untar went on and ended well" test $told = 0
     need "all is there" is_whole
+    need "the machine's own mounts are there again" have_mounts
     need "what was written into a file of /etc is there" grep -qx TALLY_MAIL_TO=ops /etc/default/tally-events
     need "the version is the newer one" sh -c "dpkg-query -W -f '\${Version}' tally | grep -q newer"
     there "umount $MNT"
@@ -85,8 +113,12 @@ again)
     need "the dataset is served behind a boot" mounts vers=4.2
     need "all is there" is_whole
     there "umount $MNT"
+    need "the machine's own mounts are there behind a boot" have_mounts
+    need "the first boot was left in order" sh -c "journalctl -b -1 -o cat -u tally-mount > /tmp/left && grep -q ^Stopped /tmp/left && ! grep -i -e failed -e 'in use' /tmp/left"
+    need "no unit waits for itself" sh -c "journalctl -b -o cat > /tmp/boot && ! grep -i 'ordering cycle' /tmp/boot"
     need "a hook that is shipped is linked" sh -c "ln -s /usr/share/tally/events.d/mail /etc/tally/events.d/ && test -x /etc/tally/events.d/mail && test -d /var/lib/tally-events"
     need "the package can be removed" apt-get remove -y tally
+    need "nothing is mounted" no_mounts
     need "nothing serves" sh -c "! systemctl is-active --quiet tally && ! command -v tally"
     need "its configuration stays" test -e /etc/tally/tally.toml
     before=$(picture)
@@ -98,6 +130,7 @@ again)
     need "it can be installed again" apt-get install -y --no-install-recommends $SHARE/newer.deb
     need "it answers" answers
     need "the pool comes back by itself" sh -c "tally pool list -H -o name | grep -qx tank"
+    need "the machine's own mounts come back, too" have_mounts
     need "a client mounts again" mounts vers=4.2
     need "all is there, still" is_whole
     there "umount $MNT"

@@ -56,8 +56,8 @@ const SHARES: [(&str, &str); 2] = [("alone", "exclusive=on"), ("mixed", "exclusi
 /// Who asks: no superuser, to whom nothing would be refused.
 const USER: &str = "daemon";
 const PASSWORD: &str = "secret";
-/// What a suite may take: the longest ones wait for leases to break, and for handles that nobody takes up again.
-const SUITE_LIMIT: Duration = Duration::from_secs(240);
+/// What a suite may take: the longest ones wait for leases to break, and make ten thousand files, of which each is durable here before the next one begins.
+const SUITE_LIMIT: Duration = Duration::from_secs(900);
 /// What a server may take until it answers.
 const START_LIMIT: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(100);

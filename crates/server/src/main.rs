@@ -21,7 +21,7 @@ use tally_server::daemon::{Daemon, Launch, Told, logging};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(cli::words_by_name(std::env::args_os()));
     match cli.to_serve() {
         Some(args) => serve_beside(args),
         None => ask(&cli),

@@ -51,6 +51,8 @@ mod meeting;
 mod members;
 #[path = "linked/mounting.rs"]
 mod mounting;
+#[path = "linked/mountpoints.rs"]
+mod mountpoints;
 #[path = "linked/naming.rs"]
 mod naming;
 #[path = "linked/new_files.rs"]

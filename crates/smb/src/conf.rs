@@ -7,7 +7,8 @@
 //! | `ea support`, `store dos attributes` | attributes of users are there |
 //! | `vfs objects = catia fruit streams_xattr` | what Macs expect; resource forks are longer than an attribute may be, so they are files |
 //! | *alone:* oplocks and leases, `durable handles = yes`, `posix locking = no` | nobody but Samba changes a file, so clients may keep it |
-//! | *mixed:* none of these, `posix locking = yes` | clients of NFS, or programs of this machine, change files, too |
+//! | *alone:* `kernel change notify = no` | Samba knows by itself what it changes. Through the kernel it hears of nothing that comes while it has the kernel watch a directory, and that takes several requests over FUSE: a client that was told to wait, and made a directory at once, waited for ever |
+//! | *mixed:* none of these, `posix locking = yes`, `kernel change notify = yes` | clients of NFS, or programs of this machine, change files, too |
 //!
 //! Mixed is a dataset that another host reaches by NFS, or in whose directory such a one is mounted; `exclusive=` says otherwise. A dataset that is not mounted has
 //! `available = no`: what Samba would share is the directory beneath.
@@ -32,6 +33,8 @@ pub struct Asked {
     pub dir: Option<PathBuf>,
     /// Whether it is.
     pub is_mounted: bool,
+    /// Whether it says itself where that is to be.
+    pub has_place: bool,
     /// Whether it takes no changes.
     pub is_read_only: bool,
     /// Most bytes that it may have.
@@ -84,8 +87,13 @@ pub enum Problem {
     #[error("the share of {0} has the same name; set sharesmb=name=NAME on one of them")]
     Taken(String),
     /// There is nothing to share.
-    #[error("it is not mounted; `tally mount {0} DIR` mounts it")]
-    NotMounted(String),
+    #[error("it is not mounted; `tally mount {dataset}{}` mounts it", if *has_place { "" } else { " DIR" })]
+    NotMounted {
+        /// Which dataset.
+        dataset: String,
+        /// Whether it says itself where.
+        has_place: bool,
+    },
     /// Its directory cannot be written into smb.conf.
     #[error(
         "its directory has a control character, a %, a quote, a backslash, two blanks side by side or one at the end, which smb.conf cannot have, or is no \
@@ -102,7 +110,7 @@ pub enum Problem {
 impl Problem {
     /// Whether the share is in the text all the same, as one that is away.
     const fn is_away(&self) -> bool {
-        matches!(self, Self::NotMounted(_) | Self::TimeMachineExported)
+        matches!(self, Self::NotMounted { .. } | Self::TimeMachineExported)
     }
 }
 
@@ -119,7 +127,9 @@ pub fn plan(asked: Vec<Asked>, mounted: &[Place]) -> Vec<Planned> {
             Ok(name) if taken.contains_key(&name.key()) => taken.get(&name.key()).cloned().map(Problem::Taken),
             Ok(_) if asked.dir.as_deref().is_some_and(|dir| !is_writable(dir)) => Some(Problem::Path),
             Ok(_) if asked.share.time_machine.is_some() && is_exported => Some(Problem::TimeMachineExported),
-            Ok(_) if asked.dir.is_none() || !asked.is_mounted => Some(Problem::NotMounted(asked.dataset.clone())),
+            Ok(_) if asked.dir.is_none() || !asked.is_mounted => {
+                Some(Problem::NotMounted { dataset: asked.dataset.clone(), has_place: asked.has_place })
+            }
             Ok(_) => None,
         };
         let is_mixed = asked.share.exclusive.map_or(is_exported, |is_exclusive| !is_exclusive);
@@ -191,6 +201,7 @@ fn section(name: &ShareName, Planned { dataset, dir, used, problem, asked, .. }:
     set("level2 oplocks", yes(is_alone));
     set("durable handles", yes(is_alone));
     set("posix locking", yes(!is_alone));
+    set("kernel change notify", yes(!is_alone));
     if let Some(bytes) = share.time_machine {
         set("fruit:time machine", "yes");
         set("fruit:time machine max size", &asked.refquota.map_or(bytes, |most| most.min(bytes)).to_string());

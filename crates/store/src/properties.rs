@@ -6,10 +6,12 @@
 //! to undo and every `set` a walk over all descendants.
 //!
 //! `quota` and `refquota` are not inherited, as a bound of one dataset says nothing of another. The first is for the dataset
-//! on which it was set with all below it, the second for that dataset alone: the words are ZFS' own.
+//! on which it was set with all below it, the second for that dataset alone: the words are ZFS' own. Nor is `canmount`; and `mountpoint`
+//! comes down with the names below the dataset on which it was set, as two cannot be mounted in one place.
 
 mod effective;
 mod encoding;
+mod mounting;
 mod user;
 mod value;
 
@@ -21,8 +23,9 @@ use serde::{Deserialize, Serialize};
 
 use encoding::Other;
 
-pub use effective::{Effective, Source, Sourced, effective, sources};
+pub use effective::{Effective, Placed, Source, Sourced, effective, sources};
 pub(crate) use encoding::SET_BYTES_MAX;
+pub use mounting::{CanMount, MOUNTPOINT_BYTES_MAX, Mountpoint};
 pub use user::{
     SourcedUser, USER_BYTES_MAX, USER_VALUE_BYTES_MAX, UserProperty, check_user_name, is_user_name, user_sources,
 };
@@ -58,11 +61,15 @@ pub enum Property {
     ShareNfs,
     /// Whether Samba is to share the dataset, and how.
     ShareSmb,
+    /// Where the machine that serves it has it mounted: `none`, `legacy` or a path.
+    Mountpoint,
+    /// Whether it is mounted there by itself: `on`, `off` or `noauto`.
+    CanMount,
 }
 
 impl Property {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Sync,
         Self::LogBias,
         Self::RecordSize,
@@ -74,6 +81,8 @@ impl Property {
         Self::Delegations,
         Self::ShareNfs,
         Self::ShareSmb,
+        Self::Mountpoint,
+        Self::CanMount,
     ];
 
     /// Its name on the command line.
@@ -91,13 +100,15 @@ impl Property {
             Self::Delegations => "delegations",
             Self::ShareNfs => "sharenfs",
             Self::ShareSmb => "sharesmb",
+            Self::Mountpoint => "mountpoint",
+            Self::CanMount => "canmount",
         }
     }
 
     /// Whether a child dataset takes its parent's value.
     #[must_use]
     pub const fn inheritable(self) -> bool {
-        !matches!(self, Self::Quota | Self::RefQuota)
+        !matches!(self, Self::Quota | Self::RefQuota | Self::CanMount)
     }
 }
 
@@ -123,7 +134,7 @@ pub enum PropertyError {
     /// No property of that name.
     #[error(
         "there is no property '{name}'; datasets have sync, logbias, recordsize, quota, refquota, readonly, atime, \
-         compression, delegations, sharenfs and sharesmb, and those that users name, which have a colon: com.example:note"
+         compression, delegations, sharenfs, sharesmb, mountpoint and canmount, and those that users name, which have a colon: com.example:note"
     )]
     UnknownProperty {
         /// The name, as it was given.

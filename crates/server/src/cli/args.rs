@@ -15,7 +15,7 @@ use super::hooks::RunArgs;
 use super::init::InitArgs;
 use super::inspect::InspectArgs;
 use super::man::ManArgs;
-use super::mount::{MountArgs, UnmountArgs};
+use super::mount::{MountArgs, MountProgram, UnmountArgs, UnmountProgram};
 use super::nfsstat::NfsstatArgs;
 use super::pool::{EventsArgs, PoolCommand, ZPOOL_COLUMNS};
 use super::smb::SmbArgs;
@@ -99,16 +99,24 @@ pub enum Command {
     /// The property sharesmb says which datasets are shared and how, and the daemon writes a part of smb.conf by it, which Samba includes: a program of its own, that speaks SMB. What is shared has to be mounted (`tally mount`).
     #[command(args_conflicts_with_subcommands = true)]
     Smb(SmbArgs),
-    /// Mount a dataset on this machine, or show what is mounted here
+    /// Mount datasets on this machine, or show what is mounted here
     ///
     /// Its files are there as a directory, for all users of the machine, as modes and owners say; what clients of NFS change is seen at once, and what is changed here by them. A call that makes, renames or removes a name has done so for good when it returns, and what was written to a
-    /// file is durable behind `fsync` and behind `close`. `sync` and `syncfs` do not reach the server: `tally pool sync` brings to the disks what is still open. Locks hold among the programs of this machine. A mount ends with its daemon; `tally unmount` and `tally mount` bring it back.
+    /// file is durable behind `fsync` and behind `close`. `sync` and `syncfs` do not reach the server: `tally pool sync` brings to the disks what is still open. Locks hold among the programs of this machine. A mount ends with its daemon. Datasets with a mountpoint are mounted anew behind a restart (tally-mount.service), and what /etc/fstab says as it says (mount.tally(8)).
+    ///
+    /// A directory that is missing is made, and one that is not empty is not mounted on.
     Mount(MountArgs),
-    /// Unmount what `mount` has mounted, once all of it is on the disks
+    /// Unmount datasets, once all of it is on the disks
     ///
     /// What programs have mapped and changed goes to the daemon, a transaction group takes all of it to the disks, and then it is unmounted; what is in use stays. A mount whose daemon is gone is taken away.
     #[command(alias = "umount")]
     Unmount(UnmountArgs),
+    /// What mount(8) calls, by the name mount.tally.
+    #[command(hide = true)]
+    MountProgram(MountProgram),
+    /// And umount(8), by the name umount.fuse.tally.
+    #[command(hide = true)]
+    UnmountProgram(UnmountProgram),
     /// Show ranges of files that NFSv4 clients have locked, and who waits for one
     Locks(HeldArgs),
     /// Show what clients call, as `nfsstat -s` does of the kernel's server

@@ -11,6 +11,7 @@ use super::args::{Cli, Command, ConfigCommand, EventsCommand};
 use super::columns::Sorting;
 use super::console::{Console, Failure, Session, ask, nothing, print_json, print_reply};
 use super::dataset::{DatasetCommand, DatasetRow};
+use super::mount::Standing;
 use super::pool::{Activity, ImportArgs, PoolCommand};
 use super::stat::{self, By, StatCommand};
 use super::status::Detail;
@@ -21,6 +22,7 @@ use super::{
 use crate::config::{self, Config, ServeArgs};
 use crate::control::holdings::Held;
 use crate::control::message::{Reply, Request};
+use crate::control::mounts::WOULD_UNMOUNT;
 use crate::control::report::{PoolReport, PropertyLine};
 use crate::control::server::{PortmapperReport, ServerReport};
 
@@ -66,6 +68,12 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         Command::Dataset(DatasetCommand::Share { all, name }) => {
             exports::share(session, name.as_deref().filter(|_| !all), console)
         }
+        Command::Mount(args) | Command::Dataset(DatasetCommand::Mount(args)) => {
+            mount::mount(session, args, here, console)
+        }
+        Command::Unmount(args) | Command::Dataset(DatasetCommand::Unmount(args)) => {
+            mount::unmount(session, args, here, console)
+        }
         Command::Dataset(command) => datasets(session, command, console),
         Command::ArcSummary { table } | Command::Stat(StatCommand::Cache { table }) => {
             let reply = ask(session, &Request::PoolStatus { names: Vec::new() }, console)?;
@@ -83,8 +91,8 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         }
         Command::Arcstat(args) if args.verbose => Ok(console.out.write_all(ArcstatArgs::told().as_bytes())?),
         Command::Arcstat(args) => watch::arcstat(session, args, console),
-        Command::Mount(args) => mount::mount(session, args, here, console),
-        Command::Unmount(args) => mount::unmount(session, args, here, console),
+        Command::MountProgram(args) => mount::mount_program(session, args, here, console),
+        Command::UnmountProgram(args) => mount::unmount_program(session, args, here, console),
         Command::Exports(args) => exports::run(session, args, here, console),
         Command::Smb(args) => smb::run(session, args, here, console),
         Command::Nfsstat(args) => {
@@ -152,18 +160,38 @@ fn of_pools(
     }
 }
 
+/// Asks for something. What this machine has mounted of a pool or dataset that is to go is unmounted before, unless that is in use or would be in vain.
+fn released(session: Session<'_>, request: &Request, console: &mut Console<'_>) -> Result<Reply, Failure> {
+    let unmounted = match request {
+        Request::PoolExport { name } => mount::release(session, name, None, console)?,
+        Request::PoolDestroy { name } | Request::DatasetDestroy { name, .. } => {
+            mount::release(session, name, Some(request), console)?
+        }
+        _ => Vec::new(),
+    };
+    let mut reply = ask(session, request, console)?;
+    if let Reply::Done(told) = &mut reply {
+        told.splice(..0, unmounted);
+    }
+    Ok(reply)
+}
+
 /// A command on pools that is one request.
 fn pools(session: Session<'_>, command: &PoolCommand, here: &Path, console: &mut Console<'_>) -> Result<(), Failure> {
     let request = command.request(here).map_err(Failure::Usage)?;
-    let reply = ask(session, &request, console)?;
+    let reply = released(session, &request, console)?;
     print_reply(session.json, reply, console, &|reply| pool_text(command, reply))?;
-    if matches!(command, PoolCommand::Status { .. }) { how_found(session, console) } else { Ok(()) }
+    if matches!(command, PoolCommand::Status { .. }) && !session.json {
+        how_found(session, console)?;
+        how_mounted(session, console)?;
+    }
+    Ok(())
 }
 
 /// A command on datasets that is one request, or a list of more than a list has.
 fn datasets(session: Session<'_>, command: &DatasetCommand, console: &mut Console<'_>) -> Result<(), Failure> {
     let request = command.request().map_err(Failure::Usage)?;
-    let reply = command.only_meant(ask(session, &request, console)?);
+    let reply = command.only_meant(released(session, &request, console)?);
     let lines = match command.properties_request().filter(|_| !session.json) {
         None => Vec::new(),
         Some(request) => match ask(session, &request, console)? {
@@ -177,9 +205,6 @@ fn datasets(session: Session<'_>, command: &DatasetCommand, console: &mut Consol
 /// Whether something keeps clients from finding the server, behind the pools that are well otherwise. It is no pool's, and no field of
 /// theirs in JSON.
 fn how_found(session: Session<'_>, console: &mut Console<'_>) -> Result<(), Failure> {
-    if session.json {
-        return Ok(());
-    }
     // A daemon of before does not know the question.
     match ask(session, &Request::Server, console) {
         Ok(Reply::Server(ServerReport { portmapper: PortmapperReport { trouble: Some(trouble), .. }, .. })) => {
@@ -187,6 +212,13 @@ fn how_found(session: Session<'_>, console: &mut Console<'_>) -> Result<(), Fail
         }
         _ => Ok(()),
     }
+}
+
+/// What of this machine's mounts nobody serves any more: it is no pool's, either.
+fn how_mounted(session: Session<'_>, console: &mut Console<'_>) -> Result<(), Failure> {
+    let Ok(Reply::Mounts(mounts)) = ask(session, &Request::Mounts, console) else { return Ok(()) };
+    let standing = Standing::of(&mounts, Vec::new());
+    Ok(standing.dead_lines().try_for_each(|line| writeln!(console.err, "note: {line}"))?)
 }
 
 /// `tally pool status -x`.
@@ -221,8 +253,10 @@ fn destroy(
     let told = Request::PoolTry { what: Box::new(destroy.clone()) };
     let Reply::Done(mut told) = ask(session, &told, console)? else { return Err(Failure::Mismatch) };
     if !dry_run {
-        ask(session, &destroy, console)?;
-        told = told.iter().map(|line| line.replacen("would destroy", "destroyed", 1)).collect();
+        let Reply::Done(unmounted) = released(session, &destroy, console)? else { return Err(Failure::Mismatch) };
+        let gone = told.iter().filter(|line| !line.starts_with(WOULD_UNMOUNT));
+        let gone = gone.map(|line| line.replacen("would destroy", "destroyed", 1));
+        told = unmounted.into_iter().chain(gone).collect();
     }
     if session.json {
         return print_json(Reply::Done(told), console);
@@ -253,7 +287,7 @@ fn each(
 ) -> Result<(), Failure> {
     let (mut remarks, mut failed) = (Vec::new(), None);
     for request in requests {
-        match ask(session, &request, console) {
+        match released(session, &request, console) {
             Ok(Reply::Done(told)) if session.json => remarks.extend(told),
             Ok(told @ Reply::Done(_)) => print_reply(false, told, console, &|_| None)?,
             Ok(_) => return Err(Failure::Mismatch),

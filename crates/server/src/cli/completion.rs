@@ -163,7 +163,9 @@ impl ValueCompleter for Finder {
             Names::PoolColumns => begun(one_more(typed, owned(pool_columns()))),
             Names::DatasetColumns => {
                 let columns = DatasetColumn::NAMES.iter().chain(zfs_space::names_of_datasets()).copied();
-                begun(one_more(typed, owned(columns.chain(Property::ALL.map(Property::name)))))
+                let properties = Property::ALL.map(Property::name).into_iter();
+                let others = properties.filter(|name| !DatasetColumn::NAMES.contains(name));
+                begun(one_more(typed, owned(columns.chain(others))))
             }
         }
     }

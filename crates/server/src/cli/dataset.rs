@@ -10,11 +10,12 @@ use tally_store::properties::{Property, check_user_name, is_user_name};
 use super::columns::{Column, Columns, column, columns};
 use super::completion::Names;
 use super::fields::Fields;
+use super::mount::{MountArgs, UnmountArgs};
 use super::short_names;
 use super::table::{Align, TableArgs};
 use super::which::Which;
 use super::words;
-use super::zfs_words::{OfMounts, OfZfs};
+use super::zfs_words::OfZfs;
 use crate::control::message::{Assignment, Reply, Request};
 use crate::control::report::{DatasetReport, PropertyLine};
 use crate::dates;
@@ -51,7 +52,7 @@ pub enum DatasetCommand {
         /// With all datasets below it
         #[arg(short, short_alias = 'R')]
         recursive: bool,
-        /// As without it: nothing is mounted here that could be in the way
+        /// As without it: what is mounted and not in use is unmounted, and what is in use is in the way
         #[arg(short, hide = true)]
         force: bool,
         /// Only say what would go
@@ -68,8 +69,8 @@ pub enum DatasetCommand {
     List {
         #[command(flatten)]
         which: Which,
-        /// Columns, separated by commas: name, type, used, avail, refer, mountpoint, creation, createtxg, guid, held, and
-        /// properties, also those that users name
+        /// Columns, separated by commas: name, type, used, avail, refer, mountpoint, mounted, exportpath, creation, createtxg,
+        /// guid, held, and properties, also those that users name
         #[arg(short = 'o', value_name = "COLUMN,...", value_parser = columns_or_space, add = Names::DatasetColumns, default_value = DEFAULT_COLUMNS)]
         columns: Columns<DatasetColumn>,
         /// Sort by a column, the smallest first; may be repeated
@@ -94,7 +95,7 @@ pub enum DatasetCommand {
         table: TableArgs,
     },
     /// Set properties: sync, logbias, recordsize, quota, refquota, readonly, atime, compression, delegations,
-    /// sharenfs, sharesmb, and those that users name, like com.example:note
+    /// sharenfs, sharesmb, mountpoint, canmount, and those that users name, like com.example:note
     Set {
         /// property=value, one or more, then the dataset
         #[arg(required = true, num_args = 2.., value_name = "PROPERTY=VALUE... DATASET", add = Names::DatasetSettingsThenDataset)]
@@ -131,9 +132,12 @@ pub enum DatasetCommand {
     /// What there is not yet.
     #[command(flatten)]
     OfZfs(OfZfs),
-    /// What is done otherwise here.
-    #[command(flatten)]
-    OfMounts(OfMounts),
+    /// `tally mount`, as `zfs` has it.
+    #[command(hide = true)]
+    Mount(MountArgs),
+    /// And `tally unmount`.
+    #[command(hide = true, alias = "umount")]
+    Unmount(UnmountArgs),
 }
 
 impl DatasetCommand {
@@ -168,7 +172,7 @@ impl DatasetCommand {
             }
             Self::Share { .. } => Request::Exports,
             Self::OfZfs(words) => return Err(words.instead().into()),
-            Self::OfMounts(_) => return Err(OfMounts::INSTEAD.into()),
+            Self::Mount(_) | Self::Unmount(_) => Request::Mounts,
             Self::Rename { from, to } => Request::DatasetRename { from: from.clone(), to: to.clone() },
         })
     }
@@ -205,6 +209,8 @@ pub enum DatasetColumn {
     Available,
     Referenced,
     Mountpoint,
+    Mounted,
+    ExportPath,
     Creation,
     CreateTxg,
     Guid,
@@ -251,8 +257,20 @@ impl DatasetColumn {
 impl Column for DatasetColumn {
     type Row = DatasetRow;
 
-    const NAMES: &'static [&'static str] =
-        &["name", "type", "used", "avail", "refer", "mountpoint", "creation", "createtxg", "guid", "held"];
+    const NAMES: &'static [&'static str] = &[
+        "name",
+        "type",
+        "used",
+        "avail",
+        "refer",
+        "mountpoint",
+        "mounted",
+        "exportpath",
+        "creation",
+        "createtxg",
+        "guid",
+        "held",
+    ];
 
     const MORE: &'static str = ", and properties, also those that users name";
 
@@ -264,6 +282,8 @@ impl Column for DatasetColumn {
             "avail" | "available" => Self::Available,
             "refer" | "referenced" => Self::Referenced,
             "mountpoint" => Self::Mountpoint,
+            "mounted" => Self::Mounted,
+            "exportpath" => Self::ExportPath,
             "creation" => Self::Creation,
             "createtxg" => Self::CreateTxg,
             "guid" => Self::Guid,
@@ -290,6 +310,8 @@ impl Column for DatasetColumn {
             Self::Available => ("AVAIL", Align::Right),
             Self::Referenced => ("REFER", Align::Right),
             Self::Mountpoint => ("MOUNTPOINT", Align::Left),
+            Self::Mounted => ("MOUNTED", Align::Left),
+            Self::ExportPath => ("EXPORTPATH", Align::Left),
             Self::Creation => ("CREATION", Align::Left),
             Self::CreateTxg => ("CREATETXG", Align::Right),
             Self::Guid => ("GUID", Align::Right),
@@ -306,7 +328,10 @@ impl Column for DatasetColumn {
             Self::Used => size(dataset.used),
             Self::Available => size(dataset.available),
             Self::Referenced => size(dataset.referenced),
+            Self::Mountpoint if dataset.mountpoint == "none" => "-".into(),
             Self::Mountpoint => dataset.mountpoint.clone(),
+            Self::Mounted => if dataset.mounted { "yes" } else { "no" }.into(),
+            Self::ExportPath => dataset.exportpath.clone(),
             Self::Creation if is_exact => dataset.created.to_string(),
             Self::Creation => dates::utc_as_zfs(dataset.created),
             Self::CreateTxg => dataset.created_txg.to_string(),

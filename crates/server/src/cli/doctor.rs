@@ -11,14 +11,16 @@ use serde::Serialize;
 use tally_base::Size;
 
 use super::console::{Console, Failure, Session, soon};
+use super::mount::{Standing, mountpoints};
 use super::sandbox::{OutOfReach, Sandbox};
 use super::smb::{SMB_CONF, Samba};
 use rustix::process::Pid;
 
 use crate::control::client::Client;
 use crate::control::message::{Reply, Request};
+use crate::control::mounts::MountReport;
 use crate::control::observation::Observation;
-use crate::control::report::{PoolReport, VdevReport};
+use crate::control::report::{PoolReport, PropertyLine, VdevReport};
 use crate::control::server::ServerReport;
 use crate::control::smb::SmbReport;
 use crate::dates::utc;
@@ -81,6 +83,7 @@ struct Facts {
     volatile_logs: BTreeSet<String>,
     /// Disks that the unit's settings keep from the daemon, where there is a unit.
     out_of_reach: Option<Vec<OutOfReach>>,
+    mounts: Standing,
     /// Nobody knows, as the machine has not said for so long.
     is_machine_silent: bool,
 }
@@ -92,6 +95,8 @@ struct Answers {
     smb: SmbReport,
     newest_event_ns: u64,
     daemon: Option<Pid>,
+    mounts: Vec<MountReport>,
+    mountpoints: Vec<PropertyLine>,
 }
 
 /// A scrub is older than this when a monthly one was left out.
@@ -154,12 +159,18 @@ fn ask(socket: Option<&Path>) -> Result<Answers, Failure> {
         Ok(Reply::Smb(smb)) => smb,
         _ => SmbReport::default(),
     };
-    Ok(Answers { server, seen: *seen, smb, newest_event_ns, daemon: client.daemon() })
+    let Reply::Mounts(mounts) = client.ask(&Request::Mounts, &mut |_| {})? else { return Err(Failure::Mismatch) };
+    // A daemon of before knows no such property.
+    let mountpoints = match client.ask(&mountpoints(Vec::new()), &mut |_| {}) {
+        Ok(Reply::Properties(lines)) => lines,
+        _ => Vec::new(),
+    };
+    Ok(Answers { server, seen: *seen, smb, newest_event_ns, daemon: client.daemon(), mounts, mountpoints })
 }
 
 impl Facts {
     /// What the daemon says, and the machine: whoever looks at a disk that hangs, or asks a systemd that does, is not waited for.
-    fn of(Answers { server, seen, smb, newest_event_ns, daemon }: Answers) -> Self {
+    fn of(Answers { server, seen, smb, newest_event_ns, daemon, mounts, mountpoints }: Answers) -> Self {
         let names = |is_it: &dyn Fn(&VdevReport) -> bool| -> Vec<String> {
             let vdevs = seen.pools.iter().flat_map(|pool| &pool.vdevs).filter(|vdev| is_it(vdev));
             vdevs.flat_map(legs).map(|leg| leg.name.clone()).collect()
@@ -169,13 +180,14 @@ impl Facts {
             let volatile_logs = logs.into_iter().filter(|path| is_volatile(Path::new(path))).collect();
             let objections =
                 |sandbox: Sandbox| all.iter().filter_map(|leg| sandbox.objection(Path::new(leg))).collect();
-            (volatile_logs, daemon.and_then(Sandbox::of_daemon).map(objections))
+            let standing = Standing::of(&mounts, mountpoints);
+            (volatile_logs, daemon.and_then(Sandbox::of_daemon).map(objections), standing)
         });
         let is_machine_silent = told.is_none();
-        let (volatile_logs, out_of_reach) = told.unwrap_or_default();
+        let (volatile_logs, out_of_reach, mounts) = told.unwrap_or_default();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let samba = Samba::look(&smb, Path::new(SMB_CONF));
-        Self { server, seen, smb, samba, newest_event_ns, now, volatile_logs, out_of_reach, is_machine_silent }
+        Self { server, seen, smb, samba, newest_event_ns, now, volatile_logs, out_of_reach, mounts, is_machine_silent }
     }
 }
 
@@ -229,6 +241,7 @@ fn examine(facts: &Facts) -> Vec<Finding> {
         findings.push(Finding::warn("machine", found, "see whether `systemctl show tally` answers"));
     }
     findings.extend(facts.out_of_reach.iter().flat_map(|disks| sandbox(disks)));
+    findings.extend(mounted(&facts.mounts));
     findings.push(exports(server));
     findings.extend(smb(facts));
     findings.extend([portmapper(server), clock(facts)]);
@@ -343,6 +356,27 @@ fn sandbox(out_of_reach: &[OutOfReach]) -> Vec<Finding> {
     match out_of_reach {
         [] => vec![Finding::ok("sandbox", "tally.service gets at the disks of all pools")],
         disks => disks.iter().map(warn).collect(),
+    }
+}
+
+fn mounted(mounts: &Standing) -> Vec<Finding> {
+    let missing = mounts.missing.iter().map(|(dataset, dir)| {
+        let found = format!("{dataset} has mountpoint={}, and is not mounted", dir.display());
+        Finding::warn(
+            "mount",
+            found,
+            "`tally mount -a` mounts it, or says why not; it is what tally-mount.service does",
+        )
+    });
+    let dead = mounts.dead_lines().map(|line| {
+        let (found, todo) = line.split_once(": ").unwrap_or((&line, ""));
+        Finding::fail("mount", found, todo)
+    });
+    let findings: Vec<_> = dead.chain(missing).collect();
+    match mounts.served {
+        _ if !findings.is_empty() => findings,
+        1 => vec![Finding::ok("mount", "this machine has 1 dataset mounted")],
+        count => vec![Finding::ok("mount", format!("this machine has {count} datasets mounted"))],
     }
 }
 

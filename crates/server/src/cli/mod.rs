@@ -47,3 +47,4 @@ pub use ask::run;
 pub use console::{Console, Failure};
 pub use inspect::InspectArgs;
 pub use interrupts::Interrupts;
+pub use mount::words_by_name;

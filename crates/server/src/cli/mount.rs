@@ -1,19 +1,35 @@
 //! `tally mount` and `tally unmount`: datasets on this machine.
 //!
 //! The daemon serves a mount and does not make it: this command opens /dev/fuse, mounts, and hands the descriptor over beside its request. What is mounted is so for all who are in its mount
-//! namespace, and the daemon need not be in it.
+//! namespace, and the daemon need not be in it. So it is this command that goes by `mountpoint` and `canmount`, as it is called by tally-mount.service, and not the daemon.
+
+mod by_name;
+mod options;
+mod place;
+mod standing;
+mod table;
+mod unmount;
+mod users;
+mod wanted;
 
 use std::ffi::CString;
 use std::fs::{self, OpenOptions};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-use std::{io, thread};
 
 use clap::{Args, ValueHint};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::UnmountFlags;
 
+pub use self::by_name::words_by_name;
+pub(super) use self::by_name::{MountProgram, UnmountProgram, mount_program, unmount_program};
+use self::options::Options;
+use self::place::{Care, prepare};
+pub(super) use self::standing::Standing;
+pub(super) use self::unmount::{UnmountArgs, release, unmount};
+pub(super) use self::wanted::request as mountpoints;
+use self::wanted::{Wanted, by_itself, mountpoint_of};
 use super::completion::Names;
 use super::console::{Console, Failure, Session, ask, print_reply};
 use super::table::{Align, Table, TableArgs};
@@ -24,29 +40,28 @@ use crate::control::mounts::MountReport;
 /// Words of `mount`.
 #[derive(Debug, Args)]
 pub struct MountArgs {
+    /// All datasets that have a mountpoint and canmount=on, and are not mounted
+    #[arg(short, conflicts_with = "dataset")]
+    all: bool,
+    /// How, in the words of mount(8): ro, noexec, dev, suid; nodev and nosuid are so anyway
+    #[arg(short = 'o', value_name = "OPTION,...")]
+    options: Vec<String>,
+    /// Also over what is in the directory
+    #[arg(short = 'O')]
+    over: bool,
     /// Which dataset; none: show what is mounted
-    #[arg(requires = "dir", add = Names::Dataset)]
+    #[arg(add = Names::Dataset)]
     dataset: Option<String>,
-    /// On which directory of this machine
+    /// On which directory of this machine; none: where its property mountpoint says
     #[arg(value_hint = ValueHint::DirPath)]
     dir: Option<PathBuf>,
     #[command(flatten)]
     table: TableArgs,
 }
 
-/// Words of `unmount`.
-#[derive(Debug, Args)]
-pub struct UnmountArgs {
-    /// The directory
-    #[arg(value_hint = ValueHint::DirPath)]
-    dir: PathBuf,
-}
-
 const DEVICE: &str = "/dev/fuse";
 /// What programs that list mounts show.
 const KIND: &str = "fuse.tally";
-/// How long the daemon may take to hear that something is mounted no more.
-const HEARS_MAX: Duration = Duration::from_secs(5);
 
 /// `tally mount`.
 pub(super) fn mount(
@@ -55,20 +70,71 @@ pub(super) fn mount(
     here: &Path,
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
-    let (Some(dataset), Some(dir)) = (&args.dataset, &args.dir) else {
-        let reply = ask(session, &Request::Mounts, console)?;
-        return print_reply(session.json, reply, console, &|reply| match reply {
-            Reply::Mounts(mounts) => Some(list(mounts, args.table)),
-            _ => None,
-        });
+    let options = Options::parse(&args.options, false).map_err(Failure::Usage)?;
+    let care = if args.over { Care::Over } else { Care::Usual };
+    let remarks = match (&args.dataset, &args.dir) {
+        (None, _) if args.all => all(session, &options, care, console)?,
+        (None, _) => {
+            let reply = ask(session, &Request::Mounts, console)?;
+            return print_reply(session.json, reply, console, &|reply| match reply {
+                Reply::Mounts(mounts) => Some(list(mounts, args.table)),
+                _ => None,
+            });
+        }
+        (Some(dataset), dir) => {
+            let dir = match dir {
+                Some(dir) => here.join(dir),
+                None => mountpoint_of(session, dataset, console)?,
+            };
+            mount_on(session, dataset, &dir, &options, care, console)?
+        }
     };
-    let dir = here.join(dir);
-    let dir = fs::canonicalize(&dir).map_err(|error| failed(format!("cannot mount on {}: {error}", dir.display())))?;
-    if !dir.is_dir() {
-        return Err(failed(format!("{} is no directory; make one to mount on", dir.display())));
+    print_reply(session.json, Reply::Done(remarks), console, &|_| None)
+}
+
+/// `tally mount -a`: whatever lies in another one behind that. One that cannot be mounted keeps none of the others, but for those in it.
+fn all(session: Session<'_>, options: &Options, care: Care, console: &mut Console<'_>) -> Result<Vec<String>, Failure> {
+    let (mut tally, mut remarks) = (Tally::default(), Vec::new());
+    let mut missing: Vec<Wanted> = Vec::new();
+    for wanted in by_itself(session, console)? {
+        let outcome = match missing.iter().find(|around| wanted.dir.starts_with(&around.dir)) {
+            Some(around) => Err(failed(format!(
+                "{} is not mounted on {}, which is in {} on {}: that is not mounted",
+                wanted.dataset,
+                wanted.dir.display(),
+                around.dataset,
+                around.dir.display()
+            ))),
+            None => mount_on(session, &wanted.dataset, &wanted.dir, options, care, console),
+        };
+        match outcome {
+            Ok(told) => remarks.extend(told.into_iter().chain([format!(
+                "{} is mounted on {}",
+                wanted.dataset,
+                wanted.dir.display()
+            )])),
+            Err(failure) => {
+                tally.failed(failure, console)?;
+                missing.push(wanted);
+            }
+        }
     }
-    // Before anything is mounted that would have to be taken away again.
-    ask(session, &Request::DatasetList { names: vec![dataset.clone()], recursive: false, users: Vec::new() }, console)?;
+    tally.end().map(|()| remarks)
+}
+
+/// Mounts a dataset on a directory, and gives what there is to say of it.
+fn mount_on(
+    session: Session<'_>,
+    dataset: &str,
+    dir: &Path,
+    options: &Options,
+    care: Care,
+    console: &mut Console<'_>,
+) -> Result<Vec<String>, Failure> {
+    let session = Session { socket: options.socket.as_deref().or(session.socket), ..session };
+    // Before anything is made or mounted that would have to be taken away again.
+    ask(session, &Request::DatasetList { names: vec![dataset.into()], recursive: false, users: Vec::new() }, console)?;
+    let (dir, mut remarks) = prepare(dir, care)?;
     let mut client = Client::connect(session.socket)?;
     let device = OpenOptions::new().read(true).write(true).open(DEVICE).map_err(|error| {
         failed(match error.kind() {
@@ -77,86 +143,48 @@ pub(super) fn mount(
             _ => format!("cannot open {DEVICE}: {error}"),
         })
     })?;
-    let options =
-        format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions", device.as_raw_fd());
-    let options = CString::new(options).map_err(io::Error::from)?;
-    rustix::mount::mount(dataset.as_str(), &dir, KIND, MountFlags::NODEV | MountFlags::NOSUID, options.as_c_str())
-        .map_err(|errno| match errno {
-            Errno::PERM => failed(format!("cannot mount on {}: {errno}; mounting is root's (sudo)", dir.display())),
-            errno => failed(format!("cannot mount on {}: {errno}", dir.display())),
-        })?;
-    let request = Request::Mount { dataset: dataset.clone(), dir: dir.clone() };
+    let data = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions", device.as_raw_fd());
+    let data = CString::new(data).map_err(io::Error::from)?;
+    rustix::mount::mount(dataset, &dir, KIND, options.flags, data.as_c_str()).map_err(|errno| match errno {
+        Errno::PERM => failed(format!("cannot mount on {}: {errno}; mounting is root's (sudo)", dir.display())),
+        errno => failed(format!("cannot mount on {}: {errno}", dir.display())),
+    })?;
+    let request = Request::Mount { dataset: dataset.into(), dir: dir.clone() };
     let reply = client.ask_with(&request, device.as_fd()).inspect_err(|_| {
         // Nobody serves it. Should this fail as well, whoever looks there is told that its other end is gone.
         let _ = rustix::mount::unmount(&dir, UnmountFlags::DETACH);
     })?;
-    print_reply(session.json, reply, console, &|_| None)
-}
-
-/// `tally unmount`.
-pub(super) fn unmount(
-    session: Session<'_>,
-    args: &UnmountArgs,
-    here: &Path,
-    console: &mut Console<'_>,
-) -> Result<(), Failure> {
-    let dir = place(&here.join(&args.dir));
-    let mounts = mounts(session, console);
-    let Some(mount) = mounts.as_ref().ok().and_then(|mounts| mounts.iter().rfind(|mount| mount.dir == dir)) else {
-        return unmount_unserved(session, &dir, mounts.err(), console);
-    };
-    // What programs have mapped and changed goes to the daemon, and all of it to the disks: the kernel asks for neither at the end.
-    let open = fs::File::open(&dir).map_err(|error| failed(format!("cannot open {}: {error}", dir.display())))?;
-    rustix::fs::syncfs(&open)
-        .map_err(|errno| failed(format!("{} stays mounted: it cannot be synced: {errno}", dir.display())))?;
-    drop(open);
-    ask(session, &Request::PoolSync { name: mount.pool.clone() }, console)?;
-    detach(&dir, UnmountFlags::NOFOLLOW)?;
-    let (begun, is_it) = (Instant::now(), |one: &MountReport| one.dir == mount.dir && one.dataset == mount.dataset);
-    let count = mounts_of(&mounts, &is_it);
-    while begun.elapsed() < HEARS_MAX && mounts_of(&self::mounts(session, console), &is_it) >= count {
-        thread::sleep(Duration::from_millis(5));
+    match reply {
+        Reply::Done(told) => remarks.extend(told),
+        _ => return Err(Failure::Mismatch),
     }
-    print_reply(session.json, Reply::Done(Vec::new()), console, &|_| None)
+    Ok(remarks)
 }
 
-fn mounts(session: Session<'_>, console: &mut Console<'_>) -> Result<Vec<MountReport>, Failure> {
+/// What of many has failed. Each is told when it fails but for the last one, which is the failure of all.
+#[derive(Default)]
+struct Tally {
+    last: Option<Failure>,
+}
+
+impl Tally {
+    fn failed(&mut self, failure: Failure, console: &mut Console<'_>) -> Result<(), Failure> {
+        if let Some(before) = self.last.replace(failure) {
+            writeln!(console.err, "tally: {before}")?;
+        }
+        Ok(())
+    }
+
+    fn end(self) -> Result<(), Failure> {
+        self.last.map_or(Ok(()), Err)
+    }
+}
+
+pub(super) fn mounts(session: Session<'_>, console: &mut Console<'_>) -> Result<Vec<MountReport>, Failure> {
     match ask(session, &Request::Mounts, console)? {
         Reply::Mounts(mounts) => Ok(mounts),
         _ => Err(Failure::Mismatch),
     }
-}
-
-fn mounts_of(mounts: &Result<Vec<MountReport>, Failure>, which: &dyn Fn(&MountReport) -> bool) -> usize {
-    mounts.as_ref().map_or(0, |mounts| mounts.iter().filter(|mount| which(mount)).count())
-}
-
-/// A mount whose daemon is gone, or has been started anew since: there is nothing that could be synced.
-fn unmount_unserved(
-    session: Session<'_>,
-    dir: &Path,
-    why: Option<Failure>,
-    console: &mut Console<'_>,
-) -> Result<(), Failure> {
-    let table = fs::read_to_string("/proc/self/mountinfo")?;
-    if !is_ours(&table, dir) {
-        return Err(why.unwrap_or_else(|| {
-            failed(format!("{} is no mount of a dataset; `tally mount` shows those there are", dir.display()))
-        }));
-    }
-    detach(dir, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?;
-    let told = "no daemon served it any more: what was written there and neither synced nor closed before that one ended may be lost";
-    print_reply(session.json, Reply::Done(vec![told.into()]), console, &|_| None)
-}
-
-fn detach(dir: &Path, how: UnmountFlags) -> Result<(), Failure> {
-    rustix::mount::unmount(dir, how).map_err(|errno| match errno {
-        Errno::BUSY => {
-            failed(format!("{0} is in use, and stays mounted: `fuser -vm {0}` shows by whom", dir.display()))
-        }
-        Errno::PERM => failed(format!("cannot unmount {}: {errno}; that is root's (sudo)", dir.display())),
-        errno => failed(format!("cannot unmount {}: {errno}", dir.display())),
-    })
 }
 
 /// The directory as it was mounted on. It is not looked at itself: one whose daemon is gone cannot be.
@@ -166,24 +194,6 @@ fn place(dir: &Path) -> PathBuf {
         (Some(above), Some(name)) => above.join(name),
         _ => fs::canonicalize(dir).unwrap_or_else(|_| dir.to_path_buf()),
     }
-}
-
-/// Whether what is mounted there is a dataset, by the kernel's table (proc_pid_mountinfo(5)).
-fn is_ours(table: &str, dir: &Path) -> bool {
-    let is_it = |line: &str| {
-        let (before, behind) = line.split_once(" - ")?;
-        let at = before.split(' ').nth(4)?;
-        (Path::new(&unescaped(at)) == dir).then(|| behind.split(' ').next() == Some(KIND))
-    };
-    // The last one covers those before it.
-    table.lines().filter_map(is_it).next_back().unwrap_or(false)
-}
-
-/// Blanks and such stand there in octal.
-fn unescaped(word: &str) -> String {
-    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
-        .iter()
-        .fold(word.to_owned(), |word, (code, letter)| word.replace(code, letter))
 }
 
 fn failed(why: String) -> Failure {
@@ -202,19 +212,4 @@ fn list(mounts: &[MountReport], style: TableArgs) -> String {
         table.row(vec![mount.dataset.clone(), mount.dir.display().to_string(), since, mount.waiting.to_string()]);
     }
     table.print(style)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_mounted_last_on_a_directory_is_what_is_there() {
-        let table = "36 35 0:42 / /srv/my\\040files rw,nosuid - fuse.tally tank/a rw\n\
-                     37 35 0:43 / /srv/b rw - fuse.tally tank/b rw\n\
-                     38 35 0:44 / /srv/b rw - tmpfs none rw\n";
-        assert!(is_ours(table, Path::new("/srv/my files")));
-        assert!(!is_ours(table, Path::new("/srv/b")), "something else covers it");
-        assert!(!is_ours(table, Path::new("/srv/c")));
-    }
 }

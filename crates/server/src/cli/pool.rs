@@ -329,8 +329,8 @@ pub struct CreateArgs {
     /// Set a property of the pool's root dataset; may be repeated
     #[arg(short = 'O', value_name = "PROPERTY=VALUE", value_parser = words::assignment, add = Names::DatasetSetting)]
     properties: Vec<Assignment>,
-    /// Where ZFS would mount its root dataset: nothing is mounted here, and clients name it /POOL
-    #[arg(short, hide = true, value_name = "/POOL")]
+    /// Set the mountpoint of the pool's root dataset: -O mountpoint=DIR
+    #[arg(short, value_name = "DIR", value_hint = ValueHint::DirPath)]
     mountpoint: Option<String>,
     /// As without it: nothing is mounted here
     #[arg(short = 'R', hide = true, value_name = "ROOT")]
@@ -397,12 +397,7 @@ pub struct ImportArgs {
 
 impl CreateArgs {
     fn request(&self, here: &Path) -> Result<Request, String> {
-        let clients_name = format!("/{}", self.name);
-        if let Some(path) = self.mountpoint.as_ref().filter(|path| **path != clients_name) {
-            return Err(format!(
-                "-m {path} cannot be had: nothing is mounted on the server, and clients name the pool {clients_name}; they mount it where they like"
-            ));
-        }
+        let mountpoint = self.mountpoint.clone().map(|value| Assignment { property: "mountpoint".into(), value });
         let vdevs = words::vdev_words(&self.vdevs, here);
         let specs = parse_vdev_args(&vdevs).map_err(|error| error.to_string())?;
         let mut widths = specs.iter().filter(|spec| spec.class == VdevClass::Data).map(|spec| spec.paths.len());
@@ -419,7 +414,7 @@ impl CreateArgs {
             vdevs,
             force: self.force,
             file_bytes: self.file_size.map(|size| size.0),
-            properties: self.properties.clone(),
+            properties: self.properties.iter().cloned().chain(mountpoint).collect(),
             pool_properties: self.pool_properties.clone(),
         })
     }

@@ -85,21 +85,6 @@ impl OfZfs {
     }
 }
 
-/// Those of `zfs` that are commands of ours, and mean something else, without the noun.
-#[derive(Clone, Debug, Subcommand)]
-#[allow(missing_docs)] // They are what they are called.
-pub enum OfMounts {
-    #[command(hide = true)]
-    Mount(AnyWords),
-    #[command(hide = true, alias = "umount")]
-    Unmount(AnyWords),
-}
-
-impl OfMounts {
-    /// What to do instead.
-    pub(super) const INSTEAD: &'static str = "nothing is mounted on the server but what you say: `tally mount DATASET DIR` mounts one there, `tally unmount DIR` ends that, and `tally mount` shows what is";
-}
-
 /// Those of `zpool`.
 #[derive(Clone, Debug, Subcommand)]
 #[allow(missing_docs)] // They are what they are called.
@@ -238,9 +223,8 @@ mod tests {
         // In prose `list` and `mount` stand anyway.
         let lines = page.lines().filter(|line| line.starts_with(".It ") || line.starts_with(".Ic "));
         let words: BTreeSet<&str> = lines.flat_map(str::split_whitespace).collect();
-        let tables: [fn(Command) -> Command; 5] = [
+        let tables: [fn(Command) -> Command; 4] = [
             OfZfs::augment_subcommands,
-            OfMounts::augment_subcommands,
             OfZpool::augment_subcommands,
             OfBoth::augment_subcommands,
             OfOthers::augment_subcommands,
@@ -254,6 +238,6 @@ mod tests {
                 }
             }
         }
-        assert!(count > 45, "{count} words");
+        assert!(count > 42, "{count} words");
     }
 }

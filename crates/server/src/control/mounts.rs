@@ -4,9 +4,15 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+/// How a line of `-n` begins that tells of a mount.
+pub(crate) const WOULD_UNMOUNT: &str = "would unmount ";
+
 /// A dataset that this machine has mounted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountReport {
+    /// Which it is, of all since the daemon's start.
+    #[serde(default)]
+    pub number: u64,
     /// Its name.
     pub dataset: String,
     /// Its pool's.
@@ -17,4 +23,11 @@ pub struct MountReport {
     pub since_seconds: u64,
     /// How many requests of programs wait for something that is not a disk: for room, for clients that have to give something back, for a pool that is suspended.
     pub waiting: u64,
+}
+
+impl MountReport {
+    /// Whether it is of the pool or dataset of this name, or of a dataset below it.
+    pub(crate) fn is_of(&self, name: &str) -> bool {
+        self.dataset.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
 }

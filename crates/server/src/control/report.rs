@@ -394,8 +394,15 @@ pub struct DatasetReport {
     pub available: u64,
     /// Bytes that it takes itself.
     pub referenced: u64,
-    /// The path under which it can be mounted; `-` when it is not exported.
+    /// Where this machine mounts it: its property, `none` and `legacy` included.
+    #[serde(default)]
     pub mountpoint: String,
+    /// Whether this machine has it mounted, there or elsewhere.
+    #[serde(default)]
+    pub mounted: bool,
+    /// The path by which clients of NFS name it.
+    #[serde(default)]
+    pub exportpath: String,
     /// When it was made, seconds since 1970-01-01 UTC.
     pub created: u64,
     /// In which transaction group.

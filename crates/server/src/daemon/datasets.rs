@@ -70,7 +70,8 @@ fn setting(assignment: &Assignment) -> Result<Setting, PoolsError> {
 }
 
 /// Facts about a dataset that `get` shows beside its properties.
-const FACTS: [&str; 8] = ["creation", "used", "available", "referenced", "mountpoint", "createtxg", "guid", "held"];
+const FACTS: [&str; 9] =
+    ["creation", "used", "available", "referenced", "exportpath", "mounted", "createtxg", "guid", "held"];
 
 impl Pools {
     /// Makes a dataset, and with `parents` its missing ancestors.
@@ -161,7 +162,7 @@ impl Pools {
         users: &[String],
     ) -> Result<Vec<DatasetReport>, PoolsError> {
         users.iter().try_for_each(|name| check_user_name(name))?;
-        let (mut reports, mut held) = (Vec::new(), Vec::new());
+        let (mut reports, mut held, mounted) = (Vec::new(), Vec::new(), self.mounted_names());
         for chosen in self.select(names, recursive)? {
             for place in &chosen.places {
                 let Some(mut report) = chosen.all.report(*place) else { continue };
@@ -171,6 +172,7 @@ impl Pools {
                     report.user = held.map(|held| (held.name, held.value)).collect();
                 }
                 held.push(chosen.all.filesystem(*place));
+                report.mounted = mounted.contains(&report.name);
                 reports.push(report);
             }
         }
@@ -204,11 +206,12 @@ impl Pools {
             false => Vec::new(),
         }
         .into_iter();
+        let mounted = self.mounted_names();
         for chosen in &selected {
             for place in &chosen.places {
                 let held = held.next().flatten();
                 let Some(report) = chosen.all.report(*place) else { continue };
-                let report = DatasetReport { held, ..report };
+                let report = DatasetReport { held, mounted: mounted.contains(&report.name), ..report };
                 lines.extend(facts(&report).into_iter().filter(|line| wanted(&line.property)));
                 lines.extend(properties.iter().filter_map(|name| zfs_space::of_dataset(&report, name)));
                 let chain = chosen.all.chain(&report.name);
@@ -240,6 +243,24 @@ impl Pools {
                 PropertyLine { value: rules.clone(), exact: rules, source: format!("[[export]] of {dataset}"), ..plain }
             }
         }
+    }
+
+    /// The names of those that this machine has mounted.
+    fn mounted_names(&self) -> BTreeSet<String> {
+        self.mounted().into_iter().map(|mount| mount.dataset).collect()
+    }
+
+    /// What there is to say of mounts behind a change of these properties: it moves none.
+    pub(super) fn mounts_stay(&self, name: &str, changed: &[&str]) -> Option<String> {
+        changed.contains(&Property::Mountpoint.name()).then_some(())?;
+        let mounts = self.mounted_below(name);
+        let mount = mounts.first()?;
+        let others = if mounts.len() > 1 { format!(" (and {} more)", mounts.len() - 1) } else { String::new() };
+        let dir = mount.dir.display();
+        Some(format!(
+            "note: what is mounted stays where it is: {} on {dir}{others}. `tally unmount {dir}`, and then `tally mount -a`, takes it to where it belongs now",
+            mount.dataset
+        ))
     }
 
     /// Datasets by name, those of each pool together.
@@ -296,7 +317,9 @@ impl Catalogue {
             used: *self.used_bytes.get(place)?,
             available: info.available_bytes,
             referenced: info.used_bytes,
-            mountpoint: mount_path(&info.name),
+            mountpoint: info.effective.mountpoint.of(&info.name).to_string(),
+            mounted: false,
+            exportpath: mount_path(&info.name),
             created: info.created.seconds(),
             created_txg: info.created_txg.0,
             guid: info.guid,
@@ -364,7 +387,8 @@ fn facts(dataset: &DatasetReport) -> Vec<PropertyLine> {
         size(dataset.used),
         size(dataset.available),
         size(dataset.referenced),
-        same(dataset.mountpoint.clone()),
+        same(dataset.exportpath.clone()),
+        same(if dataset.mounted { "yes" } else { "no" }.into()),
         same(dataset.created_txg.to_string()),
         same(dataset.guid.to_string()),
         same(dataset.held.map_or_else(|| "-".into(), |held| held.to_string())),

@@ -83,7 +83,6 @@ impl Pools {
     /// to say so.
     pub(super) fn check_destroy(&self, name: &str) -> Result<Arc<ServedPool>, PoolsError> {
         let pool = self.pool(name)?;
-        self.check_unmounted(name)?;
         if pool.filer.pool().read_only() {
             return Err(PoolsError::ReadOnlyDestroy { name: name.into() });
         }
@@ -97,6 +96,7 @@ impl Pools {
 
     /// Destroys a pool. Refused while a disk is copied, or hangs, and where nothing can be written. Gives its guid.
     pub(super) fn destroy(&self, name: &str, said: Option<&Said>) -> Result<PoolGuid, PoolsError> {
+        self.check_unmounted(name)?;
         self.check_destroy(name)?;
         let pool = self.pool_to_let_go(name)?;
         said.inspect(|said| said.write_down(&pool));

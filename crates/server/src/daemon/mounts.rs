@@ -27,7 +27,6 @@ pub(super) struct Mounts {
 
 /// One of them.
 struct Mount {
-    number: u64,
     seen: Seen,
     /// From when on it is served.
     session: Option<Session>,
@@ -36,6 +35,7 @@ struct Mount {
 /// What is known of one.
 #[derive(Clone)]
 pub(super) struct Seen {
+    pub(super) number: u64,
     pub(super) pool: PoolGuid,
     pub(super) dataset: DatasetId,
     pub(super) dir: PathBuf,
@@ -57,14 +57,14 @@ impl Mounts {
             return None;
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let seen = Seen { pool, dataset, dir, since: Instant::now(), waiting: 0 };
-        list.push(Mount { number, seen, session: None });
+        let seen = Seen { number, pool, dataset, dir, since: Instant::now(), waiting: 0 };
+        list.push(Mount { seen, session: None });
         Some(number)
     }
 
     /// It is served so; it may have ended meanwhile.
     pub(super) fn serves(&self, number: u64, session: Session) {
-        if let Some(mount) = self.list.lock().iter_mut().find(|mount| mount.number == number) {
+        if let Some(mount) = self.list.lock().iter_mut().find(|mount| mount.seen.number == number) {
             mount.session = Some(session);
         }
         self.changed.ring();
@@ -72,7 +72,7 @@ impl Mounts {
 
     /// It is mounted no more.
     pub(super) fn end(&self, number: u64) {
-        self.list.lock().retain(|mount| mount.number != number);
+        self.list.lock().retain(|mount| mount.seen.number != number);
         self.changed.ring();
     }
 

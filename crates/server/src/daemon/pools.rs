@@ -153,12 +153,15 @@ impl Pools {
 
     /// Whether this machine has nothing mounted of a pool, or of a dataset or one below it.
     pub(super) fn check_unmounted(&self, name: &str) -> Result<(), PoolsError> {
-        let is_below =
-            |dataset: &str| dataset.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        match self.mounted().into_iter().find(|mount| is_below(&mount.dataset)) {
+        match self.mounted_below(name).into_iter().next() {
             Some(mount) => Err(PoolsError::Mounted { name: name.into(), dataset: mount.dataset, dir: mount.dir }),
             None => Ok(()),
         }
+    }
+
+    /// What this machine has mounted of a pool, or of a dataset and those below it.
+    pub(super) fn mounted_below(&self, name: &str) -> Vec<MountReport> {
+        self.mounted().into_iter().filter(|mount| mount.is_of(name)).collect()
     }
 
     /// What this machine has mounted.
@@ -168,6 +171,7 @@ impl Pools {
             let pool = pools.iter().find(|pool| pool.guid() == seen.pool);
             let dataset = pool.and_then(|pool| pool.filer.filesystem(seen.dataset)).map(|dataset| dataset.name());
             MountReport {
+                number: seen.number,
                 dataset: dataset.unwrap_or_else(|| "-".into()),
                 pool: pool.map_or_else(|| "-".into(), |pool| pool.filer.name()),
                 dir: seen.dir,

@@ -394,8 +394,13 @@ impl Desk {
             Request::DatasetSet { name, assignments } => {
                 self.pools.set_properties(&name, &assignments)?;
                 remarks = self.remarks(&name, &assignments);
+                let changed: Vec<&str> = assignments.iter().map(|assignment| &*assignment.property).collect();
+                remarks.extend(self.pools.mounts_stay(&name, &changed));
             }
-            Request::DatasetInherit { name, property } => self.pools.inherit_property(&name, &property)?,
+            Request::DatasetInherit { name, property } => {
+                self.pools.inherit_property(&name, &property)?;
+                remarks.extend(self.pools.mounts_stay(&name, &[&property]));
+            }
             Request::DatasetRename { from, to } => self.pools.rename_dataset(&from, &to)?,
             other => unreachable!("{other:?} is a question, or was carried out before"),
         }

@@ -15,7 +15,7 @@ use tally_nfs::exports::parse_sharenfs;
 use tally_smb::conf::{Asked, Place, Planned, Use, plan, text};
 use tally_smb::{ShareName, parse_sharesmb};
 use tally_store::pool::ancestors;
-use tally_store::properties::{Effective, Property, PropertySet, Value, effective};
+use tally_store::properties::{Effective, Mountpoint, Property, PropertySet, Value, effective};
 
 use super::bell::Bell;
 use super::error::PoolsError;
@@ -88,29 +88,37 @@ struct Seen {
 impl Pools {
     /// What becomes of each share.
     pub(super) fn smb_shares(&self) -> Vec<Planned> {
-        let mut dirs: HashMap<String, PathBuf> = HashMap::new();
+        let mut dirs: HashMap<String, Vec<PathBuf>> = HashMap::new();
         for mount in self.mounted() {
-            dirs.entry(mount.dataset).or_insert(mount.dir);
+            dirs.entry(mount.dataset).or_default().push(mount.dir);
         }
         let (mut asked, mut places) = (Vec::new(), Vec::new());
         for pool in self.all() {
             let names = pool.filer.names();
             for Named { name, filesystem } in names.iter() {
-                let (in_force, dir) = (filesystem.in_force(), dirs.get(&**name).cloned());
+                let (in_force, mounted_on) = (filesystem.in_force(), dirs.get(&**name).map_or(&[][..], Vec::as_slice));
                 // Of ten thousand nobody asks for most.
-                if in_force.sharesmb == OFF && dir.is_none() {
+                if in_force.sharesmb == OFF && mounted_on.is_empty() {
                     continue;
                 }
                 let is_exported = self.is_exported(name, &in_force);
-                places.extend(dir.iter().map(|dir| Place { dir: dir.clone(), is_exported }));
+                places.extend(mounted_on.iter().map(|dir| Place { dir: dir.clone(), is_exported }));
                 // One that is not understood is from a newer program, and shares nothing here.
                 let Ok(Some(share)) = parse_sharesmb(&in_force.sharesmb) else { continue };
+                let at = match in_force.mountpoint.of(name) {
+                    Mountpoint::At(at) => Some(PathBuf::from(at)),
+                    Mountpoint::None | Mountpoint::Legacy => None,
+                };
+                // Mounted in several places it is shared where it says.
+                let is_there = |dir: &&PathBuf| Some(*dir) == at.as_ref();
+                let dir = mounted_on.iter().find(is_there).or(mounted_on.first()).cloned().or(at.clone());
                 asked.push(Asked {
                     dataset: name.to_string(),
                     share,
                     set_on: set_on(&chain(&pool, name)),
-                    is_mounted: dir.is_some(),
+                    is_mounted: !mounted_on.is_empty(),
                     dir,
+                    has_place: at.is_some(),
                     is_read_only: in_force.readonly,
                     refquota: in_force.refquota,
                     is_exported,

@@ -18,6 +18,7 @@ use super::pool_report::space_of;
 use super::pools::Pools;
 use super::served::ServedPool;
 use crate::control::message::Request;
+use crate::control::mounts::{MountReport, WOULD_UNMOUNT};
 
 impl Pools {
     /// What this request would do, in words.
@@ -32,12 +33,15 @@ impl Pools {
                 let (new, bytes) = self.check_create(name, vdevs, &options, *file_bytes)?;
                 would_create(name, vdevs, &new, bytes)
             }
-            Request::PoolDestroy { name } => would_destroy(self.check_destroy(name)?.as_ref()),
+            Request::PoolDestroy { name } => {
+                let told = would_destroy(self.check_destroy(name)?.as_ref());
+                return Ok(self.would_unmount(name).chain([told]).collect());
+            }
             Request::PoolUpgrade { names } => return self.would_upgrade(names),
             Request::DatasetDestroy { name, recursive } => {
-                self.check_unmounted(name)?;
                 let doomed = self.pool(pool_of(name))?.filer.check_destroy_dataset(name, *recursive)?;
-                return Ok(doomed.into_iter().map(|name| format!("would destroy {name}")).collect());
+                let doomed = doomed.into_iter().map(|name| format!("would destroy {name}"));
+                return Ok(self.would_unmount(name).chain(doomed).collect());
             }
             Request::PoolOnline { name, device } => {
                 let served = self.pool(name)?;
@@ -102,6 +106,12 @@ impl Pools {
             }
             _ => return Err(PoolsError::NotTried),
         }])
+    }
+
+    /// What `tally` does before it asks for the end of a dataset: the daemon itself does not mount.
+    fn would_unmount(&self, name: &str) -> impl Iterator<Item = String> {
+        let told = |mount: MountReport| format!("{WOULD_UNMOUNT}{}, if nothing uses it", mount.dir.display());
+        self.mounted_below(name).into_iter().map(told)
     }
 }
 

@@ -18,7 +18,9 @@ const fn foreign(name: &'static str, so: &'static [&'static str], instead: &'sta
     Foreign { name, so, instead }
 }
 
-const CLIENTS_MOUNT: &str = "clients choose where and how they mount: nothing is mounted on the server by a property, but by `tally mount DATASET DIR`";
+const NO_ALTROOT: &str =
+    "a pool is mounted where `mountpoint` says; `tally mount DATASET DIR` mounts a dataset elsewhere";
+const NOT_OVER: &str = "a directory with something in it is not mounted on; `tally mount -O` does that once";
 const NO_RESERVATIONS: &str =
     "room is not reserved for datasets; `fallocate` reserves it for files, and `quota` bounds the others";
 const ONLY_FILES: &str = "there are file systems only: make a file of that size in one";
@@ -29,11 +31,10 @@ const BYTES: &str = "names are bytes, as Linux has them";
 const DOES_NOT_GROW: &str = "a pool does not grow with its disks yet: make one of larger disks, and copy to that";
 const MOUNT_OPTION: &str = "clients mount with that option where they want it";
 
-const OF_DATASETS: [Foreign; 45] = [
+const OF_DATASETS: [Foreign; 42] = [
     foreign("aclinherit", &["restricted"], "there are no access control lists yet"),
     foreign("aclmode", &["discard"], "there are no access control lists yet"),
     foreign("acltype", &["off", "noacl"], "there are no access control lists yet; modes and groups are what there is"),
-    foreign("canmount", &["noauto"], CLIENTS_MOUNT),
     foreign("casesensitivity", &["sensitive"], BYTES),
     foreign("checksum", &["on"], "every block has its checksum, and there is no other kind"),
     foreign("compressratio", &["-"], NOT_COUNTED),
@@ -50,12 +51,10 @@ const OF_DATASETS: [Foreign; 45] = [
     foreign("logicalreferenced", &["-"], NOT_COUNTED),
     foreign("logicalused", &["-"], NOT_COUNTED),
     foreign("mlslabel", &["none"], "there are no such labels"),
-    foreign("mounted", &["no"], CLIENTS_MOUNT),
-    foreign("mountpoint", &[], CLIENTS_MOUNT),
     foreign("nbmand", &["off"], "locks are advisory"),
     foreign("normalization", &["none"], BYTES),
     foreign("origin", &["-"], "there are no clones"),
-    foreign("overlay", &["on"], CLIENTS_MOUNT),
+    foreign("overlay", &["off"], NOT_OVER),
     foreign("primarycache", &["all"], "the cache is of all blocks; `cache` in the configuration bounds it"),
     foreign("redundant_metadata", &["all", "most"], "what names blocks is there twice"),
     foreign("refcompressratio", &["-"], NOT_COUNTED),
@@ -82,7 +81,7 @@ const OF_DATASETS: [Foreign; 45] = [
 ];
 
 const OF_POOLS: [Foreign; 17] = [
-    foreign("altroot", &["-"], CLIENTS_MOUNT),
+    foreign("altroot", &["-"], NO_ALTROOT),
     foreign("ashift", &["12", "0"], "all is written in multiples of 4,096 bytes"),
     foreign("autoexpand", &["off"], DOES_NOT_GROW),
     foreign("autoreplace", &["off"], "give the pool a spare (`pool add POOL spare DISK`): that stands in by itself"),

@@ -8,15 +8,21 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::fs::{RenameFlags, XattrFlags};
 use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use tally_server::control::client::Client;
+use tally_server::control::message::Request;
 
 use super::*;
 
+/// `unmount -a` takes away whatever is dead on this machine: tests that have something of the kind take turns.
+pub(super) static DEAD: Mutex<()> = Mutex::new(());
+
 /// A daemon of its own process, with a pool of two files, and a directory to mount on.
 pub(super) struct Machine {
-    dir: tempfile::TempDir,
+    pub(super) dir: tempfile::TempDir,
     port: u16,
-    daemon: Option<Child>,
+    pub(super) daemon: Option<Child>,
 }
 
 impl Machine {
@@ -96,11 +102,25 @@ impl Drop for Machine {
             let _ = daemon.wait();
         }
         // Also where a test has failed.
-        while rustix::mount::unmount(self.dir.path().join("mnt"), UnmountFlags::DETACH).is_ok() {}
+        // The outermost takes along what is in it, to which no way leads any more.
+        while let Some(dir) = mounted_below(self.dir.path()).first() {
+            if rustix::mount::unmount(dir, UnmountFlags::DETACH).is_err() {
+                break;
+            }
+        }
     }
 }
 
-fn raw(error: &std::io::Error) -> Option<Errno> {
+/// What the kernel has mounted there, whatever lies in another one behind that.
+pub(super) fn mounted_below(dir: &Path) -> Vec<PathBuf> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let dirs = table.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
+    let mut dirs: Vec<_> = dirs.filter(|at| at.starts_with(dir)).collect();
+    dirs.sort();
+    dirs
+}
+
+pub(super) fn raw(error: &std::io::Error) -> Option<Errno> {
     Errno::from_io_error(error)
 }
 
@@ -108,6 +128,7 @@ fn raw(error: &std::io::Error) -> Option<Errno> {
 #[ignore = "needs root; `cargo xtask test` runs it"]
 fn a_mount_keeps_what_it_promises() {
     let mut machine = Machine::start();
+    let _alone = DEAD.lock();
     machine.mount();
     for round in 0..3 {
         let mounted = machine.at("");
@@ -203,29 +224,55 @@ fn what_is_mounted_is_not_let_go_of() {
     // The machine's own table of mounts.
     let table = fs::read_to_string("/proc/self/mounts").unwrap();
     assert!(table.contains(&format!("tank/home/ann {dir} fuse.tally ")), "{table}");
-    for words in [
-        &["pool", "export", "tank"][..],
-        &["pool", "destroy", "tank"],
-        &["dataset", "destroy", "tank/home/ann"],
-        &["dataset", "destroy", "-r", "tank/home"],
-        &["dataset", "destroy", "-n", "-r", "tank/home"],
-    ] {
-        let (well, text) = machine.says(words);
-        assert!(!well && text.contains(&format!("`tally unmount {dir}`")), "{words:?}: {text}");
-    }
-    // What is in use is not unmounted.
+    // What is in use stays, and who uses it is named.
     fs::write(machine.at("file"), "content").unwrap();
     let open = File::open(machine.at("file")).unwrap();
-    let (well, text) = machine.says(&["unmount", &dir]);
-    assert!(!well && text.contains("fuser -vm"), "{text}");
+    let me = format!(
+        "{} ({}) has a file of it open",
+        std::process::id(),
+        fs::read_to_string("/proc/self/comm").unwrap().trim()
+    );
+    for words in [
+        &["pool", "export", "tank"][..],
+        &["pool", "export", "-a"],
+        &["pool", "destroy", "tank"],
+        &["dataset", "destroy", "tank/home/ann"],
+        &["dataset", "destroy", "-r", "-v", "tank/home"],
+        &["unmount", &dir],
+    ] {
+        let (well, text) = machine.says(words);
+        assert!(!well && text.contains(&me), "{words:?}: {text}");
+    }
+    // A daemon that is asked by something else refuses by itself.
+    let mut other = Client::connect(Some(&machine.dir.path().join("tally.sock"))).unwrap();
+    let refused = other.ask(&Request::PoolExport { name: "tank".into() }, &mut |_| {}).unwrap_err().to_string();
+    assert!(refused.contains(&format!("`tally unmount {dir}`")), "{refused}");
     drop(open);
+    // So does what is mounted in it.
+    fs::create_dir(machine.at("inside")).unwrap();
+    rustix::mount::mount("none", machine.at("inside"), "tmpfs", MountFlags::empty(), None).unwrap();
+    let (well, text) = machine.says(&["pool", "export", "tank"]);
+    assert!(!well && text.contains(&format!("none (tmpfs) is mounted on {dir}/inside in it")), "{text}");
+    rustix::mount::unmount(machine.at("inside"), UnmountFlags::empty()).unwrap();
+    // What would be refused anyway unmounts nothing.
+    let (well, text) = machine.says(&["dataset", "destroy", "tank/home"]);
+    assert!(!well && text.contains("has children") && machine.at("file").exists(), "{text}");
+    let told = machine.well(&["dataset", "destroy", "-n", "-r", "tank/home"]);
+    assert!(told.starts_with(&format!("would unmount {dir}, if nothing uses it\nwould destroy tank/home")), "{told}");
+    assert!(machine.at("file").exists(), "it was only told");
     machine.unmount();
     assert!(machine.well(&["mount"]).contains("nothing is mounted"));
     let (well, text) = machine.says(&["unmount", &dir]);
     assert!(!well && text.contains("is no mount of a dataset"), "{text}");
     assert!(!machine.at("file").exists(), "it is unmounted");
-    machine.well(&["dataset", "destroy", "-r", "tank/home"]);
-    machine.well(&["pool", "export", "tank"]);
+    // What nobody uses is unmounted by what takes it away.
+    machine.well(&["mount", "tank/home/ann", &dir]);
+    let told = machine.well(&["dataset", "destroy", "-r", "-v", "tank/home"]);
+    assert_eq!(told, format!("unmounted {dir}\ndestroyed tank/home\ndestroyed tank/home/ann\n"));
+    machine.well(&["mount", "tank", &dir]);
+    let told = machine.well(&["pool", "export", "tank"]);
+    assert!(told.contains(&format!("unmounted {dir}")), "{told}");
+    assert_eq!(mounted_below(machine.dir.path()), Vec::<PathBuf>::new());
 }
 
 #[test]

@@ -79,6 +79,13 @@ fn what_is_shared_is_written_down_for_samba() {
     story(data_dir, &[(&["dataset", "set", "readonly=on", "tank/music"], true, &[])]);
     told(&file, &["[tank_music]", "read only = yes"], &[]);
     story(data_dir, &[(&["dataset", "rename", "tank/music", "tank/sound"], true, &[])]);
+    // Where it is to be it says itself, and is told how it comes there.
+    story(data_dir, &[(&["dataset", "set", "mountpoint=/srv/sound", "tank/sound"], true, &[])]);
+    told(&file, &["path = /srv/sound"], &["available = yes"]);
+    story(
+        data_dir,
+        &[(&["smb"], true, &["it is not mounted; `tally mount tank/sound` mounts it", "`tally mount tank/docs DIR`"])],
+    );
     told(&file, &["[tank_sound]"], &["[tank_music]"]);
     story(data_dir, &[(&["dataset", "set", "sharenfs=10.0.0.0/8(rw)", "tank/sound"], true, &[])]);
     told(&file, &["posix locking = yes"], &[]);

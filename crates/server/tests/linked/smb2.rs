@@ -15,6 +15,8 @@ const WRITE: u16 = 9;
 
 const DIALECT_2_1: u16 = 0x0210;
 const HEADER_BYTES: usize = 64;
+/// Of an answer's flags.
+const ASYNC: u32 = 2;
 const MORE_PROCESSING_REQUIRED: u32 = 0xc000_0016;
 /// Unicode, request for a target, NTLM; and that nobody is named.
 const NTLM_FLAGS: u32 = 0x205;
@@ -125,7 +127,11 @@ impl Smb2 {
             if word(8) == 0x103 {
                 continue;
             }
-            (self.tree, self.session) = (word(36), u64::from_le_bytes(answer[40..48].try_into().unwrap()));
+            self.session = u64::from_le_bytes(answer[40..48].try_into().unwrap());
+            // What took a while has another number in the place of the tree's.
+            if word(16) & ASYNC == 0 {
+                self.tree = word(36);
+            }
             return (word(8), answer.split_off(HEADER_BYTES));
         }
     }

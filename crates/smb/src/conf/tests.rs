@@ -10,6 +10,7 @@ fn asked(dataset: &str, value: &str, dir: &str) -> Asked {
         set_on: dataset.into(),
         dir: (!dir.is_empty()).then(|| dir.into()),
         is_mounted: !dir.is_empty(),
+        has_place: false,
         is_read_only: false,
         refquota: None,
         is_exported: false,
@@ -67,6 +68,7 @@ fn a_share_is_what_its_property_says() {
 \tlevel2 oplocks = yes
 \tdurable handles = yes
 \tposix locking = no
+\tkernel change notify = no
 
 [global]
 ";
@@ -85,8 +87,12 @@ fn each_cell_of_the_table() {
             assert_eq!(section.get(*key).map(String::as_str), Some(*value), "{key} of {section:?}");
         }
     };
-    let alone = [("oplocks", "yes"), ("level2 oplocks", "yes"), ("durable handles", "yes"), ("posix locking", "no")];
-    let mixed = [("oplocks", "no"), ("level2 oplocks", "no"), ("durable handles", "no"), ("posix locking", "yes")];
+    let of_use = |is_alone: bool| {
+        let yes = |is_it: bool| if is_it { "yes" } else { "no" };
+        let keeps = ["oplocks", "level2 oplocks", "durable handles"].map(|key| (key, yes(is_alone)));
+        [&keeps[..], &[("posix locking", yes(!is_alone)), ("kernel change notify", yes(!is_alone))]].concat()
+    };
+    let (alone, mixed) = (of_use(true), of_use(false));
     let exported = |it: &mut Asked| it.is_exported = true;
     says(&one("on", &|_| {}, &[]), &alone);
     says(&one("on", &exported, &[]), &mixed);

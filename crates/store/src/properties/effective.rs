@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Compression, Delegating, LogBias, Property, PropertySet, SyncMode, Value};
+use super::{CanMount, Compression, Delegating, LogBias, Mountpoint, Property, PropertySet, SyncMode, Value};
 
 /// Everything that holds for one dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,25 @@ pub struct Effective {
     pub sharenfs: String,
     /// How Samba is to share it: `off`, `on` or options.
     pub sharesmb: String,
+    /// Where it is mounted.
+    pub mountpoint: Placed,
+    /// Whether it is mounted there by itself.
+    pub canmount: CanMount,
+}
+
+/// A mountpoint as it was set, on a dataset so many names above. It does without the name of the one below, which may be renamed.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Placed {
+    set: Mountpoint,
+    depth: usize,
+}
+
+impl Placed {
+    /// What it is for the dataset for which it holds, by its name.
+    #[must_use]
+    pub fn of(&self, name: &str) -> Mountpoint {
+        self.set.below(name, self.depth)
+    }
 }
 
 /// What holds at the end of `chain`: the sets from the pool's root dataset down to the dataset itself. An
@@ -49,10 +68,14 @@ pub fn effective(chain: &[&PropertySet]) -> Effective {
         delegations: Delegating::default(),
         sharenfs: String::new(),
         sharesmb: String::new(),
+        mountpoint: Placed::default(),
+        canmount: CanMount::default(),
     };
     for property in Property::ALL {
         // One field each; a property without its arm does not compile.
-        match nearest(chain, property).map_or_else(|| Value::default_of(property), |(_, value)| value.clone()) {
+        let nearest = nearest(chain, property);
+        let depth = nearest.map_or(0, |(index, _)| chain.len() - 1 - index);
+        match nearest.map_or_else(|| Value::default_of(property), |(_, value)| value.clone()) {
             Value::Sync(value) => result.sync = value,
             Value::LogBias(value) => result.logbias = value,
             Value::RecordSize(value) => result.recordsize = value,
@@ -64,6 +87,8 @@ pub fn effective(chain: &[&PropertySet]) -> Effective {
             Value::Delegations(value) => result.delegations = value,
             Value::ShareNfs(value) => result.sharenfs = value,
             Value::ShareSmb(value) => result.sharesmb = value,
+            Value::Mountpoint(set) => result.mountpoint = Placed { set, depth },
+            Value::CanMount(value) => result.canmount = value,
         }
     }
     result
@@ -115,7 +140,14 @@ pub fn sources(chain: &[(&str, &PropertySet)]) -> Vec<Sourced> {
     let line = |property| match nearest(&sets, property) {
         None => Sourced { value: Value::default_of(property), source: Source::Default },
         Some((index, value)) if index + 1 == chain.len() => Sourced { value: value.clone(), source: Source::Local },
-        Some((index, value)) => Sourced { value: value.clone(), source: Source::Inherited(chain[index].0.to_owned()) },
+        Some((index, value)) => {
+            let name = chain.last().map_or("", |(name, _)| name);
+            let value = match value {
+                Value::Mountpoint(set) => Value::Mountpoint(set.below(name, chain.len() - 1 - index)),
+                value => value.clone(),
+            };
+            Sourced { value, source: Source::Inherited(chain[index].0.to_owned()) }
+        }
     };
     Property::ALL.into_iter().map(line).collect()
 }

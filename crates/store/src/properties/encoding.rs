@@ -11,6 +11,8 @@
 //! | 8 | sharenfs | text |
 //! | 9 | quota | u64, 0 none |
 //! | 10 | delegations | u8: 0 auto, 1 on, 2 off |
+//! | 11 | mountpoint | text: none, legacy, or a path |
+//! | 12 | canmount | u8: 0 on, 1 off, 2 noauto |
 //! | 13 | sharesmb | text |
 //! | 256 | one that users name, each once | length of the name u8, name, text |
 //!
@@ -21,6 +23,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use tally_base::codec::{Malformed, Put, Reader};
 
+use super::mounting::{CanMount, MOUNTPOINT_BYTES_MAX, Mountpoint};
 use super::user::{READ_BYTES_MAX, UserProperty};
 use super::value::{Compression, Delegating, LogBias, SHARENFS_BYTES_MAX, SHARESMB_BYTES_MAX, SyncMode, Value};
 use super::{Property, PropertySet};
@@ -40,6 +43,7 @@ pub(super) const OTHERS_BYTES_MAX: usize = 8 << 10;
 pub(crate) const SET_BYTES_MAX: usize = Property::ALL.len() * (HEAD_BYTES + 8)
     + SHARENFS_BYTES_MAX
     + SHARESMB_BYTES_MAX
+    + MOUNTPOINT_BYTES_MAX
     + OTHERS_BYTES_MAX
     + READ_BYTES_MAX;
 
@@ -133,6 +137,8 @@ const fn number_of(property: Property) -> u16 {
         Property::ShareNfs => 8,
         Property::Quota => 9,
         Property::Delegations => 10,
+        Property::Mountpoint => 11,
+        Property::CanMount => 12,
         Property::ShareSmb => 13,
     }
 }
@@ -160,6 +166,12 @@ fn encode_value(value: &Value) -> Vec<u8> {
             Delegating::Off => 2,
         }),
         Value::ShareNfs(text) | Value::ShareSmb(text) => out.put(text.as_bytes()),
+        Value::Mountpoint(at) => out.put(at.to_string().as_bytes()),
+        Value::CanMount(chosen) => out.put_u8(match chosen {
+            CanMount::On => 0,
+            CanMount::Off => 1,
+            CanMount::NoAuto => 2,
+        }),
     }
     out
 }
@@ -193,6 +205,15 @@ fn decode_value(property: Property, bytes: &[u8]) -> Result<Option<Value>, Malfo
         Property::ShareSmb => {
             let share = String::from_utf8(bytes.to_vec()).map_err(|_| malformed)?;
             return Ok(Some(Value::ShareSmb(share)));
+        }
+        Property::Mountpoint => {
+            let text = std::str::from_utf8(bytes).map_err(|_| malformed)?;
+            // As it would be written again.
+            let at = Mountpoint::parse(text).filter(|at| at.to_string() == text).ok_or(malformed)?;
+            return Ok(Some(Value::Mountpoint(at)));
+        }
+        Property::CanMount => {
+            one_of(reader.u8()?, [CanMount::On, CanMount::Off, CanMount::NoAuto]).map(Value::CanMount)
         }
     };
     // What follows a value that is not known says something about that.

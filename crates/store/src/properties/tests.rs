@@ -30,6 +30,12 @@ fn values_print_as_zfs_spells_them() {
         ("delegations", "auto", "auto", "auto"),
         ("delegations", "on", "on", "on"),
         ("delegations", "off", "off", "off"),
+        ("mountpoint", "none", "none", "none"),
+        ("mountpoint", "legacy", "legacy", "legacy"),
+        ("mountpoint", "/srv//my files/", "/srv/my files", "/srv/my files"),
+        ("canmount", "on", "on", "on"),
+        ("canmount", "off", "off", "off"),
+        ("canmount", "noauto", "noauto", "noauto"),
         ("sharenfs", "off", "off", "off"),
         ("sharenfs", " 10.0.0.0/8(ro) ", "10.0.0.0/8(ro)", "10.0.0.0/8(ro)"),
         ("sharesmb", "off", "off", "off"),
@@ -68,6 +74,15 @@ fn wrong_values_say_what_would_be_right() {
         ("compression", "zstd-19", "off, lz4 or zstd, which is zstd-3"),
         ("compression", "fast", "off, lz4 or zstd"),
         ("delegations", "read", "auto, on or off"),
+        ("mountpoint", "", "none, legacy, or a directory"),
+        ("mountpoint", "/", "none, legacy, or a directory"),
+        ("mountpoint", "//", "none, legacy, or a directory"),
+        ("mountpoint", "srv/home", "from / on"),
+        ("mountpoint", "/srv/../etc", "without . and .."),
+        ("mountpoint", "/srv/./home", "without . and .."),
+        ("mountpoint", "/srv/a\nb", "none, legacy, or a directory"),
+        ("mountpoint", "/srv/a\0b", "none, legacy, or a directory"),
+        ("canmount", "yes", "on, off or noauto"),
         ("logbias", "", "auto, latency or throughput"),
         ("sharenfs", "", "off, on, or a list of networks"),
         ("sharenfs", "a\nb", "off, on, or a list of networks"),
@@ -83,6 +98,9 @@ fn wrong_values_say_what_would_be_right() {
     assert!(unknown.contains("no property 'dedup'") && unknown.contains("recordsize"), "{unknown}");
     assert!(parse(Property::ShareNfs, &"x".repeat(SHARENFS_BYTES_MAX + 1)).is_err());
     assert!(parse(Property::ShareSmb, &"x".repeat(SHARESMB_BYTES_MAX + 1)).is_err());
+    let path = |bytes: usize| format!("/{}", "x".repeat(bytes - 1));
+    assert!(parse(Property::Mountpoint, &path(MOUNTPOINT_BYTES_MAX)).is_ok());
+    assert!(parse(Property::Mountpoint, &path(MOUNTPOINT_BYTES_MAX + 1)).is_err());
 }
 
 #[test]
@@ -105,6 +123,8 @@ fn the_nearest_set_wins_and_quotas_stay_where_they_are() {
         delegations: Delegating::Off,
         sharenfs: "on".into(),
         sharesmb: "on".into(),
+        mountpoint: Placed::default(),
+        canmount: CanMount::On,
     };
     assert_eq!(found, expected);
     assert_eq!((effective(&[&root]).quota, effective(&[&root]).refquota), (Some(2 << 30), Some(1 << 30)));
@@ -135,8 +155,37 @@ fn sources_name_the_ancestor() {
         "delegations auto default",
         "sharenfs off default",
         "sharesmb off default",
+        "mountpoint none default",
+        "canmount on default",
     ];
     assert_eq!(lines, expected);
+}
+
+/// As ZFS has it: two datasets cannot be mounted in one place, so the names between come down with it.
+#[test]
+fn a_mountpoint_comes_down_with_the_names_below_it() {
+    let at = |path: &str| set(&[("mountpoint", path)]);
+    let (top, none, moved, legacy) = (at("/srv"), set(&[]), at("/home"), at("legacy"));
+    let cases: [(&[&PropertySet], &str, &str, &str); 6] = [
+        (&[&top], "tank", "/srv", "local"),
+        (&[&top, &none], "tank/home", "/srv/home", "inherited from tank"),
+        (&[&top, &none, &none], "tank/home/ann", "/srv/home/ann", "inherited from tank"),
+        (&[&top, &moved, &none], "tank/home/ann", "/home/ann", "inherited from tank/home"),
+        (&[&top, &legacy, &none], "tank/home/ann", "legacy", "inherited from tank/home"),
+        (&[&none, &none], "tank/home", "none", "default"),
+    ];
+    for (chain, name, expected, source) in cases {
+        assert_eq!(effective(chain).mountpoint.of(name).to_string(), expected, "{name}");
+        let names = ["tank", "tank/home", "tank/home/ann"];
+        let named: Vec<_> = names.into_iter().zip(chain.iter().copied()).collect();
+        let line = sources(&named).into_iter().find(|line| line.value.property() == Property::Mountpoint).unwrap();
+        assert_eq!((line.value.to_string().as_str(), line.source.to_string().as_str()), (expected, source), "{name}");
+    }
+    // Another name, and the place is another one: nothing has to be worked out anew.
+    assert_eq!(effective(&[&top, &none]).mountpoint.of("tank/house").to_string(), "/srv/house");
+    let off = set(&[("canmount", "off")]);
+    assert_eq!(effective(&[&off]).canmount, CanMount::Off);
+    assert_eq!(effective(&[&off, &none]).canmount, CanMount::On, "it says nothing of those below");
 }
 
 /// A set stands in the dataset's root block; its bytes are part of the format.
@@ -154,8 +203,10 @@ fn the_encoding_of_a_set_stays_as_it_is() {
         ("delegations", "off"),
         ("sharenfs", "on"),
         ("sharesmb", "on"),
+        ("mountpoint", "/srv"),
+        ("canmount", "noauto"),
     ]);
-    let expected: [&[u8]; 11] = [
+    let expected: [&[u8]; 13] = [
         &[1, 0, 0, 1, 0, 2],
         &[2, 0, 0, 1, 0, 1],
         &[3, 0, 0, 4, 0, 0, 16, 0, 0],
@@ -167,12 +218,14 @@ fn the_encoding_of_a_set_stays_as_it_is() {
         &[10, 0, 0, 1, 0, 2],
         &[8, 0, 0, 2, 0, b'o', b'n'],
         &[13, 0, 0, 2, 0, b'o', b'n'],
+        &[11, 0, 0, 4, 0, b'/', b's', b'r', b'v'],
+        &[12, 0, 0, 1, 0, 2],
     ];
     assert_eq!(full.encode(), expected.concat());
     assert_eq!(PropertySet::decode(&full.encode()), Ok(Some(full.clone())));
     let mut cleared = full;
     assert_eq!(cleared.clear(Property::Atime), Some(Value::Atime(false)));
-    assert_eq!((cleared.value(Property::Atime), cleared.iter().count()), (None, 10));
+    assert_eq!((cleared.value(Property::Atime), cleared.iter().count()), (None, 12));
 }
 
 #[test]
@@ -186,6 +239,10 @@ fn a_set_with_an_impossible_value_is_not_read_back() {
     for sound in [Value::RecordSize(4096), Value::Quota(None), Value::RefQuota(None), Value::RefQuota(Some(1))] {
         let set = PropertySet::from_iter([sound]);
         assert_eq!(PropertySet::decode(&set.encode()), Ok(Some(set)));
+    }
+    for path in ["srv", "/", "/srv/", "/srv/../etc", "/a\nb"] {
+        let set = PropertySet::from_iter([Value::Mountpoint(Mountpoint::At(path.into()))]);
+        assert!(PropertySet::decode(&set.encode()).is_err(), "{path:?}");
     }
     let twice =
         [Value::Atime(true), Value::Atime(false)].map(|value| PropertySet::from_iter([value]).encode()).concat();
@@ -217,6 +274,7 @@ fn what_a_newer_program_has_set_stays_as_it_is() {
         &[7, 0, 0, 2, 0, 2, 9],
         &[5, 0, 0, 1, 0, 2],
         &[10, 0, 0, 1, 0, 3],
+        &[12, 0, 0, 1, 0, 3],
     ] {
         let newer = if newer[0] == 1 { &newer[..6] } else { newer };
         assert_eq!(PropertySet::decode(newer), Ok(None), "{newer:?}: a promise that is not known is not guessed");

@@ -4,6 +4,7 @@ use std::fmt;
 
 use tally_base::Size;
 
+use super::mounting::{CanMount, Mountpoint};
 use super::{Property, PropertyError};
 
 /// Smallest record size: one sector.
@@ -13,7 +14,7 @@ pub const RECORD_SIZE_MAX: u32 = 1 << 20;
 /// Longest sharenfs value, bytes: it stands in the dataset's entry, which is one value of a tree.
 pub const SHARENFS_BYTES_MAX: usize = 4096;
 /// Longest sharesmb value, bytes: a name, and as many users as a list of them should have that is not a group.
-pub const SHARESMB_BYTES_MAX: usize = 1024;
+pub const SHARESMB_BYTES_MAX: usize = 512;
 
 /// What a reply promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -78,6 +79,8 @@ pub enum Value {
     Delegations(Delegating),
     ShareNfs(String),
     ShareSmb(String),
+    Mountpoint(Mountpoint),
+    CanMount(CanMount),
 }
 
 impl Value {
@@ -96,6 +99,8 @@ impl Value {
             Property::Delegations => Self::Delegations(Delegating::default()),
             Property::ShareNfs => Self::ShareNfs("off".into()),
             Property::ShareSmb => Self::ShareSmb("off".into()),
+            Property::Mountpoint => Self::Mountpoint(Mountpoint::default()),
+            Property::CanMount => Self::CanMount(CanMount::default()),
         }
     }
 
@@ -114,6 +119,8 @@ impl Value {
             Self::Delegations(_) => Property::Delegations,
             Self::ShareNfs(_) => Property::ShareNfs,
             Self::ShareSmb(_) => Property::ShareSmb,
+            Self::Mountpoint(_) => Property::Mountpoint,
+            Self::CanMount(_) => Property::CanMount,
         }
     }
 
@@ -125,7 +132,8 @@ impl Value {
             Self::ShareNfs(rules) => rules.len() <= SHARENFS_BYTES_MAX,
             Self::ShareSmb(share) => share.len() <= SHARESMB_BYTES_MAX,
             Self::Sync(_) | Self::LogBias(_) | Self::ReadOnly(_) | Self::Atime(_) => true,
-            Self::Compression(_) | Self::Delegations(_) => true,
+            Self::Mountpoint(at) => Mountpoint::parse(&at.to_string()).as_ref() == Some(at),
+            Self::Compression(_) | Self::Delegations(_) | Self::CanMount(_) => true,
         }
     }
 
@@ -146,6 +154,7 @@ impl fmt::Display for Value {
             Self::RecordSize(bytes) => return Size(u64::from(*bytes)).fmt(f),
             Self::Quota(Some(bytes)) | Self::RefQuota(Some(bytes)) => return Size(*bytes).fmt(f),
             Self::ShareNfs(text) | Self::ShareSmb(text) => return f.pad(text),
+            Self::Mountpoint(at) => return at.fmt(f),
             _ => {}
         }
         f.pad(match self {
@@ -156,13 +165,15 @@ impl fmt::Display for Value {
             Self::LogBias(LogBias::Throughput) => "throughput",
             Self::LogBias(LogBias::Auto) | Self::Delegations(Delegating::Auto) => "auto",
             Self::Compression(Compression::Off) | Self::ReadOnly(false) | Self::Atime(false) => "off",
-            Self::Delegations(Delegating::Off) => "off",
+            Self::Delegations(Delegating::Off) | Self::CanMount(CanMount::Off) => "off",
+            Self::CanMount(CanMount::On) => "on",
+            Self::CanMount(CanMount::NoAuto) => "noauto",
             Self::Compression(Compression::Lz4) => "lz4",
             Self::Compression(Compression::Zstd) => "zstd",
             Self::ReadOnly(true) | Self::Atime(true) | Self::Delegations(Delegating::On) => "on",
             Self::Quota(None) | Self::RefQuota(None) => "none",
             Self::RecordSize(_) | Self::Quota(Some(_)) | Self::RefQuota(Some(_)) => unreachable!("printed above"),
-            Self::ShareNfs(_) | Self::ShareSmb(_) => unreachable!("printed above"),
+            Self::ShareNfs(_) | Self::ShareSmb(_) | Self::Mountpoint(_) => unreachable!("printed above"),
         })
     }
 }
@@ -179,6 +190,8 @@ pub const fn usual_values(property: Property) -> &'static [&'static str] {
         Property::Compression => &["lz4", "zstd", "off"],
         Property::Delegations => &["auto", "on", "off"],
         Property::ShareNfs | Property::ShareSmb => &["on", "off"],
+        Property::Mountpoint => &["none", "legacy"],
+        Property::CanMount => &["on", "off", "noauto"],
     }
 }
 
@@ -226,6 +239,13 @@ pub fn parse(property: Property, text: &str) -> Result<Value, PropertyError> {
         Property::ShareSmb => {
             line(text, SHARESMB_BYTES_MAX).map(|text| Value::ShareSmb(text.into())).ok_or_else(|| bad(SMB_EXPECTED))
         }
+        Property::Mountpoint => Mountpoint::parse(text).map(Value::Mountpoint).ok_or_else(|| bad(MOUNTPOINT_EXPECTED)),
+        Property::CanMount => match text {
+            "on" => Ok(Value::CanMount(CanMount::On)),
+            "off" => Ok(Value::CanMount(CanMount::Off)),
+            "noauto" => Ok(Value::CanMount(CanMount::NoAuto)),
+            _ => Err(bad("it is on, off or noauto")),
+        },
     }
 }
 
@@ -235,7 +255,8 @@ const QUOTA_EXPECTED: &str = "it is none, or a size with its unit, like 500M or 
 const SHARE_EXPECTED: &str = "it is off, on, or a list of networks with options on one line of at most 4096 \
      bytes, like '192.168.1.0/24(rw,no_root_squash) 10.0.0.7(ro)'";
 
-const SMB_EXPECTED: &str = "it is off, on, or options on one line of at most 1024 bytes, like 'name=Docs,users=@staff'";
+const SMB_EXPECTED: &str = "it is off, on, or options on one line of at most 512 bytes, like 'name=Docs,users=@staff'";
+const MOUNTPOINT_EXPECTED: &str = "it is none, legacy, or a directory of this machine from / on, without . and .. and at most 512 bytes long, like /srv/home";
 
 fn sync_mode(text: &str) -> Option<SyncMode> {
     match text {

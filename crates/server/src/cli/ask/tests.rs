@@ -31,6 +31,7 @@ impl Service for Echo {
                 let to = to.unwrap_or(7);
                 Reply::Rewind(RewindShown { to, from: 9, lines: vec![format!("'{pool}' goes back to {to}")] })
             }
+            Request::Mounts => Reply::Mounts(Vec::new()),
             Request::PoolDestroy { name } => return Err(format!("there is no pool '{name}'").into()),
             other => Reply::Done(vec![format!("{other:?}")]),
         })
@@ -62,7 +63,9 @@ fn dataset() -> DatasetReport {
         used: 1536,
         available: 1 << 30,
         referenced: 1024,
-        mountpoint: "/tank/home".into(),
+        mountpoint: "/srv/home".into(),
+        mounted: true,
+        exportpath: "/tank/home".into(),
         created: 1_795_257_000,
         created_txg: 7,
         guid: 15_241_578_750_190_521_000,
@@ -100,7 +103,7 @@ fn data_goes_to_stdout() {
         (&["pool", "list", "-Hp", "tank"], "tank\t10737418240\t1610612736\t9126805504\t15\tONLINE\n"),
         (
             &["dataset", "list", "-r", "tank"],
-            "NAME        USED  AVAIL  REFER  MOUNTPOINT\ntank/home  1.50K     1G     1K  /tank/home\n",
+            "NAME        USED  AVAIL  REFER  MOUNTPOINT\ntank/home  1.50K     1G     1K  /srv/home\n",
         ),
         (
             &["dataset", "list", "-o", "name,creation,createtxg,guid", "tank"],

@@ -107,8 +107,8 @@ impl Daemon {
     fn pool_of(&mut self, export: &str) -> Result<Option<String>> {
         let request = Request::DatasetList { names: Vec::new(), recursive: false, users: Vec::new() };
         let Reply::Datasets(datasets) = self.ask(&request)? else { bail!("it does not tell its datasets") };
-        let above = datasets.iter().filter(|dataset| Path::new(export).starts_with(&dataset.mountpoint));
-        let closest = above.max_by_key(|dataset| dataset.mountpoint.len());
+        let above = datasets.iter().filter(|dataset| Path::new(export).starts_with(&dataset.exportpath));
+        let closest = above.max_by_key(|dataset| dataset.exportpath.len());
         Ok(closest.and_then(|dataset| dataset.name.split('/').next()).map(str::to_owned))
     }
 }

@@ -44,6 +44,7 @@ fn well() -> Facts {
         now: NOW,
         volatile_logs: BTreeSet::new(),
         out_of_reach: Some(Vec::new()),
+        mounts: Standing { served: 1, ..Standing::default() },
         is_machine_silent: false,
     }
 }
@@ -54,7 +55,8 @@ fn where_nothing_is_wrong_everything_is_ok() {
     assert!(findings.iter().all(|finding| finding.level == Level::Ok && finding.todo.is_none()), "{findings:#?}");
     let checks: BTreeSet<_> = findings.iter().map(|finding| finding.check).collect();
     let all = [
-        "clock", "daemon", "exports", "features", "log", "pool", "rpcbind", "sandbox", "scrub", "smb", "space", "sync",
+        "clock", "daemon", "exports", "features", "log", "mount", "pool", "rpcbind", "sandbox", "scrub", "smb",
+        "space", "sync",
     ];
     assert_eq!(checks, all.into_iter().collect());
 }
@@ -63,7 +65,7 @@ fn where_nothing_is_wrong_everything_is_ok() {
 #[test]
 fn what_is_wrong_is_told_and_nothing_else() {
     type Break = fn(&mut Facts);
-    let cases: [(&str, Level, &str, Break); 23] = [
+    let cases: [(&str, Level, &str, Break); 25] = [
         ("smb", Level::Warn, "there is no Samba on this machine", |facts| facts.samba.is_installed = false),
         ("smb", Level::Warn, "does not include the shares", |facts| facts.samba.text = Some("[global]".into())),
         ("smb", Level::Warn, "tank/docs is not shared: it is away", |facts| {
@@ -99,6 +101,12 @@ fn what_is_wrong_is_told_and_nothing_else() {
         ("exports", Level::Fail, "own addresses only", |facts| facts.server.addresses = vec!["::1".parse().unwrap()]),
         ("rpcbind", Level::Warn, "another server", |facts| {
             facts.server.portmapper.trouble = Some("another server".into())
+        }),
+        ("mount", Level::Fail, "tank/a on /srv/a is dead", |facts| {
+            facts.mounts.dead.push(("tank/a".into(), "/srv/a".into()));
+        }),
+        ("mount", Level::Warn, "tank/b has mountpoint=/srv/b, and is not mounted", |facts| {
+            facts.mounts.missing.push(("tank/b".into(), "/srv/b".into()));
         }),
         ("sandbox", Level::Warn, "cannot see /dev/sda", |facts| {
             let told = OutOfReach { found: "cannot see /dev/sda".into(), todo: "look".into() };

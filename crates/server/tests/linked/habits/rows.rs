@@ -18,7 +18,6 @@ const fn habit(number: usize, steps: &'static [Step]) -> Habit {
 }
 
 const NO_SNAPSHOTS: &[&str] = &["there are no snapshots yet"];
-const NOT_MOUNTED: &[&str] = &["nothing is mounted on the server"];
 
 /// They share one machine, with pool `tank` and six spare disks, and leave that pool as it was.
 const HABITS: [Habit; 42] = [
@@ -60,7 +59,7 @@ const HABITS: [Habit; 42] = [
         &[
             ("zpool create -n -f -O sync=always -o ashift=12 -m /p p mirror /dev/a /dev/b", 0, &["would"]),
             ("zpool create -n -o ashift=9 p /dev/a", 1, &["ashift=9 cannot be had: ashift=12 is what is so"]),
-            ("zpool create -n -m /srv p /dev/a", 2, &["-m /srv cannot be had: nothing is mounted on the server"]),
+            ("zpool create -n -m srv p /dev/a", 1, &["a directory of this machine from / on"]),
             ("zpool create -f -R /mnt -O sync=always dozer mirror /dev/a /dev/b", 0, &["created pool 'dozer'"]),
             ("zfs get -H -o value sync dozer", 0, &["always\n"]),
             ("zpool destroy dozer", 0, &["destroyed pool 'dozer'"]),
@@ -242,19 +241,28 @@ const HABITS: [Habit; 42] = [
     habit(
         25,
         &[
-            ("zfs mount", 2, NOT_MOUNTED),
-            ("zfs mount -a", 2, NOT_MOUNTED),
-            ("zfs unmount tank", 2, NOT_MOUNTED),
+            ("zfs mount", 0, &["nothing is mounted on this machine"]),
+            ("zfs mount -a", 0, &[]),
+            ("zfs mount tank", 1, &["tank has no mountpoint", "tally dataset set mountpoint=DIR tank"]),
+            ("zfs unmount tank/nowhere", 1, &["is no mount of a dataset"]),
             ("mount", 0, &["nothing is mounted on this machine"]),
         ],
     ),
     habit(
         26,
         &[
-            ("zfs set mountpoint=/srv tank", 1, NOT_MOUNTED),
-            ("zfs set canmount=off tank", 1, NOT_MOUNTED),
-            ("zfs set canmount=noauto tank", 0, &[]),
-            ("zfs get -H -o value mountpoint tank/home", 0, &["/tank/home\n"]),
+            ("zfs get -H -o value mountpoint tank/home", 0, &["none\n"]),
+            ("zfs list -H -o mountpoint tank/home", 0, &["-\n"]),
+            ("zfs set mountpoint=legacy tank", 0, &[]),
+            ("zfs mount tank", 1, &["mountpoint=legacy", "/etc/fstab"]),
+            ("zfs set mountpoint=/srv/tank tank", 0, &[]),
+            ("zfs get -H -o value,source mountpoint tank/home", 0, &["/srv/tank/home\tinherited from tank\n"]),
+            ("zfs list -H -o mountpoint,exportpath,mounted tank/home", 0, &["/srv/tank/home\t/tank/home\tno\n"]),
+            ("zfs set canmount=off tank", 0, &[]),
+            ("zfs get -H -o value canmount tank/home", 0, &["on\n"]),
+            ("zfs mount tank", 1, &["canmount=off"]),
+            ("zfs inherit mountpoint tank", 0, &[]),
+            ("zfs inherit canmount tank", 0, &[]),
         ],
     ),
     habit(

@@ -130,7 +130,7 @@ export function datasets(body, all, total) {
       : found.sync === "disabled" ? "none now" : "none";
     return row(found.name,
       cell(found.sync === "disabled" ? element("span", "alarm", "disabled") : found.sync),
-      cell(exposed), number(size(found.used)), number(size(found.available)), cell(found.mountpoint));
+      cell(exposed), number(size(found.used)), number(size(found.available)), cell(found.exportpath));
   }));
   if (!all.length) body.append(nothing(6, "There is no dataset."));
   if (total > all.length) body.append(nothing(6, `${total - all.length} more use less. \`tally dataset list\` shows all.`));

@@ -1,0 +1,89 @@
+//! The directory that is mounted on.
+
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use super::failed;
+use super::table::Table;
+use super::unmount::lazily;
+use crate::cli::console::Failure;
+
+/// Of a directory that is made to be mounted on: nobody but root writes into what is beneath a mount that is absent.
+const BENEATH: u32 = 0o555;
+
+/// What may be done to it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Care {
+    /// It is made where it is missing, and has to be empty: what is in it would be out of sight.
+    Usual,
+    /// What is in it is covered (`-O`).
+    Over,
+    /// As mount(8) has it: it has to be there, and is covered.
+    Program,
+}
+
+/// Makes it ready, and gives the path that the kernel has for it, with what there is to say of it.
+pub(super) fn prepare(dir: &Path, care: Care) -> Result<(PathBuf, Vec<String>), Failure> {
+    let remarks = without_dead(dir)?;
+    let cannot = |what: &str, error: &io::Error| match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            failed(format!("cannot {what} {}: {error}; mounting is root's (sudo)", dir.display()))
+        }
+        _ => failed(format!("cannot {what} {}: {error}", dir.display())),
+    };
+    if care != Care::Program
+        && matches!(fs::symlink_metadata(dir), Err(error) if error.kind() == io::ErrorKind::NotFound)
+    {
+        make(dir, cannot)?;
+    }
+    let real = fs::canonicalize(dir).map_err(|error| cannot("mount on", &error))?;
+    if !real.is_dir() {
+        return Err(failed(format!("{} is no directory; make one to mount on", real.display())));
+    }
+    if care == Care::Usual {
+        if let Some(there) = Table::read()?.at(&real).filter(|there| there.is_ours()) {
+            let told = format!("{} is mounted on {} already", there.source, real.display());
+            return Err(failed(format!("{told}; `tally unmount {}` ends that", real.display())));
+        }
+        if fs::read_dir(&real).map_err(|error| cannot("look into", &error))?.next().is_some() {
+            return Err(failed(format!(
+                "{} is not empty, and what is in it would be out of sight: empty it, mount elsewhere, or say -O",
+                real.display()
+            )));
+        }
+    }
+    Ok((real, remarks))
+}
+
+/// Takes away what is left there of a daemon that is gone.
+fn without_dead(dir: &Path) -> Result<Vec<String>, Failure> {
+    let (dir, mut remarks) = (super::place(dir), Vec::new());
+    while let Some(dead) = Table::read()?.at(&dir).filter(|there| there.is_ours() && there.is_dead()) {
+        lazily(&dir)?;
+        remarks.push(format!(
+            "what was left on {} of {} is taken away: no daemon served it any more",
+            dir.display(),
+            dead.source
+        ));
+    }
+    Ok(remarks)
+}
+
+fn make(dir: &Path, cannot: impl Fn(&str, &io::Error) -> Failure) -> Result<(), Failure> {
+    let table = Table::read()?;
+    // What is in a dataset, clients see: whoever wants it there makes it.
+    if let Some(around) = table.around(dir).filter(|around| around.is_ours()) {
+        return Err(failed(format!(
+            "there is no {}, which would be in {} on {}: make it there (mkdir), if that is meant",
+            dir.display(),
+            around.source,
+            around.dir.display()
+        )));
+    }
+    if let Some(above) = dir.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(above).map_err(|error| cannot("make", &error))?;
+    }
+    fs::create_dir(dir).map_err(|error| cannot("make", &error))?;
+    fs::set_permissions(dir, fs::Permissions::from_mode(BENEATH)).map_err(|error| cannot("make", &error))
+}
