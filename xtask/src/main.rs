@@ -1,4 +1,4 @@
-//! Everything that a developer runs: `cargo xtask ci`, `test`, `lab`, `crash`, `sim`, `fuzz`, `dashboard`, `bench`, `package`, `versions`, `xdr`.
+//! Everything that a developer runs: `cargo xtask ci`, `test`, `lab`, `crash`, `sim`, `fuzz`, `dashboard`, `bench`, `package`, `versions`, `smb`, `xdr`.
 
 mod ci;
 mod dashboard;
@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use tally_lab::{crash_images, guests, recording, slow_disk};
+use tally_lab::{crash_images, guests, recording, slow_disk, smb};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Everything that a developer runs")]
@@ -56,6 +56,8 @@ enum Task {
     Package(package::Package),
     /// An older version and this one over the same pools, up, down and up.
     Versions(versions::Versions),
+    /// Samba's own suites over a dataset, and what differs from a directory of this machine.
+    Smb(smb::Options),
     /// NFSv4's test codec, from the RFCs' XDR.
     Xdr(xdr::Xdr),
     /// Benchmarks.
@@ -95,6 +97,7 @@ fn run(task: Task) -> Result<()> {
         Task::Dashboard(options) => options.run()?.into_result(),
         Task::Package(package) => package.run()?.into_result(),
         Task::Versions(versions) => versions.run()?.into_result(),
+        Task::Smb(options) => smb::run(&options)?.into_result(),
         Task::Xdr(xdr) => xdr.run(),
         Task::Bench(bench) => bench.run(),
         Task::CrashImages(options) => crash_images::run(&options)?.into_result(),

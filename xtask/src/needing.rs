@@ -21,6 +21,8 @@ enum Need {
     Root,
     /// To be root, and a kernel that has file systems in programs.
     Fuse,
+    /// The same, and Samba: installed where nothing starts it by that.
+    Samba,
     /// A regular file as a block device.
     LoopDevice,
     /// A program that is called from the path, of a Debian package.
@@ -122,6 +124,11 @@ const TESTS: &[Needing] = &[
         need: Need::Fuse,
     },
     Needing { name: "mountpoints::a_copy_of_a_mount_is_told_of", of: &["--test", "linked"], need: Need::Fuse },
+    Needing {
+        name: "sharing::samba_serves_a_mount_and_a_flush_is_a_promise",
+        of: &["--test", "linked"],
+        need: Need::Samba,
+    },
     Needing { name: "who_is_believed_from_where", of: &["--test", "another_host"], need: Need::Hosts },
     Needing {
         name: "the_port_is_found_and_another_owner_of_it_named",
@@ -175,6 +182,12 @@ impl Need {
             Self::Fuse => Ok(has_fuse()
                 .then_some(usual)
                 .ok_or_else(|| "it needs root and /dev/fuse (the module fuse)".to_owned())),
+            Self::Samba => {
+                let there = has_fuse() && packages::ensure_unstarted(&packages::SAMBA)?;
+                Ok(there.then_some(usual).ok_or_else(|| {
+                    "it needs root, /dev/fuse, samba, samba-vfs-modules and smbclient (apt-get install starts smbd where systemd runs)".to_owned()
+                }))
+            }
             Self::LoopDevice => {
                 let looked = Command::new("losetup").arg("--find").stdout(Stdio::null()).stderr(Stdio::null()).status();
                 let there = is_root && looked.is_ok_and(|status| status.success());

@@ -19,7 +19,7 @@ mod licences;
 /// Completions: of which shell, and the name of the file.
 const COMPLETIONS: [(&str, &str); 3] = [("bash", "tally.bash"), ("zsh", "_tally"), ("fish", "tally.fish")];
 /// How the names of units end.
-const UNITS: [&str; 2] = [".service", ".timer"];
+const UNITS: [&str; 3] = [".service", ".timer", ".path"];
 /// What of packaging/ makes the package, and what is made of that.
 const APART: [&str; 2] = ["debian", "Containerfile"];
 /// What Debian's tools make of this machine's is named so.

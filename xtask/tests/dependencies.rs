@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What each crate may see of the others. What is not in a row is a wall.
-const CRATES: [(&str, &[&str]); 22] = [
+const CRATES: [(&str, &[&str]); 23] = [
     ("tally-base", &[]),
     ("tally-disk", &["tally-base"]),
     ("tally-intent", &["tally-base", "tally-disk"]),
@@ -27,6 +27,8 @@ const CRATES: [(&str, &[&str]); 22] = [
     ("tally-nfs", &["tally-base", "tally-vfs"]),
     // Only `fuse` knows what the kernel asks, and it sees no engine either.
     ("tally-fuse", &["tally-base", "tally-vfs"]),
+    // What Samba is told: words alone, and no file.
+    ("tally-smb", &["tally-base"]),
     // Measures any server from outside, and must not know ours.
     ("tally-bench", &["tally-base"]),
     ("tally-server", &SERVER),
@@ -76,7 +78,7 @@ const ENGINE_AND_DOORS: [&str; 11] = [
     "tally-wire",
 ];
 
-const SERVER: [&str; 10] = [
+const SERVER: [&str; 11] = [
     "tally-base",
     "tally-disk",
     "tally-intent",
@@ -86,6 +88,7 @@ const SERVER: [&str; 10] = [
     "tally-fs",
     "tally-nfs",
     "tally-fuse",
+    "tally-smb",
     "tally-bench",
 ];
 
@@ -98,7 +101,7 @@ const FOR_TESTS: [(&str, &[&str]); 2] = [
 
 /// Floors of each crate's modules, the highest first. A module may use what stands on a lower floor or on its own, and
 /// every module has a place. Several on one floor are pages of one noun, as `Filesystem`'s are, or know nothing of each other.
-const FLOORS: [(&str, &[&[&str]]); 21] = [
+const FLOORS: [(&str, &[&[&str]]); 22] = [
     (
         "base",
         &[
@@ -145,6 +148,7 @@ const FLOORS: [(&str, &[&[&str]]); 21] = [
     ("fs", &FS),
     ("nfs", &NFS),
     ("fuse", &[&["session"], &["door"], &["under_way"], &["locked", "opens", "source"], &["errno", "wire"]]),
+    ("smb", &[&["conf"], &["main_conf", "name", "share"]]),
     ("bench", &BENCH),
     ("server", &SERVER_FLOORS),
     ("sim", &SIM),
@@ -165,7 +169,7 @@ const FLOORS: [(&str, &[&[&str]]); 21] = [
         &[
             &["image"],
             &["guests"],
-            &["crash_images"],
+            &["crash_images", "smb"],
             &["packages", "recording", "slow_disk", "tally"],
             &["cargo", "nbd", "port"],
         ],
@@ -234,7 +238,7 @@ const WITHIN: [(&str, &str, &[&[&str]]); 2] =
 
 /// One pool that is served stands below the list of them: a scrub, a copy, a report is of one, and knows no other. Commands
 /// stand above the list, and above all those who carry them out and who begin and end the process.
-const DAEMON: [&[&str]; 14] = [
+const DAEMON: [&[&str]; 15] = [
     &["run"],
     &["mounting", "opening"],
     &["resuming", "service", "would"],
@@ -257,6 +261,7 @@ const DAEMON: [&[&str]; 14] = [
         "spares",
         "upgrade",
     ],
+    &["smb_shares"],
     &["pools"],
     &["by_name", "damage_report"],
     &["events", "pool_report"],
@@ -279,6 +284,7 @@ const DAEMON: [&[&str]; 14] = [
     ],
     &[
         "announce",
+        "bell",
         "data_dir",
         "error",
         "listen",
@@ -286,6 +292,7 @@ const DAEMON: [&[&str]; 14] = [
         "looks",
         "ops_report",
         "patience",
+        "smb_file",
         "state",
         "ticker",
         "users",

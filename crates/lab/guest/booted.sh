@@ -24,7 +24,7 @@ is_active() { systemctl is-active --quiet "$@"; }
 # It is content, and prints nothing.
 verified() {
     local said
-    said=$(cd /lib/systemd/system && systemd-analyze verify --recursive-errors=no tally.service tally-mount.service tally-events.service tally-scrub@tank.service tally-scrub@tank.timer 2>&1) && [ -z "$said" ] || { echo "$said"; false; }
+    said=$(cd /lib/systemd/system && systemd-analyze verify --recursive-errors=no tally.service tally-mount.service tally-events.service tally-scrub@tank.service tally-scrub@tank.timer tally-smb.path tally-smb.service 2>&1) && [ -z "$said" ] || { echo "$said"; false; }
 }
 answers() { for _ in $(seq 60); do tally pool status > /dev/null 2>&1 && return; sleep 0.5; done; tally pool status; }
 # Mounts of its own: one where the dataset says, with one in it, and one of /etc/fstab.

@@ -30,6 +30,17 @@ pub const TESTS: [Package; 2] = [
     Package { program: "ip", name: "iproute2", purpose: "a network between a server and a client" },
 ];
 
+/// What serves a mount by SMB, and asks it.
+pub const SAMBA: [Package; 3] = [
+    Package { program: "smbd", name: "samba", purpose: "a server of SMB over a mount" },
+    Package { program: "smbd", name: "samba-vfs-modules", purpose: "what Macs need of it" },
+    Package { program: "smbclient", name: "smbclient", purpose: "a client of SMB" },
+];
+
+/// What asks a server of SMB everything.
+pub const SMBTORTURE: [Package; 1] =
+    [Package { program: "smbtorture", name: "samba-testsuite", purpose: "Samba's own suites" }];
+
 /// Shells for which there is a completion.
 pub const SHELLS: [Package; 3] = [
     Package { program: "bash", name: "bash", purpose: "a shell that completes" },
@@ -82,6 +93,12 @@ pub fn ensure(packages: &[Package]) -> Result<bool> {
     let installed = apt(&["update"]).status()?.success()
         && apt(&["install", "--yes", "--no-install-recommends"]).args(names).status()?.success();
     Ok(installed && packages.iter().all(|package| present(package.program)))
+}
+
+/// The same of packages that bring a service: not where systemd would start it.
+pub fn ensure_unstarted(packages: &[Package]) -> Result<bool> {
+    let is_there = packages.iter().all(|package| present(package.program));
+    if is_there || !Path::new("/run/systemd/system").exists() { ensure(packages) } else { Ok(false) }
 }
 
 /// A program of a package that brings a service too, which nobody wants on a machine for its program's sake: from the

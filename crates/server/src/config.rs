@@ -26,6 +26,9 @@ pub use rpcbind::Rpcbind;
 /// The file that `tally config` prints: every key with its meaning and its default.
 pub const DOCUMENTED: &str = include_str!("config/default.toml");
 
+/// The file with the shares, beside the control socket.
+const SMB_CONF_NAME: &str = "smb.conf";
+
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -57,6 +60,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socket: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub smb_conf: Option<PathBuf>,
     pub socket_group: String,
     pub first_pool: bool,
     pub listen: Vec<IpAddr>,
@@ -85,6 +90,7 @@ impl Default for Config {
         Self {
             data_dir: DATA_DIR_DEFAULT.into(),
             socket: None,
+            smb_conf: None,
             socket_group: "tally".into(),
             first_pool: true,
             listen: vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)],
@@ -287,6 +293,7 @@ impl Config {
         let empty = [
             ("listen", "an address to listen on", config.listen.is_empty()),
             ("data_dir", "a path", config.data_dir.as_os_str().is_empty()),
+            ("smb_conf", "a path", config.smb_conf.as_ref().is_some_and(|file| file.as_os_str().is_empty())),
             ("socket", "a path", config.socket.as_ref().is_some_and(|socket| socket.as_os_str().is_empty())),
         ];
         match empty.into_iter().find(|(_, _, is_empty)| *is_empty) {
@@ -309,6 +316,12 @@ impl Config {
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.socket.clone().unwrap_or_else(|| self.data_dir.join(SOCKET_NAME))
+    }
+
+    /// Where the file with the shares is to be that Samba includes.
+    #[must_use]
+    pub fn smb_conf(&self) -> PathBuf {
+        self.smb_conf.clone().unwrap_or_else(|| self.socket().with_file_name(SMB_CONF_NAME))
     }
 }
 

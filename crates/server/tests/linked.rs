@@ -67,6 +67,10 @@ mod pulled;
 mod refusals;
 #[path = "linked/resuming.rs"]
 mod resuming;
+#[path = "linked/sharing.rs"]
+mod sharing;
+#[path = "linked/smb2.rs"]
+mod smb2;
 #[path = "linked/socket_group.rs"]
 mod socket_group;
 #[path = "linked/user_properties.rs"]

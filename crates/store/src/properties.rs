@@ -30,8 +30,8 @@ pub use user::{
     SourcedUser, USER_BYTES_MAX, USER_VALUE_BYTES_MAX, UserProperty, check_user_name, is_user_name, user_sources,
 };
 pub use value::{
-    Compression, Delegating, LogBias, RECORD_SIZE_MAX, RECORD_SIZE_MIN, SHARENFS_BYTES_MAX, SyncMode, Value, parse,
-    usual_values,
+    Compression, Delegating, LogBias, RECORD_SIZE_MAX, RECORD_SIZE_MIN, SHARENFS_BYTES_MAX, SHARESMB_BYTES_MAX,
+    SyncMode, Value, parse, usual_values,
 };
 
 /// What can be set on a dataset. The order is that of `tally dataset get`; it is not stored.
@@ -59,6 +59,8 @@ pub enum Property {
     Delegations,
     /// To whom the dataset is exported, and how.
     ShareNfs,
+    /// Whether Samba is to share the dataset, and how.
+    ShareSmb,
     /// Where the machine that serves it has it mounted: `none`, `legacy` or a path.
     Mountpoint,
     /// Whether it is mounted there by itself: `on`, `off` or `noauto`.
@@ -67,7 +69,7 @@ pub enum Property {
 
 impl Property {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Sync,
         Self::LogBias,
         Self::RecordSize,
@@ -78,6 +80,7 @@ impl Property {
         Self::Compression,
         Self::Delegations,
         Self::ShareNfs,
+        Self::ShareSmb,
         Self::Mountpoint,
         Self::CanMount,
     ];
@@ -96,6 +99,7 @@ impl Property {
             Self::Compression => "compression",
             Self::Delegations => "delegations",
             Self::ShareNfs => "sharenfs",
+            Self::ShareSmb => "sharesmb",
             Self::Mountpoint => "mountpoint",
             Self::CanMount => "canmount",
         }
@@ -130,7 +134,7 @@ pub enum PropertyError {
     /// No property of that name.
     #[error(
         "there is no property '{name}'; datasets have sync, logbias, recordsize, quota, refquota, readonly, atime, \
-         compression, delegations, sharenfs, mountpoint and canmount, and those that users name, which have a colon: com.example:note"
+         compression, delegations, sharenfs, sharesmb, mountpoint and canmount, and those that users name, which have a colon: com.example:note"
     )]
     UnknownProperty {
         /// The name, as it was given.

@@ -18,6 +18,7 @@ use super::man::ManArgs;
 use super::mount::{MountArgs, MountProgram, UnmountArgs, UnmountProgram};
 use super::nfsstat::NfsstatArgs;
 use super::pool::{EventsArgs, PoolCommand, ZPOOL_COLUMNS};
+use super::smb::SmbArgs;
 use super::stat::StatCommand;
 use super::status;
 use super::table::TableArgs;
@@ -93,6 +94,11 @@ pub enum Command {
     /// `import` takes over a table of exports.
     #[command(args_conflicts_with_subcommands = true)]
     Exports(ExportsArgs),
+    /// Show what Samba is to share, and what keeps it from that; `apply` has it take a new list
+    ///
+    /// The property sharesmb says which datasets are shared and how, and the daemon writes a part of smb.conf by it, which Samba includes: a program of its own, that speaks SMB. What is shared has to be mounted (`tally mount`).
+    #[command(args_conflicts_with_subcommands = true)]
+    Smb(SmbArgs),
     /// Mount datasets on this machine, or show what is mounted here
     ///
     /// Its files are there as a directory, for all users of the machine, as modes and owners say; what clients of NFS change is seen at once, and what is changed here by them. A call that makes, renames or removes a name has done so for good when it returns, and what was written to a

@@ -16,8 +16,8 @@ use super::pool::{Activity, ImportArgs, PoolCommand};
 use super::stat::{self, By, StatCommand};
 use super::status::Detail;
 use super::{
-    bench, completion, doctor, exports, found, holdings, hooks, init, inspect, mount, rewind, status, top, upgrade,
-    watch,
+    bench, completion, doctor, exports, found, holdings, hooks, init, inspect, mount, rewind, smb, status, top,
+    upgrade, watch,
 };
 use crate::config::{self, Config, ServeArgs};
 use crate::control::holdings::Held;
@@ -94,6 +94,7 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         Command::MountProgram(args) => mount::mount_program(session, args, here, console),
         Command::UnmountProgram(args) => mount::unmount_program(session, args, here, console),
         Command::Exports(args) => exports::run(session, args, here, console),
+        Command::Smb(args) => smb::run(session, args, here, console),
         Command::Nfsstat(args) => {
             args.check().map_err(Failure::Usage)?;
             let reply = ask(session, &Request::StatOps, console)?;

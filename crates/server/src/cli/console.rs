@@ -177,6 +177,9 @@ pub enum Failure {
     /// What is not mounted, or stays so. Exit status 1.
     #[error("{0}")]
     Mount(String),
+    /// Shares that Samba does not have. Exit status 1.
+    #[error("{0}")]
+    Smb(String),
     /// A file that was to be read.
     #[error("cannot read {}: {error}", file.display())]
     Unread {
@@ -292,6 +295,7 @@ pub(super) fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), 
         Reply::Events(events) => serde_json::to_string_pretty(&events),
         Reply::Observation(seen) => serde_json::to_string_pretty(&seen),
         Reply::Mounts(mounts) => serde_json::to_string_pretty(&mounts),
+        Reply::Smb(report) => serde_json::to_string_pretty(&report),
         Reply::Server(server) => serde_json::to_string_pretty(&server),
         Reply::Rewind(shown) => serde_json::to_string_pretty(&shown),
     }?;
@@ -306,6 +310,7 @@ pub(super) const fn nothing(reply: &Reply) -> &'static str {
             "no such pools were found; say where to look with -d DIR; -D finds destroyed ones, and those alone"
         }
         Reply::Exports(_) => "nothing is exported: `tally dataset set sharenfs=RULES DATASET` exports something",
+        Reply::Smb(_) => "nothing is shared by SMB: `tally dataset set sharesmb=on DATASET` shares something",
         Reply::Mounts(_) => "nothing is mounted on this machine: `tally mount DATASET DIR` mounts something",
         _ => "nothing to show",
     }

@@ -95,7 +95,7 @@ pub enum DatasetCommand {
         table: TableArgs,
     },
     /// Set properties: sync, logbias, recordsize, quota, refquota, readonly, atime, compression, delegations,
-    /// sharenfs, mountpoint, canmount, and those that users name, like com.example:note
+    /// sharenfs, sharesmb, mountpoint, canmount, and those that users name, like com.example:note
     Set {
         /// property=value, one or more, then the dataset
         #[arg(required = true, num_args = 2.., value_name = "PROPERTY=VALUE... DATASET", add = Names::DatasetSettingsThenDataset)]

@@ -13,6 +13,7 @@ use tally_base::Size;
 use super::console::{Console, Failure, Session, soon};
 use super::mount::{Standing, mountpoints};
 use super::sandbox::{OutOfReach, Sandbox};
+use super::smb::{SMB_CONF, Samba};
 use rustix::process::Pid;
 
 use crate::control::client::Client;
@@ -21,6 +22,7 @@ use crate::control::mounts::MountReport;
 use crate::control::observation::Observation;
 use crate::control::report::{PoolReport, PropertyLine, VdevReport};
 use crate::control::server::ServerReport;
+use crate::control::smb::SmbReport;
 use crate::dates::utc;
 
 /// How bad it is.
@@ -72,6 +74,8 @@ impl Finding {
 struct Facts {
     server: ServerReport,
     seen: Observation,
+    smb: SmbReport,
+    samba: Samba,
     /// The time of the newest event, in ns since 1970.
     newest_event_ns: u64,
     now: Duration,
@@ -88,6 +92,7 @@ struct Facts {
 struct Answers {
     server: ServerReport,
     seen: Observation,
+    smb: SmbReport,
     newest_event_ns: u64,
     daemon: Option<Pid>,
     mounts: Vec<MountReport>,
@@ -149,18 +154,23 @@ fn ask(socket: Option<&Path>) -> Result<Answers, Failure> {
         return Err(Failure::Mismatch);
     };
     let newest_event_ns = events.iter().map(|event| event.time_ns).max().unwrap_or(0);
+    // A daemon of before does not know the question.
+    let smb = match client.ask(&Request::Smb, &mut |_| {}) {
+        Ok(Reply::Smb(smb)) => smb,
+        _ => SmbReport::default(),
+    };
     let Reply::Mounts(mounts) = client.ask(&Request::Mounts, &mut |_| {})? else { return Err(Failure::Mismatch) };
     // A daemon of before knows no such property.
     let mountpoints = match client.ask(&mountpoints(Vec::new()), &mut |_| {}) {
         Ok(Reply::Properties(lines)) => lines,
         _ => Vec::new(),
     };
-    Ok(Answers { server, seen: *seen, newest_event_ns, daemon: client.daemon(), mounts, mountpoints })
+    Ok(Answers { server, seen: *seen, smb, newest_event_ns, daemon: client.daemon(), mounts, mountpoints })
 }
 
 impl Facts {
     /// What the daemon says, and the machine: whoever looks at a disk that hangs, or asks a systemd that does, is not waited for.
-    fn of(Answers { server, seen, newest_event_ns, daemon, mounts, mountpoints }: Answers) -> Self {
+    fn of(Answers { server, seen, smb, newest_event_ns, daemon, mounts, mountpoints }: Answers) -> Self {
         let names = |is_it: &dyn Fn(&VdevReport) -> bool| -> Vec<String> {
             let vdevs = seen.pools.iter().flat_map(|pool| &pool.vdevs).filter(|vdev| is_it(vdev));
             vdevs.flat_map(legs).map(|leg| leg.name.clone()).collect()
@@ -176,7 +186,8 @@ impl Facts {
         let is_machine_silent = told.is_none();
         let (volatile_logs, out_of_reach, mounts) = told.unwrap_or_default();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { server, seen, newest_event_ns, now, volatile_logs, out_of_reach, mounts, is_machine_silent }
+        let samba = Samba::look(&smb, Path::new(SMB_CONF));
+        Self { server, seen, smb, samba, newest_event_ns, now, volatile_logs, out_of_reach, mounts, is_machine_silent }
     }
 }
 
@@ -231,7 +242,9 @@ fn examine(facts: &Facts) -> Vec<Finding> {
     }
     findings.extend(facts.out_of_reach.iter().flat_map(|disks| sandbox(disks)));
     findings.extend(mounted(&facts.mounts));
-    findings.extend([exports(server), portmapper(server), clock(facts)]);
+    findings.push(exports(server));
+    findings.extend(smb(facts));
+    findings.extend([portmapper(server), clock(facts)]);
     findings
 }
 
@@ -381,6 +394,21 @@ fn exports(server: &ServerReport) -> Finding {
     }
     let whom = if server.exports_to_others { "other machines" } else { "this machine alone" };
     Finding::ok("exports", format!("datasets that are exported: {}, to {whom}", server.exports))
+}
+
+fn smb(Facts { smb, samba, .. }: &Facts) -> Vec<Finding> {
+    let of_samba = samba.troubles(smb).into_iter().map(|(found, todo)| Finding::warn("smb", found, todo));
+    let away = smb.shares.iter().filter_map(|share| {
+        let problem = share.problem.as_deref()?;
+        let (found, todo) = problem.split_once("; ").unwrap_or((problem, "`tally smb` shows all shares"));
+        Some(Finding::warn("smb", format!("{} is not shared: {found}", share.dataset), todo))
+    });
+    let findings: Vec<_> = of_samba.chain(away).collect();
+    match smb.shares.len() {
+        _ if !findings.is_empty() => findings,
+        0 => vec![Finding::ok("smb", "no dataset is shared by SMB")],
+        count => vec![Finding::ok("smb", format!("shares that Samba has: {count}"))],
+    }
 }
 
 fn portmapper(server: &ServerReport) -> Finding {

@@ -122,6 +122,7 @@ pub(super) fn where_to_see(request: &Request) -> Option<String> {
         | Request::DatasetGet { .. }
         | Request::Exports
         | Request::Mounts
+        | Request::Smb
         | Request::StatOps
         | Request::Server
         | Request::Record { .. }

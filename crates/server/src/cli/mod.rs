@@ -30,6 +30,7 @@ pub mod progress;
 mod rewind;
 mod sandbox;
 mod short_names;
+mod smb;
 mod stat;
 mod status;
 mod table;

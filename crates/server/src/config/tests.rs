@@ -26,6 +26,7 @@ fn what_is_empty_is_told_with_its_line() {
     for (text, told) in [
         ("port = 1\nlisten = []\n", "line 2: `listen` is empty"),
         ("socket = \"\"\n", "line 1: `socket` is empty: write a path"),
+        ("smb_conf = \"\"\n", "line 1: `smb_conf` is empty: write a path"),
         ("data_dir = \"\"\n", "line 1: `data_dir` is empty"),
     ] {
         let error = parse(text).unwrap_err();
@@ -40,6 +41,7 @@ fn the_documented_file_says_the_defaults_and_every_key() {
     let spelled_out = parse(&text).unwrap();
     let defaults = Config {
         socket: Some("./tally-data/tally.sock".into()),
+        smb_conf: Some("./tally-data/smb.conf".into()),
         port: Some(2049),
         nfs4_domain: Some("example.org".parse().unwrap()),
         host_id: Some("nas-1".into()),

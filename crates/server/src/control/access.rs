@@ -38,6 +38,7 @@ impl Request {
             | Self::Exports
             | Self::Holdings { .. }
             | Self::Mounts
+            | Self::Smb
             | Self::Server
             | Self::Observe => Access::Look,
             // Reads disks and folders that the asker names, with the rights of the daemon.

@@ -11,6 +11,7 @@ use super::mounts::MountReport;
 use super::observation::Observation;
 use super::report::{DatasetReport, EventReport, Found, OpsReport, PoolHistory, PoolReport, PropertyLine};
 use super::server::ServerReport;
+use super::smb::SmbReport;
 
 /// Longest request line, bytes: a runaway peer does not fit.
 pub const LINE_BYTES_MAX: u64 = 16 << 20;
@@ -244,6 +245,8 @@ pub enum Request {
     },
     /// What is mounted so.
     Mounts,
+    /// What Samba is to share.
+    Smb,
     /// What the daemon says of itself, and of how clients find it.
     Server,
     /// Everything that somebody who watches wants to know: the source of `zilstat`, `stat` and `top`.
@@ -328,6 +331,8 @@ pub enum Reply {
     Events(Vec<EventReport>),
     /// What is mounted on this machine.
     Mounts(Vec<MountReport>),
+    /// What Samba is to share.
+    Smb(SmbReport),
     /// The daemon itself.
     Server(ServerReport),
     /// What going back to an older group gives up.

@@ -42,5 +42,6 @@ mod plain;
 pub mod report;
 pub mod server;
 pub(crate) mod shell;
+pub mod smb;
 pub mod socket;
 pub mod spread;

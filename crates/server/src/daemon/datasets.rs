@@ -13,6 +13,7 @@ use tally_base::Size;
 use tally_fs::Filesystem;
 use tally_fs::filer::{DatasetError, Filer, Names, is_or_holds};
 use tally_nfs::exports::plain_sharenfs;
+use tally_smb::parse_sharesmb;
 use tally_store::pool::ancestors;
 use tally_store::properties::{
     Property, PropertySet, Sourced, SourcedUser, UserProperty, Value, check_user_name, is_user_name, parse, sources,
@@ -60,12 +61,12 @@ fn setting(assignment: &Assignment) -> Result<Setting, PoolsError> {
     }
     let property = Property::from_str(property)?;
     let value = parse(property, value)?;
-    if let Value::ShareNfs(rules) = &value
-        && let Some(plain) = plain_sharenfs(rules)?
-    {
-        return Ok(Setting::Known(parse(property, &plain)?));
-    }
-    Ok(Setting::Known(value))
+    let plain = match &value {
+        Value::ShareNfs(rules) => plain_sharenfs(rules)?,
+        Value::ShareSmb(share) => Some(parse_sharesmb(share)?.map_or_else(|| "off".into(), |share| share.to_string())),
+        _ => None,
+    };
+    Ok(Setting::Known(plain.map_or(Ok(value), |plain| parse(property, &plain))?))
 }
 
 /// Facts about a dataset that `get` shows beside its properties.
@@ -77,6 +78,7 @@ impl Pools {
     pub fn create_dataset(&self, name: &str, parents: bool, set: &[Assignment]) -> Result<(), PoolsError> {
         let pool = self.pool(pool_of(name))?;
         let set = property_set(set)?;
+        self.check_sharing(name, &set.iter().cloned().collect::<Vec<_>>())?;
         if parents {
             pool.filer.check_new(name)?;
             for (end, _) in name.match_indices('/') {
@@ -126,6 +128,11 @@ impl Pools {
         if pool.filer.pool().read_only() && settings.iter().any(is_share) {
             return Err(PoolsError::ReadOnlyShare { pool: pool.filer.name(), dataset: name.to_owned() });
         }
+        let known = settings.iter().filter_map(|set| match set {
+            Setting::Known(value) => Some(value.clone()),
+            _ => None,
+        });
+        self.check_sharing(name, &known.collect::<Vec<_>>())?;
         let set = settings.into_iter().try_for_each(|set| match set {
             Setting::Known(value) => pool.filer.set_property(name, value),
             Setting::User(property) => pool.filer.set_user_property(name, property),

@@ -68,6 +68,30 @@ pub enum PoolsError {
     /// A rule of sharenfs was not understood.
     #[error(transparent)]
     Share(#[from] tally_nfs::exports::ShareError),
+    /// An option of sharesmb was not understood.
+    #[error(transparent)]
+    Smb(#[from] tally_smb::ShareError),
+    /// Two shares would have one name.
+    #[error(
+        "the share of '{dataset}' would be called {share}, as that of '{by}' is; give one of them another name: sharesmb=name=NAME"
+    )]
+    ShareNameTaken {
+        /// The name.
+        share: String,
+        /// Whose it would be.
+        dataset: String,
+        /// Whose it is.
+        by: String,
+    },
+    /// Macs keep files open that others would change.
+    #[error(
+        "'{dataset}' would be for backups of Macs (sharesmb=timemachine=…) and exported to other hosts by sharenfs: Macs keep files open over a broken \
+         connection, and others would change them meanwhile. Set sharenfs=off on it, or make a dataset for the backups"
+    )]
+    TimeMachineExported {
+        /// Which.
+        dataset: String,
+    },
     /// A command was carried out, and the list of pools could not be written behind it.
     #[error("{}\nBut {trouble}", done.join("\n"))]
     Unlisted {

@@ -14,6 +14,7 @@
 
 mod absent;
 pub mod announce;
+mod bell;
 mod by_name;
 mod chronicle;
 mod copies;
@@ -63,6 +64,8 @@ pub mod served;
 mod service;
 mod signals;
 mod silence;
+mod smb_file;
+mod smb_shares;
 mod spares;
 mod start_number;
 pub mod state;

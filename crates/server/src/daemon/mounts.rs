@@ -4,6 +4,7 @@
 //! daemon's own thread, in which mounts begin as well.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -11,14 +12,17 @@ use parking_lot::Mutex;
 use tally_base::{DatasetId, PoolGuid};
 use tally_fuse::Session;
 
+use super::bell::Bell;
+
 /// Most mounts: each has threads of its own.
 pub(super) const MOUNTS_MAX: usize = 1024;
 
 /// The list.
-#[derive(Default)]
 pub(super) struct Mounts {
     list: Mutex<Vec<Mount>>,
     next: AtomicU64,
+    /// For who shares what is mounted.
+    changed: Arc<Bell>,
 }
 
 /// One of them.
@@ -41,6 +45,11 @@ pub(super) struct Seen {
 }
 
 impl Mounts {
+    /// None, and whom to tell of each.
+    pub(super) fn new(changed: &Arc<Bell>) -> Self {
+        Self { list: Mutex::default(), next: AtomicU64::default(), changed: Arc::clone(changed) }
+    }
+
     /// Lists one, which is to be served from a moment later on. Nothing, where there are too many.
     pub(super) fn begin(&self, pool: PoolGuid, dataset: DatasetId, dir: PathBuf) -> Option<u64> {
         let mut list = self.list.lock();
@@ -58,11 +67,13 @@ impl Mounts {
         if let Some(mount) = self.list.lock().iter_mut().find(|mount| mount.seen.number == number) {
             mount.session = Some(session);
         }
+        self.changed.ring();
     }
 
     /// It is mounted no more.
     pub(super) fn end(&self, number: u64) {
         self.list.lock().retain(|mount| mount.seen.number != number);
+        self.changed.ring();
     }
 
     /// All of them.

@@ -30,6 +30,7 @@ use tally_store::tuning::Tuning;
 use tally_vfs::Identity;
 
 use super::absent::Absent;
+use super::bell::Bell;
 use super::error::PoolsError;
 use super::events::Events;
 use super::looks::{BesideLooks, Looks};
@@ -60,6 +61,8 @@ pub struct Pools {
     pub(super) state: Mutex<State>,
     /// What this machine has mounted of them.
     pub(super) mounts: Arc<Mounts>,
+    /// Rings when something has changed of what is shared.
+    pub(super) bell: Arc<Bell>,
     /// What has happened to them.
     pub(super) events: Events,
     /// Rules that stand above those of datasets.
@@ -81,6 +84,7 @@ impl Pools {
     pub(super) fn new(platform: Platform, tuning: Tuning, state: State, above: Vec<ExportRule>) -> Self {
         let looks = Arc::<Looks>::default();
         let opener = Arc::new(BesideLooks { opener: platform.opener, looks: Arc::clone(&looks) });
+        let bell = Arc::<Bell>::default();
         let pools = Self {
             platform: Platform { opener, ..platform },
             looks,
@@ -91,7 +95,8 @@ impl Pools {
             let_go_at: Mutex::default(),
             came_on: Mutex::new(Instant::now()),
             absent: Absent::new(state.pools()),
-            mounts: Arc::default(),
+            mounts: Arc::new(Mounts::new(&bell)),
+            bell,
             events: Events::default(),
             above: Mutex::new(above.clone()),
             state: Mutex::new(state),
@@ -183,6 +188,7 @@ impl Pools {
         let export = dataset_export(&filesystem.name(), filesystem);
         let table = self.live.table().with(pool.guid(), &export, &self.above.lock());
         self.live.replace(&table);
+        self.bell.ring();
     }
 
     /// Works the export table out anew: after every change of a pool, a dataset or a rule.
@@ -198,6 +204,7 @@ impl Pools {
         });
         let table = ExportTable::new(present.chain(absent).collect(), &self.above.lock());
         self.live.replace(&table);
+        self.bell.ring();
     }
 }
 

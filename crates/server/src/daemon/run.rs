@@ -35,8 +35,8 @@ use super::ticker::Ticker;
 use super::users::Users;
 use super::work::{Begun, Event, Work};
 use super::{
-    events, letting_go, listen, listing, logging, manager, opening, pressure, schedule, signals, silence, spares,
-    start_number,
+    events, letting_go, listen, listing, logging, manager, opening, pressure, schedule, signals, silence, smb_shares,
+    spares, start_number,
 };
 use crate::config::{Config, ConfigError, ServeArgs};
 use crate::control::listener::{self, ControlSocket};
@@ -97,6 +97,8 @@ pub struct Daemon {
     /// Disks that hang, scrubs that are due, memory that runs short, a list of pools that could not be written, and what clients have of exported pools: looked at until the pools are
     /// exported.
     _looks: [Ticker; 8],
+    /// What Samba is to share is written down, also when nothing is any more.
+    _smb: smb_shares::Keeper,
     /// Other daemons keep away from its directory, until nobody here writes there any more: this is dropped last.
     _lock: data_dir::Lock,
 }
@@ -189,8 +191,16 @@ impl Daemon {
             }
             nfs
         });
-        let desk =
-            Arc::new(Desk { pools, addresses, port, dirs: places(data_dir), nfs, standing: Standing::default() });
+        let smb_conf = std::path::absolute(config.smb_conf())?;
+        let desk = Arc::new(Desk {
+            pools,
+            addresses,
+            port,
+            dirs: places(data_dir),
+            smb_conf,
+            nfs,
+            standing: Standing::default(),
+        });
         let watching = Watching::start(&config, &desk)?;
         let pools = Arc::clone(&desk.pools);
         let silence = silence::watch(move || pools.held())?;
@@ -228,6 +238,7 @@ impl Daemon {
         let spares = spares::watch(&desk.pools)?;
         let (pressure, listing) = (watch_pressure(&desk)?, listing::keep_writing(&desk.pools)?);
         let retained = letting_go::watch_retained(&desk.pools, sender.clone())?;
+        let smb = smb_shares::keep_written(&desk.pools, &desk.smb_conf)?;
         let looks = [silence, happenings, schedule, graces, spares, pressure, listing, retained];
         Ok(Self {
             args: launch.args,
@@ -243,6 +254,7 @@ impl Daemon {
             watching,
             _lock: lock,
             _looks: looks,
+            _smb: smb,
         })
     }
 

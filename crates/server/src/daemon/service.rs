@@ -51,6 +51,8 @@ pub(super) struct Desk {
     pub(super) standing: Standing,
     /// Where pools are looked for when nobody says.
     pub(super) dirs: Vec<PathBuf>,
+    /// The file that Samba's configuration is to include.
+    pub(super) smb_conf: PathBuf,
     /// The programs that clients call.
     pub(super) nfs: Arc<tally_nfs::service::Service>,
 }
@@ -114,6 +116,7 @@ impl Desk {
             Request::Record { seconds } => record(self.nfs.stats(), *seconds, asker).map(Reply::Load),
             Request::Observe => Ok(Reply::Observation(Box::new(observe(&self.pools, &self.nfs)))),
             Request::Mounts => Ok(Reply::Mounts(self.pools.mounted())),
+            Request::Smb => Ok(Reply::Smb(self.pools.smb_report(&self.smb_conf))),
             Request::Server => Ok(Reply::Server(self.server())),
             Request::PoolHistory { names } => self.pools.history(names).map(Reply::History),
             Request::Events { since } => {
@@ -385,12 +388,12 @@ impl Desk {
         match request {
             Request::DatasetCreate { name, parents, properties } => {
                 self.pools.create_dataset(&name, parents, &properties)?;
-                remarks = self.reach(&properties);
+                remarks = self.remarks(&name, &properties);
             }
             Request::DatasetDestroy { name, recursive } => self.pools.destroy_dataset(&name, recursive)?,
             Request::DatasetSet { name, assignments } => {
                 self.pools.set_properties(&name, &assignments)?;
-                remarks = self.reach(&assignments);
+                remarks = self.remarks(&name, &assignments);
                 let changed: Vec<&str> = assignments.iter().map(|assignment| &*assignment.property).collect();
                 remarks.extend(self.pools.mounts_stay(&name, &changed));
             }
@@ -402,6 +405,15 @@ impl Desk {
             other => unreachable!("{other:?} is a question, or was carried out before"),
         }
         Ok(Reply::Done(remarks))
+    }
+
+    /// What whoever has set this on a dataset should know besides.
+    fn remarks(&self, dataset: &str, assignments: &[Assignment]) -> Vec<String> {
+        let mut remarks = self.reach(assignments);
+        if assignments.iter().any(|assignment| assignment.property == "sharesmb") {
+            remarks.extend(self.pools.smb_remarks(dataset));
+        }
+        remarks
     }
 
     /// Says so where a rule lets other machines in and the listeners do not.

@@ -31,7 +31,7 @@ const BYTES: &str = "names are bytes, as Linux has them";
 const DOES_NOT_GROW: &str = "a pool does not grow with its disks yet: make one of larger disks, and copy to that";
 const MOUNT_OPTION: &str = "clients mount with that option where they want it";
 
-const OF_DATASETS: [Foreign; 43] = [
+const OF_DATASETS: [Foreign; 42] = [
     foreign("aclinherit", &["restricted"], "there are no access control lists yet"),
     foreign("aclmode", &["discard"], "there are no access control lists yet"),
     foreign("acltype", &["off", "noacl"], "there are no access control lists yet; modes and groups are what there is"),
@@ -67,7 +67,6 @@ const OF_DATASETS: [Foreign; 43] = [
     foreign("reservation", &["none", "0"], NO_RESERVATIONS),
     foreign("secondarycache", &["all", "none", "metadata"], "there is no second cache"),
     foreign("setuid", &["on"], MOUNT_OPTION),
-    foreign("sharesmb", &["off"], "there is no SMB: Samba serves a mount"),
     foreign("snapdev", &["hidden"], ONLY_FILES),
     foreign("snapdir", &["hidden", "disabled"], "there are no snapshots yet"),
     foreign("snapshot_count", &["none"], "there are no snapshots yet"),

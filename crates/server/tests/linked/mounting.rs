@@ -78,12 +78,17 @@ impl Machine {
         self.well(&["unmount", &self.at("").display().to_string()])
     }
 
+    /// Where the daemon has its files.
+    pub(super) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// Below what is mounted.
     pub(super) fn at(&self, name: &str) -> PathBuf {
         self.dir.path().join("mnt").join(name)
     }
 
-    fn client(&self) -> (Connection, tally_bench::wire::Handle) {
+    pub(super) fn client(&self) -> (Connection, tally_bench::wire::Handle) {
         let address = SocketAddr::from(([127, 0, 0, 1], self.port));
         let root = Connection::mount(&Target { nfs: address, mount: address, export: "/tank".into() }).unwrap();
         (Connection::open(address).unwrap(), root)

@@ -29,6 +29,8 @@ pub struct Effective {
     pub delegations: Delegating,
     /// To whom it is exported: `off`, `on` or rules.
     pub sharenfs: String,
+    /// How Samba is to share it: `off`, `on` or options.
+    pub sharesmb: String,
     /// Where it is mounted.
     pub mountpoint: Placed,
     /// Whether it is mounted there by itself.
@@ -65,6 +67,7 @@ pub fn effective(chain: &[&PropertySet]) -> Effective {
         compression: Compression::default(),
         delegations: Delegating::default(),
         sharenfs: String::new(),
+        sharesmb: String::new(),
         mountpoint: Placed::default(),
         canmount: CanMount::default(),
     };
@@ -83,6 +86,7 @@ pub fn effective(chain: &[&PropertySet]) -> Effective {
             Value::Compression(value) => result.compression = value,
             Value::Delegations(value) => result.delegations = value,
             Value::ShareNfs(value) => result.sharenfs = value,
+            Value::ShareSmb(value) => result.sharesmb = value,
             Value::Mountpoint(set) => result.mountpoint = Placed { set, depth },
             Value::CanMount(value) => result.canmount = value,
         }

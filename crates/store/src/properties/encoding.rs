@@ -13,6 +13,7 @@
 //! | 10 | delegations | u8: 0 auto, 1 on, 2 off |
 //! | 11 | mountpoint | text: none, legacy, or a path |
 //! | 12 | canmount | u8: 0 on, 1 off, 2 noauto |
+//! | 13 | sharesmb | text |
 //! | 256 | one that users name, each once | length of the name u8, name, text |
 //!
 //! A number that is not known, and a value that was received and not set here, stays as it is, and is in force nowhere.
@@ -24,7 +25,7 @@ use tally_base::codec::{Malformed, Put, Reader};
 
 use super::mounting::{CanMount, MOUNTPOINT_BYTES_MAX, Mountpoint};
 use super::user::{READ_BYTES_MAX, UserProperty};
-use super::value::{Compression, Delegating, LogBias, SHARENFS_BYTES_MAX, SyncMode, Value};
+use super::value::{Compression, Delegating, LogBias, SHARENFS_BYTES_MAX, SHARESMB_BYTES_MAX, SyncMode, Value};
 use super::{Property, PropertySet};
 
 /// Properties that users name.
@@ -41,6 +42,7 @@ pub(super) const OTHERS_BYTES_MAX: usize = 8 << 10;
 /// The longest encoding of a set.
 pub(crate) const SET_BYTES_MAX: usize = Property::ALL.len() * (HEAD_BYTES + 8)
     + SHARENFS_BYTES_MAX
+    + SHARESMB_BYTES_MAX
     + MOUNTPOINT_BYTES_MAX
     + OTHERS_BYTES_MAX
     + READ_BYTES_MAX;
@@ -137,6 +139,7 @@ const fn number_of(property: Property) -> u16 {
         Property::Delegations => 10,
         Property::Mountpoint => 11,
         Property::CanMount => 12,
+        Property::ShareSmb => 13,
     }
 }
 
@@ -162,7 +165,7 @@ fn encode_value(value: &Value) -> Vec<u8> {
             Delegating::On => 1,
             Delegating::Off => 2,
         }),
-        Value::ShareNfs(rules) => out.put(rules.as_bytes()),
+        Value::ShareNfs(text) | Value::ShareSmb(text) => out.put(text.as_bytes()),
         Value::Mountpoint(at) => out.put(at.to_string().as_bytes()),
         Value::CanMount(chosen) => out.put_u8(match chosen {
             CanMount::On => 0,
@@ -198,6 +201,10 @@ fn decode_value(property: Property, bytes: &[u8]) -> Result<Option<Value>, Malfo
         Property::ShareNfs => {
             let rules = String::from_utf8(bytes.to_vec()).map_err(|_| malformed)?;
             return Ok(Some(Value::ShareNfs(rules)));
+        }
+        Property::ShareSmb => {
+            let share = String::from_utf8(bytes.to_vec()).map_err(|_| malformed)?;
+            return Ok(Some(Value::ShareSmb(share)));
         }
         Property::Mountpoint => {
             let text = std::str::from_utf8(bytes).map_err(|_| malformed)?;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Longest `mountpoint`, bytes: with a dataset's name behind it, it is far from the longest path that Linux takes.
-pub const MOUNTPOINT_BYTES_MAX: usize = 1024;
+pub const MOUNTPOINT_BYTES_MAX: usize = 512;
 
 /// Where a dataset is mounted.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]

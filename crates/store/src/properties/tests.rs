@@ -38,6 +38,8 @@ fn values_print_as_zfs_spells_them() {
         ("canmount", "noauto", "noauto", "noauto"),
         ("sharenfs", "off", "off", "off"),
         ("sharenfs", " 10.0.0.0/8(ro) ", "10.0.0.0/8(ro)", "10.0.0.0/8(ro)"),
+        ("sharesmb", "off", "off", "off"),
+        ("sharesmb", " name=Docs,guest=no ", "name=Docs,guest=no", "name=Docs,guest=no"),
     ];
     for (name, typed, shown, exact) in cases {
         let property: Property = name.parse().unwrap();
@@ -85,6 +87,8 @@ fn wrong_values_say_what_would_be_right() {
         ("sharenfs", "", "off, on, or a list of networks"),
         ("sharenfs", "a\nb", "off, on, or a list of networks"),
         ("sharenfs", "10.0.0.0/8(rw,async)", "sync=disabled"),
+        ("sharesmb", " ", "off, on, or options"),
+        ("sharesmb", "on\n[global]", "off, on, or options"),
     ];
     for (name, typed, expected) in cases {
         let error = parse(name.parse().unwrap(), typed).expect_err(typed).to_string();
@@ -93,6 +97,7 @@ fn wrong_values_say_what_would_be_right() {
     let unknown = "dedup".parse::<Property>().unwrap_err().to_string();
     assert!(unknown.contains("no property 'dedup'") && unknown.contains("recordsize"), "{unknown}");
     assert!(parse(Property::ShareNfs, &"x".repeat(SHARENFS_BYTES_MAX + 1)).is_err());
+    assert!(parse(Property::ShareSmb, &"x".repeat(SHARESMB_BYTES_MAX + 1)).is_err());
     let path = |bytes: usize| format!("/{}", "x".repeat(bytes - 1));
     assert!(parse(Property::Mountpoint, &path(MOUNTPOINT_BYTES_MAX)).is_ok());
     assert!(parse(Property::Mountpoint, &path(MOUNTPOINT_BYTES_MAX + 1)).is_err());
@@ -102,7 +107,8 @@ fn wrong_values_say_what_would_be_right() {
 fn the_nearest_set_wins_and_quotas_stay_where_they_are() {
     let root =
         set(&[("sync", "always"), ("quota", "2G"), ("refquota", "1G"), ("compression", "off"), ("sharenfs", "on")]);
-    let home = set(&[("compression", "zstd"), ("readonly", "on"), ("recordsize", "16K"), ("delegations", "off")]);
+    let words = [("compression", "zstd"), ("readonly", "on"), ("recordsize", "16K"), ("delegations", "off")];
+    let home = set(&[&words[..], &[("sharesmb", "on")]].concat());
     let ann = set(&[("readonly", "off"), ("atime", "on"), ("logbias", "throughput")]);
     let found = effective(&[&root, &home, &ann]);
     let expected = Effective {
@@ -116,6 +122,7 @@ fn the_nearest_set_wins_and_quotas_stay_where_they_are() {
         compression: Compression::Zstd,
         delegations: Delegating::Off,
         sharenfs: "on".into(),
+        sharesmb: "on".into(),
         mountpoint: Placed::default(),
         canmount: CanMount::On,
     };
@@ -147,6 +154,7 @@ fn sources_name_the_ancestor() {
         "compression lz4 default",
         "delegations auto default",
         "sharenfs off default",
+        "sharesmb off default",
         "mountpoint none default",
         "canmount on default",
     ];
@@ -194,10 +202,11 @@ fn the_encoding_of_a_set_stays_as_it_is() {
         ("compression", "zstd"),
         ("delegations", "off"),
         ("sharenfs", "on"),
+        ("sharesmb", "on"),
         ("mountpoint", "/srv"),
         ("canmount", "noauto"),
     ]);
-    let expected: [&[u8]; 12] = [
+    let expected: [&[u8]; 13] = [
         &[1, 0, 0, 1, 0, 2],
         &[2, 0, 0, 1, 0, 1],
         &[3, 0, 0, 4, 0, 0, 16, 0, 0],
@@ -208,6 +217,7 @@ fn the_encoding_of_a_set_stays_as_it_is() {
         &[7, 0, 0, 2, 0, 2, 0],
         &[10, 0, 0, 1, 0, 2],
         &[8, 0, 0, 2, 0, b'o', b'n'],
+        &[13, 0, 0, 2, 0, b'o', b'n'],
         &[11, 0, 0, 4, 0, b'/', b's', b'r', b'v'],
         &[12, 0, 0, 1, 0, 2],
     ];
@@ -215,7 +225,7 @@ fn the_encoding_of_a_set_stays_as_it_is() {
     assert_eq!(PropertySet::decode(&full.encode()), Ok(Some(full.clone())));
     let mut cleared = full;
     assert_eq!(cleared.clear(Property::Atime), Some(Value::Atime(false)));
-    assert_eq!((cleared.value(Property::Atime), cleared.iter().count()), (None, 11));
+    assert_eq!((cleared.value(Property::Atime), cleared.iter().count()), (None, 12));
 }
 
 #[test]

@@ -13,6 +13,8 @@ pub const RECORD_SIZE_MIN: u32 = 4096;
 pub const RECORD_SIZE_MAX: u32 = 1 << 20;
 /// Longest sharenfs value, bytes: it stands in the dataset's entry, which is one value of a tree.
 pub const SHARENFS_BYTES_MAX: usize = 4096;
+/// Longest sharesmb value, bytes: a name, and as many users as a list of them should have that is not a group.
+pub const SHARESMB_BYTES_MAX: usize = 512;
 
 /// What a reply promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -76,6 +78,7 @@ pub enum Value {
     Compression(Compression),
     Delegations(Delegating),
     ShareNfs(String),
+    ShareSmb(String),
     Mountpoint(Mountpoint),
     CanMount(CanMount),
 }
@@ -95,6 +98,7 @@ impl Value {
             Property::Compression => Self::Compression(Compression::default()),
             Property::Delegations => Self::Delegations(Delegating::default()),
             Property::ShareNfs => Self::ShareNfs("off".into()),
+            Property::ShareSmb => Self::ShareSmb("off".into()),
             Property::Mountpoint => Self::Mountpoint(Mountpoint::default()),
             Property::CanMount => Self::CanMount(CanMount::default()),
         }
@@ -114,6 +118,7 @@ impl Value {
             Self::Compression(_) => Property::Compression,
             Self::Delegations(_) => Property::Delegations,
             Self::ShareNfs(_) => Property::ShareNfs,
+            Self::ShareSmb(_) => Property::ShareSmb,
             Self::Mountpoint(_) => Property::Mountpoint,
             Self::CanMount(_) => Property::CanMount,
         }
@@ -125,6 +130,7 @@ impl Value {
             Self::RecordSize(bytes) => is_record_size(*bytes),
             Self::Quota(bytes) | Self::RefQuota(bytes) => *bytes != Some(0),
             Self::ShareNfs(rules) => rules.len() <= SHARENFS_BYTES_MAX,
+            Self::ShareSmb(share) => share.len() <= SHARESMB_BYTES_MAX,
             Self::Sync(_) | Self::LogBias(_) | Self::ReadOnly(_) | Self::Atime(_) => true,
             Self::Mountpoint(at) => Mountpoint::parse(&at.to_string()).as_ref() == Some(at),
             Self::Compression(_) | Self::Delegations(_) | Self::CanMount(_) => true,
@@ -147,7 +153,7 @@ impl fmt::Display for Value {
         match self {
             Self::RecordSize(bytes) => return Size(u64::from(*bytes)).fmt(f),
             Self::Quota(Some(bytes)) | Self::RefQuota(Some(bytes)) => return Size(*bytes).fmt(f),
-            Self::ShareNfs(rules) => return f.pad(rules),
+            Self::ShareNfs(text) | Self::ShareSmb(text) => return f.pad(text),
             Self::Mountpoint(at) => return at.fmt(f),
             _ => {}
         }
@@ -167,12 +173,12 @@ impl fmt::Display for Value {
             Self::ReadOnly(true) | Self::Atime(true) | Self::Delegations(Delegating::On) => "on",
             Self::Quota(None) | Self::RefQuota(None) => "none",
             Self::RecordSize(_) | Self::Quota(Some(_)) | Self::RefQuota(Some(_)) => unreachable!("printed above"),
-            Self::ShareNfs(_) | Self::Mountpoint(_) => unreachable!("printed above"),
+            Self::ShareNfs(_) | Self::ShareSmb(_) | Self::Mountpoint(_) => unreachable!("printed above"),
         })
     }
 }
 
-/// Values that [`parse`] takes, those that people type: what a shell offers. Of sizes some, and of `sharenfs` the words.
+/// Values that [`parse`] takes, those that people type: what a shell offers. Of sizes some, and of `sharenfs` and `sharesmb` the words.
 #[must_use]
 pub const fn usual_values(property: Property) -> &'static [&'static str] {
     match property {
@@ -183,13 +189,13 @@ pub const fn usual_values(property: Property) -> &'static [&'static str] {
         Property::ReadOnly | Property::Atime => &["on", "off"],
         Property::Compression => &["lz4", "zstd", "off"],
         Property::Delegations => &["auto", "on", "off"],
-        Property::ShareNfs => &["on", "off"],
+        Property::ShareNfs | Property::ShareSmb => &["on", "off"],
         Property::Mountpoint => &["none", "legacy"],
         Property::CanMount => &["on", "off", "noauto"],
     }
 }
 
-/// Reads a value as typed. Whether a sharenfs rule makes sense only the protocol server can tell.
+/// Reads a value as typed. Whether a rule of sharenfs or an option of sharesmb makes sense only those can tell who share.
 pub fn parse(property: Property, text: &str) -> Result<Value, PropertyError> {
     let bad = |expected: &str| PropertyError::BadValue { property, value: text.into(), expected: expected.into() };
     let switch = |wrap: fn(bool) -> Value| match text {
@@ -230,6 +236,9 @@ pub fn parse(property: Property, text: &str) -> Result<Value, PropertyError> {
             _ => Err(bad("it is auto, on or off")),
         },
         Property::ShareNfs => share(text).map_err(|wrong| wrong.unwrap_or_else(|| bad(SHARE_EXPECTED))),
+        Property::ShareSmb => {
+            line(text, SHARESMB_BYTES_MAX).map(|text| Value::ShareSmb(text.into())).ok_or_else(|| bad(SMB_EXPECTED))
+        }
         Property::Mountpoint => Mountpoint::parse(text).map(Value::Mountpoint).ok_or_else(|| bad(MOUNTPOINT_EXPECTED)),
         Property::CanMount => match text {
             "on" => Ok(Value::CanMount(CanMount::On)),
@@ -246,7 +255,8 @@ const QUOTA_EXPECTED: &str = "it is none, or a size with its unit, like 500M or 
 const SHARE_EXPECTED: &str = "it is off, on, or a list of networks with options on one line of at most 4096 \
      bytes, like '192.168.1.0/24(rw,no_root_squash) 10.0.0.7(ro)'";
 
-const MOUNTPOINT_EXPECTED: &str = "it is none, legacy, or a directory of this machine from / on, without . and .. and at most 1024 bytes long, like /srv/home";
+const SMB_EXPECTED: &str = "it is off, on, or options on one line of at most 512 bytes, like 'name=Docs,users=@staff'";
+const MOUNTPOINT_EXPECTED: &str = "it is none, legacy, or a directory of this machine from / on, without . and .. and at most 512 bytes long, like /srv/home";
 
 fn sync_mode(text: &str) -> Option<SyncMode> {
     match text {
@@ -276,15 +286,19 @@ fn quota(text: &str) -> Option<Option<u64>> {
 }
 
 fn share(text: &str) -> Result<Value, Option<PropertyError>> {
-    let trimmed = text.trim();
-    if trimmed.is_empty() || trimmed.len() > SHARENFS_BYTES_MAX || trimmed.chars().any(char::is_control) {
-        return Err(None);
-    }
+    let trimmed = line(text, SHARENFS_BYTES_MAX).ok_or(None)?;
     let mut words = trimmed.split(|c: char| c.is_whitespace() || "(),".contains(c));
     if words.any(|word| word == "async") {
         return Err(Some(PropertyError::AsyncShare));
     }
     Ok(Value::ShareNfs(trimmed.into()))
+}
+
+/// One line of text, of so many bytes at most.
+fn line(text: &str, bytes_max: usize) -> Option<&str> {
+    let trimmed = text.trim();
+    let is_line = !trimmed.is_empty() && trimmed.len() <= bytes_max && !trimmed.chars().any(char::is_control);
+    is_line.then_some(trimmed)
 }
 
 impl From<Compression> for crate::bp::Compression {

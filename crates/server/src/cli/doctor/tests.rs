@@ -2,6 +2,7 @@ use super::*;
 use crate::control::observation::ObservedDataset;
 use crate::control::report::{FeatureReport, LaneReport, ScrubReport};
 use crate::control::server::PortmapperReport;
+use crate::control::smb::SmbShare;
 
 const NOW: Duration = Duration::from_secs(1_800_000_000);
 
@@ -34,6 +35,11 @@ fn well() -> Facts {
             portmapper: PortmapperReport { setting: "auto".into(), is_found: true, trouble: None },
         },
         seen: Observation { pools: vec![pool], ..Observation::default() },
+        smb: SmbReport {
+            include: "/run/tally/smb.conf".into(),
+            shares: vec![SmbShare { name: Some("Docs".into()), ..SmbShare::default() }],
+        },
+        samba: Samba { is_installed: true, text: Some("include = /run/tally/smb.conf".into()), ..Samba::default() },
         newest_event_ns: 1_700_000_000_000_000_000,
         now: NOW,
         volatile_logs: BTreeSet::new(),
@@ -49,8 +55,8 @@ fn where_nothing_is_wrong_everything_is_ok() {
     assert!(findings.iter().all(|finding| finding.level == Level::Ok && finding.todo.is_none()), "{findings:#?}");
     let checks: BTreeSet<_> = findings.iter().map(|finding| finding.check).collect();
     let all = [
-        "clock", "daemon", "exports", "features", "log", "mount", "pool", "rpcbind", "sandbox", "scrub", "space",
-        "sync",
+        "clock", "daemon", "exports", "features", "log", "mount", "pool", "rpcbind", "sandbox", "scrub", "smb",
+        "space", "sync",
     ];
     assert_eq!(checks, all.into_iter().collect());
 }
@@ -59,7 +65,16 @@ fn where_nothing_is_wrong_everything_is_ok() {
 #[test]
 fn what_is_wrong_is_told_and_nothing_else() {
     type Break = fn(&mut Facts);
-    let cases: [(&str, Level, &str, Break); 22] = [
+    let cases: [(&str, Level, &str, Break); 25] = [
+        ("smb", Level::Warn, "there is no Samba on this machine", |facts| facts.samba.is_installed = false),
+        ("smb", Level::Warn, "does not include the shares", |facts| facts.samba.text = Some("[global]".into())),
+        ("smb", Level::Warn, "tank/docs is not shared: it is away", |facts| {
+            facts.smb.shares[0] = SmbShare {
+                dataset: "tank/docs".into(),
+                problem: Some("it is away; mount it".into()),
+                ..SmbShare::default()
+            };
+        }),
         ("daemon", Level::Warn, "version 0.0.1", |facts| facts.server.version = "0.0.1".into()),
         ("pool", Level::Warn, "no pool is imported", |facts| facts.seen.pools.clear()),
         ("pool", Level::Warn, "tank is DEGRADED", |facts| facts.seen.pools[0].state = "DEGRADED".into()),
