@@ -155,7 +155,8 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
     (
         "interop",
         &[
-            &["holders", "ledger"],
+            &["holders", "mounted"],
+            &["ledger"],
             &["client"],
             &["check"],
             &["load", "volatile"],

@@ -1,7 +1,8 @@
 //! What was given up a moment ago, and may overtake a LOCK that came before it (N3).
 //!
 //! Requests run side by side, also those of one connection. A process waits for a LOCK, which waits here for a disk, and is killed: its host sends UNLOCK, which waits for nothing. Carried out behind that the LOCK would be of a process that is
-//! gone, and nobody would ever unlock it. So each request has a number, in the order in which they came, and a LOCK finds what came behind it and was carried out before.
+//! gone, and nobody would ever unlock it. So each request has a number, in the order in which they came, and a LOCK finds what came behind it and was carried out before. It is told to come again, which a process that is there does,
+//! and so is one of which that is not known any more, as it has waited here while many others gave something up.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
@@ -28,11 +29,13 @@ struct GivenUp<F> {
 pub struct Overtaking<F> {
     hasher: RandomState,
     past: VecDeque<GivenUp<F>>,
+    /// The latest that is remembered no more.
+    forgotten: Option<u64>,
 }
 
 impl<F> Default for Overtaking<F> {
     fn default() -> Self {
-        Self { hasher: RandomState::new(), past: VecDeque::new() }
+        Self { hasher: RandomState::new(), past: VecDeque::new(), forgotten: None }
     }
 }
 
@@ -45,9 +48,15 @@ impl<F: PartialEq> Overtaking<F> {
     pub fn note(&mut self, came: u64, who: &HostProcess<'_>, file: F, range: Range) {
         let hash = self.hash(who);
         if self.past.len() >= KEPT_MAX {
-            self.past.pop_front();
+            self.forgotten = self.forgotten.max(self.past.pop_front().map(|past| past.came));
         }
         self.past.push_back(GivenUp { came, hash, file, range });
+    }
+
+    /// Whether something that came behind this one is remembered no more.
+    #[must_use]
+    pub fn has_forgotten(&self, came: u64) -> bool {
+        self.forgotten > Some(came)
     }
 
     /// Whether it has done so by one that came behind this one, by which it would have it.
@@ -77,6 +86,7 @@ mod tests {
         let range = |first, last| Range::between(first, last).unwrap();
         let mut given_up = Overtaking::default();
         given_up.note(5, &who(1, true), 1, range(10, 19));
+        assert!(!given_up.has_forgotten(4));
         let is_behind = |given_up: &Overtaking<u8>, came, who: HostProcess<'_>, file, range| {
             given_up.is_behind(came, &who, &file, range)
         };
@@ -88,5 +98,6 @@ mod tests {
         assert!(!is_behind(&given_up, 4, who(1, false), 1, range(0, 10)), "of a user's");
         (0..KEPT_MAX as u64).for_each(|came| given_up.note(100 + came, &who(2, true), 1, range(0, 0)));
         assert!(!is_behind(&given_up, 4, who(1, true), 1, range(0, 10)) && given_up.past.len() == KEPT_MAX);
+        assert!(given_up.has_forgotten(4) && !given_up.has_forgotten(5));
     }
 }

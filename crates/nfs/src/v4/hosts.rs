@@ -214,7 +214,11 @@ impl House {
         let (mut had, mut is_overtaken) = (Vec::new(), false);
         let outcome = self.past_late(asks.exports, || {
             let _alone = self.hosts.singly.begin(file);
-            is_overtaken = self.hosts.given_up.lock().is_behind(asks.came, &asks.process(), &file, wanted.range);
+            is_overtaken = {
+                let given_up = self.hosts.given_up.lock();
+                given_up.is_behind(asks.came, &asks.process(), &file, wanted.range)
+                    || !how.is_reclaim && given_up.has_forgotten(asks.came)
+            };
             if is_overtaken {
                 return Ok(());
             }
@@ -224,8 +228,8 @@ impl House {
             Ok(())
         });
         if is_overtaken {
-            // Its process has given that up since, and nobody waits for what it is told.
-            return LockTold::Says(Verdict::Denied);
+            // Its process has given that up since, or may have: one that is there comes again.
+            return LockTold::Says(Verdict::Grace);
         }
         let is_held = match outcome {
             Ok(()) => false,
