@@ -14,7 +14,8 @@ use tally_vfs::{CreateHow, Cred, Identity, Names, ObjectRef, OpCtx, SetAttr};
 
 use crate::support::gated::Gated;
 use crate::support::host::{
-    Ask, BLOCKED, CANCEL, DENIED, GRANTED, Host, LOCK, UNLOCK, answers, ask, calls, host, host_at, next_call, scene,
+    Ask, BLOCKED, CANCEL, DENIED, GRACE, GRANTED, Host, LOCK, UNLOCK, answers, ask, calls, host, host_at, next_call,
+    scene,
 };
 use crate::support::scene::Scene;
 use crate::support::{Child, KEY, POOL};
