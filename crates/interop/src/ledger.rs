@@ -63,10 +63,19 @@ pub fn run(plan: &Plan, folder: &Path) -> Result<Verdict> {
     for index in 0..=CLIENTS {
         clients.push(block_on(Client::new(&common, index, index == CLIENTS))??);
     }
+    kill_by_kill(plan, &mut server, |server, random, round| one_round(server, &mut clients, random, round))
+}
+
+/// Round after round, up to the first broken promise, which is the inner error of one.
+pub(crate) fn kill_by_kill(
+    plan: &Plan,
+    server: &mut Server,
+    mut one_round: impl FnMut(&mut Server, &mut Random, u32) -> Result<Result<Counts, String>>,
+) -> Result<Verdict> {
     let mut random = Random::new(plan.seed, 1000);
     let mut verdict = Verdict { kills: 0, counts: Counts::default(), violation: None };
     for round in 1..=plan.kills {
-        match one_round(&mut server, &mut clients, &mut random, round)? {
+        match one_round(server, &mut random, round)? {
             Ok(counts) => {
                 verdict.kills += 1;
                 verdict.counts += counts;

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use self::worker::Worker;
 use crate::child::Server;
 use crate::client::Counts;
-use crate::ledger::{Plan, Verdict};
+use crate::ledger::{Plan, Verdict, kill_by_kill};
 use crate::random::Random;
 
 /// Programs that work side by side.
@@ -41,22 +41,7 @@ pub fn run(plan: &Plan, command: &Path, folder: &Path) -> Result<Verdict> {
     mount.first(&mut server)?;
     let mut workers =
         (0..WORKERS).map(|index| Worker::new(plan.seed, index, &mount.dir)).collect::<Result<Vec<_>>>()?;
-    let mut random = Random::new(plan.seed, 1000);
-    let mut verdict = Verdict { kills: 0, counts: Counts::default(), violation: None };
-    for round in 1..=plan.kills {
-        match one_round(&mut server, &mount, &mut workers, &mut random, round)? {
-            Ok(counts) => {
-                verdict.kills += 1;
-                verdict.counts += counts;
-            }
-            Err(violation) => {
-                let said = server.messages();
-                verdict.violation = Some(format!("round {round}: {violation}\nthe server said last:\n{said}"));
-                break;
-            }
-        }
-    }
-    Ok(verdict)
+    kill_by_kill(plan, &mut server, |server, random, round| one_round(server, &mount, &mut workers, random, round))
 }
 
 /// One load, kill, restart and comparison. The inner error is a broken promise.

@@ -15,8 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{Mount, joined};
 use crate::child::Server;
 use crate::client::Counts;
-use crate::ledger::{Plan, Verdict};
-use crate::random::Random;
+use crate::ledger::{Plan, Verdict, kill_by_kill};
 
 /// Programs that commit row by row.
 const WRITERS: u32 = 4;
@@ -41,41 +40,23 @@ pub fn run(plan: &Plan, command: &Path, folder: &Path) -> Result<Verdict> {
     mount.first(&mut server)?;
     let mut database = Database::new(folder, &mount.dir)?;
     database.make()?;
-    let mut random = Random::new(plan.seed, 1000);
     let mut committed = vec![0; WRITERS as usize];
-    let mut verdict = Verdict { kills: 0, counts: Counts::default(), violation: None };
-    for round in 1..=plan.kills {
+    kill_by_kill(plan, &mut server, |server, random, round| {
         let load = Duration::from_millis(100 + random.below(LOAD_MS_MAX));
-        database.work(load, &mut committed, &mut server)?;
+        let before: u64 = committed.iter().sum();
+        database.work(load, &mut committed, server)?;
         database.end(Signal::QUIT)?;
         mount.end()?;
         server.start()?;
-        let looked = match mount.make() {
-            // A pool that is not there any more has kept nothing.
-            Err(error) => Err(format!("{error:#}")),
-            Ok(()) => {
-                database.start().and_then(|()| database.look(&mut committed)).map_err(|error| format!("{error:#}"))
-            }
-        };
-        match looked {
-            Ok(compared) => {
-                verdict.kills += 1;
-                verdict.counts.answered = committed.iter().sum();
-                verdict.counts.compared += compared;
-                eprintln!("kill {round}: {} ms, {committed:?} rows committed", load.as_millis());
-            }
-            Err(violation) => {
-                let (said, told) = (server.messages(), database.messages());
-                let text = format!(
-                    "round {round}: {violation}\nthe database said last:\n{told}\nthe server said last:\n{said}"
-                );
-                verdict.violation = Some(text);
-                break;
-            }
-        }
-    }
-    database.end(Signal::QUIT)?;
-    Ok(verdict)
+        // A pool that is not there any more has kept nothing.
+        let looked = mount.make().and_then(|()| database.start()).and_then(|()| database.look(&mut committed));
+        eprintln!("kill {round}: {} ms, {committed:?} rows committed", load.as_millis());
+        let answered = committed.iter().sum::<u64>().saturating_sub(before);
+        Ok(match looked {
+            Ok(compared) => Ok(Counts { answered, compared, ..Counts::default() }),
+            Err(error) => Err(format!("{error:#}\nthe database said last:\n{}", database.messages())),
+        })
+    })
 }
 
 struct Database {
