@@ -101,7 +101,10 @@ impl Worker {
             Operation::Remove { dir, name } => Ok(fs::remove_file(self.at(*dir, name))?),
             Operation::RemoveDirectory { dir, name } => Ok(fs::remove_dir(self.at(*dir, name))?),
             Operation::Rename { dir, name, to_dir, to_name } => {
-                Ok(fs::rename(self.at(*dir, name), self.at(*to_dir, to_name))?)
+                // As mv does. Linux cannot rename a directory that it has last seen elsewhere, as a client has moved it since (ESTALE).
+                let (from, to) = (self.at(*dir, name), self.at(*to_dir, to_name));
+                fs::symlink_metadata(&from)?;
+                Ok(fs::rename(from, to)?)
             }
             Operation::Mode { node, mode } => {
                 Ok(fs::set_permissions(self.path(*node)?, Permissions::from_mode(*mode))?)
