@@ -123,6 +123,7 @@ const TESTS: &[Needing] = &[
         of: &["--test", "linked"],
         need: Need::Fuse,
     },
+    Needing { name: "mountpoints::what_others_decide_is_not_mounted_on", of: &["--test", "linked"], need: Need::Fuse },
     Needing { name: "mountpoints::a_copy_of_a_mount_is_told_of", of: &["--test", "linked"], need: Need::Fuse },
     Needing {
         name: "sharing::samba_serves_a_mount_and_a_flush_is_a_promise",

@@ -40,7 +40,7 @@ const LOOKS_AGAIN: Duration = Duration::from_secs(10);
 /// Most pieces of one write(2).
 const PIECES_MAX: usize = 1024;
 
-/// What is wanted of what the kernel offers. Its write-back cache is not: it would own sizes and times that others change.
+/// What is wanted of what the kernel offers. Several requests of one `write` with `O_DIRECT` at a time are not (ASYNC_DIO): appended, each would find an end of its own. Its write-back cache is not: it would own sizes and times that others change.
 const WANTED: u32 = can::ASYNC_READ
     | can::POSIX_LOCKS
     | can::ATOMIC_O_TRUNC
@@ -49,7 +49,6 @@ const WANTED: u32 = can::ASYNC_READ
     | can::AUTO_INVAL_DATA
     | can::DO_READDIRPLUS
     | can::READDIRPLUS_AUTO
-    | can::ASYNC_DIO
     | can::PARALLEL_DIROPS
     | can::MAX_PAGES
     | can::HANDLE_KILLPRIV_V2;
@@ -234,7 +233,7 @@ impl Shared {
                 Until::Freed => Some(now + LOOKS_AGAIN),
                 Until::Kept(_) => None,
             };
-            match self.under_way.park(job, due) {
+            match self.under_way.park(job, due, matches!(until, Until::Kept(_))) {
                 Ok(()) => {
                     if let Until::Kept(promise) = until {
                         let shared = Arc::clone(self);

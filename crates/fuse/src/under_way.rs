@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A program that waits and gets a signal has the kernel say so (INTERRUPT). Who is parked has done nothing, and is let go. What is promised has happened, and its answer comes. What
-//! runs is told when it would be parked. An INTERRUPT may be read before the request that it is about has begun here: then the kernel is asked to say it again (EAGAIN).
+//! runs is told when it would be parked, and so is who waits for room in the log, which comes by itself: the kernel says so of any signal, and a program that has a timer would hear EINTR of each `fsync` of a large file. An INTERRUPT may be read before the request that it is about has begun here: then the kernel is asked to say it again (EAGAIN).
 //!
 //! *Who is kept out by what another one has* of a file says so ([`UnderWay::awaits`]) and asks then once more: what is freed from there on, at whichever door, makes him due, also where he is not parked yet (rules V44).
 //! The kernel waits for each answer, whatever signals come: so who is granted a range in the moment in which he is interrupted has it, and is told so.
@@ -82,13 +82,20 @@ pub(crate) enum Interrupted {
 
 struct Request {
     state: State,
+    /// Its program has a signal.
+    interrupted: bool,
     awaits: Option<Awaited>,
 }
 
 enum State {
-    Runs { interrupted: bool },
+    Runs,
     Promised,
-    Parked(Job, Option<Instant>),
+    /// And when it is run again. `ends`: it waits for something that comes by itself.
+    Parked {
+        job: Job,
+        due: Option<Instant>,
+        ends: bool,
+    },
 }
 
 /// What somebody needs that others have.
@@ -125,7 +132,7 @@ impl UnderWay {
         let mut places = self.places.lock();
         // No kernel has two of one number; a descriptor may be anybody's.
         drop(places.forget(unique));
-        places.requests.insert(unique, Request { state: State::Runs { interrupted: false }, awaits: None });
+        places.requests.insert(unique, Request { state: State::Runs, interrupted: false, awaits: None });
         places.requests.len() - places.parked == 1
     }
 
@@ -159,20 +166,20 @@ impl UnderWay {
         true
     }
 
-    /// It is to be run again, at that time or when it is woken.
-    pub(crate) fn park(&self, job: Job, due: Option<Instant>) -> Result<(), NotParked> {
+    /// It is to be run again, at that time or when it is woken. `ends`: it waits for something that comes by itself, and no signal ends that.
+    pub(crate) fn park(&self, job: Job, due: Option<Instant>, ends: bool) -> Result<(), NotParked> {
         let mut places = self.places.lock();
         let (unique, bytes) = (job.unique, job.message.len());
         let has_room = places.parked < PARKED_MAX && places.parked_bytes + bytes <= PARKED_BYTES_MAX;
         let Some(request) = places.requests.get_mut(&unique) else { return Err(NotParked::Interrupted) };
-        if matches!(request.state, State::Runs { interrupted: true }) {
+        if request.interrupted && !ends {
             return Err(NotParked::Interrupted);
         }
         if !has_room {
             return Err(NotParked::Full(job));
         }
         let is_freed = request.awaits.as_ref().is_some_and(|awaits| awaits.is_freed);
-        request.state = State::Parked(job, None);
+        request.state = State::Parked { job, due: None, ends };
         places.parked += 1;
         places.parked_bytes += bytes;
         if let Some(due) = if is_freed { Some(Instant::now()) } else { due } {
@@ -197,18 +204,13 @@ impl UnderWay {
     /// A program is interrupted.
     pub(crate) fn interrupt(&self, unique: u64) -> Interrupted {
         let mut places = self.places.lock();
-        match places.requests.get_mut(&unique).map(|request| &mut request.state) {
-            None => Interrupted::Unknown,
-            Some(State::Promised) => Interrupted::Noted,
-            Some(State::Runs { interrupted }) => {
-                *interrupted = true;
-                Interrupted::Noted
-            }
-            Some(State::Parked(..)) => {
-                drop(places.forget(unique));
-                Interrupted::LetGo
-            }
+        let Some(request) = places.requests.get_mut(&unique) else { return Interrupted::Unknown };
+        if matches!(request.state, State::Parked { ends: false, .. }) {
+            drop(places.forget(unique));
+            return Interrupted::LetGo;
         }
+        request.interrupted = true;
+        Interrupted::Noted
     }
 
     /// What is due next; waits for it. Nothing: it is the end.
@@ -276,7 +278,7 @@ impl Watch for UnderWay {
 impl Places {
     /// One that is parked is run then, and not when it was to be before.
     fn run_at(&mut self, unique: u64, time: Instant) {
-        if let Some(Request { state: State::Parked(_, due), .. }) = self.requests.get_mut(&unique) {
+        if let Some(Request { state: State::Parked { due, .. }, .. }) = self.requests.get_mut(&unique) {
             if let Some(before) = due.replace(time) {
                 self.due.remove(&(before, unique));
             }
@@ -287,8 +289,8 @@ impl Places {
     /// One that is parked runs.
     fn unpark(&mut self, unique: u64) -> Option<Job> {
         let request = self.requests.get_mut(&unique)?;
-        match std::mem::replace(&mut request.state, State::Runs { interrupted: false }) {
-            State::Parked(job, _) => {
+        match std::mem::replace(&mut request.state, State::Runs) {
+            State::Parked { job, .. } => {
                 self.parked -= 1;
                 self.parked_bytes -= job.message.len();
                 Some(job)
@@ -303,7 +305,7 @@ impl Places {
     /// It is no more.
     fn forget(&mut self, unique: u64) -> Option<Request> {
         let request = self.requests.remove(&unique)?;
-        if let State::Parked(job, due) = &request.state {
+        if let State::Parked { job, due, .. } = &request.state {
             self.parked -= 1;
             self.parked_bytes -= job.message.len();
             if let Some(due) = due {
@@ -332,8 +334,8 @@ mod tests {
         let under_way = UnderWay::default();
         let now = Instant::now();
         assert!(under_way.begin(1) && !under_way.begin(2));
-        under_way.park(job(1, 8), Some(now + Duration::from_millis(5))).unwrap();
-        under_way.park(job(2, 8), Some(now)).unwrap();
+        under_way.park(job(1, 8), Some(now + Duration::from_millis(5)), false).unwrap();
+        under_way.park(job(2, 8), Some(now), false).unwrap();
         assert_eq!(under_way.interrupt(2), Interrupted::LetGo);
         assert_eq!(under_way.interrupt(2), Interrupted::Unknown);
         assert!(matches!(under_way.next(), Some(Task::Run(Job { unique: 1, .. }))));
@@ -341,7 +343,7 @@ mod tests {
 
         // What runs hears of it when it would wait, and what has happened is answered.
         assert_eq!(under_way.interrupt(1), Interrupted::Noted);
-        assert!(matches!(under_way.park(job(1, 8), None), Err(NotParked::Interrupted)));
+        assert!(matches!(under_way.park(job(1, 8), None, false), Err(NotParked::Interrupted)));
         under_way.begin(3);
         under_way.promised(3);
         assert_eq!(under_way.interrupt(3), Interrupted::Noted);
@@ -349,11 +351,27 @@ mod tests {
         assert_eq!(under_way.interrupt(3), Interrupted::Unknown);
     }
 
+    /// A program with a timer heard EINTR of each `fsync` that took more than one part of the log.
+    #[test]
+    fn who_waits_for_what_comes_by_itself_hears_of_no_signal() {
+        let under_way = UnderWay::default();
+        under_way.begin(1);
+        under_way.park(job(1, 8), None, true).unwrap();
+        assert_eq!(under_way.interrupt(1), Interrupted::Noted);
+        under_way.wake(1);
+        assert!(matches!(under_way.next(), Some(Task::Run(Job { unique: 1, .. }))));
+        // Nor does it where it has to wait for that once more, and it does where nobody knows when that is over.
+        under_way.park(job(1, 8), None, true).unwrap();
+        under_way.wake(1);
+        assert!(matches!(under_way.next(), Some(Task::Run(Job { unique: 1, .. }))));
+        assert!(matches!(under_way.park(job(1, 8), None, false), Err(NotParked::Interrupted)));
+    }
+
     #[test]
     fn who_is_woken_before_anybody_looks_is_not_missed() {
         let under_way = UnderWay::default();
         under_way.begin(1);
-        under_way.park(job(1, 8), None).unwrap();
+        under_way.park(job(1, 8), None, false).unwrap();
         under_way.wake(1);
         // Of one that is gone nobody hears.
         under_way.wake(7);
@@ -367,7 +385,7 @@ mod tests {
         let under_way = UnderWay::default();
         let full = |unique, bytes| {
             under_way.begin(unique);
-            matches!(under_way.park(job(unique, bytes), None), Err(NotParked::Full(_)))
+            matches!(under_way.park(job(unique, bytes), None, false), Err(NotParked::Full(_)))
         };
         let halves = (0..3).map(|unique| full(unique, PARKED_BYTES_MAX / 2)).collect::<Vec<_>>();
         assert_eq!(halves, [false, false, true]);
@@ -387,17 +405,17 @@ mod tests {
     fn what_is_freed_before_somebody_is_parked_for_it_is_not_missed() {
         let under_way = UnderWay::default();
         assert!(awaits(&under_way, 1, 0) && awaits(&under_way, 2, 0) && awaits(&under_way, 3, 20));
-        under_way.park(job(2, 8), None).unwrap();
+        under_way.park(job(2, 8), None, false).unwrap();
         under_way.freed(ObjectId(8), Range::ALL);
         under_way.freed(FILE, Range::between(9, 12).unwrap());
         assert_eq!(under_way.due(), 1);
-        under_way.park(job(1, 8), None).unwrap();
-        under_way.park(job(3, 8), None).unwrap();
+        under_way.park(job(1, 8), None, false).unwrap();
+        under_way.park(job(3, 8), None, false).unwrap();
         assert_eq!(under_way.due(), 2, "who waits for another range is not woken");
         assert!(matches!(under_way.next(), Some(Task::Run(Job { unique: 2, .. }))));
         // He asks again, and is refused by somebody who was faster.
         assert!(under_way.awaits(2, FILE, Range::ALL));
-        under_way.park(job(2, 8), None).unwrap();
+        under_way.park(job(2, 8), None, false).unwrap();
         assert_eq!(under_way.due(), 1);
         // What was answered, and who was interrupted, awaits nothing any more.
         assert!(matches!(under_way.next(), Some(Task::Run(Job { unique: 1, .. }))));
@@ -413,14 +431,14 @@ mod tests {
         let under_way = UnderWay::default();
         awaits(&under_way, 1, 0);
         for _ in 0..100 {
-            under_way.park(job(1, 8), Some(Instant::now() + Duration::from_secs(3600))).unwrap();
+            under_way.park(job(1, 8), Some(Instant::now() + Duration::from_secs(3600)), false).unwrap();
             (0..3).for_each(|_| under_way.freed(FILE, Range::ALL));
             assert_eq!(under_way.due(), 1);
             assert!(matches!(under_way.next(), Some(Task::Run(Job { unique: 1, .. }))));
             assert_eq!(under_way.due(), 0);
         }
         // A number that is there already, as no kernel would give it.
-        under_way.park(job(1, 8), Some(Instant::now())).unwrap();
+        under_way.park(job(1, 8), Some(Instant::now()), false).unwrap();
         under_way.begin(1);
         assert_eq!((under_way.due(), under_way.parked()), (0, 0));
     }
@@ -438,7 +456,7 @@ mod tests {
     fn who_is_parked_keeps_nobody_from_being_alone() {
         let under_way = UnderWay::default();
         assert!(under_way.begin(1));
-        under_way.park(job(1, 8), None).unwrap();
+        under_way.park(job(1, 8), None, false).unwrap();
         assert!(under_way.begin(2) && !under_way.begin(3));
     }
 }

@@ -54,8 +54,6 @@ pub mod can {
     pub const DO_READDIRPLUS: u32 = 1 << 13;
     /// The kernel chooses.
     pub const READDIRPLUS_AUTO: u32 = 1 << 14;
-    /// Several requests of one `O_DIRECT` at a time.
-    pub const ASYNC_DIO: u32 = 1 << 15;
     /// Lookups and listings of one directory go beside each other.
     pub const PARALLEL_DIROPS: u32 = 1 << 18;
     /// `max_pages` of the reply counts.

@@ -27,10 +27,18 @@ fn asked_by(command: &mut Command, listener: &UnixListener) -> (Child, BufReader
     let path = listener.local_addr().unwrap().as_pathname().unwrap().to_owned();
     command.arg("--socket").arg(path).args(["pool", "destroy", "tank"]);
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // First it asks what would have to be unmounted: nothing.
+    let mut mounts = hears(listener);
+    mounts.get_mut().write_all(b"{\"done\":{\"kind\":\"mounts\",\"data\":[]}}\n").unwrap();
+    (child, hears(listener))
+}
+
+/// The daemon's side of the next connection, behind its request.
+fn hears(listener: &UnixListener) -> BufReader<UnixStream> {
     let mut daemon = BufReader::new(listener.accept().unwrap().0);
     daemon.get_ref().set_read_timeout(Some(PATIENCE)).unwrap();
     daemon.read_line(&mut String::new()).unwrap();
-    (child, daemon)
+    daemon
 }
 
 fn signal(child: &Child, signal: Signal) {

@@ -174,7 +174,10 @@ fn section(name: &ShareName, Planned { dataset, dir, used, problem, asked, .. }:
     let mut text = format!("\n[{name}]\n");
     let mut set = |key: &str, value: &str| _ = writeln!(text, "\t{key} = {value}");
     let yes = |is_it: bool| if is_it { "yes" } else { "no" };
-    set("comment", dataset);
+    // It may come from a pool that somebody else has made.
+    if dataset.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:/".contains(c)) {
+        set("comment", dataset);
+    }
     // A section without one has /tmp.
     set("path", dir.as_deref().and_then(Path::to_str).unwrap_or("/nonexistent"));
     set("available", yes(problem.is_none()));

@@ -25,7 +25,7 @@ use rustix::mount::UnmountFlags;
 pub use self::by_name::words_by_name;
 pub(super) use self::by_name::{MountProgram, UnmountProgram, mount_program, unmount_program};
 use self::options::Options;
-use self::place::{Care, prepare};
+use self::place::{Care, is_roots, prepare};
 pub(super) use self::standing::Standing;
 pub(super) use self::unmount::{UnmountArgs, release, unmount};
 pub(super) use self::wanted::request as mountpoints;
@@ -84,7 +84,11 @@ pub(super) fn mount(
         (Some(dataset), dir) => {
             let dir = match dir {
                 Some(dir) => here.join(dir),
-                None => mountpoint_of(session, dataset, console)?,
+                None => {
+                    let dir = mountpoint_of(session, dataset, console)?;
+                    is_roots(&dir, dataset)?;
+                    dir
+                }
             };
             mount_on(session, dataset, &dir, &options, care, console)?
         }
@@ -97,7 +101,14 @@ fn all(session: Session<'_>, options: &Options, care: Care, console: &mut Consol
     let (mut tally, mut remarks) = (Tally::default(), Vec::new());
     let mut missing: Vec<Wanted> = Vec::new();
     for wanted in by_itself(session, console)? {
-        let outcome = match missing.iter().find(|around| wanted.dir.starts_with(&around.dir)) {
+        // One that another one is mounted in place of keeps nothing from that.
+        let (table, pool) = (table::Table::read()?, |dataset: &str| dataset.split('/').next().map(str::to_owned));
+        let is_around = |around: &&Wanted| {
+            wanted.dir.starts_with(&around.dir)
+                && pool(&around.dataset) == pool(&wanted.dataset)
+                && table.at(&around.dir).is_none_or(|there| !there.is_ours())
+        };
+        let outcome = match missing.iter().find(is_around) {
             Some(around) => Err(failed(format!(
                 "{} is not mounted on {}, which is in {} on {}: that is not mounted",
                 wanted.dataset,
@@ -105,7 +116,8 @@ fn all(session: Session<'_>, options: &Options, care: Care, console: &mut Consol
                 around.dataset,
                 around.dir.display()
             ))),
-            None => mount_on(session, &wanted.dataset, &wanted.dir, options, care, console),
+            None => is_roots(&wanted.dir, &wanted.dataset)
+                .and_then(|()| mount_on(session, &wanted.dataset, &wanted.dir, options, care, console)),
         };
         match outcome {
             Ok(told) => remarks.extend(told.into_iter().chain([format!(

@@ -252,3 +252,48 @@ fn a_copy_of_a_mount_is_told_of() {
     let told = machine.well(&["unmount", &machine.place("srv/all/home").display().to_string()]);
     assert!(!told.contains("still served"), "{told}");
 }
+
+/// Who may rename a directory above a mountpoint, or put a link there, would have his files wherever he likes; and what somebody has mounted over one of ours is his.
+#[test]
+#[ignore = "needs root; `cargo xtask test` runs it"]
+fn what_others_decide_is_not_mounted_on() {
+    const NOBODY: u32 = 65534;
+    let machine = Machine::start();
+    let _alone = DEAD.lock();
+    let (theirs, shared) = (machine.place("theirs"), machine.place("shared"));
+    for dir in [&theirs, &shared] {
+        fs::create_dir(dir).unwrap();
+    }
+    std::os::unix::fs::chown(&theirs, Some(NOBODY), Some(NOBODY)).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+    symlink(machine.place("ours"), shared.join("link")).unwrap();
+    std::os::unix::fs::lchown(shared.join("link"), Some(NOBODY), Some(NOBODY)).unwrap();
+    symlink(machine.place("ours"), machine.place("link")).unwrap();
+    let set = |place: &Path| machine.well(&["dataset", "set", &format!("mountpoint={}", place.display()), "tank"]);
+    for refused in [theirs.join("docs"), theirs.join("there/docs"), shared.join("link/docs"), shared.join("link")] {
+        set(&refused);
+        for words in [&["mount", "-a"][..], &["mount", "tank"]] {
+            let told = machine.refuses(words);
+            assert!(told.contains("others than root decide"), "{}: {told}", refused.display());
+        }
+        assert_eq!(mounted_below(machine.dir.path()), Vec::<PathBuf>::new());
+    }
+    // A link of root's is as good as what it leads to, and who names a directory himself has it.
+    fs::create_dir(machine.place("ours")).unwrap();
+    set(&machine.place("link/docs"));
+    machine.well(&["mount", "-a"]);
+    let docs = machine.place("ours/docs");
+    assert_eq!((mounted_below(machine.dir.path()), mode(&docs)), (vec![docs.clone()], 0o755));
+
+    rustix::mount::mount("none", &docs, "tmpfs", rustix::mount::MountFlags::empty(), None).unwrap();
+    fs::write(docs.join("his"), "his").unwrap();
+    let told = machine.refuses(&["unmount", "-a"]);
+    assert!(told.contains("is mounted over it"), "{told}");
+    assert_eq!(fs::read(docs.join("his")).unwrap(), b"his");
+    rustix::mount::unmount(&docs, UnmountFlags::empty()).unwrap();
+    machine.well(&["unmount", "-a"]);
+    assert_eq!(mode(&docs), 0o555, "nobody writes beneath");
+    let by_hand = theirs.join("docs").display().to_string();
+    machine.well(&["mount", "tank", &by_hand]);
+    machine.well(&["unmount", &by_hand]);
+}

@@ -171,6 +171,15 @@ fn a_directory_that_smb_conf_cannot_name_is_not_shared() {
     assert!(!is_writable(Path::new(std::ffi::OsStr::from_bytes(b"/srv/\xff"))));
 }
 
+/// A name is a line of smb.conf, and may come from a pool that somebody else has made.
+#[test]
+fn a_name_of_two_lines_is_not_written() {
+    let it = asked("usb/x\n[evil]\nroot preexec = id", "name=Docs", "/srv/docs");
+    let sections = read(&text_of(vec![it], &[]));
+    assert_eq!(sections.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["Docs", "global"]);
+    assert!(!sections[0].1.contains_key("comment"));
+}
+
 proptest! {
     /// Whatever is typed and mounted: what Samba reads is one section with the parameters that are known, and none that somebody put there.
     #[test]

@@ -153,7 +153,9 @@ impl DatasetEntry {
     pub(crate) fn is_possible(&self, next_dataset: u64, life: u64) -> bool {
         let (birth, line, root) = (&self.birth, &self.line, &self.root);
         let drawn = [root.replay_dseq.0, root.log_from.0, root.next_object.0, birth.created_txg.0];
-        let is_component = (1..=DATASET_NAME_MAX).contains(&line.name.len()) && !line.name.contains('/');
+        // What others make directories and lines of.
+        let is_plain = !matches!(&*line.name, "." | "..") && !line.name.chars().any(|c| c == '/' || c.is_control());
+        let is_component = (1..=DATASET_NAME_MAX).contains(&line.name.len()) && is_plain;
         is_component
             && drawn.into_iter().all(|number| number < DRAWN_END)
             && birth.id.0.max(line.parent.0) < next_dataset

@@ -34,13 +34,16 @@ impl Mountpoint {
         is_path.then(|| Self::At(format!("/{}", names.join("/"))))
     }
 
-    /// What it is for the dataset of this name, as many names below the one on which it was set.
+    /// What it is for the dataset of this name, as many names below the one on which it was set. Names that would lead out of there lead nowhere.
     #[must_use]
     pub fn below(&self, name: &str, depth: usize) -> Self {
         match self {
             Self::At(path) if depth > 0 => {
                 let names: Vec<&str> = name.split('/').collect();
                 let below = names.get(names.len().saturating_sub(depth)..).unwrap_or_default();
+                if below.iter().any(|name| matches!(*name, "" | "." | "..") || name.chars().any(char::is_control)) {
+                    return Self::None;
+                }
                 Self::At(format!("{path}/{}", below.join("/")))
             }
             set => set.clone(),

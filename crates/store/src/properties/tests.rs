@@ -181,6 +181,10 @@ fn a_mountpoint_comes_down_with_the_names_below_it() {
         let line = sources(&named).into_iter().find(|line| line.value.property() == Property::Mountpoint).unwrap();
         assert_eq!((line.value.to_string().as_str(), line.source.to_string().as_str()), (expected, source), "{name}");
     }
+    // Names of a pool that somebody else has made lead nowhere else.
+    for name in ["tank/..", "tank/.", "tank/", "tank/a\nb"] {
+        assert_eq!(effective(&[&top, &none]).mountpoint.of(name).to_string(), "none", "{name:?}");
+    }
     // Another name, and the place is another one: nothing has to be worked out anew.
     assert_eq!(effective(&[&top, &none]).mountpoint.of("tank/house").to_string(), "/srv/house");
     let off = set(&[("canmount", "off")]);

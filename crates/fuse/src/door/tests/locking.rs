@@ -60,7 +60,7 @@ impl Kernel {
     fn is_parked(&self, unique: u64, program: Program, range: (u64, u64)) {
         let (job, step) = self.waits(unique, program, range);
         assert!(matches!(step, Step::Again(Until::Freed)));
-        self.under_way.park(job, None).unwrap();
+        self.under_way.park(job, None, false).unwrap();
     }
 
     /// Who is due. One that nobody has woken is not waited for.
@@ -214,7 +214,7 @@ fn who_waits_has_it_when_it_is_free_by_whichever_door() {
     vfs.unlock_range(object, client(1), bytes(0, 4)).unwrap();
     let job = kernel.due();
     assert!(matches!(kernel.door.run(&job), Step::Again(Until::Freed)), "a half is not enough");
-    kernel.under_way.park(job, None).unwrap();
+    kernel.under_way.park(job, None, false).unwrap();
     vfs.unlock_range(object, client(1), Range::ALL).unwrap();
     kernel.has_it_now(4);
     kernel.flush(one);
@@ -240,7 +240,7 @@ fn what_is_freed_behind_the_refusal_is_not_missed() {
     let (job, step) = kernel.waits(1, other, (0, 9));
     assert!(matches!(step, Step::Again(Until::Freed)));
     kernel.set_lock(one, UNLCK, (0, 9)).unwrap();
-    kernel.under_way.park(job, None).unwrap();
+    kernel.under_way.park(job, None, false).unwrap();
     kernel.has_it_now(1);
     kernel.set_lock(other, UNLCK, (0, 9)).unwrap();
 
@@ -359,7 +359,7 @@ fn who_waits_for_a_client_goes_on_when_that_has_given_it_back() {
     let job = Job { unique: 1, message: [head.as_bytes(), &[0; 16]].concat().into(), since: Instant::now() };
     assert!(matches!(kernel.door.run(&job), Step::Again(Until::Moment)));
     // He does not look by himself here.
-    kernel.under_way.park(job, None).unwrap();
+    kernel.under_way.park(job, None, false).unwrap();
     tally_vfs::Delegations::give_back(&*vfs, object, ClientNumber(5));
     kernel.has_it_now(1);
 }

@@ -207,10 +207,17 @@ fn all(session: Session<'_>, console: &mut Console<'_>) -> Result<Vec<String>, F
     let dirs: BTreeSet<&Path> = table.ours().map(|mount| &*mount.dir).filter(|dir| is_served(dir)).collect();
     let (mut tally, mut remarks) = (Tally::default(), Vec::new());
     for dir in dirs.into_iter().rev() {
+        // What somebody else has mounted over one of ours is his.
+        if let Some(over) = Table::read()?.at(dir).filter(|there| !there.is_ours()) {
+            let told =
+                format!("{} stays mounted: {} is mounted over it; unmount that first", dir.display(), over.what());
+            tally.failed(failed(told), console)?;
+            continue;
+        }
         match orderly(session, dir, Unknown::Refused, console) {
             Ok(told) => remarks.extend(told),
             // systemd has unmounted it meanwhile.
-            Err(_) if Table::read()?.at(dir).is_none_or(|there| !there.is_ours()) => {}
+            Err(_) if !Table::read()?.ours().any(|there| there.dir == *dir) => {}
             Err(failure) => tally.failed(failure, console)?,
         }
     }

@@ -137,10 +137,12 @@ type Lie = (&'static str, fn(&mut DatasetEntry));
 
 #[test]
 fn what_cannot_have_been_drawn_is_malformed() {
-    let lies: [Lie; 17] = [
+    let lies: [Lie; 19] = [
         ("a name that is longer than names are", |entry| entry.line.name = "x".repeat(256)),
         ("no name", |entry| entry.line.name.clear()),
         ("a name of two", |entry| entry.line.name = "a/b".into()),
+        ("a name that leads out", |entry| entry.line.name = "..".into()),
+        ("a name of two lines", |entry| entry.line.name = "a\n[b]".into()),
         ("an id that will be drawn again", |entry| entry.line.parent = DatasetId(3)),
         ("below itself", |entry| entry.line.parent = DatasetId(2)),
         ("a root directory that was never drawn", |entry| entry.birth.root_object = ObjectId(7)),
