@@ -281,6 +281,15 @@ fn what_is_mounted_is_not_let_go_of() {
 fn programs_find_what_a_file_system_has() {
     let machine = Machine::start();
     machine.mount();
+    // One write of several requests, each of which would find an end of its own if they came beside each other.
+    let (source, appended) = (machine.dir.path().join("source"), machine.at("appended"));
+    fs::write(&source, (0..8_u32 << 18).flat_map(u32::to_le_bytes).collect::<Vec<_>>()).unwrap();
+    let mut dd = Command::new("dd");
+    dd.arg(format!("if={}", source.display())).arg(format!("of={}", appended.display()));
+    dd.args(["bs=8M", "iflag=fullblock", "oflag=append,direct", "conv=notrunc", "status=none"]);
+    assert!(dd.status().unwrap().success());
+    assert!(fs::read(&source).unwrap() == fs::read(&appended).unwrap(), "all of it, in its order");
+    fs::remove_file(appended).unwrap();
     let at = |name: &str| machine.at(name);
     // Names that nobody has, and those that somebody has.
     fs::write(at("a"), "a").unwrap();
