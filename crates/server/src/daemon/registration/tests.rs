@@ -38,7 +38,7 @@ fn terms(setting: Rpcbind, rpcbind: SocketAddr) -> Terms {
         is_reachable: true,
         rpcbind,
         socket,
-        addresses: vec![Ipv4Addr::LOCALHOST.into()],
+        addresses: vec![rpcbind.ip()],
         port: 2049,
         nfs4: true,
         nlm: false,
@@ -60,9 +60,15 @@ fn it_lasts_as_long_as_the_daemon() {
     }
 }
 
-/// Where nobody answers.
+/// Where nobody answers, by either protocol, and where a portmapper can be: thousands of connections that other tests have ended keep their
+/// ports of TCP for a minute, at the address that all of them use.
 fn nobody() -> SocketAddr {
-    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+    let free = || {
+        let udp = UdpSocket::bind((Ipv4Addr::new(127, 0, 111, 1), 0)).unwrap();
+        let at = udp.local_addr().unwrap();
+        std::net::TcpListener::bind(at).map(|_| at)
+    };
+    std::iter::repeat_with(free).take(100).find_map(Result::ok).expect("a port that is free for both")
 }
 
 #[test]
