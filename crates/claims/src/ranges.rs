@@ -98,12 +98,21 @@ impl Range {
         Self { first: self.first.saturating_sub(1), last: self.last.saturating_add(1) }
     }
 
-    fn joined(self, other: Self) -> Self {
+    /// Whether it overlaps that one or lies beside it.
+    #[must_use]
+    pub const fn touches(self, other: Self) -> bool {
+        self.widened().overlaps(other)
+    }
+
+    /// From the first of both to the last of both.
+    #[must_use]
+    pub fn joined(self, other: Self) -> Self {
         Self { first: self.first.min(other.first), last: self.last.max(other.last) }
     }
 
     /// What lies before a cut, and what behind it.
-    fn without(self, cut: Self) -> [Option<Self>; 2] {
+    #[must_use]
+    pub fn without(self, cut: Self) -> [Option<Self>; 2] {
         let before = cut.first.checked_sub(1).and_then(|last| Self::between(self.first, last.min(self.last)));
         let behind = cut.last.checked_add(1).and_then(|first| Self::between(first.max(self.first), self.last));
         [before, behind]

@@ -7,6 +7,7 @@
 mod content;
 mod make;
 mod ranges;
+mod repeated;
 mod xattrs;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,15 +20,16 @@ use rustix::io::Errno;
 use tally_base::{FileTime, ObjectId, Promise, Wait};
 use tally_vfs::locks::{Range, Watch};
 use tally_vfs::{
-    Attr, ClientNumber, Cred, Delegation, FsError, ObjectRef, OpCtx, Outcome, Right, SetAttr, SetTime, Vfs,
+    Attr, ClientNumber, Cred, Delegation, FsError, ObjectRef, OpCtx, Outcome, ReplyKey, Right, SetAttr, SetTime, Vfs,
 };
 
 use crate::errno::errno;
+use crate::journal::{Entry, Journal, State};
 use crate::locked::Locked;
 use crate::opens::{Opens, Way};
 use crate::source::{Place, Source};
 use crate::under_way::{Job, UnderWay};
-use crate::wire::{self, Header, Listing, Op, Plus, ROOT, Reply, SetAttrIn};
+use crate::wire::{self, Header, Listing, Op, Plus, RESENT, ROOT, Reply, SetAttrIn};
 
 /// How long somebody may be kept out by what another client was given: longer than one may take that has to be asked twice, and is then taken for gone.
 const KEPT_OUT_MAX: Duration = Duration::from_secs(600);
@@ -36,10 +38,10 @@ const KEPT_OUT_MAX: Duration = Duration::from_secs(600);
 pub(crate) enum Step {
     /// Nothing is answered.
     Silent,
-    /// This is the answer; if nobody hears it, what was opened for it is closed.
-    Reply(Reply, Opened),
+    /// This is the answer, and what is so with it.
+    Reply(Reply, With),
     /// The same once the promise is kept.
-    Wait(Box<dyn Promise>, Reply, Opened),
+    Wait(Box<dyn Promise>, Reply, With),
     /// It has done nothing, and is run again.
     Again(Until),
 }
@@ -54,12 +56,20 @@ pub(crate) enum Until {
     Freed,
 }
 
-/// What was opened for an answer.
-pub(crate) type Opened = Option<(ObjectRef, Way)>;
+/// What is so from an answer on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum With {
+    /// Nothing else.
+    Nothing,
+    /// A file is open by this number. If nobody hears it, it is closed.
+    Opened(ObjectRef, u64),
+    /// What was written to a file until it had been written to so often is durable.
+    Settled(ObjectId, u64),
+}
 
 impl From<Reply> for Step {
     fn from(reply: Reply) -> Self {
-        Self::Reply(reply, None)
+        Self::Reply(reply, With::Nothing)
     }
 }
 
@@ -83,28 +93,56 @@ pub(crate) struct Door {
     /// Opens that ended while the dataset was away, by their numbers.
     left: Mutex<Vec<(ObjectId, u64)>>,
     has_left: AtomicBool,
+    journal: Option<Arc<Journal>>,
+    /// What another process had, and its requests that are asked again go by.
+    before: Option<State>,
 }
 
 impl Door {
-    pub(crate) fn new(source: Arc<dyn Source>, client: ClientNumber, under_way: Arc<UnderWay>) -> Self {
+    /// A mount's; with what is kept of it, and what was before.
+    pub(crate) fn new(
+        source: Arc<dyn Source>,
+        client: ClientNumber,
+        under_way: Arc<UnderWay>,
+        (journal, before): (Option<Arc<Journal>>, Option<State>),
+    ) -> Self {
         let watch: Weak<dyn Watch> = Arc::downgrade(&(Arc::clone(&under_way) as Arc<dyn Watch>));
         let (mounted, anew, left, has_left) = Default::default();
-        let (opens, locked) = (Opens::new(client), Locked::new(client));
-        Self { source, opens, locked, under_way, watch, mounted, anew, left, has_left }
+        let (opens, locked) = (Opens::new(client, journal.clone()), Locked::new(client, journal.clone()));
+        before.iter().for_each(|before| opens.take_over(before));
+        Self { source, opens, locked, under_way, watch, mounted, anew, left, has_left, journal, before }
+    }
+
+    /// All that another process had open and locked is so here, if the dataset is.
+    pub(crate) fn take_over(&self) {
+        if let Place::Here(vfs) = self.source.place() {
+            let _is_newest = self.is_brought_to(&*vfs);
+        }
+    }
+
+    /// Something happens of which whoever comes behind this process has to know.
+    pub(crate) fn note(&self, entry: &Entry<'_>) {
+        if let Some(journal) = &self.journal {
+            journal.note(entry);
+        }
+    }
+
+    /// What is so with an answer that goes now.
+    pub(crate) fn with_answer(&self, unique: u64, with: With) {
+        match with {
+            With::Nothing => {}
+            With::Opened(object, fh) => self.note(&Entry::Opened { unique: unique & !RESENT, object, fh }),
+            With::Settled(object, writes) => self.opens.settled(object, writes),
+        }
     }
 
     pub(crate) fn source(&self) -> &dyn Source {
         &*self.source
     }
 
-    /// Ends an open that the kernel has not heard of.
-    pub(crate) fn close(&self, object: ObjectRef, way: Way) {
-        // Nothing was locked through it.
-        self.release(object.id, self.opens.number(way));
-    }
-
     /// Ends an open, or does so when the dataset is here again: a claim that nobody has would stay.
-    fn release(&self, object: ObjectId, fh: u64) {
+    pub(crate) fn release(&self, object: ObjectId, fh: u64) {
+        self.note(&Entry::Released { object, fh });
         match self.source.place() {
             Place::Here(vfs) => self.released(Some(&*vfs), object, fh),
             Place::Gone => self.released(None, object, fh),
@@ -152,6 +190,11 @@ impl Door {
             return before == mount.0;
         }
         self.locked.lost_to(mount).into_iter().for_each(|object| self.opens.note_unlocked(object));
+        if let (0, Some(taken)) = (before, &self.before) {
+            // Before anybody else comes, and before a program of this mount does.
+            self.opens.claim_all_again(vfs);
+            self.locked.take_over(vfs, taken).into_iter().for_each(|object| self.opens.note_unlocked(object));
+        }
         self.mounted.store(mount.0, Ordering::Release);
         drop(one_at_a_time);
         if before > 0 {
@@ -172,7 +215,9 @@ impl Door {
             // Nothing is remembered of who lists a directory.
             Op::OpenDir => return wire::opened(0).into(),
             Op::Release { fh } => {
-                self.release(ObjectId(request.header.node), fh);
+                if !self.has_closed(&request.header, fh) {
+                    self.release(ObjectId(request.header.node), fh);
+                }
                 return Reply::done().into();
             }
             Op::Unknown { .. } => return Errno::NOSYS.into(),
@@ -189,8 +234,10 @@ impl Door {
         if changes_something(&request.op) && vfs.is_read_only() {
             return Errno::ROFS.into();
         }
-        let asked = Asked { door: self, vfs: &*vfs, header: request.header, job };
-        asked.perform(&request.op).unwrap_or_else(|error| asked.refused(error, Wait::Ready))
+        let reply = self.key(&request);
+        let asked = Asked { door: self, vfs: &*vfs, header: request.header, job, reply };
+        let step = asked.repeated(&request.op).transpose().unwrap_or_else(|| asked.perform(&request.op));
+        step.unwrap_or_else(|error| asked.refused(error, Wait::Ready))
     }
 }
 
@@ -239,6 +286,8 @@ struct Asked<'a> {
     vfs: &'a dyn Vfs,
     header: Header,
     job: &'a Job,
+    /// Under which it is remembered that it was carried out.
+    reply: Option<ReplyKey>,
 }
 
 impl Asked<'_> {
@@ -276,7 +325,7 @@ impl Asked<'_> {
             Op::ListXattr { size } => self.xattrs(size),
             Op::RemoveXattr { name } => self.remove_xattr(name),
             // They have no file system to ask, and are answered before it is.
-            Op::Init(_)
+            Op::Init { .. }
             | Op::Interrupt { .. }
             | Op::Forget
             | Op::Release { .. }
@@ -303,7 +352,7 @@ impl Asked<'_> {
     }
 
     fn ctx<'c>(&self, cred: &'c Cred, right: Right) -> OpCtx<'c> {
-        OpCtx { right, client: Some(self.door.opens.client()), ..OpCtx::of(cred) }
+        OpCtx { right, client: Some(self.door.opens.client()), reply: self.reply, ..OpCtx::of(cred) }
     }
 
     /// What the request is about.
@@ -337,7 +386,7 @@ impl Asked<'_> {
     /// What an operation came to.
     fn ends<T>(&self, outcome: Outcome<T>, reply: impl FnOnce(T) -> Reply) -> Step {
         match outcome.result {
-            Ok(value) => waits(outcome.wait, reply(value), None),
+            Ok(value) => waits(outcome.wait, reply(value), With::Nothing),
             Err(error) => self.refused(error, outcome.wait),
         }
     }
@@ -362,7 +411,7 @@ impl Asked<'_> {
                 self.door.source.recall(self.vfs, object);
                 Step::Again(Until::Moment)
             }
-            (error, wait) => waits(wait, errno(error).into(), None),
+            (error, wait) => waits(wait, errno(error).into(), With::Nothing),
         }
     }
 
@@ -409,7 +458,7 @@ impl Asked<'_> {
         let Outcome { result: Ok(()), wait, .. } = outcome else { return Ok(self.ends(outcome, |()| Reply::done())) };
         let after = after.map_or_else(|| self.vfs.getattr(object), Ok);
         // It is done, whatever there is to say of it.
-        Ok(waits(wait, after.map_or_else(|error| errno(error).into(), |after| wire::attr(&after)), None))
+        Ok(waits(wait, after.map_or_else(|error| errno(error).into(), |after| wire::attr(&after)), With::Nothing))
     }
 
     fn list(&self, offset: u64, room: u32, plus: Plus) -> Result<Step, FsError> {
@@ -426,10 +475,10 @@ impl Asked<'_> {
 /// A listing is answered in parts of at most so many bytes.
 const LISTING_BYTES_MAX: u32 = 256 << 10;
 
-fn waits(wait: Wait, reply: Reply, opened: Opened) -> Step {
+fn waits(wait: Wait, reply: Reply, with: With) -> Step {
     match wait {
-        Wait::Ready => Step::Reply(reply, opened),
-        Wait::On(promise) => Step::Wait(promise, reply, opened),
+        Wait::Ready => Step::Reply(reply, with),
+        Wait::On(promise) => Step::Wait(promise, reply, with),
     }
 }
 

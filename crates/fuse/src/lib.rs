@@ -29,6 +29,8 @@
 
 mod door;
 mod errno;
+mod journal;
+mod keeping;
 mod locked;
 mod opens;
 mod session;
@@ -36,5 +38,7 @@ mod source;
 mod under_way;
 pub mod wire;
 
+pub use journal::NotKept;
+pub use keeping::Keeping;
 pub use session::{Session, Started};
 pub use source::{Place, Source};

@@ -10,6 +10,7 @@
 //! *Locks.* A shard's is held over the file system, as with opens: who has locked something and who stands here are the same.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -17,11 +18,13 @@ use tally_base::ObjectId;
 use tally_vfs::locks::{Kind, Lock, NotLocked, Range};
 use tally_vfs::{ClientNumber, FsError, Holder, MountNumber, ObjectRef, OwnerNumber, Vfs};
 
+use crate::journal::{Entry, Journal, State};
+
 /// Files whose numbers fall together wait for each other where they are locked.
 const SHARDS: usize = 64;
 
 /// Who locks.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Locker {
     /// As the kernel names it.
     pub(crate) owner: u64,
@@ -34,6 +37,7 @@ pub(crate) struct Locker {
 /// All of a mount.
 pub(crate) struct Locked {
     client: ClientNumber,
+    journal: Option<Arc<Journal>>,
     shards: Vec<Mutex<Shard>>,
 }
 
@@ -53,9 +57,15 @@ struct Owner {
 
 impl Locked {
     /// Nothing, of this client.
-    pub(crate) fn new(client: ClientNumber) -> Self {
+    pub(crate) fn new(client: ClientNumber, journal: Option<Arc<Journal>>) -> Self {
         let shard = || Mutex::new(Shard { mount: MountNumber(0), owners: BTreeMap::new() });
-        Self { client, shards: std::iter::repeat_with(shard).take(SHARDS).collect() }
+        Self { client, journal, shards: std::iter::repeat_with(shard).take(SHARDS).collect() }
+    }
+
+    fn note(&self, entry: &Entry<'_>) {
+        if let Some(journal) = &self.journal {
+            journal.note(entry);
+        }
     }
 
     /// Who an owner is in the table. Opens have owners below 8 there, and the kernel's are 64 scrambled bits: where one should be such a number all the same nothing goes wrong, as none is ended with all that it has.
@@ -87,7 +97,25 @@ impl Locked {
         if !owner.through.contains(&by.fh) {
             owner.through.push(by.fh);
         }
+        self.note(&Entry::Locked { object, by, range, kind });
         Ok(())
+    }
+
+    /// What another process had locked through opens of this mount is locked here. Gives the files of which something is another one's by now.
+    pub(crate) fn take_over(&self, vfs: &dyn Vfs, before: &State) -> Vec<ObjectId> {
+        let mut lost = Vec::new();
+        for ((_, number), owner) in &before.owners {
+            for fh in &owner.through {
+                let by = Locker { owner: *number, fh: *fh, pid: owner.pid };
+                for (range, kind) in &owner.ranges {
+                    if self.lock(vfs, owner.object, by, (*range, *kind)).is_err() {
+                        lost.push(owner.object.id);
+                    }
+                }
+            }
+        }
+        lost.dedup();
+        lost
     }
 
     /// Unlocks a range, what of it is locked. Gives the file, if anything was.
@@ -101,11 +129,28 @@ impl Locked {
         let mut shard = self.shard(object).lock();
         let Some(object) = shard.owners.get(&(object, owner)).map(|owner| owner.object) else { return Ok(None) };
         let holder = self.holder(owner);
-        vfs.unlock_range(object, holder, range)?;
+        // Nobody else has it before that is written down. Where it cannot be, as one range would be two, it is locked again.
+        self.note(&Entry::Unlocked { object: object.id, owner, range });
+        if let Err(error) = vfs.unlock_range(object, holder, range) {
+            self.note_all(vfs, object, owner, &shard);
+            return Err(error);
+        }
         if !vfs.has_ranges(object, holder) {
             shard.owners.remove(&(object.id, owner));
         }
         Ok(Some(object))
+    }
+
+    /// All that an owner has locked of a file stands in the journal.
+    fn note_all(&self, vfs: &dyn Vfs, object: ObjectRef, owner: u64, shard: &Shard) {
+        let Some(Owner { pid, through, .. }) = shard.owners.get(&(object.id, owner)) else { return };
+        let Some(fh) = through.first() else { return };
+        let by = Locker { owner, fh: *fh, pid: *pid };
+        if self.journal.is_some() {
+            for Lock { range, kind, .. } in vfs.ranges(object, self.holder(owner), usize::MAX) {
+                self.note(&Entry::Locked { object, by, range, kind });
+            }
+        }
     }
 
     /// A descriptor is closed: its process has nothing of the file any more.

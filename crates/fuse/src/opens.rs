@@ -11,6 +11,7 @@
 //! Where a range was locked in such a file, another one may have had it meanwhile: nothing is read or written there any more until then.
 
 use std::hash::BuildHasher;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -22,6 +23,8 @@ use tally_vfs::{
     Access, Attr, ClientNumber, CreateHow, Cred, FsError, Holder, ObjectRef, OpCtx, Opened, Opening, Outcome,
     OwnerNumber, Share, ToOpen, Vfs,
 };
+
+use crate::journal::{Entry, Gives, Journal, State};
 
 /// Files whose numbers fall together wait for each other where they are opened and closed.
 const SHARDS: usize = 64;
@@ -56,6 +59,11 @@ impl Way {
         Some(Self { access: Access::from_bits(bits & !MAKER)?, is_maker: bits & MAKER != 0 })
     }
 
+    /// The own number of an open, behind the way.
+    pub(crate) const fn number_of(fh: u64) -> u64 {
+        fh / WAYS
+    }
+
     const fn number(self) -> u64 {
         (self.access.bits() | if self.is_maker { MAKER } else { 0 }) as u64
     }
@@ -79,15 +87,13 @@ type Shard = Mutex<HashMap<(ObjectId, u64), (ObjectRef, u32)>>;
 /// Of files that are open and were written: what the file system was then.
 type Written = Mutex<HashMap<ObjectId, Due>>;
 
-/// What a commit has to say.
+/// What a commit has to say, and whether that is in the journal.
 #[derive(Clone, Copy)]
-enum Due {
-    /// This verifier.
-    Since(u64),
-    /// Nothing helps: something may be lost.
-    Lost,
-    /// The same of what was locked, and whoever has it now may do as he likes: nothing is read or written.
-    Unlocked,
+struct Due {
+    gives: Gives,
+    /// How often the file was written to, modulo 2^64.
+    writes: u64,
+    is_noted: bool,
 }
 
 fn place(object: ObjectId) -> usize {
@@ -101,16 +107,33 @@ pub(crate) struct Opens {
     written: Vec<Written>,
     /// The next open's own number.
     next: AtomicU64,
+    journal: Option<Arc<Journal>>,
     /// Whether any file was ever found unlocked.
     has_unlocked: AtomicBool,
 }
 
 impl Opens {
     /// None, of this client.
-    pub(crate) fn new(client: ClientNumber) -> Self {
+    pub(crate) fn new(client: ClientNumber, journal: Option<Arc<Journal>>) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let written = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { client, shards, written, next: AtomicU64::new(0), has_unlocked: AtomicBool::new(false) }
+        Self { client, shards, written, next: AtomicU64::new(0), journal, has_unlocked: AtomicBool::new(false) }
+    }
+
+    /// What another process had open, of which nothing is claimed here yet.
+    pub(crate) fn take_over(&self, before: &State) {
+        self.next.store(before.next, Relaxed);
+        for (fh, (object, _)) in &before.opens {
+            let key = (object.id, fh % WAYS);
+            self.shard(object.id).lock().entry(key).or_insert((*object, 0)).1 += 1;
+        }
+        for (object, gives) in &before.due {
+            if *gives == Gives::Unlocked {
+                self.has_unlocked.store(true, Release);
+            }
+            let due = Due { gives: *gives, writes: 0, is_noted: true };
+            self.written[place(*object)].lock().insert(*object, due);
+        }
     }
 
     /// A number for one more open of this way.
@@ -136,20 +159,55 @@ impl Opens {
     /// Something was written to an open file, and is not durable yet.
     pub(crate) fn note_written(&self, object: ObjectId, verifier: u64) {
         let mut written = self.written[place(object)].lock();
-        let due = written.entry(object).or_insert(Due::Since(verifier));
-        if matches!(*due, Due::Since(since) if since != verifier) {
-            *due = Due::Lost;
+        let gives = Gives::Verifier(verifier);
+        let due = written.entry(object).or_insert(Due { gives, writes: 0, is_noted: false });
+        due.writes = due.writes.wrapping_add(1);
+        match due.gives {
+            // All that was written before is kept.
+            Gives::Verifier(_) if !due.is_noted => due.gives = gives,
+            Gives::Verifier(since) if since != verifier => {
+                *due = Due { gives: Gives::Lost, is_noted: false, ..*due };
+            }
+            _ => {}
+        }
+        if !due.is_noted {
+            due.is_noted = true;
+            self.note(&Entry::Due { object, gives: due.gives });
+        }
+    }
+
+    fn note(&self, entry: &Entry<'_>) {
+        if let Some(journal) = &self.journal {
+            journal.note(entry);
+        }
+    }
+
+    /// How often an open file was written to until now.
+    pub(crate) fn writes(&self, object: ObjectId) -> u64 {
+        self.written[place(object)].lock().get(&object).map_or(0, |due| due.writes)
+    }
+
+    /// All that was written until then is durable.
+    pub(crate) fn settled(&self, object: ObjectId, writes: u64) {
+        let mut written = self.written[place(object)].lock();
+        let Some(due) = written.get_mut(&object) else { return };
+        if due.is_noted && due.writes == writes && matches!(due.gives, Gives::Verifier(_)) {
+            due.is_noted = false;
+            self.note(&Entry::Settled { object });
         }
     }
 
     /// A commit gives this verifier: whether all that was written to the file is durable with it.
     pub(crate) fn is_kept(&self, object: ObjectId, verifier: u64) -> bool {
-        match self.written[place(object)].lock().get_mut(&object) {
-            None => true,
-            Some(Due::Since(since)) if *since == verifier => true,
-            Some(Due::Unlocked) => false,
-            Some(due) => {
-                *due = Due::Lost;
+        let mut written = self.written[place(object)].lock();
+        let Some(due) = written.get_mut(&object) else { return true };
+        match due.gives {
+            Gives::Verifier(since) if since == verifier => true,
+            Gives::Verifier(_) if !due.is_noted => true,
+            Gives::Unlocked => false,
+            _ => {
+                due.gives = Gives::Lost;
+                self.note(&Entry::Due { object, gives: Gives::Lost });
                 false
             }
         }
@@ -158,13 +216,15 @@ impl Opens {
     /// What was locked of a file that is open here is locked no more.
     pub(crate) fn note_unlocked(&self, object: ObjectId) {
         self.has_unlocked.store(true, Release);
-        self.written[place(object)].lock().insert(object, Due::Unlocked);
+        let due = Due { gives: Gives::Unlocked, writes: 0, is_noted: true };
+        self.written[place(object)].lock().insert(object, due);
+        self.note(&Entry::Due { object, gives: Gives::Unlocked });
     }
 
     /// Whether a file is nobody's to read or write, as it was unlocked.
     pub(crate) fn is_unlocked(&self, object: ObjectId) -> bool {
         self.has_unlocked.load(Acquire)
-            && matches!(self.written[place(object)].lock().get(&object), Some(Due::Unlocked))
+            && self.written[place(object)].lock().get(&object).is_some_and(|due| due.gives == Gives::Unlocked)
     }
 
     /// Whether a file is open so.
@@ -175,7 +235,7 @@ impl Opens {
     /// Opens a file that is there.
     pub(crate) fn open(&self, vfs: &dyn Vfs, cred: &Cred, object: ObjectRef, way: Way) -> Result<Attr, FsError> {
         let mut counts = self.shard(object.id).lock();
-        let opened = self.claim(vfs, cred, ToOpen::Itself(object), way).result?;
+        let opened = self.claim(vfs, OpCtx::of(cred), ToOpen::Itself(object), way).result?;
         counts.entry((object.id, way.number())).or_insert((object, 0)).1 += 1;
         Ok(opened.attr)
     }
@@ -184,12 +244,12 @@ impl Opens {
     pub(crate) fn make(
         &self,
         vfs: &dyn Vfs,
-        cred: &Cred,
+        ctx: OpCtx<'_>,
         (dir, name): (ObjectRef, &[u8]),
         how: &CreateHow,
         way: Way,
     ) -> Outcome<Opened> {
-        let outcome = self.claim(vfs, cred, ToOpen::Made(dir, name, how), way);
+        let outcome = self.claim(vfs, ctx, ToOpen::Made(dir, name, how), way);
         if let Ok(opened) = &outcome.result {
             let object = opened.attr.object;
             self.shard(object.id).lock().insert((object.id, way.number()), (object, 1));
@@ -197,17 +257,17 @@ impl Opens {
         outcome
     }
 
-    fn claim(&self, vfs: &dyn Vfs, cred: &Cred, what: ToOpen<'_>, way: Way) -> Outcome<Opened> {
+    fn claim(&self, vfs: &dyn Vfs, ctx: OpCtx<'_>, what: ToOpen<'_>, way: Way) -> Outcome<Opened> {
         let holder = self.holder(way);
         let opening = Opening { share: Share::only(way.access), by: &|_| Ok(holder), wants: None };
-        vfs.open(OpCtx { client: Some(self.client), ..OpCtx::of(cred) }, what, opening)
+        vfs.open(OpCtx { client: Some(self.client), ..ctx }, what, opening)
     }
 
     /// The file system has lost what was open, as its pool was taken up anew: opens it again. Nothing, where it is not open so.
     pub(crate) fn claim_again(&self, vfs: &dyn Vfs, object: ObjectRef, way: Way) -> Option<Outcome<Opened>> {
         let counts = self.shard(object.id).lock();
         let is_open = counts.contains_key(&(object.id, way.number()));
-        is_open.then(|| self.claim(vfs, &Cred::checked(0, 0), ToOpen::Itself(object), way))
+        is_open.then(|| self.claim(vfs, OpCtx::of(&Cred::checked(0, 0)), ToOpen::Itself(object), way))
     }
 
     /// The same of all that are open. What cannot be for now is opened when a program comes to it.

@@ -5,6 +5,9 @@
 //!
 //! *The end.* The kernel says ENODEV when the file system is mounted no more; the last thread that ends, those that run things again included, gives up what is open and locked. A descriptor that fails otherwise, or has an end, is not read any more, and closing it
 //! ends the mount for its programs (ENOTCONN).
+//!
+//! *Handed over.* Where the descriptor and a [`Journal`] are kept by somebody who outlives this process, the mount goes on behind it: nothing more is read, what was read is answered or left, and nothing is closed. A reader waits for requests
+//! and for the word to stop at once, so none is read that nobody would carry out.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -15,22 +18,24 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use bytes::{Bytes, BytesMut};
+use parking_lot::{Condvar, Mutex};
+use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use tally_base::{Fate, Promise};
 use tally_vfs::{ClientNumber, Series, WRITE_BYTES_MAX};
 
-use crate::door::{Door, Opened, Step, Until};
+use crate::door::{Door, Step, Until, With};
+use crate::journal::Entry;
+use crate::keeping::Keeping;
 use crate::source::Source;
 use crate::under_way::{Interrupted, Job, NotParked, Task, UnderWay};
-use crate::wire::{self, InitIn, Op, Reply, can};
+use crate::wire::{self, HEAD_BYTES_MAX, InitIn, Op, Reply, can};
 
 /// Threads that read requests, of each mount: as many reads of disks may be under way, and each has a buffer of a longest WRITE.
 const READERS: usize = 6;
 /// Threads that run requests again.
 const AGAIN: usize = 2;
-/// What may stand before the data of a WRITE; the kernel wants no less.
-const HEAD_BYTES_MAX: usize = 4096;
 /// When something is tried again at first that nobody says the end of.
 const MOMENT: Duration = Duration::from_millis(20);
 /// And when it has waited for long: thousands may wait for a pool that is suspended.
@@ -51,7 +56,10 @@ const WANTED: u32 = can::ASYNC_READ
     | can::READDIRPLUS_AUTO
     | can::PARALLEL_DIROPS
     | can::MAX_PAGES
-    | can::HANDLE_KILLPRIV_V2;
+    | can::HANDLE_KILLPRIV_V2
+    | can::INIT_EXT;
+/// The same of the bits that follow.
+const WANTED_MORE: u32 = can::HAS_RESEND;
 
 /// Numbers of mounts as clients.
 static NEXT_CLIENT: AtomicU32 = AtomicU32::new(0);
@@ -75,34 +83,59 @@ struct Shared {
     drives: AtomicBool,
     /// Threads that have a request of their own which finds no room.
     staying: AtomicUsize,
+    /// Readers are to stop, and hear of it by this.
+    is_handed_over: AtomicBool,
+    stop: OwnedFd,
+    /// Whether all threads have ended.
+    has_ended: Mutex<bool>,
+    ended: Condvar,
+    /// Whether the kernel asks again what was read and not answered.
+    can_resend: AtomicBool,
 }
 
 impl Session {
-    /// Serves what is mounted over this descriptor of /dev/fuse, until the kernel has it mounted no more.
+    /// Serves what is mounted over this descriptor of /dev/fuse, until the kernel has it mounted no more. With what is kept of it whoever comes behind this process goes on; where that is of a process
+    /// before this one, what its programs have open and locked is so before this returns, if the dataset is there.
     ///
     /// # Errors
     ///
     /// There are no threads, or no numbers any more.
-    pub fn start(device: OwnedFd, source: Arc<dyn Source>) -> Started {
+    pub fn start(device: OwnedFd, source: Arc<dyn Source>, keeping: Option<Keeping>) -> Started {
         let number = NEXT_CLIENT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |number| number.checked_add(1));
         let number = number.map_err(|_| io::Error::other("this process has mounted as often as it has numbers for"))?;
         let under_way = Arc::new(UnderWay::default());
+        let (journal, mut before) = keeping.map_or((None, None), Keeping::into_parts);
+        let left = before.as_mut().map(|before| std::mem::take(&mut before.left)).unwrap_or_default();
+        let (is_taken_over, can_resend) =
+            (before.is_some(), before.as_ref().is_some_and(|it| it.can_resend == Some(true)));
+        // Readers look for requests, and wait for them and for the end elsewhere.
+        fcntl_setfl(&device, fcntl_getfl(&device)? | OFlags::NONBLOCK)?;
+        let client = ClientNumber::of(Series::HERE, number);
         let shared = Arc::new(Shared {
             device,
-            door: Door::new(source, ClientNumber::of(Series::HERE, number), Arc::clone(&under_way)),
+            door: Door::new(source, client, Arc::clone(&under_way), (journal, before)),
             under_way,
             readers: AtomicUsize::new(READERS),
             threads: AtomicUsize::new(READERS + AGAIN),
             drives: AtomicBool::new(false),
             staying: AtomicUsize::new(0),
+            is_handed_over: AtomicBool::new(false),
+            stop: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            has_ended: Mutex::new(false),
+            ended: Condvar::new(),
+            can_resend: AtomicBool::new(can_resend),
         });
+        shared.door.take_over();
         for number in 0..AGAIN {
             let again = Arc::clone(&shared);
             let begun = thread::Builder::new().name(format!("fuse again {number}")).spawn(move || again.run_again());
             if let Err(error) = begun {
-                shared.under_way.finish();
+                drop(shared.under_way.finish());
                 return Err(error);
             }
+        }
+        if is_taken_over {
+            shared.take_up(left);
         }
         for number in 0..READERS {
             let reader = Arc::clone(&shared);
@@ -110,7 +143,7 @@ impl Session {
             match begun {
                 Ok(_) => {}
                 Err(error) if number == 0 => {
-                    shared.under_way.finish();
+                    drop(shared.under_way.finish());
                     return Err(error);
                 }
                 // Fewer serve as well.
@@ -125,45 +158,86 @@ impl Session {
     pub fn parked(&self) -> usize {
         self.shared.under_way.parked()
     }
+
+    /// What programs have open and locked is so in the dataset, if that is there by now.
+    pub fn take_over(&self) {
+        self.shared.door.take_over();
+    }
+
+    /// Reads no more requests, for whoever goes on behind this process, and waits for so long until each that was read is answered, waits for a promise, or is left. False: some are at a disk still.
+    /// Promises that are kept from here on are answered still.
+    #[must_use]
+    pub fn hand_over(&self, patience: Duration) -> bool {
+        let shared = &self.shared;
+        shared.is_handed_over.store(true, Ordering::Release);
+        // Eight bytes always fit, once.
+        let _told = rustix::io::write(&shared.stop, &1_u64.to_ne_bytes());
+        shared.under_way.finish().into_iter().for_each(|job| shared.leave_to_the_next(&job));
+        let until = Instant::now() + patience;
+        let mut has_ended = shared.has_ended.lock();
+        while !*has_ended {
+            if shared.ended.wait_until(&mut has_ended, until).timed_out() {
+                break;
+            }
+        }
+        *has_ended
+    }
+
+    /// What was handed over is whole: all that was written is durable, and all that was promised is answered, as the pool was exported.
+    pub fn ends_well(&self) {
+        self.shared.door.note(&Entry::EndsWell);
+    }
 }
 
 impl Shared {
     fn read(self: &Arc<Self>) {
+        if let Err(errno) = self.read_on() {
+            tracing::error!(%errno, "the kernel's requests cannot be read: this mount is not served any more");
+        }
+        self.stop_reading();
+    }
+
+    fn read_on(self: &Arc<Self>) -> rustix::io::Result<()> {
+        let waits = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        // One reader is woken for one request.
+        let requests = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
+        epoll::add(&waits, &self.device, epoll::EventData::new_u64(0), requests)?;
+        epoll::add(&waits, &self.stop, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         let mut buffer = vec![0; WRITE_BYTES_MAX as usize + HEAD_BYTES_MAX];
+        let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 2];
         loop {
+            match epoll::wait(&waits, &mut events[..], None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+            if self.is_handed_over.load(Ordering::Acquire) {
+                return Ok(());
+            }
             match rustix::io::read(&self.device, &mut buffer) {
                 // No kernel says so.
                 Ok(0) => {
                     tracing::error!("the kernel's requests have come to an end: this mount is not served any more");
-                    break;
+                    return Ok(());
                 }
                 Ok(bytes) => {
                     let message = buffer.get(..bytes).unwrap_or_default();
                     self.take(Bytes::copy_from_slice(message));
                 }
-                Err(Errno::NODEV) => break,
-                // Of a request that was taken back before it was read.
-                Err(Errno::INTR | Errno::NOENT) => {}
-                // Whoever made it may have it wait for nobody, and would have this ask without an end.
-                Err(Errno::AGAIN) if self.waits().is_ok() => {}
-                Err(errno) => {
-                    tracing::error!(%errno, "the kernel's requests cannot be read: this mount is not served any more");
-                    break;
-                }
+                Err(Errno::NODEV) => return Ok(()),
+                // Another one has it, or it was taken back before it was read.
+                Err(Errno::INTR | Errno::NOENT | Errno::AGAIN) => {}
+                Err(errno) => return Err(errno),
             }
         }
-        self.stop_reading();
-    }
-
-    /// Who reads waits from here on.
-    fn waits(&self) -> rustix::io::Result<()> {
-        fcntl_setfl(&self.device, fcntl_getfl(&self.device)? - OFlags::NONBLOCK)
     }
 
     /// A reader ends.
     fn stop_reading(&self) {
         if self.readers.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.under_way.finish();
+            let left = self.under_way.finish();
+            if self.is_handed_over.load(Ordering::Acquire) {
+                left.iter().for_each(|job| self.leave_to_the_next(job));
+            }
         }
         self.leave();
     }
@@ -171,16 +245,49 @@ impl Shared {
     /// A thread ends. One that ran something until now may have opened a file for it.
     fn leave(&self) {
         if self.threads.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.door.close_all();
-            self.door.source().ended();
+            if !self.is_handed_over.load(Ordering::Acquire) {
+                self.door.close_all();
+                self.door.source().ended();
+            }
+            *self.has_ended.lock() = true;
+            self.ended.notify_all();
         }
+    }
+
+    /// It was read, and nothing was done: the kernel is asked for it again, or it is written down.
+    fn leave_to_the_next(&self, job: &Job) {
+        if !self.can_resend.load(Ordering::Acquire) {
+            self.door.note(&Entry::Left { message: &job.message });
+        }
+    }
+
+    /// What the process before this one has read and not answered.
+    fn take_up(self: &Arc<Self>, left: Vec<Bytes>) {
+        if self.can_resend.load(Ordering::Acquire) {
+            self.door.note(&Entry::TakenUp);
+            if let Err(errno) = rustix::io::write(&self.device, &wire::ask_again()) {
+                tracing::error!(%errno, "the kernel does not ask again: programs that wait for an answer wait on");
+            }
+            return;
+        }
+        let now = Instant::now();
+        for message in left {
+            let Ok(header) = wire::header(&message) else { continue };
+            self.under_way.begin(header.unique);
+            // As many found room before.
+            let job = Job { unique: header.unique, message, since: now };
+            if let Err(NotParked::Full(job)) = self.under_way.park(job, Some(now), true) {
+                self.finish(job.unique, &Errno::NOMEM.into(), With::Nothing);
+            }
+        }
+        self.door.note(&Entry::TakenUp);
     }
 
     fn run_again(self: &Arc<Self>) {
         while let Some(task) = self.under_way.next() {
             match task {
                 Task::Run(job) => self.run(job, false),
-                Task::Close(object, way) => self.door.close(object, way),
+                Task::Close(object, fh) => self.door.release(object.id, fh),
             }
         }
         self.leave();
@@ -191,13 +298,21 @@ impl Shared {
             return tracing::error!(bytes = message.len(), "the kernel sent what is no request");
         };
         match wire::decode(&message).map(|request| request.op) {
-            Ok(Op::Init(asked)) => self.answer(header.unique, &begin(&asked)),
+            Ok(Op::Init { asked, flags2 }) => self.begin(header.unique, &asked, flags2),
             Ok(Op::Interrupt { unique }) => self.interrupt(header.unique, unique),
             _ => {
                 let is_alone = self.under_way.begin(header.unique);
                 self.run(Job { unique: header.unique, message, since: Instant::now() }, is_alone);
             }
         }
+    }
+
+    fn begin(&self, unique: u64, asked: &InitIn, flags2: u32) {
+        let (reply, flags2) = begin(asked, flags2);
+        let can_resend = !reply.is_error() && flags2 & can::HAS_RESEND != 0;
+        self.can_resend.store(can_resend, Ordering::Release);
+        self.door.note(&Entry::Agreed { can_resend });
+        self.answer(unique, &reply);
     }
 
     /// Nobody waits for an answer to this itself.
@@ -221,9 +336,9 @@ impl Shared {
             });
             let until = match step {
                 Step::Silent => return self.under_way.end(job.unique),
-                Step::Reply(reply, opened) => return self.finish(job.unique, &reply, opened),
-                Step::Wait(promise, reply, opened) => {
-                    return self.wait(job.unique, promise, (reply, opened), is_alone);
+                Step::Reply(reply, with) => return self.finish(job.unique, &reply, with),
+                Step::Wait(promise, reply, with) => {
+                    return self.wait(job.unique, promise, (reply, with), is_alone);
                 }
                 Step::Again(until) => until,
             };
@@ -241,12 +356,17 @@ impl Shared {
                     }
                     return;
                 }
-                Err(NotParked::Interrupted) => return self.finish(unique, &Errno::INTR.into(), None),
+                Err(NotParked::Interrupted) => return self.finish(unique, &Errno::INTR.into(), With::Nothing),
+                Err(NotParked::Over(job)) if self.is_handed_over.load(Ordering::Acquire) => {
+                    return self.leave_to_the_next(&job);
+                }
+                // Nobody waits any more.
+                Err(NotParked::Over(job)) => return self.finish(job.unique, &Errno::INTR.into(), With::Nothing),
                 Err(NotParked::Full(back)) => {
                     // One reader reads on, or nobody would hear of signals, and of the end.
                     if self.staying.fetch_add(1, Ordering::AcqRel) + 1 >= READERS {
                         self.staying.fetch_sub(1, Ordering::AcqRel);
-                        return self.finish(unique, &Errno::NOMEM.into(), None);
+                        return self.finish(unique, &Errno::NOMEM.into(), With::Nothing);
                     }
                     thread::sleep(MOMENT);
                     self.staying.fetch_sub(1, Ordering::AcqRel);
@@ -257,41 +377,51 @@ impl Shared {
     }
 
     /// The answer comes when the promise is kept.
-    fn wait(
-        self: &Arc<Self>,
-        unique: u64,
-        promise: Box<dyn Promise>,
-        (reply, opened): (Reply, Opened),
-        is_alone: bool,
-    ) {
+    fn wait(self: &Arc<Self>, unique: u64, promise: Box<dyn Promise>, (reply, with): (Reply, With), is_alone: bool) {
         // With nobody else's under way the log would be written for this one alone, and it waits for that anyway. One thread may be in a device at a time, the others read on.
         if is_alone && !self.drives.swap(true, Ordering::AcqRel) {
             let driven = promise.drive();
             self.drives.store(false, Ordering::Release);
             if let Some(fate) = driven {
-                return self.fate(unique, &fate, &reply, opened);
+                return self.fate(unique, &fate, &reply, with);
             }
         }
         self.under_way.promised(unique);
         let shared = Arc::clone(self);
-        promise.then(Box::new(move |fate| shared.fate(unique, &fate, &reply, opened)));
+        promise.then(Box::new(move |fate| shared.fate(unique, &fate, &reply, with)));
     }
 
-    fn fate(&self, unique: u64, fate: &Fate, reply: &Reply, opened: Opened) {
+    fn fate(&self, unique: u64, fate: &Fate, reply: &Reply, with: With) {
         match fate {
-            Ok(_) => self.finish(unique, reply, opened),
+            Ok(_) => self.finish(unique, reply, with),
             Err(broken) => {
                 tracing::error!(%broken, "the answer to a program was replaced by an I/O error");
-                self.finish(unique, &Errno::IO.into(), opened);
+                self.finish(unique, &Errno::IO.into(), with);
             }
         }
     }
 
-    fn finish(&self, unique: u64, reply: &Reply, opened: Opened) {
+    fn finish(&self, unique: u64, reply: &Reply, with: With) {
         self.under_way.end(unique);
-        let is_heard = self.send(unique, reply);
-        if let Some((object, way)) = opened.filter(|_| !is_heard || reply.is_error()) {
-            self.under_way.close(object, way);
+        // An open that nobody hears of is closed.
+        match with {
+            With::Opened(object, fh) if reply.is_error() => {
+                self.under_way.close(object, fh);
+                self.answer(unique, reply);
+            }
+            With::Opened(object, fh) => {
+                self.door.with_answer(unique, with);
+                if !self.send(unique, reply) {
+                    self.door.note(&Entry::Released { object: object.id, fh });
+                    self.under_way.close(object, fh);
+                }
+            }
+            With::Settled(..) | With::Nothing => {
+                if !reply.is_error() {
+                    self.door.with_answer(unique, with);
+                }
+                self.answer(unique, reply);
+            }
         }
     }
 
@@ -327,13 +457,15 @@ fn pause(waited: Duration) -> Duration {
     (waited / 8).clamp(MOMENT, PAUSE_MAX)
 }
 
-/// The answer to INIT.
-fn begin(asked: &InitIn) -> Reply {
+/// The answer to INIT, and which of the bits that follow are agreed upon.
+fn begin(asked: &InitIn, flags2: u32) -> (Reply, u32) {
     match asked.major {
         // A newer one asks again in this version.
-        major if major > wire::MAJOR => wire::init(wire::MINOR, 0, 0, 0),
+        major if major > wire::MAJOR => (wire::init(wire::MINOR, 0, (0, 0), 0), 0),
         wire::MAJOR if asked.minor >= wire::MINOR_MIN => {
-            wire::init(asked.minor, asked.max_readahead, asked.flags & WANTED, WRITE_BYTES_MAX)
+            let flags = asked.flags & WANTED;
+            let more = if flags & can::INIT_EXT != 0 { flags2 & WANTED_MORE } else { 0 };
+            (wire::init(asked.minor, asked.max_readahead, (flags, more), WRITE_BYTES_MAX), more)
         }
         _ => {
             tracing::error!(
@@ -341,7 +473,7 @@ fn begin(asked: &InitIn) -> Reply {
                 asked.minor,
                 "the kernel's FUSE is older than 7.31 (Linux 5.4), and not spoken"
             );
-            Errno::PROTO.into()
+            (Errno::PROTO.into(), 0)
         }
     }
 }

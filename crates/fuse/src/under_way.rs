@@ -29,8 +29,6 @@ use tally_base::ObjectId;
 use tally_vfs::ObjectRef;
 use tally_vfs::locks::{Range, Watch};
 
-use crate::opens::Way;
-
 /// Most that are parked.
 pub(crate) const PARKED_MAX: usize = 4096;
 /// Most that they have brought together, bytes: as many writes of the longest kind as a few hundred programs have under way.
@@ -57,7 +55,7 @@ pub(crate) enum Task {
     /// Run it again.
     Run(Job),
     /// What was opened for a request that nobody heard the answer of.
-    Close(ObjectRef, Way),
+    Close(ObjectRef, u64),
 }
 
 /// Why a request is not parked.
@@ -67,6 +65,8 @@ pub(crate) enum NotParked {
     Interrupted,
     /// There is no room.
     Full(Job),
+    /// Nothing is run here any more.
+    Over(Job),
 }
 
 /// What an INTERRUPT comes to.
@@ -113,7 +113,7 @@ struct Places {
     due: BTreeSet<(Instant, u64)>,
     /// Those that await something, by whose it is.
     awaiting: BTreeSet<(ObjectId, u64)>,
-    to_close: Vec<(ObjectRef, Way)>,
+    to_close: Vec<(ObjectRef, u64)>,
     parked: usize,
     parked_bytes: usize,
     ended: bool,
@@ -170,6 +170,9 @@ impl UnderWay {
     pub(crate) fn park(&self, job: Job, due: Option<Instant>, ends: bool) -> Result<(), NotParked> {
         let mut places = self.places.lock();
         let (unique, bytes) = (job.unique, job.message.len());
+        if places.ended {
+            return Err(NotParked::Over(job));
+        }
         let has_room = places.parked < PARKED_MAX && places.parked_bytes + bytes <= PARKED_BYTES_MAX;
         let Some(request) = places.requests.get_mut(&unique) else { return Err(NotParked::Interrupted) };
         if request.interrupted && !ends {
@@ -196,8 +199,8 @@ impl UnderWay {
     }
 
     /// To be closed by a thread that may wait for the file's lock.
-    pub(crate) fn close(&self, object: ObjectRef, way: Way) {
-        self.places.lock().to_close.push((object, way));
+    pub(crate) fn close(&self, object: ObjectRef, fh: u64) {
+        self.places.lock().to_close.push((object, fh));
         self.changed.notify_one();
     }
 
@@ -220,8 +223,8 @@ impl UnderWay {
             if places.ended {
                 return None;
             }
-            if let Some((object, way)) = places.to_close.pop() {
-                return Some(Task::Close(object, way));
+            if let Some((object, fh)) = places.to_close.pop() {
+                return Some(Task::Close(object, fh));
             }
             match places.due.first().copied() {
                 None => self.changed.wait(&mut places),
@@ -243,11 +246,16 @@ impl UnderWay {
         self.places.lock().parked
     }
 
-    /// Nothing is run again.
-    pub(crate) fn finish(&self) {
+    /// Nothing is run again. Gives what was to be.
+    pub(crate) fn finish(&self) -> Vec<Job> {
         let mut places = self.places.lock();
-        *places = Places { ended: true, ..Places::default() };
+        let before = std::mem::replace(&mut *places, Places { ended: true, ..Places::default() });
         self.changed.notify_all();
+        let parked = before.requests.into_values().filter_map(|request| match request.state {
+            State::Parked { job, .. } => Some(job),
+            State::Runs | State::Promised => None,
+        });
+        parked.collect()
     }
 }
 

@@ -23,7 +23,7 @@ mod request;
 
 pub use raw::{InitIn, LkIn, LkOut, SetAttrIn};
 pub use reply::{Listing, Plus};
-pub use reply::{Reply, attr, entry, init, opened, space};
+pub use reply::{Reply, ask_again, attr, entry, init, opened, space};
 pub use request::{Header, Op, Request, decode, header};
 
 /// What the version is that this speaks. A kernel with another major one is refused.
@@ -35,6 +35,10 @@ pub const MINOR_MIN: u32 = 31;
 
 /// The node of the root.
 pub const ROOT: u64 = 1;
+/// Of a request's number: it was read before, by whoever did not answer it.
+pub const RESENT: u64 = 1 << 63;
+/// What may stand before the data of a WRITE; the kernel wants no less.
+pub const HEAD_BYTES_MAX: usize = 4096;
 
 /// Bits of INIT.
 pub mod can {
@@ -62,6 +66,8 @@ pub mod can {
     pub const HANDLE_KILLPRIV_V2: u32 = 1 << 28;
     /// More bits follow.
     pub const INIT_EXT: u32 = 1 << 30;
+    /// Of those: what was read and not answered can be asked for again (Linux 6.9).
+    pub const HAS_RESEND: u32 = 1 << 7;
 }
 
 #[cfg(test)]

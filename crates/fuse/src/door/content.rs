@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use tally_base::Wait;
 use tally_vfs::{FsError, ObjectRef, Outcome, Right, SetAttr, Sought, Stability};
 
-use super::{Asked, Step, part_of};
+use super::{Asked, Step, With, part_of};
 use crate::opens::Way;
 use crate::wire::Reply;
 
@@ -73,7 +73,7 @@ impl Asked<'_> {
         let data: Bytes = part_of(&self.job.message, data);
         // The kernel has the end of the file where it was when somebody of this machine looked at it last; a client may have written there since, or cut it.
         let is_appended = flags & O_APPEND != 0 && write_flags & WRITE_CACHE == 0;
-        let offset = if is_appended { self.known(object)?.size } else { offset };
+        let offset = if is_appended { self.end_of(object)? } else { offset };
         let outcome = self.by_open(object, way, |right| {
             self.vfs.write(self.ctx(&cred, right), object, offset, data.clone(), stability)
         });
@@ -99,13 +99,20 @@ impl Asked<'_> {
     fn commit(&self, way: Way) -> Result<Step, FsError> {
         let (object, cred) = (self.node()?, self.cred());
         let right = Right::Open(self.door.opens.holder(way));
+        let writes = self.door.opens.writes(object.id);
         let outcome = self.vfs.commit(self.ctx(&cred, right), object, 0, 0);
         if let Ok(verifier) = outcome.result
             && !self.door.opens.is_kept(object.id, verifier)
         {
             return Ok(Errno::IO.into());
         }
-        Ok(self.synced(outcome))
+        Ok(match self.synced(outcome) {
+            Step::Reply(reply, _) if !reply.is_error() => Step::Reply(reply, With::Settled(object.id, writes)),
+            Step::Wait(promise, reply, _) if !reply.is_error() => {
+                Step::Wait(promise, reply, With::Settled(object.id, writes))
+            }
+            step => step,
+        })
     }
 
     /// What was seen of the directory, and so each change of it that was answered.

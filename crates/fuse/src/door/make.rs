@@ -2,7 +2,7 @@
 
 use tally_vfs::{CreateHow, FileKind, FsError, NodeKind, ObjectRef, OpCtx, Outcome, Right, SetAttr};
 
-use super::{Asked, Step, waits};
+use super::{Asked, Step, With, waits};
 use crate::opens::Way;
 use crate::wire;
 
@@ -55,11 +55,13 @@ impl Asked<'_> {
 
     pub(super) fn create(&self, name: &[u8], bits: u32, flags: u32) -> Result<Step, FsError> {
         let (dir, cred, way) = (self.maker()?, self.cred(), Way::making(flags));
-        let outcome = self.door.opens.make(self.vfs, &cred, (dir, name), &CreateHow::Guarded(mode(bits)), way);
+        let ctx = self.ctx(&cred, Right::Mode);
+        let outcome = self.door.opens.make(self.vfs, ctx, (dir, name), &CreateHow::Guarded(mode(bits)), way);
         match outcome.result {
             Ok(opened) => {
-                let reply = self.entry(&opened.attr).and(wire::opened(self.door.opens.number(way)));
-                Ok(waits(outcome.wait, reply, Some((opened.attr.object, way))))
+                let fh = self.door.opens.number(way);
+                let reply = self.entry(&opened.attr).and(wire::opened(fh));
+                Ok(waits(outcome.wait, reply, With::Opened(opened.attr.object, fh)))
             }
             // The kernel looks again, and asks of what is there whether it may be opened.
             Err(FsError::Exists) if flags & O_EXCL == 0 => Ok(self.refused(FsError::Stale, outcome.wait)),
@@ -70,9 +72,10 @@ impl Asked<'_> {
     pub(super) fn open(&self, flags: u32, open_flags: u32) -> Result<Step, FsError> {
         let (object, way) = (self.node()?, Way::of(flags));
         let attr = self.door.opens.open(self.vfs, &self.cred(), object, way)?;
-        let reply = wire::opened(self.door.opens.number(way));
-        if flags & O_TRUNC == 0 || attr.kind != FileKind::File {
-            return Ok(Step::Reply(reply, Some((object, way))));
+        let fh = self.door.opens.number(way);
+        let (reply, with) = (wire::opened(fh), With::Opened(object, fh));
+        if flags & O_TRUNC == 0 || attr.kind != FileKind::File || self.was_done() {
+            return Ok(Step::Reply(reply, with));
         }
         let cred = self.changer(open_flags & KILL_SUIDGID != 0);
         let cut = SetAttr { size: Some(0), ..SetAttr::default() };
@@ -83,6 +86,6 @@ impl Asked<'_> {
             self.door.opens.close(Some(self.vfs), object.id, way);
             return Ok(self.refused(error, outcome.wait));
         }
-        Ok(waits(outcome.wait, reply, Some((object, way))))
+        Ok(waits(outcome.wait, reply, with))
     }
 }

@@ -64,7 +64,7 @@ impl Kernel {
             recalled: AtomicUsize::new(0),
         });
         let under_way = Arc::new(UnderWay::default());
-        let door = Door::new(source.clone(), ClientNumber::of(Series::HERE, 7), under_way.clone());
+        let door = Door::new(source.clone(), ClientNumber::of(Series::HERE, 7), under_way.clone(), (None, None));
         Self { door, source, under_way }
     }
 

@@ -21,6 +21,8 @@ structs! {
     OutHeader[16] { len: u32, error: i32, unique: u64 }
     /// INIT, as far as every kernel sends it.
     InitIn[16] { major: u32, minor: u32, max_readahead: u32, flags: u32 }
+    /// What follows from 7.36 on.
+    InitMore[48] { flags2: u32, unused: [u32; 11] }
     /// Its answer.
     InitOut[64] {
         major: u32, minor: u32, max_readahead: u32, flags: u32, max_background: u16, congestion_threshold: u16, max_write: u32, time_gran: u32, max_pages: u16,

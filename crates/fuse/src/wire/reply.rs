@@ -103,14 +103,15 @@ impl Reply {
     }
 }
 
-/// The answer to INIT: the version of both, and what of the kernel's offers is wanted.
+/// The answer to INIT: the version of both, and what of the kernel's offers is wanted, with the bits that follow.
 #[must_use]
-pub fn init(minor: u32, max_readahead: u32, flags: u32, max_write: u32) -> Reply {
+pub fn init(minor: u32, max_readahead: u32, (flags, flags2): (u32, u32), max_write: u32) -> Reply {
     let out = InitOut {
         major: MAJOR,
         minor: minor.min(MINOR),
         max_readahead,
         flags,
+        flags2,
         max_background: 64,
         congestion_threshold: 48,
         max_write,
@@ -119,6 +120,16 @@ pub fn init(minor: u32, max_readahead: u32, flags: u32, max_write: u32) -> Reply
         ..InitOut::default()
     };
     Reply::of(out.as_bytes())
+}
+
+/// What is no answer: the kernel is to ask again for all that was read and not answered.
+#[must_use]
+pub fn ask_again() -> [u8; 16] {
+    const RESEND: i32 = 7;
+    let mut message = [0; 16];
+    // Both are sixteen bytes.
+    let _ = OutHeader { len: 16, error: RESEND, unique: 0 }.write_to(&mut message);
+    message
 }
 
 /// Attributes, which the kernel asks for again whenever it needs them.

@@ -4,8 +4,8 @@ use rustix::io::Errno;
 use zerocopy::FromBytes;
 
 use super::raw::{
-    AllocateIn, CreateIn, FSyncIn, FlushIn, GetXattrIn, InHeader, InitIn, InterruptIn, LinkIn, LkIn, MkDirIn, MkNodIn,
-    OpenIn, ReadIn, ReleaseIn, Rename2In, RenameIn, SeekIn, SetAttrIn, SetXattrIn, WriteIn,
+    AllocateIn, CreateIn, FSyncIn, FlushIn, GetXattrIn, InHeader, InitIn, InitMore, InterruptIn, LinkIn, LkIn, MkDirIn,
+    MkNodIn, OpenIn, ReadIn, ReleaseIn, Rename2In, RenameIn, SeekIn, SetAttrIn, SetXattrIn, WriteIn,
 };
 
 /// Who asks, of which node, and under which number he is answered.
@@ -34,7 +34,11 @@ pub struct Request<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The names are the kernel's.
 pub enum Op<'a> {
-    Init(InitIn),
+    Init {
+        asked: InitIn,
+        /// Bits behind those; none, of a kernel that has none.
+        flags2: u32,
+    },
     Destroy,
     /// FORGET and BATCH_FORGET: nothing is remembered of nodes, and nobody answers.
     Forget,
@@ -240,7 +244,7 @@ pub fn decode(message: &[u8]) -> Result<Request<'_>, Errno> {
             let FlushIn { fh, lock_owner, .. } = body.fixed()?;
             Op::Flush { fh, lock_owner }
         }
-        26 => Op::Init(body.fixed()?),
+        26 => Op::Init { asked: body.fixed()?, flags2: body.fixed().map_or(0, |InitMore { flags2, .. }| flags2) },
         27 => Op::OpenDir,
         28 | 44 => {
             let ReadIn { offset, size, .. } = body.fixed()?;

@@ -25,6 +25,7 @@ mod disks;
 pub mod error;
 mod events;
 mod exports_report;
+mod fd_store;
 mod features;
 mod finding;
 pub mod first_pool;

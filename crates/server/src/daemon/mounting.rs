@@ -2,18 +2,20 @@
 //!
 //! The daemon does not mount: its unit has a mount namespace of its own, in which others would see nothing, and no right to. A command of root's mounts, and hands the descriptor over.
 
-use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::FileType;
+use serde::{Deserialize, Serialize};
 use tally_base::{DatasetId, PoolGuid};
-use tally_fuse::{Place, Session, Source};
+use tally_fuse::{Keeping, Session, Source};
 use tally_nfs::exports::{self, Exports};
 use tally_vfs::{Identity, ObjectRef, Vfs};
 
 use super::datasets::pool_of;
 use super::error::PoolsError;
+use super::fd_store;
 use super::mounts::{MOUNTS_MAX, Mounts};
 use super::service::Desk;
 use crate::exports::LiveExports;
@@ -37,30 +39,94 @@ impl Desk {
             )
         })?;
         let (pool, id) = (served.guid(), filesystem.dataset());
-        let mounts = &self.pools.mounts;
-        let number = mounts.begin(pool, id, dir.into()).ok_or_else(|| {
-            not_mounted(format!("{MOUNTS_MAX} datasets are mounted, as many as may be; `tally unmount` one of them"))
-        })?;
-        let source = Local {
-            live: self.pools.exports(),
-            nfs: Arc::clone(&self.nfs),
-            pool,
-            dataset: id,
-            mounts: Arc::clone(mounts),
-            number,
+        let kept = kept(&Place { pool: pool.0, dataset: id.0, dir: dir.into() }, &device);
+        self.serve((pool, id), dir, device, kept).map_err(not_mounted)?;
+        tracing::info!(dataset, dir = %dir.display(), "mounted on this machine");
+        Ok(())
+    }
+
+    /// Serves the mounts that a daemon before this one has left to the service manager. Their programs have open and locked what they had before anybody else is served.
+    pub(super) fn take_over_mounts(&self) {
+        for (name, stored) in fd_store::take() {
+            match self.take_over(stored) {
+                Ok(dir) => tracing::info!(dir = %dir.display(), "mounted on this machine still"),
+                Err(why) => {
+                    tracing::error!("a mount of the daemon before this one has ended: {why}");
+                    fd_store::forget(&name);
+                }
+            }
+        }
+    }
+
+    fn take_over(&self, stored: fd_store::Stored) -> Result<PathBuf, String> {
+        let parts = (<[_; 1]>::try_from(stored.device), <[_; 2]>::try_from(stored.journal));
+        let (Ok([device]), Ok(journal)) = parts else {
+            return Err("the service manager has kept a part of it only".into());
         };
-        match Session::start(device, Arc::new(source)) {
+        if !is_fuse(&device) {
+            return Err("the service manager has kept something else by its name".into());
+        }
+        let keeping = Keeping::resume(journal).map_err(|error| error.to_string())?;
+        let place: Place = serde_json::from_slice(keeping.about()).map_err(|error| error.to_string())?;
+        let Place { pool, dataset, dir } = place;
+        self.serve((PoolGuid(pool), DatasetId(dataset)), &dir, device, Some(keeping))
+            .map_err(|why| format!("{}: {why}", dir.display()))?;
+        Ok(dir)
+    }
+
+    fn serve(
+        &self,
+        (pool, dataset): (PoolGuid, DatasetId),
+        dir: &Path,
+        device: OwnedFd,
+        kept: Option<Keeping>,
+    ) -> Result<(), String> {
+        let mounts = &self.pools.mounts;
+        let name = kept.as_ref().map(Keeping::name);
+        let begun = mounts.begin((pool, dataset), dir.into(), name.is_some());
+        let number = begun.ok_or_else(|| {
+            format!("{MOUNTS_MAX} datasets are mounted, as many as may be; `tally unmount` one of them")
+        })?;
+        let (live, nfs, mounts) = (self.pools.exports(), Arc::clone(&self.nfs), Arc::clone(mounts));
+        let source = Local { live, nfs, pool, dataset, mounts: Arc::clone(&mounts), number, name: name.clone() };
+        match Session::start(device, Arc::new(source), kept) {
             Ok(session) => {
                 mounts.serves(number, session);
-                tracing::info!(dataset, dir = %dir.display(), "mounted on this machine");
                 Ok(())
             }
             Err(error) => {
                 mounts.end(number);
-                Err(not_mounted(format!("no thread can be started for it: {error}")))
+                name.iter().for_each(|name| fd_store::forget(name));
+                Err(format!("it cannot be served: {error}"))
             }
         }
     }
+}
+
+/// Which dataset is mounted where, for the daemon behind this one.
+#[derive(Deserialize, Serialize)]
+struct Place {
+    pool: u64,
+    dataset: u64,
+    dir: PathBuf,
+}
+
+/// Has the service manager keep a mount, if there is one. A mount that is kept by nobody ends with this daemon.
+fn kept(place: &Place, device: &OwnedFd) -> Option<Keeping> {
+    if !fd_store::is_there() {
+        return None;
+    }
+    let about = serde_json::to_vec(place).map_err(|error| error.to_string());
+    let keeping = about.and_then(|about| Keeping::begin(&about).map_err(|error| error.to_string()));
+    let kept = keeping.and_then(|keeping| match fd_store::keep(&keeping, device.as_fd()) {
+        Ok(()) => Ok(keeping),
+        Err(error) => {
+            fd_store::forget(&keeping.name());
+            Err(error.to_string())
+        }
+    });
+    kept.inspect_err(|why| tracing::warn!(dir = %place.dir.display(), "this mount will end with the daemon: {why}"))
+        .ok()
 }
 
 /// A socket or a file would have threads read it for ever.
@@ -79,14 +145,16 @@ struct Local {
     dataset: DatasetId,
     mounts: Arc<Mounts>,
     number: u64,
+    /// By which the service manager keeps it.
+    name: Option<String>,
 }
 
 impl Source for Local {
-    fn place(&self) -> Place {
+    fn place(&self) -> tally_fuse::Place {
         match self.live.pool(self.pool).map_or(exports::Place::Unknown, |pool| pool.place(self.dataset)) {
-            exports::Place::Here(vfs) => Place::Here(vfs),
-            exports::Place::Away | exports::Place::Going => Place::Away,
-            exports::Place::Unknown => Place::Gone,
+            exports::Place::Here(vfs) => tally_fuse::Place::Here(vfs),
+            exports::Place::Away | exports::Place::Going => tally_fuse::Place::Away,
+            exports::Place::Unknown => tally_fuse::Place::Gone,
         }
     }
 
@@ -108,6 +176,7 @@ impl Source for Local {
 
     fn ended(&self) {
         self.mounts.end(self.number);
+        self.name.iter().for_each(|name| fd_store::forget(name));
         tracing::info!("unmounted from this machine");
     }
 }

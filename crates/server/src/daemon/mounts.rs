@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tally_base::{DatasetId, PoolGuid};
@@ -16,6 +16,9 @@ use super::bell::Bell;
 
 /// Most mounts: each has threads of its own.
 pub(super) const MOUNTS_MAX: usize = 1024;
+
+/// How long requests that were read are waited for at the end.
+const AT_A_DISK_MAX: Duration = Duration::from_secs(10);
 
 /// The list.
 pub(super) struct Mounts {
@@ -30,6 +33,8 @@ struct Mount {
     seen: Seen,
     /// From when on it is served.
     session: Option<Session>,
+    /// Whoever comes behind this process serves it.
+    is_kept: bool,
 }
 
 /// What is known of one.
@@ -51,14 +56,14 @@ impl Mounts {
     }
 
     /// Lists one, which is to be served from a moment later on. Nothing, where there are too many.
-    pub(super) fn begin(&self, pool: PoolGuid, dataset: DatasetId, dir: PathBuf) -> Option<u64> {
+    pub(super) fn begin(&self, (pool, dataset): (PoolGuid, DatasetId), dir: PathBuf, is_kept: bool) -> Option<u64> {
         let mut list = self.list.lock();
         if list.len() >= MOUNTS_MAX {
             return None;
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let seen = Seen { number, pool, dataset, dir, since: Instant::now(), waiting: 0 };
-        list.push(Mount { seen, session: None });
+        list.push(Mount { seen, session: None, is_kept });
         Some(number)
     }
 
@@ -74,6 +79,30 @@ impl Mounts {
     pub(super) fn end(&self, number: u64) {
         self.list.lock().retain(|mount| mount.seen.number != number);
         self.changed.ring();
+    }
+
+    /// What programs have open and locked is so in datasets that have come meanwhile.
+    pub(super) fn take_over(&self) {
+        self.list.lock().iter().filter_map(|mount| mount.session.as_ref()).for_each(Session::take_over);
+    }
+
+    /// Leaves those that are kept to whoever comes behind this process: no request is read from here on. Gives them, by pool.
+    pub(super) fn hand_over(&self) -> Vec<(PoolGuid, Session)> {
+        let until = Instant::now() + AT_A_DISK_MAX;
+        let mut handed = Vec::new();
+        for mount in self.list.lock().iter_mut().filter(|mount| mount.is_kept) {
+            handed.extend(mount.session.take().map(|session| (mount.seen.pool, session)));
+        }
+        handed.retain(|(_, session)| {
+            let is_over = session.hand_over(until.saturating_duration_since(Instant::now()));
+            if !is_over {
+                tracing::warn!(
+                    "a request of a program is at a disk still: it is asked for again, or lost with its mount"
+                );
+            }
+            is_over
+        });
+        handed
     }
 
     /// All of them.

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tally_base::{SystemClock, SystemRng};
+use tally_base::{PoolGuid, SystemClock, SystemRng};
 use tally_disk::{Helpers, Host, Opener, Platform, ThreadFanout};
 use tally_nfs::rpcbind;
 use tally_nfs::serve::{self, ServeOptions, Server};
@@ -211,6 +211,8 @@ impl Daemon {
         control.serve(Arc::new(Counter { desk: Arc::clone(&desk), events: Mutex::new(sender.clone()) }))?;
 
         opening::open_pools(&desk, &config, &launch.args, tell)?;
+        // Before anybody else may open or lock what their programs had.
+        desk.take_over_mounts();
         // Not before: with the list the first start is over.
         if let Some(trouble) = desk.pools.remember_port(port) {
             tell(Told::Line(&trouble));
@@ -362,13 +364,20 @@ impl Daemon {
         drop(self.events);
         drop(self.registration);
         drop(self.watching);
+        let handed = self.desk.pools.mounts.hand_over();
         let cut_off = self.server.stop();
         if cut_off > 0 {
             tracing::warn!(requests = cut_off, "these requests were still running when the server stopped");
         }
         let watched = manager::watch_exports(&self.desk.pools);
+        let served: Vec<_> = self.desk.pools.all().iter().map(|pool| (pool.guid(), pool.filer.name())).collect();
         let failures = self.desk.pools.export_all();
         drop(watched);
+        // What was promised is kept by now, and what was written is durable, of each pool that is not served any more.
+        let is_away = |pool: &PoolGuid| {
+            served.iter().any(|(guid, name)| guid == pool && failures.iter().all(|(failed, _)| failed != name))
+        };
+        handed.iter().filter(|(pool, _)| is_away(pool)).for_each(|(_, session)| session.ends_well());
         let failures = failures.into_iter().map(|(name, error)| format!("pool '{name}' was not exported: {error}"));
         let failures = failures.chain(self.desk.pools.last_words_on_list()).collect();
         // Not before: a disk that is slow with new files may be no pool's, and keeps no pool from its export.
@@ -390,6 +399,8 @@ fn carry_out(desk: &Desk, Begun { request, user, file, files, mut voice }: Begun
         }
         Err(error) => Err(desk.pools.met_by(&said, error)),
     };
+    // A pool may have come.
+    desk.pools.mounts.take_over();
     desk.pools.look_for_events();
     voice.ends(result);
 }

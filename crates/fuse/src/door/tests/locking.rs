@@ -74,7 +74,7 @@ impl Kernel {
     fn has_it_now(&self, unique: u64) {
         let job = self.due();
         assert_eq!(job.unique, unique);
-        assert!(matches!(self.door.run(&job), Step::Reply(reply, None) if !reply.is_error()));
+        assert!(matches!(self.door.run(&job), Step::Reply(reply, With::Nothing) if !reply.is_error()));
         self.under_way.end(unique);
     }
 
@@ -251,7 +251,7 @@ fn what_is_freed_behind_the_refusal_is_not_missed() {
     vfs.lock_unopened(object, write_lock(client(1), Range::ALL)).unwrap();
     vfs.before_watch(move |vfs| vfs.unlock_range(object, client(1), Range::ALL).unwrap());
     let (_, step) = other_kernel.waits(1, one, (0, 9));
-    assert!(matches!(step, Step::Reply(reply, None) if !reply.is_error()), "he asks once more");
+    assert!(matches!(step, Step::Reply(reply, With::Nothing) if !reply.is_error()), "he asks once more");
 }
 
 #[test]

@@ -1,0 +1,109 @@
+//! Requests that the kernel asks again, as whoever had read them has not answered.
+//!
+//! Each that changes something has a key, under which the file system remembers for a while that it was carried out (rules F12): the mount, and the number of the request. Of one that comes again
+//! the first answer is told, made of what is there now. What is not remembered was refused, or is lost with all that came of it, and is carried out.
+
+use tally_vfs::{FsError, ObjectRef, ReplyKey};
+
+use super::make::O_TRUNC;
+use super::{Asked, Door, Step, With, waits};
+use crate::journal::Entry;
+use crate::opens::Way;
+use crate::wire::{self, Header, Op, RESENT, Reply, Request};
+
+/// In the place of a procedure's number, which none of NFS has.
+const PROCEDURE: u32 = 0x0f05_e000;
+
+impl Door {
+    /// Under which key it is remembered that a request was carried out.
+    pub(super) fn key(&self, request: &Request<'_>) -> Option<ReplyKey> {
+        let id = self.journal.as_ref()?.id();
+        let is_remembered = matches!(
+            request.op,
+            Op::SetAttr(_)
+                | Op::Symlink { .. }
+                | Op::MkNod { .. }
+                | Op::MkDir { .. }
+                | Op::Unlink { .. }
+                | Op::RmDir { .. }
+                | Op::Rename { .. }
+                | Op::Link { .. }
+                | Op::Create { .. }
+                | Op::Open { .. }
+                | Op::Allocate { .. }
+                | Op::SetXattr { .. }
+                | Op::RemoveXattr { .. }
+        );
+        is_remembered.then(|| {
+            let unique = (request.header.unique & !RESENT).to_be_bytes();
+            let mut key = [0; 40];
+            let parts = [&id[..], &unique[4..], &PROCEDURE.to_be_bytes(), &unique];
+            key.iter_mut().zip(parts.concat()).for_each(|(to, from)| *to = from);
+            ReplyKey(key)
+        })
+    }
+
+    /// The open that was given to a request before, if it comes again.
+    fn opened_for(&self, header: &Header) -> Option<(u64, ObjectRef)> {
+        let before = self.before.as_ref().filter(|_| header.unique & RESENT != 0)?;
+        let unique = header.unique & !RESENT;
+        before.opens.iter().find(|(_, (_, given))| *given == unique).map(|(fh, (object, _))| (*fh, *object))
+    }
+
+    /// Whether a RELEASE comes again that was carried out.
+    pub(super) fn has_closed(&self, header: &Header, fh: u64) -> bool {
+        let before = self.before.as_ref().filter(|_| header.unique & RESENT != 0);
+        before.is_some_and(|before| Way::number_of(fh) < before.next && !before.opens.contains_key(&fh))
+    }
+}
+
+impl Asked<'_> {
+    /// Whether it comes again, and was carried out.
+    pub(super) fn was_done(&self) -> bool {
+        self.header.unique & RESENT != 0 && self.reply.is_some_and(|key| self.vfs.remembered(&key).is_some())
+    }
+
+    /// What is told of a request that comes again, where that is known.
+    pub(super) fn repeated(&self, op: &Op<'_>) -> Result<Option<Step>, FsError> {
+        if self.header.unique & RESENT == 0 {
+            return Ok(None);
+        }
+        if let Some((fh, object)) = self.door.opened_for(&self.header) {
+            let opened = wire::opened(fh);
+            return Ok(match op {
+                Op::Open { .. } => Some(opened.into()),
+                Op::Create { .. } => Some(self.entry(&self.vfs.getattr(object)?).and(opened).into()),
+                _ => None,
+            });
+        }
+        // Of an open the file system knows whether it has cut the file.
+        let key = self.reply.filter(|_| !matches!(op, Op::Open { .. }));
+        let Some(before) = key.and_then(|key| self.vfs.remembered(&key)) else { return Ok(None) };
+        let attr = || before.object.ok_or(FsError::Stale).and_then(|object| self.vfs.getattr(object));
+        Ok(Some(match *op {
+            Op::Create { flags, .. } => {
+                let (attr, way, cred) = (attr()?, Way::making(flags & !O_TRUNC), self.cred());
+                let object = attr.object;
+                self.door.opens.open(self.vfs, &cred, object, way)?;
+                let fh = self.door.opens.number(way);
+                waits(tally_base::Wait::Ready, self.entry(&attr).and(wire::opened(fh)), With::Opened(object, fh))
+            }
+            Op::Symlink { .. } | Op::MkNod { .. } | Op::MkDir { .. } | Op::Link { .. } => self.entry(&attr()?).into(),
+            Op::SetAttr(_) => wire::attr(&self.vfs.getattr(self.node()?)?).into(),
+            _ => Reply::done().into(),
+        }))
+    }
+
+    /// Where a write is appended. One that comes again is where it was, whoever else appends.
+    pub(super) fn end_of(&self, object: ObjectRef) -> Result<u64, FsError> {
+        let unique = self.header.unique & !RESENT;
+        if let Some(before) = self.door.before.as_ref().filter(|_| self.header.unique & RESENT != 0)
+            && let Some((_, offset)) = before.appends.iter().rev().find(|(request, _)| *request == unique)
+        {
+            return Ok(*offset);
+        }
+        let offset = self.known(object)?.size;
+        self.door.note(&Entry::Appends { unique, offset });
+        Ok(offset)
+    }
+}

@@ -1,0 +1,72 @@
+//! What the service manager keeps of mounts while there is no daemon (sd_notify(3), FDSTORE).
+//!
+//! Of each mount that is the descriptor of /dev/fuse, without which the kernel ends it, and the two files of what its programs have open and locked. A daemon that starts is given all of them, whether the one before it was stopped or killed.
+//! systemd gives them up where a service is stopped and not restarted.
+
+use std::collections::BTreeMap;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sd_notify::NotifyState;
+use tally_fuse::Keeping;
+
+/// Before the name of a mount: its descriptor, and what is kept of it.
+const DEVICE: &str = "mount-";
+const JOURNAL: &str = "journal-";
+
+/// What there is of one mount.
+#[derive(Default)]
+pub(super) struct Stored {
+    pub(super) device: Vec<OwnedFd>,
+    pub(super) journal: Vec<OwnedFd>,
+}
+
+/// All that was kept, by the mounts' names. The second time there is nothing.
+pub(super) fn take() -> BTreeMap<String, Stored> {
+    static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+    let mut mounts = BTreeMap::<String, Stored>::new();
+    if IS_TAKEN.swap(true, Ordering::AcqRel) {
+        return mounts;
+    }
+    let given = sd_listen_fds::get().unwrap_or_else(|error| {
+        tracing::error!(%error, "what the service manager kept cannot be read: programs that use mounts get ENOTCONN");
+        Vec::new()
+    });
+    for (name, descriptor) in given {
+        let name = name.unwrap_or_default();
+        let descriptor = descriptor.into_std();
+        if let Some(name) = name.strip_prefix(DEVICE) {
+            mounts.entry(name.into()).or_default().device.push(descriptor);
+        } else if let Some(name) = name.strip_prefix(JOURNAL) {
+            mounts.entry(name.into()).or_default().journal.push(descriptor);
+        } else {
+            tracing::warn!(name, "the service manager gave a descriptor that is not wanted");
+        }
+    }
+    mounts
+}
+
+/// Whether anybody keeps anything.
+pub(super) fn is_there() -> bool {
+    std::env::var_os("NOTIFY_SOCKET").is_some()
+}
+
+/// Has a mount kept.
+pub(super) fn keep(keeping: &Keeping, device: BorrowedFd<'_>) -> std::io::Result<()> {
+    let name = keeping.name();
+    send(&format!("{JOURNAL}{name}"), &keeping.files())?;
+    send(&format!("{DEVICE}{name}"), &[device])
+}
+
+fn send(name: &str, descriptors: &[BorrowedFd<'_>]) -> std::io::Result<()> {
+    sd_notify::notify_with_fds(&[NotifyState::FdStore, NotifyState::FdName(name)], descriptors)
+}
+
+/// It is mounted no more.
+pub(super) fn forget(name: &str) {
+    for kind in [DEVICE, JOURNAL] {
+        let name = format!("{kind}{name}");
+        // Whoever keeps it for longer has a descriptor too many.
+        let _ = sd_notify::notify(&[NotifyState::FdStoreRemove, NotifyState::FdName(&name)]);
+    }
+}
