@@ -104,6 +104,13 @@ const TESTS: &[Needing] = &[
     },
     Needing { name: "mounting::what_is_mounted_is_not_let_go_of", of: &["--test", "linked"], need: Need::Fuse },
     Needing { name: "mounting::programs_find_what_a_file_system_has", of: &["--test", "linked"], need: Need::Fuse },
+    Needing { name: "taking_over::nobody_sees_that_a_daemon_is_stopped", of: &["--test", "linked"], need: Need::Fuse },
+    Needing { name: "taking_over::nobody_sees_that_a_daemon_is_killed", of: &["--test", "linked"], need: Need::Resend },
+    Needing {
+        name: "taking_over::what_a_killed_daemon_has_lost_is_told",
+        of: &["--test", "linked"],
+        need: Need::Resend,
+    },
     Needing { name: "local_locks::programs_keep_each_other_out_and_wait", of: &["--test", "linked"], need: Need::Fuse },
     Needing {
         name: "local_locks::programs_and_clients_keep_each_other_out",

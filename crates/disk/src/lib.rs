@@ -119,9 +119,15 @@ pub trait Opener: Send + Sync {
         use std::os::unix::fs::FileTypeExt;
         let mut paths = Vec::new();
         for entry in std::fs::read_dir(directory)? {
-            let path = entry?.path();
-            // Links are followed: /dev/disk/by-id is full of them. One that leads nowhere is no disk.
-            let Ok(file_type) = std::fs::metadata(&path).map(|metadata| metadata.file_type()) else { continue };
+            let entry = entry?;
+            let path = entry.path();
+            // What the directory says of it: one that is a mount of a pool's dataset would be asked of this very process, which is about to look for the pool.
+            let Ok(mut file_type) = entry.file_type() else { continue };
+            if file_type.is_symlink() {
+                // Followed: /dev/disk/by-id is full of them. One that leads nowhere is no disk.
+                let Ok(metadata) = std::fs::metadata(&path) else { continue };
+                file_type = metadata.file_type();
+            }
             if file_type.is_file() || file_type.is_block_device() {
                 paths.push(path);
             }

@@ -73,6 +73,8 @@ mod sharing;
 mod smb2;
 #[path = "linked/socket_group.rs"]
 mod socket_group;
+#[path = "linked/taking_over.rs"]
+mod taking_over;
 #[path = "linked/user_properties.rs"]
 mod user_properties;
 

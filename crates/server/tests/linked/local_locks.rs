@@ -34,58 +34,70 @@ while (<STDIN>) {
 "#;
 
 const GETLK: u32 = 5;
-const SETLK: u32 = 6;
-const SETLKW: u32 = 7;
+pub(super) const SETLK: u32 = 6;
+pub(super) const SETLKW: u32 = 7;
 const OFD_SETLK: u32 = 37;
-const WRITE: u32 = 1;
-const UNLOCK: u32 = 2;
+pub(super) const WRITE: u32 = 1;
+pub(super) const UNLOCK: u32 = 2;
 
 /// A process with a file open.
-struct Program {
+pub(super) struct Program {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
 impl Program {
-    fn start(file: &Path) -> Self {
+    pub(super) fn start(file: &Path) -> Self {
         let mut command = Command::new("perl");
-        command.args(["-e", PROGRAM]).arg(file).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-        let mut program = Self { child, input, output };
+        command.args(["-e", PROGRAM]).arg(file);
+        let mut program = Self::running(command);
         assert_eq!(program.says(), "open");
         program
     }
 
-    fn says(&mut self) -> String {
+    pub(super) fn running(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        Self { child, input, output }
+    }
+
+    pub(super) fn says(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
     /// Tells it to do something, and does not wait for what comes of it.
-    fn begins(&mut self, words: &str) {
+    pub(super) fn begins(&mut self, words: &str) {
         writeln!(self.input.as_mut().unwrap(), "{words}").unwrap();
     }
 
-    fn does(&mut self, words: &str) -> String {
+    pub(super) fn does(&mut self, words: &str) -> String {
         self.begins(words);
         self.says()
     }
 
-    fn lock(&mut self, command: u32, kind: u32, (start, length): (u64, u64)) -> String {
+    pub(super) fn lock(&mut self, command: u32, kind: u32, (start, length): (u64, u64)) -> String {
         self.does(&format!("{command} {kind} {start} {length}"))
     }
 
-    fn is_locked(&mut self, range: (u64, u64)) -> bool {
+    pub(super) fn is_locked(&mut self, range: (u64, u64)) -> bool {
         let told = self.lock(SETLK, WRITE, range);
         assert!(told == "done" || told == "errno 11", "{told}");
         told == "done"
     }
 
+    /// It is told to end, and is gone; gives its last word.
+    pub(super) fn ends_with(&mut self) -> String {
+        self.input = None;
+        let word = self.says();
+        assert!(self.child.wait().unwrap().success());
+        word
+    }
+
     /// It is gone, and has closed all that it had.
-    fn ends(mut self) {
+    pub(super) fn ends(mut self) {
         self.input = None;
         assert!(self.child.wait().unwrap().success());
     }
@@ -104,7 +116,7 @@ impl Drop for Program {
 }
 
 /// Somebody waits in the mount.
-fn until_waiting(machine: &Machine, count: usize) {
+pub(super) fn until_waiting(machine: &Machine, count: usize) {
     let given_up = Instant::now() + PATIENCE;
     let waiting = || machine.well(&["mount", "-H"]).trim_end().rsplit('\t').next().unwrap().parse::<usize>().unwrap();
     while waiting() != count {
@@ -113,7 +125,7 @@ fn until_waiting(machine: &Machine, count: usize) {
     }
 }
 
-const RANGE: (u64, u64) = (10, 10);
+pub(super) const RANGE: (u64, u64) = (10, 10);
 
 #[test]
 #[ignore = "needs root; `cargo xtask test` runs it"]

@@ -27,17 +27,25 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(super) fn start() -> Self {
+        Self::start_by(Command::new(env!("CARGO_BIN_EXE_tally")))
+    }
+
+    /// The same, by a command that runs the program with the words behind it.
+    pub(super) fn start_by(program: Command) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut machine = Self { dir: tempfile::tempdir().unwrap(), port, daemon: None };
         fs::create_dir(machine.at("")).unwrap();
-        machine.start_daemon();
+        machine.start_daemon_by(program);
         let sharenfs = "sharenfs=127.0.0.0/8(rw,no_root_squash,insecure)";
         story(machine.dir.path(), &[(&["dataset", "set", sharenfs, "tank"], true, &[])]);
         machine
     }
 
     pub(super) fn start_daemon(&mut self) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tally"));
+        self.start_daemon_by(Command::new(env!("CARGO_BIN_EXE_tally")));
+    }
+
+    pub(super) fn start_daemon_by(&mut self, mut command: Command) {
         command.arg("serve").arg("--data-dir").arg(self.dir.path()).args(["--http", "off", "--size", "64M"]);
         command.args(["--listen", "127.0.0.1", "--port", &self.port.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
