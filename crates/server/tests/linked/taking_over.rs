@@ -147,9 +147,10 @@ while (my $line = <STDIN>) {
         if ($line =~ s/^unlink //) { unlink("$dir/$names[1]") or die "unlink: $!" }
         seek($file, 0, 2);
         my $is_well = $line =~ /^write / ? defined(syswrite($file, substr($line, 6))) : $file->sync;
+        my $errno = $! + 0;
         seek($file, 0, 0);
         sysread($file, $all, 4096);
-        $is_well ? $all : "errno " . ($! + 0);
+        $is_well ? $all : "errno $errno";
     } @files;
     print join("|", @told), "\n";
 }
