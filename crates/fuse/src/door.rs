@@ -32,6 +32,9 @@ use crate::wire::{self, Header, Listing, Op, Plus, ROOT, Reply, SetAttrIn};
 /// How long somebody may be kept out by what another client was given: longer than one may take that has to be asked twice, and is then taken for gone.
 const KEPT_OUT_MAX: Duration = Duration::from_secs(600);
 
+/// How often something is asked again as somebody was in the way who is gone by then: others may have come.
+const ATTEMPTS_MAX: u32 = 8;
+
 /// What comes of a request.
 pub(crate) enum Step {
     /// Nothing is answered.
@@ -340,6 +343,18 @@ impl Asked<'_> {
             Ok(value) => waits(outcome.wait, reply(value), None),
             Err(error) => self.refused(error, outcome.wait),
         }
+    }
+
+    /// Asks as often as those are gone who were in the way, as their leases were over (rules V20).
+    fn past_late<T>(&self, ask: impl Fn() -> T, in_the_way: impl Fn(&T) -> Vec<ClientNumber>) -> T {
+        for _ in 0..ATTEMPTS_MAX {
+            let told = ask();
+            let clients = in_the_way(&told);
+            if clients.is_empty() || !self.door.source.make_way(&clients) {
+                return told;
+            }
+        }
+        ask()
     }
 
     /// From here on it is made due by what is freed in this range of an object, at whichever door. False: there is no room for one more who waits so.

@@ -60,6 +60,10 @@ impl Way {
         (self.access.bits() | if self.is_maker { MAKER } else { 0 }) as u64
     }
 
+    pub(crate) const fn access(self) -> Access {
+        self.access
+    }
+
     pub(crate) const fn writes(self) -> bool {
         self.access.has(Access::WRITE)
     }

@@ -1,6 +1,8 @@
 //! What makes a name.
 
-use tally_vfs::{CreateHow, FileKind, FsError, NodeKind, ObjectRef, OpCtx, Outcome, Right, SetAttr};
+use tally_vfs::{
+    Attr, ClientNumber, CreateHow, FileKind, FsError, NodeKind, ObjectRef, OpCtx, Outcome, Right, SetAttr, Share,
+};
 
 use super::{Asked, Step, waits};
 use crate::opens::Way;
@@ -22,7 +24,7 @@ impl Asked<'_> {
         if self.vfs.is_covered(dir) { Err(FsError::ReadOnly) } else { Ok(dir) }
     }
 
-    fn made(&self, make: impl FnOnce(OpCtx<'_>, ObjectRef) -> Outcome<tally_vfs::Attr>) -> Result<Step, FsError> {
+    fn made(&self, make: impl FnOnce(OpCtx<'_>, ObjectRef) -> Outcome<Attr>) -> Result<Step, FsError> {
         let (dir, cred) = (self.maker()?, self.cred());
         Ok(self.ends(make(self.ctx(&cred, Right::Mode), dir), |attr| self.entry(&attr)))
     }
@@ -67,9 +69,18 @@ impl Asked<'_> {
         }
     }
 
+    /// Whose opens keep this one out, if that is why it failed.
+    pub(super) fn who_denies(&self, object: ObjectRef, way: Way, error: Option<FsError>) -> Vec<ClientNumber> {
+        if error != Some(FsError::ShareDenied) {
+            return Vec::new();
+        }
+        self.vfs.in_the_way(object, Some(self.door.opens.holder(way)), Share::only(way.access()))
+    }
+
     pub(super) fn open(&self, flags: u32, open_flags: u32) -> Result<Step, FsError> {
         let (object, way) = (self.node()?, Way::of(flags));
-        let attr = self.door.opens.open(self.vfs, &self.cred(), object, way)?;
+        let open = || self.door.opens.open(self.vfs, &self.cred(), object, way);
+        let attr = self.past_late(open, |opened| self.who_denies(object, way, opened.as_ref().err().copied()))?;
         let reply = wire::opened(self.door.opens.number(way));
         if flags & O_TRUNC == 0 || attr.kind != FileKind::File {
             return Ok(Step::Reply(reply, Some((object, way))));

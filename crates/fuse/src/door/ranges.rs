@@ -5,7 +5,7 @@
 use rustix::io::Errno;
 use tally_base::ObjectId;
 use tally_vfs::locks::{Kind, Lock, NotLocked, Range};
-use tally_vfs::{FsError, ObjectRef};
+use tally_vfs::{ClientNumber, FsError, ObjectRef};
 
 use super::{Asked, Step, Until};
 use crate::locked::Locker;
@@ -33,6 +33,11 @@ fn asked_for(asked: &LkIn) -> Option<(Range, Option<Kind>)> {
     Some((Range::between(asked.first, last)?, kind))
 }
 
+/// Whose range keeps somebody from having one.
+fn who_has_it(told: &Result<(), NotLocked>) -> Vec<ClientNumber> {
+    if let Err(NotLocked::Held(held)) = told { vec![held.holder.client] } else { Vec::new() }
+}
+
 impl Asked<'_> {
     pub(super) fn get_lock(&self, asked: &LkIn) -> Result<Step, FsError> {
         let Some((range, Some(kind))) = asked_for(asked) else { return Ok(Errno::INVAL.into()) };
@@ -42,7 +47,7 @@ impl Asked<'_> {
             return Ok(Step::Again(Until::Moment));
         }
         let holder = self.door.locked.holder(asked.owner);
-        Ok(match self.vfs.test_range(object, Lock { holder, range, kind }) {
+        Ok(match self.past_late(|| self.vfs.test_range(object, Lock { holder, range, kind }), who_has_it) {
             Ok(()) => Reply::lock(LkOut { kind: UNLCK, ..LkOut::default() }).into(),
             Err(NotLocked::Held(held)) => Reply::lock(self.shown(object, held)).into(),
             Err(NotLocked::Failed(error)) => self.not_locked(error),
@@ -82,7 +87,7 @@ impl Asked<'_> {
             return Ok(Step::Again(Until::Moment));
         }
         let by = Locker { owner: asked.owner, fh: asked.fh, pid: asked.pid };
-        let lock = || self.door.locked.lock(self.vfs, object, by, (range, kind));
+        let lock = || self.past_late(|| self.door.locked.lock(self.vfs, object, by, (range, kind)), who_has_it);
         let mut locked = lock();
         if waits && matches!(locked, Err(NotLocked::Held(_))) {
             if !self.listens(object.id, range) {

@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use tally_vfs::model::Model;
-use tally_vfs::{Access, Identity as _, Names as _, Opens as _, OwnerNumber, Series, Share, ToOpen};
+use tally_vfs::{
+    Access, Holder, Identity as _, Locks as _, Names as _, Opens as _, OwnerNumber, Series, Share, ToOpen,
+};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::*;
@@ -24,6 +26,8 @@ struct Sourced {
     freed: AtomicUsize,
     awaits: AtomicBool,
     recalled: AtomicUsize,
+    /// What clients have whose leases are over.
+    late: Mutex<Vec<(ObjectRef, Holder)>>,
 }
 
 impl Source for Sourced {
@@ -38,6 +42,19 @@ impl Source for Sourced {
     }
     fn freed(&self, _: &dyn Vfs, _: ObjectRef) {
         self.freed.fetch_add(1, SeqCst);
+    }
+    fn make_way(&self, in_the_way: &[ClientNumber]) -> bool {
+        let mut late = self.late.lock();
+        let is_late = |client: &ClientNumber| late.iter().any(|(_, holder)| holder.client == *client);
+        if !in_the_way.iter().all(is_late) {
+            return false;
+        }
+        let vfs = self.vfs.lock().clone().unwrap();
+        for (object, holder) in late.extract_if(.., |(_, holder)| in_the_way.contains(&holder.client)) {
+            vfs.unlock_range(object, holder, Range::ALL).unwrap();
+            vfs.close(object, holder);
+        }
+        true
     }
     fn recall(&self, _: &dyn Vfs, _: ObjectRef) {
         self.recalled.fetch_add(1, SeqCst);
@@ -62,6 +79,7 @@ impl Kernel {
             freed: AtomicUsize::new(0),
             awaits: AtomicBool::new(false),
             recalled: AtomicUsize::new(0),
+            late: Mutex::default(),
         });
         let under_way = Arc::new(UnderWay::default());
         let door = Door::new(source.clone(), ClientNumber::of(Series::HERE, 7), under_way.clone());

@@ -49,6 +49,9 @@ impl Source for Sourced {
         false
     }
     fn freed(&self, _: &dyn Vfs, _: ObjectRef) {}
+    fn make_way(&self, _: &[ClientNumber]) -> bool {
+        false
+    }
     fn recall(&self, _: &dyn Vfs, _: ObjectRef) {}
     fn ended(&self) {
         self.ended.fetch_add(1, Ordering::SeqCst);

@@ -1,7 +1,7 @@
 //! What clients of version 4 are to programs of this machine, which have a dataset mounted here: as they are to requests of version 3 ([`super::others`]), but who is kept out waits in his system call, and is not told
 //! to come again.
 
-use tally_vfs::{ObjectRef, Vfs};
+use tally_vfs::{ClientNumber, ObjectRef, Vfs};
 
 use super::Service;
 use crate::exports::PoolExports;
@@ -23,6 +23,12 @@ impl Service {
         if let Some(house) = &self.house {
             house.freed_by_others(&*self.exports, (vfs, object));
         }
+    }
+
+    /// These have what a program of this machine needs, and go out of its way where the lease of each is over (rules V20). Whether it is worth another try.
+    #[must_use]
+    pub fn make_way_here(&self, in_the_way: &[ClientNumber]) -> bool {
+        self.house.as_ref().is_some_and(|house| house.end_late(&*self.exports, in_the_way))
     }
 
     /// What clients were given of an object is asked for. Whoever needs it asks again until it is back, or taken.

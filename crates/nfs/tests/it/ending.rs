@@ -4,13 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use crate::seams::lock;
 use crate::support::Child;
 use crate::support::compound::{Op, bare, by_number, get_attr, lookup, read, save, set, write};
 use crate::support::gated::Promises;
 use crate::support::opener::{BOTH, Opener, READ, WRITE, close, find, free, open, open_as, read_by};
 use crate::support::scene::{Scene, fate, read_reply};
 use tally_nfs::v4::state::bounds::OF_ADDRESS_MAX;
-use tally_vfs::{CreateHow, Cred, Identity, Names, OpCtx, SetAttr};
+use tally_vfs::locks::{Kind, Lock, NotLocked, Range};
+use tally_vfs::{
+    Access, ClientNumber, CreateHow, Cred, Holder, Identity, Locks, Names, OpCtx, Opens, OwnerNumber, Series, SetAttr,
+    Share,
+};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
     Createhow4, FATTR4_LEASE_TIME, Fattr4, Fattr4Value, Getattr4Res, NfsResop4, Nfsstat4, Open4Res, Openflag4,
@@ -206,6 +211,36 @@ fn who_is_late_gives_way_to_opens_reads_writes_and_cuts() {
         assert_ne!(again.client, late.client);
         again.opened(open(b"g", BOTH, BOTH));
     }
+}
+
+/// Programs of the server's machine have no lease themselves, and waited for as long as a client is kept by courtesy.
+#[test]
+fn who_is_late_gives_way_to_programs_of_the_server() {
+    let (mut late, mut clock) = (Opener::new(), Duration::ZERO);
+    let scene = late.scene.clone();
+    let file = scene.file(b"f");
+    let mine = late.opened(open(b"f", BOTH, WRITE)).stateid;
+    assert_eq!(late.status(&[lookup(b"f"), lock(&mine, b"l")]), OK);
+    let tank = &scene.exports.tank.model;
+    let program = Holder { client: ClientNumber::of(Series::HERE, 3), owner: OwnerNumber(77) };
+    let wanted = Lock { holder: program, range: Range::ALL, kind: Kind::Write };
+    let in_the_way = || match tank.lock_unopened(file, wanted) {
+        Err(NotLocked::Held(held)) => Some(held.holder.client),
+        told => {
+            told.unwrap();
+            None
+        }
+    };
+    let its = in_the_way().unwrap();
+    assert_eq!(tank.in_the_way(file, None, Share::only(Access::WRITE)), [its]);
+    scene.pass(&mut clock, LEASE - MOMENT);
+    assert!(!scene.service.make_way_here(&[its]), "its lease is not over");
+    scene.pass(&mut clock, MOMENT * 2);
+    // Another program has no lease that could be over.
+    assert!(!scene.service.make_way_here(&[its, program.client]) && in_the_way().is_some());
+    assert!(scene.service.make_way_here(&[its]));
+    assert_eq!((in_the_way(), tank.in_the_way(file, None, Share::only(Access::WRITE))), (None, vec![]));
+    assert_eq!(late.status(&[]), Nfs4ErrBadsession);
 }
 
 /// The server says how long a lease is, and goes by that.

@@ -10,7 +10,7 @@ use rustix::fs::FileType;
 use tally_base::{DatasetId, PoolGuid};
 use tally_fuse::{Place, Session, Source};
 use tally_nfs::exports::{self, Exports};
-use tally_vfs::{Identity, ObjectRef, Vfs};
+use tally_vfs::{ClientNumber, Identity, ObjectRef, Vfs};
 
 use super::datasets::pool_of;
 use super::error::PoolsError;
@@ -100,6 +100,10 @@ impl Source for Local {
 
     fn freed(&self, vfs: &dyn Vfs, object: ObjectRef) {
         self.nfs.freed_here(vfs, object);
+    }
+
+    fn make_way(&self, in_the_way: &[ClientNumber]) -> bool {
+        self.nfs.make_way_here(in_the_way)
     }
 
     fn recall(&self, vfs: &dyn Vfs, object: ObjectRef) {

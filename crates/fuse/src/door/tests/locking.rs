@@ -1,7 +1,7 @@
 //! Ranges that programs lock, beside those of clients of the same file system.
 
 use tally_vfs::locks::{Kind, Lock, NotLocked, Range};
-use tally_vfs::{Attributes as _, Deny, Holder, Locks as _};
+use tally_vfs::{Attributes as _, Deny};
 
 use super::*;
 use crate::under_way::{AWAITING_MAX, Interrupted, Task};
@@ -12,6 +12,7 @@ const WRLCK: u32 = 1;
 const UNLCK: u32 = 2;
 const TO_THE_END: u64 = i64::MAX as u64;
 const AGAIN: i32 = 11;
+const ACCESS: i32 = 13;
 const NOLCK: i32 = 37;
 
 /// A program with a file open.
@@ -252,6 +253,64 @@ fn what_is_freed_behind_the_refusal_is_not_missed() {
     vfs.before_watch(move |vfs| vfs.unlock_range(object, client(1), Range::ALL).unwrap());
     let (_, step) = other_kernel.waits(1, one, (0, 9));
     assert!(matches!(step, Step::Reply(reply, None) if !reply.is_error()), "he asks once more");
+}
+
+/// Rules V20: a program waited for as long as a client is kept by courtesy that nobody will hear of again.
+#[test]
+fn who_is_late_gives_way_to_programs() {
+    let kernel = Kernel::new();
+    let ([one, _], object) = kernel.programs();
+    let vfs = kernel.vfs();
+    let is_late = || kernel.source.late.lock().push((object, client(1)));
+    vfs.lock_unopened(object, write_lock(client(1), bytes(0, 9))).unwrap();
+    assert_eq!(kernel.set_lock(one, WRLCK, (5, 5)), Err(AGAIN), "its lease is not over");
+    kernel.is_parked(1, one, (5, 5));
+    is_late();
+    assert_eq!((kernel.get_lock(one, WRLCK, (5, 5)), kernel.source.late.lock().len()), (None, 0));
+    kernel.has_it_now(1);
+    kernel.flush(one);
+    for would_wait in [true, false] {
+        vfs.lock_unopened(object, write_lock(client(1), bytes(0, 9))).unwrap();
+        is_late();
+        if would_wait {
+            let step = kernel.waits(2, one, (5, 5)).1;
+            assert!(matches!(step, Step::Reply(reply, None) if !reply.is_error()));
+        } else {
+            assert_eq!(kernel.set_lock(one, WRLCK, (5, 5)), Ok(vec![]));
+        }
+        kernel.flush(one);
+    }
+    // Another one beside it is there.
+    vfs.lock_unopened(object, write_lock(client(2), bytes(0, 9))).unwrap();
+    is_late();
+    assert_eq!(kernel.set_lock(one, WRLCK, (5, 5)), Err(AGAIN));
+}
+
+/// The same of what a client denies to others.
+#[test]
+fn who_is_late_denies_nothing_to_programs() {
+    let kernel = Kernel::new();
+    let (node, fh) = kernel.create(b"f", O_RDWR).unwrap();
+    kernel.release((node, fh));
+    let vfs = kernel.vfs();
+    let object = vfs.numbered(ObjectId(node)).unwrap();
+    let denies = |vfs: &Model| {
+        let share = Share { access: Access::READ, deny: Deny::WRITE };
+        let opening = tally_vfs::Opening { share, by: &|_| Ok(client(1)), wants: None };
+        vfs.open(OpCtx::of(&kernel.elsewhere()), ToOpen::Itself(object), opening).result.unwrap();
+    };
+    denies(&vfs);
+    assert_eq!(kernel.open(node, O_RDWR), Err(ACCESS));
+    assert!(kernel.open(node, 0).is_ok(), "to read it is nobody's");
+    kernel.source.late.lock().push((object, client(1)));
+    let fh = kernel.open(node, O_RDWR).unwrap();
+    // Nor where the pool was taken up anew, and it was there first.
+    let anew = Arc::new(vfs.mounted_anew());
+    denies(&anew);
+    *kernel.source.vfs.lock() = Some(anew);
+    assert_eq!(kernel.write((node, fh), b"x", 0), Err(ACCESS));
+    kernel.source.late.lock().push((object, client(1)));
+    assert_eq!(kernel.write((node, fh), b"x", 0).map(drop), Ok(()));
 }
 
 #[test]
