@@ -345,16 +345,16 @@ impl Asked<'_> {
         }
     }
 
-    /// Asks as often as those are gone who were in the way, as their leases were over (rules V20).
-    fn past_late<T>(&self, ask: impl Fn() -> T, in_the_way: impl Fn(&T) -> Vec<ClientNumber>) -> T {
-        for _ in 0..ATTEMPTS_MAX {
+    /// Asks as often as those are gone who were in the way, as their leases were over (rules V20). Gives whether any were.
+    fn past_late<T>(&self, ask: impl Fn() -> T, in_the_way: impl Fn(&T) -> Vec<ClientNumber>) -> (T, bool) {
+        for attempt in 0..ATTEMPTS_MAX {
             let told = ask();
             let clients = in_the_way(&told);
             if clients.is_empty() || !self.door.source.make_way(&clients) {
-                return told;
+                return (told, attempt > 0);
             }
         }
-        ask()
+        (ask(), true)
     }
 
     /// From here on it is made due by what is freed in this range of an object, at whichever door. False: there is no room for one more who waits so.

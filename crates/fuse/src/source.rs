@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tally_base::Wait;
 use tally_vfs::{ClientNumber, ObjectRef, Vfs};
 
 /// Where the dataset is.
@@ -30,6 +31,13 @@ pub trait Source: Send + Sync {
 
     /// These have what a program needs, and go out of its way where the lease of each is over (rules V20). Whether it is worth another try.
     fn make_way(&self, in_the_way: &[ClientNumber]) -> bool;
+
+    /// A program has what may have been a client's: what its answer waits for, so that this one does not claim it behind a restart (rules V24, V25).
+    ///
+    /// # Errors
+    ///
+    /// That cannot be written down for now: it is asked anew when this is over, or in a moment.
+    fn given(&self, vfs: &dyn Vfs) -> Result<Wait, Wait>;
 
     /// Somebody was given this to keep, and is to be asked for it. Who was kept out by that asks again.
     fn recall(&self, vfs: &dyn Vfs, object: ObjectRef);

@@ -44,7 +44,7 @@ impl Asked<'_> {
         }
         let claim = || self.door.opens.claim_again(self.vfs, object, way);
         let why_not = |claimed: &Option<Outcome<_>>| claimed.as_ref().and_then(Outcome::error);
-        match self.past_late(claim, |claimed| self.who_denies(object, way, why_not(claimed))) {
+        match self.past_late(claim, |claimed| self.who_denies(object, way, why_not(claimed))).0 {
             None => outcome,
             Some(Outcome { result: Ok(_), .. }) => act(right),
             // It is open, and cannot be opened here for now.

@@ -1,10 +1,11 @@
 //! What makes a name.
 
+use tally_base::Wait;
 use tally_vfs::{
     Attr, ClientNumber, CreateHow, FileKind, FsError, NodeKind, ObjectRef, OpCtx, Outcome, Right, SetAttr, Share,
 };
 
-use super::{Asked, Step, waits};
+use super::{Asked, Step, Until, waits};
 use crate::opens::Way;
 use crate::wire;
 
@@ -80,7 +81,14 @@ impl Asked<'_> {
     pub(super) fn open(&self, flags: u32, open_flags: u32) -> Result<Step, FsError> {
         let (object, way) = (self.node()?, Way::of(flags));
         let open = || self.door.opens.open(self.vfs, &self.cred(), object, way);
-        let attr = self.past_late(open, |opened| self.who_denies(object, way, opened.as_ref().err().copied()))?;
+        let who_denies = |opened: &Result<Attr, _>| self.who_denies(object, way, opened.as_ref().err().copied());
+        let (opened, is_taken) = self.past_late(open, who_denies);
+        let attr = opened?;
+        if is_taken && let Ok(Wait::On(promise)) | Err(Wait::On(promise)) = self.door.source.given(self.vfs) {
+            // Who had it goes out of the list first (rules V24).
+            self.door.opens.close(Some(self.vfs), object.id, way);
+            return Ok(Step::Again(Until::Kept(promise)));
+        }
         let reply = wire::opened(self.door.opens.number(way));
         if flags & O_TRUNC == 0 || attr.kind != FileKind::File {
             return Ok(Step::Reply(reply, Some((object, way))));

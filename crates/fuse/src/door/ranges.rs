@@ -3,7 +3,7 @@
 //! Whether a file is open for what a program locks it for the kernel has asked. `flock` it keeps to itself. Who is refused and would wait asks once more behind his place (rules V44).
 
 use rustix::io::Errno;
-use tally_base::ObjectId;
+use tally_base::{ObjectId, Wait};
 use tally_vfs::locks::{Kind, Lock, NotLocked, Range};
 use tally_vfs::{ClientNumber, FsError, ObjectRef};
 
@@ -47,7 +47,8 @@ impl Asked<'_> {
             return Ok(Step::Again(Until::Moment));
         }
         let holder = self.door.locked.holder(asked.owner);
-        Ok(match self.past_late(|| self.vfs.test_range(object, Lock { holder, range, kind }), who_has_it) {
+        let test = || self.vfs.test_range(object, Lock { holder, range, kind });
+        Ok(match self.past_late(test, who_has_it).0 {
             Ok(()) => Reply::lock(LkOut { kind: UNLCK, ..LkOut::default() }).into(),
             Err(NotLocked::Held(held)) => Reply::lock(self.shown(object, held)).into(),
             Err(NotLocked::Failed(error)) => self.not_locked(error),
@@ -87,7 +88,8 @@ impl Asked<'_> {
             return Ok(Step::Again(Until::Moment));
         }
         let by = Locker { owner: asked.owner, fh: asked.fh, pid: asked.pid };
-        let lock = || self.past_late(|| self.door.locked.lock(self.vfs, object, by, (range, kind)), who_has_it);
+        let ask = || self.door.locked.lock(self.vfs, object, by, (range, kind));
+        let lock = || self.past_late(ask, who_has_it).0;
         let mut locked = lock();
         if waits && matches!(locked, Err(NotLocked::Held(_))) {
             if !self.listens(object.id, range) {
@@ -102,7 +104,12 @@ impl Asked<'_> {
                     // Where it was locked for writing others may read now.
                     self.door.source.freed(self.vfs, object);
                 }
-                Reply::done().into()
+                match self.door.source.given(self.vfs) {
+                    Ok(Wait::Ready) => Reply::done().into(),
+                    // He has it from here on, and is told when nobody claims it any more: when he has asked for it again, which changes nothing.
+                    Ok(Wait::On(promise)) | Err(Wait::On(promise)) => Step::Again(Until::Kept(promise)),
+                    Err(Wait::Ready) => Step::Again(Until::Moment),
+                }
             }
             Err(NotLocked::Held(_)) if waits => Step::Again(Until::Freed),
             Err(NotLocked::Held(_)) => Errno::AGAIN.into(),
@@ -130,7 +137,7 @@ impl Asked<'_> {
     fn not_locked(&self, error: FsError) -> Step {
         match error {
             FsError::TooManyClaims => Errno::NOLCK.into(),
-            error => self.refused(error, tally_base::Wait::Ready),
+            error => self.refused(error, Wait::Ready),
         }
     }
 }

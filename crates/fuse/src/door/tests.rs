@@ -1,5 +1,6 @@
 //! The door of a mount over the model of a file system: what the kernel would send, and what it is told.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Instant;
@@ -26,6 +27,8 @@ struct Sourced {
     freed: AtomicUsize,
     awaits: AtomicBool,
     recalled: AtomicUsize,
+    /// What is said of the list of who may claim something.
+    given: Mutex<VecDeque<Result<Wait, Wait>>>,
     /// What clients have whose leases are over.
     late: Mutex<Vec<(ObjectRef, Holder)>>,
 }
@@ -56,6 +59,9 @@ impl Source for Sourced {
         }
         true
     }
+    fn given(&self, _: &dyn Vfs) -> Result<Wait, Wait> {
+        self.given.lock().pop_front().unwrap_or(Ok(Wait::Ready))
+    }
     fn recall(&self, _: &dyn Vfs, _: ObjectRef) {
         self.recalled.fetch_add(1, SeqCst);
     }
@@ -79,6 +85,7 @@ impl Kernel {
             freed: AtomicUsize::new(0),
             awaits: AtomicBool::new(false),
             recalled: AtomicUsize::new(0),
+            given: Mutex::default(),
             late: Mutex::default(),
         });
         let under_way = Arc::new(UnderWay::default());

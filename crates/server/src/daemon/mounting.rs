@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::FileType;
-use tally_base::{DatasetId, PoolGuid};
+use tally_base::{DatasetId, PoolGuid, Wait};
 use tally_fuse::{Place, Session, Source};
 use tally_nfs::exports::{self, Exports};
 use tally_vfs::{ClientNumber, Identity, ObjectRef, Vfs};
@@ -104,6 +104,10 @@ impl Source for Local {
 
     fn make_way(&self, in_the_way: &[ClientNumber]) -> bool {
         self.nfs.make_way_here(in_the_way)
+    }
+
+    fn given(&self, vfs: &dyn Vfs) -> Result<Wait, Wait> {
+        self.nfs.given_here(vfs.pool())
     }
 
     fn recall(&self, vfs: &dyn Vfs, object: ObjectRef) {

@@ -313,6 +313,54 @@ fn who_is_late_denies_nothing_to_programs() {
     assert_eq!(kernel.write((node, fh), b"x", 0).map(drop), Ok(()));
 }
 
+/// Kept by nobody yet.
+struct Open;
+
+impl Promise for Open {
+    fn poll(&self) -> Option<tally_base::Fate> {
+        None
+    }
+    fn drive(&self) -> Option<tally_base::Fate> {
+        None
+    }
+    fn then(self: Box<Self>, _: Box<dyn FnOnce(tally_base::Fate) + Send>) {}
+}
+
+/// Rules V24 and V25: a client did not come in a grace, a program locked what it had, the server died, and the client claimed it.
+#[test]
+fn nobody_is_told_of_a_range_that_a_client_may_still_claim() {
+    let kernel = Kernel::new();
+    let ([one, other], object) = kernel.programs();
+    let vfs = kernel.vfs();
+    let says = |said: Result<Wait, Wait>| kernel.source.given.lock().push_back(said);
+    let asks = |program: Program| kernel.step(32, program.file.0, &[program.asks(WRLCK, (0, 9)).as_bytes()]);
+    says(Ok(Wait::On(Box::new(Open))));
+    assert!(matches!(asks(one), Step::Again(Until::Kept(_))));
+    assert!(vfs.test_range(object, write_lock(client(1), Range::ALL)).is_err(), "it is nobody else's meanwhile");
+    assert_eq!(kernel.set_lock(other, WRLCK, (0, 9)), Err(AGAIN));
+    // There was no room for that, or it is not known for now.
+    says(Err(Wait::On(Box::new(Open))));
+    assert!(matches!(asks(one), Step::Again(Until::Kept(_))));
+    says(Err(Wait::Ready));
+    assert!(matches!(asks(one), Step::Again(Until::Moment)));
+    assert_eq!(kernel.set_lock(one, WRLCK, (0, 9)), Ok(vec![]));
+
+    // What a client denied that gave way; who was in nobody's way does not wait.
+    vfs.unlock_range(object, client(1), Range::ALL).unwrap();
+    let share = Share { access: Access::READ, deny: Deny::WRITE };
+    [one, other].into_iter().for_each(|program| kernel.release(program.file));
+    let opening = tally_vfs::Opening { share, by: &|_| Ok(client(1)), wants: None };
+    vfs.open(OpCtx::of(&kernel.elsewhere()), ToOpen::Itself(object), opening).result.unwrap();
+    kernel.source.late.lock().push((object, client(1)));
+    says(Ok(Wait::On(Box::new(Open))));
+    let open = OpenIn { flags: O_RDWR, open_flags: 0 };
+    assert!(matches!(kernel.step(14, one.file.0, &[open.as_bytes()]), Step::Again(Until::Kept(_))));
+    let opened = |vfs: &Model| vfs.in_the_way(object, None, Share { access: Access::READ, deny: Deny::BOTH });
+    assert_eq!(opened(&vfs), [], "it is not open meanwhile");
+    says(Ok(Wait::On(Box::new(Open))));
+    assert!(kernel.open(one.file.0, O_RDWR).is_ok());
+}
+
 #[test]
 fn who_is_interrupted_has_nothing() {
     let kernel = Kernel::new();
