@@ -51,6 +51,8 @@ pub(crate) enum Step {
 pub(crate) enum Until {
     /// In a moment, as nobody says when that would help.
     Moment,
+    /// The same, for a range that others may still claim: a signal ends that as it ends each wait for a range.
+    Grace,
     /// When this is kept, or broken.
     Kept(Box<dyn Promise>),
     /// When what it awaits is freed ([`UnderWay::awaits`]).

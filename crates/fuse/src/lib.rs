@@ -32,6 +32,7 @@ mod errno;
 mod locked;
 mod opens;
 mod session;
+mod signals;
 mod source;
 mod under_way;
 pub mod wire;

@@ -180,6 +180,7 @@ impl Shared {
         while let Some(task) = self.under_way.next() {
             match task {
                 Task::Run(job) => self.run(job, false),
+                Task::LetGo(unique) => self.answer(unique, &Errno::INTR.into()),
                 Task::Close(object, way) => self.door.close(object, way),
             }
         }
@@ -228,12 +229,13 @@ impl Shared {
                 Step::Again(until) => until,
             };
             let (unique, now) = (job.unique, Instant::now());
-            let due = match &until {
-                Until::Moment => Some(now + pause(job.since.elapsed())),
-                Until::Freed => Some(now + LOOKS_AGAIN),
-                Until::Kept(_) => None,
+            let (due, is_patient) = match &until {
+                Until::Moment => (Some(now + pause(job.since.elapsed())), true),
+                Until::Grace => (Some(now + pause(job.since.elapsed())), false),
+                Until::Freed => (Some(now + LOOKS_AGAIN), false),
+                Until::Kept(_) => (None, true),
             };
-            match self.under_way.park(job, due, matches!(until, Until::Kept(_))) {
+            match self.under_way.park(job, due, is_patient) {
                 Ok(()) => {
                     if let Until::Kept(promise) = until {
                         let shared = Arc::clone(self);

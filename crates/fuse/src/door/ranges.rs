@@ -44,7 +44,7 @@ impl Asked<'_> {
         let object = self.node()?;
         if self.door.source.is_in_grace(self.vfs) {
             // What nobody has locked may be what somebody claims again.
-            return Ok(Step::Again(Until::Moment));
+            return Ok(Step::Again(Until::Grace));
         }
         let holder = self.door.locked.holder(asked.owner);
         let test = || self.vfs.test_range(object, Lock { holder, range, kind });
@@ -85,7 +85,9 @@ impl Asked<'_> {
             return Err(FsError::Io);
         }
         if self.door.source.is_in_grace(self.vfs) {
-            return Ok(Step::Again(Until::Moment));
+            // He may have locked it by now, where the grace has begun anew.
+            let has_some = self.vfs.has_ranges(object, self.door.locked.holder(asked.owner));
+            return Ok(Step::Again(if has_some { Until::Moment } else { Until::Grace }));
         }
         let by = Locker { owner: asked.owner, fh: asked.fh, pid: asked.pid };
         let ask = || self.door.locked.lock(self.vfs, object, by, (range, kind));

@@ -104,7 +104,7 @@ impl Drop for Program {
 }
 
 /// Somebody waits in the mount.
-fn until_waiting(machine: &Machine, count: usize) {
+pub(super) fn until_waiting(machine: &Machine, count: usize) {
     let given_up = Instant::now() + PATIENCE;
     let waiting = || machine.well(&["mount", "-H"]).trim_end().rsplit('\t').next().unwrap().parse::<usize>().unwrap();
     while waiting() != count {
