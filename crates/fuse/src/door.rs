@@ -11,10 +11,10 @@ mod xattrs;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 use tally_base::{FileTime, ObjectId, Promise, Wait};
 use tally_vfs::locks::{Range, Watch};
@@ -57,6 +57,8 @@ pub(crate) enum Until {
     Kept(Box<dyn Promise>),
     /// When what it awaits is freed ([`UnderWay::awaits`]).
     Freed,
+    /// When what a client was given to keep is given back, of which it is told as far as there is room, or in a moment.
+    GivenBack,
 }
 
 /// What was opened for an answer.
@@ -82,9 +84,9 @@ pub(crate) struct Door {
     under_way: Arc<UnderWay>,
     /// The same, for who tells it of what is freed.
     watch: Weak<dyn Watch>,
-    /// In which mount of the dataset all that stands, and by whom it is brought into a newer one.
+    /// In which mount of the dataset all that stands, and by whom it is brought into a newer one: by nobody, while something is closed.
     mounted: AtomicU64,
-    anew: Mutex<()>,
+    anew: RwLock<()>,
     /// Opens that ended while the dataset was away, by their numbers.
     left: Mutex<Vec<(ObjectId, u64)>>,
     has_left: AtomicBool,
@@ -110,12 +112,20 @@ impl Door {
 
     /// Ends an open, or does so when the dataset is here again: a claim that nobody has would stay.
     fn release(&self, object: ObjectId, fh: u64) {
-        match self.source.place() {
-            Place::Here(vfs) => self.released(Some(&*vfs), object, fh),
-            Place::Gone => self.released(None, object, fh),
-            Place::Away => {
-                self.left.lock().push((object, fh));
-                self.has_left.store(true, Ordering::Release);
+        loop {
+            match self.source.place() {
+                Place::Here(vfs) => {
+                    let _stays = self.anew.read();
+                    if self.mounted.load(Ordering::Acquire) <= vfs.mount().0 {
+                        return self.released(Some(&*vfs), object, fh);
+                    }
+                    // Somebody has seen a newer one since, in which that is open by now.
+                }
+                Place::Gone => return self.released(None, object, fh),
+                Place::Away => {
+                    self.left.lock().push((object, fh));
+                    return self.has_left.store(true, Ordering::Release);
+                }
             }
         }
     }
@@ -140,17 +150,29 @@ impl Door {
         }
     }
 
-    /// What stands here is brought to this mount of the dataset, which may be another one than before. False: there is a newer one.
+    /// What stands here is brought to this mount of the dataset, which may be another one than before, and what was left open there is closed. False: there is a newer one.
     fn is_brought_to(&self, vfs: &dyn Vfs) -> bool {
-        let mount = vfs.mount();
-        if self.has_left.load(Ordering::Acquire) && self.has_left.swap(false, Ordering::AcqRel) {
+        if !self.stands_in(vfs) {
+            return false;
+        }
+        if self.has_left.load(Ordering::Acquire) {
+            let _stays = self.anew.read();
+            if self.mounted.load(Ordering::Acquire) != vfs.mount().0 {
+                return false;
+            }
+            self.has_left.store(false, Ordering::Release);
             let left = std::mem::take(&mut *self.left.lock());
             left.into_iter().for_each(|(object, fh)| self.released(Some(vfs), object, fh));
         }
+        true
+    }
+
+    fn stands_in(&self, vfs: &dyn Vfs) -> bool {
+        let mount = vfs.mount();
         if self.mounted.load(Ordering::Acquire) == mount.0 {
             return true;
         }
-        let one_at_a_time = self.anew.lock();
+        let one_at_a_time = self.anew.write();
         // One that follows another has a number that was drawn later.
         let before = self.mounted.load(Ordering::Acquire);
         if before >= mount.0 {
@@ -373,11 +395,13 @@ impl Asked<'_> {
         match (error, wait) {
             (FsError::Throttled, Wait::On(promise)) => Step::Again(Until::Kept(promise)),
             (FsError::Throttled | FsError::Unavailable, _) => Step::Again(Until::Moment),
-            (FsError::Delegated(object), _) if self.job.since.elapsed() < KEPT_OUT_MAX => {
+            (FsError::Delegated(object), _)
+                if self.door.under_way.kept_out(self.job.unique, Instant::now()) < KEPT_OUT_MAX =>
+            {
                 // Where there is no room for that, or it came back before, he looks again by himself.
                 let _is_told = self.listens(object.id, Range::ALL);
                 self.door.source.recall(self.vfs, object);
-                Step::Again(Until::Moment)
+                Step::Again(Until::GivenBack)
             }
             (error, wait) => waits(wait, errno(error).into(), None),
         }

@@ -90,7 +90,7 @@ impl Locked {
         Ok(())
     }
 
-    /// Unlocks a range, what of it is locked. Gives the file, if anything was.
+    /// Unlocks a range, what of it is locked. Gives the file, if anything was. [`FsError::Unavailable`]: this mount of the dataset is over.
     pub(crate) fn unlock(
         &self,
         vfs: &dyn Vfs,
@@ -99,6 +99,10 @@ impl Locked {
         range: Range,
     ) -> Result<Option<ObjectRef>, FsError> {
         let mut shard = self.shard(object).lock();
+        if shard.mount != vfs.mount() {
+            // What stands here is in the table of another one.
+            return Err(FsError::Unavailable);
+        }
         let Some(object) = shard.owners.get(&(object, owner)).map(|owner| owner.object) else { return Ok(None) };
         let holder = self.holder(owner);
         vfs.unlock_range(object, holder, range)?;
@@ -109,9 +113,9 @@ impl Locked {
     }
 
     /// A descriptor is closed: its process has nothing of the file any more.
-    pub(crate) fn flush(&self, vfs: &dyn Vfs, object: ObjectId, owner: u64) -> Option<ObjectRef> {
+    pub(crate) fn flush(&self, vfs: &dyn Vfs, object: ObjectId, owner: u64) -> Result<Option<ObjectRef>, FsError> {
         // Of all of it nothing is split, for which there might be no room.
-        self.unlock(vfs, object, owner, Range::ALL).ok().flatten()
+        self.unlock(vfs, object, owner, Range::ALL)
     }
 
     /// An open is gone, with those that have locked through it alone.

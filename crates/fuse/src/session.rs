@@ -229,8 +229,11 @@ impl Shared {
                 Step::Again(until) => until,
             };
             let (unique, now) = (job.unique, Instant::now());
+            if !matches!(until, Until::GivenBack) {
+                self.under_way.is_not_kept_out(unique);
+            }
             let (due, is_patient) = match &until {
-                Until::Moment => (Some(now + pause(job.since.elapsed())), true),
+                Until::Moment | Until::GivenBack => (Some(now + pause(job.since.elapsed())), true),
                 Until::Grace => (Some(now + pause(job.since.elapsed())), false),
                 Until::Freed => (Some(now + LOOKS_AGAIN), false),
                 Until::Kept(_) => (None, true),

@@ -92,6 +92,8 @@ struct Request {
     /// Its program has a signal.
     interrupted: bool,
     awaits: Option<Awaited>,
+    /// Since when it is kept out by what a client was given to keep, and by nothing else.
+    kept_out: Option<Instant>,
 }
 
 enum State {
@@ -150,7 +152,9 @@ impl UnderWay {
         let mut places = self.places.lock();
         // No kernel has two of one number; a descriptor may be anybody's.
         drop(places.forget(unique));
-        places.requests.insert(unique, Request { state: State::Runs, interrupted: false, awaits: None });
+        places
+            .requests
+            .insert(unique, Request { state: State::Runs, interrupted: false, awaits: None, kept_out: None });
         places.requests.len() - places.parked == 1
     }
 
@@ -182,6 +186,20 @@ impl UnderWay {
         }
         request.awaits = Some(Awaited { object, range, is_freed: false });
         true
+    }
+
+    /// One that runs is kept out by what a client was given to keep: for how long by now. Each time that it is run again it is said anew, or has waited for something else.
+    pub(crate) fn kept_out(&self, unique: u64, now: Instant) -> Duration {
+        let mut places = self.places.lock();
+        let since = places.requests.get_mut(&unique).map(|request| *request.kept_out.get_or_insert(now));
+        since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
+    /// It waits for something else.
+    pub(crate) fn is_not_kept_out(&self, unique: u64) {
+        if let Some(request) = self.places.lock().requests.get_mut(&unique) {
+            request.kept_out = None;
+        }
     }
 
     /// It is to be run again, at that time or when it is woken. `is_patient`: no signal ends that but one that ends its program.

@@ -88,7 +88,7 @@ impl Asked<'_> {
     }
 
     pub(super) fn flush(&self, fh: u64, lock_owner: u64) -> Result<Step, FsError> {
-        self.unlock_closed(lock_owner);
+        self.unlock_closed(lock_owner)?;
         let way = Self::way(fh)?;
         if way.writes() { self.commit(way) } else { Ok(Reply::done().into()) }
     }

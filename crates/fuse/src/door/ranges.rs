@@ -125,15 +125,17 @@ impl Asked<'_> {
                 freed.into_iter().for_each(|object| self.door.source.freed(self.vfs, object));
                 Reply::done().into()
             }
+            Err(FsError::Unavailable) => Step::Again(Until::Moment),
             // For two ranges in the place of one.
             Err(_) => Errno::NOLCK.into(),
         }
     }
 
     /// What a process has locked goes when it closes the file.
-    pub(super) fn unlock_closed(&self, owner: u64) {
-        let freed = self.door.locked.flush(self.vfs, ObjectId(self.header.node), owner);
+    pub(super) fn unlock_closed(&self, owner: u64) -> Result<(), FsError> {
+        let freed = self.door.locked.flush(self.vfs, ObjectId(self.header.node), owner)?;
         freed.into_iter().for_each(|object| self.door.source.freed(self.vfs, object));
+        Ok(())
     }
 
     fn not_locked(&self, error: FsError) -> Step {

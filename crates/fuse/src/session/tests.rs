@@ -233,6 +233,26 @@ fn who_waits_for_a_range_has_it_or_is_interrupted() {
     assert!(vfs.lock_unopened(file, lock).is_err());
 }
 
+/// A pool was suspended for ten minutes, and whoever came to a file then that a client was given to keep got EIO at once.
+#[test]
+fn how_long_somebody_is_kept_out_is_not_counted_while_he_waits_for_something_else() {
+    let played = Played::start();
+    let (file, _) = played.created();
+    let under_way = &played.session.shared.under_way;
+    let (hour, from) = (Duration::from_secs(3600), Instant::now());
+    under_way.begin(9);
+    assert_eq!((under_way.kept_out(9, from), under_way.kept_out(9, from + hour)), (Duration::ZERO, hour));
+    under_way.is_not_kept_out(9);
+    assert_eq!((under_way.kept_out(9, from + hour), under_way.kept_out(9, from + 2 * hour)), (Duration::ZERO, hour));
+    under_way.end(9);
+    // One that waits for its pool.
+    played.source.is_away.store(true, Ordering::SeqCst);
+    played.asks(3, (OPEN, file.id.0), &[OpenIn { flags: O_RDWR, open_flags: 0 }.as_bytes()]);
+    until("it waits", || played.session.parked() == 1);
+    under_way.kept_out(3, from);
+    until("it is looked for its pool again", || under_way.kept_out(3, from + hour) < hour);
+}
+
 /// A name whose record a device did not take.
 #[test]
 fn a_promise_that_is_broken_is_an_error() {

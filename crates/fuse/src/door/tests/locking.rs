@@ -436,6 +436,46 @@ fn what_was_locked_of_a_mount_that_is_over_is_lost_and_told() {
     assert_eq!(kernel.set_lock(Program { file, ..one }, WRLCK, (0, 9)), Ok(vec![]));
 }
 
+/// A RELEASE and an unlock, and a thread that had looked for the dataset before: what is open and locked by now is so in another table.
+#[test]
+fn what_ends_beside_a_mount_anew_ends_in_that() {
+    let kernel = Kernel::new();
+    let ([one, other], object) = kernel.programs();
+    let old = kernel.vfs();
+    let anew = Arc::new(old.mounted_anew());
+    *kernel.source.vfs.lock() = Some(anew.clone());
+    kernel.lookup(b"f").unwrap();
+    for program in [one, other] {
+        kernel
+            .set_lock(Program { owner: 20 + program.owner, ..program }, WRLCK, (program.owner, program.owner))
+            .unwrap();
+    }
+    let locked = &kernel.door.locked;
+    assert_eq!(locked.unlock(&*old, object.id, 20 + one.owner, Range::ALL), Err(FsError::Unavailable));
+    assert_eq!(locked.flush(&*old, object.id, 20 + one.owner), Err(FsError::Unavailable));
+    assert!(matches!(locked.unlock(&*anew, object.id, 20 + one.owner, Range::ALL), Ok(Some(_))));
+    for program in [one, other] {
+        *kernel.source.stale.lock() = Some(old.clone());
+        kernel.release(program.file);
+    }
+    assert_eq!(anew.test_range(object, write_lock(client(1), Range::ALL)), Ok(()));
+    assert_eq!(anew.in_the_way(object, None, Share { access: Access::READ, deny: Deny::BOTH }), []);
+}
+
+/// The last one closes it between, and who opens it then was told EIO.
+#[test]
+fn what_was_unlocked_is_not_told_to_who_opens_it_behind_that() {
+    let kernel = Kernel::new();
+    let ([one, other], object) = kernel.programs();
+    [one, other].into_iter().for_each(|program| kernel.release(program.file));
+    kernel.door.opens.note_unlocked(object.id);
+    assert!(!kernel.door.opens.is_unlocked(object.id));
+    let fh = kernel.open(one.file.0, O_RDWR).unwrap();
+    assert_eq!(kernel.read((one.file.0, fh)), Ok(vec![]));
+    kernel.door.opens.note_unlocked(object.id);
+    assert_eq!(kernel.read((one.file.0, fh)), Err(IO));
+}
+
 #[test]
 fn what_is_closed_while_the_dataset_is_away_is_closed_when_it_is_back() {
     let kernel = Kernel::new();
@@ -464,7 +504,7 @@ fn who_waits_for_a_client_goes_on_when_that_has_given_it_back() {
     kernel.under_way.begin(1);
     let head = InHeader { len: 56, opcode: 3, unique: 1, node: file.0, ..InHeader::default() };
     let job = Job { unique: 1, message: [head.as_bytes(), &[0; 16]].concat().into(), since: Instant::now() };
-    assert!(matches!(kernel.door.run(&job), Step::Again(Until::Moment)));
+    assert!(matches!(kernel.door.run(&job), Step::Again(Until::GivenBack)));
     // He does not look by himself here.
     kernel.under_way.park(job, None, false).unwrap();
     tally_vfs::Delegations::give_back(&*vfs, object, ClientNumber(5));
