@@ -133,8 +133,12 @@ impl Asked<'_> {
 
     /// What a process has locked goes when it closes the file.
     pub(super) fn unlock_closed(&self, owner: u64) -> Result<(), FsError> {
-        let freed = self.door.locked.flush(self.vfs, ObjectId(self.header.node), owner)?;
-        freed.into_iter().for_each(|object| self.door.source.freed(self.vfs, object));
+        match self.door.locked.flush(self.vfs, ObjectId(self.header.node), owner) {
+            Ok(freed) => freed.into_iter().for_each(|object| self.door.source.freed(self.vfs, object)),
+            Err(FsError::Unavailable) => return Err(FsError::Unavailable),
+            // The file is closed, whatever there is to say of that.
+            Err(_) => {}
+        }
         Ok(())
     }
 
