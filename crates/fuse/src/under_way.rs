@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use foldhash::HashMap;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use smallvec::SmallVec;
 use tally_base::ObjectId;
 use tally_vfs::ObjectRef;
@@ -46,7 +46,7 @@ const _: () = assert!(AWAITING_MAX < PARKED_MAX);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A request, until it is answered.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Job {
     /// Its number.
     pub(crate) unique: u64,
@@ -125,6 +125,8 @@ struct Places {
     /// Those that are parked, are patient and have had a signal; and when they are looked at.
     signalled: BTreeSet<u64>,
     look: Option<Instant>,
+    /// Whose program ends: nobody has answered yet.
+    let_go: Vec<u64>,
     to_close: Vec<(ObjectRef, Way)>,
     parked: usize,
     parked_bytes: usize,
@@ -267,13 +269,14 @@ impl UnderWay {
             if let Some((object, way)) = places.to_close.pop() {
                 return Some(Task::Close(object, way));
             }
+            if let Some(unique) = places.let_go.pop() {
+                return Some(Task::LetGo(unique));
+            }
             let now = Instant::now();
             if places.look.is_some_and(|look| look <= now) {
-                if let Some(unique) = places.ending(&self.is_ending) {
-                    drop(places.forget(unique));
-                    return Some(Task::LetGo(unique));
-                }
-                places.look = if places.signalled.is_empty() { None } else { Some(now + LOOK) };
+                places.look = Some(now + LOOK);
+                self.look_at_signalled(&mut places);
+                continue;
             }
             if let Some((due, unique)) = places.due.first().copied().filter(|(due, _)| *due <= now) {
                 places.due.remove(&(due, unique));
@@ -287,6 +290,27 @@ impl UnderWay {
                 None => self.changed.wait(&mut places),
                 Some(until) => _ = self.changed.wait_until(&mut places, until),
             }
+        }
+    }
+
+    /// Those whose programs end by now are let go. Nobody waits for what the kernel says of them.
+    fn look_at_signalled(&self, places: &mut MutexGuard<'_, Places>) {
+        let parked = |unique: &u64| match &places.requests.get(unique)?.state {
+            State::Parked { job, .. } => Some(job.clone()),
+            _ => None,
+        };
+        let jobs: Vec<_> = places.signalled.iter().filter_map(parked).collect();
+        let ending = MutexGuard::unlocked(places, || {
+            jobs.iter().filter(|job| (self.is_ending)(job)).map(|job| job.unique).collect::<Vec<_>>()
+        });
+        for unique in ending {
+            if places.signalled.contains(&unique) {
+                drop(places.forget(unique));
+                places.let_go.push(unique);
+            }
+        }
+        if places.signalled.is_empty() {
+            places.look = None;
         }
     }
 
@@ -342,15 +366,6 @@ impl Places {
     fn signalled(&mut self, unique: u64) {
         self.signalled.insert(unique);
         self.look.get_or_insert_with(|| Instant::now() + LOOK);
-    }
-
-    /// One of those whose program ends.
-    fn ending(&self, is_ending: &dyn Fn(&Job) -> bool) -> Option<u64> {
-        let is_so = |unique: &&u64| match self.requests.get(unique).map(|request| &request.state) {
-            Some(State::Parked { job, .. }) => is_ending(job),
-            _ => false,
-        };
-        self.signalled.iter().find(is_so).copied()
     }
 
     /// One that is parked runs.
