@@ -62,7 +62,7 @@ impl Program {
         until_waiting(machine, 1);
     }
 
-    fn is_gone(mut self) {
+    fn ends(mut self) {
         let given_up = Instant::now() + PATIENCE;
         while self.child.try_wait().unwrap().is_none() {
             assert!(Instant::now() < given_up, "it is not to be killed");
@@ -100,14 +100,14 @@ fn who_waits_hears_of_no_signal_and_can_be_killed() {
     for signal in [Signal::KILL, Signal::TERM] {
         let program = start();
         program.gets(signal);
-        program.is_gone();
+        program.ends();
         until_waiting(&machine, 0);
     }
     let program = start();
     program.gets(Signal::USR1);
     program.waits_on(&machine, &dir);
     program.gets(Signal::KILL);
-    program.is_gone();
+    program.ends();
     until_waiting(&machine, 0);
 
     let mut program = start();
