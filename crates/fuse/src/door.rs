@@ -12,10 +12,10 @@ mod xattrs;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 use tally_base::{FileTime, ObjectId, Promise, Wait};
 use tally_vfs::locks::{Range, Watch};
@@ -34,6 +34,9 @@ use crate::wire::{self, Header, Listing, Op, Plus, RESENT, ROOT, Reply, SetAttrI
 /// How long somebody may be kept out by what another client was given: longer than one may take that has to be asked twice, and is then taken for gone.
 const KEPT_OUT_MAX: Duration = Duration::from_secs(600);
 
+/// How often something is asked again as somebody was in the way who is gone by then: others may have come.
+const ATTEMPTS_MAX: u32 = 8;
+
 /// What comes of a request.
 pub(crate) enum Step {
     /// Nothing is answered.
@@ -50,10 +53,14 @@ pub(crate) enum Step {
 pub(crate) enum Until {
     /// In a moment, as nobody says when that would help.
     Moment,
+    /// The same, for a range that others may still claim: a signal ends that as it ends each wait for a range.
+    Grace,
     /// When this is kept, or broken.
     Kept(Box<dyn Promise>),
     /// When what it awaits is freed ([`UnderWay::awaits`]).
     Freed,
+    /// When what a client was given to keep is given back, of which it is told as far as there is room, or in a moment.
+    GivenBack,
 }
 
 /// What is so from an answer on.
@@ -87,9 +94,9 @@ pub(crate) struct Door {
     under_way: Arc<UnderWay>,
     /// The same, for who tells it of what is freed.
     watch: Weak<dyn Watch>,
-    /// In which mount of the dataset all that stands, and by whom it is brought into a newer one.
+    /// In which mount of the dataset all that stands, and by whom it is brought into a newer one: by nobody, while something is closed.
     mounted: AtomicU64,
-    anew: Mutex<()>,
+    anew: RwLock<()>,
     /// Opens that ended while the dataset was away, by their numbers.
     left: Mutex<Vec<(ObjectId, u64)>>,
     has_left: AtomicBool,
@@ -143,12 +150,20 @@ impl Door {
     /// Ends an open, or does so when the dataset is here again: a claim that nobody has would stay.
     pub(crate) fn release(&self, object: ObjectId, fh: u64) {
         self.note(&Entry::Released { object, fh });
-        match self.source.place() {
-            Place::Here(vfs) => self.released(Some(&*vfs), object, fh),
-            Place::Gone => self.released(None, object, fh),
-            Place::Away => {
-                self.left.lock().push((object, fh));
-                self.has_left.store(true, Ordering::Release);
+        loop {
+            match self.source.place() {
+                Place::Here(vfs) => {
+                    let _stays = self.anew.read();
+                    if self.mounted.load(Ordering::Acquire) <= vfs.mount().0 {
+                        return self.released(Some(&*vfs), object, fh);
+                    }
+                    // Somebody has seen a newer one since, in which that is open by now.
+                }
+                Place::Gone => return self.released(None, object, fh),
+                Place::Away => {
+                    self.left.lock().push((object, fh));
+                    return self.has_left.store(true, Ordering::Release);
+                }
             }
         }
     }
@@ -173,27 +188,42 @@ impl Door {
         }
     }
 
-    /// What stands here is brought to this mount of the dataset, which may be another one than before. False: there is a newer one.
+    /// What stands here is brought to this mount of the dataset, which may be another one than before, and what was left open there is closed. False: there is a newer one.
     fn is_brought_to(&self, vfs: &dyn Vfs) -> bool {
-        let mount = vfs.mount();
-        if self.has_left.load(Ordering::Acquire) && self.has_left.swap(false, Ordering::AcqRel) {
+        if !self.stands_in(vfs) {
+            return false;
+        }
+        if self.has_left.load(Ordering::Acquire) {
+            let _stays = self.anew.read();
+            if self.mounted.load(Ordering::Acquire) != vfs.mount().0 {
+                return false;
+            }
+            self.has_left.store(false, Ordering::Release);
             let left = std::mem::take(&mut *self.left.lock());
             left.into_iter().for_each(|(object, fh)| self.released(Some(vfs), object, fh));
         }
+        true
+    }
+
+    fn stands_in(&self, vfs: &dyn Vfs) -> bool {
+        let mount = vfs.mount();
         if self.mounted.load(Ordering::Acquire) == mount.0 {
             return true;
         }
-        let one_at_a_time = self.anew.lock();
+        let one_at_a_time = self.anew.write();
         // One that follows another has a number that was drawn later.
         let before = self.mounted.load(Ordering::Acquire);
         if before >= mount.0 {
             return before == mount.0;
         }
         self.locked.lost_to(mount).into_iter().for_each(|object| self.opens.note_unlocked(object));
-        if let (0, Some(taken)) = (before, &self.before) {
-            // Before anybody else comes, and before a program of this mount does.
+        if let (0, Some(_), Some(journal)) = (before, &self.before, &self.journal) {
+            // Before anybody else comes, and before a program of this mount does. What was closed meanwhile is not in the journal any more.
             self.opens.claim_all_again(vfs);
-            self.locked.take_over(vfs, taken).into_iter().for_each(|object| self.opens.note_unlocked(object));
+            self.locked
+                .take_over(vfs, &journal.state())
+                .into_iter()
+                .for_each(|object| self.opens.note_unlocked(object));
         }
         self.mounted.store(mount.0, Ordering::Release);
         drop(one_at_a_time);
@@ -391,6 +421,18 @@ impl Asked<'_> {
         }
     }
 
+    /// Asks as often as those are gone who were in the way, as their leases were over (rules V20). Gives whether any were.
+    fn past_late<T>(&self, ask: impl Fn() -> T, in_the_way: impl Fn(&T) -> Vec<ClientNumber>) -> (T, bool) {
+        for attempt in 0..ATTEMPTS_MAX {
+            let told = ask();
+            let clients = in_the_way(&told);
+            if clients.is_empty() || !self.door.source.make_way(&clients) {
+                return (told, attempt > 0);
+            }
+        }
+        (ask(), true)
+    }
+
     /// From here on it is made due by what is freed in this range of an object, at whichever door. False: there is no room for one more who waits so.
     fn listens(&self, object: ObjectId, range: Range) -> bool {
         let is_listed = self.door.under_way.awaits(self.job.unique, object, range);
@@ -405,11 +447,13 @@ impl Asked<'_> {
         match (error, wait) {
             (FsError::Throttled, Wait::On(promise)) => Step::Again(Until::Kept(promise)),
             (FsError::Throttled | FsError::Unavailable, _) => Step::Again(Until::Moment),
-            (FsError::Delegated(object), _) if self.job.since.elapsed() < KEPT_OUT_MAX => {
+            (FsError::Delegated(object), _)
+                if self.door.under_way.kept_out(self.job.unique, Instant::now()) < KEPT_OUT_MAX =>
+            {
                 // Where there is no room for that, or it came back before, he looks again by himself.
                 let _is_told = self.listens(object.id, Range::ALL);
                 self.door.source.recall(self.vfs, object);
-                Step::Again(Until::Moment)
+                Step::Again(Until::GivenBack)
             }
             (error, wait) => waits(wait, errno(error).into(), With::Nothing),
         }

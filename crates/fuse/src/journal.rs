@@ -126,6 +126,12 @@ impl Journal {
         Ok((Self { id: state.id, files, at, is_broken: AtomicBool::new(false) }, state))
     }
 
+    /// All that is in it now. Nothing, if it cannot be kept any more.
+    pub(crate) fn state(&self) -> State {
+        let at = self.at.lock();
+        read(&self.files[at.active]).map_or_else(|_| State::default(), |(state, _)| state)
+    }
+
     /// By which the mount is told from every other one.
     pub(crate) const fn id(&self) -> &[u8; 16] {
         &self.id

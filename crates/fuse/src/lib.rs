@@ -34,6 +34,7 @@ mod keeping;
 mod locked;
 mod opens;
 mod session;
+mod signals;
 mod source;
 mod under_way;
 pub mod wire;

@@ -118,7 +118,7 @@ impl Locked {
         lost
     }
 
-    /// Unlocks a range, what of it is locked. Gives the file, if anything was.
+    /// Unlocks a range, what of it is locked. Gives the file, if anything was. [`FsError::Unavailable`]: this mount of the dataset is over.
     pub(crate) fn unlock(
         &self,
         vfs: &dyn Vfs,
@@ -127,6 +127,10 @@ impl Locked {
         range: Range,
     ) -> Result<Option<ObjectRef>, FsError> {
         let mut shard = self.shard(object).lock();
+        if shard.mount != vfs.mount() {
+            // What stands here is in the table of another one.
+            return Err(FsError::Unavailable);
+        }
         let Some(object) = shard.owners.get(&(object, owner)).map(|owner| owner.object) else { return Ok(None) };
         let holder = self.holder(owner);
         // Nobody else has it before that is written down. Where it cannot be, as one range would be two, it is locked again.
@@ -154,9 +158,9 @@ impl Locked {
     }
 
     /// A descriptor is closed: its process has nothing of the file any more.
-    pub(crate) fn flush(&self, vfs: &dyn Vfs, object: ObjectId, owner: u64) -> Option<ObjectRef> {
+    pub(crate) fn flush(&self, vfs: &dyn Vfs, object: ObjectId, owner: u64) -> Result<Option<ObjectRef>, FsError> {
         // Of all of it nothing is split, for which there might be no room.
-        self.unlock(vfs, object, owner, Range::ALL).ok().flatten()
+        self.unlock(vfs, object, owner, Range::ALL)
     }
 
     /// An open is gone, with those that have locked through it alone.
@@ -202,7 +206,10 @@ impl Locked {
         for shard in &self.shards {
             let mut shard = shard.lock();
             shard.mount = mount;
-            lost.extend(std::mem::take(&mut shard.owners).into_keys().map(|(object, _)| object));
+            for (object, owner) in std::mem::take(&mut shard.owners).into_keys() {
+                self.note(&Entry::Unlocked { object, owner, range: Range::ALL });
+                lost.push(object);
+            }
         }
         lost.dedup();
         lost

@@ -68,6 +68,10 @@ impl Way {
         (self.access.bits() | if self.is_maker { MAKER } else { 0 }) as u64
     }
 
+    pub(crate) const fn access(self) -> Access {
+        self.access
+    }
+
     pub(crate) const fn writes(self) -> bool {
         self.access.has(Access::WRITE)
     }
@@ -82,7 +86,8 @@ const O_WRONLY: u32 = 1;
 const O_RDWR: u32 = 2;
 
 /// Files by their numbers, each with the number of a way, and how often it is open so.
-type Shard = Mutex<HashMap<(ObjectId, u64), (ObjectRef, u32)>>;
+type Counts = HashMap<(ObjectId, u64), (ObjectRef, u32)>;
+type Shard = Mutex<Counts>;
 
 /// Of files that are open and were written: what the file system was then.
 type Written = Mutex<HashMap<ObjectId, Due>>;
@@ -94,6 +99,10 @@ struct Due {
     /// How often the file was written to, modulo 2^64.
     writes: u64,
     is_noted: bool,
+}
+
+fn is_open_at_all(counts: &Counts, object: ObjectId) -> bool {
+    (0..WAYS).any(|way| counts.contains_key(&(object, way)))
 }
 
 fn place(object: ObjectId) -> usize {
@@ -213,12 +222,15 @@ impl Opens {
         }
     }
 
-    /// What was locked of a file that is open here is locked no more.
+    /// What was locked of a file that is open here is locked no more. Who opens it when it was closed by all is told nothing of that, also where that is just now.
     pub(crate) fn note_unlocked(&self, object: ObjectId) {
-        self.has_unlocked.store(true, Release);
-        let due = Due { gives: Gives::Unlocked, writes: 0, is_noted: true };
-        self.written[place(object)].lock().insert(object, due);
-        self.note(&Entry::Due { object, gives: Gives::Unlocked });
+        let counts = self.shard(object).lock();
+        if is_open_at_all(&counts, object) {
+            self.has_unlocked.store(true, Release);
+            let due = Due { gives: Gives::Unlocked, writes: 0, is_noted: true };
+            self.written[place(object)].lock().insert(object, due);
+            self.note(&Entry::Due { object, gives: Gives::Unlocked });
+        }
     }
 
     /// Whether a file is nobody's to read or write, as it was unlocked.
@@ -232,8 +244,9 @@ impl Opens {
         self.shard(object).lock().contains_key(&(object, way.number()))
     }
 
-    /// Opens a file that is there.
+    /// Opens a file that is there. What there is to read of it is read before others of its shard wait for that: a disk may hang.
     pub(crate) fn open(&self, vfs: &dyn Vfs, cred: &Cred, object: ObjectRef, way: Way) -> Result<Attr, FsError> {
+        vfs.getattr(object)?;
         let mut counts = self.shard(object.id).lock();
         let opened = self.claim(vfs, OpCtx::of(cred), ToOpen::Itself(object), way).result?;
         counts.entry((object.id, way.number())).or_insert((object, 0)).1 += 1;
@@ -265,6 +278,11 @@ impl Opens {
 
     /// The file system has lost what was open, as its pool was taken up anew: opens it again. Nothing, where it is not open so.
     pub(crate) fn claim_again(&self, vfs: &dyn Vfs, object: ObjectRef, way: Way) -> Option<Outcome<Opened>> {
+        if !self.is_open(object.id, way) {
+            return None;
+        }
+        // As with who opens it first, what there is to read is read before.
+        let _there = vfs.getattr(object);
         let counts = self.shard(object.id).lock();
         let is_open = counts.contains_key(&(object.id, way.number()));
         is_open.then(|| self.claim(vfs, OpCtx::of(&Cred::checked(0, 0)), ToOpen::Itself(object), way))
@@ -293,7 +311,7 @@ impl Opens {
             vfs.close(object, self.holder(way));
         }
         // Who opens it from here on has been promised nothing of it.
-        if (0..WAYS).all(|way| !counts.contains_key(&(object, way))) {
+        if !is_open_at_all(&counts, object) {
             self.written[place(object)].lock().remove(&object);
         }
     }

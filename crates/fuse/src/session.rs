@@ -288,6 +288,7 @@ impl Shared {
             match task {
                 Task::Run(job) => self.run(job, false),
                 Task::Close(object, fh) => self.door.release(object.id, fh),
+                Task::LetGo(unique) => self.answer(unique, &Errno::INTR.into()),
             }
         }
         self.leave();
@@ -343,12 +344,16 @@ impl Shared {
                 Step::Again(until) => until,
             };
             let (unique, now) = (job.unique, Instant::now());
-            let due = match &until {
-                Until::Moment => Some(now + pause(job.since.elapsed())),
-                Until::Freed => Some(now + LOOKS_AGAIN),
-                Until::Kept(_) => None,
+            if !matches!(until, Until::GivenBack) {
+                self.under_way.is_not_kept_out(unique);
+            }
+            let (due, is_patient) = match &until {
+                Until::Moment | Until::GivenBack => (Some(now + pause(job.since.elapsed())), true),
+                Until::Grace => (Some(now + pause(job.since.elapsed())), false),
+                Until::Freed => (Some(now + LOOKS_AGAIN), false),
+                Until::Kept(_) => (None, true),
             };
-            match self.under_way.park(job, due, matches!(until, Until::Kept(_))) {
+            match self.under_way.park(job, due, is_patient) {
                 Ok(()) => {
                     if let Until::Kept(promise) = until {
                         let shared = Arc::clone(self);

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tally_vfs::{ObjectRef, Vfs};
+use tally_base::Wait;
+use tally_vfs::{ClientNumber, ObjectRef, Vfs};
 
 /// Where the dataset is.
 pub enum Place {
@@ -27,6 +28,16 @@ pub trait Source: Send + Sync {
 
     /// Programs have unlocked something of an object, for which clients may wait.
     fn freed(&self, vfs: &dyn Vfs, object: ObjectRef);
+
+    /// These have what a program needs, and go out of its way where the lease of each is over (rules V20). Whether it is worth another try.
+    fn make_way(&self, in_the_way: &[ClientNumber]) -> bool;
+
+    /// A program has what may have been a client's: what its answer waits for, so that this one does not claim it behind a restart (rules V24, V25).
+    ///
+    /// # Errors
+    ///
+    /// That cannot be written down for now: it is asked anew when this is over, or in a moment.
+    fn given(&self, vfs: &dyn Vfs) -> Result<Wait, Wait>;
 
     /// Somebody was given this to keep, and is to be asked for it. Who was kept out by that asks again.
     fn recall(&self, vfs: &dyn Vfs, object: ObjectRef);

@@ -9,8 +9,8 @@
 //!                   Parked ──▶ interrupt: answered EINTR, and nothing was done
 //! ```
 //!
-//! A program that waits and gets a signal has the kernel say so (INTERRUPT). Who is parked has done nothing, and is let go. What is promised has happened, and its answer comes. What
-//! runs is told when it would be parked, and so is who waits for room in the log, which comes by itself: the kernel says so of any signal, and a program that has a timer would hear EINTR of each `fsync` of a large file. An INTERRUPT may be read before the request that it is about has begun here: then the kernel is asked to say it again (EAGAIN).
+//! A program that waits and gets a signal has the kernel say so (INTERRUPT), of the first signal and whichever it is. Who is parked has done nothing, and is let go: where he waits for a range, by any signal, as `F_SETLKW` is; else he is *patient*, and let go where the signal ends his program (`signals`), which is looked for
+//! from his first one on, each [`LOOK`], as the kernel tells of no second. What is promised has happened, and its answer comes. What runs is told when it would be parked. An INTERRUPT may be read before the request that it is about has begun here: then the kernel is asked to say it again (EAGAIN).
 //!
 //! *Who is kept out by what another one has* of a file says so ([`UnderWay::awaits`]) and asks then once more: what is freed from there on, at whichever door, makes him due, also where he is not parked yet (rules V44).
 //! The kernel waits for each answer, whatever signals come: so who is granted a range in the moment in which he is interrupted has it, and is told so.
@@ -19,15 +19,18 @@
 //! [`PARKED_MAX`] and [`PARKED_BYTES_MAX`] together, and who finds no room stays in his thread. Locks may be waited for without an end: those are [`AWAITING_MAX`], which leaves room for others.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use foldhash::HashMap;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use smallvec::SmallVec;
 use tally_base::ObjectId;
 use tally_vfs::ObjectRef;
 use tally_vfs::locks::{Range, Watch};
+
+use crate::signals;
+use crate::wire;
 
 /// Most that are parked.
 pub(crate) const PARKED_MAX: usize = 4096;
@@ -38,8 +41,11 @@ pub(crate) const AWAITING_MAX: usize = 2048;
 
 const _: () = assert!(AWAITING_MAX < PARKED_MAX);
 
+/// How often it is looked whether programs are about to end that have had a signal and wait on.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// A request, until it is answered.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Job {
     /// Its number.
     pub(crate) unique: u64,
@@ -54,6 +60,8 @@ pub(crate) struct Job {
 pub(crate) enum Task {
     /// Run it again.
     Run(Job),
+    /// Its program ends: it is answered EINTR, and nothing was done.
+    LetGo(u64),
     /// What was opened for a request that nobody heard the answer of.
     Close(ObjectRef, u64),
 }
@@ -85,16 +93,18 @@ struct Request {
     /// Its program has a signal.
     interrupted: bool,
     awaits: Option<Awaited>,
+    /// Since when it is kept out by what a client was given to keep, and by nothing else.
+    kept_out: Option<Instant>,
 }
 
 enum State {
     Runs,
     Promised,
-    /// And when it is run again. `ends`: it waits for something that comes by itself.
+    /// And when it is run again. `is_patient`: only what ends its program ends that.
     Parked {
         job: Job,
         due: Option<Instant>,
-        ends: bool,
+        is_patient: bool,
     },
 }
 
@@ -113,6 +123,11 @@ struct Places {
     due: BTreeSet<(Instant, u64)>,
     /// Those that await something, by whose it is.
     awaiting: BTreeSet<(ObjectId, u64)>,
+    /// Those that are parked, are patient and have had a signal; and when they are looked at.
+    signalled: BTreeSet<u64>,
+    look: Option<Instant>,
+    /// Whose program ends: nobody has answered yet.
+    let_go: Vec<u64>,
     to_close: Vec<(ObjectRef, u64)>,
     parked: usize,
     parked_bytes: usize,
@@ -120,10 +135,18 @@ struct Places {
 }
 
 /// All of a mount.
-#[derive(Default)]
 pub(crate) struct UnderWay {
     places: Mutex<Places>,
     changed: Condvar,
+    /// Whether the program of a request is about to end.
+    is_ending: Box<dyn Fn(&Job) -> bool + Send + Sync>,
+}
+
+impl Default for UnderWay {
+    fn default() -> Self {
+        let is_ending = |job: &Job| wire::header(&job.message).map_or(true, |who| signals::is_ending(&who));
+        Self { places: Mutex::default(), changed: Condvar::new(), is_ending: Box::new(is_ending) }
+    }
 }
 
 impl UnderWay {
@@ -132,7 +155,9 @@ impl UnderWay {
         let mut places = self.places.lock();
         // No kernel has two of one number; a descriptor may be anybody's.
         drop(places.forget(unique));
-        places.requests.insert(unique, Request { state: State::Runs, interrupted: false, awaits: None });
+        places
+            .requests
+            .insert(unique, Request { state: State::Runs, interrupted: false, awaits: None, kept_out: None });
         places.requests.len() - places.parked == 1
     }
 
@@ -166,8 +191,22 @@ impl UnderWay {
         true
     }
 
-    /// It is to be run again, at that time or when it is woken. `ends`: it waits for something that comes by itself, and no signal ends that.
-    pub(crate) fn park(&self, job: Job, due: Option<Instant>, ends: bool) -> Result<(), NotParked> {
+    /// One that runs is kept out by what a client was given to keep: for how long by now. Each time that it is run again it is said anew, or has waited for something else.
+    pub(crate) fn kept_out(&self, unique: u64, now: Instant) -> Duration {
+        let mut places = self.places.lock();
+        let since = places.requests.get_mut(&unique).map(|request| *request.kept_out.get_or_insert(now));
+        since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
+    /// It waits for something else.
+    pub(crate) fn is_not_kept_out(&self, unique: u64) {
+        if let Some(request) = self.places.lock().requests.get_mut(&unique) {
+            request.kept_out = None;
+        }
+    }
+
+    /// It is to be run again, at that time or when it is woken. `is_patient`: no signal ends that but one that ends its program.
+    pub(crate) fn park(&self, job: Job, due: Option<Instant>, is_patient: bool) -> Result<(), NotParked> {
         let mut places = self.places.lock();
         let (unique, bytes) = (job.unique, job.message.len());
         if places.ended {
@@ -175,14 +214,19 @@ impl UnderWay {
         }
         let has_room = places.parked < PARKED_MAX && places.parked_bytes + bytes <= PARKED_BYTES_MAX;
         let Some(request) = places.requests.get_mut(&unique) else { return Err(NotParked::Interrupted) };
-        if request.interrupted && !ends {
+        let is_signalled = request.interrupted;
+        if is_signalled && (!is_patient || (self.is_ending)(&job)) {
             return Err(NotParked::Interrupted);
         }
         if !has_room {
             return Err(NotParked::Full(job));
         }
         let is_freed = request.awaits.as_ref().is_some_and(|awaits| awaits.is_freed);
-        request.state = State::Parked { job, due: None, ends };
+        request.state = State::Parked { job, due: None, is_patient };
+        if is_signalled {
+            places.signalled(unique);
+            self.changed.notify_one();
+        }
         places.parked += 1;
         places.parked_bytes += bytes;
         if let Some(due) = if is_freed { Some(Instant::now()) } else { due } {
@@ -208,11 +252,14 @@ impl UnderWay {
     pub(crate) fn interrupt(&self, unique: u64) -> Interrupted {
         let mut places = self.places.lock();
         let Some(request) = places.requests.get_mut(&unique) else { return Interrupted::Unknown };
-        if matches!(request.state, State::Parked { ends: false, .. }) {
+        request.interrupted = true;
+        let State::Parked { job, is_patient, .. } = &request.state else { return Interrupted::Noted };
+        if !is_patient || (self.is_ending)(job) {
             drop(places.forget(unique));
             return Interrupted::LetGo;
         }
-        request.interrupted = true;
+        places.signalled(unique);
+        self.changed.notify_one();
         Interrupted::Noted
     }
 
@@ -226,18 +273,48 @@ impl UnderWay {
             if let Some((object, fh)) = places.to_close.pop() {
                 return Some(Task::Close(object, fh));
             }
-            match places.due.first().copied() {
-                None => self.changed.wait(&mut places),
-                Some((due, _)) if due > Instant::now() => {
-                    let _ = self.changed.wait_until(&mut places, due);
-                }
-                Some((due, unique)) => {
-                    places.due.remove(&(due, unique));
-                    if let Some(job) = places.unpark(unique) {
-                        return Some(Task::Run(job));
-                    }
-                }
+            if let Some(unique) = places.let_go.pop() {
+                return Some(Task::LetGo(unique));
             }
+            let now = Instant::now();
+            if places.look.is_some_and(|look| look <= now) {
+                places.look = Some(now + LOOK);
+                self.look_at_signalled(&mut places);
+                continue;
+            }
+            if let Some((due, unique)) = places.due.first().copied().filter(|(due, _)| *due <= now) {
+                places.due.remove(&(due, unique));
+                if let Some(job) = places.unpark(unique) {
+                    return Some(Task::Run(job));
+                }
+                continue;
+            }
+            let until = places.due.first().map(|(due, _)| *due).into_iter().chain(places.look).min();
+            match until {
+                None => self.changed.wait(&mut places),
+                Some(until) => _ = self.changed.wait_until(&mut places, until),
+            }
+        }
+    }
+
+    /// Those whose programs end by now are let go. Nobody waits for what the kernel says of them.
+    fn look_at_signalled(&self, places: &mut MutexGuard<'_, Places>) {
+        let parked = |unique: &u64| match &places.requests.get(unique)?.state {
+            State::Parked { job, .. } => Some(job.clone()),
+            _ => None,
+        };
+        let jobs: Vec<_> = places.signalled.iter().filter_map(parked).collect();
+        let ending = MutexGuard::unlocked(places, || {
+            jobs.iter().filter(|job| (self.is_ending)(job)).map(|job| job.unique).collect::<Vec<_>>()
+        });
+        for unique in ending {
+            if places.signalled.contains(&unique) {
+                drop(places.forget(unique));
+                places.let_go.push(unique);
+            }
+        }
+        if places.signalled.is_empty() {
+            places.look = None;
         }
     }
 
@@ -294,6 +371,12 @@ impl Places {
         }
     }
 
+    /// One that is parked, and patient, has had a signal.
+    fn signalled(&mut self, unique: u64) {
+        self.signalled.insert(unique);
+        self.look.get_or_insert_with(|| Instant::now() + LOOK);
+    }
+
     /// One that is parked runs.
     fn unpark(&mut self, unique: u64) -> Option<Job> {
         let request = self.requests.get_mut(&unique)?;
@@ -301,6 +384,7 @@ impl Places {
             State::Parked { job, .. } => {
                 self.parked -= 1;
                 self.parked_bytes -= job.message.len();
+                self.signalled.remove(&unique);
                 Some(job)
             }
             other => {
@@ -314,6 +398,7 @@ impl Places {
     fn forget(&mut self, unique: u64) -> Option<Request> {
         let request = self.requests.remove(&unique)?;
         if let State::Parked { job, due, .. } = &request.state {
+            self.signalled.remove(&unique);
             self.parked -= 1;
             self.parked_bytes -= job.message.len();
             if let Some(due) = due {
@@ -329,7 +414,7 @@ impl Places {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::sync::Arc;
 
     use super::*;
 
@@ -359,16 +444,50 @@ mod tests {
         assert_eq!(under_way.interrupt(3), Interrupted::Unknown);
     }
 
+    /// Whose programs end is said by a test.
+    fn with_programs() -> (UnderWay, Arc<Mutex<BTreeSet<u64>>>) {
+        let ending = Arc::new(Mutex::new(BTreeSet::new()));
+        let those = Arc::clone(&ending);
+        let is_ending = Box::new(move |job: &Job| those.lock().contains(&job.unique));
+        (UnderWay { is_ending, ..UnderWay::default() }, ending)
+    }
+
+    /// A pool was suspended, and each signal that a program got broke its call off, of which it had never heard before; then none did, and nobody could kill it.
+    #[test]
+    fn who_is_patient_is_let_go_by_what_ends_his_program_alone() {
+        let (under_way, ending) = with_programs();
+        (1..5).for_each(|unique| _ = under_way.begin(unique));
+        (1..4).for_each(|unique| under_way.park(job(unique, 8), None, true).unwrap());
+        ending.lock().insert(1);
+        assert_eq!(
+            [1, 2, 3].map(|unique| under_way.interrupt(unique)),
+            [Interrupted::LetGo, Interrupted::Noted, Interrupted::Noted]
+        );
+        // Of the signal that ends it nobody is told.
+        ending.lock().insert(3);
+        assert!(matches!(under_way.next(), Some(Task::LetGo(3))));
+        // One that runs meanwhile is told of it when it would wait once more, or is looked at again.
+        under_way.wake(2);
+        assert!(matches!(under_way.next(), Some(Task::Run(Job { unique: 2, .. }))));
+        under_way.park(job(2, 8), None, true).unwrap();
+        ending.lock().extend([2, 4]);
+        assert!(matches!(under_way.next(), Some(Task::LetGo(2))));
+        assert_eq!(under_way.interrupt(4), Interrupted::Noted);
+        assert!(matches!(under_way.park(job(4, 8), None, true), Err(NotParked::Interrupted)));
+        let places = under_way.places.lock();
+        assert!(places.signalled.is_empty() && places.parked == 0 && places.parked_bytes == 0);
+    }
+
     /// A program with a timer heard EINTR of each `fsync` that took more than one part of the log.
     #[test]
     fn who_waits_for_what_comes_by_itself_hears_of_no_signal() {
-        let under_way = UnderWay::default();
+        let (under_way, _) = with_programs();
         under_way.begin(1);
         under_way.park(job(1, 8), None, true).unwrap();
         assert_eq!(under_way.interrupt(1), Interrupted::Noted);
         under_way.wake(1);
         assert!(matches!(under_way.next(), Some(Task::Run(Job { unique: 1, .. }))));
-        // Nor does it where it has to wait for that once more, and it does where nobody knows when that is over.
+        // Nor does it where it has to wait for that once more, and it does where it waits for a range.
         under_way.park(job(1, 8), None, true).unwrap();
         under_way.wake(1);
         assert!(matches!(under_way.next(), Some(Task::Run(Job { unique: 1, .. }))));

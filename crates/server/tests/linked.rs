@@ -69,6 +69,8 @@ mod refusals;
 mod resuming;
 #[path = "linked/sharing.rs"]
 mod sharing;
+#[path = "linked/signals.rs"]
+mod signals;
 #[path = "linked/smb2.rs"]
 mod smb2;
 #[path = "linked/socket_group.rs"]

@@ -42,7 +42,9 @@ impl Asked<'_> {
         if !matches!(outcome.result, Err(FsError::NotOpened)) {
             return outcome;
         }
-        match self.door.opens.claim_again(self.vfs, object, way) {
+        let claim = || self.door.opens.claim_again(self.vfs, object, way);
+        let why_not = |claimed: &Option<Outcome<_>>| claimed.as_ref().and_then(Outcome::error);
+        match self.past_late(claim, |claimed| self.who_denies(object, way, why_not(claimed))).0 {
             None => outcome,
             Some(Outcome { result: Ok(_), .. }) => act(right),
             // It is open, and cannot be opened here for now.
@@ -86,7 +88,7 @@ impl Asked<'_> {
     }
 
     pub(super) fn flush(&self, fh: u64, lock_owner: u64) -> Result<Step, FsError> {
-        self.unlock_closed(lock_owner);
+        self.unlock_closed(lock_owner)?;
         let way = Self::way(fh)?;
         if way.writes() { self.commit(way) } else { Ok(Reply::done().into()) }
     }

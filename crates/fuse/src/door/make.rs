@@ -1,8 +1,11 @@
 //! What makes a name.
 
-use tally_vfs::{CreateHow, FileKind, FsError, NodeKind, ObjectRef, OpCtx, Outcome, Right, SetAttr};
+use tally_base::Wait;
+use tally_vfs::{
+    Attr, ClientNumber, CreateHow, FileKind, FsError, NodeKind, ObjectRef, OpCtx, Outcome, Right, SetAttr, Share,
+};
 
-use super::{Asked, Step, With, waits};
+use super::{Asked, Step, Until, With, waits};
 use crate::opens::Way;
 use crate::wire;
 
@@ -22,7 +25,7 @@ impl Asked<'_> {
         if self.vfs.is_covered(dir) { Err(FsError::ReadOnly) } else { Ok(dir) }
     }
 
-    fn made(&self, make: impl FnOnce(OpCtx<'_>, ObjectRef) -> Outcome<tally_vfs::Attr>) -> Result<Step, FsError> {
+    fn made(&self, make: impl FnOnce(OpCtx<'_>, ObjectRef) -> Outcome<Attr>) -> Result<Step, FsError> {
         let (dir, cred) = (self.maker()?, self.cred());
         Ok(self.ends(make(self.ctx(&cred, Right::Mode), dir), |attr| self.entry(&attr)))
     }
@@ -69,9 +72,25 @@ impl Asked<'_> {
         }
     }
 
+    /// Whose opens keep this one out, if that is why it failed.
+    pub(super) fn who_denies(&self, object: ObjectRef, way: Way, error: Option<FsError>) -> Vec<ClientNumber> {
+        if error != Some(FsError::ShareDenied) {
+            return Vec::new();
+        }
+        self.vfs.in_the_way(object, Some(self.door.opens.holder(way)), Share::only(way.access()))
+    }
+
     pub(super) fn open(&self, flags: u32, open_flags: u32) -> Result<Step, FsError> {
         let (object, way) = (self.node()?, Way::of(flags));
-        let attr = self.door.opens.open(self.vfs, &self.cred(), object, way)?;
+        let open = || self.door.opens.open(self.vfs, &self.cred(), object, way);
+        let who_denies = |opened: &Result<Attr, _>| self.who_denies(object, way, opened.as_ref().err().copied());
+        let (opened, is_taken) = self.past_late(open, who_denies);
+        let attr = opened?;
+        if is_taken && let Ok(Wait::On(promise)) | Err(Wait::On(promise)) = self.door.source.given(self.vfs) {
+            // Who had it goes out of the list first (rules V24).
+            self.door.opens.close(Some(self.vfs), object.id, way);
+            return Ok(Step::Again(Until::Kept(promise)));
+        }
         let fh = self.door.opens.number(way);
         let (reply, with) = (wire::opened(fh), With::Opened(object, fh));
         if flags & O_TRUNC == 0 || attr.kind != FileKind::File || self.was_done() {

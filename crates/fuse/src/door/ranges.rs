@@ -3,9 +3,9 @@
 //! Whether a file is open for what a program locks it for the kernel has asked. `flock` it keeps to itself. Who is refused and would wait asks once more behind his place (rules V44).
 
 use rustix::io::Errno;
-use tally_base::ObjectId;
+use tally_base::{ObjectId, Wait};
 use tally_vfs::locks::{Kind, Lock, NotLocked, Range};
-use tally_vfs::{FsError, ObjectRef};
+use tally_vfs::{ClientNumber, FsError, ObjectRef};
 
 use super::{Asked, Step, Until};
 use crate::locked::Locker;
@@ -33,16 +33,22 @@ fn asked_for(asked: &LkIn) -> Option<(Range, Option<Kind>)> {
     Some((Range::between(asked.first, last)?, kind))
 }
 
+/// Whose range keeps somebody from having one.
+fn who_has_it(told: &Result<(), NotLocked>) -> Vec<ClientNumber> {
+    if let Err(NotLocked::Held(held)) = told { vec![held.holder.client] } else { Vec::new() }
+}
+
 impl Asked<'_> {
     pub(super) fn get_lock(&self, asked: &LkIn) -> Result<Step, FsError> {
         let Some((range, Some(kind))) = asked_for(asked) else { return Ok(Errno::INVAL.into()) };
         let object = self.node()?;
         if self.door.source.is_in_grace(self.vfs) {
             // What nobody has locked may be what somebody claims again.
-            return Ok(Step::Again(Until::Moment));
+            return Ok(Step::Again(Until::Grace));
         }
         let holder = self.door.locked.holder(asked.owner);
-        Ok(match self.vfs.test_range(object, Lock { holder, range, kind }) {
+        let test = || self.vfs.test_range(object, Lock { holder, range, kind });
+        Ok(match self.past_late(test, who_has_it).0 {
             Ok(()) => Reply::lock(LkOut { kind: UNLCK, ..LkOut::default() }).into(),
             Err(NotLocked::Held(held)) => Reply::lock(self.shown(object, held)).into(),
             Err(NotLocked::Failed(error)) => self.not_locked(error),
@@ -79,10 +85,13 @@ impl Asked<'_> {
             return Err(FsError::Io);
         }
         if self.door.source.is_in_grace(self.vfs) {
-            return Ok(Step::Again(Until::Moment));
+            // He may have locked it by now, where the grace has begun anew.
+            let has_some = self.vfs.has_ranges(object, self.door.locked.holder(asked.owner));
+            return Ok(Step::Again(if has_some { Until::Moment } else { Until::Grace }));
         }
         let by = Locker { owner: asked.owner, fh: asked.fh, pid: asked.pid };
-        let lock = || self.door.locked.lock(self.vfs, object, by, (range, kind));
+        let ask = || self.door.locked.lock(self.vfs, object, by, (range, kind));
+        let lock = || self.past_late(ask, who_has_it).0;
         let mut locked = lock();
         if waits && matches!(locked, Err(NotLocked::Held(_))) {
             if !self.listens(object.id, range) {
@@ -97,7 +106,12 @@ impl Asked<'_> {
                     // Where it was locked for writing others may read now.
                     self.door.source.freed(self.vfs, object);
                 }
-                Reply::done().into()
+                match self.door.source.given(self.vfs) {
+                    Ok(Wait::Ready) => Reply::done().into(),
+                    // He has it from here on, and is told when nobody claims it any more: when he has asked for it again, which changes nothing.
+                    Ok(Wait::On(promise)) | Err(Wait::On(promise)) => Step::Again(Until::Kept(promise)),
+                    Err(Wait::Ready) => Step::Again(Until::Moment),
+                }
             }
             Err(NotLocked::Held(_)) if waits => Step::Again(Until::Freed),
             Err(NotLocked::Held(_)) => Errno::AGAIN.into(),
@@ -111,21 +125,27 @@ impl Asked<'_> {
                 freed.into_iter().for_each(|object| self.door.source.freed(self.vfs, object));
                 Reply::done().into()
             }
+            Err(FsError::Unavailable) => Step::Again(Until::Moment),
             // For two ranges in the place of one.
             Err(_) => Errno::NOLCK.into(),
         }
     }
 
     /// What a process has locked goes when it closes the file.
-    pub(super) fn unlock_closed(&self, owner: u64) {
-        let freed = self.door.locked.flush(self.vfs, ObjectId(self.header.node), owner);
-        freed.into_iter().for_each(|object| self.door.source.freed(self.vfs, object));
+    pub(super) fn unlock_closed(&self, owner: u64) -> Result<(), FsError> {
+        match self.door.locked.flush(self.vfs, ObjectId(self.header.node), owner) {
+            Ok(freed) => freed.into_iter().for_each(|object| self.door.source.freed(self.vfs, object)),
+            Err(FsError::Unavailable) => return Err(FsError::Unavailable),
+            // The file is closed, whatever there is to say of that.
+            Err(_) => {}
+        }
+        Ok(())
     }
 
     fn not_locked(&self, error: FsError) -> Step {
         match error {
             FsError::TooManyClaims => Errno::NOLCK.into(),
-            error => self.refused(error, tally_base::Wait::Ready),
+            error => self.refused(error, Wait::Ready),
         }
     }
 }

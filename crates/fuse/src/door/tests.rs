@@ -1,12 +1,15 @@
 //! The door of a mount over the model of a file system: what the kernel would send, and what it is told.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::time::Instant;
+use std::sync::{Arc, mpsc};
+use std::thread;
 
 use bytes::Bytes;
 use tally_vfs::model::Model;
-use tally_vfs::{Access, Identity as _, Names as _, Opens as _, OwnerNumber, Series, Share, ToOpen};
+use tally_vfs::{
+    Access, Holder, Identity as _, Locks as _, Names as _, Opens as _, OwnerNumber, Series, Share, ToOpen,
+};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::*;
@@ -20,15 +23,22 @@ mod locking;
 /// The model, and what others have of it.
 struct Sourced {
     vfs: Mutex<Option<Arc<Model>>>,
+    /// One before that, which somebody sees still.
+    stale: Mutex<Option<Arc<Model>>>,
     grace: AtomicBool,
     freed: AtomicUsize,
     awaits: AtomicBool,
     recalled: AtomicUsize,
+    /// What is said of the list of who may claim something.
+    given: Mutex<VecDeque<Result<Wait, Wait>>>,
+    /// What clients have whose leases are over.
+    late: Mutex<Vec<(ObjectRef, Holder)>>,
 }
 
 impl Source for Sourced {
     fn place(&self) -> Place {
-        self.vfs.lock().clone().map_or(Place::Away, |vfs| Place::Here(vfs))
+        let stale = self.stale.lock().take();
+        stale.or_else(|| self.vfs.lock().clone()).map_or(Place::Away, |vfs| Place::Here(vfs))
     }
     fn awaits_claims(&self, _: &dyn Vfs) -> bool {
         self.awaits.load(SeqCst)
@@ -38,6 +48,22 @@ impl Source for Sourced {
     }
     fn freed(&self, _: &dyn Vfs, _: ObjectRef) {
         self.freed.fetch_add(1, SeqCst);
+    }
+    fn make_way(&self, in_the_way: &[ClientNumber]) -> bool {
+        let mut late = self.late.lock();
+        let is_late = |client: &ClientNumber| late.iter().any(|(_, holder)| holder.client == *client);
+        if !in_the_way.iter().all(is_late) {
+            return false;
+        }
+        let vfs = self.vfs.lock().clone().unwrap();
+        for (object, holder) in late.extract_if(.., |(_, holder)| in_the_way.contains(&holder.client)) {
+            vfs.unlock_range(object, holder, Range::ALL).unwrap();
+            vfs.close(object, holder);
+        }
+        true
+    }
+    fn given(&self, _: &dyn Vfs) -> Result<Wait, Wait> {
+        self.given.lock().pop_front().unwrap_or(Ok(Wait::Ready))
     }
     fn recall(&self, _: &dyn Vfs, _: ObjectRef) {
         self.recalled.fetch_add(1, SeqCst);
@@ -58,10 +84,13 @@ impl Kernel {
     fn new() -> Self {
         let source = Arc::new(Sourced {
             vfs: Mutex::new(Some(Arc::new(Model::new(&tally_vfs::model::ModelOptions::default())))),
+            stale: Mutex::default(),
             grace: AtomicBool::new(false),
             freed: AtomicUsize::new(0),
             awaits: AtomicBool::new(false),
             recalled: AtomicUsize::new(0),
+            given: Mutex::default(),
+            late: Mutex::default(),
         });
         let under_way = Arc::new(UnderWay::default());
         let door = Door::new(source.clone(), ClientNumber::of(Series::HERE, 7), under_way.clone(), (None, None));
@@ -139,6 +168,8 @@ impl Kernel {
     }
 }
 
+/// What should come in an instant is waited for so long.
+const PATIENCE: Duration = Duration::from_secs(30);
 const O_RDWR: u32 = 2;
 const O_EXCL: u32 = 0o200;
 const O_TRUNC: u32 = 0o1000;
@@ -374,8 +405,46 @@ fn who_is_kept_out_waits() {
     assert!(kernel.is_again(14, node, &[OpenIn { flags: 0, open_flags: 0 }.as_bytes()]));
     assert!(kernel.is_again(3, node, &[&[0; 16]]), "it may know of a later size");
     assert_eq!(kernel.source.recalled.load(SeqCst), 2);
+    // For ten minutes, of which none count in which it waited for something else.
+    let job = || {
+        let head = InHeader { len: 56, opcode: 3, unique: 2, node, ..InHeader::default() };
+        let message = [head.as_bytes(), &[0; 16]].concat().into();
+        Job { unique: 2, message, since: Instant::now() - 2 * KEPT_OUT_MAX }
+    };
+    kernel.under_way.begin(2);
+    assert!(matches!(kernel.door.run(&job()), Step::Again(Until::GivenBack)));
+    kernel.under_way.is_not_kept_out(2);
+    kernel.under_way.kept_out(2, Instant::now() - KEPT_OUT_MAX);
+    assert!(matches!(kernel.door.run(&job()), Step::Reply(reply, With::Nothing) if reply.is_error()));
     tally_vfs::Delegations::give_back(&**vfs, object, holder.client);
     assert!(kernel.open(node, 0).is_ok());
+}
+
+/// Five opens on a disk that hangs kept each reader of a mount, as the files of one shard waited for the first of them.
+#[test]
+fn who_opens_a_file_on_a_disk_that_hangs_keeps_no_others() {
+    let kernel = Kernel::new();
+    let files: Vec<_> = (0..500).map(|number| kernel.create(format!("{number}").as_bytes(), O_RDWR).unwrap()).collect();
+    files.iter().for_each(|file| kernel.release(*file));
+    let ((hangs, is_hanging), (goes_on, waits)) = (mpsc::channel(), mpsc::channel());
+    kernel.vfs().before_look(move |_| {
+        hangs.send(()).unwrap();
+        waits.recv().unwrap();
+    });
+    let (told, opened) = mpsc::channel();
+    let (kernel, [first, others @ ..]) = (&kernel, &files[..]) else { panic!("there are some") };
+    thread::scope(|scope| {
+        let one = scope.spawn(|| kernel.open(first.0, 0));
+        is_hanging.recv().unwrap();
+        scope.spawn(move || {
+            others.iter().for_each(|(node, _)| _ = kernel.open(*node, 0).unwrap());
+            told.send(()).unwrap();
+        });
+        let others = opened.recv_timeout(PATIENCE);
+        goes_on.send(()).unwrap();
+        assert!(one.join().unwrap().is_ok());
+        assert_eq!(others, Ok(()), "one of them waits for the disk of the first");
+    });
 }
 
 #[test]

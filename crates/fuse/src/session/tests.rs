@@ -17,6 +17,8 @@ use crate::source::Place;
 use crate::wire::ROOT;
 use crate::wire::raw::{CreateIn, EntryOut, InHeader, InitOut, LkIn, MkDirIn, OpenIn, OpenOut, OutHeader};
 
+mod handing_over;
+
 /// What should come in an instant is waited for so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -49,6 +51,12 @@ impl Source for Sourced {
         false
     }
     fn freed(&self, _: &dyn Vfs, _: ObjectRef) {}
+    fn make_way(&self, _: &[ClientNumber]) -> bool {
+        false
+    }
+    fn given(&self, _: &dyn Vfs) -> Result<Wait, Wait> {
+        Ok(Wait::Ready)
+    }
     fn recall(&self, _: &dyn Vfs, _: ObjectRef) {}
     fn ended(&self) {
         self.ended.fetch_add(1, Ordering::SeqCst);
@@ -225,6 +233,26 @@ fn who_waits_for_a_range_has_it_or_is_interrupted() {
     vfs.unlock_range(file, lock.holder, Range::ALL).unwrap();
     assert_eq!(played.hears(), (4, None, vec![]));
     assert!(vfs.lock_unopened(file, lock).is_err());
+}
+
+/// A pool was suspended for ten minutes, and whoever came to a file then that a client was given to keep got EIO at once.
+#[test]
+fn how_long_somebody_is_kept_out_is_not_counted_while_he_waits_for_something_else() {
+    let played = Played::start();
+    let (file, _) = played.created();
+    let under_way = &played.session.shared.under_way;
+    let (hour, from) = (Duration::from_secs(3600), Instant::now());
+    under_way.begin(9);
+    assert_eq!((under_way.kept_out(9, from), under_way.kept_out(9, from + hour)), (Duration::ZERO, hour));
+    under_way.is_not_kept_out(9);
+    assert_eq!((under_way.kept_out(9, from + hour), under_way.kept_out(9, from + 2 * hour)), (Duration::ZERO, hour));
+    under_way.end(9);
+    // One that waits for its pool.
+    played.source.is_away.store(true, Ordering::SeqCst);
+    played.asks(3, (OPEN, file.id.0), &[OpenIn { flags: O_RDWR, open_flags: 0 }.as_bytes()]);
+    until("it waits", || played.session.parked() == 1);
+    under_way.kept_out(3, from);
+    until("it is looked for its pool again", || under_way.kept_out(3, from + hour) < hour);
 }
 
 /// A name whose record a device did not take.

@@ -19,6 +19,8 @@ pub struct Header {
     pub uid: u32,
     /// And the group.
     pub gid: u32,
+    /// The thread that waits for the answer, by its number where the mount was made; 0: there is none, or it is in no sight of that.
+    pub pid: u32,
 }
 
 /// A request.
@@ -163,7 +165,7 @@ pub fn header(message: &[u8]) -> Result<Header, Errno> {
 }
 
 fn of(head: &InHeader) -> Header {
-    Header { unique: head.unique, node: head.node, uid: head.uid, gid: head.gid }
+    Header { unique: head.unique, node: head.node, uid: head.uid, gid: head.gid, pid: head.pid }
 }
 
 /// The head, and what is behind it but for extensions, which nobody here asks for.

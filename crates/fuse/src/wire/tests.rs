@@ -17,6 +17,7 @@ fn message(opcode: u32, body: &[&[u8]]) -> Vec<u8> {
         node: 7,
         uid: 1000,
         gid: 100,
+        pid: 77,
         ..InHeader::default()
     };
     [head.as_bytes(), &body].concat()
@@ -29,7 +30,7 @@ fn op(bytes: &[u8]) -> Result<Op<'_>, Errno> {
 #[test]
 fn what_the_kernel_asks_is_read() {
     let lookup = message(1, &[b"name\0"]);
-    let header = Header { unique: 42, node: 7, uid: 1000, gid: 100 };
+    let header = Header { unique: 42, node: 7, uid: 1000, gid: 100, pid: 77 };
     assert_eq!(decode(&lookup), Ok(Request { header, op: Op::Lookup { name: b"name" } }));
     let rename = message(45, &[&9_u64.to_ne_bytes(), &1_u32.to_ne_bytes(), &[0; 4], b"from\0to\0"]);
     assert_eq!(op(&rename), Ok(Op::Rename { name: b"from", new_dir: 9, new_name: b"to", flags: 1 }));

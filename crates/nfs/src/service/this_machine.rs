@@ -1,7 +1,8 @@
 //! What clients of version 4 are to programs of this machine, which have a dataset mounted here: as they are to requests of version 3 ([`super::others`]), but who is kept out waits in his system call, and is not told
 //! to come again.
 
-use tally_vfs::{ObjectRef, Vfs};
+use tally_base::{PoolGuid, Wait};
+use tally_vfs::{ClientNumber, ObjectRef, Vfs};
 
 use super::Service;
 use crate::exports::PoolExports;
@@ -23,6 +24,23 @@ impl Service {
         if let Some(house) = &self.house {
             house.freed_by_others(&*self.exports, (vfs, object));
         }
+    }
+
+    /// These have what a program of this machine needs, and go out of its way where the lease of each is over (rules V20). Whether it is worth another try.
+    #[must_use]
+    pub fn make_way_here(&self, in_the_way: &[ClientNumber]) -> bool {
+        self.house.as_ref().is_some_and(|house| house.end_late(&*self.exports, in_the_way))
+    }
+
+    /// Programs of this machine were given something in a pool that may have been a client's: what their answer waits for, so that this one does not claim it behind a restart (rules V24, V25). An error where
+    /// that cannot be written down for now: when it is to be asked anew, or in a moment.
+    ///
+    /// # Errors
+    ///
+    /// As above; of a pool that is away nobody knows.
+    pub fn given_here(&self, pool: PoolGuid) -> Result<Wait, Wait> {
+        let Some(house) = &self.house else { return Ok(Wait::Ready) };
+        self.exports.pool(pool).map_or(Err(Wait::Ready), |pool| house.given_here(&*pool))
     }
 
     /// What clients were given of an object is asked for. Whoever needs it asks again until it is back, or taken.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tally_base::{DatasetId, PoolGuid, Time};
+use tally_base::{DatasetId, PoolGuid, Time, Wait};
 use tally_vfs::{ObjectRef, Vfs};
 
-use super::compound::Stop;
+use super::compound::{Halt, Stop};
 use super::house::House;
 use super::parking::KeptOut;
 use super::state::{FileId, Mounted, Presence};
@@ -32,6 +32,15 @@ impl House {
                 Ok(noted) => return Ok(noted),
                 Err(writes) => given = self.grant(pool, presence, writes)?,
             }
+        }
+    }
+
+    /// Programs of this machine were given something in a pool: what their answer waits for, or when that is to be asked anew, as it cannot be written down for now.
+    pub(crate) fn given_here(&self, pool: &dyn PoolExports) -> Result<Wait, Wait> {
+        match self.tracking.given_here(pool, self.now()) {
+            Ok(promise) => Ok(promise.map_or(Wait::Ready, Wait::On)),
+            Err(Stop::Halted(Halt::Waits(promise))) => Err(Wait::On(promise)),
+            Err(_) => Err(Wait::Ready),
         }
     }
 

@@ -167,6 +167,26 @@ impl Tracking {
         }
     }
 
+    /// Programs of this machine, which stand in no list, were given something in this pool: what their answer waits for, so that nobody may claim it who has lost it or did not come (rules V24 and V25).
+    pub(super) fn given_here(&self, pool: &dyn PoolExports, now: Duration) -> Result<Option<Box<dyn Promise>>, Stop> {
+        let Some(vfs) = pool.clients() else { return Ok(None) };
+        let tracked = self.tracked(pool.guid(), &vfs, now)?;
+        if tracked.list.lock().as_ref().is_some_and(List::is_sure) {
+            return Ok(None);
+        }
+        // Who is beside another one, whose disk may hang, comes again.
+        let _one_at_a_time = tracked.work.try_lock().ok_or(Status::Delay)?;
+        tracked.read_in(&*vfs, now)?;
+        let doomed = tracked.with(|list| {
+            self.advance(&tracked, list, now);
+            if list.is_in_grace() { Err(Status::Grace) } else { Ok(list.take_doomed()) }
+        })?;
+        if !doomed.is_empty() {
+            tracked.let_go(&*vfs, doomed)?;
+        }
+        tracked.settle(&*vfs)
+    }
+
     /// Whether a client may claim something again in this pool (table D12).
     pub(super) fn reclaim(&self, pool: &dyn PoolExports, asker: Asker<'_>) -> Result<(), Status> {
         let Some(vfs) = pool.clients() else { return Err(Status::NoGrace) };

@@ -46,7 +46,7 @@ impl<T> Refusable for Outcome<T> {
 
 impl House {
     /// Ends clients that are in somebody's way, if the lease of each is over. Who has none, as a host of version 3 and a mount of this machine, goes when he likes (rules V44).
-    pub(super) fn end_late(&self, exports: &dyn Exports, in_the_way: &[ClientNumber]) -> bool {
+    pub(crate) fn end_late(&self, exports: &dyn Exports, in_the_way: &[ClientNumber]) -> bool {
         if !in_the_way.iter().all(|client| self.is_of_version_4(*client)) {
             return false;
         }

@@ -4,13 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use crate::support::Child;
+use crate::seams::lock;
 use crate::support::compound::{Op, bare, by_number, get_attr, lookup, read, save, set, write};
 use crate::support::gated::Promises;
 use crate::support::opener::{BOTH, Opener, READ, WRITE, close, find, free, open, open_as, read_by};
 use crate::support::scene::{Scene, fate, read_reply};
+use crate::support::{Child, POOL};
+use tally_base::Wait;
 use tally_nfs::v4::state::bounds::OF_ADDRESS_MAX;
-use tally_vfs::{CreateHow, Cred, Identity, Names, OpCtx, SetAttr};
+use tally_vfs::locks::{Kind, Lock, NotLocked, Range};
+use tally_vfs::{
+    Access, ClientNumber, CreateHow, Cred, Holder, Identity, Locks, Names, OpCtx, Opens, OwnerNumber, Series, SetAttr,
+    Share,
+};
 use tally_wire::nfs4::Nfsstat4::*;
 use tally_wire::nfs4::{
     Createhow4, FATTR4_LEASE_TIME, Fattr4, Fattr4Value, Getattr4Res, NfsResop4, Nfsstat4, Open4Res, Openflag4,
@@ -206,6 +212,79 @@ fn who_is_late_gives_way_to_opens_reads_writes_and_cuts() {
         assert_ne!(again.client, late.client);
         again.opened(open(b"g", BOTH, BOTH));
     }
+}
+
+/// Programs of the server's machine have no lease themselves, and waited for as long as a client is kept by courtesy.
+#[test]
+fn who_is_late_gives_way_to_programs_of_the_server() {
+    let (mut late, mut clock) = (Opener::new(), Duration::ZERO);
+    let scene = late.scene.clone();
+    let file = scene.file(b"f");
+    let mine = late.opened(open(b"f", BOTH, WRITE)).stateid;
+    assert_eq!(late.status(&[lookup(b"f"), lock(&mine, b"l")]), OK);
+    let tank = &scene.exports.tank.model;
+    let program = Holder { client: ClientNumber::of(Series::HERE, 3), owner: OwnerNumber(77) };
+    let wanted = Lock { holder: program, range: Range::ALL, kind: Kind::Write };
+    let in_the_way = || match tank.lock_unopened(file, wanted) {
+        Err(NotLocked::Held(held)) => Some(held.holder.client),
+        told => {
+            told.unwrap();
+            None
+        }
+    };
+    let its = in_the_way().unwrap();
+    assert_eq!(tank.in_the_way(file, None, Share::only(Access::WRITE)), [its]);
+    scene.pass(&mut clock, LEASE - MOMENT);
+    assert!(!scene.service.make_way_here(&[its]), "its lease is not over");
+    scene.pass(&mut clock, MOMENT * 2);
+    // Another program has no lease that could be over.
+    assert!(!scene.service.make_way_here(&[its, program.client]) && in_the_way().is_some());
+    assert!(scene.service.make_way_here(&[its]));
+    assert_eq!((in_the_way(), tank.in_the_way(file, None, Share::only(Access::WRITE))), (None, vec![]));
+    assert_eq!(late.status(&[]), Nfs4ErrBadsession);
+}
+
+/// Rules V24: a program locks what was another one's, and hears of it when that one claims it no more.
+#[test]
+fn who_gave_way_is_out_of_the_list_before_a_program_of_the_server_is_answered() {
+    let (mut late, mut clock) = (Opener::new(), Duration::ZERO);
+    let scene = late.scene.clone();
+    let clients = scene.exports.keep_clients();
+    scene.file(b"f");
+    let given = || scene.service.given_here(POOL);
+    assert!(matches!(given(), Ok(Wait::Ready)) && clients.changes.load(SeqCst) == 0, "nobody can claim anything");
+    late.opened(open(b"f", BOTH, WRITE));
+    let its = scene.exports.tank.in_the_way(scene.file_named(b"f"), None, Share::only(Access::WRITE));
+    assert!(matches!(given(), Ok(Wait::Ready)));
+    scene.pass(&mut clock, LEASE + MOMENT);
+    *clients.promises.lock() = Promises::ByHand;
+    assert!(scene.service.make_way_here(&its));
+    assert!(matches!(given(), Ok(Wait::On(_))), "it may be in the list still");
+    *clients.promises.lock() = Promises::Ready;
+    assert!(matches!(given(), Ok(Wait::Ready)));
+    assert!(matches!(given(), Ok(Wait::Ready)), "from then on nothing is waited for");
+}
+
+/// Where the list cannot be changed for now the program has its answer when it can.
+#[test]
+fn a_program_of_the_server_waits_for_a_list_that_cannot_be_changed() {
+    let (mut late, mut clock) = (Opener::new(), Duration::ZERO);
+    let scene = late.scene.clone();
+    let clients = scene.exports.keep_clients();
+    scene.file(b"f");
+    late.opened(open(b"f", BOTH, WRITE));
+    let its = scene.exports.tank.in_the_way(scene.file_named(b"f"), None, Share::only(Access::WRITE));
+    scene.pass(&mut clock, LEASE + MOMENT);
+    clients.suspended.store(true, SeqCst);
+    assert!(scene.service.make_way_here(&its));
+    assert!(matches!(scene.service.given_here(POOL), Err(Wait::Ready)));
+    clients.suspended.store(false, SeqCst);
+    clients.throttle.store(1, SeqCst);
+    let told = scene.service.given_here(POOL);
+    assert!(matches!(told, Err(Wait::On(_))), "{told:?}");
+    assert!(matches!(scene.service.given_here(POOL), Ok(Wait::Ready)));
+    let listed = clients.readdir(&Cred::root(), clients.root(), 0, 100, false).unwrap();
+    assert!(listed.entries.iter().all(|entry| !entry.name.starts_with(b"1-")), "it is out of it");
 }
 
 /// The server says how long a lease is, and goes by that.

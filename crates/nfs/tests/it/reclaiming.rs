@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use crate::support::POOL;
 use crate::support::compound::{Op, op, put, stateid};
 use crate::support::gated::Promises;
 use crate::support::opener::{BOTH, READ, find, read_by};
 use crate::support::scene::{Scene, fate, read_reply};
 use crate::support::session::{Entered, Newcomer, complete, create_session, exchange_id, sequence};
+use tally_base::Wait;
 use tally_nfs::link::Link;
 use tally_nfs::service::Step;
 use tally_nfs::v4::holdings::GraceSeen;
@@ -452,6 +454,32 @@ fn what_was_locked_is_claimed_again() {
     assert_eq!(two.status(&scene, &[done()]), OK);
     assert_eq!(status(&two, lock(&open_two, b"o", false)), Nfs4ErrDenied, "what was claimed counts");
     assert_eq!((status(&two, test), status(&one, lock(&open_one, b"p", false))), (OK, Nfs4ErrDenied));
+}
+
+/// Rules V25: programs of the server's machine stand in no list, and what one is given behind a grace nobody claims in the next one.
+#[test]
+fn who_did_not_come_claims_nothing_behind_a_program_of_the_server() {
+    for is_asked in [false, true] {
+        let (scene, mut clock) = (scene(), Duration::ZERO);
+        let put_file = scene.put(scene.file(b"f"));
+        Client::complete(&scene, b"a client").opens(&scene, b"f");
+        let scene = scene.restart();
+        let is_grace = || scene.service.is_in_grace(POOL);
+        assert!(is_grace() && matches!(scene.service.given_here(POOL), Err(Wait::Ready)));
+        pass(&scene, &mut clock, 91);
+        assert!(!is_grace());
+        // A program locks here.
+        if is_asked {
+            let clients = scene.exports.keep_clients();
+            *clients.promises.lock() = Promises::ByHand;
+            assert!(matches!(scene.service.given_here(POOL), Ok(Wait::On(_))), "it is not durable yet");
+            *clients.promises.lock() = Promises::Ready;
+            assert!(matches!(scene.service.given_here(POOL), Ok(Wait::Ready)));
+        }
+        let scene = scene.restart();
+        let claimed = Client::new(&scene, b"a client").claims(&scene, &put_file, (READ, 0));
+        assert_eq!(claimed.is_err(), is_asked, "{claimed:?}");
+    }
 }
 
 /// Whoever administers the server sees who is waited for, and for how long.

@@ -17,7 +17,7 @@ const OK: Nfsstat4 = Nfs4Ok;
 const LEASE: Duration = Duration::from_secs(90);
 const MOMENT: Duration = Duration::from_secs(5);
 
-fn lock(open: &Stateid4, owner: &[u8]) -> Op {
+pub(crate) fn lock(open: &Stateid4, owner: &[u8]) -> Op {
     let lock_owner = OpenOwner4 { clientid: 0, owner: owner.into() };
     let below = OpenToLockOwner4 { open_seqid: 0, open_stateid: open.clone(), lock_seqid: 0, lock_owner };
     let (locktype, offset, length) = (NfsLockType4::WriteLt, 5, 10);

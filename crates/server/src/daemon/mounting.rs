@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
-use tally_base::{DatasetId, PoolGuid};
+use tally_base::{DatasetId, PoolGuid, Wait};
 use tally_fuse::{Keeping, Session, Source};
 use tally_nfs::exports::{self, Exports};
-use tally_vfs::{Identity, ObjectRef, Vfs};
+use tally_vfs::{ClientNumber, Identity, ObjectRef, Vfs};
 
 use super::datasets::pool_of;
 use super::error::PoolsError;
@@ -168,6 +168,14 @@ impl Source for Local {
 
     fn freed(&self, vfs: &dyn Vfs, object: ObjectRef) {
         self.nfs.freed_here(vfs, object);
+    }
+
+    fn make_way(&self, in_the_way: &[ClientNumber]) -> bool {
+        self.nfs.make_way_here(in_the_way)
+    }
+
+    fn given(&self, vfs: &dyn Vfs) -> Result<Wait, Wait> {
+        self.nfs.given_here(vfs.pool())
     }
 
     fn recall(&self, vfs: &dyn Vfs, object: ObjectRef) {

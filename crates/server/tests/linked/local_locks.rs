@@ -213,6 +213,28 @@ fn programs_and_clients_keep_each_other_out() {
     machine.unmount();
 }
 
+/// A client whose lease is over is kept for up to a day, if nobody wants what it has.
+#[test]
+#[ignore = "needs root; `cargo xtask test` runs it"]
+fn who_is_late_gives_way_to_programs() {
+    let machine = Machine::start_with(&["--lease-time", "5"]);
+    machine.mount();
+    let file = machine.at("f");
+    std::fs::write(&file, "content").unwrap();
+    let mut program = Program::start(&file);
+    let mut client = Client::new(SocketAddr::from(([127, 0, 0, 1], machine.port)), "one of version 4").claims_nothing();
+    let opened = client.open("f").unwrap();
+    assert_eq!(client.lock("f", &opened), Nfs4Ok);
+    assert!(!program.is_locked(RANGE));
+    program.begins(&format!("{SETLKW} {WRITE} 0 0"));
+    until_waiting(&machine, 1);
+    // It says nothing more, and is connected still.
+    until_waiting(&machine, 0);
+    assert_eq!(program.says(), "done");
+    drop((program, client));
+    machine.unmount();
+}
+
 /// 16,384 of a file, and 65,536 of all programs of a mount.
 #[test]
 #[ignore = "needs root; `cargo xtask test` runs it"]

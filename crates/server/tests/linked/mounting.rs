@@ -23,17 +23,23 @@ pub(super) struct Machine {
     pub(super) dir: tempfile::TempDir,
     pub(super) port: u16,
     pub(super) daemon: Option<Child>,
+    flags: &'static [&'static str],
 }
 
 impl Machine {
     pub(super) fn start() -> Self {
-        Self::start_by(Command::new(env!("CARGO_BIN_EXE_tally")))
+        Self::start_with(&[])
+    }
+
+    /// Its daemon has these flags besides.
+    pub(super) fn start_with(flags: &'static [&'static str]) -> Self {
+        Self::start_by(Command::new(env!("CARGO_BIN_EXE_tally")), flags)
     }
 
     /// The same, by a command that runs the program with the words behind it.
-    pub(super) fn start_by(program: Command) -> Self {
+    pub(super) fn start_by(program: Command, flags: &'static [&'static str]) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut machine = Self { dir: tempfile::tempdir().unwrap(), port, daemon: None };
+        let mut machine = Self { dir: tempfile::tempdir().unwrap(), port, daemon: None, flags };
         fs::create_dir(machine.at("")).unwrap();
         machine.start_daemon_by(program);
         let sharenfs = "sharenfs=127.0.0.0/8(rw,no_root_squash,insecure)";
@@ -47,7 +53,7 @@ impl Machine {
 
     pub(super) fn start_daemon_by(&mut self, mut command: Command) {
         command.arg("serve").arg("--data-dir").arg(self.dir.path()).args(["--http", "off", "--size", "64M"]);
-        command.args(["--listen", "127.0.0.1", "--port", &self.port.to_string()]);
+        command.args(["--listen", "127.0.0.1", "--port", &self.port.to_string()]).args(self.flags);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.daemon = Some(command.spawn().unwrap());
         let given_up = Instant::now() + PATIENCE;

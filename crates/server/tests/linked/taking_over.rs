@@ -88,7 +88,7 @@ struct Kept {
 impl Kept {
     fn start() -> Self {
         let mut store = Store::new();
-        let machine = Machine::start_by(store.program());
+        let machine = Machine::start_by(store.program(), &[]);
         machine.mount();
         Self { store, machine }
     }

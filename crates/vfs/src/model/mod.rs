@@ -86,6 +86,7 @@ pub struct Model {
     watchers: Mutex<Vec<Weak<dyn Watch>>>,
     promises: Mutex<Option<Promises>>,
     before_watch: Mutex<Option<Meanwhile>>,
+    before_look: Mutex<Option<Meanwhile>>,
 }
 
 /// What happens where somebody else is quicker.
@@ -116,6 +117,7 @@ impl Model {
             watchers: Mutex::default(),
             promises: Mutex::default(),
             before_watch: Mutex::default(),
+            before_look: Mutex::default(),
         }
     }
 
@@ -133,6 +135,7 @@ impl Model {
             watchers: Mutex::default(),
             promises: Mutex::default(),
             before_watch: Mutex::default(),
+            before_look: Mutex::default(),
         }
     }
 
@@ -157,6 +160,18 @@ impl Model {
     /// Something happens just before the next who wants to be told of what is freed is told of anything.
     pub fn before_watch(&self, meanwhile: impl FnOnce(&Self) + Send + 'static) {
         *self.before_watch.lock() = Some(Box::new(meanwhile));
+    }
+
+    /// Something happens just before the next look at an object, or the next open of one: of a disk that hangs.
+    pub fn before_look(&self, meanwhile: impl FnOnce(&Self) + Send + 'static) {
+        *self.before_look.lock() = Some(Box::new(meanwhile));
+    }
+
+    fn looks(&self) {
+        let meanwhile = self.before_look.lock().take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile(self);
+        }
     }
 
     /// Has room for so many bytes from now on.
@@ -242,6 +257,7 @@ impl Attributes for Model {
     }
 
     fn getattr(&self, object: ObjectRef) -> Result<Attr, FsError> {
+        self.looks();
         self.state().attr(object)
     }
 
@@ -343,6 +359,7 @@ impl Opens for Model {
                 self.change(ctx, &[dir], made, |state, cred| state.make_open(cred, (dir, name, how), opening))
             }
             ToOpen::Itself(object) | ToOpen::Again(object) => {
+                self.looks();
                 let is_again = matches!(what, ToOpen::Again(_));
                 let result = self.state().open((ctx.cred, is_again), object, opening);
                 Outcome { result, changes: SmallVec::new(), wait: Wait::Ready }

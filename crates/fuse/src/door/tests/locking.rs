@@ -1,7 +1,7 @@
 //! Ranges that programs lock, beside those of clients of the same file system.
 
 use tally_vfs::locks::{Kind, Lock, NotLocked, Range};
-use tally_vfs::{Attributes as _, Deny, Holder, Locks as _};
+use tally_vfs::{Attributes as _, Deny};
 
 use super::*;
 use crate::under_way::{AWAITING_MAX, Interrupted, Task};
@@ -12,6 +12,7 @@ const WRLCK: u32 = 1;
 const UNLCK: u32 = 2;
 const TO_THE_END: u64 = i64::MAX as u64;
 const AGAIN: i32 = 11;
+const ACCESS: i32 = 13;
 const NOLCK: i32 = 37;
 
 /// A program with a file open.
@@ -254,6 +255,112 @@ fn what_is_freed_behind_the_refusal_is_not_missed() {
     assert!(matches!(step, Step::Reply(reply, With::Nothing) if !reply.is_error()), "he asks once more");
 }
 
+/// Rules V20: a program waited for as long as a client is kept by courtesy that nobody will hear of again.
+#[test]
+fn who_is_late_gives_way_to_programs() {
+    let kernel = Kernel::new();
+    let ([one, _], object) = kernel.programs();
+    let vfs = kernel.vfs();
+    let is_late = || kernel.source.late.lock().push((object, client(1)));
+    vfs.lock_unopened(object, write_lock(client(1), bytes(0, 9))).unwrap();
+    assert_eq!(kernel.set_lock(one, WRLCK, (5, 5)), Err(AGAIN), "its lease is not over");
+    kernel.is_parked(1, one, (5, 5));
+    is_late();
+    assert_eq!((kernel.get_lock(one, WRLCK, (5, 5)), kernel.source.late.lock().len()), (None, 0));
+    kernel.has_it_now(1);
+    kernel.flush(one);
+    for would_wait in [true, false] {
+        vfs.lock_unopened(object, write_lock(client(1), bytes(0, 9))).unwrap();
+        is_late();
+        if would_wait {
+            let step = kernel.waits(2, one, (5, 5)).1;
+            assert!(matches!(step, Step::Reply(reply, With::Nothing) if !reply.is_error()));
+        } else {
+            assert_eq!(kernel.set_lock(one, WRLCK, (5, 5)), Ok(vec![]));
+        }
+        kernel.flush(one);
+    }
+    // Another one beside it is there.
+    vfs.lock_unopened(object, write_lock(client(2), bytes(0, 9))).unwrap();
+    is_late();
+    assert_eq!(kernel.set_lock(one, WRLCK, (5, 5)), Err(AGAIN));
+}
+
+/// The same of what a client denies to others.
+#[test]
+fn who_is_late_denies_nothing_to_programs() {
+    let kernel = Kernel::new();
+    let (node, fh) = kernel.create(b"f", O_RDWR).unwrap();
+    kernel.release((node, fh));
+    let vfs = kernel.vfs();
+    let object = vfs.numbered(ObjectId(node)).unwrap();
+    let denies = |vfs: &Model| {
+        let share = Share { access: Access::READ, deny: Deny::WRITE };
+        let opening = tally_vfs::Opening { share, by: &|_| Ok(client(1)), wants: None };
+        vfs.open(OpCtx::of(&kernel.elsewhere()), ToOpen::Itself(object), opening).result.unwrap();
+    };
+    denies(&vfs);
+    assert_eq!(kernel.open(node, O_RDWR), Err(ACCESS));
+    assert!(kernel.open(node, 0).is_ok(), "to read it is nobody's");
+    kernel.source.late.lock().push((object, client(1)));
+    let fh = kernel.open(node, O_RDWR).unwrap();
+    // Nor where the pool was taken up anew, and it was there first.
+    let anew = Arc::new(vfs.mounted_anew());
+    denies(&anew);
+    *kernel.source.vfs.lock() = Some(anew);
+    assert_eq!(kernel.write((node, fh), b"x", 0), Err(ACCESS));
+    kernel.source.late.lock().push((object, client(1)));
+    assert_eq!(kernel.write((node, fh), b"x", 0).map(drop), Ok(()));
+}
+
+/// Kept by nobody yet.
+struct Open;
+
+impl Promise for Open {
+    fn poll(&self) -> Option<tally_base::Fate> {
+        None
+    }
+    fn drive(&self) -> Option<tally_base::Fate> {
+        None
+    }
+    fn then(self: Box<Self>, _: Box<dyn FnOnce(tally_base::Fate) + Send>) {}
+}
+
+/// Rules V24 and V25: a client did not come in a grace, a program locked what it had, the server died, and the client claimed it.
+#[test]
+fn nobody_is_told_of_a_range_that_a_client_may_still_claim() {
+    let kernel = Kernel::new();
+    let ([one, other], object) = kernel.programs();
+    let vfs = kernel.vfs();
+    let says = |said: Result<Wait, Wait>| kernel.source.given.lock().push_back(said);
+    let asks = |program: Program| kernel.step(32, program.file.0, &[program.asks(WRLCK, (0, 9)).as_bytes()]);
+    says(Ok(Wait::On(Box::new(Open))));
+    assert!(matches!(asks(one), Step::Again(Until::Kept(_))));
+    assert!(vfs.test_range(object, write_lock(client(1), Range::ALL)).is_err(), "it is nobody else's meanwhile");
+    assert_eq!(kernel.set_lock(other, WRLCK, (0, 9)), Err(AGAIN));
+    // There was no room for that, or it is not known for now.
+    says(Err(Wait::On(Box::new(Open))));
+    assert!(matches!(asks(one), Step::Again(Until::Kept(_))));
+    says(Err(Wait::Ready));
+    assert!(matches!(asks(one), Step::Again(Until::Moment)));
+    assert_eq!(kernel.set_lock(one, WRLCK, (0, 9)), Ok(vec![]));
+
+    // What a client denied that gave way; who was in nobody's way does not wait.
+    vfs.unlock_range(object, client(1), Range::ALL).unwrap();
+    let share = Share { access: Access::READ, deny: Deny::WRITE };
+    [one, other].into_iter().for_each(|program| kernel.release(program.file));
+    let opening = tally_vfs::Opening { share, by: &|_| Ok(client(1)), wants: None };
+    vfs.open(OpCtx::of(&kernel.elsewhere()), ToOpen::Itself(object), opening).result.unwrap();
+    kernel.source.late.lock().push((object, client(1)));
+    says(Ok(Wait::On(Box::new(Open))));
+    let open = OpenIn { flags: O_RDWR, open_flags: 0 };
+    assert!(matches!(kernel.step(14, one.file.0, &[open.as_bytes()]), Step::Again(Until::Kept(_))));
+    let opened = |vfs: &Model| vfs.in_the_way(object, None, Share { access: Access::READ, deny: Deny::BOTH });
+    assert_eq!(opened(&vfs), [], "it is not open meanwhile");
+    says(Ok(Wait::On(Box::new(Open))));
+    assert!(kernel.open(one.file.0, O_RDWR).is_ok());
+}
+
 #[test]
 fn who_is_interrupted_has_nothing() {
     let kernel = Kernel::new();
@@ -329,6 +436,46 @@ fn what_was_locked_of_a_mount_that_is_over_is_lost_and_told() {
     assert_eq!(kernel.set_lock(Program { file, ..one }, WRLCK, (0, 9)), Ok(vec![]));
 }
 
+/// A RELEASE and an unlock, and a thread that had looked for the dataset before: what is open and locked by now is so in another table.
+#[test]
+fn what_ends_beside_a_mount_anew_ends_in_that() {
+    let kernel = Kernel::new();
+    let ([one, other], object) = kernel.programs();
+    let old = kernel.vfs();
+    let anew = Arc::new(old.mounted_anew());
+    *kernel.source.vfs.lock() = Some(anew.clone());
+    kernel.lookup(b"f").unwrap();
+    for program in [one, other] {
+        kernel
+            .set_lock(Program { owner: 20 + program.owner, ..program }, WRLCK, (program.owner, program.owner))
+            .unwrap();
+    }
+    let locked = &kernel.door.locked;
+    assert_eq!(locked.unlock(&*old, object.id, 20 + one.owner, Range::ALL), Err(FsError::Unavailable));
+    assert_eq!(locked.flush(&*old, object.id, 20 + one.owner), Err(FsError::Unavailable));
+    assert!(matches!(locked.unlock(&*anew, object.id, 20 + one.owner, Range::ALL), Ok(Some(_))));
+    for program in [one, other] {
+        *kernel.source.stale.lock() = Some(old.clone());
+        kernel.release(program.file);
+    }
+    assert_eq!(anew.test_range(object, write_lock(client(1), Range::ALL)), Ok(()));
+    assert_eq!(anew.in_the_way(object, None, Share { access: Access::READ, deny: Deny::BOTH }), []);
+}
+
+/// The last one closes it between, and who opens it then was told EIO.
+#[test]
+fn what_was_unlocked_is_not_told_to_who_opens_it_behind_that() {
+    let kernel = Kernel::new();
+    let ([one, other], object) = kernel.programs();
+    [one, other].into_iter().for_each(|program| kernel.release(program.file));
+    kernel.door.opens.note_unlocked(object.id);
+    assert!(!kernel.door.opens.is_unlocked(object.id));
+    let fh = kernel.open(one.file.0, O_RDWR).unwrap();
+    assert_eq!(kernel.read((one.file.0, fh)), Ok(vec![]));
+    kernel.door.opens.note_unlocked(object.id);
+    assert_eq!(kernel.read((one.file.0, fh)), Err(IO));
+}
+
 #[test]
 fn what_is_closed_while_the_dataset_is_away_is_closed_when_it_is_back() {
     let kernel = Kernel::new();
@@ -357,7 +504,7 @@ fn who_waits_for_a_client_goes_on_when_that_has_given_it_back() {
     kernel.under_way.begin(1);
     let head = InHeader { len: 56, opcode: 3, unique: 1, node: file.0, ..InHeader::default() };
     let job = Job { unique: 1, message: [head.as_bytes(), &[0; 16]].concat().into(), since: Instant::now() };
-    assert!(matches!(kernel.door.run(&job), Step::Again(Until::Moment)));
+    assert!(matches!(kernel.door.run(&job), Step::Again(Until::GivenBack)));
     // He does not look by himself here.
     kernel.under_way.park(job, None, false).unwrap();
     tally_vfs::Delegations::give_back(&*vfs, object, ClientNumber(5));

@@ -283,13 +283,14 @@ impl List {
         !self.is_in_grace
     }
 
+    /// Whether it is durable that nobody may claim again what is others' by now.
+    pub(super) fn is_sure(&self) -> bool {
+        self.is_over() && self.is_settled && self.doomed.is_empty()
+    }
+
     /// Whether this client, which may have lost something without knowing it, may be given something new, and nothing has to be done before.
     pub(super) fn is_at_rest(&self, key: ClientKey, has_lost: bool) -> bool {
-        self.is_over()
-            && self.is_lease_noted
-            && self.is_settled
-            && self.doomed.is_empty()
-            && (has_lost || self.has(key))
+        self.is_sure() && self.is_lease_noted && (has_lost || self.has(key))
     }
 
     pub(super) fn has(&self, key: ClientKey) -> bool {

@@ -1,0 +1,172 @@
+//! A mount goes on behind the process that has served it.
+
+use super::*;
+use crate::keeping::Keeping;
+use crate::wire::RESENT;
+use crate::wire::raw::{InitMore, ReleaseIn, WriteIn};
+
+const WRITE: u32 = 16;
+const RELEASE: u32 = 18;
+const O_APPEND: u32 = 0o2000;
+
+/// A mount that is kept, and what is kept of it.
+struct Kept {
+    played: Played,
+    device: OwnedFd,
+    files: [OwnedFd; 2],
+}
+
+fn files(keeping: &Keeping) -> [OwnedFd; 2] {
+    keeping.files().map(|file| file.try_clone_to_owned().unwrap())
+}
+
+impl Kept {
+    /// Under a kernel that asks again, or one that does not.
+    fn start(can_resend: bool) -> Self {
+        let (kernel, device) = pair();
+        let (source, same) = (sourced(), device.try_clone().unwrap());
+        let keeping = Keeping::begin(b"tank").unwrap();
+        let files = files(&keeping);
+        let session = Session::start(device, source.clone(), Some(keeping)).unwrap();
+        let played = Played { kernel, source, session };
+        let flags2 = if can_resend { can::HAS_RESEND } else { 0 };
+        let (words, more) = ([7_u32, 40, 1 << 20, u32::MAX], InitMore { flags2, ..InitMore::default() });
+        let told = played.told(1000, (INIT, 0), &[words.as_bytes(), more.as_bytes()]).2;
+        assert_eq!(InitOut::read_from_bytes(&told[..]).unwrap().flags2, flags2);
+        Self { played, device: same, files }
+    }
+
+    fn is_to_ask_again(&self) {
+        let mut told = [0; 64];
+        assert_eq!(rustix::io::read(&self.played.kernel, &mut told), Ok(16));
+        assert_eq!(told[..16], wire::ask_again());
+    }
+
+    /// Another process serves it.
+    fn is_taken_over(self) -> Self {
+        let Played { kernel, source, session } = self.played;
+        let keeping = Keeping::resume(self.files).expect("it is whole");
+        assert_eq!(keeping.about(), b"tank");
+        let files = files(&keeping);
+        // With a process all that it had in the table ends.
+        session.shared.door.close_all();
+        drop(session);
+        let device = self.device.try_clone().unwrap();
+        let session = Session::start(self.device, source.clone(), Some(keeping)).unwrap();
+        Self { played: Played { kernel, source, session }, device, files }
+    }
+}
+
+/// All of a file, for somebody else.
+fn all() -> Lock {
+    let nobody = Holder { client: ClientNumber(5), owner: OwnerNumber(1) };
+    Lock { holder: nobody, range: Range::ALL, kind: Kind::Write }
+}
+
+/// One that asks nothing again: what waited is written down, and waits on. Nobody sees a difference.
+#[test]
+fn who_waits_waits_on_behind_it() {
+    let kept = Kept::start(false);
+    let (file, fh) = kept.played.created();
+    let asked = LkIn { fh, owner: 9, last: 9, kind: 1, ..LkIn::default() };
+    assert_eq!(kept.played.told(2, (SETLKW, file.id.0), &[asked.as_bytes()]), (2, None, vec![]));
+    let other = LkIn { owner: 10, ..asked };
+    kept.played.asks(3, (SETLKW, file.id.0), &[other.as_bytes()]);
+    until("it waits", || kept.played.session.parked() == 1);
+    assert!(kept.played.session.hand_over(PATIENCE));
+    // What comes now is read by the next one.
+    kept.played.mkdir(4);
+    kept.played.session.ends_well();
+    let vfs = kept.played.source.vfs.clone();
+    assert!(is_open(&vfs, file), "nothing is closed");
+
+    let kept = kept.is_taken_over();
+    assert_eq!(kept.played.hears().0, 4);
+    assert!(is_open(&vfs, file) && vfs.lock_unopened(file, all()).is_err());
+    until("it waits on", || kept.played.session.parked() == 1);
+    let unlock = LkIn { kind: 2, ..asked };
+    kept.played.asks(5, (SETLKW - 1, file.id.0), &[unlock.as_bytes()]);
+    let mut answers = [kept.played.hears().0, kept.played.hears().0];
+    answers.sort_unstable();
+    assert_eq!(answers, [3, 5]);
+    assert_eq!(kept.played.source.ended.load(Ordering::SeqCst), 0, "it is mounted still");
+}
+
+/// Of what was neither answered nor left nobody would ever tell its programs.
+#[test]
+fn a_sudden_end_under_a_kernel_that_does_not_ask_again_ends_the_mount() {
+    let kept = Kept::start(false);
+    assert!(matches!(Keeping::resume(kept.files), Err(crate::NotKept::Lost)));
+}
+
+#[test]
+fn a_mount_that_nothing_was_agreed_upon_ends() {
+    let keeping = Keeping::begin(b"tank").unwrap();
+    assert!(matches!(Keeping::resume(files(&keeping)), Err(crate::NotKept::Lost)));
+}
+
+/// What was carried out and not answered is asked again, and has happened once.
+#[test]
+fn what_comes_again_has_happened_once() {
+    let kept = Kept::start(true);
+    let (file, fh) = kept.played.created();
+    let promises = by_hand(&kept.played);
+    kept.played.mkdir(2);
+    until("it is made", || named(&kept.played.source.vfs, b"d").is_some());
+    kept.played.create(3, b"g");
+    until("it is made", || named(&kept.played.source.vfs, b"g").is_some());
+    let made = named(&kept.played.source.vfs, b"g").unwrap();
+    // Of these the answers came, and are lost.
+    kept.played.source.vfs.promise(|| Wait::Ready);
+    let opened = kept.played.told(5, (OPEN, file.id.0), &[OpenIn { flags: O_RDWR, open_flags: 0 }.as_bytes()]).2;
+    let second = OpenOut::read_from_bytes(&opened[..]).unwrap().fh;
+    let appended = WriteIn { fh: second, size: 4, flags: O_APPEND, ..WriteIn::default() };
+    assert_eq!(kept.played.told(4, (WRITE, file.id.0), &[appended.as_bytes(), b"line"]).1, None);
+    let closed = ReleaseIn { fh, ..ReleaseIn::default() };
+    assert_eq!(kept.played.told(6, (RELEASE, file.id.0), &[closed.as_bytes()]).1, None);
+    assert!(kept.played.session.hand_over(PATIENCE));
+    // The process ends, and its promises with it.
+    let kept = kept.is_taken_over();
+    kept.is_to_ask_again();
+    let vfs = kept.played.source.vfs.clone();
+    kept.played.mkdir(2 | RESENT);
+    let (unique, errno, told) = kept.played.hears();
+    let dir = EntryOut::read_from_prefix(&told).expect("an entry").0.node;
+    assert_eq!((unique, errno, Some(dir)), (2 | RESENT, None, named(&vfs, b"d").map(|made| made.id.0)));
+    kept.played.create(3 | RESENT, b"g");
+    let (_, errno, told) = kept.played.hears();
+    assert_eq!((errno, EntryOut::read_from_prefix(&told).unwrap().0.node), (None, made.id.0));
+    assert!(is_open(&vfs, made));
+    kept.played.asks(4 | RESENT, (WRITE, file.id.0), &[appended.as_bytes(), b"line"]);
+    assert_eq!(kept.played.hears().1, None);
+    assert_eq!(vfs.getattr(file).unwrap().size, 4, "it is there once");
+    let told = kept.played.told(5 | RESENT, (OPEN, file.id.0), &[OpenIn { flags: O_RDWR, open_flags: 0 }.as_bytes()]).2;
+    assert_eq!(OpenOut::read_from_bytes(&told[..]).unwrap().fh, second);
+    kept.played.asks(6 | RESENT, (RELEASE, file.id.0), &[closed.as_bytes()]);
+    assert_eq!(kept.played.hears().1, None);
+    assert!(is_open(&vfs, file), "the second one is open");
+    let closed = ReleaseIn { fh: second, ..closed };
+    assert_eq!(kept.played.told(7, (RELEASE, file.id.0), &[closed.as_bytes()]).1, None);
+    assert!(!is_open(&vfs, file), "and nothing of the first");
+    drop(promises);
+}
+
+/// What was closed while its dataset was away had been locked: behind that nobody has it.
+#[test]
+fn what_ends_while_its_dataset_is_away_stays_ended() {
+    let kept = Kept::start(true);
+    let (file, fh) = kept.played.created();
+    let asked = LkIn { fh, owner: 9, last: 9, kind: 1, ..LkIn::default() };
+    assert_eq!(kept.played.told(2, (SETLKW, file.id.0), &[asked.as_bytes()]), (2, None, vec![]));
+    assert!(kept.played.session.hand_over(PATIENCE));
+    let vfs = kept.played.source.vfs.clone();
+    kept.played.session.shared.door.close_all();
+    kept.played.source.is_away.store(true, Ordering::SeqCst);
+    let kept = kept.is_taken_over();
+    kept.is_to_ask_again();
+    let closed = ReleaseIn { fh, ..ReleaseIn::default() };
+    assert_eq!(kept.played.told(3, (RELEASE, file.id.0), &[closed.as_bytes()]).1, None);
+    kept.played.source.is_away.store(false, Ordering::SeqCst);
+    kept.played.session.take_over();
+    assert_eq!(vfs.lock_unopened(file, all()), Ok(()));
+}
