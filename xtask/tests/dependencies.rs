@@ -147,7 +147,17 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
     ),
     ("fs", &FS),
     ("nfs", &NFS),
-    ("fuse", &[&["session"], &["door"], &["under_way"], &["locked", "opens", "signals", "source"], &["errno", "wire"]]),
+    (
+        "fuse",
+        &[
+            &["session"],
+            &["door"],
+            &["under_way"],
+            &["keeping", "locked", "opens", "signals", "source"],
+            &["journal"],
+            &["errno", "wire"],
+        ],
+    ),
     ("smb", &[&["conf"], &["main_conf", "name", "share"]]),
     ("bench", &BENCH),
     ("server", &SERVER_FLOORS),

@@ -24,7 +24,7 @@ is_active() { systemctl is-active --quiet "$@"; }
 # It is content, and prints nothing.
 verified() {
     local said
-    said=$(cd /lib/systemd/system && systemd-analyze verify --recursive-errors=no tally.service tally-mount.service tally-events.service tally-scrub@tank.service tally-scrub@tank.timer tally-smb.path tally-smb.service 2>&1) && [ -z "$said" ] || { echo "$said"; false; }
+    said=$(cd /lib/systemd/system && systemd-analyze verify --recursive-errors=no tally.service tally-mount.service tally-remount.service tally-events.service tally-scrub@tank.service tally-scrub@tank.timer tally-smb.path tally-smb.service 2>&1) && [ -z "$said" ] || { echo "$said"; false; }
 }
 answers() { for _ in $(seq 60); do tally pool status > /dev/null 2>&1 && return; sleep 0.5; done; tally pool status; }
 # Mounts of its own: one where the dataset says, with one in it, and one of /etc/fstab.
@@ -76,8 +76,15 @@ install)
     need "datasets that say where they are" sh -c "tally dataset create -o mountpoint=/home tank/home && tally dataset create tank/home/ann && tally mount -a && echo of ann > /home/ann/file"
     need "and one of /etc/fstab" sh -c "mkdir /srv/table && tally dataset create tank/table && echo '$TABLE' >> /etc/fstab && systemctl daemon-reload && mount /srv/table && echo of the table > /srv/table/file"
     need "they are mounted" have_mounts
-    need "a restart unmounts them, and mounts them again" systemctl restart tally
+    # Who is in it, and has a range locked and a file without a name open, sees nothing of it.
+    sh -c "cd /home/ann && exec perl -e '\$| = 1; open(my \$f, \"+>\", \"gone\"); unlink(\"gone\"); fcntl(\$f, 6, pack(\"s s x4 q q l x4\", 1, 0, 0, 0, 0)) or die; print \"ready\\n\"; until (-e \"go\") { mkdir(\"round\") or die; rmdir(\"round\") or die; select(undef, undef, undef, 0.01) } syswrite(\$f, \"whole\") or die; \$f->sync; seek(\$f, 0, 0); read(\$f, my \$all, 9); print \"\$all\\n\"'" > /tmp/stays 2>&1 & stays=$!
+    for _ in $(seq 100); do grep -q ready /tmp/stays && break; sleep 0.1; done
+    need "a restart leaves them" systemctl restart tally
     need "they are mounted" have_mounts
+    need "a second one does" systemctl restart tally
+    touch /home/ann/go; wait $stays; told=$?
+    sed 's/^/# who stays: /' /tmp/stays
+    need "who was in it has seen nothing" sh -c "test $told = 0 && grep -qx whole /tmp/stays && rm /home/ann/go"
     need "and so does an end, and a start" sh -c "systemctl stop tally && ! grep -w fuse.tally /proc/self/mountinfo && systemctl start tally"
     need "they are mounted" have_mounts
     need "a daemon that is killed" sh -c "systemctl kill --signal=KILL tally && sleep 1"
