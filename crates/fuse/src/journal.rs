@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 use rustix::fs::MemfdFlags;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-pub(crate) use self::record::{Entry, Gives};
+pub(crate) use self::record::{Entry, Gives, Locker};
 pub(crate) use self::state::State;
 use crate::wire;
 

@@ -18,21 +18,11 @@ use tally_base::ObjectId;
 use tally_vfs::locks::{Kind, Lock, NotLocked, Range};
 use tally_vfs::{ClientNumber, FsError, Holder, MountNumber, ObjectRef, OwnerNumber, Vfs};
 
+pub(crate) use crate::journal::Locker;
 use crate::journal::{Entry, Journal, State};
 
 /// Files whose numbers fall together wait for each other where they are locked.
 const SHARDS: usize = 64;
-
-/// Who locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Locker {
-    /// As the kernel names it.
-    pub(crate) owner: u64,
-    /// Through which open.
-    pub(crate) fh: u64,
-    /// As which process it is shown.
-    pub(crate) pid: u32,
-}
 
 /// All of a mount.
 pub(crate) struct Locked {

@@ -59,11 +59,6 @@ impl Way {
         Some(Self { access: Access::from_bits(bits & !MAKER)?, is_maker: bits & MAKER != 0 })
     }
 
-    /// The own number of an open, behind the way.
-    pub(crate) const fn number_of(fh: u64) -> u64 {
-        fh / WAYS
-    }
-
     const fn number(self) -> u64 {
         (self.access.bits() | if self.is_maker { MAKER } else { 0 }) as u64
     }
@@ -131,7 +126,7 @@ impl Opens {
 
     /// What another process had open, of which nothing is claimed here yet.
     pub(crate) fn take_over(&self, before: &State) {
-        self.next.store(before.next, Relaxed);
+        self.next.store(before.next / WAYS + 1, Relaxed);
         for (fh, (object, _)) in &before.opens {
             let key = (object.id, fh % WAYS);
             self.shard(object.id).lock().entry(key).or_insert((*object, 0)).1 += 1;

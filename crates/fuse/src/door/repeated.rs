@@ -53,7 +53,7 @@ impl Door {
     /// Whether a RELEASE comes again that was carried out.
     pub(super) fn has_closed(&self, header: &Header, fh: u64) -> bool {
         let before = self.before.as_ref().filter(|_| header.unique & RESENT != 0);
-        before.is_some_and(|before| Way::number_of(fh) < before.next && !before.opens.contains_key(&fh))
+        before.is_some_and(|before| fh < before.next && !before.opens.contains_key(&fh))
     }
 }
 

@@ -6,7 +6,6 @@ use tally_vfs::locks::{Kind, Range};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::REST_BYTES_MAX;
-use crate::locked::Locker;
 
 /// The head of each, in the order of this machine.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -20,6 +19,17 @@ struct Raw {
 
 const RAW_BYTES: usize = size_of::<Raw>();
 const _: () = assert!(RAW_BYTES == 64);
+
+/// Who locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Locker {
+    /// As the kernel names it.
+    pub(crate) owner: u64,
+    /// Through which open.
+    pub(crate) fh: u64,
+    /// As which process it is shown.
+    pub(crate) pid: u32,
+}
 
 /// What of an open file the next commit has to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +49,7 @@ pub(crate) enum Entry<'a> {
     Mount { id: [u8; 16], about: &'a [u8] },
     /// What was agreed upon with the kernel.
     Agreed { can_resend: bool },
-    /// Numbers of opens up to this one were given.
+    /// Every number of an open is below this one.
     Numbered { next: u64 },
     /// A file was opened for this request, by this number.
     Opened { unique: u64, object: ObjectRef, fh: u64 },

@@ -9,8 +9,7 @@ use tally_base::ObjectId;
 use tally_vfs::ObjectRef;
 use tally_vfs::locks::{Kind, Range};
 
-use super::{Entry, Gives};
-use crate::locked::Locker;
+use super::{Entry, Gives, Locker};
 
 /// Requests that append, of which it is known where: as many as may be under way, of which the newest are.
 const APPENDS_MAX: usize = 8192;
@@ -24,7 +23,7 @@ pub(crate) struct State {
     pub(crate) about: Bytes,
     /// Whether the kernel says again what it has asked; nothing, if it was never agreed upon.
     pub(crate) can_resend: Option<bool>,
-    /// The number of the next open.
+    /// Every number of an open is below.
     pub(crate) next: u64,
     /// Opens by their numbers: the file, and for which request.
     pub(crate) opens: HashMap<u64, (ObjectRef, u64)>,
@@ -77,7 +76,7 @@ impl State {
             Entry::Agreed { can_resend } => self.can_resend = Some(can_resend),
             Entry::Numbered { next } => self.next = self.next.max(next),
             Entry::Opened { unique, object, fh } => {
-                self.next = self.next.max(number_behind(fh));
+                self.next = self.next.max(fh.saturating_add(1));
                 if self.opens.insert(fh, (object, unique)).is_none() {
                     *self.open_count.entry(object.id).or_default() += 1;
                 }
@@ -175,9 +174,4 @@ impl State {
         all.extend(self.left.iter().map(|message| Entry::Left { message }));
         all
     }
-}
-
-/// The number of the open that follows the one with this number.
-fn number_behind(fh: u64) -> u64 {
-    crate::opens::Way::number_of(fh).wrapping_add(1)
 }

@@ -122,7 +122,12 @@ fn what_comes_again_has_happened_once() {
     let second = OpenOut::read_from_bytes(&opened[..]).unwrap().fh;
     let appended = WriteIn { fh: second, size: 4, flags: O_APPEND, ..WriteIn::default() };
     assert_eq!(kept.played.told(4, (WRITE, file.id.0), &[appended.as_bytes(), b"line"]).1, None);
-    let closed = ReleaseIn { fh, ..ReleaseIn::default() };
+    let opened = kept.played.told(8, (OPEN, file.id.0), &[OpenIn { flags: O_RDWR, open_flags: 0 }.as_bytes()]).2;
+    let third = OpenOut::read_from_bytes(&opened[..]).unwrap().fh;
+    // This one is heard of.
+    let first = ReleaseIn { fh, ..ReleaseIn::default() };
+    assert_eq!(kept.played.told(9, (RELEASE, file.id.0), &[first.as_bytes()]).1, None);
+    let closed = ReleaseIn { fh: third, ..first };
     assert_eq!(kept.played.told(6, (RELEASE, file.id.0), &[closed.as_bytes()]).1, None);
     assert!(kept.played.session.hand_over(PATIENCE));
     // The process ends, and its promises with it.
@@ -147,7 +152,7 @@ fn what_comes_again_has_happened_once() {
     assert!(is_open(&vfs, file), "the second one is open");
     let closed = ReleaseIn { fh: second, ..closed };
     assert_eq!(kept.played.told(7, (RELEASE, file.id.0), &[closed.as_bytes()]).1, None);
-    assert!(!is_open(&vfs, file), "and nothing of the first");
+    assert!(!is_open(&vfs, file), "and nothing of the first and the third");
     drop(promises);
 }
 
