@@ -21,6 +21,8 @@ enum Need {
     Root,
     /// To be root, and a kernel that has file systems in programs.
     Fuse,
+    /// The same, and that kernel asks again what a program has read and not answered.
+    Resend,
     /// The same, and Samba: installed where nothing starts it by that.
     Samba,
     /// A regular file as a block device.
@@ -150,6 +152,13 @@ pub(crate) fn has_fuse() -> bool {
     rustix::process::geteuid().is_root() && std::path::Path::new("/dev/fuse").exists()
 }
 
+fn kernel_is_at_least(wanted: (u32, u32)) -> bool {
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse().ok());
+    numbers.next().zip(numbers.next()).is_some_and(|release| release >= wanted)
+}
+
 /// All of them.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     TESTS.iter().map(|test| test.name)
@@ -190,6 +199,9 @@ impl Need {
             Self::Fuse => Ok(has_fuse()
                 .then_some(usual)
                 .ok_or_else(|| "it needs root and /dev/fuse (the module fuse)".to_owned())),
+            Self::Resend => Ok((has_fuse() && kernel_is_at_least((6, 10)))
+                .then_some(usual)
+                .ok_or_else(|| "it needs root, /dev/fuse and Linux 6.10 (FUSE_NOTIFY_RESEND)".to_owned())),
             Self::Samba => {
                 let there = has_fuse() && packages::ensure_unstarted(&packages::SAMBA)?;
                 Ok(there.then_some(usual).ok_or_else(|| {

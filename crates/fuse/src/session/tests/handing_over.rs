@@ -43,7 +43,7 @@ impl Kept {
     }
 
     /// Another process serves it.
-    fn is_taken_over(self) -> Self {
+    fn taken_over(self) -> Self {
         let Played { kernel, source, session } = self.played;
         let keeping = Keeping::resume(self.files).expect("it is whole");
         assert_eq!(keeping.about(), b"tank");
@@ -80,7 +80,7 @@ fn who_waits_waits_on_behind_it() {
     let vfs = kept.played.source.vfs.clone();
     assert!(is_open(&vfs, file), "nothing is closed");
 
-    let kept = kept.is_taken_over();
+    let kept = kept.taken_over();
     assert_eq!(kept.played.hears().0, 4);
     assert!(is_open(&vfs, file) && vfs.lock_unopened(file, all()).is_err());
     until("it waits on", || kept.played.session.parked() == 1);
@@ -131,7 +131,7 @@ fn what_comes_again_has_happened_once() {
     assert_eq!(kept.played.told(6, (RELEASE, file.id.0), &[closed.as_bytes()]).1, None);
     assert!(kept.played.session.hand_over(PATIENCE));
     // The process ends, and its promises with it.
-    let kept = kept.is_taken_over();
+    let kept = kept.taken_over();
     kept.is_to_ask_again();
     let vfs = kept.played.source.vfs.clone();
     kept.played.mkdir(2 | RESENT);
@@ -167,7 +167,7 @@ fn what_ends_while_its_dataset_is_away_stays_ended() {
     let vfs = kept.played.source.vfs.clone();
     kept.played.session.shared.door.close_all();
     kept.played.source.is_away.store(true, Ordering::SeqCst);
-    let kept = kept.is_taken_over();
+    let kept = kept.taken_over();
     kept.is_to_ask_again();
     let closed = ReleaseIn { fh, ..ReleaseIn::default() };
     assert_eq!(kept.played.told(3, (RELEASE, file.id.0), &[closed.as_bytes()]).1, None);
