@@ -9,15 +9,16 @@
 //! | the host does not see it, or not from that port | FAILED, or AUTH_TOOWEAK | the same | carried out: it may give up what it has |
 //!
 //! Linux claims a lock again once: what is told to come again then is lost to its process, without a word. So such a LOCK is held in the house (N8), and where there is no room it is dropped: hosts send again what is not
-//! answered. As long as one is not answered its host locks nothing of us, in no pool.
+//! answered. As long as one is not answered its host claims nothing else of us, in no pool: so other pools that it may claim something in wait for it meanwhile, and shortly before one of them does so no longer the claim is told to come again all the same, as of many locks one is lost then.
 //!
-//! Whoever may read a file or write it, or owns it, may lock it, in either way: whether it is open for that, its host has asked (it locks as POSIX has it).
+//! Whoever may read a file or write it, or owns it, may lock it for reading. To keep others out of it one has to own it, or may write it, and over an export and a dataset that take changes: a lock has no end but its host's, and who only reads would keep out all others for ever with some of them.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tally_vfs::locks::Kind;
 use tally_vfs::{ObjectRef, Vfs, permission};
 
 use super::job::{Job, Pending};
@@ -29,7 +30,7 @@ use crate::numbers::{ACCESS_MODIFY, ACCESS_READ, access_bits};
 use crate::rpc::{AcceptError, Call, Refusal, Reply};
 use crate::stats::count;
 use crate::v3::About;
-use crate::v4::{Asks, Heard, HostCall, House, LockTold};
+use crate::v4::{Asks, Heard, Holding, HostCall, House, LockTold};
 use crate::xdr::Encoder;
 
 /// Draws the number by which hosts know a start, durably: odd, and higher than all before.
@@ -172,12 +173,15 @@ impl Service {
             return Step::Reply(self.too_weak(job, dataset));
         }
         let target = match target {
-            Ok(target) if may_lock(&target) => target,
-            Ok(_) | Err(Closed::BadHandle | Closed::Out | Closed::TooWeak) => {
+            Ok(target) => match may_lock(&target, asked.kind) {
+                Ok(()) => target,
+                Err(verdict) => return self.says(job, asked, verdict),
+            },
+            Err(Closed::BadHandle | Closed::Out | Closed::TooWeak) => {
                 return self.says(job, asked, Verdict::Failed);
             }
             Err(Closed::Stale) => return self.says(job, asked, Verdict::Stale),
-            Err(Closed::Away) if how.is_some_and(|how| how.is_reclaim) => return Self::hold(job, house),
+            Err(Closed::Away) if how.is_some_and(|how| how.is_reclaim) => return self.hold(job, house, asked),
             Err(Closed::Away) => return self.says(job, asked, Verdict::Grace),
         };
         house.note_v3_use((target.vfs.pool(), target.vfs.dataset()));
@@ -197,7 +201,7 @@ impl Service {
                 job.was_kept_out = true;
                 Step::Again(promise)
             }
-            LockTold::Later => Self::hold(job, house),
+            LockTold::Later => self.hold(job, house, asked),
             LockTold::Held(lock, named) => {
                 // Of a client of version 4 a process has no number.
                 let nobody = wire::Process { handle: b"", number: 0 };
@@ -219,11 +223,12 @@ impl Service {
     }
 
     /// Keeps what a host claims again until more is known; or drops it, where it would not be heard any more, or there is no room.
-    fn hold(job: &mut Job, house: &House) -> Step {
+    fn hold(&self, job: &mut Job, house: &House, asked: &Asked<'_>) -> Step {
         let is_there = job.link.is_alive();
-        match is_there.then(|| house.hold_for_host(job.link.peer().ip())).flatten() {
-            Some(held) => Step::Again(held),
-            None => {
+        match is_there.then(|| house.hold_for_host(job.link.peer().ip())) {
+            Some(Holding::Held(held)) => Step::Again(held),
+            Some(Holding::TooLong) => self.says(job, asked, Verdict::Grace),
+            None | Some(Holding::NoRoom) => {
                 job.owed = false;
                 Step::Attached
             }
@@ -249,8 +254,13 @@ impl Service {
     }
 }
 
-/// Whether who asks may lock a file.
-fn may_lock(target: &Target) -> bool {
-    let Ok(attr) = target.vfs.getattr(target.object) else { return true };
-    permission::owns(&attr, &target.cred) || access_bits(&attr, &target.cred) & (ACCESS_READ | ACCESS_MODIFY) != 0
+/// Whether who asks may lock a file so.
+fn may_lock(target: &Target, kind: Kind) -> Result<(), Verdict> {
+    if kind == Kind::Write && (target.rule.read_only || target.vfs.is_read_only()) {
+        return Err(Verdict::ReadOnly);
+    }
+    let Ok(attr) = target.vfs.getattr(target.object) else { return Ok(()) };
+    let needed = if kind == Kind::Read { ACCESS_READ | ACCESS_MODIFY } else { ACCESS_MODIFY };
+    let may = permission::owns(&attr, &target.cred) || access_bits(&attr, &target.cred) & needed != 0;
+    if may { Ok(()) } else { Err(Verdict::Failed) }
 }

@@ -105,7 +105,9 @@ impl House {
         let state = match draw() {
             Ok(state) => state,
             Err(error) => {
-                tracing::error!(%error, "hosts that had locked by NFSv3 cannot be told that the server has started anew, as the number of this start cannot be written down; it is tried again");
+                if self.hosts.is_to_complain(now) {
+                    tracing::error!(%error, "hosts that had locked by NFSv3 cannot be told that the server has started anew, as the number of this start cannot be written down; it is tried again");
+                }
                 return;
             }
         };
@@ -200,7 +202,13 @@ impl House {
         match &call.purpose {
             Purpose::Notice(notice) => {
                 let is_heard = matches!(heard, Heard::Results(_));
-                self.hosts.notices.lock().said(notice, names, is_heard, self.now());
+                if self.hosts.notices.lock().said(notice, names, is_heard, self.now()) {
+                    tracing::warn!(
+                        host = %notice.to,
+                        "this host of NFSv3 could not be told that the server has started anew, and is told no more: what it had locked may be others'. \
+                         Its port 111 and its status monitor (rpc.statd) are to be open to the server, by UDP"
+                    );
+                }
             }
             Purpose::Waiter(calling) => {
                 let said = match heard {
