@@ -15,6 +15,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -41,6 +42,8 @@ pub(super) struct Locks {
     draw: DrawsStart,
     /// What it calls itself to hosts.
     names: Vec<Vec<u8>>,
+    /// Whether those that are told of a start would find it.
+    can_be_found: AtomicBool,
 }
 
 /// What is done to a file that is there.
@@ -51,8 +54,20 @@ impl Service {
     #[must_use]
     pub fn locking_for_3(self, draw: DrawsStart, names: &[&str]) -> Self {
         let names = names.iter().map(|name| name.as_bytes().to_vec()).collect();
-        let locks = self.house.is_some().then_some(Locks { draw, names });
+        let locks = self.house.is_some().then(|| Locks { draw, names, can_be_found: AtomicBool::new(true) });
         Self { locks, ..self }
+    }
+
+    /// The same, which tells no host of its start before it [can be found](Self::can_be_found): who is told asks this machine's portmapper where that is, and claims nothing more where it does not say.
+    #[must_use]
+    pub fn telling_when_found(self) -> Self {
+        self.locks.iter().for_each(|locks| locks.can_be_found.store(false, Relaxed));
+        self
+    }
+
+    /// It is registered with the portmapper, or will not be.
+    pub fn can_be_found(&self) {
+        self.locks.iter().for_each(|locks| locks.can_be_found.store(true, Relaxed));
     }
 
     /// Whether it does.
@@ -64,7 +79,8 @@ impl Service {
     /// Several times a second, in a thread of its own: what hosts wait for, and are to be told.
     pub fn look_after_hosts(&self) {
         if let (Some(locks), Some(house)) = (&self.locks, &self.house) {
-            house.look_after_hosts(&*self.exports, &*locks.draw);
+            let draw: &dyn Fn() -> io::Result<u32> = &*locks.draw;
+            house.look_after_hosts(&*self.exports, locks.can_be_found.load(Relaxed).then_some(draw));
         }
     }
 
@@ -115,9 +131,12 @@ impl Service {
         })
     }
 
-    /// What a host says of itself, by the address that it says it from: its name is anybody's to say.
+    /// What a host says of itself, by the address that it says it from: its name is anybody's to say. To programs of this machine that would know whether its own status monitor runs there is none (N5).
     fn monitor(&self, call: &Call, peer: std::net::IpAddr) -> Result<Encoder, AcceptError> {
         let (Some(_), Some(house)) = (&self.locks, &self.house) else { return Err(AcceptError::ProgramUnavailable) };
+        if peer.to_canonical().is_loopback() && call.procedure != nsm::NOTIFY {
+            return Err(AcceptError::ProgramUnavailable);
+        }
         if let Some(state) = nsm::decode(call.procedure, &mut call.arguments())? {
             house.host_started_anew(&*self.exports, peer, Some(state));
         }
@@ -243,7 +262,7 @@ impl Service {
     pub(super) fn refuse_lock(&self, job: &Job) -> Step {
         let call = &job.call;
         let told = nlm::refuse(call.procedure, &mut call.arguments());
-        if call.procedure != 0 && !self.locks_refused.swap(true, std::sync::atomic::Ordering::Relaxed) {
+        if call.procedure != 0 && !self.locks_refused.swap(true, Relaxed) {
             tracing::warn!(
                 peer = %job.link.peer(),
                 "a client asked for a lock, and this server has none for NFSv3: programs there get \"No locks available\". Set `nlm = true` in the \

@@ -222,7 +222,7 @@ impl House {
             is_overtaken = {
                 let given_up = self.hosts.given_up.lock();
                 given_up.is_behind(asks.came, &asks.process(), &file, wanted.range)
-                    || !how.is_reclaim && given_up.has_forgotten(asks.came)
+                    || !how.is_reclaim && given_up.has_forgotten(asks.came, &asks.process())
             };
             if is_overtaken {
                 return Ok(());

@@ -84,6 +84,19 @@ fn nobody_is_told_a_number_that_could_not_be_written_down() {
     assert_eq!(notices(&scene), told(1, 11));
 }
 
+/// Whoever is told asks the portmapper of the server where that is, and claims nothing more where it does not say.
+#[test]
+fn nobody_is_told_of_a_start_that_could_not_be_found_yet() {
+    let scene = scene();
+    let file = scene.file(b"f");
+    assert_eq!(host(1).says(&scene, &ask(&scene, LOCK, file)), GRANTED);
+    let scene = restart(scene);
+    let scene = Scene { service: scene.service.telling_when_found(), ..scene };
+    assert_eq!(notices(&scene), []);
+    scene.service.can_be_found();
+    assert_eq!(notices(&scene), told(1, 5));
+}
+
 /// Who waits for a lock sleeps in a program; a notice goes behind him.
 #[test]
 fn who_waits_is_called_before_others_are_told_of_a_start() {

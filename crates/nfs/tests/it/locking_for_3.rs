@@ -7,7 +7,7 @@ use std::time::Duration;
 use tally_base::Kept;
 use tally_nfs::service::{Service, Step};
 use tally_nfs::v4::Heard;
-use tally_nfs::xdr::Decoder;
+use tally_nfs::xdr::{Decoder, Encoder};
 use tally_vfs::locks::{Kind, Lock, Range};
 use tally_vfs::{
     Access, Attributes, ClientNumber, Cred, Deny, Holder, Identity, Locks, Names, OpCtx, Opening, Opens, OwnerNumber,
@@ -15,13 +15,14 @@ use tally_vfs::{
 };
 use tally_wire::nfs4::Nfsstat4;
 
+use crate::support::client::record;
 use crate::support::compound::lookup;
 use crate::support::delegates::{delegated, delegated_to_write, give_back};
 use crate::support::desk::bytes_of;
 use crate::support::gated::Promises;
 use crate::support::host::{
-    Ask, BLOCKED, CANCEL, DENIED, FAILED, GRACE, GRANTED, Host, LOCK, NAMES, NOLOCKS, READ_ONLY, STALE, TEST, TOO_BIG,
-    UNLOCK, answers, ask, calls, host, listed, locking, next_call, notices, numbers, restart, scene, words_of,
+    Ask, BLOCKED, CANCEL, DENIED, FAILED, GRACE, GRANTED, Host, LOCK, NAMES, NOLOCKS, NSM, READ_ONLY, STALE, TEST,
+    TOO_BIG, UNLOCK, answers, ask, calls, host, listed, locking, next_call, notices, numbers, restart, scene, words_of,
 };
 use crate::support::keeper::{self, opens, written_scene};
 use crate::support::opener::{READ, WRITE};
@@ -361,6 +362,24 @@ fn a_notice_that_comes_late_frees_what_was_before_it() {
     assert!(next_call(&scene).is_none(), "who waited is gone with its start");
     host(1).notifies(&scene, 7);
     assert_eq!(host(2).says(&scene, &there), GRANTED);
+}
+
+/// N5: `mount.nfs` of the server's own machine asks whether there is a status monitor, for its kernel, which ours is none for. What others say is heard.
+#[test]
+fn to_programs_of_this_machine_there_is_no_status_monitor() {
+    let scene = scene();
+    let told = |peer: &str, procedure| {
+        let call = record(1, (0, &[0]), NSM, procedure, Encoder::new());
+        let reply = scene.service.answer_datagram(call.into(), peer.parse().unwrap()).expect("an answer");
+        u32::from_be_bytes(bytes_of(&reply)[20..24].try_into().unwrap())
+    };
+    const DONE: u32 = 0;
+    const NO_PROGRAM: u32 = 1;
+    const NO_PROCEDURE: u32 = 3;
+    for near in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
+        assert_eq!([0, 2].map(|procedure| told(near, procedure)), [NO_PROGRAM; 2], "{near}");
+    }
+    assert_eq!([0, 2].map(|procedure| told("10.0.0.1", procedure)), [DONE, NO_PROCEDURE]);
 }
 
 /// A host that goes down with the server, and comes back first: it claims nothing, and nobody waits for it.
