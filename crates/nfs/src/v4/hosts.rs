@@ -444,3 +444,16 @@ fn not_now(stop: Stop) -> LockTold {
         Stop::Halted(_) | Stop::Failed(_) => LockTold::Says(Verdict::Grace),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It is tried four times a second, where the file cannot be written for hours.
+    #[test]
+    fn what_goes_on_in_vain_is_said_once_a_minute() {
+        let desk = HostDesk::new(BootId(7));
+        let said: Vec<_> = (0..300).filter(|second| desk.is_to_complain(Duration::from_secs(*second))).collect();
+        assert_eq!(said, [0, 60, 120, 180, 240]);
+    }
+}

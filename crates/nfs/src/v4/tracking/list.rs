@@ -170,6 +170,11 @@ impl List {
         !self.to_notify.is_empty()
     }
 
+    /// Those.
+    pub(super) fn to_notify(&self) -> &[IpAddr] {
+        &self.to_notify
+    }
+
     /// Those, once.
     pub(super) fn take_hosts_to_notify(&mut self) -> Vec<IpAddr> {
         std::mem::take(&mut self.to_notify)
