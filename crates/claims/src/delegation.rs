@@ -29,7 +29,7 @@
 //! | e | another's | Write | reads | it is called back |
 //! | f | another's | Write | changes anything of it | it is called back |
 //!
-//! To lock a range is to read or to change by its kind ([`Act::locking`]), with an open or without one: whoever holds a delegation locks at home, a Read what is for reading and a Write whatever it is, and nobody here knows of that.
+//! To lock a range is to read or to change by its kind ([`Act::locking`]), with an open or without one: whoever holds a delegation locks at home, a Read what is for reading and a Write whatever it is, and nobody here knows of that (N7).
 //!
 //! Others may ask for more than row a: above, an OPEN by another owner of the client counts as another's, and below, the end of a last name that nobody has open.
 

@@ -148,8 +148,19 @@ fn a_notice_frees_owners_of_other_starts() {
     [3, 9].into_iter().for_each(|state| hosts.note_state(mixed, state));
     [0, 0].into_iter().for_each(|state| hosts.note_state(silent, state));
     hosts.note_state(new, 9);
+    let wait = |holder, file| HostWait {
+        holder,
+        file,
+        range: Range::between(0, 9).unwrap(),
+        kind: Kind::Write,
+        handle: bytes::Bytes::new(),
+        by: None,
+    };
+    assert!([wait(old, 20), wait(new, 21)].into_iter().all(|wait| hosts.waiting.join(wait, AT(1))));
     let under_way = hosts.begin(&caller(1, 5), AT(1)).unwrap();
     let freed = hosts.free(address, Some(9), AT(2)).unwrap();
+    assert_eq!([20, 21].map(|file| hosts.waiting.is_waited_for(&file)), [false, true]);
+    assert!(hosts.waiting.leave(new, &21, |_| true).is_empty());
     assert_eq!(freed, Freed { address, held: vec![(old, 5), (mixed, 6), (silent, 7)], is_all: false });
     assert_eq!(hosts.find(&caller(1, 8)), new);
     assert!(!hosts.settle(under_way, 5, true, AT(2)), "what it has got is to be given up");

@@ -252,7 +252,7 @@ impl List {
         true
     }
 
-    /// This host, that may claim something again, cannot now: it is waited for as if it did. Whether that is over soon, so that it has to claim now.
+    /// This host, that may claim something again, cannot now (N8): it is waited for as if it did. Whether that is over soon, so that it has to claim now.
     pub(super) fn is_held_up(&mut self, key: ClientKey, now: Duration) -> bool {
         if !self.is_in_grace || !self.listed.contains_key(&key) {
             return false;
