@@ -21,6 +21,12 @@ pub const OPENS_OF_OBJECT_AND_CLIENT_MAX: usize = 4096;
 pub const RANGES_MAX: usize = 262_144;
 /// Most of a client.
 pub const RANGES_OF_CLIENT_MAX: usize = 65_536;
+/// Most of all clients of a second door together ([`Series::is_beside`]), which end with none of them by themselves: so others have as many.
+///
+/// [`Series::is_beside`]: crate::holder::Series::is_beside
+pub const RANGES_BESIDE_MAX: usize = RANGES_MAX / 2;
+/// Most of one of those.
+pub const RANGES_OF_CLIENT_BESIDE_MAX: usize = RANGES_MAX / 16;
 /// Most of an object.
 pub const RANGES_OF_OBJECT_MAX: usize = 16_384;
 
@@ -35,6 +41,8 @@ const _: () = assert!(OPENS_OF_OBJECT_AND_CLIENT_MAX < OPENS_OF_OBJECT_MAX);
 const _: () = assert!(OPENS_OF_OBJECT_MAX <= OPENS_OF_CLIENT_MAX && OPENS_OF_CLIENT_MAX < OPENS_MAX);
 const _: () = assert!(RANGES_OF_OBJECT_MAX <= RANGES_OF_CLIENT_MAX && RANGES_OF_CLIENT_MAX < RANGES_MAX);
 const _: () =
+    assert!(RANGES_OF_OBJECT_MAX <= RANGES_OF_CLIENT_BESIDE_MAX && RANGES_OF_CLIENT_BESIDE_MAX < RANGES_BESIDE_MAX);
+const _: () =
     assert!(DELEGATIONS_OF_OBJECT_MAX <= DELEGATIONS_OF_CLIENT_MAX && DELEGATIONS_OF_CLIENT_MAX < DELEGATIONS_MAX);
 
 const SHARD_COUNT: usize = 16;
@@ -44,6 +52,8 @@ const SHARD_COUNT: usize = 16;
 pub struct Account {
     opens: AtomicUsize,
     ranges: AtomicUsize,
+    /// Those of them that are of a second door.
+    ranges_beside: AtomicUsize,
     delegations: AtomicUsize,
     /// Clients that have claims, in shards by their number.
     clients: [Mutex<HashMap<ClientNumber, Count>>; SHARD_COUNT],
@@ -79,8 +89,10 @@ impl Account {
         if more == 0 {
             return Ok(());
         }
+        let beside = self.beside(client, what);
         let (total, max, of_client_max) = match what {
             Counted::Opens => (&self.opens, OPENS_MAX, OPENS_OF_CLIENT_MAX),
+            Counted::Ranges if beside.is_some() => (&self.ranges, RANGES_MAX, RANGES_OF_CLIENT_BESIDE_MAX),
             Counted::Ranges => (&self.ranges, RANGES_MAX, RANGES_OF_CLIENT_MAX),
             Counted::Delegations => (&self.delegations, DELEGATIONS_MAX, DELEGATIONS_OF_CLIENT_MAX),
         };
@@ -91,12 +103,22 @@ impl Account {
         if *own > of_client_max {
             return Err(Refused::TooMany { what, within: Within::Client });
         }
-        let taken = |total: usize| Some(total + more).filter(|&total| total <= max);
-        total
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken)
-            .map_err(|_| Refused::TooMany { what, within: Within::All })?;
+        let take = |total: &AtomicUsize, max: usize| {
+            let taken = |total: usize| Some(total + more).filter(|&total| total <= max);
+            let told = total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);
+            told.map_err(|_| Refused::TooMany { what, within: Within::All })
+        };
+        take(total, max)?;
+        if let Some(beside) = beside {
+            take(beside, RANGES_BESIDE_MAX).inspect_err(|_| _ = total.fetch_sub(more, Ordering::Relaxed))?;
+        }
         clients.insert(client, count);
         Ok(())
+    }
+
+    /// What a client's claims of that are counted in besides.
+    fn beside(&self, client: ClientNumber, what: Counted) -> Option<&AtomicUsize> {
+        (what == Counted::Ranges && client.series().is_beside()).then_some(&self.ranges_beside)
     }
 
     /// Gives back what was taken.
@@ -117,6 +139,9 @@ impl Account {
             Counted::Delegations => &self.delegations,
         };
         total.fetch_sub(fewer, Ordering::Relaxed);
+        if let Some(beside) = self.beside(client, what) {
+            beside.fetch_sub(fewer, Ordering::Relaxed);
+        }
     }
 
     fn shard(&self, client: ClientNumber) -> &Mutex<HashMap<ClientNumber, Count>> {

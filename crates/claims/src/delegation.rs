@@ -12,8 +12,8 @@
 //! |---|---|---|---|---|
 //! | a | either | his own | whatever it is | not given |
 //! | b | either | a Write of another | whatever it is | not given: it would be in the way of his open |
-//! | c | Read | none, or Reads of others | an open that may write, or lets nobody read | not given |
-//! | d | Read | none, or Reads of others | other opens, ranges that another client has locked, or nothing | given |
+//! | c | Read | none, or Reads of others | an open that may write, or lets nobody read; or another client a range that is locked for writing | not given |
+//! | d | Read | none, or Reads of others | other opens, ranges that another client has locked for reading, or nothing | given |
 //! | e | Write | Reads of others | whatever it is | not given |
 //! | f | Write | none | an open, or another client a locked range | not given |
 //! | g | Write | none | nothing | given |
@@ -29,9 +29,12 @@
 //! | e | another's | Write | reads | it is called back |
 //! | f | another's | Write | changes anything of it | it is called back |
 //!
+//! To lock a range is to read or to change by its kind ([`Act::locking`]), with an open or without one: whoever holds a delegation locks at home, a Read what is for reading and a Write whatever it is, and nobody here knows of that (N7).
+//!
 //! Others may ask for more than row a: above, an OPEN by another owner of the client counts as another's, and below, the end of a last name that nobody has open.
 
 use crate::holder::ClientNumber;
+use crate::ranges::Kind;
 use crate::share::{Access, Deny, Share};
 
 /// What a client holds of an object, until it gives it back.
@@ -48,9 +51,9 @@ pub enum Delegation {
 pub enum Act {
     /// To look at its attributes.
     Looks,
-    /// To read what is in it, or to open it for that.
+    /// To read what is in it, or to open or lock it for that.
     Reads,
-    /// To change what is in it, its attributes or its names; to open it for that, or so that others may do less with it.
+    /// To change what is in it, its attributes or its names; to open it for that, or to open or lock it so that others may do less with it.
     Changes,
 }
 
@@ -59,6 +62,14 @@ impl Act {
     #[must_use]
     pub fn opening(share: Share) -> Self {
         if share.access.has(Access::WRITE) || share.deny != Deny::NONE { Self::Changes } else { Self::Reads }
+    }
+
+    /// What locking a range of it comes to.
+    pub(crate) const fn locking(kind: Kind) -> Self {
+        match kind {
+            Kind::Read => Self::Reads,
+            Kind::Write => Self::Changes,
+        }
     }
 }
 
@@ -95,9 +106,9 @@ pub(crate) enum Held {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OthersHave {
     Nothing,
-    /// Opens that neither write nor keep others from reading, or ranges.
+    /// Opens that neither write nor keep others from reading, or ranges that are locked for reading.
     Something,
-    /// An open that may write, or that lets nobody read.
+    /// An open that may write, or that lets nobody read; or a range that is locked for writing.
     Conflicting,
 }
 

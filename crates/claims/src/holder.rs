@@ -4,9 +4,12 @@
 //!
 //! | series | whose numbers |
 //! |---|---|
-//! | what a start has drawn, but for 0 and 2^32 - 1 | those of a protocol whose clients are told them, and bring them back: another start's are told from them |
-//! | its complement | those of a second protocol beside it |
+//! | what a start has drawn, of 1 to 2^31 - 1 | those of a protocol whose clients are told them, and bring them back: another start's are told from them |
+//! | its complement | those of a second protocol beside it, whose clients have no leases: what they claim is counted together |
 //! | 2^32 - 1 | those of what this machine itself has mounted |
+
+/// What a drawn number may have of bits.
+const DRAWN: u32 = u32::MAX / 2;
 
 /// Who gives numbers to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,11 +19,11 @@ impl Series {
     /// That of this machine's own mounts.
     pub const HERE: Self = Self(u32::MAX);
 
-    /// One that a start has drawn: this number, or the next that neither mounts have nor its complement would have in common with them.
+    /// One that a start has drawn: the lower 31 bits of this number, or the next of those whose complement mounts do not have.
     #[must_use]
     pub const fn drawn(number: u32) -> Self {
-        match number {
-            0 | u32::MAX => Self(1),
+        match number & DRAWN {
+            0 => Self(1),
             number => Self(number),
         }
     }
@@ -28,8 +31,14 @@ impl Series {
     /// The one beside a drawn one, for a second door.
     #[must_use]
     pub const fn beside(self) -> Self {
-        assert!(self.0 != 0 && self.0 != u32::MAX, "it was drawn");
+        assert!(self.0 != 0 && self.0 <= DRAWN, "it was drawn");
         Self(!self.0)
+    }
+
+    /// Whether it is one of a second door.
+    #[must_use]
+    pub const fn is_beside(self) -> bool {
+        self.0 > DRAWN && self.0 != Self::HERE.0
     }
 
     /// The upper half of its numbers.
@@ -80,6 +89,7 @@ mod tests {
             let one = Series::drawn(drawn);
             let all = [one, one.beside(), Series::HERE];
             assert!(all[0] != all[1] && all[1] != all[2] && all[0] != all[2], "{drawn}: {all:?}");
+            assert_eq!(all.map(Series::is_beside), [false, true, false], "{drawn}");
             for series in all {
                 assert_eq!([0, u32::MAX].map(|number| ClientNumber::of(series, number).series()), [series; 2]);
             }

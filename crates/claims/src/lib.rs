@@ -35,7 +35,7 @@
 //! ranges share bytes. C3: who locked below an open has locked below one that is there. C4: a removed object in the table is open. C5: an object in the table has a claim,
 //! and its holders are in the holdings. C6: what the account counts is what its tables hold. C7: an object's opens are in the order of their holders, and counted by what
 //! they allow and deny, so that who reads or writes looks at none of the others. C8: a Write delegation is beside no other delegation, no other client's open and no
-//! other client's range; a Read is beside no other client's open that may write, or that lets nobody read.
+//! other client's range; a Read is beside no other client's open that may write, or that lets nobody read, and no other client's range that is locked for writing.
 //!
 //! **Deliberately absent:** clocks and leases (whoever ends them calls [`Claims::release_client`]), a queue of those who wait for a range and the walk that finds who waits for himself,
 //! callbacks to clients (a delegation that is in the way is told of, and whoever is told sees to it), and ranges that keep others from reading or writing: they are advice, as POSIX has them.
@@ -53,8 +53,8 @@ mod watchers;
 
 pub use account::{
     Account, Count, DELEGATIONS_MAX, DELEGATIONS_OF_CLIENT_MAX, DELEGATIONS_OF_OBJECT_MAX, OPENS_MAX,
-    OPENS_OF_CLIENT_MAX, OPENS_OF_OBJECT_AND_CLIENT_MAX, OPENS_OF_OBJECT_MAX, RANGES_MAX, RANGES_OF_CLIENT_MAX,
-    RANGES_OF_OBJECT_MAX,
+    OPENS_OF_CLIENT_MAX, OPENS_OF_OBJECT_AND_CLIENT_MAX, OPENS_OF_OBJECT_MAX, RANGES_BESIDE_MAX, RANGES_MAX,
+    RANGES_OF_CLIENT_BESIDE_MAX, RANGES_OF_CLIENT_MAX, RANGES_OF_OBJECT_MAX,
 };
 pub use delegation::{Act, Conflict, Delegation, conflict};
 pub use holder::{ClientNumber, Holder, OwnerNumber, Series};

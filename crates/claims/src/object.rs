@@ -134,9 +134,12 @@ impl Claimed {
     fn others_have(&self, holder: Holder) -> OthersHave {
         let own = self.share_of(holder);
         let counts = self.counts.without(own);
-        if counts.conflict_with(Share { access: Access::READ, deny: Deny::WRITE }) {
+        let has_ranges = self.ranges.has_any_but_of(holder.client);
+        if counts.conflict_with(Share { access: Access::READ, deny: Deny::WRITE })
+            || has_ranges && self.ranges.has_write_but_of(holder.client)
+        {
             OthersHave::Conflicting
-        } else if usize::from(own.is_some()) < self.opens.len() || self.ranges.has_any_but_of(holder.client) {
+        } else if usize::from(own.is_some()) < self.opens.len() || has_ranges {
             OthersHave::Something
         } else {
             OthersHave::Nothing
@@ -243,6 +246,11 @@ impl Claimed {
 
 #[cfg(test)]
 impl Claimed {
+    /// What for ranges are locked that are of others.
+    pub(crate) fn ranges_but_of(&self, client: ClientNumber) -> Vec<Kind> {
+        self.ranges.kinds_but_of(client).collect()
+    }
+
     /// C7.
     pub(crate) fn check(&self) {
         assert!(self.opens.is_sorted_by(|one, next| one.holder < next.holder), "C7");

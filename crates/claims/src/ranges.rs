@@ -170,6 +170,17 @@ impl Ranges {
         self.owners.iter().any(|owner| owner.0.client != client)
     }
 
+    /// Whether one of these is locked for writing: all are looked at, which is for who knows that there are some.
+    pub(crate) fn has_write_but_of(&self, client: ClientNumber) -> bool {
+        self.kinds_but_of(client).any(|kind| kind == Kind::Write)
+    }
+
+    /// What for each range of another client is locked.
+    pub(crate) fn kinds_but_of(&self, client: ClientNumber) -> impl Iterator<Item = Kind> {
+        let of_others = self.held.iter().filter(move |((holder, _), _)| holder.client != client);
+        of_others.map(|(_, (_, kind))| *kind)
+    }
+
     /// One of another holder that is in the way (rows g to i).
     pub(crate) fn conflict(&self, wanted: Lock) -> Option<Lock> {
         let others = self.owners.iter().map(|owner| owner.0).filter(|&other| other != wanted.holder);

@@ -222,8 +222,8 @@ impl Claims {
             return Err(Refused::NotOpened);
         }
         known.admits_lock(wanted)?;
-        // Who holds a Write locks without asking.
-        known.admits_act(Some(wanted.holder.client), Act::Reads)?;
+        // Who holds a delegation locks without asking.
+        known.admits_act(Some(wanted.holder.client), Act::locking(wanted.kind))?;
         let change = known.plan(wanted.holder, wanted.range, Some(wanted.kind))?;
         // Where he had it for writing others may read now.
         let may_give_way = wanted.kind == Kind::Read && known.has_ranges(wanted.holder);
@@ -250,7 +250,7 @@ impl Claims {
     pub fn test(&self, object: ObjectId, wanted: Lock) -> Result<(), Refused> {
         let test = |claimed: &Claimed| {
             claimed.admits_lock(wanted)?;
-            claimed.admits_act(Some(wanted.holder.client), Act::Reads)
+            claimed.admits_act(Some(wanted.holder.client), Act::locking(wanted.kind))
         };
         self.look(object, test).unwrap_or(Ok(()))
     }

@@ -14,7 +14,8 @@
 //! | another port | another server's, alive or not: rpcbind cannot tell, and neither can we | nothing: the error says what to do | nothing |
 //!
 //! The lock manager goes by the same table, but that one of another is no error: a machine that mounts NFS itself has
-//! its kernel's registered under this number, and clients' locks then go to it (N5). So does the status monitor, which is registered where there are locks.
+//! its kernel's registered under this number, and clients' locks then go to it (N5). So does the status monitor, which is registered where there are locks, over what it is heard by. To programs of this machine we have none (`service/locking.rs`):
+//! `mount.nfs` starts no `rpc.statd` where it finds one, and the kernel, which would have it watch hosts, would have no locks of other servers then.
 
 mod asking;
 mod portmapper;
@@ -87,8 +88,10 @@ pub enum RpcbindError {
 
 /// What else is registered where it is not another's: each over its protocol.
 const LOCKS: (u32, u32, u32) = (nlm::PROGRAM, nlm::VERSION, TCP);
-/// The same of a server that locks for version 3.
-const MONITOR: [(u32, u32, u32); 2] = [(nsm::PROGRAM, nsm::VERSION, TCP), (nsm::PROGRAM, nsm::VERSION, UDP)];
+/// The same of a server that locks for version 3, and is told by these that hosts have started anew.
+fn monitor(heard_by: &[Transport]) -> impl Iterator<Item = (u32, u32, u32)> {
+    heard_by.iter().map(|transport| (nsm::PROGRAM, nsm::VERSION, transport.protocol()))
+}
 
 /// A program of another that has the place of one of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,16 +113,16 @@ impl Other {
     #[must_use]
     pub fn what_comes_of_it(&self) -> &'static str {
         if self.program == nsm::PROGRAM {
-            "What a client of NFSv3 had locked before it crashed stays locked, as it does not find us to say so, until it locks again"
+            "What a client of NFSv3 had locked before it crashed stays locked, as it does not find us to say so, until `tally client evict` ends it"
         } else {
             "Clients that mount without nolock may hang at their first lock"
         }
     }
 }
 
-/// Registers NFSv3, MOUNT v3 and the lock manager over TCP at `port` with the rpcbind at this address, and the status monitor of one that `locks`. Gives those of others that are registered in
+/// Registers NFSv3, MOUNT v3 and the lock manager over TCP at `port` with the rpcbind at this address, and the status monitor of one that is `heard_by` these. Gives those of others that are registered in
 /// place of ours.
-pub fn register(rpcbind: SocketAddr, port: u16, locks: bool) -> Result<Vec<Other>, RpcbindError> {
+pub fn register(rpcbind: SocketAddr, port: u16, heard_by: &[Transport]) -> Result<Vec<Other>, RpcbindError> {
     let look = || {
         let socket = socket(rpcbind)?;
         PROGRAMS.iter().map(|(program, version)| port_of(&socket, *program, *version, TCP)).collect::<Result<_, _>>()
@@ -143,19 +146,20 @@ pub fn register(rpcbind: SocketAddr, port: u16, locks: bool) -> Result<Vec<Other
         Ok((at != port).then_some(Other { program, port: at }))
     };
     let registered = PROGRAMS.iter().try_for_each(|(program, version)| set((*program, *version, TCP)).map(drop));
-    let beside = [LOCKS].into_iter().chain(MONITOR.into_iter().filter(|_| locks));
+    let beside = [LOCKS].into_iter().chain(monitor(heard_by));
     let others = registered.and_then(|()| beside.map(set).collect::<Result<Vec<_>, _>>());
     // What was registered before the refusal would lead clients to a half.
-    others.map(|others| others.into_iter().flatten().collect()).inspect_err(|_| drop(unregister(rpcbind, port, locks)))
+    others
+        .map(|others| others.into_iter().flatten().collect())
+        .inspect_err(|_| drop(unregister(rpcbind, port, heard_by)))
 }
 
 /// Takes the registration of a server at `port` back, and nobody else's.
-pub fn unregister(rpcbind: SocketAddr, port: u16, locks: bool) -> Result<(), RpcbindError> {
+pub fn unregister(rpcbind: SocketAddr, port: u16, heard_by: &[Transport]) -> Result<(), RpcbindError> {
     let calls = || {
         let socket = socket(rpcbind)?;
-        let monitor = MONITOR.into_iter().filter(|_| locks);
         let ours = PROGRAMS.into_iter().map(|(program, version)| (program, version, TCP));
-        for (program, version, protocol) in ours.chain([LOCKS]).chain(monitor) {
+        for (program, version, protocol) in ours.chain([LOCKS]).chain(monitor(heard_by)) {
             if port_of(&socket, program, version, protocol)? == port {
                 call(&socket, UNSET, (program, version, protocol), 0)?;
             }

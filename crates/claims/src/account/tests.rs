@@ -1,4 +1,5 @@
 use super::*;
+use crate::holder::Series;
 
 fn count(opens: usize, ranges: usize, delegations: usize) -> Count {
     Count { opens, ranges, delegations }
@@ -30,6 +31,29 @@ fn a_client_meets_its_own_bound_before_that_of_all() {
         assert_eq!(account.take(ClientNumber(99), what, 3), too_many(what, Within::All));
         assert_eq!(account.take(ClientNumber(99), what, 2), Ok(()));
     }
+}
+
+/// Clients of a second door have no leases, and from as many addresses as there are bounds nobody else could lock anything.
+#[test]
+fn ranges_of_a_second_door_leave_half_of_all_to_others() {
+    let account = Account::default();
+    let there = |number| ClientNumber::of(Series::drawn(7).beside(), number);
+    let (what, all) = (Counted::Ranges, too_many(Counted::Ranges, Within::All));
+    for client in 0..(RANGES_BESIDE_MAX / RANGES_OF_CLIENT_BESIDE_MAX) as u32 {
+        assert_eq!(account.take(there(client), what, RANGES_OF_CLIENT_BESIDE_MAX), Ok(()));
+        assert_eq!(account.take(there(client), what, 1), too_many(what, Within::Client));
+    }
+    assert_eq!((account.take(there(99), what, 1), account.totals().ranges), (all, RANGES_BESIDE_MAX));
+    assert_eq!(account.take(there(99), Counted::Opens, 1), Ok(()), "nothing else is counted so");
+    for client in [ClientNumber::of(Series::drawn(7), 0), ClientNumber::of(Series::HERE, 0)] {
+        assert_eq!(account.take(client, what, RANGES_OF_CLIENT_MAX), Ok(()));
+    }
+    assert_eq!(account.take(ClientNumber(1), what, 1), all);
+    account.give(ClientNumber::of(Series::HERE, 0), what, 5);
+    assert_eq!(account.take(there(99), what, 1), all, "that is room for others");
+    account.give(there(0), what, 3);
+    assert_eq!([4, 3].map(|more| account.take(there(99), what, more)), [all, Ok(())]);
+    assert_eq!(account.totals().ranges, RANGES_MAX - 5);
 }
 
 #[test]

@@ -39,6 +39,11 @@ fn what_an_open_comes_to() {
 }
 
 #[test]
+fn what_a_lock_comes_to() {
+    assert_eq!([Kind::Read, Kind::Write].map(Act::locking), [Act::Reads, Act::Changes]);
+}
+
+#[test]
 fn d9_rows_a_and_b_who_holds_one_or_is_in_anothers_way_is_given_none() {
     for held in [Held::ByHimself, Held::ByOthers(Delegation::Write)] {
         for (wanted, others) in KINDS.into_iter().flat_map(|wanted| OTHERS.map(|others| (wanted, others))) {

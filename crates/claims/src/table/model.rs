@@ -113,7 +113,14 @@ impl Model {
             true => self.given.keys().find(of).is_none() && others_open.is_empty() && others_bytes.next().is_none(),
             false => {
                 let is_written = others_open.iter().any(|open| open.2 & 2 != 0 || open.3 & 1 != 0);
-                !is_written && !self.given.iter().any(|(held, is_write)| of(&held) && *is_write)
+                let mut is_locked = self
+                    .bytes
+                    .iter()
+                    .filter(|(key, _)| key.0 == object && key.1.client != client)
+                    .map(|(_, kind)| *kind);
+                !is_written
+                    && !is_locked.any(|is_write| is_write)
+                    && !self.given.iter().any(|(held, is_write)| of(&held) && *is_write)
             }
         };
         let may = may && !has_one && !self.removed.contains(&object);
@@ -268,11 +275,11 @@ impl Model {
             return assert_eq!(told, Err(Refused::NotOpened));
         }
         if let Err(Refused::Conflict { with: Claim::Delegation { .. } }) = told {
-            assert!(self.is_given_to_another(object, Some(who.client.0), false));
+            assert!(self.is_given_to_another(object, Some(who.client.0), kind == Kind::Write));
             return;
         }
         if self.agrees_on_lock(told, object, wanted, &bytes.clone().collect::<Vec<_>>()) {
-            assert!(!self.is_given_to_another(object, Some(who.client.0), false));
+            assert!(!self.is_given_to_another(object, Some(who.client.0), kind == Kind::Write));
             self.bytes.extend(bytes.map(|byte| ((object, who, byte), kind == Kind::Write)));
             self.below.entry((object, who)).or_insert(below);
         }
@@ -307,12 +314,12 @@ impl Model {
         let wanted = Lock { holder: who, range, kind };
         let told = claims.test(id, wanted);
         if let Err(Refused::Conflict { with: Claim::Delegation { .. } }) = told {
-            assert!(self.is_given_to_another(object, Some(who.client.0), false));
+            assert!(self.is_given_to_another(object, Some(who.client.0), kind == Kind::Write));
         } else {
             self.agrees_on_lock(told, object, wanted, &bytes.collect::<Vec<_>>());
         }
         // Byte by byte, by somebody in whose way everything is.
-        let is_kept = self.is_given_to_another(object, None, false);
+        let is_kept = self.is_given_to_another(object, None, true);
         for byte in 0..if is_kept { 0 } else { BYTES } {
             let range = Range::between(real(byte).0, real(byte).1).unwrap();
             let wanted = Lock { holder: holder(9, 9), range, kind: Kind::Write };

@@ -76,6 +76,8 @@ impl Claims {
                 };
                 let denied = self.look(object, |claimed| claimed.in_the_way(None, share)).unwrap();
                 assert!(denied.iter().all(|other| *other == client), "C8");
+                let ranges = self.look(object, |claimed| claimed.ranges_but_of(client)).unwrap();
+                assert!(ranges.iter().all(|range| (kind, *range) == (Delegation::Read, Kind::Read)), "C8");
             }
         }
         assert_eq!(self.delegation_count.load(Ordering::Relaxed), count);
@@ -424,6 +426,32 @@ fn of_one_client_other_owners_are_others_to_who_is_given_a_delegation() {
     claims.open(A, holder(1, 1), Share::only(Access::BOTH)).unwrap();
     claims.lock(A, Some(holder(1, 1)), write(holder(1, 7), 0, 9)).unwrap();
     assert_eq!(claims.delegate(A, holder(1, 1), Delegation::Write), Ok(true));
+    claims.check();
+}
+
+/// D9 rows c, d and f, and D10: who has a Read locks for reading at home, so that nobody else locks for writing beside it, in either order.
+#[test]
+fn a_range_that_is_locked_for_writing_is_beside_nobody_elses_delegation() {
+    let claims = claims();
+    let (keeper, host) = (holder(1, 1), holder(2, 1));
+    let shared = |first, last| Lock { kind: Kind::Read, ..write(host, first, last) };
+    claims.open(A, keeper, Share::only(Access::READ)).unwrap();
+    claims.lock(A, None, shared(0, 9)).unwrap();
+    assert_eq!(claims.delegate(A, keeper, Delegation::Write), Ok(false), "row f");
+    assert_eq!(claims.delegate(A, keeper, Delegation::Read), Ok(true), "row d");
+    let refused = Err(Refused::Conflict { with: Claim::Delegation { client: keeper.client, kind: Delegation::Read } });
+    for first in [5, 20] {
+        assert_eq!(claims.test(A, write(host, first, 25)), refused);
+        assert_eq!(claims.lock(A, None, write(host, first, 25)), refused);
+        assert_eq!(claims.lock(A, None, shared(first, 25)), Ok(()));
+    }
+    assert_eq!(claims.lock(A, Some(keeper), write(holder(1, 5), 50, 59)), Ok(()), "his own is not in his way");
+    claims.check();
+    assert!(claims.give_back(A, keeper.client));
+    assert_eq!(claims.lock(A, None, write(host, 20, 25)), Ok(()));
+    assert_eq!(claims.delegate(A, keeper, Delegation::Read), Ok(false), "row c");
+    claims.unlock(A, host, Range::ALL).unwrap();
+    assert_eq!(claims.delegate(A, keeper, Delegation::Read), Ok(true));
     claims.check();
 }
 

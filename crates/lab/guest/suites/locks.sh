@@ -65,9 +65,9 @@ local_mount() { in_host server mkdir -p /mnt/local && tell_tally mount tank /mnt
 need "the server's own machine mounts it" local_mount
 
 cat > /tmp/hold.py <<'PY'
-"""Holds a file open, and does what it is told with it."""
+"""Holds a file open, to read it alone if that is said, and does what it is told with it."""
 import os, sys, fcntl
-fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o666)
+fd = os.open(sys.argv[1], os.O_RDONLY if sys.argv[2:] == ["read"] else os.O_RDWR | os.O_CREAT, 0o666)
 print("open", flush=True)
 for line in sys.stdin:
     word, *rest = line.split()
@@ -83,11 +83,11 @@ for line in sys.stdin:
         elif word == "funlock": fcntl.flock(fd, fcntl.LOCK_UN); print("ok", flush=True)
     except OSError as error: print(error.strerror, flush=True)
 PY
-# hold NAME HOST FILE starts one there whose words go to it by `tell NAME WORDS…`, which prints its answer.
+# hold NAME HOST FILE [read] starts one there whose words go to it by `tell NAME WORDS…`, which prints its answer.
 hold() {
     rm -f "/tmp/to.$1" "/tmp/from.$1"; mkfifo "/tmp/to.$1" "/tmp/from.$1"
     local there=HOST_$2
-    nsenter --target "${!there}" --net --mount --uts python3 /tmp/hold.py "$3" < "/tmp/to.$1" > "/tmp/from.$1" 2>&1 &
+    nsenter --target "${!there}" --net --mount --uts python3 /tmp/hold.py "$3" ${4:-} < "/tmp/to.$1" > "/tmp/from.$1" 2>&1 &
     eval "PID_$1=$!"; eval "exec {TO_$1}> /tmp/to.$1 {FROM_$1}< /tmp/from.$1"
     local fd=FROM_$1 word; read -r -t 60 -u "${!fd}" word; [ "$word" = open ] || { echo "$word"; return 1; }
 }
@@ -144,6 +144,24 @@ flocks() {
     SPOIL=$deaf check "$name: and has it soon" got b "$soon"
     let_go a; let_go b
 }
+# reads NAME HOST FOLDER HOST FOLDER: the first opens a file to read it alone, by version 4 so that it is given it to keep, and locks it by itself then; the second wants it to write.
+reads() {
+    local name=$1 file=reads.$RANDOM
+    need "$name: there is a file" eval "hold b '$4' '$5/$file' && let_go b"
+    need "$name: one opens it to read" hold a "$2" "$3/$file" read
+    SPOIL=$deaf check "$name: and locks it to read" says ok a lock s 0 100
+    need "$name: another one comes" hold b "$4" "$5/$file"
+    SPOIL=$deaf check "$name: and cannot lock it to write" says "$taken" b lock x 50 100
+    SPOIL=$deaf check "$name: but to read" says ok b lock s 50 100
+    SPOIL=$deaf check "$name: nor when it has that" says "$taken" b lock x 50 100
+    SPOIL=$deaf check "$name: the first gives back" says ok a unlock
+    SPOIL=$deaf check "$name: now it can" says ok b lock x 50 100
+    let_go a
+    need "$name: one opens it to read behind that" hold a "$2" "$3/$file" read
+    SPOIL=$deaf check "$name: and cannot lock what is locked" says "$taken" a lock s 0 100
+    SPOIL=$deaf check "$name: until that is given back" eval 'says ok b unlock && says ok a lock s 0 100'
+    let_go a; let_go b
+}
 part() { case " ${TESTS:-$1} " in *" $1 "*) ;; *) false ;; esac; }
 if part hosts; then
     between "3 and 3" one /mnt/three two /mnt/three
@@ -153,6 +171,8 @@ if part hosts; then
     between "4 and 3" one /mnt/four two /mnt/three 60
     between "4 and 4" one /mnt/four two /mnt/four 60
     flocks "3 and 4" one /mnt/three two /mnt/four 60
+    reads "4 reads, 3 writes" one /mnt/four two /mnt/three
+    reads "4 reads, 4 writes" one /mnt/four two /mnt/four
 fi
 if part mount; then
     between "here and 3" server /mnt/local two /mnt/three

@@ -8,12 +8,15 @@
 //!  TEST ─▶ find
 //!  LOCK ─▶ begin ─▶ the file system ─▶ settle, with whether it has anything there
 //!  UNLOCK, CANCEL ─▶ the same
-//!  SM_NOTIFY, FREE_ALL, a LOCK of a later start ─▶ free ─▶ all that it had is to be given up; its number is nobody's any more
+//!  SM_NOTIFY, FREE_ALL ─▶ free ─▶ what it had is to be given up; its number is nobody's any more
 //!  nothing for a minute ─▶ end_idle: it goes out of the lists of the pools
 //! ```
 //!
 //! *A port that is the superuser's* (N4). A kernel asks from one, and any user of its host from another. So who asks from one sort of port is another owner than who calls itself the same and asks from the other: nobody
 //! gives up, or takes over, what the kernel of his host has locked.
+//!
+//! *By which number a start is known* (N4). A host says it in each LOCK and, behind a start, in a notice. Two machines behind one address have numbers that know nothing of each other, so one that is higher than another says nothing: a notice
+//! alone frees. It may come late, when its host has locked again; so each owner keeps the number of his first LOCK, and a notice frees none of those who are of the start that it tells of.
 //!
 //! *A LOCK and the end of its host beside each other.* Whoever frees a host takes its number away first. A LOCK that is under way finds in `settle` that its owner is nobody's, and gives back what it has
 //! got. One that comes behind has another number. Either way nothing stays locked that nobody can unlock.
@@ -68,6 +71,8 @@ pub struct Full;
 pub struct Freed<F> {
     pub address: IpAddr,
     pub held: Vec<(Holder, F)>,
+    /// Whether it has nothing by now; else what it has locked since that start.
+    pub is_all: bool,
 }
 
 /// Whose a range is.
@@ -104,7 +109,7 @@ pub struct Seen {
 struct Host<F> {
     number: ClientNumber,
     name: Arc<[u8]>,
-    /// The number of its start, by what it said last.
+    /// The number of its start, by its last notice, or else its first LOCK.
     state: Option<u32>,
     since: Duration,
     /// As of when it has nothing.
@@ -124,6 +129,8 @@ struct Owner<F> {
     handle: Arc<[u8]>,
     process: u32,
     is_privileged: bool,
+    /// The number of its host's start, by its first LOCK that says one.
+    state: Option<u32>,
     /// Requests of it that are under way.
     busy: usize,
     /// And as of when it has something there.
@@ -229,10 +236,8 @@ impl<F: Copy + Eq + Hash> Hosts<F> {
         };
         let is_idle = |owner: &Owner<F>| owner.busy == 0 && owner.files.is_empty() && !waits;
         if host.owners.get(&holder.owner).is_some_and(is_idle)
-            && let Some(gone) = host.owners.remove(&holder.owner)
+            && let Some(gone) = host.remove(holder.owner)
         {
-            host.by_name.remove(&(gone.handle.clone(), gone.process, gone.is_privileged));
-            host.privileged -= usize::from(gone.is_privileged);
             self.owner_count -= 1;
             self.names_bytes -= gone.handle.len();
         }
@@ -278,19 +283,16 @@ impl<F: Copy + Eq + Hash> Hosts<F> {
         is_privileged || self.hosts.get(&address.to_canonical()).is_none_or(|host| host.privileged == 0)
     }
 
-    /// Whether a host that says this number has started anew since it said another one. Those without a status monitor say 0.
-    #[must_use]
-    pub fn has_started_anew(&self, address: IpAddr, state: u32) -> bool {
-        let known = self.hosts.get(&address.to_canonical()).and_then(|host| host.state);
-        state != 0 && known.is_some_and(|known| state.wrapping_sub(known).cast_signed() > 0)
-    }
-
-    /// A host says with what it asks by which number its start is known.
-    pub fn note_state(&mut self, address: IpAddr, state: u32) {
-        let is_anew = self.has_started_anew(address, state);
-        if let Some(host) = self.hosts.get_mut(&address.to_canonical()).filter(|_| state != 0) {
-            // Before its first request here it was known by what it had said, and may have started anew once more.
-            host.state = host.state.filter(|_| !is_anew).or(Some(state));
+    /// An owner says with what it asks by which number the start of its host is known: that is remembered where none is. Those without a status monitor say 0.
+    pub fn note_state(&mut self, holder: Holder, state: u32) {
+        let Some(host) = self.by_number.get(&holder.client).and_then(|address| self.hosts.get_mut(address)) else {
+            return;
+        };
+        let kernels = host.privileged;
+        let Some(owner) = host.owners.get_mut(&holder.owner).filter(|_| state != 0) else { return };
+        owner.state.get_or_insert(state);
+        if owner.is_privileged || kernels == 0 {
+            host.state.get_or_insert(state);
         }
     }
 
@@ -323,12 +325,15 @@ impl<F: Copy + Eq + Hash> Hosts<F> {
         Some(state)
     }
 
-    /// A host has started anew, with that number if it says one, or says that it has nothing any more: it waits for nothing, and what it had is to be given up. Nothing, where it is not known or said so before.
+    /// A host has started anew, with that number if it says one, or says that it has nothing any more: it waits for nothing, and what it had is to be given up, but for what it has locked since that start. Nothing, where it is not known or said so before.
     pub fn free(&mut self, address: IpAddr, state: Option<u32>, now: Duration) -> Option<Freed<F>> {
         let address = address.to_canonical();
         let known = self.hosts.get(&address)?;
         if state.is_some() && known.state == state {
             return None;
+        }
+        if state.is_some() && known.owners.values().any(|owner| owner.state == state) {
+            return Some(self.free_before(address, state));
         }
         let (state, before) = (state.or(known.state), known.number);
         let number = self.draw(address);
@@ -342,7 +347,25 @@ impl<F: Copy + Eq + Hash> Hosts<F> {
         let holder = |owner: &OwnerNumber| Holder { client: before, owner: *owner };
         let held =
             gone.owners.iter().flat_map(|(number, owner)| owner.files.keys().map(move |file| (holder(number), *file)));
-        Some(Freed { address, held: held.collect() })
+        Some(Freed { address, held: held.collect(), is_all: true })
+    }
+
+    /// A host that has locked something since that start has of what was before it nothing any more.
+    fn free_before(&mut self, address: IpAddr, state: Option<u32>) -> Freed<F> {
+        let mut freed = Freed { address, held: Vec::new(), is_all: false };
+        let Some(host) = self.hosts.get_mut(&address) else { return freed };
+        host.state = state;
+        let goes = |(number, owner): (&OwnerNumber, &Owner<F>)| (owner.state != state).then_some(*number);
+        let gone: Vec<_> = host.owners.iter().filter_map(goes).collect();
+        for owner in gone {
+            let holder = Holder { client: host.number, owner };
+            self.waiting.forget_owner(holder);
+            let Some(gone) = host.remove(owner) else { continue };
+            self.owner_count -= 1;
+            self.names_bytes -= gone.handle.len();
+            freed.held.extend(gone.files.into_keys().map(|file| (holder, file)));
+        }
+        freed
     }
 
     /// Hosts that have had nothing for a while go.
@@ -427,9 +450,17 @@ impl<F> Host<F> {
         self.next_owner += 1;
         self.privileged += usize::from(key.2);
         let (handle, process, is_privileged) = key.clone();
-        self.owners.insert(number, Owner { handle, process, is_privileged, busy: 0, files: HashMap::new() });
+        let owner = Owner { handle, process, is_privileged, state: None, busy: 0, files: HashMap::new() };
+        self.owners.insert(number, owner);
         self.by_name.insert(key, number);
         number
+    }
+
+    fn remove(&mut self, owner: OwnerNumber) -> Option<Owner<F>> {
+        let gone = self.owners.remove(&owner)?;
+        self.by_name.remove(&(gone.handle.clone(), gone.process, gone.is_privileged));
+        self.privileged -= usize::from(gone.is_privileged);
+        Some(gone)
     }
 }
 

@@ -53,23 +53,24 @@ impl Notices {
         }
     }
 
-    /// The next who is to be told.
+    /// The next who is to be told: of those that were told less often the one that waits longest, so that hosts that do not answer come behind all that may.
     pub fn next(&mut self, now: Duration) -> Option<Notice> {
         if self.under_way >= NOTICES_AT_ONCE {
             return None;
         }
         let is_due = |host: &ToTell| !host.is_under_way && host.due <= now;
-        let (to, host) = self.hosts.iter_mut().find(|(_, host)| is_due(host))?;
+        let due = self.hosts.iter_mut().filter(|(_, host)| is_due(host));
+        let (to, host) = due.min_by_key(|(_, host)| (host.sent, host.due))?;
         host.is_under_way = true;
         self.under_way += 1;
         Some(Notice { to: *to, state: host.state, name: host.name })
     }
 
-    /// One was, who knows us by one of so many names, and has said so or nothing.
-    pub fn said(&mut self, notice: &Notice, names: usize, is_heard: bool, now: Duration) {
+    /// One was, who knows us by one of so many names, and has said so or nothing. Whether he is told no more, and has not heard it.
+    pub fn said(&mut self, notice: &Notice, names: usize, is_heard: bool, now: Duration) -> bool {
         self.under_way = self.under_way.saturating_sub(1);
         // Of one that is to be told something newer by now that is still to come.
-        let Some(host) = self.hosts.get_mut(&notice.to).filter(|host| host.state == notice.state) else { return };
+        let Some(host) = self.hosts.get_mut(&notice.to).filter(|host| host.state == notice.state) else { return false };
         host.is_under_way = false;
         host.sent += 1;
         if is_heard {
@@ -77,9 +78,11 @@ impl Notices {
         } else {
             host.due = now + FIRST * 2_u32.pow(host.sent - 1);
         }
-        if host.name >= names || host.sent >= NOTICES {
+        let is_given_up = host.sent >= NOTICES;
+        if host.name >= names || is_given_up {
             self.hosts.remove(&notice.to);
         }
+        is_given_up
     }
 }
 
@@ -102,7 +105,7 @@ mod tests {
             if let Some(told) = notices.next(AT(second)) {
                 assert_eq!((told, notices.next(AT(second))), (Notice { to, state: 3, name: 0 }, None));
                 sent.push(second);
-                notices.said(&told, 1, false, AT(second));
+                assert_eq!(notices.said(&told, 1, false, AT(second)), second == 68, "of the last one somebody is told");
             }
         }
         assert_eq!(sent, [5, 6, 8, 12, 20, 36, 68]);
@@ -115,7 +118,7 @@ mod tests {
         for name in [0, 1] {
             let told = notices.next(AT(0)).expect("the next name");
             assert_eq!(told, Notice { to, state: 3, name });
-            notices.said(&told, 2, true, AT(0));
+            assert!(!notices.said(&told, 2, true, AT(0)));
         }
         assert_eq!((notices.next(AT(600)), notices.under_way), (None, 0));
     }
@@ -134,6 +137,22 @@ mod tests {
         assert_eq!(notices.next(AT(3)), Some(new), "that was not heard");
         notices.said(&new, 1, true, AT(3));
         assert_eq!((notices.next(AT(600)), notices.under_way), (None, 0));
+    }
+
+    /// Hosts that are gone have low addresses, and are told again and again before the others were told once.
+    #[test]
+    fn who_does_not_answer_comes_behind_who_was_not_told() {
+        let mut notices = Notices::default();
+        (1..=4).for_each(|number| notices.add(host(number), 3, AT(0)));
+        let next = |notices: &mut Notices, is_heard| {
+            let told = notices.next(AT(9)).expect("somebody is to be told");
+            notices.said(&told, 1, is_heard, AT(0));
+            told.to
+        };
+        assert_eq!([false, false, true, true].map(|it| next(&mut notices, it)), [1, 2, 3, 4].map(host));
+        assert_eq!([false, false].map(|it| next(&mut notices, it)), [1, 2].map(host), "all are due again");
+        notices.add(host(9), 3, AT(8));
+        assert_eq!([true, true].map(|it| next(&mut notices, it)), [9, 1].map(host));
     }
 
     #[test]

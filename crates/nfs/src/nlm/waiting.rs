@@ -261,6 +261,15 @@ impl<F: Copy + Eq + Hash> Waiting<F> {
         self.of_hosts.remove(&client);
     }
 
+    /// An owner of one that stays is.
+    pub fn forget_owner(&mut self, holder: Holder) {
+        if self.has_any_of(holder) {
+            for file in self.files() {
+                self.remove_where(&file, |place| place.wait.holder == holder);
+            }
+        }
+    }
+
     /// A file is served no more, as it was.
     pub fn forget_file(&mut self, file: &F) {
         self.remove_where(file, |_| true);

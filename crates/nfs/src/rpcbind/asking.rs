@@ -23,6 +23,16 @@ pub enum Transport {
     Udp,
 }
 
+impl Transport {
+    /// Its number.
+    pub(super) const fn protocol(self) -> u32 {
+        match self {
+            Self::Tcp => TCP,
+            Self::Udp => UDP,
+        }
+    }
+}
+
 /// The port of a program of the host whose portmapper is there.
 ///
 /// # Errors
@@ -58,8 +68,7 @@ fn head(version: u32) -> Encoder {
 
 fn port_call(program: u32, version: u32, transport: Transport) -> Vec<u8> {
     let mut words = head(super::VERSION);
-    let protocol = if transport == Transport::Tcp { TCP } else { UDP };
-    words.u32(program).u32(version).u32(protocol).u32(0);
+    words.u32(program).u32(version).u32(transport.protocol()).u32(0);
     words.into_vec()
 }
 

@@ -20,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use socket2::{Domain, Socket, Type};
 
-use super::{DUMP, GETPORT, PROGRAM, PROGRAMS, SET, TCP, UDP, UNSET};
+use super::{DUMP, GETPORT, PROGRAM, PROGRAMS, SET, TCP, Transport, UDP, UNSET, monitor};
 use crate::nlm::{self, nsm};
 use crate::rpc::{AcceptError, Assembler, Call, Refusal, Reply};
 use crate::v3;
@@ -66,8 +66,13 @@ pub struct Portmapper {
 }
 
 impl Portmapper {
-    /// Begins to answer at `port` of these addresses that NFS is at `nfs`, by version 4 as well if that is spoken, and the status monitor if there are locks for version 3.
-    pub fn start(addresses: &[IpAddr], port: u16, nfs: u16, has: (bool, bool)) -> Result<Self, PortmapperError> {
+    /// Begins to answer at `port` of these addresses that NFS is at `nfs`, by version 4 as well if that is spoken, and the status monitor by what that is heard by.
+    pub fn start(
+        addresses: &[IpAddr],
+        port: u16,
+        nfs: u16,
+        has: (bool, &[Transport]),
+    ) -> Result<Self, PortmapperError> {
         let (mut listeners, mut sockets) = (Vec::new(), Vec::new());
         for address in addresses.iter().map(|address| SocketAddr::new(*address, port)) {
             let failed = |source| PortmapperError::Bind { address, source };
@@ -271,13 +276,13 @@ struct Table {
 }
 
 impl Table {
-    fn new(addresses: &[IpAddr], port: u16, nfs: u16, (speaks_4, locks): (bool, bool)) -> Self {
+    fn new(addresses: &[IpAddr], port: u16, nfs: u16, (speaks_4, heard_by): (bool, &[Transport])) -> Self {
         let own = VERSIONS.iter().flat_map(|version| [(PROGRAM, *version, TCP, port), (PROGRAM, *version, UDP, port)]);
         let version_4 = speaks_4.then_some((v3::PROGRAM, 4));
         let ours = PROGRAMS.into_iter().chain(version_4).chain([(nlm::PROGRAM, nlm::VERSION)]);
-        let monitor = [TCP, UDP].map(|protocol| (nsm::PROGRAM, nsm::VERSION, protocol, nfs));
         let places = own.chain(ours.map(|(program, version)| (program, version, TCP, nfs)));
-        let places = places.chain(monitor.into_iter().filter(|_| locks));
+        let places =
+            places.chain(monitor(heard_by).map(|(program, version, protocol)| (program, version, protocol, nfs)));
         let place = |(program, version, protocol, port)| Place { program, version, protocol, port };
         Self {
             places: places.map(place).collect(),
@@ -319,7 +324,7 @@ impl Table {
                 out.bool(false);
             }
             (2, GETPORT) => {
-                out.u32(self.port_of(&mut words).map_err(garbage)?);
+                out.u32(self.port_of(&mut words, way).map_err(garbage)?);
             }
             // GETADDR.
             (_, GETPORT) => {
@@ -333,16 +338,18 @@ impl Table {
         Ok(out)
     }
 
-    /// A program over a protocol, in this version if we have it: else the program itself says which it has.
-    fn place(&self, program: u32, version: u32, protocol: u32) -> Option<&Place> {
-        let of_program = || self.places.iter().filter(|it| it.program == program && it.protocol == protocol);
+    /// A program over a protocol, in this version if we have it: else the program itself says which it has. To this machine our status monitor is none (N5).
+    fn place(&self, (program, version, protocol): (u32, u32, u32), way: &Way) -> Option<&Place> {
+        let is_told = |it: &Place| !(way.is_near && it.program == nsm::PROGRAM);
+        let of_program =
+            || self.places.iter().filter(|it| it.program == program && it.protocol == protocol && is_told(it));
         of_program().find(|it| it.version == version).or_else(|| of_program().next())
     }
 
     /// GETPORT: program, version, protocol, and a port that means nothing.
-    fn port_of(&self, words: &mut Decoder<'_>) -> Result<u32, Garbage> {
+    fn port_of(&self, words: &mut Decoder<'_>, way: &Way) -> Result<u32, Garbage> {
         let [program, version, protocol, _] = [words.u32()?, words.u32()?, words.u32()?, words.u32()?];
-        Ok(self.place(program, version, protocol).map_or(0, |place| place.port.into()))
+        Ok(self.place((program, version, protocol), way).map_or(0, |place| place.port.into()))
     }
 
     /// GETADDR: program, version, transport, the address at which the asker knows us, and an owner that means nothing. An empty
@@ -361,7 +368,7 @@ impl Table {
             _ => return Ok(String::new()),
         };
         let listens: Option<IpAddr> = if is_v6 { self.v6.map(IpAddr::V6) } else { self.v4.map(IpAddr::V4) };
-        let (Some(listens), Some(place)) = (listens, self.place(program, version, protocol)) else {
+        let (Some(listens), Some(place)) = (listens, self.place((program, version, protocol), way)) else {
             return Ok(String::new());
         };
         let candidates = [host(known), way.at, Some(listens)].into_iter().flatten();

@@ -77,28 +77,34 @@ fn all_programs_are_registered_and_taken_back() {
     // What a daemon that was killed has left, which had our port.
     portmapper.mappings.lock().unwrap().extend([((100_021, 4, TCP), 2049), ((100_005, 3, TCP), 2049)]);
     for _ in 0..2 {
-        assert_eq!(register(portmapper.address, 2049, false).unwrap(), []);
+        assert_eq!(register(portmapper.address, 2049, &[]).unwrap(), []);
         let expected = [((100_003, 3, TCP), 2049), ((100_005, 3, TCP), 2049), ((100_021, 4, TCP), 2049)];
         assert_eq!(portmapper.mappings(), expected, "NFS, MOUNT, and the lock manager");
-        unregister(portmapper.address, 2049, false).unwrap();
+        unregister(portmapper.address, 2049, &[]).unwrap();
         assert_eq!(portmapper.mappings(), []);
     }
 }
+
+const BOTH: [Transport; 2] = [Transport::Tcp, Transport::Udp];
 
 /// One that locks for version 3 is found by the hosts' status monitors, too, unless the machine has its own.
 #[test]
 fn the_status_monitor_is_registered_where_there_are_locks() {
     let portmapper = Portmapper::start(REQUESTS_MAX);
-    assert_eq!(register(portmapper.address, 2049, true).unwrap(), []);
+    assert_eq!(register(portmapper.address, 2049, &BOTH).unwrap(), []);
     let monitor = [((100_024, 1, TCP), 2049), ((100_024, 1, UDP), 2049)];
     assert_eq!(portmapper.mappings()[3..], monitor);
-    unregister(portmapper.address, 2049, true).unwrap();
+    unregister(portmapper.address, 2049, &BOTH).unwrap();
     assert_eq!(portmapper.mappings(), []);
+    // It has no socket for datagrams.
+    assert_eq!(register(portmapper.address, 2049, &BOTH[..1]).unwrap(), []);
+    assert_eq!(portmapper.mappings()[3..], monitor[..1]);
+    unregister(portmapper.address, 2049, &BOTH[..1]).unwrap();
     portmapper.mappings.lock().unwrap().insert((100_024, 1, UDP), 7);
-    let others = register(portmapper.address, 2049, true).unwrap();
+    let others = register(portmapper.address, 2049, &BOTH).unwrap();
     assert_eq!(others, [Other { program: 100_024, port: 7 }]);
     assert!(others[0].what() == "status monitor" && others[0].what_comes_of_it().contains("stays locked"));
-    unregister(portmapper.address, 2049, true).unwrap();
+    unregister(portmapper.address, 2049, &BOTH).unwrap();
     assert_eq!(portmapper.mappings(), [((100_024, 1, UDP), 7)]);
 }
 
@@ -107,12 +113,12 @@ fn the_status_monitor_is_registered_where_there_are_locks() {
 fn another_lock_manager_is_told_of_and_left_alone() {
     let portmapper = Portmapper::start(REQUESTS_MAX);
     portmapper.mappings.lock().unwrap().insert((100_021, 4, TCP), 7);
-    assert_eq!(register(portmapper.address, 2049, false).unwrap(), [Other { program: 100_021, port: 7 }]);
+    assert_eq!(register(portmapper.address, 2049, &[]).unwrap(), [Other { program: 100_021, port: 7 }]);
     let expected = [((100_003, 3, TCP), 2049), ((100_005, 3, TCP), 2049), ((100_021, 4, TCP), 7)];
     assert_eq!(portmapper.mappings(), expected, "NFS, MOUNT, and what is somebody else's");
-    unregister(portmapper.address, 2049, false).unwrap();
+    unregister(portmapper.address, 2049, &[]).unwrap();
     assert_eq!(portmapper.mappings(), expected[2..]);
-    unregister(portmapper.address, 2049, false).unwrap();
+    unregister(portmapper.address, 2049, &[]).unwrap();
 }
 
 /// A kernel's NFS server stood in rpcbind's list. Whatever stood there was taken away at our start, and again at our end,
@@ -123,10 +129,10 @@ fn another_server_keeps_its_place_at_start_and_end_and_after_a_crash() {
     for there in [&others[..1], &others[2..], &others[..]] {
         let portmapper = Portmapper::start(REQUESTS_MAX);
         portmapper.mappings.lock().unwrap().extend(there.iter().copied());
-        let error = register(portmapper.address, 2049, false).unwrap_err();
+        let error = register(portmapper.address, 2049, &[]).unwrap_err();
         assert!(matches!(error, RpcbindError::Taken { .. }) && error.to_string().contains("rpcinfo -d"), "{error}");
         assert_eq!(portmapper.mappings(), there, "at the start, and nothing of ours beside it");
-        unregister(portmapper.address, 2049, false).unwrap();
+        unregister(portmapper.address, 2049, &[]).unwrap();
         assert_eq!(portmapper.mappings(), there, "at the end, or at the next start");
     }
 }
@@ -135,9 +141,9 @@ fn another_server_keeps_its_place_at_start_and_end_and_after_a_crash() {
 #[test]
 fn who_came_meanwhile_stays() {
     let portmapper = Portmapper::start(REQUESTS_MAX);
-    register(portmapper.address, 2049, false).unwrap();
+    register(portmapper.address, 2049, &[]).unwrap();
     portmapper.mappings.lock().unwrap().insert((100_003, 3, TCP), 20_049);
-    unregister(portmapper.address, 2049, false).unwrap();
+    unregister(portmapper.address, 2049, &[]).unwrap();
     assert_eq!(portmapper.mappings(), [((100_003, 3, TCP), 20_049)]);
 }
 
@@ -146,6 +152,6 @@ fn where_nobody_answers_the_error_says_where_and_what_to_do() {
     let nobody = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = nobody.local_addr().unwrap();
     drop(nobody);
-    let text = register(address, 2049, false).unwrap_err().to_string();
+    let text = register(address, 2049, &[]).unwrap_err().to_string();
     assert!(text.contains(&address.to_string()) && text.contains("name the port"), "{text}");
 }

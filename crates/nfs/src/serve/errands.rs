@@ -2,15 +2,15 @@
 //! thread, of which there are few, and what waits for one waits where it is (`nlm/waiting.rs`, `nlm/notices.rs`).
 //!
 //! A status monitor is told things by datagrams, too: those are taken here.
-
 //!
 //! *What is heard of a call* is told apart with care (N3): a host that may have been called may have the lock by then. Only where there is nobody to call, or who is there refuses such calls, it was surely not.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -60,7 +60,7 @@ fn look(hub: &Arc<Hub>, running: &Arc<AtomicUsize>) {
             unwound(&there.service, || there.service.host_call_done(&call, &heard.unwrap_or(Heard::Nothing)));
             count.fetch_sub(1, SeqCst);
         };
-        if let Err(error) = std::thread::Builder::new().name("nfs-errand".into()).spawn(go) {
+        if let Err(error) = thread::Builder::new().name("nfs-errand".into()).spawn(go) {
             tracing::warn!(%error, "cannot start a thread that calls a host of NFSv3; it is tried again");
             running.fetch_sub(1, SeqCst);
             hub.service.host_call_done(&given_back, &Heard::NotCalled);
@@ -73,7 +73,9 @@ fn unwound<T>(service: &Service, step: impl FnOnce() -> T) -> Option<T> {
     let outcome = catch_unwind(AssertUnwindSafe(step)).ok();
     if outcome.is_none() {
         count(&service.stats().panics);
-        tracing::error!("what calls hosts of NFSv3 panicked; the server goes on. Please report this with the log");
+        tracing::error!(
+            "what calls hosts of NFSv3, or hears them, panicked; the server goes on. Please report this with the log"
+        );
     }
     outcome
 }
@@ -111,7 +113,7 @@ fn run(call: &HostCall, portmapper: u16) -> Result<Bytes, Vain> {
     let (program, version, procedure) = (call.program, call.version, call.procedure);
     let outgoing = Outgoing { program, version, procedure, caller: Caller::Nobody, arguments: call.arguments.clone() };
     let calls = Calls::numbered_from(NEXT_XID.fetch_add(1, SeqCst));
-    let record = calls.begin(&outgoing, ()).map_err(|()| before(io::ErrorKind::OutOfMemory.into()))?;
+    let record = calls.begin(&outgoing, ()).map_err(|()| before(ErrorKind::OutOfMemory.into()))?;
     let record = bytes(&record);
     let answer = match transport {
         Transport::Udp => ask_by_datagram(at, record.get(MARK_BYTES..).unwrap_or_default()).map_err(behind)?,
@@ -123,8 +125,8 @@ fn run(call: &HostCall, portmapper: u16) -> Result<Bytes, Vain> {
     match calls.returned(&answer) {
         Matched::With((), Returned::Results(results)) => Ok(results),
         // By the rules of RPC before anything was carried out.
-        Matched::With((), Returned::Refused) => Err(before(io::ErrorKind::Unsupported.into())),
-        _ => Err(behind(io::ErrorKind::InvalidData.into())),
+        Matched::With((), Returned::Refused) => Err(before(ErrorKind::Unsupported.into())),
+        _ => Err(behind(ErrorKind::InvalidData.into())),
     }
 }
 
@@ -172,10 +174,10 @@ fn ask_over(mut stream: TcpStream, call: &[u8]) -> io::Result<Bytes> {
     loop {
         let count = stream.read(&mut piece)?;
         if count == 0 || assembler.held_bytes() > ANSWER_BYTES_MAX || Instant::now() > ends {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            return Err(ErrorKind::UnexpectedEof.into());
         }
         let is_fed = assembler.feed(piece.get(..count).unwrap_or_default(), &mut records);
-        is_fed.map_err(|_| io::ErrorKind::InvalidData)?;
+        is_fed.map_err(|_| ErrorKind::InvalidData)?;
         if let Some(record) = records.pop() {
             return Ok(record);
         }
@@ -197,9 +199,22 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
 pub(super) fn listen(hub: &Arc<Hub>, socket: &UdpSocket) {
     let mut call = [0; DATAGRAM_BYTES_MAX];
     while !hub.stopping.load(SeqCst) {
-        let Ok((count, peer)) = socket.recv_from(&mut call) else { continue };
+        let (count, peer) = match socket.recv_from(&mut call) {
+            Ok(received) => received,
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) =>
+            {
+                continue;
+            }
+            Err(error) => {
+                tracing::debug!(%error, "nothing can be read of what status monitors say");
+                // It may last.
+                thread::sleep(LOOK);
+                continue;
+            }
+        };
         let record = Bytes::copy_from_slice(call.get(..count).unwrap_or_default());
-        if let Some(reply) = hub.service.answer_datagram(record, peer.ip()) {
+        if let Some(Some(reply)) = unwound(&hub.service, || hub.service.answer_datagram(record, peer.ip())) {
             // Whoever is gone gets none.
             let _ = socket.send_to(bytes(&reply).get(MARK_BYTES..).unwrap_or_default(), peer);
         }

@@ -43,7 +43,7 @@ pub(super) struct Hub {
     /// Held by whoever closes those that owe too much.
     pub(super) closing_debtors: Mutex<()>,
     listeners: Vec<TcpListener>,
-    datagrams: Vec<UdpSocket>,
+    pub(super) datagrams: Vec<UdpSocket>,
     bodies: Bodies,
     pub(super) start: Instant,
     connections: RwLock<HashMap<u64, Arc<Connection>>>,

@@ -49,6 +49,7 @@ mod worker;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 
+use crate::rpcbind::Transport;
 use crate::service::Service;
 use crate::stats::{Held, Stats};
 use hub::{Bodies, Hub};
@@ -70,7 +71,7 @@ fn datagrams(addresses: &[SocketAddr]) -> Vec<UdpSocket> {
     let bind = |address: &SocketAddr| {
         let bound = errands::bind(*address);
         if let Err(error) = &bound {
-            tracing::warn!(%address, %error, "hosts of NFSv3 cannot say here by UDP that they have started anew: what they had locked stays locked until they lock again");
+            tracing::warn!(%address, %error, "hosts of NFSv3 cannot say here by UDP that they have started anew: what they had locked stays locked until `tally client evict` ends them");
         }
         bound.ok()
     };
@@ -109,6 +110,14 @@ impl Server {
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// By what it is told that hosts of NFSv3 have started anew, if it locks for those: by datagrams where it could have a socket for them.
+    #[must_use]
+    pub fn heard_by(&self) -> Vec<Transport> {
+        let by_datagram = (!self.hub.datagrams.is_empty()).then_some(Transport::Udp);
+        let heard_by = [Transport::Tcp].into_iter().chain(by_datagram);
+        heard_by.filter(|_| self.hub.service.locks_for_3()).collect()
     }
 
     /// What the account says now (`ledger`).

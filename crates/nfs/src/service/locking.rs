@@ -9,15 +9,17 @@
 //! | the host does not see it, or not from that port | FAILED, or AUTH_TOOWEAK | the same | carried out: it may give up what it has |
 //!
 //! Linux claims a lock again once: what is told to come again then is lost to its process, without a word. So such a LOCK is held in the house (N8), and where there is no room it is dropped: hosts send again what is not
-//! answered. As long as one is not answered its host locks nothing of us, in no pool.
+//! answered. As long as one is not answered its host claims nothing else of us, in no pool: so other pools that it may claim something in wait for it meanwhile, and shortly before one of them does so no longer the claim is told to come again all the same, as of many locks one is lost then.
 //!
-//! Whoever may read a file or write it, or owns it, may lock it, in either way: whether it is open for that, its host has asked (it locks as POSIX has it).
+//! Whoever may read a file or write it, or owns it, may lock it for reading. To keep others out of it one has to own it, or may write it, and over an export and a dataset that take changes: a lock has no end but its host's, and who only reads would keep out all others for ever with some of them.
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tally_vfs::locks::Kind;
 use tally_vfs::{ObjectRef, Vfs, permission};
 
 use super::job::{Job, Pending};
@@ -29,7 +31,7 @@ use crate::numbers::{ACCESS_MODIFY, ACCESS_READ, access_bits};
 use crate::rpc::{AcceptError, Call, Refusal, Reply};
 use crate::stats::count;
 use crate::v3::About;
-use crate::v4::{Asks, Heard, HostCall, House, LockTold};
+use crate::v4::{Asks, Heard, Holding, HostCall, House, LockTold};
 use crate::xdr::Encoder;
 
 /// Draws the number by which hosts know a start, durably: odd, and higher than all before.
@@ -40,6 +42,8 @@ pub(super) struct Locks {
     draw: DrawsStart,
     /// What it calls itself to hosts.
     names: Vec<Vec<u8>>,
+    /// Whether those that are told of a start would find it.
+    can_be_found: AtomicBool,
 }
 
 /// What is done to a file that is there.
@@ -50,8 +54,20 @@ impl Service {
     #[must_use]
     pub fn locking_for_3(self, draw: DrawsStart, names: &[&str]) -> Self {
         let names = names.iter().map(|name| name.as_bytes().to_vec()).collect();
-        let locks = self.house.is_some().then_some(Locks { draw, names });
+        let locks = self.house.is_some().then(|| Locks { draw, names, can_be_found: AtomicBool::new(true) });
         Self { locks, ..self }
+    }
+
+    /// The same, which tells no host of its start before it [can be found](Self::can_be_found): who is told asks this machine's portmapper where that is, and claims nothing more where it does not say.
+    #[must_use]
+    pub fn telling_when_found(self) -> Self {
+        self.locks.iter().for_each(|locks| locks.can_be_found.store(false, Relaxed));
+        self
+    }
+
+    /// It is registered with the portmapper, or will not be.
+    pub fn can_be_found(&self) {
+        self.locks.iter().for_each(|locks| locks.can_be_found.store(true, Relaxed));
     }
 
     /// Whether it does.
@@ -63,7 +79,8 @@ impl Service {
     /// Several times a second, in a thread of its own: what hosts wait for, and are to be told.
     pub fn look_after_hosts(&self) {
         if let (Some(locks), Some(house)) = (&self.locks, &self.house) {
-            house.look_after_hosts(&*self.exports, &*locks.draw);
+            let draw: &dyn Fn() -> io::Result<u32> = &*locks.draw;
+            house.look_after_hosts(&*self.exports, locks.can_be_found.load(Relaxed).then_some(draw));
         }
     }
 
@@ -114,9 +131,12 @@ impl Service {
         })
     }
 
-    /// What a host says of itself, by the address that it says it from: its name is anybody's to say.
+    /// What a host says of itself, by the address that it says it from: its name is anybody's to say. To programs of this machine that would know whether its own status monitor runs there is none (N5).
     fn monitor(&self, call: &Call, peer: std::net::IpAddr) -> Result<Encoder, AcceptError> {
         let (Some(_), Some(house)) = (&self.locks, &self.house) else { return Err(AcceptError::ProgramUnavailable) };
+        if peer.to_canonical().is_loopback() && call.procedure != nsm::NOTIFY {
+            return Err(AcceptError::ProgramUnavailable);
+        }
         if let Some(state) = nsm::decode(call.procedure, &mut call.arguments())? {
             house.host_started_anew(&*self.exports, peer, Some(state));
         }
@@ -172,12 +192,15 @@ impl Service {
             return Step::Reply(self.too_weak(job, dataset));
         }
         let target = match target {
-            Ok(target) if may_lock(&target) => target,
-            Ok(_) | Err(Closed::BadHandle | Closed::Out | Closed::TooWeak) => {
+            Ok(target) => match may_lock(&target, asked.kind) {
+                Ok(()) => target,
+                Err(verdict) => return self.says(job, asked, verdict),
+            },
+            Err(Closed::BadHandle | Closed::Out | Closed::TooWeak) => {
                 return self.says(job, asked, Verdict::Failed);
             }
             Err(Closed::Stale) => return self.says(job, asked, Verdict::Stale),
-            Err(Closed::Away) if how.is_some_and(|how| how.is_reclaim) => return Self::hold(job, house),
+            Err(Closed::Away) if how.is_some_and(|how| how.is_reclaim) => return self.hold(job, house, asked),
             Err(Closed::Away) => return self.says(job, asked, Verdict::Grace),
         };
         house.note_v3_use((target.vfs.pool(), target.vfs.dataset()));
@@ -197,7 +220,7 @@ impl Service {
                 job.was_kept_out = true;
                 Step::Again(promise)
             }
-            LockTold::Later => Self::hold(job, house),
+            LockTold::Later => self.hold(job, house, asked),
             LockTold::Held(lock, named) => {
                 // Of a client of version 4 a process has no number.
                 let nobody = wire::Process { handle: b"", number: 0 };
@@ -219,11 +242,12 @@ impl Service {
     }
 
     /// Keeps what a host claims again until more is known; or drops it, where it would not be heard any more, or there is no room.
-    fn hold(job: &mut Job, house: &House) -> Step {
+    fn hold(&self, job: &mut Job, house: &House, asked: &Asked<'_>) -> Step {
         let is_there = job.link.is_alive();
-        match is_there.then(|| house.hold_for_host(job.link.peer().ip())).flatten() {
-            Some(held) => Step::Again(held),
-            None => {
+        match is_there.then(|| house.hold_for_host(job.link.peer().ip())) {
+            Some(Holding::Held(held)) => Step::Again(held),
+            Some(Holding::TooLong) => self.says(job, asked, Verdict::Grace),
+            None | Some(Holding::NoRoom) => {
                 job.owed = false;
                 Step::Attached
             }
@@ -238,7 +262,7 @@ impl Service {
     pub(super) fn refuse_lock(&self, job: &Job) -> Step {
         let call = &job.call;
         let told = nlm::refuse(call.procedure, &mut call.arguments());
-        if call.procedure != 0 && !self.locks_refused.swap(true, std::sync::atomic::Ordering::Relaxed) {
+        if call.procedure != 0 && !self.locks_refused.swap(true, Relaxed) {
             tracing::warn!(
                 peer = %job.link.peer(),
                 "a client asked for a lock, and this server has none for NFSv3: programs there get \"No locks available\". Set `nlm = true` in the \
@@ -249,8 +273,13 @@ impl Service {
     }
 }
 
-/// Whether who asks may lock a file.
-fn may_lock(target: &Target) -> bool {
-    let Ok(attr) = target.vfs.getattr(target.object) else { return true };
-    permission::owns(&attr, &target.cred) || access_bits(&attr, &target.cred) & (ACCESS_READ | ACCESS_MODIFY) != 0
+/// Whether who asks may lock a file so.
+fn may_lock(target: &Target, kind: Kind) -> Result<(), Verdict> {
+    if kind == Kind::Write && (target.rule.read_only || target.vfs.is_read_only()) {
+        return Err(Verdict::ReadOnly);
+    }
+    let Ok(attr) = target.vfs.getattr(target.object) else { return Ok(()) };
+    let needed = if kind == Kind::Read { ACCESS_READ | ACCESS_MODIFY } else { ACCESS_MODIFY };
+    let may = permission::owns(&attr, &target.cred) || access_bits(&attr, &target.cred) & needed != 0;
+    if may { Ok(()) } else { Err(Verdict::Failed) }
 }

@@ -25,6 +25,12 @@ impl House {
         self.tracking.grant(pool, self.asker(presence), writes)
     }
 
+    /// The same for who waits for no disk.
+    pub(super) fn grant_or_not_now(&self, pool: &dyn PoolExports, presence: &Presence) -> Result<Given, Stop> {
+        presence.note_owns_key();
+        self.tracking.grant_or_not_now(pool, self.asker(presence))
+    }
+
     /// It was given that: what its answer waits for, and whether that may be something for writing. Where somebody has gone meanwhile whose it was, it is asked for anew.
     pub(super) fn given(&self, pool: &dyn PoolExports, presence: &Presence, mut given: Given) -> Result<Noted, Stop> {
         loop {

@@ -55,6 +55,9 @@ mod singly;
 /// All bytes.
 const ALL: Range = Range::between(0, u64::MAX).expect("it begins before it ends");
 
+/// From one complaint to the next.
+const BETWEEN_COMPLAINTS: Duration = Duration::from_secs(60);
+
 /// What of them the house has.
 pub(super) struct HostDesk {
     hosts: Mutex<Hosts<FileId>>,
@@ -64,6 +67,8 @@ pub(super) struct HostDesk {
     given_up: Mutex<Overtaking<FileId>>,
     notices: Mutex<Notices>,
     swept: Mutex<Duration>,
+    /// When it was said last that hosts cannot be told of our start.
+    complained: Mutex<Option<Duration>>,
     /// How many calls were asked for.
     calls: AtomicUsize,
     /// Whether there is a call to be made that nobody has looked for.
@@ -74,7 +79,7 @@ impl HostDesk {
     /// Nobody: in a start whose clients of version 4 have these ids, so that none of them is a host's.
     pub(super) fn new(boot: BootId) -> Self {
         let hosts = Hosts::new(Series::drawn(boot.0).beside().number());
-        let (singly, given_up, notices, swept, calls, bell) = Default::default();
+        let (singly, given_up, notices, swept, complained, calls, bell) = Default::default();
         Self {
             waiting: hosts.waiting.counter(),
             hosts: Mutex::new(hosts),
@@ -82,9 +87,20 @@ impl HostDesk {
             given_up,
             notices,
             swept,
+            complained,
             calls,
             bell,
         }
+    }
+
+    /// What is tried several times a second in vain is said once, and again each minute.
+    fn is_to_complain(&self, now: Duration) -> bool {
+        let mut complained = self.complained.lock();
+        let is_due = complained.is_none_or(|last| last + BETWEEN_COMPLAINTS <= now);
+        if is_due {
+            *complained = Some(now);
+        }
+        is_due
     }
 
     fn ring(&self) {
@@ -165,21 +181,10 @@ impl House {
     /// LOCK.
     pub(crate) fn host_locks(&self, asks: &Asks<'_>, target: &Target, how: How) -> LockTold {
         let Some(range) = asks.asked.range else { return LockTold::Says(Verdict::TooBig) };
-        let (address, process) = (asks.address(), asks.process());
-        let (speaks, is_anew) = {
-            let hosts = self.hosts.hosts.lock();
-            (hosts.speaks_for(address, process.is_privileged), hosts.has_started_anew(address, how.state))
-        };
-        if speaks && is_anew {
-            self.host_started_anew(asks.exports, address, Some(how.state));
-        }
         let begun = {
             let mut hosts = self.hosts.hosts.lock();
-            let begun = hosts.begin(&process, self.now());
-            if speaks {
-                hosts.note_state(address, how.state);
-            }
-            begun
+            let begun = hosts.begin(&asks.process(), self.now());
+            begun.inspect(|holder| hosts.note_state(*holder, how.state))
         };
         let Ok(holder) = begun else { return LockTold::Says(Verdict::NoLocks) };
         let file = FileId::of(&*target.vfs, target.object);
@@ -217,7 +222,7 @@ impl House {
             is_overtaken = {
                 let given_up = self.hosts.given_up.lock();
                 given_up.is_behind(asks.came, &asks.process(), &file, wanted.range)
-                    || !how.is_reclaim && given_up.has_forgotten(asks.came)
+                    || !how.is_reclaim && given_up.has_forgotten(asks.came, &asks.process())
             };
             if is_overtaken {
                 return Ok(());
@@ -333,7 +338,7 @@ impl House {
     }
 
     /// A host says that it has started anew, with that number if it names one, or has nothing any more: by its address alone. What it had is others' once the pools know that it may not claim
-    /// it again (rules V24).
+    /// it again (rules V24); one that has locked something since stays in their lists, as one does that unlocks a part.
     pub(crate) fn host_started_anew(&self, exports: &dyn Exports, address: IpAddr, state: Option<u32>) {
         let address = address.to_canonical();
         let freed = {
@@ -344,7 +349,7 @@ impl House {
             let is_known = hosts.number_of(address).is_some();
             let freed = hosts.free(address, state, self.now());
             // One that is not known may be in a list of a life before.
-            if freed.is_some() || !is_known {
+            if freed.as_ref().is_some_and(|freed| freed.is_all) || !is_known {
                 self.tracking.doom(ClientKey::of_host(address));
             }
             freed
@@ -437,5 +442,18 @@ fn not_now(stop: Stop) -> LockTold {
     match stop {
         Stop::Halted(Halt::Waits(promise) | Halt::Parked(promise)) => LockTold::Again(promise),
         Stop::Halted(_) | Stop::Failed(_) => LockTold::Says(Verdict::Grace),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It is tried four times a second, where the file cannot be written for hours.
+    #[test]
+    fn what_goes_on_in_vain_is_said_once_a_minute() {
+        let desk = HostDesk::new(BootId(7));
+        let said: Vec<_> = (0..300).filter(|second| desk.is_to_complain(Duration::from_secs(*second))).collect();
+        assert_eq!(said, [0, 60, 120, 180, 240]);
     }
 }

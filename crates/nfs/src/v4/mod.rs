@@ -57,7 +57,7 @@ mod way;
 pub use compound::{Halt, Scene};
 pub use hosts::{Asks, Heard, HostCall, LockTold};
 pub use house::House;
-pub use parking::{KeptOut, PARKED};
+pub use parking::{Holding, KeptOut, PARKED};
 pub use progress::{Attempt, Progress, refusal};
 pub use recalls::looks::Seen;
 pub use results::Ended;

@@ -13,8 +13,8 @@ use tally_base::{Fate, Kept, Promise};
 
 use super::house::House;
 use super::naming::Ticket;
-use super::state::FileId;
 use super::state::bounds::{HELD_MAX, HELD_OF_HOST_MAX, PARKED_MAX};
+use super::state::{ClientKey, FileId};
 
 /// For so long: a client on the same site has answered by then, and a worker is back at its request sooner than the client would ask again.
 pub const PARKED: Duration = Duration::from_millis(50);
@@ -25,6 +25,16 @@ pub enum KeptOut {
     Waits(Box<dyn Promise>),
     /// He comes again.
     ComesAgain,
+}
+
+/// What becomes of who claims something again for a host, as long as nobody knows whether he may.
+pub enum Holding {
+    /// He looks again with those who look at hosts.
+    Held(Box<dyn Promise>),
+    /// He is told nothing: there is no room.
+    NoRoom,
+    /// He is told to come again: in another pool his host loses all that it has else, as it claims one behind the other.
+    TooLong,
 }
 
 /// Where they are.
@@ -173,9 +183,12 @@ impl House {
         self.parking.has_some()
     }
 
-    /// A place for who claims something again for this host, and is to look again with those who look at hosts. Nothing: there is no room, and nobody is to be answered.
-    pub(crate) fn hold_for_host(&self, host: IpAddr) -> Option<Box<dyn Promise>> {
-        self.parking.hold(host).map(|held| Box::new(held) as _)
+    /// A place for who claims something again for this host. Its other pools wait for it meanwhile, each as long as it waits for anybody.
+    pub(crate) fn hold_for_host(&self, host: IpAddr) -> Holding {
+        if self.tracking.is_held_up(ClientKey::of_host(host.to_canonical()), self.now()) {
+            return Holding::TooLong;
+        }
+        self.parking.hold(host).map_or(Holding::NoRoom, |held| Holding::Held(Box::new(held)))
     }
 
     /// The server ends: nobody is held any more.

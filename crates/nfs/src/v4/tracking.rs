@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tally_base::{DatasetId, PoolGuid, Promise, Time};
 use tally_vfs::{MountNumber, Vfs};
 
@@ -116,6 +116,21 @@ impl Tracking {
         asker: Asker<'_>,
         writes: Option<DatasetId>,
     ) -> Result<Given, Stop> {
+        self.grant_with(pool, asker, writes, |tracked| Some(tracked.work()))
+    }
+
+    /// The same for who looks at many pools, and waits for nobody who may wait for the disks of one.
+    pub(super) fn grant_or_not_now(&self, pool: &dyn PoolExports, asker: Asker<'_>) -> Result<Given, Stop> {
+        self.grant_with(pool, asker, None, |tracked| tracked.work.try_lock())
+    }
+
+    fn grant_with(
+        &self,
+        pool: &dyn PoolExports,
+        asker: Asker<'_>,
+        writes: Option<DatasetId>,
+        work: impl FnOnce(&Tracked) -> Option<MutexGuard<'_, ()>>,
+    ) -> Result<Given, Stop> {
         let Some(vfs) = pool.clients() else {
             return Ok(Given { promise: None, mount: None, dooms: 0, may_write: None });
         };
@@ -132,7 +147,7 @@ impl Tracking {
         if let Some(dooms) = tracked.list.lock().as_mut().and_then(at_rest) {
             return Ok(Given { promise: None, mount, dooms, may_write: writes });
         }
-        let _one_at_a_time = tracked.work();
+        let Some(_one_at_a_time) = work(&tracked) else { return Err(Status::Delay.into()) };
         tracked.read_in(&*vfs, asker.now)?;
         let (doomed, is_new, dooms) = tracked.with(|list| {
             self.advance(&tracked, list, asker.now);
@@ -213,6 +228,19 @@ impl Tracking {
             self.advance(&tracked, list, asker.now);
             list.reclaim(asker.presence.key(), asker.now)
         })
+    }
+
+    /// A host claims something that cannot be answered yet, and nothing else before: where it may claim something it is waited for, as if it did. Whether it has to be answered now, to be
+    /// in time there.
+    pub(super) fn is_held_up(&self, key: ClientKey, now: Duration) -> bool {
+        let mut is_late = false;
+        for tracked in self.all().iter().filter(|tracked| tracked.is_here()) {
+            if let Some(list) = &mut *tracked.list.lock() {
+                self.advance(tracked, list, now);
+                is_late |= list.is_held_up(key, now);
+            }
+        }
+        is_late
     }
 
     /// Whether a client, that may claim something again in this pool, may claim something for writing in this dataset of it.

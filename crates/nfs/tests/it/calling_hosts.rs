@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
+use tally_nfs::rpcbind::Transport;
 use tally_nfs::serve::{ServeOptions, Server};
 use tally_nfs::service::{DrawsStart, Service};
 use tally_nfs::xdr::{Decoder, Encoder};
@@ -167,6 +168,28 @@ fn a_host_that_hangs_up_on_a_call_keeps_the_lock() {
     assert_eq!(two.asks(&server, &unlock), GRANTED);
     one.is_called(Some(GRANTED));
     assert_eq!(two.asks(&server, &Ask { blocks: false, ..lock }), DENIED);
+    assert_eq!(server.stop(), 0);
+}
+
+/// What a host says goes wrong, and the next one is heard all the same.
+#[test]
+fn a_bug_in_what_hears_hosts_ends_with_its_call() {
+    let (scene, server, [one, two], lock, _) = begin();
+    assert_eq!(server.heard_by(), [Transport::Tcp, Transport::Udp]);
+    *scene.exports.tank.before_an_unlock.lock() = Some(Box::new(|| panic!("a bug, planted by the test")));
+    let says = |host: &Played, state: u32| {
+        let mut words = Encoder::new();
+        words.opaque(b"host").u32(state);
+        let socket = UdpSocket::bind((host.address, 0)).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.send_to(&record(1, (0, &[0]), NSM, 6, words), server.addresses()[0]).unwrap();
+        socket
+    };
+    let _nothing_comes = says(&one, 5);
+    let (mut answer, socket) = ([0; 24], says(&two, 5));
+    assert_eq!(socket.recv(&mut answer).unwrap(), answer.len());
+    assert_eq!(server.stats().panics.load(SeqCst), 1);
+    assert_eq!(two.asks(&server, &Ask { range: (50, 1), ..lock }), GRANTED);
     assert_eq!(server.stop(), 0);
 }
 

@@ -8,7 +8,9 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use tally_base::Fate;
+use tally_nfs::handle::Handle;
 use tally_nfs::service::{Job, Service, Step};
+use tally_vfs::Identity;
 
 use crate::support::desk::bytes_of;
 use crate::support::gated::Gated;
@@ -17,6 +19,7 @@ use crate::support::host::{
     notices, restart, scene, words_of,
 };
 use crate::support::scene::{Scene, fate};
+use crate::support::{AWAY_POOL, KEY};
 
 /// The two notices that a host is told by this number.
 fn told(number: u8, state: u32) -> [(IpAddr, String, u32); 2] {
@@ -79,6 +82,19 @@ fn nobody_is_told_a_number_that_could_not_be_written_down() {
     let scene = Scene { service, ..scene };
     assert_eq!([notices(&scene), notices(&scene)], [[], []]);
     assert_eq!(notices(&scene), told(1, 11));
+}
+
+/// Whoever is told asks the portmapper of the server where that is, and claims nothing more where it does not say.
+#[test]
+fn nobody_is_told_of_a_start_that_could_not_be_found_yet() {
+    let scene = scene();
+    let file = scene.file(b"f");
+    assert_eq!(host(1).says(&scene, &ask(&scene, LOCK, file)), GRANTED);
+    let scene = restart(scene);
+    let scene = Scene { service: scene.service.telling_when_found(), ..scene };
+    assert_eq!(notices(&scene), []);
+    scene.service.can_be_found();
+    assert_eq!(notices(&scene), told(1, 5));
 }
 
 /// Who waits for a lock sleeps in a program; a notice goes behind him.
@@ -198,6 +214,43 @@ fn what_waited_for_longer_than_the_grace_is_refused() {
     scene.pass(&mut clock, Duration::from_secs(95));
     assert_eq!(host(2).says(&scene, &lock), GRANTED);
     assert_eq!(held.says(&scene), GRACE);
+}
+
+/// Of a pool that stays away: its claim comes first, and is not answered, and its host claims what it has in others behind that. These wait for it, and it is answered before they do so no longer.
+#[test]
+fn a_pool_that_stays_away_costs_no_locks_of_another() {
+    let scene = scene();
+    let (file, mut clock) = (scene.file(b"f"), Duration::ZERO);
+    let (one, lock) = (host(1), ask(&scene, LOCK, file));
+    let again = Ask { is_reclaim: true, ..lock.clone() };
+    let handle = Handle { pool: AWAY_POOL, dataset: scene.exports.tank.dataset(), object: file }.seal(&KEY);
+    let of_other = Ask { file: handle.as_slice().to_vec(), ..again.clone() };
+    assert_eq!(one.says(&scene, &lock), GRANTED);
+    let scene = restart(scene);
+    assert_eq!(notices(&scene), told(1, 5));
+    let mut held = Held::of(one.begin(&scene, &of_other));
+    while clock < Duration::from_secs(160) {
+        scene.pass(&mut clock, Duration::from_secs(5));
+        held = Held::of(held.goes_on(&scene));
+        assert_eq!(host(2).says(&scene, &lock), GRACE, "{clock:?}: it is waited for");
+    }
+    scene.pass(&mut clock, Duration::from_secs(6));
+    assert_eq!(held.says(&scene), GRACE, "that one is lost");
+    assert_eq!(one.says(&scene, &of_other), GRACE, "and what it has there besides");
+    assert_eq!(one.says(&scene, &again), GRANTED);
+    scene.pass(&mut clock, Duration::from_secs(20));
+    assert_eq!(host(2).says(&scene, &lock), DENIED);
+    // Where nobody waits for it any more a claim is held for as long as it takes; and nobody waits for a host that may claim nothing there.
+    let held = Held::of(one.begin(&scene, &of_other));
+    drop(Held::of(host(2).begin(&scene, &of_other)));
+    drop(Held::of(held.goes_on(&scene)));
+    let scene = restart(scene);
+    let (mut clock, mut held) = (Duration::ZERO, Held::of(host(3).begin(&scene, &of_other)));
+    while clock < Duration::from_secs(95) {
+        scene.pass(&mut clock, Duration::from_secs(5));
+        held = Held::of(held.goes_on(&scene));
+    }
+    assert_eq!(host(3).says(&scene, &lock), GRANTED);
 }
 
 /// A word that was said before the host was known, and comes again, is not said of what it has locked since.

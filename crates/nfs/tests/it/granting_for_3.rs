@@ -1,6 +1,7 @@
 //! Locks of NFSv3 that are given to who waits for them: whose they are when a call or its answer is lost, and what else the host says meanwhile. Call by call; where two come at once, each at its place.
 
 use std::rc::Rc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tally_nfs::nlm::overtaking::KEPT_MAX;
 use tally_nfs::v4::Heard;
 use tally_vfs::{CreateHow, Cred, Identity, Names, ObjectRef, OpCtx, SetAttr};
 
-use crate::support::gated::Gated;
+use crate::support::gated::{Gated, Promises};
 use crate::support::host::{
     Ask, BLOCKED, CANCEL, DENIED, GRACE, GRANTED, Host, LOCK, UNLOCK, answers, ask, calls, host, host_at, next_call,
     scene,
@@ -26,6 +27,57 @@ fn waits(scene: &Scene, file: ObjectRef) -> ([Host; 2], Ask) {
     assert_eq!([GRANTED, BLOCKED], [0, 1].map(|at| hosts[at].says(scene, &lock)));
     assert_eq!(hosts[0].says(scene, &Ask { procedure: UNLOCK, ..lock.clone() }), GRANTED);
     (hosts, lock)
+}
+
+/// One thread looks at what is free, for all pools. Somebody waits for a disk of this one with its list in his hands, as who locks in it for the first time: the range is another one's at a later look.
+#[test]
+fn a_list_whose_disk_hangs_keeps_no_look() {
+    let scene = scene();
+    let file = scene.file(b"f");
+    let (hosts, lock) = ([1, 2, 3].map(host), Ask { blocks: true, ..ask(&scene, LOCK, file) });
+    assert_eq!([GRANTED, BLOCKED], [0, 1].map(|at| hosts[at].says(&scene, &lock)));
+    let ((begins, begun), (go, gone), (looks, looked)) = (mpsc::channel(), mpsc::channel(), mpsc::channel());
+    let hangs = move || {
+        begins.send(()).unwrap();
+        gone.recv().unwrap();
+    };
+    *scene.exports.keep_clients().before_remove.lock() = Some(Box::new(hangs));
+    let (there, lock) = (Ask { range: (50, 1), ..lock.clone() }, &lock);
+    let was_looked = thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(hosts[2].says(&scene, &there), GRANTED));
+        begun.recv().unwrap();
+        scope.spawn(|| {
+            assert_eq!(hosts[0].says(&scene, &Ask { procedure: UNLOCK, ..lock.clone() }), GRANTED);
+            looks.send(next_call(&scene).is_none()).unwrap();
+        });
+        // It is short where it does not hang.
+        let was_looked = looked.recv_timeout(Duration::from_secs(20));
+        go.send(()).unwrap();
+        was_looked
+    });
+    assert_eq!(was_looked, Ok(true));
+    calls(&scene, &hosts[1]);
+}
+
+/// While a pool is suspended nobody is given anything of it, and nothing is asked of its list.
+#[test]
+fn of_a_pool_that_is_suspended_nothing_is_given() {
+    let scene = scene();
+    let file = scene.file(b"f");
+    let lock = Ask { blocks: true, ..ask(&scene, LOCK, file) };
+    assert_eq!([1, 2].map(|number| host(number).says(&scene, &lock)), [GRANTED, BLOCKED]);
+    // Another one comes into the list, which is durable only later: until then each look would ask.
+    let clients = scene.exports.keep_clients();
+    *clients.promises.lock() = Promises::ByHand;
+    let _waits = host(3).begin(&scene, &Ask { range: (50, 1), ..lock.clone() });
+    scene.exports.tank.suspended.store(true, SeqCst);
+    let changes = clients.changes.load(SeqCst);
+    assert_eq!(host(1).says(&scene, &Ask { procedure: UNLOCK, ..lock }), GRANTED);
+    assert!(next_call(&scene).is_none() && next_call(&scene).is_none());
+    assert_eq!(clients.changes.load(SeqCst), changes);
+    *clients.promises.lock() = Promises::Ready;
+    scene.exports.tank.suspended.store(false, SeqCst);
+    calls(&scene, &host(2));
 }
 
 /// How a doubt ends, and whether the lock is its own still.
@@ -153,7 +205,7 @@ fn a_lock_that_is_carried_out_behind_its_unlock_locks_nothing() {
     }
 }
 
-/// The same, where so many others have given something up that nobody knows any more.
+/// The same, where others of that host have given so much up that nobody knows any more.
 #[test]
 fn a_lock_of_which_too_much_came_behind_locks_nothing() {
     let scene = scene();
@@ -162,7 +214,7 @@ fn a_lock_of_which_too_much_came_behind_locks_nothing() {
     let late = two.comes(&scene, &lock);
     assert_eq!(two.says(&scene, &ask(&scene, UNLOCK, file)), GRANTED);
     for _ in 0..KEPT_MAX {
-        assert_eq!(one.says(&scene, &ask(&scene, UNLOCK, another)), GRANTED);
+        assert_eq!(two.says(&scene, &Ask { process: 8, ..ask(&scene, UNLOCK, another) }), GRANTED);
     }
     assert_eq!(Host::goes_on(&scene, late), [GRACE]);
     assert_eq!(one.says(&scene, &lock), GRANTED);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tally_base::Kept;
 use tally_nfs::service::{Service, Step};
 use tally_nfs::v4::Heard;
-use tally_nfs::xdr::Decoder;
+use tally_nfs::xdr::{Decoder, Encoder};
 use tally_vfs::locks::{Kind, Lock, Range};
 use tally_vfs::{
     Access, Attributes, ClientNumber, Cred, Deny, Holder, Identity, Locks, Names, OpCtx, Opening, Opens, OwnerNumber,
@@ -15,16 +15,17 @@ use tally_vfs::{
 };
 use tally_wire::nfs4::Nfsstat4;
 
+use crate::support::client::record;
 use crate::support::compound::lookup;
-use crate::support::delegates::{delegated_to_write, give_back};
+use crate::support::delegates::{delegated, delegated_to_write, give_back};
 use crate::support::desk::bytes_of;
 use crate::support::gated::Promises;
 use crate::support::host::{
-    Ask, BLOCKED, CANCEL, DENIED, FAILED, GRACE, GRANTED, Host, LOCK, NAMES, NOLOCKS, STALE, TEST, TOO_BIG, UNLOCK,
-    answers, ask, calls, host, listed, locking, next_call, notices, numbers, restart, scene, words_of,
+    Ask, BLOCKED, CANCEL, DENIED, FAILED, GRACE, GRANTED, Host, LOCK, NAMES, NOLOCKS, NSM, READ_ONLY, STALE, TEST,
+    TOO_BIG, UNLOCK, answers, ask, calls, host, listed, locking, next_call, notices, numbers, restart, scene, words_of,
 };
 use crate::support::keeper::{self, opens, written_scene};
-use crate::support::opener::WRITE;
+use crate::support::opener::{READ, WRITE};
 use crate::support::scene::{Scene, fate};
 
 /// A client of version 4, as the table of claims knows one.
@@ -68,14 +69,33 @@ fn what_cannot_be_locked() {
     assert_eq!(root.says(&scene, &Ask { range: (u64::MAX, 2), ..lock.clone() }), TOO_BIG);
     assert_eq!(root.says(&scene, &ask(&scene, LOCK, scene.exports.tank.root())), FAILED, "a directory");
     assert_eq!(root.says(&scene, &Ask { file: b"no handle".to_vec(), ..lock.clone() }), FAILED);
-    assert_eq!(user.says(&scene, &lock), GRANTED, "who may read it");
+    let shared = Ask { is_exclusive: false, ..lock.clone() };
+    assert_eq!(user.says(&scene, &shared), GRANTED, "who may read it");
+    assert_eq!(user.says(&scene, &lock), FAILED, "who may only read it keeps nobody out");
+    assert_eq!(user.says(&scene, &Ask { procedure: TEST, ..lock.clone() }), FAILED);
     let (cred, nobody) = (Cred::root(), SetAttr { mode: Some(0o600), ..SetAttr::default() });
     scene.exports.tank.model.setattr(OpCtx::of(&cred), file, &nobody, None).result.unwrap();
-    assert_eq!(user.says(&scene, &Ask { range: (20, 1), ..lock.clone() }), FAILED);
+    assert_eq!(user.says(&scene, &Ask { range: (20, 1), ..shared.clone() }), FAILED);
     assert_eq!(user.says(&scene, &ask(&scene, UNLOCK, file)), GRANTED, "and gives up what he has");
     assert_eq!(root.says(&scene, &lock), GRANTED);
+    let unlock = ask(&scene, UNLOCK, file);
+    assert_eq!(root.says(&scene, &unlock), GRANTED);
+    for (mode, uid, says) in [(0o602, None, GRANTED), (0o444, Some(1000), GRANTED), (0o666, None, GRANTED)] {
+        let set = SetAttr { mode: Some(mode), uid, ..SetAttr::default() };
+        scene.exports.tank.model.setattr(OpCtx::of(&cred), file, &set, None).result.unwrap();
+        assert_eq!(
+            [&lock, &unlock].map(|ask| user.says(&scene, ask)),
+            [says, GRANTED],
+            "{mode:o}: who may write, or owns it"
+        );
+    }
+    *scene.exports.tank_rule.lock() = "10.0.0.0/8(ro,no_root_squash,insecure)".into();
+    for host in [&root, &user] {
+        assert_eq!([&lock, &shared, &unlock].map(|ask| host.says(&scene, ask)), [READ_ONLY, GRANTED, GRANTED]);
+    }
     *scene.exports.tank_rule.lock() = "10.0.0.1(rw,no_root_squash,insecure)".into();
-    assert_eq!(user.says(&scene, &lock), FAILED, "whom no rule lets in");
+    assert_eq!(root.says(&scene, &lock), GRANTED);
+    assert_eq!(user.says(&scene, &shared), FAILED, "whom no rule lets in");
     scene.exports.tank.remove(OpCtx::of(&cred), scene.exports.tank.root(), b"f").result.unwrap();
     assert_eq!([&lock, &ask(&scene, UNLOCK, file)].map(|ask| root.says(&scene, ask)), [STALE, GRANTED]);
 }
@@ -191,6 +211,33 @@ fn what_a_client_of_version_4_keeps_it_is_asked_for_first() {
     assert_eq!(delegated_to_write(&told), None, "none is given while another one has a range");
 }
 
+/// N7: what a client has to read it, it locks for reading by itself, so nobody else locks it for writing without asking for that first, or beside it.
+#[test]
+fn what_a_client_of_version_4_reads_is_locked_for_writing_by_nobody_else() {
+    let scene = Arc::new(locking(Arc::try_unwrap(written_scene()).ok().expect("nobody else has it")));
+    let file = scene.file_named(b"f");
+    let mut client = keeper::client(&scene, "a", 2);
+    let (kept, _) = delegated(&opens(&mut client, b"f", READ)).expect("nobody writes it");
+    let (one, lock) = (host(1), ask(&scene, LOCK, file));
+    let shared = Ask { is_exclusive: false, range: (20, 5), ..lock.clone() };
+    assert_eq!(one.says(&scene, &shared), GRANTED, "beside who reads");
+    assert!(keeper::call(&scene).is_none());
+    assert_eq!([TEST, LOCK].map(|procedure| one.says(&scene, &Ask { procedure, ..lock.clone() })), [GRACE; 2]);
+    let asked = keeper::call(&scene).expect("a recall");
+    assert_eq!(asked.2.stateid, kept);
+    keeper::answer(&scene, &asked, Nfsstat4::Nfs4Ok);
+    assert_eq!(keeper::status(&mut client, &[lookup(b"f"), give_back(kept)]), Nfsstat4::Nfs4Ok);
+    assert_eq!(one.says(&scene, &lock), GRANTED);
+    // The other way round: who opens it behind that asks for each lock.
+    let mut other = keeper::client(&scene, "b", 3);
+    assert_eq!(delegated(&opens(&mut other, b"f", READ)), None);
+    assert_eq!(one.says(&scene, &ask(&scene, UNLOCK, file)), GRANTED);
+    let mut third = keeper::client(&scene, "c", 4);
+    let (kept, _) = delegated(&opens(&mut third, b"g", READ)).expect("nobody has locked that one");
+    assert_eq!(one.says(&scene, &ask(&scene, LOCK, scene.file_named(b"g"))), GRACE);
+    assert_eq!(keeper::call(&scene).expect("a recall").2.stateid, kept);
+}
+
 /// A host that has nothing any more is out of the list a while later: nobody waits for it behind a restart.
 #[test]
 fn who_has_nothing_any_more_goes_out_of_the_list() {
@@ -276,13 +323,63 @@ fn a_host_that_has_started_anew_has_lost_its_locks() {
     // Who was refused has nothing, and goes out of it like others that have nothing.
     assert_eq!(listed(&scene), ["n-00000000000000000000ffff0a000002"]);
     assert_eq!(host(2).says(&scene, &lock), GRANTED);
-    // One whose word was lost is known by the number in its next lock.
     let there = Ask { range: (20, 5), ..lock.clone() };
     assert_eq!(Host { state: 5, ..host(1) }.says(&scene, &there), GRANTED);
     host(1).notifies(&scene, 5);
     assert_eq!(host(2).says(&scene, &there), DENIED, "a notice that comes twice");
-    assert_eq!(Host { state: 7, ..host(1) }.says(&scene, &Ask { range: (40, 1), ..lock }), GRANTED);
+}
+
+/// N4: two machines behind one address, whose numbers know nothing of each other. What either has locked was the other one's end once.
+#[test]
+fn a_number_in_a_lock_frees_nothing() {
+    let scene = scene();
+    let file = scene.file(b"f");
+    let lock = ask(&scene, LOCK, file);
+    let there = |first| Ask { range: (first, 5), process: first as u32, ..lock.clone() };
+    let [one, two] = [5, 101].map(|state| Host { state, ..host(1) });
+    assert_eq!([(&one, 0), (&two, 10), (&one, 20)].map(|(it, first)| it.says(&scene, &there(first))), [GRANTED; 3]);
+    assert_eq!([0, 10, 20].map(|first| host(2).says(&scene, &there(first))), [DENIED; 3]);
+    assert_eq!(listed(&scene).len(), 2);
+}
+
+/// N4: its notice comes behind its first locks, as it found no server before. They stay, and what it had before goes.
+#[test]
+fn a_notice_that_comes_late_frees_what_was_before_it() {
+    let scene = scene();
+    let (file, other) = (scene.file(b"f"), scene.file(b"g"));
+    let [lock, beside] = [file, other].map(|file| ask(&scene, LOCK, file));
+    let before = Host { state: 3, ..host(1) };
+    let behind = Host { state: 5, ..host(1) };
+    assert_eq!(before.says(&scene, &lock), GRANTED);
+    let waits = Ask { blocks: true, process: 9, ..beside.clone() };
+    assert_eq!([host(2).says(&scene, &beside), before.says(&scene, &waits)], [GRANTED, BLOCKED]);
+    let there = Ask { range: (20, 5), process: 8, ..lock.clone() };
+    assert_eq!(behind.says(&scene, &there), GRANTED);
+    host(1).notifies(&scene, 5);
+    assert_eq!([&lock, &there].map(|ask| host(2).says(&scene, ask)), [GRANTED, DENIED]);
+    assert_eq!(listed(&scene).len(), 2, "it may claim what it has");
+    assert_eq!(host(2).says(&scene, &ask(&scene, UNLOCK, other)), GRANTED);
+    assert!(next_call(&scene).is_none(), "who waited is gone with its start");
+    host(1).notifies(&scene, 7);
     assert_eq!(host(2).says(&scene, &there), GRANTED);
+}
+
+/// N5: `mount.nfs` of the server's own machine asks whether there is a status monitor, for its kernel, which ours is none for. What others say is heard.
+#[test]
+fn to_programs_of_this_machine_there_is_no_status_monitor() {
+    let scene = scene();
+    let told = |peer: &str, procedure| {
+        let call = record(1, (0, &[0]), NSM, procedure, Encoder::new());
+        let reply = scene.service.answer_datagram(call.into(), peer.parse().unwrap()).expect("an answer");
+        u32::from_be_bytes(bytes_of(&reply)[20..24].try_into().unwrap())
+    };
+    const DONE: u32 = 0;
+    const NO_PROGRAM: u32 = 1;
+    const NO_PROCEDURE: u32 = 3;
+    for near in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
+        assert_eq!([0, 2].map(|procedure| told(near, procedure)), [NO_PROGRAM; 2], "{near}");
+    }
+    assert_eq!([0, 2].map(|procedure| told("10.0.0.1", procedure)), [DONE, NO_PROCEDURE]);
 }
 
 /// A host that goes down with the server, and comes back first: it claims nothing, and nobody waits for it.

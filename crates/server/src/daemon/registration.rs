@@ -12,7 +12,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use parking_lot::Mutex;
-use tally_nfs::rpcbind::{self, Portmapper, RpcbindError};
+use tally_nfs::rpcbind::{self, Portmapper, RpcbindError, Transport};
 
 use super::ticker::Ticker;
 use crate::config::Rpcbind;
@@ -43,8 +43,8 @@ pub(super) struct Terms {
     /// The port of NFS.
     pub(super) port: u16,
     pub(super) nfs4: bool,
-    /// Whether it locks for NFSv3, and hosts tell it when they have started anew.
-    pub(super) nlm: bool,
+    /// By what hosts tell it that they have started anew, where it locks for NFSv3.
+    pub(super) heard_by: Vec<Transport>,
 }
 
 /// It is looked after. Dropping it takes back what was registered.
@@ -123,7 +123,7 @@ impl Found {
         if self.terms.setting == Rpcbind::Serve {
             return self.answer().err();
         }
-        let registered = rpcbind::register(rpcbind, port, self.terms.nlm);
+        let registered = rpcbind::register(rpcbind, port, &self.terms.heard_by);
         self.has_rpcbind |= !matches!(registered, Err(RpcbindError::Silent { .. }));
         match registered {
             Ok(others) => {
@@ -164,9 +164,9 @@ impl Found {
     }
 
     fn answer(&mut self) -> Result<(), String> {
-        let Terms { rpcbind, addresses, port, nfs4, nlm, .. } = &self.terms;
+        let Terms { rpcbind, addresses, port, nfs4, heard_by, .. } = &self.terms;
         let before = socket_at(&self.terms.socket);
-        match Portmapper::start(addresses, rpcbind.port(), *port, (*nfs4, *nlm)) {
+        match Portmapper::start(addresses, rpcbind.port(), *port, (*nfs4, heard_by)) {
             Ok(portmapper) => {
                 self.at = At::Here { _portmapper: portmapper, before };
                 Ok(())
@@ -189,7 +189,7 @@ impl Found {
 impl Drop for Found {
     fn drop(&mut self) {
         if matches!(self.at, At::Rpcbind)
-            && let Err(error) = rpcbind::unregister(self.terms.rpcbind, self.terms.port, self.terms.nlm)
+            && let Err(error) = rpcbind::unregister(self.terms.rpcbind, self.terms.port, &self.terms.heard_by)
         {
             tracing::warn!("rpcbind still says that NFS is here: {error}");
         }

@@ -180,6 +180,7 @@ impl Daemon {
             if config.nlm {
                 let (place, name) = (data_dir.clone(), process::host_name());
                 nfs.locking_for_3(Box::new(move || start_number::draw(&place)), &process::long_and_short(&name))
+                    .telling_when_found()
             } else {
                 nfs
             }
@@ -227,9 +228,11 @@ impl Daemon {
             addresses: desk.addresses.clone(),
             port,
             nfs4: config.nfs4,
-            nlm: config.nfs4 && config.nlm,
+            heard_by: server.heard_by(),
         };
         let registration = Registration::start(terms, &desk.standing)?;
+        // Hosts that are told of the start ask where we are, at once.
+        desk.nfs.can_be_found();
         manager::serves();
         let pools = Arc::clone(&desk.pools);
         let happenings = events::watch(move || pools.look_for_events())?;

@@ -6,7 +6,7 @@ use tally_wire::nfs4::Nfsstat4::*;
 
 use super::caller::{Believed, Caller};
 use super::judge::{READ, WRITE};
-use super::ledger::{BYTES, State, What, Who};
+use super::ledger::{BYTES, By, State, What, Who};
 use super::world::{FOLDERS, POOLS};
 use super::{CALLERS, Checked, Story};
 use crate::words::{self, How};
@@ -281,6 +281,8 @@ impl Story {
             }),
             Nfs4ErrDenied if is_kept_out => Ok(()),
             Nfs4ErrStale if !self.is_held(client, open) => Ok(()),
+            // Who keeps it locks it without a word, to read what he has to read.
+            Nfs4ErrDelay if self.is_kept_out(By::Client(client), writes, std::slice::from_ref(&open.file)) => Ok(()),
             status => self.judge_refusal(client, open.pool, status).map_err(|what| format!("LOCKT: {what}")),
         }
     }

@@ -41,6 +41,7 @@ impl State {
                 || permission::granted(attr, cred) & (permission::READ | permission::EXECUTE) != 0
         };
         let is_refused = self.given.iter().any(bothers)
+            || self.is_locked_by_another(object, client, !wants_all)
             || wants_all && !self.attr(object).is_ok_and(|attr| may_read(&attr))
             || others.any(|open| {
                 let [_, writes, no_reads, _] = bits(open.share);

@@ -3,7 +3,7 @@
 use super::opens::check_is_file;
 use super::state::State;
 use crate::locks::{Kind, Lock, NotLocked, Range};
-use crate::{Access, Holder, ObjectRef, Right};
+use crate::{Access, ClientNumber, Holder, ObjectRef, Right};
 
 /// A piece that an owner has locked, and the open below which he began to lock in that file.
 #[derive(Clone)]
@@ -29,7 +29,7 @@ impl State {
 
     fn lock_below(&mut self, object: ObjectRef, below: Option<Holder>, wanted: Lock) -> Result<(), NotLocked> {
         self.conflict(object, wanted)?;
-        self.gate(object, Some(wanted.holder.client), false)?;
+        self.gate(object, Some(wanted.holder.client), wanted.kind == Kind::Write)?;
         let is_his = |held: &&Held| held.object == object && held.lock.holder == wanted.holder;
         let below = self.locked.iter().find(is_his).map_or(below, |first| first.below);
         self.unlock_range(object, wanted.holder, wanted.range);
@@ -54,7 +54,7 @@ impl State {
     pub(super) fn test_range(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {
         check_is_file(&self.attr(object)?)?;
         self.conflict(object, wanted)?;
-        Ok(self.gate(object, Some(wanted.holder.client), false)?)
+        Ok(self.gate(object, Some(wanted.holder.client), wanted.kind == Kind::Write)?)
     }
 
     pub(super) fn has_ranges(&self, object: ObjectRef, holder: Holder) -> bool {
@@ -64,6 +64,12 @@ impl State {
     pub(super) fn ranges(&self, object: ObjectRef, holder: Holder, most: usize) -> Vec<Lock> {
         let held = self.locked.iter().filter(|held| held.object == object && held.lock.holder == holder);
         held.map(|held| held.lock).take(most).collect()
+    }
+
+    /// Whether another client has locked something, or something for writing.
+    pub(super) fn is_locked_by_another(&self, object: ObjectRef, client: ClientNumber, to_write: bool) -> bool {
+        let of_others = |held: &&Held| held.object == object && held.lock.holder.client != client;
+        self.locked.iter().filter(of_others).any(|held| !to_write || held.lock.kind == Kind::Write)
     }
 
     fn conflict(&self, object: ObjectRef, wanted: Lock) -> Result<(), NotLocked> {

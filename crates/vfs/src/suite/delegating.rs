@@ -310,7 +310,22 @@ fn keeps_out_locks(world: &World) {
     let kept_out = Err(NotLocked::Failed(FsError::Delegated(file)));
     assert_eq!(world.given_to(file, 1, 1, READ), READ);
     assert_eq!(world.vfs.test_range(file, lock(2)), Ok(()), "whoever opens it to read may lock");
+    // Who locks without an open has called nothing back by one.
+    let to_write = Lock { kind: Kind::Write, ..lock(2) };
+    assert_eq!(world.vfs.test_range(file, to_write), kept_out, "its holder may have locked it to read");
+    assert_eq!(world.vfs.lock_unopened(file, to_write), kept_out);
+    assert_eq!(world.vfs.lock_unopened(file, lock(2)), Ok(()));
     world.end(file, 1);
+    assert_eq!(world.vfs.lock_unopened(file, to_write), Ok(()));
+    for wanted in [READ, WRITE] {
+        assert_eq!(world.given_to(file, 1, 1, wanted), None, "another client has it locked to write");
+    }
+    world.end(file, 1);
+    assert_eq!(world.vfs.lock_unopened(file, lock(2)), Ok(()));
+    assert_eq!(world.given_to(file, 1, 1, WRITE), None);
+    assert_eq!(world.given_to(file, 1, 1, READ), READ);
+    world.end(file, 1);
+    world.vfs.unlock_range(file, holder(2, 9), Range::ALL).unwrap();
     assert_eq!(world.given_to(file, 1, 3, WRITE), WRITE);
     assert_eq!(world.vfs.test_range(file, lock(2)), kept_out, "its holder locks without a word");
     assert_eq!(world.vfs.test_range(file, lock(1)), Ok(()));

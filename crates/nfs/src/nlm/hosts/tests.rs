@@ -71,11 +71,9 @@ fn a_host_that_has_started_anew_has_nothing() {
     };
     assert!(hosts.waiting.join(wait, AT(1)));
     let address = IpAddr::from([10, 0, 0, 1]);
-    hosts.note_state(address, 3);
-    assert!(!hosts.has_started_anew(address, 3) && !hosts.has_started_anew(address, 0));
-    assert!(hosts.has_started_anew(address, 5) && !hosts.has_started_anew(address, 1));
+    hosts.note_state(one, 3);
     let freed = hosts.free(address, Some(5), AT(2)).unwrap();
-    assert_eq!(freed, Freed { address, held: vec![(one, 1)] });
+    assert_eq!(freed, Freed { address, held: vec![(one, 1)], is_all: true });
     assert!(!hosts.waiting.is_waited_for(&1) && hosts.named(one).is_none() && hosts.named(other).is_some());
     assert!(!hosts.settle(under_way, 1, true, AT(2)), "what it has got is to be given up");
     // The same notice again, as UDP has it, takes nothing from the new start.
@@ -131,12 +129,45 @@ fn what_a_host_has_said_before_it_was_known_is_remembered() {
     assert_eq!(hosts.end_idle(AT(100)), [address]);
     lock(&mut hosts, 1, 5, 1);
     assert!(hosts.said_before(address, 5) && !hosts.said_before(address, 7));
-    // Its first lock says a newer one that no notice has told: it is of that start from then on.
+    // What a lock says of one that has said something takes nothing of that back.
     let other = caller(2, 5).address;
     assert!(!hosts.said_before(other, 5));
-    lock(&mut hosts, 2, 5, 1);
-    hosts.note_state(other, 7);
-    assert!(!hosts.has_started_anew(other, 7) && hosts.has_started_anew(other, 9));
+    let held = lock(&mut hosts, 2, 5, 1);
+    hosts.note_state(held, 7);
+    assert!(hosts.said_before(other, 5) && !hosts.said_before(other, 7));
+}
+
+/// A notice tells of a start: who has locked something since keeps it, and what else there is goes, also of who has said nothing.
+#[test]
+fn a_notice_frees_owners_of_other_starts() {
+    let mut hosts = hosts();
+    let address = caller(1, 5).address;
+    let [old, mixed, silent, new] = [5, 6, 7, 8].map(|process| lock(&mut hosts, 1, process, process as u8));
+    hosts.note_state(old, 3);
+    // It is not known of what it has whether that was before or behind.
+    [3, 9].into_iter().for_each(|state| hosts.note_state(mixed, state));
+    [0, 0].into_iter().for_each(|state| hosts.note_state(silent, state));
+    hosts.note_state(new, 9);
+    let wait = |holder, file| HostWait {
+        holder,
+        file,
+        range: Range::between(0, 9).unwrap(),
+        kind: Kind::Write,
+        handle: bytes::Bytes::new(),
+        by: None,
+    };
+    assert!([wait(old, 20), wait(new, 21)].into_iter().all(|wait| hosts.waiting.join(wait, AT(1))));
+    let under_way = hosts.begin(&caller(1, 5), AT(1)).unwrap();
+    let freed = hosts.free(address, Some(9), AT(2)).unwrap();
+    assert_eq!([20, 21].map(|file| hosts.waiting.is_waited_for(&file)), [false, true]);
+    assert!(hosts.waiting.leave(new, &21, |_| true).is_empty());
+    assert_eq!(freed, Freed { address, held: vec![(old, 5), (mixed, 6), (silent, 7)], is_all: false });
+    assert_eq!(hosts.find(&caller(1, 8)), new);
+    assert!(!hosts.settle(under_way, 5, true, AT(2)), "what it has got is to be given up");
+    assert_eq!((hosts.owner_count, hosts.names_bytes, hosts.number_of(address)), (1, 3, Some(new.client)));
+    assert!(hosts.said_before(address, 9) && hosts.free(address, Some(9), AT(3)).is_none());
+    hosts.note(new, 8, false, AT(3));
+    assert_eq!((hosts.owner_count, hosts.end_idle(AT(100))), (0, vec![address]));
 }
 
 #[test]

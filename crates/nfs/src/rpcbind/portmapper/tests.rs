@@ -6,7 +6,7 @@ use crate::mount;
 const NFS: u16 = 2049;
 
 fn table() -> Table {
-    Table::new(&["0.0.0.0".parse().unwrap(), "::".parse().unwrap()], 111, NFS, (true, false))
+    Table::new(&["0.0.0.0".parse().unwrap(), "::".parse().unwrap()], 111, NFS, (true, &[]))
 }
 
 fn way(is_udp: bool, is_near: bool) -> Way {
@@ -103,6 +103,31 @@ fn nobody_is_registered_and_what_is_not_there_is_refused() {
     assert_eq!(told(&table(), call(100_003, 3, 0, |_| ()), &way(true, true)).0, 1);
 }
 
+/// N5: `mount.nfs` of this machine finds no status monitor, and starts one for its kernel; hosts find ours, by what it is heard by.
+#[test]
+fn the_status_monitor_is_told_to_others_alone() {
+    let any = ["0.0.0.0".parse().unwrap()];
+    for heard_by in [&[Transport::Tcp, Transport::Udp][..], &[Transport::Tcp]] {
+        let table = Table::new(&any, 111, NFS, (true, heard_by));
+        for (protocol, transport) in [(TCP, "tcp"), (UDP, "udp")] {
+            let port = |is_near| {
+                let asked = call(PROGRAM, 2, 3, |words| {
+                    words.u32(nsm::PROGRAM).u32(1).u32(protocol).u32(0);
+                });
+                let (_, results) = told(&table, asked, &way(true, is_near));
+                u32::from_be_bytes(results.try_into().unwrap())
+            };
+            let is_heard = heard_by.iter().any(|it| it.protocol() == protocol);
+            assert_eq!([true, false].map(port), [0, if is_heard { NFS.into() } else { 0 }], "{transport}");
+            let asked = call(PROGRAM, 4, 3, |words| {
+                words.u32(nsm::PROGRAM).u32(1);
+                words.opaque(transport.as_bytes()).opaque(b"").opaque(b"");
+            });
+            assert_eq!(told(&table, asked, &way(true, true)).1, [0; 4]);
+        }
+    }
+}
+
 /// Of a datagram the sender is anybody's word: a long answer to a short question hits whom it names.
 #[test]
 fn a_list_goes_to_strangers_over_tcp_alone() {
@@ -148,7 +173,7 @@ proptest! {
 fn it_answers_beside_those_who_say_nothing() {
     // At an address of its own: the ports of TCP at the usual one are kept by connections that other tests have ended.
     let free = UdpSocket::bind("127.0.111.2:0").unwrap().local_addr().unwrap();
-    let portmapper = Portmapper::start(&[free.ip()], free.port(), NFS, (true, false)).unwrap();
+    let portmapper = Portmapper::start(&[free.ip()], free.port(), NFS, (true, &[])).unwrap();
     let ask = || {
         call(PROGRAM, 2, 3, |words| {
             words.u32(v3::PROGRAM).u32(3).u32(TCP).u32(0);
@@ -178,7 +203,7 @@ fn it_answers_beside_those_who_say_nothing() {
     // A record that is announced and too long ends its connection.
     stream.write_all(&(u32::MAX >> 1).to_be_bytes()).unwrap();
     assert_eq!(stream.read(&mut [0; 4]).unwrap_or(0), 0);
-    assert!(Portmapper::start(&[free.ip()], free.port(), NFS, (true, false)).is_err(), "the port is taken");
+    assert!(Portmapper::start(&[free.ip()], free.port(), NFS, (true, &[])).is_err(), "the port is taken");
     drop((portmapper, silent));
-    drop(Portmapper::start(&[free.ip()], free.port(), NFS, (true, false)).expect("it is free again"));
+    drop(Portmapper::start(&[free.ip()], free.port(), NFS, (true, &[])).expect("it is free again"));
 }

@@ -80,8 +80,11 @@ pub enum Heard {
 
 impl House {
     /// Several times a second: who waits for what is free by now, who claims something again, and who is to be told of our start, by a number that is drawn for that; once in a while, who has nothing any more.
-    pub(crate) fn look_after_hosts(&self, exports: &dyn Exports, draw: &dyn Fn() -> io::Result<u32>) {
-        self.tell_of_start(exports, draw);
+    /// Without that nobody is told for now.
+    pub(crate) fn look_after_hosts(&self, exports: &dyn Exports, draw: Option<&dyn Fn() -> io::Result<u32>>) {
+        if let Some(draw) = draw {
+            self.tell_of_start(exports, draw);
+        }
         self.parking.wake_held();
         let files = self.hosts.hosts.lock().waiting.files();
         files.iter().for_each(|file| self.lock_for_hosts(exports, file));
@@ -105,7 +108,9 @@ impl House {
         let state = match draw() {
             Ok(state) => state,
             Err(error) => {
-                tracing::error!(%error, "hosts that had locked by NFSv3 cannot be told that the server has started anew, as the number of this start cannot be written down; it is tried again");
+                if self.hosts.is_to_complain(now) {
+                    tracing::error!(%error, "hosts that had locked by NFSv3 cannot be told that the server has started anew, as the number of this start cannot be written down; it is tried again");
+                }
                 return;
             }
         };
@@ -200,7 +205,13 @@ impl House {
         match &call.purpose {
             Purpose::Notice(notice) => {
                 let is_heard = matches!(heard, Heard::Results(_));
-                self.hosts.notices.lock().said(notice, names, is_heard, self.now());
+                if self.hosts.notices.lock().said(notice, names, is_heard, self.now()) {
+                    tracing::warn!(
+                        host = %notice.to,
+                        "this host of NFSv3 could not be told that the server has started anew, and is told no more: what it had locked may be others'. \
+                         Its port 111 and its status monitor (rpc.statd) are to be open to the server, by UDP"
+                    );
+                }
             }
             Purpose::Waiter(calling) => {
                 let said = match heard {

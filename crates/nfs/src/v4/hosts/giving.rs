@@ -29,6 +29,9 @@ impl House {
             }
             return;
         };
+        if vfs.is_waited_for() {
+            return;
+        }
         let queue = self.hosts.hosts.lock().waiting.queue(file, WAITERS_LOOKED_AT);
         for calling in queue {
             if self.lock_for_waiter(exports, (&*vfs, &*pool), &calling) {
@@ -50,7 +53,8 @@ impl House {
         }
         let Some(named) = self.hosts.hosts.lock().named(wanted.holder) else { return false };
         let presence = self.presence_of_host(named.address, wanted.holder.client);
-        let Ok(given) = self.grant(pool, &presence, None) else { return false };
+        // Whoever looks does so for all pools: where another one is about it, and may wait for a disk, that is left to the next look.
+        let Ok(given) = self.grant_or_not_now(pool, &presence) else { return false };
         let given = match given.at_once() {
             Ok(given) => given,
             // Not before its record is durable (N1): then it is locked for him at the next look.

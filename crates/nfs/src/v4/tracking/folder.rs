@@ -1,6 +1,7 @@
 //! The list of one pool, and the folder of that pool in which it is kept: who comes is in it before he is answered (rules V23), who is gone is out of it before another one has what was his (rules V24),
 //! and who did not come before anybody is given something new (rules V25).
 
+use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ use crate::v4::status::Status;
 const NOBODY: &[u8] = b"nobody";
 /// What stands in a client's link. Its name says who it is.
 const CONTENT: &[u8] = b"had something open";
+/// So many hosts are named in one line.
+const HOSTS_NAMED_MAX: usize = 8;
 /// Entries that are read at once.
 const ENTRIES_MAX: usize = 256;
 
@@ -93,9 +96,13 @@ impl Tracked {
         })?;
         let clients = entries.iter().filter(|entry| matches!(entry, Entry::Client(_))).count();
         let mut list = List::new(&entries, now, self.lease);
-        if clients > 0 {
+        let hosts = list.to_notify().len();
+        if hosts > 0 {
+            tracing::info!(pool = %folder.pool(), "{}", waits_for(list.to_notify(), list.grace()));
+        }
+        if clients > hosts {
             tracing::info!(
-                pool = %folder.pool(), clients,
+                pool = %folder.pool(), clients = clients - hosts,
                 "clients of NFSv4 had something open here, and may claim it again: others that open or lock something wait for them, \
                  {} seconds at least if one does not come", list.grace().as_secs()
             );
@@ -290,6 +297,21 @@ impl Tracked {
     }
 }
 
+/// That a pool waits for hosts at its start, for how long, and for which: whoever wonders why nothing can be locked may know that one of them is gone, and unlock for it.
+fn waits_for(hosts: &[IpAddr], grace: Duration) -> String {
+    let named: Vec<_> = hosts.iter().take(HOSTS_NAMED_MAX).map(IpAddr::to_string).collect();
+    let more = match hosts.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "waits {} s for hosts of NFSv3: {}{more}. They had locked something here and may claim it again, and have no word for having done so: \
+         until then others open nothing by NFSv4 and lock nothing",
+        grace.as_secs(),
+        named.join(", ")
+    )
+}
+
 /// The folder cannot be changed: when it can, where that is known.
 fn not_now(error: FsError, wait: Wait) -> Stop {
     match (error, wait) {
@@ -308,5 +330,18 @@ fn entries(folder: &dyn Vfs) -> Result<Vec<Entry>, FsError> {
             Some(last) if !page.eof => cookie = last.cookie,
             _ => return Ok(entries),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_that_are_waited_for_are_named_and_how_long_that_takes() {
+        let hosts: Vec<_> = (1..=10).map(|number| IpAddr::from([10, 0, 0, number])).collect();
+        let told = |count: usize| waits_for(&hosts[..count], Duration::from_secs(90));
+        assert!(told(2).starts_with("waits 90 s for hosts of NFSv3: 10.0.0.1, 10.0.0.2. They"), "{}", told(2));
+        assert!(told(10).contains("10.0.0.7, 10.0.0.8 and 2 more. They"), "{}", told(10));
     }
 }

@@ -170,6 +170,11 @@ impl List {
         !self.to_notify.is_empty()
     }
 
+    /// Those.
+    pub(super) fn to_notify(&self) -> &[IpAddr] {
+        &self.to_notify
+    }
+
     /// Those, once.
     pub(super) fn take_hosts_to_notify(&mut self) -> Vec<IpAddr> {
         std::mem::take(&mut self.to_notify)
@@ -247,7 +252,17 @@ impl List {
         true
     }
 
-    /// The same of something for writing there, which nobody but who is in the list for it can have had. It may have it from here on.
+    /// This host, that may claim something again, cannot now (N8): it is waited for as if it did. Whether that is over soon, so that it has to claim now.
+    pub(super) fn is_held_up(&mut self, key: ClientKey, now: Duration) -> bool {
+        if !self.is_in_grace || !self.listed.contains_key(&key) {
+            return false;
+        }
+        let between = BETWEEN_CLAIMS.min(self.grace);
+        self.until = self.until.max(now + between).min(self.latest);
+        now + between >= self.latest
+    }
+
+    /// The same as [`Self::reclaim`] of something for writing there, which nobody but who is in the list for it can have had. It may have it from here on.
     pub(super) fn reclaim_write(&mut self, whose: (ClientKey, ClientId), dataset: DatasetId, now: Duration) -> bool {
         self.is_in_grace && self.listed.contains_key(&whose.0) && self.writes.use_of(whose, dataset, now)
     }

@@ -30,6 +30,7 @@ pub const DENIED: u32 = 1;
 pub const NOLOCKS: u32 = 2;
 pub const BLOCKED: u32 = 3;
 pub const GRACE: u32 = 4;
+pub const READ_ONLY: u32 = 6;
 pub const STALE: u32 = 7;
 pub const TOO_BIG: u32 = 8;
 pub const FAILED: u32 = 9;

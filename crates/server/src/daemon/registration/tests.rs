@@ -41,7 +41,7 @@ fn terms(setting: Rpcbind, rpcbind: SocketAddr) -> Terms {
         addresses: vec![rpcbind.ip()],
         port: 2049,
         nfs4: true,
-        nlm: false,
+        heard_by: Vec::new(),
     }
 }
 
@@ -89,8 +89,8 @@ fn without_rpcbind_we_answer_in_its_place_or_say_how_to_mount() {
         let report = standing.lock().clone();
         assert!(report.is_found && report.trouble.is_none(), "{report:?}");
         // It is an rpcbind to others, which has our port and takes nobody else's.
-        assert_eq!(rpcbind::register(at, 2049, false).unwrap(), []);
-        let taken = rpcbind::register(at, 7, false).unwrap_err();
+        assert_eq!(rpcbind::register(at, 2049, &[]).unwrap(), []);
+        let taken = rpcbind::register(at, 7, &[]).unwrap_err();
         assert!(matches!(taken, RpcbindError::Taken { port: 2049, .. }), "{taken}");
         drop(registration);
     }

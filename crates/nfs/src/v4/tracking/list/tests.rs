@@ -153,3 +153,23 @@ fn who_comes_too_late_claims_none_for_writing() {
     assert!(list.reclaim(A, second(1)) && !list.reclaim_write((A, ClientId(1)), HERE, second(1)));
     assert_eq!(list.take_doomed(), [writes(A, HERE)]);
 }
+
+/// One that is held up elsewhere is waited for, until shortly before nobody is any more; then it has to claim at once.
+#[test]
+fn a_host_that_is_held_up_is_waited_for_as_long_as_anybody_is() {
+    let host = ClientKey::of_host([10, 0, 0, 1].into());
+    let mut list = List::new(&[Entry::Client(host), IN_A], second(0), LEASE);
+    assert!(!list.is_held_up(B, second(80)), "who is not in it");
+    let is_over = |list: &mut List, at| list.advance(second(at), &|_| false).is_some();
+    for at in (80..=160).step_by(10) {
+        assert!(!is_over(&mut list, at) && !list.is_held_up(host, second(at)), "{at}");
+    }
+    assert!(!is_over(&mut list, 164) && !list.is_held_up(host, second(164)) && list.is_held_up(host, second(165)));
+    assert_eq!(list.advance(second(179), &|_| false), None);
+    assert_eq!(
+        list.advance(second(180), &|_| false),
+        Some(Came { claimed: 0, idle: 0, lost: 2 }),
+        "it has claimed nothing"
+    );
+    assert!(!list.is_held_up(host, second(181)), "nobody waits for it here");
+}
