@@ -156,13 +156,17 @@ fn what_comes_again_has_happened_once() {
     drop(promises);
 }
 
-/// What was closed while its dataset was away had been locked: behind that nobody has it.
+/// What was closed while its dataset was away had been locked, and what is closed before anything else of it is asked: behind that nobody has it.
 #[test]
 fn what_ends_while_its_dataset_is_away_stays_ended() {
     let kept = Kept::start(true);
     let (file, fh) = kept.played.created();
     let asked = LkIn { fh, owner: 9, last: 9, kind: 1, ..LkIn::default() };
     assert_eq!(kept.played.told(2, (SETLKW, file.id.0), &[asked.as_bytes()]), (2, None, vec![]));
+    let opened = kept.played.told(4, (OPEN, file.id.0), &[OpenIn { flags: O_RDWR, open_flags: 0 }.as_bytes()]).2;
+    let second = OpenOut::read_from_bytes(&opened[..]).unwrap().fh;
+    let other = LkIn { fh: second, owner: 10, first: 20, last: 29, ..asked };
+    assert_eq!(kept.played.told(5, (SETLKW, file.id.0), &[other.as_bytes()]), (5, None, vec![]));
     assert!(kept.played.session.hand_over(PATIENCE));
     let vfs = kept.played.source.vfs.clone();
     kept.played.session.shared.door.close_all();
@@ -172,6 +176,8 @@ fn what_ends_while_its_dataset_is_away_stays_ended() {
     let closed = ReleaseIn { fh, ..ReleaseIn::default() };
     assert_eq!(kept.played.told(3, (RELEASE, file.id.0), &[closed.as_bytes()]).1, None);
     kept.played.source.is_away.store(false, Ordering::SeqCst);
+    let closed = ReleaseIn { fh: second, ..closed };
+    assert_eq!(kept.played.told(6, (RELEASE, file.id.0), &[closed.as_bytes()]).1, None);
     kept.played.session.take_over();
     assert_eq!(vfs.lock_unopened(file, all()), Ok(()));
 }
