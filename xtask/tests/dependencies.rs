@@ -148,7 +148,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
     ("fs", &FS),
     ("nfs", &NFS),
     ("fuse", &[&["session"], &["door"], &["under_way"], &["locked", "opens", "source"], &["errno", "wire"]]),
-    ("smb", &[&["conf"], &["main_conf", "name", "share"]]),
+    ("smb", &[&["strange"], &["conf"], &["main_conf", "name", "share"]]),
     ("bench", &BENCH),
     ("server", &SERVER_FLOORS),
     ("sim", &SIM),

@@ -144,7 +144,7 @@ pub fn plan(asked: Vec<Asked>, mounted: &[Place]) -> Vec<Planned> {
 
 /// A directory that smb.conf can name: Samba has no way to write what is left out here, puts other words for what stands behind a `%`, takes blanks off the ends and
 /// makes one of two.
-fn is_writable(dir: &Path) -> bool {
+pub(super) fn is_writable(dir: &Path) -> bool {
     let Some(text) = dir.to_str() else { return false };
     let is_good = |letter: char| !letter.is_control() && !"%\"\\".contains(letter);
     dir.is_absolute() && !text.ends_with(' ') && !text.contains("  ") && text.chars().all(is_good)

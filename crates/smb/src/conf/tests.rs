@@ -187,7 +187,9 @@ proptest! {
         let Ok(Some(share)) = parse_sharesmb(&value) else { return Ok(()) };
         let it = Asked { share, ..asked("tank/x", "on", &dir) };
         let planned = plan(vec![it], &[]);
-        let sections = read(&text(&planned, Path::new("/run/tally/smb.conf")));
+        let text = text(&planned, Path::new("/run/tally/smb.conf"));
+        prop_assert_eq!(crate::strange_line(&text), None);
+        let sections = read(&text);
         let expected = usize::from(planned[0].problem.is_none());
         prop_assert_eq!(sections.len(), expected + 1);
         prop_assert_eq!(&sections[expected], &("global".to_owned(), BTreeMap::new()));
