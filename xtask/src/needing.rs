@@ -126,6 +126,11 @@ const TESTS: &[Needing] = &[
     Needing { name: "mountpoints::what_others_decide_is_not_mounted_on", of: &["--test", "linked"], need: Need::Fuse },
     Needing { name: "mountpoints::a_copy_of_a_mount_is_told_of", of: &["--test", "linked"], need: Need::Fuse },
     Needing {
+        name: "cli::mount::users::tests::a_process_without_its_first_thread_is_found",
+        of: &["--lib"],
+        need: Need::Program { name: "perl", package: "perl" },
+    },
+    Needing {
         name: "sharing::samba_serves_a_mount_and_a_flush_is_a_promise",
         of: &["--test", "linked"],
         need: Need::Samba,
