@@ -17,13 +17,19 @@ use super::error::PoolsError;
 use super::mounts::{MOUNTS_MAX, Mounts};
 use super::service::Desk;
 use crate::exports::LiveExports;
+use crate::mount_table::Device;
 
 /// The number of /dev/fuse.
 const FUSE: (u32, u32) = (10, 229);
 
 impl Desk {
     /// Serves a dataset over this, which the kernel has mounted on a directory.
-    pub(super) fn mount(&self, dataset: &str, dir: &Path, device: Option<OwnedFd>) -> Result<(), PoolsError> {
+    pub(super) fn mount(
+        &self,
+        (dataset, dir): (&str, &Path),
+        known_as: Option<Device>,
+        device: Option<OwnedFd>,
+    ) -> Result<(), PoolsError> {
         let not_mounted = |why: String| PoolsError::NotMounted { dir: dir.into(), why };
         let served = self.pools.pool(pool_of(dataset))?;
         let Some(filesystem) = served.filer.by_name(dataset) else {
@@ -38,7 +44,7 @@ impl Desk {
         })?;
         let (pool, id) = (served.guid(), filesystem.dataset());
         let mounts = &self.pools.mounts;
-        let number = mounts.begin(pool, id, dir.into()).ok_or_else(|| {
+        let number = mounts.begin(pool, id, dir.into(), known_as).ok_or_else(|| {
             not_mounted(format!("{MOUNTS_MAX} datasets are mounted, as many as may be; `tally unmount` one of them"))
         })?;
         let source = Local {

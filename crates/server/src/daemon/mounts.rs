@@ -13,6 +13,7 @@ use tally_base::{DatasetId, PoolGuid};
 use tally_fuse::Session;
 
 use super::bell::Bell;
+use crate::mount_table::Device;
 
 /// Most mounts: each has threads of its own.
 pub(super) const MOUNTS_MAX: usize = 1024;
@@ -39,6 +40,7 @@ pub(super) struct Seen {
     pub(super) pool: PoolGuid,
     pub(super) dataset: DatasetId,
     pub(super) dir: PathBuf,
+    pub(super) device: Option<Device>,
     pub(super) since: Instant,
     /// Requests that wait to be run again.
     pub(super) waiting: usize,
@@ -51,13 +53,19 @@ impl Mounts {
     }
 
     /// Lists one, which is to be served from a moment later on. Nothing, where there are too many.
-    pub(super) fn begin(&self, pool: PoolGuid, dataset: DatasetId, dir: PathBuf) -> Option<u64> {
+    pub(super) fn begin(
+        &self,
+        pool: PoolGuid,
+        dataset: DatasetId,
+        dir: PathBuf,
+        device: Option<Device>,
+    ) -> Option<u64> {
         let mut list = self.list.lock();
         if list.len() >= MOUNTS_MAX {
             return None;
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let seen = Seen { number, pool, dataset, dir, since: Instant::now(), waiting: 0 };
+        let seen = Seen { number, pool, dataset, dir, device, since: Instant::now(), waiting: 0 };
         list.push(Mount { seen, session: None });
         Some(number)
     }

@@ -380,7 +380,9 @@ impl Daemon {
 fn carry_out(desk: &Desk, Begun { request, user, file, files, mut voice }: Begun) {
     let said = Said::of(&request, user);
     let result = match request {
-        Request::Mount { dataset, dir } => desk.mount(&dataset, &dir, file).map(|()| Reply::Done(Vec::new())),
+        Request::Mount { dataset, dir, device } => {
+            desk.mount((&dataset, &dir), device, file).map(|()| Reply::Done(Vec::new()))
+        }
         request => desk.carry_out(request, files, &said, &mut |state| voice.goes(state)),
     };
     let result = match result {

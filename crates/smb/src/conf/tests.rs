@@ -14,6 +14,7 @@ fn asked(dataset: &str, value: &str, dir: &str) -> Asked {
         is_read_only: false,
         refquota: None,
         is_exported: false,
+        is_accepted: true,
     }
 }
 
@@ -143,6 +144,18 @@ fn of_two_with_one_name_one_is_shared() {
     let mut inherits = asked("global", "on", "/srv/g");
     inherits.set_on = "global".into();
     assert!(matches!(plan(vec![inherits], &[])[0].problem, Some(Problem::Name(ShareError::Reserved(_)))));
+}
+
+/// A pool that somebody else has made shares nothing by itself, and takes no name from what is shared here.
+#[test]
+fn what_is_not_accepted_is_not_shared() {
+    let foreign = Asked { is_accepted: false, ..asked("alien/docs", "name=Docs", "/srv/alien") };
+    let planned = plan(vec![foreign, asked("tank/docs", "name=docs", "/srv/docs")], &[]);
+    assert_eq!(planned[0].problem, Some(Problem::NotAccepted("alien".into())));
+    assert_eq!(planned[1].problem, None);
+    let text = text(&planned, Path::new("x"));
+    assert!(!text.contains("alien"), "{text}");
+    assert!(planned[0].problem.as_ref().unwrap().to_string().contains("; `tally pool set mountpoints=accept alien`"));
 }
 
 #[test]
