@@ -135,6 +135,31 @@ const TESTS: &[Needing] = &[
     Needing { name: "mountpoints::what_others_decide_is_not_mounted_on", of: &["--test", "linked"], need: Need::Fuse },
     Needing { name: "mountpoints::a_copy_of_a_mount_is_told_of", of: &["--test", "linked"], need: Need::Fuse },
     Needing {
+        name: "mountpoints::whose::a_pool_of_somebody_else_is_not_mounted_or_shared_by_itself",
+        of: &["--test", "linked"],
+        need: Need::Fuse,
+    },
+    Needing {
+        name: "mountpoints::whose::of_two_datasets_in_one_directory_each_is_its_own_pools",
+        of: &["--test", "linked"],
+        need: Need::Fuse,
+    },
+    Needing {
+        name: "mountpoints::whose::what_was_detached_is_not_mounted_though_it_is_used",
+        of: &["--test", "linked"],
+        need: Need::Fuse,
+    },
+    Needing {
+        name: "mountpoints::whose::a_dataset_that_is_mounted_on_its_own_name_keeps_it",
+        of: &["--test", "linked"],
+        need: Need::Fuse,
+    },
+    Needing {
+        name: "cli::mount::users::tests::a_process_without_its_first_thread_is_found",
+        of: &["--lib"],
+        need: Need::Program { name: "perl", package: "perl" },
+    },
+    Needing {
         name: "sharing::samba_serves_a_mount_and_a_flush_is_a_promise",
         of: &["--test", "linked"],
         need: Need::Samba,

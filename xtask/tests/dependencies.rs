@@ -158,7 +158,7 @@ const FLOORS: [(&str, &[&[&str]]); 22] = [
             &["errno", "wire"],
         ],
     ),
-    ("smb", &[&["conf"], &["main_conf", "name", "share"]]),
+    ("smb", &[&["strange"], &["conf"], &["main_conf", "name", "share"]]),
     ("bench", &BENCH),
     ("server", &SERVER_FLOORS),
     ("sim", &SIM),
@@ -239,8 +239,14 @@ const BENCH: [&[&str]; 9] = [
 ];
 
 /// What flags and file say stands below the commands and below the daemon, which does not see them.
-const SERVER_FLOORS: [&[&str]; 6] =
-    [&["cli"], &["daemon"], &["advise", "exports"], &["config"], &["control"], &["dates", "places", "process"]];
+const SERVER_FLOORS: [&[&str]; 6] = [
+    &["cli"],
+    &["daemon"],
+    &["advise", "exports"],
+    &["config"],
+    &["control"],
+    &["dates", "mount_table", "places", "process"],
+];
 
 /// What stands within a module that has rooms of its own: its folder below `crates`, its path in code, and its floors. Here nothing
 /// sees its own floor: what stood there side by side grew together before.
@@ -256,6 +262,7 @@ const DAEMON: [&[&str]; 15] = [
     &["letting_go", "looking_back", "new_pool", "observe", "signals"],
     &["importing"],
     &[
+        "acceptance",
         "chronicle",
         "datasets",
         "disks",

@@ -28,6 +28,20 @@ fn one_version_everywhere() {
     }
 }
 
+/// A service that is over when its program is has no limit by itself: those that begin behind it wait, for ever if need be.
+#[test]
+fn what_others_wait_for_has_an_end() {
+    let units =
+        std::fs::read_dir(root().join("packaging")).expect("packaging").map(|file| file.expect("a file").file_name());
+    let units: Vec<_> =
+        units.map(|name| format!("packaging/{}", name.display())).filter(|file| file.ends_with(".service")).collect();
+    let has = |unit: &str, word: &str| read(unit).lines().any(|line| line.starts_with(word));
+    let waited_for = |unit: &&String| has(unit, "Type=oneshot") && has(unit, "Before=");
+    let waited_for: Vec<_> = units.iter().filter(waited_for).collect();
+    assert_eq!(waited_for.len(), 2, "{waited_for:?}");
+    assert!(waited_for.iter().all(|unit| has(unit, "TimeoutStartSec=")), "{waited_for:?}");
+}
+
 /// A question about what there is not is answered by an empty panel, and an alert about it never comes.
 #[test]
 fn what_is_asked_of_prometheus_is_there() {

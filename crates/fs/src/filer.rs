@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use tally_base::{DatasetId, Dseq, PoolGuid, Txg};
+use tally_base::{DatasetId, Dseq, Txg};
 use tally_claims::Account;
 use tally_disk::{Platform, Within};
 use tally_intent::recovery::DatasetReplay;
@@ -230,8 +230,8 @@ struct How<'a> {
     handed_over: HandedOver<'a>,
 }
 
-/// What was handed over by whoever exported a pool in this process.
-pub type HandedOver<'a> = &'a dyn Fn(PoolGuid) -> Option<Arc<Handover>>;
+/// What was handed over by whoever exported a pool in this process. It is asked with what the disks say before the import claims them: whose the pool was stands there still.
+pub type HandedOver<'a> = &'a dyn Fn(&PoolConfig) -> Option<Arc<Handover>>;
 
 /// By nobody.
 const BY_NOBODY: HandedOver<'static> = &|_| None;
@@ -297,17 +297,21 @@ impl Filer {
     }
 
     /// The same, of what the pool was in an older group. What is given up is in the report. With `read_only` it is a look at
-    /// that group, and nothing is given up.
+    /// that group, and nothing is given up. `asked` hears what the disks say before they are claimed; clients have nothing of an older group.
     pub fn go_back(
         platform: &Platform,
         tuning: &Tuning,
         source: &ImportSource,
         select: &PoolSelect,
         options: &ImportOptions,
-        rewind: RewindOrder,
+        (rewind, asked): (RewindOrder, &dyn Fn(&PoolConfig)),
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(Arc<Self>, ImportReport), FilerError> {
-        let how = How { options, suspended: None, rewind: Some(rewind), handed_over: BY_NOBODY };
+        let handed_over = &|config: &PoolConfig| {
+            asked(config);
+            None
+        };
+        let how = How { options, suspended: None, rewind: Some(rewind), handed_over };
         Self::take(platform, tuning, source, select, how, progress)
     }
 
@@ -331,7 +335,7 @@ impl Filer {
             suspended.is_found(&assembled.config, chosen.uberblock.txg)?;
         }
         // Asked before this import claims the pool.
-        let left = handed_over(assembled.config.pool).filter(|it| it.fits(&assembled.config, chosen.uberblock.txg));
+        let left = handed_over(&assembled.config).filter(|it| it.fits(&assembled.config, chosen.uberblock.txg));
         let load = LoadOptions { read_only: options.read_only, accept_loss: options.accept_loss, rewind };
         let scanned = &mut |bytes| progress(Progress::Scanned(bytes));
         let (pool, content) = Pool::load(platform, tuning, &assembled.roster, &chosen, load, &Files, scanned)?;

@@ -15,6 +15,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use foldhash::HashMap;
 use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 use tally_base::{FileTime, ObjectId, Promise, Wait};
@@ -103,6 +104,8 @@ pub(crate) struct Door {
     journal: Option<Arc<Journal>>,
     /// What another process had, and its requests that are asked again go by.
     before: Option<State>,
+    /// Its opens, by the requests that they were given to.
+    opened_before: HashMap<u64, (u64, ObjectRef)>,
 }
 
 impl Door {
@@ -117,13 +120,33 @@ impl Door {
         let (mounted, anew, left, has_left) = Default::default();
         let (opens, locked) = (Opens::new(client, journal.clone()), Locked::new(client, journal.clone()));
         before.iter().for_each(|before| opens.take_over(before));
-        Self { source, opens, locked, under_way, watch, mounted, anew, left, has_left, journal, before }
+        let asked_before = before
+            .iter()
+            .flat_map(|before| before.opens.iter().map(|(fh, (object, unique))| (*unique, (*fh, *object))));
+        let opened_before = asked_before.collect();
+        Self { source, opens, locked, under_way, watch, mounted, anew, left, has_left, journal, before, opened_before }
     }
 
     /// All that another process had open and locked is so here, if the dataset is.
     pub(crate) fn take_over(&self) {
         if let Place::Here(vfs) = self.source.place() {
             let _is_newest = self.is_brought_to(&*vfs);
+        }
+    }
+
+    /// What groups have made durable since the last time is owed by no commit any more: of files that were not written to meanwhile a commit says so, and writes nothing.
+    pub(crate) fn settle(&self) {
+        let Place::Here(vfs) = self.source.place() else { return };
+        if self.journal.is_none() || self.mounted.load(Ordering::Acquire) != vfs.mount().0 {
+            return;
+        }
+        for (object, writes) in self.opens.unwritten_since_last() {
+            let outcome = vfs.commit(OpCtx::of(&Cred::checked(0, 0)), object, 0, 0);
+            if let (Ok(verifier), Wait::Ready) = (outcome.result, outcome.wait)
+                && self.opens.is_kept(object.id, verifier)
+            {
+                self.opens.settled(object.id, writes);
+            }
         }
     }
 
@@ -220,10 +243,12 @@ impl Door {
         if let (0, Some(_), Some(journal)) = (before, &self.before, &self.journal) {
             // Before anybody else comes, and before a program of this mount does. What was closed meanwhile is not in the journal any more.
             self.opens.claim_all_again(vfs);
-            self.locked
-                .take_over(vfs, &journal.state())
-                .into_iter()
-                .for_each(|object| self.opens.note_unlocked(object));
+            let lost = match journal.state() {
+                Some(now) => self.locked.take_over(vfs, &now),
+                // Nobody knows what of it is locked still.
+                None => self.before.iter().flat_map(|before| before.owners.keys().map(|(object, _)| *object)).collect(),
+            };
+            lost.into_iter().for_each(|object| self.opens.note_unlocked(object));
         }
         self.mounted.store(mount.0, Ordering::Release);
         drop(one_at_a_time);
@@ -258,16 +283,22 @@ impl Door {
             Place::Away => return Step::Again(Until::Moment),
             Place::Gone => return Errno::IO.into(),
         };
-        if !self.is_brought_to(&*vfs) || self.source.awaits_claims(&*vfs) && meets_files(&request.op) {
+        if !self.is_brought_to(&*vfs) {
+            return Step::Again(Until::Moment);
+        }
+        let reply = self.key(&request);
+        let asked = Asked { door: self, vfs: &*vfs, header: request.header, job, reply };
+        // Before anything that may take longer than is remembered what was done.
+        if let Some(step) = asked.repeated(&request.op).transpose() {
+            return step.unwrap_or_else(|error| asked.refused(error, Wait::Ready));
+        }
+        if self.source.awaits_claims(&*vfs) && meets_files(&request.op) {
             return Step::Again(Until::Moment);
         }
         if changes_something(&request.op) && vfs.is_read_only() {
             return Errno::ROFS.into();
         }
-        let reply = self.key(&request);
-        let asked = Asked { door: self, vfs: &*vfs, header: request.header, job, reply };
-        let step = asked.repeated(&request.op).transpose().unwrap_or_else(|| asked.perform(&request.op));
-        step.unwrap_or_else(|error| asked.refused(error, Wait::Ready))
+        asked.perform(&request.op).unwrap_or_else(|error| asked.refused(error, Wait::Ready))
     }
 }
 

@@ -41,7 +41,7 @@ const MAGIC: u64 = u64::from_be_bytes(*b"tallyfus");
 /// Of what is in it. Another one is not read: its mount ends.
 const VERSION: u64 = 1;
 /// From when on what counts is written anew, bytes; and where that is more, from twice as many on.
-const ANEW_FROM: u64 = 8 << 20;
+const ANEW_FROM: u64 = 256 << 10;
 /// Most that are read at a time, bytes.
 const READ_BYTES: usize = 1 << 20;
 
@@ -118,7 +118,12 @@ impl Journal {
         if generation == 0 {
             return Err(NotKept::Unknown);
         }
-        let (state, end) = read(&files[active])?;
+        let (state, end) = read(&files[active]).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => NotKept::Unknown,
+            _ => NotKept::Io(error),
+        })?;
+        // What was cut off is nothing, also behind a shorter one.
+        files[active].set_len(end)?;
         if state.about.is_empty() {
             return Err(NotKept::Unknown);
         }
@@ -127,9 +132,10 @@ impl Journal {
     }
 
     /// All that is in it now. Nothing, if it cannot be kept any more.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> Option<State> {
         let at = self.at.lock();
-        read(&self.files[at.active]).map_or_else(|_| State::default(), |(state, _)| state)
+        let state = read(&self.files[at.active]).ok()?.0;
+        self.is_whole().then_some(state)
     }
 
     /// By which the mount is told from every other one.
@@ -212,7 +218,9 @@ fn read(file: &File) -> io::Result<(State, u64)> {
         let bytes = file.read_at(&mut buffer[have..], at + have as u64)?;
         buffer.truncate(have + bytes);
         let mut rest = &buffer[..];
-        while let Some((entry, bytes)) = Entry::decode(rest) {
+        while let Some((entry, bytes)) =
+            Entry::first(rest).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?
+        {
             state.apply(&entry);
             rest = &rest[bytes..];
             at += bytes as u64;

@@ -80,7 +80,18 @@ impl Locked {
             // It is over by now, or begins.
             return Err(FsError::Unavailable.into());
         }
-        vfs.lock_unopened(object, Lock { holder: self.holder(by.owner), range, kind })?;
+        // Who has locked it for writing gives that up by this, and others may have it before this returns.
+        let gives_up = kind == Kind::Read && shard.owners.contains_key(&(object.id, by.owner));
+        if gives_up {
+            self.note(&Entry::Locked { object, by, range, kind });
+        }
+        if let Err(refused) = vfs.lock_unopened(object, Lock { holder: self.holder(by.owner), range, kind }) {
+            if gives_up {
+                self.note(&Entry::Unlocked { object: object.id, owner: by.owner, range });
+                self.note_all(vfs, object, by.owner, &shard);
+            }
+            return Err(refused);
+        }
         let none = || Owner { object, pid: by.pid, through: SmallVec::new() };
         let owner = shard.owners.entry((object.id, by.owner)).or_insert_with(none);
         owner.pid = by.pid;
@@ -95,13 +106,13 @@ impl Locked {
     pub(crate) fn take_over(&self, vfs: &dyn Vfs, before: &State) -> Vec<ObjectId> {
         let mut lost = Vec::new();
         for ((_, number), owner) in &before.owners {
-            for fh in &owner.through {
-                let by = Locker { owner: *number, fh: *fh, pid: owner.pid };
-                for (range, kind) in &owner.ranges {
-                    if self.lock(vfs, owner.object, by, (*range, *kind)).is_err() {
-                        lost.push(owner.object.id);
-                    }
-                }
+            let by = |fh: &u64| Locker { owner: *number, fh: *fh, pid: owner.pid };
+            let lock = |fh| owner.ranges.iter().all(|range| self.lock(vfs, owner.object, by(fh), *range).is_ok());
+            if !owner.through.iter().all(lock) {
+                // All or nothing of it: the rest would keep others out of what is not told as whole.
+                let _was_locked = self.unlock(vfs, owner.object.id, *number, Range::ALL);
+                self.note(&Entry::Unlocked { object: owner.object.id, owner: *number, range: Range::ALL });
+                lost.push(owner.object.id);
             }
         }
         lost.dedup();

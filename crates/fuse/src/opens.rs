@@ -93,7 +93,15 @@ struct Due {
     gives: Gives,
     /// How often the file was written to, modulo 2^64.
     writes: u64,
+    /// And had been when that was looked at last.
+    before: u64,
     is_noted: bool,
+}
+
+impl Due {
+    fn noted() -> Self {
+        Self { gives: Gives::Gone, writes: 0, before: 0, is_noted: true }
+    }
 }
 
 fn is_open_at_all(counts: &Counts, object: ObjectId) -> bool {
@@ -113,7 +121,7 @@ pub(crate) struct Opens {
     next: AtomicU64,
     journal: Option<Arc<Journal>>,
     /// Whether any file was ever found unlocked.
-    has_unlocked: AtomicBool,
+    has_gone: AtomicBool,
 }
 
 impl Opens {
@@ -121,7 +129,7 @@ impl Opens {
     pub(crate) fn new(client: ClientNumber, journal: Option<Arc<Journal>>) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let written = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { client, shards, written, next: AtomicU64::new(0), journal, has_unlocked: AtomicBool::new(false) }
+        Self { client, shards, written, next: AtomicU64::new(0), journal, has_gone: AtomicBool::new(false) }
     }
 
     /// What another process had open, of which nothing is claimed here yet.
@@ -132,11 +140,13 @@ impl Opens {
             self.shard(object.id).lock().entry(key).or_insert((*object, 0)).1 += 1;
         }
         for (object, gives) in &before.due {
-            if *gives == Gives::Unlocked {
-                self.has_unlocked.store(true, Release);
+            // What that process would have had to commit went with it: nobody goes on as if it were there.
+            let gives = if matches!(gives, Gives::Verifier(_)) { Gives::Gone } else { *gives };
+            if gives == Gives::Gone {
+                self.has_gone.store(true, Release);
             }
-            let due = Due { gives: *gives, writes: 0, is_noted: true };
-            self.written[place(*object)].lock().insert(*object, due);
+            self.note(&Entry::Due { object: *object, gives });
+            self.written[place(*object)].lock().insert(*object, Due { gives, ..Due::noted() });
         }
     }
 
@@ -164,7 +174,7 @@ impl Opens {
     pub(crate) fn note_written(&self, object: ObjectId, verifier: u64) {
         let mut written = self.written[place(object)].lock();
         let gives = Gives::Verifier(verifier);
-        let due = written.entry(object).or_insert(Due { gives, writes: 0, is_noted: false });
+        let due = written.entry(object).or_insert(Due { gives, is_noted: false, ..Due::noted() });
         due.writes = due.writes.wrapping_add(1);
         match due.gives {
             // All that was written before is kept.
@@ -178,6 +188,29 @@ impl Opens {
             due.is_noted = true;
             self.note(&Entry::Due { object, gives: due.gives });
         }
+    }
+
+    /// Whether something that was written to a file is to be answered for.
+    pub(crate) fn is_due(&self, object: ObjectId) -> bool {
+        let written = self.written[place(object)].lock();
+        written.get(&object).is_some_and(|due| due.is_noted || !matches!(due.gives, Gives::Verifier(_)))
+    }
+
+    /// Files of which something is due and that were not written to since this was asked last, and how often they were.
+    pub(crate) fn unwritten_since_last(&self) -> Vec<(ObjectRef, u64)> {
+        let mut still = Vec::new();
+        for shard in &self.shards {
+            let counts = shard.lock();
+            for (object, _) in counts.values() {
+                let mut written = self.written[place(object.id)].lock();
+                let Some(due) = written.get_mut(&object.id) else { continue };
+                let is_owed = due.is_noted && matches!(due.gives, Gives::Verifier(_));
+                if is_owed && std::mem::replace(&mut due.before, due.writes) == due.writes {
+                    still.push((*object, due.writes));
+                }
+            }
+        }
+        still
     }
 
     fn note(&self, entry: &Entry<'_>) {
@@ -208,7 +241,7 @@ impl Opens {
         match due.gives {
             Gives::Verifier(since) if since == verifier => true,
             Gives::Verifier(_) if !due.is_noted => true,
-            Gives::Unlocked => false,
+            Gives::Gone => false,
             _ => {
                 due.gives = Gives::Lost;
                 self.note(&Entry::Due { object, gives: Gives::Lost });
@@ -221,17 +254,16 @@ impl Opens {
     pub(crate) fn note_unlocked(&self, object: ObjectId) {
         let counts = self.shard(object).lock();
         if is_open_at_all(&counts, object) {
-            self.has_unlocked.store(true, Release);
-            let due = Due { gives: Gives::Unlocked, writes: 0, is_noted: true };
-            self.written[place(object)].lock().insert(object, due);
-            self.note(&Entry::Due { object, gives: Gives::Unlocked });
+            self.has_gone.store(true, Release);
+            self.written[place(object)].lock().insert(object, Due::noted());
+            self.note(&Entry::Due { object, gives: Gives::Gone });
         }
     }
 
     /// Whether a file is nobody's to read or write, as it was unlocked.
-    pub(crate) fn is_unlocked(&self, object: ObjectId) -> bool {
-        self.has_unlocked.load(Acquire)
-            && self.written[place(object)].lock().get(&object).is_some_and(|due| due.gives == Gives::Unlocked)
+    pub(crate) fn is_gone(&self, object: ObjectId) -> bool {
+        self.has_gone.load(Acquire)
+            && self.written[place(object)].lock().get(&object).is_some_and(|due| due.gives == Gives::Gone)
     }
 
     /// Whether a file is open so.

@@ -65,6 +65,7 @@ const WANTED_MORE: u32 = can::HAS_RESEND;
 static NEXT_CLIENT: AtomicU32 = AtomicU32::new(0);
 
 /// A mount that is served.
+#[derive(Clone)]
 pub struct Session {
     shared: Arc<Shared>,
 }
@@ -130,8 +131,7 @@ impl Session {
             let again = Arc::clone(&shared);
             let begun = thread::Builder::new().name(format!("fuse again {number}")).spawn(move || again.run_again());
             if let Err(error) = begun {
-                drop(shared.under_way.finish());
-                return Err(error);
+                return Err(shared.ends_unstarted(error));
             }
         }
         if is_taken_over {
@@ -143,8 +143,7 @@ impl Session {
             match begun {
                 Ok(_) => {}
                 Err(error) if number == 0 => {
-                    drop(shared.under_way.finish());
-                    return Err(error);
+                    return Err(shared.ends_unstarted(error));
                 }
                 // Fewer serve as well.
                 Err(_) => shared.stop_reading(),
@@ -164,6 +163,11 @@ impl Session {
         self.shared.door.take_over();
     }
 
+    /// What groups have made durable since the last time is owed by no commit any more.
+    pub fn settle(&self) {
+        self.shared.door.settle();
+    }
+
     /// Reads no more requests, for whoever goes on behind this process, and waits for so long until each that was read is answered, waits for a promise, or is left. False: some are at a disk still.
     /// Promises that are kept from here on are answered still.
     #[must_use]
@@ -172,7 +176,9 @@ impl Session {
         shared.is_handed_over.store(true, Ordering::Release);
         // Eight bytes always fit, once.
         let _told = rustix::io::write(&shared.stop, &1_u64.to_ne_bytes());
-        shared.under_way.finish().into_iter().for_each(|job| shared.leave_to_the_next(&job));
+        let (parked, let_go) = shared.under_way.finish();
+        parked.iter().for_each(|job| shared.leave_to_the_next(job));
+        let_go.into_iter().for_each(|unique| shared.answer(unique, &Errno::INTR.into()));
         let until = Instant::now() + patience;
         let mut has_ended = shared.has_ended.lock();
         while !*has_ended {
@@ -231,13 +237,18 @@ impl Shared {
         }
     }
 
+    /// There are no threads for it.
+    fn ends_unstarted(&self, error: io::Error) -> io::Error {
+        drop(self.under_way.finish());
+        self.door.close_all();
+        error
+    }
+
     /// A reader ends.
     fn stop_reading(&self) {
         if self.readers.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let left = self.under_way.finish();
-            if self.is_handed_over.load(Ordering::Acquire) {
-                left.iter().for_each(|job| self.leave_to_the_next(job));
-            }
+            // Where it is handed over that has happened.
+            drop(self.under_way.finish());
         }
         self.leave();
     }
@@ -263,8 +274,9 @@ impl Shared {
 
     /// What the process before this one has read and not answered.
     fn take_up(self: &Arc<Self>, left: Vec<Bytes>) {
+        // What is not carried out behind this is lost with this process, and its mount.
+        self.door.note(&Entry::TakenUp);
         if self.can_resend.load(Ordering::Acquire) {
-            self.door.note(&Entry::TakenUp);
             if let Err(errno) = rustix::io::write(&self.device, &wire::ask_again()) {
                 tracing::error!(%errno, "the kernel does not ask again: programs that wait for an answer wait on");
             }
@@ -280,7 +292,6 @@ impl Shared {
                 self.finish(job.unique, &Errno::NOMEM.into(), With::Nothing);
             }
         }
-        self.door.note(&Entry::TakenUp);
     }
 
     fn run_again(self: &Arc<Self>) {
@@ -408,6 +419,12 @@ impl Shared {
 
     fn finish(&self, unique: u64, reply: &Reply, with: With) {
         self.under_way.end(unique);
+        if reply.is_error()
+            && let Some((fh, object)) = self.door.opened_for(unique)
+        {
+            // It was open before, and nobody will close it.
+            self.under_way.close(object, fh);
+        }
         // An open that nobody hears of is closed.
         match with {
             With::Opened(object, fh) if reply.is_error() => {

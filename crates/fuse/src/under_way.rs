@@ -323,8 +323,8 @@ impl UnderWay {
         self.places.lock().parked
     }
 
-    /// Nothing is run again. Gives what was to be.
-    pub(crate) fn finish(&self) -> Vec<Job> {
+    /// Nothing is run again. Gives what was to be, and whom nobody has told yet that he is let go.
+    pub(crate) fn finish(&self) -> (Vec<Job>, Vec<u64>) {
         let mut places = self.places.lock();
         let before = std::mem::replace(&mut *places, Places { ended: true, ..Places::default() });
         self.changed.notify_all();
@@ -332,7 +332,7 @@ impl UnderWay {
             State::Parked { job, .. } => Some(job),
             State::Runs | State::Promised => None,
         });
-        parked.collect()
+        (parked.collect(), before.let_go)
     }
 }
 

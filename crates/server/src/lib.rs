@@ -9,5 +9,6 @@ pub mod control;
 pub mod daemon;
 mod dates;
 pub mod exports;
+mod mount_table;
 mod places;
 pub mod process;

@@ -14,7 +14,7 @@ use tally_intent::Lane;
 use tally_members::assemble::PoolSelect;
 use tally_members::discover::{self, ImportSource};
 use tally_members::grammar::parse_vdev_args;
-use tally_members::label::VdevClass;
+use tally_members::label::{PoolConfig, VdevClass};
 use tally_nfs::exports::{Exports, Place, PoolExports, Resolved, Rule, Squash};
 use tally_nfs::service::Service;
 use tally_store::pool::RewindOrder;
@@ -233,7 +233,7 @@ impl Machine {
     pub fn take_over(&mut self, left: &Arc<Handover>) -> Result<ImportReport, FilerError> {
         let (source, select, options) = (self.source(), PoolSelect::Name(POOL.into()), ImportOptions::default());
         let platform = self.platform();
-        let (tuning, handed_over) = (&self.shape.tuning, |_| Some(Arc::clone(left)));
+        let (tuning, handed_over) = (&self.shape.tuning, |_: &PoolConfig| Some(Arc::clone(left)));
         let taken = Filer::take_over(&platform, tuning, &source, &select, &options, &handed_over, &mut |_| {});
         let (filer, report) = taken?;
         self.start(filer);
@@ -264,7 +264,7 @@ impl Machine {
         tuning: &Tuning,
     ) -> Result<(Arc<Filer>, ImportReport), FilerError> {
         let (source, select) = (self.source(), PoolSelect::Name(POOL.into()));
-        Filer::go_back(&self.platform(), tuning, &source, &select, options, order, &mut |_| {})
+        Filer::go_back(&self.platform(), tuning, &source, &select, options, (order, &|_| {}), &mut |_| {})
     }
 
     fn start(&mut self, filer: Arc<Filer>) {

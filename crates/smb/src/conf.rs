@@ -41,6 +41,8 @@ pub struct Asked {
     pub refquota: Option<u64>,
     /// Whether other hosts reach it by NFS.
     pub is_exported: bool,
+    /// Whether this machine has accepted what the dataset's pool shares.
+    pub is_accepted: bool,
 }
 
 /// A dataset that is mounted.
@@ -83,6 +85,11 @@ pub enum Problem {
     /// It has no name.
     #[error(transparent)]
     Name(#[from] ShareError),
+    /// Somebody else has made its pool.
+    #[error(
+        "this machine has not accepted what '{0}' shares; `tally pool set mountpoints=accept {0}` accepts it, with where it is mounted"
+    )]
+    NotAccepted(String),
     /// Another one has it.
     #[error("the share of {0} has the same name; set sharesmb=name=NAME on one of them")]
     Taken(String),
@@ -123,6 +130,7 @@ pub fn plan(asked: Vec<Asked>, mounted: &[Place]) -> Vec<Planned> {
         let is_exported = asked.is_exported || asked.dir.as_deref().is_some_and(below);
         let name = asked.share.name_of(&asked.dataset, &asked.set_on);
         let problem = match &name {
+            _ if !asked.is_accepted => Some(Problem::NotAccepted(pool_of(&asked.dataset).into())),
             Err(error) => Some(error.clone().into()),
             Ok(name) if taken.contains_key(&name.key()) => taken.get(&name.key()).cloned().map(Problem::Taken),
             Ok(_) if asked.dir.as_deref().is_some_and(|dir| !is_writable(dir)) => Some(Problem::Path),
@@ -134,7 +142,10 @@ pub fn plan(asked: Vec<Asked>, mounted: &[Place]) -> Vec<Planned> {
         };
         let is_mixed = asked.share.exclusive.map_or(is_exported, |is_exclusive| !is_exclusive);
         let used = if is_mixed { Use::Mixed } else { Use::Alone };
-        if let Ok(name) = &name {
+        // What is not shared keeps its name from nobody who was here before.
+        if let Ok(name) = &name
+            && asked.is_accepted
+        {
             taken.entry(name.key()).or_insert_with(|| asked.dataset.clone());
         }
         Planned { dataset: asked.dataset.clone(), name: name.ok(), dir: asked.dir.clone(), used, problem, asked }
@@ -142,9 +153,13 @@ pub fn plan(asked: Vec<Asked>, mounted: &[Place]) -> Vec<Planned> {
     asked.into_iter().map(&mut planned).collect()
 }
 
+fn pool_of(dataset: &str) -> &str {
+    dataset.split('/').next().unwrap_or(dataset)
+}
+
 /// A directory that smb.conf can name: Samba has no way to write what is left out here, puts other words for what stands behind a `%`, takes blanks off the ends and
 /// makes one of two.
-fn is_writable(dir: &Path) -> bool {
+pub(super) fn is_writable(dir: &Path) -> bool {
     let Some(text) = dir.to_str() else { return false };
     let is_good = |letter: char| !letter.is_control() && !"%\"\\".contains(letter);
     dir.is_absolute() && !text.ends_with(' ') && !text.contains("  ") && text.chars().all(is_good)

@@ -16,17 +16,35 @@ pub mod conf;
 mod main_conf;
 mod name;
 mod share;
+mod strange;
 
 use std::path::{Path, PathBuf};
 
 pub use main_conf::{has_share, includes};
 pub use name::{NAME_CHARS_MAX, ShareName};
 pub use share::{Share, ShareError, parse_sharesmb};
+pub use strange::strange_line;
 
 /// The file beside one that Samba includes: what is to take its place, once Samba has nothing to say of it.
 #[must_use]
 pub fn unchecked(include: &Path) -> PathBuf {
+    beside(include, ".new")
+}
+
+/// The same while it is looked at.
+#[must_use]
+pub fn looked_at(include: &Path) -> PathBuf {
+    beside(include, ".checked")
+}
+
+/// And what was refused then.
+#[must_use]
+pub fn refused(include: &Path) -> PathBuf {
+    beside(include, ".refused")
+}
+
+fn beside(include: &Path, ending: &str) -> PathBuf {
     let mut name = include.as_os_str().to_owned();
-    name.push(".new");
+    name.push(ending);
     name.into()
 }

@@ -20,6 +20,7 @@ use tally_members::assemble::{self, PoolSelect};
 use tally_members::create::new_leg;
 use tally_members::discover::ImportSource;
 use tally_members::grammar::parse_vdev_args;
+use tally_members::label::PoolConfig;
 use tally_members::uberblock::{self, Uberblock};
 use tally_members::vdev::{LegState, VdevLeg};
 use tally_store::bp::BlockPtr;
@@ -364,7 +365,7 @@ impl World {
     ) -> Result<(Arc<Filer>, ImportReport), FilerError> {
         let paths = self.disks.iter().map(|(path, _)| Path::new(path).into()).collect();
         let (source, select) = (ImportSource { paths, dirs: vec![] }, PoolSelect::Name("tank".into()));
-        let handed_over = |_| Some(Arc::clone(left));
+        let handed_over = |_: &PoolConfig| Some(Arc::clone(left));
         let (platform, tuning) = (self.platform(), Tuning::default());
         let taken = Filer::take_over(&platform, &tuning, &source, &select, options, &handed_over, &mut |_| {})?;
         drive(&taken.0);
@@ -379,7 +380,8 @@ impl World {
     ) -> Result<(Arc<Filer>, ImportReport), FilerError> {
         let paths = self.disks.iter().map(|(path, _)| Path::new(path).into()).collect();
         let (source, select) = (ImportSource { paths, dirs: vec![] }, PoolSelect::Name("tank".into()));
-        Filer::go_back(&self.platform(), &Tuning::default(), &source, &select, options, order, &mut |_| {})
+        let tuning = Tuning::default();
+        Filer::go_back(&self.platform(), &tuning, &source, &select, options, (order, &|_| {}), &mut |_| {})
     }
 
     /// The pool as an import has it before it replays anything.

@@ -34,7 +34,7 @@ impl Asked<'_> {
 
     /// Does something by an open, which is made again where the file system has lost it.
     pub(super) fn by_open<T>(&self, object: ObjectRef, way: Way, act: impl Fn(Right) -> Outcome<T>) -> Outcome<T> {
-        if self.door.opens.is_unlocked(object.id) {
+        if self.door.opens.is_gone(object.id) {
             return looked(Err(FsError::Io));
         }
         let right = Right::Open(self.door.opens.holder(way));
@@ -75,7 +75,7 @@ impl Asked<'_> {
         let data: Bytes = part_of(&self.job.message, data);
         // The kernel has the end of the file where it was when somebody of this machine looked at it last; a client may have written there since, or cut it.
         let is_appended = flags & O_APPEND != 0 && write_flags & WRITE_CACHE == 0;
-        let offset = if is_appended { self.end_of(object)? } else { offset };
+        let offset = if is_appended { self.end_of(object, &data)? } else { offset };
         let outcome = self.by_open(object, way, |right| {
             self.vfs.write(self.ctx(&cred, right), object, offset, data.clone(), stability)
         });
@@ -103,16 +103,17 @@ impl Asked<'_> {
         let right = Right::Open(self.door.opens.holder(way));
         let writes = self.door.opens.writes(object.id);
         let outcome = self.vfs.commit(self.ctx(&cred, right), object, 0, 0);
-        if let Ok(verifier) = outcome.result
-            && !self.door.opens.is_kept(object.id, verifier)
-        {
-            return Ok(Errno::IO.into());
-        }
+        let verifier = match outcome.result {
+            Ok(verifier) if self.door.opens.is_kept(object.id, verifier) => Some(verifier),
+            Ok(_) => return Ok(Errno::IO.into()),
+            // Where nothing may be changed nothing is due, but of what was written before that was so.
+            Err(FsError::ReadOnly) if self.door.opens.is_due(object.id) => return Ok(Errno::IO.into()),
+            Err(_) => None,
+        };
+        let settled = verifier.map_or(With::Nothing, |_| With::Settled(object.id, writes));
         Ok(match self.synced(outcome) {
-            Step::Reply(reply, _) if !reply.is_error() => Step::Reply(reply, With::Settled(object.id, writes)),
-            Step::Wait(promise, reply, _) if !reply.is_error() => {
-                Step::Wait(promise, reply, With::Settled(object.id, writes))
-            }
+            Step::Reply(reply, _) => Step::Reply(reply, settled),
+            Step::Wait(promise, reply, _) => Step::Wait(promise, reply, settled),
             step => step,
         })
     }

@@ -81,7 +81,7 @@ impl Asked<'_> {
         if !self.door.opens.is_open(object.id, way) {
             return Err(FsError::NotOpened);
         }
-        if self.door.opens.is_unlocked(object.id) {
+        if self.door.opens.is_gone(object.id) {
             return Err(FsError::Io);
         }
         if self.door.source.is_in_grace(self.vfs) {

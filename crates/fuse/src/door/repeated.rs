@@ -3,7 +3,7 @@
 //! Each that changes something has a key, under which the file system remembers for a while that it was carried out (rules F12): the mount, and the number of the request. Of one that comes again
 //! the first answer is told, made of what is there now. What is not remembered was refused, or is lost with all that came of it, and is carried out.
 
-use tally_vfs::{FsError, ObjectRef, ReplyKey};
+use tally_vfs::{Cred, FsError, ObjectRef, ReplyKey, Right};
 
 use super::make::O_TRUNC;
 use super::{Asked, Door, Step, With, waits};
@@ -44,10 +44,11 @@ impl Door {
     }
 
     /// The open that was given to a request before, if it comes again.
-    fn opened_for(&self, header: &Header) -> Option<(u64, ObjectRef)> {
-        let before = self.before.as_ref().filter(|_| header.unique & RESENT != 0)?;
-        let unique = header.unique & !RESENT;
-        before.opens.iter().find(|(_, (_, given))| *given == unique).map(|(fh, (object, _))| (*fh, *object))
+    pub(crate) fn opened_for(&self, unique: u64) -> Option<(u64, ObjectRef)> {
+        if unique & RESENT == 0 {
+            return None;
+        }
+        self.opened_before.get(&(unique & !RESENT)).copied()
     }
 
     /// Whether a RELEASE comes again that was carried out.
@@ -68,13 +69,18 @@ impl Asked<'_> {
         if self.header.unique & RESENT == 0 {
             return Ok(None);
         }
-        if let Some((fh, object)) = self.door.opened_for(&self.header) {
+        if let Some((fh, object)) = self.door.opened_for(self.header.unique) {
             let opened = wire::opened(fh);
-            return Ok(match op {
-                Op::Open { .. } => Some(opened.into()),
-                Op::Create { .. } => Some(self.entry(&self.vfs.getattr(object)?).and(opened).into()),
-                _ => None,
-            });
+            match op {
+                // The cut is gone, with what the file system does not remember: it is opened and cut anew.
+                Op::Open { flags, .. } if flags & O_TRUNC != 0 && !self.was_done() => {
+                    self.door.release(object.id, fh);
+                    return Ok(None);
+                }
+                Op::Open { .. } => return Ok(Some(opened.into())),
+                Op::Create { .. } => return Ok(Some(self.entry(&self.vfs.getattr(object)?).and(opened).into())),
+                _ => {}
+            }
         }
         // Of an open the file system knows whether it has cut the file.
         let key = self.reply.filter(|_| !matches!(op, Op::Open { .. }));
@@ -94,16 +100,24 @@ impl Asked<'_> {
         }))
     }
 
-    /// Where a write is appended. One that comes again is where it was, whoever else appends.
-    pub(super) fn end_of(&self, object: ObjectRef) -> Result<u64, FsError> {
+    /// Where a write is appended. One that comes again and lies where it was put is put there again, whoever has appended since.
+    pub(super) fn end_of(&self, object: ObjectRef, data: &[u8]) -> Result<u64, FsError> {
         let unique = self.header.unique & !RESENT;
         if let Some(before) = self.door.before.as_ref().filter(|_| self.header.unique & RESENT != 0)
             && let Some((_, offset)) = before.appends.iter().rev().find(|(request, _)| *request == unique)
+            && self.has(object, *offset, data)?
         {
             return Ok(*offset);
         }
         let offset = self.known(object)?.size;
         self.door.note(&Entry::Appends { unique, offset });
         Ok(offset)
+    }
+
+    /// Whether that is what a file has there.
+    fn has(&self, object: ObjectRef, offset: u64, data: &[u8]) -> Result<bool, FsError> {
+        let cred = Cred::checked(0, 0);
+        let there = self.vfs.read_by(self.ctx(&cred, Right::Mode), object, offset, data.len() as u32)?.data;
+        Ok(there.iter().flatten().eq(data))
     }
 }

@@ -38,8 +38,8 @@ pub(crate) enum Gives {
     Verifier(u64),
     /// Nothing helps: something may be lost.
     Lost,
-    /// The same, and nothing is read or written there.
-    Unlocked,
+    /// The same, and nothing is read or written there: something of it is another's by now, or not what was told.
+    Gone,
 }
 
 /// What happens.
@@ -99,7 +99,7 @@ impl<'a> Entry<'a> {
                 let (how, verifier) = match gives {
                     Gives::Verifier(verifier) => (0, verifier),
                     Gives::Lost => (1, 0),
-                    Gives::Unlocked => (2, 0),
+                    Gives::Gone => (2, 0),
                 };
                 (8, words(&[object.0, how, verifier]), &[])
             }
@@ -117,11 +117,15 @@ impl<'a> Entry<'a> {
         [raw.as_bytes(), rest].concat()
     }
 
-    /// The first of those, and how long it is. Nothing: that is the end.
-    pub(super) fn decode(bytes: &'a [u8]) -> Option<(Self, usize)> {
-        let (Raw { len, kind, words }, rest) = Raw::read_from_prefix(bytes).ok()?;
-        let rest_bytes = (len as usize).checked_sub(RAW_BYTES).filter(|bytes| *bytes <= REST_BYTES_MAX)?;
-        let rest = rest.get(..rest_bytes)?;
+    /// The first of those, and how long it is. Nothing: that is the end. One that is whole and not known is an error.
+    pub(super) fn first(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, Unknown> {
+        let Ok((raw, rest)) = Raw::read_from_prefix(bytes) else { return Ok(None) };
+        let rest_bytes = (raw.len as usize).checked_sub(RAW_BYTES).filter(|bytes| *bytes <= REST_BYTES_MAX);
+        let Some(rest) = rest.get(..rest_bytes.ok_or(Unknown)?) else { return Ok(None) };
+        Self::decode(raw, rest).map(|entry| Some((entry, raw.len as usize))).ok_or(Unknown)
+    }
+
+    fn decode(Raw { kind, words, .. }: Raw, rest: &'a [u8]) -> Option<Self> {
         let [a, b, c, d, e, f, bits] = words;
         let object = ObjectRef { id: ObjectId(a), generation: Generation(b) };
         let entry = match kind {
@@ -141,7 +145,7 @@ impl<'a> Entry<'a> {
                 let gives = match b {
                     0 => Gives::Verifier(c),
                     1 => Gives::Lost,
-                    _ => Gives::Unlocked,
+                    _ => Gives::Gone,
                 };
                 Self::Due { object: ObjectId(a), gives }
             }
@@ -152,6 +156,11 @@ impl<'a> Entry<'a> {
             13 => Self::TakenUp,
             _ => return None,
         };
-        Some((entry, len as usize))
+        Some(entry)
     }
 }
+
+/// A record of another version, or none.
+#[derive(Debug, thiserror::Error)]
+#[error("a record is not known")]
+pub(super) struct Unknown;

@@ -23,7 +23,7 @@ fn file(number: u64) -> ObjectRef {
 /// One of what may happen to three files, by three owners and eight opens.
 fn any_entry() -> impl Strategy<Value = Entry<'static>> {
     let kind = prop_oneof![Just(Kind::Read), Just(Kind::Write)];
-    let gives = prop_oneof![(0..3_u64).prop_map(Gives::Verifier), Just(Gives::Lost), Just(Gives::Unlocked)];
+    let gives = prop_oneof![(0..3_u64).prop_map(Gives::Verifier), Just(Gives::Lost), Just(Gives::Gone)];
     let range = (0..20_u64, 0..20_u64).prop_map(|(a, b)| Range::between(a.min(b), a.max(b)).unwrap());
     prop_oneof![
         (0..3_u64, 0..8_u64, any::<u64>()).prop_map(|(number, fh, unique)| Entry::Opened {

@@ -217,7 +217,7 @@ fn how_found(session: Session<'_>, console: &mut Console<'_>) -> Result<(), Fail
 /// What of this machine's mounts nobody serves any more: it is no pool's, either.
 fn how_mounted(session: Session<'_>, console: &mut Console<'_>) -> Result<(), Failure> {
     let Ok(Reply::Mounts(mounts)) = ask(session, &Request::Mounts, console) else { return Ok(()) };
-    let standing = Standing::of(&mounts, Vec::new());
+    let standing = Standing::of(&mounts, Vec::new(), &[]);
     Ok(standing.dead_lines().try_for_each(|line| writeln!(console.err, "note: {line}"))?)
 }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 use tally_base::Size;
 
 use super::console::{Console, Failure, Session, soon};
-use super::mount::{Standing, mountpoints};
+use super::mount::{Standing, mountpoints, whether_accepted};
 use super::sandbox::{OutOfReach, Sandbox};
 use super::smb::{SMB_CONF, Samba};
 use rustix::process::Pid;
@@ -97,6 +97,8 @@ struct Answers {
     daemon: Option<Pid>,
     mounts: Vec<MountReport>,
     mountpoints: Vec<PropertyLine>,
+    /// Of pools: whether that is accepted.
+    accepted: Vec<PropertyLine>,
 }
 
 /// A scrub is older than this when a monthly one was left out.
@@ -165,12 +167,18 @@ fn ask(socket: Option<&Path>) -> Result<Answers, Failure> {
         Ok(Reply::Properties(lines)) => lines,
         _ => Vec::new(),
     };
-    Ok(Answers { server, seen: *seen, smb, newest_event_ns, daemon: client.daemon(), mounts, mountpoints })
+    let accepted = match client.ask(&whether_accepted(), &mut |_| {}) {
+        Ok(Reply::Properties(lines)) => lines,
+        _ => Vec::new(),
+    };
+    let daemon = client.daemon();
+    Ok(Answers { server, seen: *seen, smb, newest_event_ns, daemon, mounts, mountpoints, accepted })
 }
 
 impl Facts {
     /// What the daemon says, and the machine: whoever looks at a disk that hangs, or asks a systemd that does, is not waited for.
-    fn of(Answers { server, seen, smb, newest_event_ns, daemon, mounts, mountpoints }: Answers) -> Self {
+    fn of(answers: Answers) -> Self {
+        let Answers { server, seen, smb, newest_event_ns, daemon, mounts, mountpoints, accepted } = answers;
         let names = |is_it: &dyn Fn(&VdevReport) -> bool| -> Vec<String> {
             let vdevs = seen.pools.iter().flat_map(|pool| &pool.vdevs).filter(|vdev| is_it(vdev));
             vdevs.flat_map(legs).map(|leg| leg.name.clone()).collect()
@@ -180,7 +188,7 @@ impl Facts {
             let volatile_logs = logs.into_iter().filter(|path| is_volatile(Path::new(path))).collect();
             let objections =
                 |sandbox: Sandbox| all.iter().filter_map(|leg| sandbox.objection(Path::new(leg))).collect();
-            let standing = Standing::of(&mounts, mountpoints);
+            let standing = Standing::of(&mounts, mountpoints, &accepted);
             (volatile_logs, daemon.and_then(Sandbox::of_daemon).map(objections), standing)
         });
         let is_machine_silent = told.is_none();
@@ -372,7 +380,8 @@ fn mounted(mounts: &Standing) -> Vec<Finding> {
         let (found, todo) = line.split_once(": ").unwrap_or((&line, ""));
         Finding::fail("mount", found, todo)
     });
-    let findings: Vec<_> = dead.chain(missing).collect();
+    let ignored = mounts.ignored.iter().map(|ignored| Finding::warn("mount", ignored.found(), ignored.todo()));
+    let findings: Vec<_> = dead.chain(missing).chain(ignored).collect();
     match mounts.served {
         _ if !findings.is_empty() => findings,
         1 => vec![Finding::ok("mount", "this machine has 1 dataset mounted")],

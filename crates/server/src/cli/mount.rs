@@ -7,7 +7,6 @@ mod by_name;
 mod options;
 mod place;
 mod standing;
-mod table;
 mod unmount;
 mod users;
 mod wanted;
@@ -28,14 +27,15 @@ use self::options::Options;
 use self::place::{Care, is_roots, prepare};
 pub(super) use self::standing::Standing;
 pub(super) use self::unmount::{UnmountArgs, release, unmount};
-pub(super) use self::wanted::request as mountpoints;
 use self::wanted::{Wanted, by_itself, mountpoint_of};
+pub(super) use self::wanted::{request as mountpoints, request_of_pools as whether_accepted};
 use super::completion::Names;
 use super::console::{Console, Failure, Session, ask, print_reply};
 use super::table::{Align, Table, TableArgs};
 use crate::control::client::Client;
 use crate::control::message::{Reply, Request};
 use crate::control::mounts::MountReport;
+use crate::mount_table::{self, KIND, Mounted};
 
 /// Words of `mount`.
 #[derive(Debug, Args)]
@@ -60,8 +60,6 @@ pub struct MountArgs {
 }
 
 const DEVICE: &str = "/dev/fuse";
-/// What programs that list mounts show.
-const KIND: &str = "fuse.tally";
 
 /// `tally mount`.
 pub(super) fn mount(
@@ -100,9 +98,13 @@ pub(super) fn mount(
 fn all(session: Session<'_>, options: &Options, care: Care, console: &mut Console<'_>) -> Result<Vec<String>, Failure> {
     let (mut tally, mut remarks) = (Tally::default(), Vec::new());
     let mut missing: Vec<Wanted> = Vec::new();
-    for wanted in by_itself(session, console)? {
+    let (wanted, ignored) = by_itself(session, console)?;
+    for ignored in ignored {
+        tally.failed(failed(format!("{}; {}", ignored.found(), ignored.todo())), console)?;
+    }
+    for wanted in wanted {
         // One that another one is mounted in place of keeps nothing from that.
-        let (table, pool) = (table::Table::read()?, |dataset: &str| dataset.split('/').next().map(str::to_owned));
+        let (table, pool) = (mount_table::Table::read()?, |dataset: &str| dataset.split('/').next().map(str::to_owned));
         let is_around = |around: &&Wanted| {
             wanted.dir.starts_with(&around.dir)
                 && pool(&around.dataset) == pool(&wanted.dataset)
@@ -161,7 +163,10 @@ fn mount_on(
         Errno::PERM => failed(format!("cannot mount on {}: {errno}; mounting is root's (sudo)", dir.display())),
         errno => failed(format!("cannot mount on {}: {errno}", dir.display())),
     })?;
-    let request = Request::Mount { dataset: dataset.into(), dir: dir.clone() };
+    // The number by which the kernel knows it, whatever becomes of the directory. What is not served yet cannot be asked for it.
+    let there = mount_table::Table::read().ok();
+    let there = there.as_ref().and_then(|table| table.at(&dir)).filter(|it| it.is_ours() && it.source == dataset);
+    let request = Request::Mount { dataset: dataset.into(), dir: dir.clone(), device: there.map(|there| there.device) };
     let reply = client.ask_with(&request, device.as_fd()).inspect_err(|_| {
         // Nobody serves it. Should this fail as well, whoever looks there is told that its other end is gone.
         let _ = rustix::mount::unmount(&dir, UnmountFlags::DETACH);
@@ -192,11 +197,27 @@ impl Tally {
     }
 }
 
+/// What the daemon serves, be it mounted here or not any more.
 pub(super) fn mounts(session: Session<'_>, console: &mut Console<'_>) -> Result<Vec<MountReport>, Failure> {
     match ask(session, &Request::Mounts, console)? {
         Reply::Mounts(mounts) => Ok(mounts),
         _ => Err(Failure::Mismatch),
     }
+}
+
+/// Where something that is served is mounted, if it is: it may have been detached while a program had it open, or be another container's.
+fn place_of<'a>(mount: &MountReport, table: &'a mount_table::Table) -> Option<&'a Mounted> {
+    match mount.device {
+        Some(device) => table.of(device, &mount.dir),
+        // A daemon of before does not know.
+        None => table.at(&mount.dir).filter(|there| there.is_ours()),
+    }
+}
+
+/// Which of those that are served is mounted there.
+fn served_at<'a>(there: &Mounted, served: &'a [MountReport]) -> Option<&'a MountReport> {
+    let is_it = |mount: &&MountReport| mount.device.map_or(mount.dir == there.dir, |device| device == there.device);
+    served.iter().rfind(is_it)
 }
 
 /// The directory as it was mounted on. It is not looked at itself: one whose daemon is gone cannot be.

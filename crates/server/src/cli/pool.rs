@@ -97,6 +97,7 @@ pub enum PoolCommand {
     },
     /// Set properties of a pool: failmode=wait|continue; scrub=off|weekly|monthly; hang_limit=auto|off|SECONDS;
     /// compatibility=off|VERSION;
+    /// mountpoints=accept|ignore, whether what it says of them and of shares holds on this machine;
     /// feature@NAME=enabled; clock=accept believes a clock that is far from the pool's times
     Set {
         /// property=value, one or more, then the pool
@@ -375,6 +376,9 @@ pub struct ImportArgs {
     /// Import although acknowledged changes are lost; a list of them is printed
     #[arg(long)]
     accept_loss: bool,
+    /// What it says of mountpoints and shares (mountpoint, canmount, sharesmb) is to hold on this machine, though another one has made or had it; without this, `tally pool set mountpoints=accept` does that later
+    #[arg(long, conflicts_with = "rewind")]
+    accept_mountpoints: bool,
     /// Pools that were destroyed: list them, or bring one back
     #[arg(short = 'D')]
     destroyed: bool,
@@ -461,6 +465,7 @@ impl ImportArgs {
             read_only: self.is_read_only(),
             accept_loss: self.accept_loss,
             destroyed: self.destroyed,
+            accept_mountpoints: self.accept_mountpoints,
         }
     }
 

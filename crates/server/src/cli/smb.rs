@@ -3,10 +3,12 @@
 mod apply;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueHint};
-use tally_smb::{ShareName, has_share, includes, unchecked};
+use tally_smb::{ShareName, has_share, includes, looked_at, refused, unchecked};
 
 use super::console::{Console, Failure, Session, ask, print_reply};
 use super::table::{Align, Table, TableArgs};
@@ -32,7 +34,7 @@ pub struct SmbArgs {
 enum SmbCommand {
     /// Have Samba take what the daemon has written: what tally-smb.service does
     ///
-    /// FILE.new is looked at by testparm, takes the place of FILE, and smbd is told. One that testparm refuses is left as FILE.refused, and Samba keeps what it had. Where there is no Samba
+    /// FILE.new is looked at, by its words and by testparm, takes the place of FILE, and smbd is told. One that is refused is left as FILE.refused, and Samba keeps what it had. Where there is no Samba
     /// the file takes its place, too, for one that is installed later.
     Apply {
         /// The file that smb.conf includes
@@ -90,8 +92,63 @@ pub(super) struct Samba {
     /// Where its configuration is, and what it says, if it can be read.
     pub(super) smb_conf: PathBuf,
     pub(super) text: Option<String>,
-    /// A list of shares waits to be taken.
-    pub(super) is_waiting: bool,
+    /// A list of shares that it has not taken.
+    pub(super) left: Option<Left>,
+}
+
+/// Where a list of shares has stopped on its way to Samba.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Nobody has looked at it.
+    Waiting,
+    /// Whoever looks at it has done so for longer than that takes, or was ended.
+    LookedAt,
+    /// It was refused, and nothing new has come since.
+    Refused,
+}
+
+/// For so long a list may be looked at: `tally-smb.service` ends it behind a minute.
+const LOOK_MAX: Duration = Duration::from_secs(60);
+
+impl Left {
+    /// Looks beside the file that smb.conf includes.
+    fn beside(include: &Path, now: SystemTime) -> Option<Self> {
+        let is_overdue = |meta: fs::Metadata| {
+            let since = UNIX_EPOCH + Duration::from_secs(meta.ctime().try_into().unwrap_or_default());
+            now.duration_since(since).is_ok_and(|age| age > LOOK_MAX)
+        };
+        match fs::metadata(looked_at(include)) {
+            _ if unchecked(include).exists() => Some(Self::Waiting),
+            Ok(meta) => is_overdue(meta).then_some(Self::LookedAt),
+            Err(_) => refused(include).exists().then_some(Self::Refused),
+        }
+    }
+
+    /// What is so, and what to do.
+    fn trouble(self, include: &Path) -> (String, String) {
+        let file = |file: PathBuf| file.display().to_string();
+        let apply = format!("`tally smb apply {}`", include.display());
+        match self {
+            Self::Waiting => (
+                format!("Samba has not taken the newest shares, {}", file(unchecked(include))),
+                format!("`systemctl enable --now tally-smb.path` has it take them by itself, and {apply} once"),
+            ),
+            Self::LookedAt => (
+                format!(
+                    "Samba has not taken the newest shares: whoever looked at {} has not come back",
+                    file(looked_at(include))
+                ),
+                format!("see whether `testparm -s {}` does, and begin anew with {apply}", file(looked_at(include))),
+            ),
+            Self::Refused => (
+                format!(
+                    "the newest shares were refused, and Samba goes on with those before: {}",
+                    file(refused(include))
+                ),
+                format!("`journalctl -u tally-smb` says why, or `testparm -s {}`", file(refused(include))),
+            ),
+        }
+    }
 }
 
 impl Samba {
@@ -101,15 +158,17 @@ impl Samba {
             is_installed: program("smbd").is_some(),
             smb_conf: smb_conf.to_owned(),
             text: fs::read_to_string(smb_conf).ok(),
-            is_waiting: unchecked(&report.include).exists(),
+            left: Left::beside(&report.include, SystemTime::now()),
         }
     }
 
-    /// What keeps Samba from sharing what it is to, and what to do. Nothing where there are no shares.
+    /// What keeps Samba from sharing what it is to, and what to do. Where there are no shares, only that it goes on with some that there were.
     pub(super) fn troubles(&self, SmbReport { include, shares }: &SmbReport) -> Vec<(String, String)> {
         let (smb_conf, include) = (self.smb_conf.display(), include.as_path());
+        let left = self.left.map(|left| left.trouble(include));
         if shares.is_empty() {
-            return Vec::new();
+            let is_included = self.text.as_deref().is_some_and(|text| includes(text, include));
+            return left.filter(|_| self.is_installed && is_included).into_iter().collect();
         }
         if !self.is_installed {
             return vec![(
@@ -134,13 +193,7 @@ impl Samba {
                 })
             })),
         }
-        if self.is_waiting {
-            let todo = format!(
-                "`systemctl enable --now tally-smb.path` has it take them by itself, and `tally smb apply {}` once",
-                include.display()
-            );
-            troubles.push((format!("Samba has not taken the newest shares, {}", unchecked(include).display()), todo));
-        }
+        troubles.extend(left);
         troubles
     }
 }

@@ -62,6 +62,9 @@ pub enum Request {
         accept_loss: bool,
         #[serde(default)]
         destroyed: bool,
+        /// What it says of mountpoints and shares is to hold on this machine.
+        #[serde(default)]
+        accept_mountpoints: bool,
     },
     /// Imports as of an older group, of this number or the newest that can be read. With `from`, only while that is the newest
     /// group. With `look`, tells what that gives up, and changes nothing.
@@ -242,6 +245,9 @@ pub enum Request {
     Mount {
         dataset: String,
         dir: PathBuf,
+        /// The number by which the kernel knows the file system.
+        #[serde(default)]
+        device: Option<(u32, u32)>,
     },
     /// What is mounted so.
     Mounts,

@@ -19,6 +19,9 @@ pub struct MountReport {
     pub pool: String,
     /// Where it is.
     pub dir: PathBuf,
+    /// The number by which the kernel knows it, major and minor; nothing where the command that mounted it did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<(u32, u32)>,
     /// For how long.
     pub since_seconds: u64,
     /// How many requests of programs wait for something that is not a disk: for room, for clients that have to give something back, for a pool that is suspended.

@@ -75,6 +75,9 @@ pub struct PoolReport {
     /// After how long a leg that hangs is struck off: `auto`, `off`, or seconds.
     #[serde(default)]
     pub hang_limit: String,
+    /// Whether what it says of mountpoints and shares holds on this machine: `accept` or `ignore`.
+    #[serde(default)]
+    pub mountpoints: String,
     /// The transaction group that takes changes.
     #[serde(default)]
     pub txg_open: u64,
@@ -321,6 +324,9 @@ impl PoolReport {
         let is_whole = is_whole && self.scrub.as_ref().is_none_or(|scrub| scrub.errors == 0);
         self.state == "ONLINE" && self.messages.is_empty() && is_whole
     }
+
+    /// It says of mountpoints and shares what this machine has not accepted.
+    pub(crate) const MOUNTPOINTS_IGNORED: &str = "ignore";
 
     /// State of a pool that should be there and is not imported; it has a name, a guid and messages, and nothing else.
     pub const UNAVAILABLE: &str = "UNAVAIL";

@@ -99,10 +99,11 @@ fn words_of(request: &Request) -> Option<(&str, String)> {
                 (flag(*force, "-f"), set(pool_properties, "-o "), set(properties, "-O "));
             (name, format!("pool create {force}{of_pool}{properties}{size}{name} {}", vdevs.join(" ")))
         }
-        Request::PoolImport { pool, dirs, force, read_only: _, accept_loss, destroyed, .. } => {
+        Request::PoolImport { pool, dirs, force, read_only: _, accept_loss, destroyed, accept_mountpoints } => {
             let mut words = "pool import ".to_owned();
             dirs.iter().for_each(|dir| write!(words, "-d {} ", dir.display()).unwrap_or_default());
             words += &(flag(*force, "-f") + &flag(*accept_loss, "--accept-loss") + &flag(*destroyed, "-D"));
+            words += &flag(*accept_mountpoints, "--accept-mountpoints");
             (pool, words + pool)
         }
         Request::PoolRewind { pool, look: false, to, .. } => {

@@ -26,6 +26,7 @@ use super::pools::Pools;
 use super::{zfs_space, zfs_words};
 use crate::config::ExportRule;
 use crate::control::message::Assignment;
+use crate::control::mounts::MountReport;
 use crate::control::report::{DatasetReport, PropertyLine};
 use crate::exports::mount_path;
 use crate::{dates, process};
@@ -110,6 +111,7 @@ impl Pools {
         if pool.filer.by_name(from).is_none() || pool.filer.by_name(to).is_some() {
             return Ok(pool.filer.rename_dataset(from, to)?);
         }
+        self.check_directory_stays(from)?;
         let before = self.rules_follow(from, to)?;
         let renamed = pool.filer.rename_dataset(from, to);
         // Behind a group that failed it may have either name once the pool is back: a table that holds for both closes what it is to close.
@@ -118,6 +120,22 @@ impl Pools {
         }
         self.refresh_exports();
         Ok(renamed?)
+    }
+
+    /// Whether nothing is mounted on the directory that a dataset has in the one above it: with its name that goes, and the kernel would take the mount away in the middle of what programs do there, with all that is mounted in it.
+    fn check_directory_stays(&self, name: &str) -> Result<(), PoolsError> {
+        let (Some((above, last)), attached) = (name.rsplit_once('/'), self.attached()) else { return Ok(()) };
+        let is_its_directory = |mount: &&MountReport| {
+            let is_around = |around: &MountReport| around.dataset == above && around.dir.join(last) == mount.dir;
+            mount.dataset == name && attached.iter().any(is_around)
+        };
+        match attached.iter().find(is_its_directory) {
+            Some(mount) => {
+                let (name, above, dir) = (name.into(), above.into(), mount.dir.clone());
+                Err(PoolsError::DirectoryMounted { name, above, dir })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Sets properties; all of them are understood before the first one is set.
@@ -247,7 +265,7 @@ impl Pools {
 
     /// The names of those that this machine has mounted.
     fn mounted_names(&self) -> BTreeSet<String> {
-        self.mounted().into_iter().map(|mount| mount.dataset).collect()
+        self.attached().into_iter().map(|mount| mount.dataset).collect()
     }
 
     /// What there is to say of mounts behind a change of these properties: it moves none.

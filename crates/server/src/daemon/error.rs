@@ -116,6 +116,32 @@ pub enum PoolsError {
         /// Where.
         dir: PathBuf,
     },
+    /// It is mounted on what its new name would take away.
+    #[error(
+        "'{name}' was not renamed: it is mounted on {0}, the directory that it has in {above} by its name; `tally unmount {0}` first, and mount it anew behind that (`tally mount -a`)",
+        dir.display()
+    )]
+    DirectoryMounted {
+        /// What was to have another name.
+        name: String,
+        /// The dataset in which its directory is.
+        above: String,
+        /// Where both are mounted.
+        dir: PathBuf,
+    },
+    /// Nothing on the way leads to it any more, and it is used.
+    #[error(
+        "'{name}' stays as it is: {dataset}, which was mounted on {}, is still in use by a program that had it open when it was taken away there, or by a container that has a mount of its own (lsns -t mnt); it is over when that has ended",
+        dir.display()
+    )]
+    Detached {
+        /// What was to go.
+        name: String,
+        /// The dataset that is served.
+        dataset: String,
+        /// Where it was.
+        dir: PathBuf,
+    },
     /// A mount without what it is to be served over.
     #[error("{} is not mounted: {why}", dir.display())]
     NotMounted {
@@ -273,6 +299,14 @@ pub enum PoolsError {
         /// Of those that are away.
         guids: Vec<String>,
     },
+    /// It holds, and the next start would not know.
+    #[error("mountpoints of '{pool}' are taken so from now on, but the next start will not know: {why}")]
+    MountpointsUnwritten {
+        /// Which pool.
+        pool: String,
+        /// What is wrong with the list.
+        why: String,
+    },
     /// Who may mount the dataset would be forgotten.
     #[error(
         "'{from}' was not renamed: an [[export]] of the configuration is for it, and that this one is for '{to}', too, could not \
@@ -342,8 +376,8 @@ pub enum PoolsError {
     /// A property of pools that cannot be set so.
     #[error(
         "'{name}={value}' cannot be set: a pool has failmode=wait|continue, scrub=off|weekly|monthly, \
-         hang_limit=auto|off|SECONDS, compatibility=off|VERSION, feature@NAME=enabled and clock=accept, and nothing else \
-         that can be changed"
+         hang_limit=auto|off|SECONDS, compatibility=off|VERSION, mountpoints=accept|ignore, feature@NAME=enabled and \
+         clock=accept, and nothing else that can be changed"
     )]
     BadPoolProperty {
         /// Which property.

@@ -59,7 +59,9 @@ pub(super) fn keep(keeping: &Keeping, device: BorrowedFd<'_>) -> std::io::Result
 }
 
 fn send(name: &str, descriptors: &[BorrowedFd<'_>]) -> std::io::Result<()> {
-    sd_notify::notify_with_fds(&[NotifyState::FdStore, NotifyState::FdName(name)], descriptors)
+    // Not watched: each request of a mount would wake the service manager.
+    let words = [NotifyState::FdStore, NotifyState::FdName(name), NotifyState::Custom("FDPOLL=0")];
+    sd_notify::notify_with_fds(&words, descriptors)
 }
 
 /// It is mounted no more.

@@ -1,5 +1,6 @@
 //! How a pool comes: made of disks, or imported, and then taken up.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,6 +10,7 @@ use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportRep
 use tally_members::assemble::PoolSelect;
 use tally_members::discover::ImportSource;
 use tally_members::grammar::parse_vdev_args;
+use tally_members::label::PoolConfig;
 use tally_store::pool::RewindOrder;
 
 use super::error::PoolsError;
@@ -40,6 +42,8 @@ pub struct ImportOrder {
     pub resumes: Option<Suspended>,
     /// As it was in an older group.
     pub rewind: Option<RewindOrder>,
+    /// Its mountpoints and shares hold on this machine from now on.
+    pub accepts_mountpoints: bool,
 }
 
 impl ImportOrder {
@@ -83,7 +87,7 @@ impl Pools {
                 source => PoolsError::NotMade { name: name.into(), source: Box::new(source) },
             })?;
         files.into_iter().for_each(NewFile::keep);
-        self.take_up(filer, Vec::new(), false)
+        self.take_up(filer, Vec::new(), false, true)
     }
 
     /// Imports a pool and replays its log.
@@ -109,8 +113,10 @@ impl Pools {
             self.comes_on();
             progress(words(state));
         };
+        let is_accepted = Cell::new(order.accepts_mountpoints);
+        let asked = |config: &PoolConfig| is_accepted.set(order.accepts_mountpoints || self.accepts(config));
         let (filer, report) = loop {
-            let read_in = self.read_in(&source, &select, &order.options(), order, &mut tell);
+            let read_in = self.read_in(&source, &select, &order.options(), order, &asked, &mut tell);
             match read_in.map_err(|error| order.not_imported(error)) {
                 Err(error) if error.is_in_use() && self.may_be_closing() => {}
                 read_in => break read_in?,
@@ -120,26 +126,30 @@ impl Pools {
         let losses = report.losses.iter().map(|loss| format!("{lost}: {loss}"));
         let remarks = report.remarks.iter().cloned().chain(losses).collect();
         before(filer.pool().guid());
-        let pool = self.take_up(filer, remarks, order.read_only)?;
+        let pool = self.take_up(filer, remarks, order.read_only, is_accepted.get())?;
         scrub::resume(&pool);
         Ok((pool, report))
     }
 
-    /// The import itself.
+    /// The import itself. `asked` hears what the disks say before they are claimed.
     pub(super) fn read_in(
         &self,
         source: &ImportSource,
         select: &PoolSelect,
         options: &ImportOptions,
         order: &ImportOrder,
+        asked: &dyn Fn(&PoolConfig),
         tell: &mut dyn FnMut(tally_fs::filer::Progress),
     ) -> Result<(Arc<Filer>, ImportReport), FilerError> {
         let (platform, tuning) = (&self.platform, &self.tuning);
         match (order.rewind, &order.resumes) {
-            (Some(rewind), _) => Filer::go_back(platform, tuning, source, select, options, rewind, tell),
+            (Some(rewind), _) => Filer::go_back(platform, tuning, source, select, options, (rewind, asked), tell),
             (None, Some(suspended)) => Filer::resume(platform, tuning, source, select, suspended, tell),
             (None, None) => {
-                let handed_over = |pool| self.absent.handed_over(pool);
+                let handed_over = |config: &PoolConfig| {
+                    asked(config);
+                    self.absent.handed_over(config.pool)
+                };
                 Filer::take_over(platform, tuning, source, select, options, &handed_over, tell)
             }
         }
@@ -168,7 +178,13 @@ impl Pools {
     }
 
     /// Starts a pool's threads, serves it, and writes it down for the next start.
-    fn take_up(&self, filer: Arc<Filer>, remarks: Vec<String>, read_only: bool) -> Result<Arc<ServedPool>, PoolsError> {
+    fn take_up(
+        &self,
+        filer: Arc<Filer>,
+        remarks: Vec<String>,
+        read_only: bool,
+        is_accepted: bool,
+    ) -> Result<Arc<ServedPool>, PoolsError> {
         let pool = ServedPool::start(filer, remarks, read_only).map_err(PoolsError::Thread)?;
         if self.lease.is_none() {
             pool.filer.hold_for_nobody();
@@ -180,9 +196,12 @@ impl Pools {
             let name = pool.filer.name();
             tracing::warn!(pool = name, %error, "what clients have open cannot be claimed again behind a restart");
         }
+        pool.is_accepted.store(is_accepted, Ordering::Relaxed);
         self.served.write().push(Arc::clone(&pool));
         self.absent.forget(pool.guid());
         self.refresh_exports();
+        // What programs had open and locked of it, before a client comes.
+        self.mounts.take_over();
         pool.may_hold.store(true, Ordering::Relaxed);
         let name = pool.filer.name();
         self.events.recall(&name, pool.filer.pool().events());

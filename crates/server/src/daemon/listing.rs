@@ -51,7 +51,13 @@ impl Pools {
 
     /// Writes a pool down as it is now.
     pub(super) fn remember(&self, pool: &ServedPool) -> Result<(), StateError> {
-        self.change_list(|state| state.remember(pool.known()))
+        self.change_list(|state| {
+            // That is new behind an import.
+            if pool.is_accepted() {
+                state.note_accepted(pool.accepted());
+            }
+            state.remember(pool.known())
+        })
     }
 
     /// Writes down with which disks a pool goes on, before it does: refused where that cannot be written.

@@ -21,7 +21,7 @@ impl Pools {
             self.comes_on();
             progress(words(state));
         };
-        let (filer, report) = self.read_in(&source, &chosen, &options, order, &mut tell)?;
+        let (filer, report) = self.read_in(&source, &chosen, &options, order, &|_| {}, &mut tell)?;
         let name = filer.name();
         let ended = filer.export();
         debug_assert!(ended.is_ok(), "who has written nothing has nothing to write");

@@ -13,6 +13,7 @@
 //! first pool is touched. The control socket answers while logs are replayed; NFS begins afterwards.
 
 mod absent;
+mod acceptance;
 pub mod announce;
 mod bell;
 mod by_name;

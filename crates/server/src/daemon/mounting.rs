@@ -19,13 +19,19 @@ use super::fd_store;
 use super::mounts::{MOUNTS_MAX, Mounts};
 use super::service::Desk;
 use crate::exports::LiveExports;
+use crate::mount_table::Device;
 
 /// The number of /dev/fuse.
 const FUSE: (u32, u32) = (10, 229);
 
 impl Desk {
     /// Serves a dataset over this, which the kernel has mounted on a directory.
-    pub(super) fn mount(&self, dataset: &str, dir: &Path, device: Option<OwnedFd>) -> Result<(), PoolsError> {
+    pub(super) fn mount(
+        &self,
+        (dataset, dir): (&str, &Path),
+        known_as: Option<Device>,
+        device: Option<OwnedFd>,
+    ) -> Result<(), PoolsError> {
         let not_mounted = |why: String| PoolsError::NotMounted { dir: dir.into(), why };
         let served = self.pools.pool(pool_of(dataset))?;
         let Some(filesystem) = served.filer.by_name(dataset) else {
@@ -39,8 +45,9 @@ impl Desk {
             )
         })?;
         let (pool, id) = (served.guid(), filesystem.dataset());
-        let kept = kept(&Place { pool: pool.0, dataset: id.0, dir: dir.into() }, &device);
-        self.serve((pool, id), dir, device, kept).map_err(not_mounted)?;
+        let place = Place { pool: pool.0, dataset: id.0, dir: dir.into(), known_as };
+        let kept = kept(&place, &device);
+        self.serve(&place, device, kept).map_err(not_mounted)?;
         tracing::info!(dataset, dir = %dir.display(), "mounted on this machine");
         Ok(())
     }
@@ -68,22 +75,15 @@ impl Desk {
         }
         let keeping = Keeping::resume(journal).map_err(|error| error.to_string())?;
         let place: Place = serde_json::from_slice(keeping.about()).map_err(|error| error.to_string())?;
-        let Place { pool, dataset, dir } = place;
-        self.serve((PoolGuid(pool), DatasetId(dataset)), &dir, device, Some(keeping))
-            .map_err(|why| format!("{}: {why}", dir.display()))?;
-        Ok(dir)
+        self.serve(&place, device, Some(keeping)).map_err(|why| format!("{}: {why}", place.dir.display()))?;
+        Ok(place.dir)
     }
 
-    fn serve(
-        &self,
-        (pool, dataset): (PoolGuid, DatasetId),
-        dir: &Path,
-        device: OwnedFd,
-        kept: Option<Keeping>,
-    ) -> Result<(), String> {
+    fn serve(&self, place: &Place, device: OwnedFd, kept: Option<Keeping>) -> Result<(), String> {
+        let (pool, dataset) = (PoolGuid(place.pool), DatasetId(place.dataset));
         let mounts = &self.pools.mounts;
         let name = kept.as_ref().map(Keeping::name);
-        let begun = mounts.begin((pool, dataset), dir.into(), name.is_some());
+        let begun = mounts.begin((pool, dataset), place.dir.clone(), place.known_as, name.is_some());
         let number = begun.ok_or_else(|| {
             format!("{MOUNTS_MAX} datasets are mounted, as many as may be; `tally unmount` one of them")
         })?;
@@ -109,6 +109,8 @@ struct Place {
     pool: u64,
     dataset: u64,
     dir: PathBuf,
+    /// The number that the kernel has given to it.
+    known_as: Option<Device>,
 }
 
 /// Has the service manager keep a mount, if there is one. A mount that is kept by nobody ends with this daemon.

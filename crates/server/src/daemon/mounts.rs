@@ -13,6 +13,7 @@ use tally_base::{DatasetId, PoolGuid};
 use tally_fuse::Session;
 
 use super::bell::Bell;
+use crate::mount_table::Device;
 
 /// Most mounts: each has threads of its own.
 pub(super) const MOUNTS_MAX: usize = 1024;
@@ -44,6 +45,7 @@ pub(super) struct Seen {
     pub(super) pool: PoolGuid,
     pub(super) dataset: DatasetId,
     pub(super) dir: PathBuf,
+    pub(super) device: Option<Device>,
     pub(super) since: Instant,
     /// Requests that wait to be run again.
     pub(super) waiting: usize,
@@ -56,13 +58,19 @@ impl Mounts {
     }
 
     /// Lists one, which is to be served from a moment later on. Nothing, where there are too many.
-    pub(super) fn begin(&self, (pool, dataset): (PoolGuid, DatasetId), dir: PathBuf, is_kept: bool) -> Option<u64> {
+    pub(super) fn begin(
+        &self,
+        (pool, dataset): (PoolGuid, DatasetId),
+        dir: PathBuf,
+        device: Option<Device>,
+        is_kept: bool,
+    ) -> Option<u64> {
         let mut list = self.list.lock();
         if list.len() >= MOUNTS_MAX {
             return None;
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let seen = Seen { number, pool, dataset, dir, since: Instant::now(), waiting: 0 };
+        let seen = Seen { number, pool, dataset, dir, device, since: Instant::now(), waiting: 0 };
         list.push(Mount { seen, session: None, is_kept });
         Some(number)
     }
@@ -83,7 +91,17 @@ impl Mounts {
 
     /// What programs have open and locked is so in datasets that have come meanwhile.
     pub(super) fn take_over(&self) {
-        self.list.lock().iter().filter_map(|mount| mount.session.as_ref()).for_each(Session::take_over);
+        self.sessions().iter().for_each(Session::take_over);
+    }
+
+    /// What groups have made durable since is owed by no commit any more.
+    pub(super) fn settle(&self) {
+        self.sessions().iter().for_each(Session::settle);
+    }
+
+    /// Nobody waits for the list while one of these waits for a disk.
+    fn sessions(&self) -> Vec<Session> {
+        self.list.lock().iter().filter_map(|mount| mount.session.clone()).collect()
     }
 
     /// Leaves those that are kept to whoever comes behind this process: no request is read from here on. Gives them, by pool.

@@ -178,7 +178,8 @@ fn import(desk: &Desk, order: &ImportOrder, tell: Tell<'_>) -> Result<(), PoolsE
         tell(Told::Progress(&progress));
         way.goes_on(&progress);
     })?;
-    import_remarks(&pool.filer, &report).iter().for_each(|remark| tell(Told::Line(remark)));
+    let brought = desk.pools.brought(&pool, false);
+    import_remarks(&pool.filer, &report).iter().chain(&brought).for_each(|remark| tell(Told::Line(remark)));
     Ok(())
 }
 
@@ -230,7 +231,9 @@ fn take_up(desk: &Desk, pool: &FoundPool, source: &ImportSource, tell: Tell<'_>)
         return;
     }
     let (pool_word, paths) = (pool.guid.clone(), source.paths.clone());
-    let order = ImportOrder { pool: pool_word, paths, dirs: desk.dirs.clone(), ..ImportOrder::default() };
+    let dirs = desk.dirs.clone();
+    // Nobody but the daemon's user writes there.
+    let order = ImportOrder { pool: pool_word, paths, dirs, accepts_mountpoints: true, ..ImportOrder::default() };
     if let Err(error) = import(desk, &order, tell) {
         warn(tell, &skipped(pool, &error));
     }

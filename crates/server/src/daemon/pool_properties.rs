@@ -19,6 +19,8 @@ enum PoolChange {
     /// Which features may be enabled.
     Compatibility(Option<Release>),
     Enable(Feature),
+    /// Whether what it says of mountpoints and shares holds on this machine.
+    Mountpoints(bool),
     /// The machine's clock is right, although it is far from the pool's times.
     AcceptClock,
     /// Nothing is to be changed for that.
@@ -33,6 +35,8 @@ impl PoolChange {
             ("scrub", word) => ScrubEvery::of_word(word).map(Self::ScrubEvery).ok_or_else(bad),
             ("hang_limit", word) => HangLimit::of_word(word).map(Self::HangLimit).ok_or_else(bad),
             ("clock", "accept") => Ok(Self::AcceptClock),
+            ("mountpoints", "accept") => Ok(Self::Mountpoints(true)),
+            ("mountpoints", "ignore") => Ok(Self::Mountpoints(false)),
             ("compatibility", word) => features::parse_compatibility(word).map(Self::Compatibility),
             (feature, "enabled") if features::is_feature(feature) => features::find(feature).map(Self::Enable),
             (name, _) => match zfs_words::of_pools(name) {
@@ -51,6 +55,7 @@ pub(crate) fn usual_values() -> Vec<(String, Vec<&'static str>)> {
         ("scrub", ScrubEvery::ALL.map(ScrubEvery::word).to_vec()),
         ("hang_limit", vec!["auto", "off"]),
         ("compatibility", vec!["off"]),
+        ("mountpoints", vec!["accept", "ignore"]),
         ("clock", vec!["accept"]),
     ]
     .into_iter()
@@ -82,6 +87,12 @@ impl Pools {
                 }
                 PoolChange::Enable(feature) => {
                     pool.filer.pool().roster.enable_features(&[feature]).map_err(DiskError::from)?;
+                }
+                PoolChange::Mountpoints(is_accepted) => {
+                    self.accept(&pool, is_accepted).map_err(|error| PoolsError::MountpointsUnwritten {
+                        pool: name.into(),
+                        why: error.to_string(),
+                    })?;
                 }
                 PoolChange::IsSo => {}
                 PoolChange::AcceptClock => pool.filer.pool().accept_clock().map_err(FilerError::from)?,

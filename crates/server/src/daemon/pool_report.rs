@@ -67,6 +67,7 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         scrub_every: pool.scrub_every().word().into(),
         scrub_due: pool.scrub_due().filter(|_| !pool.read_only()).map(|due| due.0 / 1_000_000_000),
         hang_limit: config.hang_limit.to_string(),
+        mountpoints: if served.is_accepted() { "accept" } else { PoolReport::MOUNTPOINTS_IGNORED }.into(),
         txg_open: pool.txgs.open().0,
         txgs: txg_reports(served),
         txg_causes: pool.txgs.causes().iter().map(|(cause, groups)| (cause.name().into(), groups)).collect(),
@@ -409,7 +410,7 @@ fn lane_reports(served: &ServedPool, config: &PoolConfig) -> Vec<LaneReport> {
 }
 
 /// Names of what `tally pool get` shows.
-pub(super) const PROPERTIES: [&str; 11] = [
+pub(super) const PROPERTIES: [&str; 12] = [
     "size",
     "allocated",
     "free",
@@ -421,6 +422,7 @@ pub(super) const PROPERTIES: [&str; 11] = [
     "scrub",
     "compatibility",
     "hang_limit",
+    "mountpoints",
 ];
 
 /// The properties of one pool, in the order of [`PROPERTIES`], then its features.
@@ -440,6 +442,7 @@ pub(super) fn properties(pool: &PoolReport) -> Vec<PropertyLine> {
         (same(&pool.scrub_every), if pool.scrub_every == ScrubEvery::default().word() { "default" } else { "local" }),
         (same(&pool.compatibility), if pool.compatibility == "off" { "default" } else { "local" }),
         (same(&pool.hang_limit), if pool.hang_limit == HangLimit::default().to_string() { "default" } else { "local" }),
+        (same(&pool.mountpoints), "-"),
     ];
     let line = |(property, value): (&str, ((String, String), &str))| {
         // Of a pool that is not imported nothing else is known.

@@ -41,6 +41,7 @@ use crate::config::ExportRule;
 use crate::control::mounts::MountReport;
 use crate::control::report::EventClass;
 use crate::exports::{DatasetExport, ExportTable, KnownExports, LiveExports};
+use crate::mount_table::Table;
 
 /// All pools of the process.
 pub struct Pools {
@@ -153,18 +154,26 @@ impl Pools {
 
     /// Whether this machine has nothing mounted of a pool, or of a dataset or one below it.
     pub(super) fn check_unmounted(&self, name: &str) -> Result<(), PoolsError> {
-        match self.mounted_below(name).into_iter().next() {
-            Some(mount) => Err(PoolsError::Mounted { name: name.into(), dataset: mount.dataset, dir: mount.dir }),
-            None => Ok(()),
+        let served: Vec<_> = self.mounted().into_iter().filter(|mount| mount.is_of(name)).collect();
+        let (name, attached) = (name.to_owned(), attached(&served));
+        match (attached.into_iter().next(), served.into_iter().next()) {
+            (Some(MountReport { dataset, dir, .. }), _) => Err(PoolsError::Mounted { name, dataset, dir }),
+            (None, Some(MountReport { dataset, dir, .. })) => Err(PoolsError::Detached { name, dataset, dir }),
+            (None, None) => Ok(()),
         }
     }
 
     /// What this machine has mounted of a pool, or of a dataset and those below it.
     pub(super) fn mounted_below(&self, name: &str) -> Vec<MountReport> {
-        self.mounted().into_iter().filter(|mount| mount.is_of(name)).collect()
+        attached(&self.mounted()).into_iter().filter(|mount| mount.is_of(name)).collect()
     }
 
-    /// What this machine has mounted.
+    /// What programs find in a directory of this machine.
+    pub(super) fn attached(&self) -> Vec<MountReport> {
+        attached(&self.mounted())
+    }
+
+    /// What is served to this machine, also where it was detached (`umount -l`) and a program still uses it.
     pub(super) fn mounted(&self) -> Vec<MountReport> {
         let pools = self.all();
         let report = |seen: Seen| {
@@ -175,6 +184,7 @@ impl Pools {
                 dataset: dataset.unwrap_or_else(|| "-".into()),
                 pool: pool.map_or_else(|| "-".into(), |pool| pool.filer.name()),
                 dir: seen.dir,
+                device: seen.device,
                 since_seconds: seen.since.elapsed().as_secs(),
                 waiting: seen.waiting as u64,
             }
@@ -206,6 +216,19 @@ impl Pools {
         self.live.replace(&table);
         self.bell.ring();
     }
+}
+
+/// Those that are mounted where programs of this machine find them, as far as its tables can be read. A service may have a copy of the machine's table alone, of which it is told late or never.
+fn attached(served: &[MountReport]) -> Vec<MountReport> {
+    let tables: Vec<Table> = match served {
+        [] => Vec::new(),
+        _ => [Table::of_machine(), Table::read()].into_iter().flatten().collect(),
+    };
+    let is_attached = |mount: &&MountReport| {
+        let there = |device| tables.iter().any(|table| table.of(device, &mount.dir).is_some());
+        tables.is_empty() || mount.device.is_none_or(there)
+    };
+    served.iter().filter(is_attached).cloned().collect()
 }
 
 fn dataset_export(name: &str, filesystem: &Filesystem) -> DatasetExport {

@@ -67,6 +67,7 @@ impl Pools {
             paths: source.paths,
             dirs: source.dirs,
             resumes: Some(served.filer.as_suspended()),
+            accepts_mountpoints: served.is_accepted(),
             ..ImportOrder::default()
         };
         self.absent.let_go(guid, name.clone(), served.handle_key(), None);

@@ -96,7 +96,7 @@ pub struct Daemon {
     watching: Option<Watching>,
     /// Disks that hang, scrubs that are due, memory that runs short, a list of pools that could not be written, and what clients have of exported pools: looked at until the pools are
     /// exported.
-    _looks: [Ticker; 8],
+    _looks: [Ticker; 9],
     /// What Samba is to share is written down, also when nothing is any more.
     _smb: smb_shares::Keeper,
     /// Other daemons keep away from its directory, until nobody here writes there any more: this is dropped last.
@@ -109,6 +109,9 @@ struct Watching {
     /// Dropped with the rest, and its thread ends by that.
     _sampler: Ticker,
 }
+
+/// How often it is looked what of mounted files groups have made durable: longer than a group takes.
+const SETTLE: Duration = Duration::from_secs(10);
 
 /// The caches of all pools give way when the machine is short of memory.
 fn watch_pressure(desk: &Arc<Desk>) -> io::Result<Ticker> {
@@ -244,7 +247,9 @@ impl Daemon {
         let (pressure, listing) = (watch_pressure(&desk)?, listing::keep_writing(&desk.pools)?);
         let retained = letting_go::watch_retained(&desk.pools, sender.clone())?;
         let smb = smb_shares::keep_written(&desk.pools, &desk.smb_conf)?;
-        let looks = [silence, happenings, schedule, graces, spares, pressure, listing, retained];
+        let mounts = Arc::clone(&desk.pools.mounts);
+        let settled = Ticker::start("mounts", SETTLE, move || mounts.settle())?;
+        let looks = [silence, happenings, schedule, graces, spares, pressure, listing, retained, settled];
         Ok(Self {
             args: launch.args,
             desk,
@@ -392,7 +397,9 @@ impl Daemon {
 fn carry_out(desk: &Desk, Begun { request, user, file, files, mut voice }: Begun) {
     let said = Said::of(&request, user);
     let result = match request {
-        Request::Mount { dataset, dir } => desk.mount(&dataset, &dir, file).map(|()| Reply::Done(Vec::new())),
+        Request::Mount { dataset, dir, device } => {
+            desk.mount((&dataset, &dir), device, file).map(|()| Reply::Done(Vec::new()))
+        }
         request => desk.carry_out(request, files, &said, &mut |state| voice.goes(state)),
     };
     let result = match result {
@@ -402,8 +409,6 @@ fn carry_out(desk: &Desk, Begun { request, user, file, files, mut voice }: Begun
         }
         Err(error) => Err(desk.pools.met_by(&said, error)),
     };
-    // A pool may have come.
-    desk.pools.mounts.take_over();
     desk.pools.look_for_events();
     voice.ends(result);
 }

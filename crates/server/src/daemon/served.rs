@@ -7,7 +7,7 @@ mod spares;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ pub(super) use self::left::Silence;
 use self::spares::Spares;
 pub(super) use self::spares::path_of;
 use super::copies::Copies;
-use super::state::KnownPool;
+use super::state::{Accepted, KnownPool};
 use crate::exports::Mounted;
 
 /// An imported pool with its threads.
@@ -45,6 +45,8 @@ pub struct ServedPool {
     pub(super) list_trouble: Mutex<Option<String>>,
     /// There may be files without a name that nobody has open, and whoever may claim them again can be asked for: the exports have the pool.
     pub(super) may_hold: AtomicBool,
+    /// What it says of mountpoints and shares holds on this machine ([`super::acceptance`]).
+    pub(super) is_accepted: AtomicBool,
     read_only: bool,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Those that fetch ahead of readers.
@@ -75,6 +77,7 @@ impl ServedPool {
             looking,
             list_trouble,
             may_hold: AtomicBool::new(false),
+            is_accepted: AtomicBool::new(false),
             read_only,
             threads,
             fetching_ahead,
@@ -87,8 +90,19 @@ impl ServedPool {
         self.filer.pool().guid()
     }
 
+    /// Whether what it says of mountpoints and shares holds on this machine.
+    pub(super) fn is_accepted(&self) -> bool {
+        self.is_accepted.load(Ordering::Relaxed)
+    }
+
     pub(super) fn handle_key(&self) -> [u8; 32] {
         self.filer.pool().roster.config().handle_key
+    }
+
+    /// As what it is accepted, if it is.
+    pub(super) fn accepted(&self) -> Accepted {
+        let config = self.filer.pool().roster.config();
+        Accepted { guid: config.pool, handle_key: config.handle_key, host: Some(config.host.id) }
     }
 
     /// What to remember for the next start.

@@ -240,7 +240,7 @@ impl Desk {
                 let pool = self.pools.create(&name, &vdevs, &options, files)?;
                 self.listed(pool.guid(), vec![format!("created pool '{name}'; its files are at /{name}")], "")
             }
-            Request::PoolImport { pool, dirs, force, read_only, accept_loss, destroyed } => {
+            Request::PoolImport { pool, dirs, force, read_only, accept_loss, destroyed, accept_mountpoints } => {
                 let is_anywhere = dirs.is_empty();
                 let paths = if is_anywhere { self.pools.known_paths(&pool) } else { Vec::new() };
                 let dirs = if is_anywhere { self.dirs.clone() } else { dirs };
@@ -252,6 +252,7 @@ impl Desk {
                     read_only,
                     accept_loss,
                     destroyed,
+                    accepts_mountpoints: accept_mountpoints,
                     ..ImportOrder::default()
                 };
                 let (pool, report) = self.pools.import_after(&order, progress, &|guid| {
@@ -263,7 +264,9 @@ impl Desk {
                         self.nfs.forget_replies(guid);
                     }
                 })?;
-                self.listed(pool.guid(), import_remarks(&pool.filer, &report), "")
+                let mut done = import_remarks(&pool.filer, &report);
+                done.extend(self.pools.brought(&pool, accept_mountpoints));
+                self.listed(pool.guid(), done, "")
             }
             Request::PoolRewind { pool, dirs, force, read_only, destroyed, to, from, look } => {
                 let is_anywhere = dirs.is_empty();
@@ -281,6 +284,7 @@ impl Desk {
                     destroyed,
                     rewind,
                     resumes: None,
+                    accepts_mountpoints: false,
                 };
                 if look {
                     return Ok(Reply::Rewind(self.pools.look_back(&order, progress)?));
@@ -292,6 +296,7 @@ impl Desk {
                 })?;
                 let mut done = import_remarks(&pool.filer, &report);
                 done.extend(report.rewind.as_ref().map(looking_back::outcome));
+                done.extend(self.pools.brought(&pool, false));
                 self.listed(pool.guid(), done, "")
             }
             Request::PoolExport { name } => {
@@ -316,7 +321,10 @@ impl Desk {
             }
             Request::PoolSet { name, assignments } => {
                 self.pools.set_pool_properties(&name, &assignments)?;
-                Ok(Reply::Done(Vec::new()))
+                let accepts = |set: &Assignment| set.property == "mountpoints" && set.value == "accept";
+                let pool = self.pools.pool(&name)?;
+                let brought = assignments.iter().any(accepts).then(|| self.pools.brought(&pool, true)).flatten();
+                Ok(Reply::Done(brought.into_iter().collect()))
             }
             Request::PoolUpgrade { names } => Ok(Reply::Done(self.pools.upgrade(&names)?)),
             Request::PoolAttach { name, device, new_device, force } => {
@@ -410,6 +418,7 @@ impl Desk {
     /// What whoever has set this on a dataset should know besides.
     fn remarks(&self, dataset: &str, assignments: &[Assignment]) -> Vec<String> {
         let mut remarks = self.reach(assignments);
+        remarks.extend(self.pools.is_ignored(dataset, assignments));
         if assignments.iter().any(|assignment| assignment.property == "sharesmb") {
             remarks.extend(self.pools.smb_remarks(dataset));
         }

@@ -27,6 +27,8 @@ use crate::exports::rule_above;
 
 /// How often a file is tried again that could not be written.
 const BETWEEN_TRIES: Duration = Duration::from_secs(10);
+/// How often it is looked whether what is shared is still mounted there: the kernel tells nobody that it was detached.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 /// Nobody is to share it.
 const OFF: &str = "off";
@@ -56,10 +58,12 @@ impl Drop for Keeper {
 
 fn write_down(pools: &Pools, include: &Path) {
     let mut file = SmbFile::beside(include);
-    let mut is_unwritten = false;
+    let (mut is_unwritten, mut is_shared) = (false, false);
     loop {
-        let goes_on = pools.bell.wait(is_unwritten.then_some(BETWEEN_TRIES));
+        let patience = if is_shared { Some(BETWEEN_LOOKS) } else { is_unwritten.then_some(BETWEEN_TRIES) };
+        let goes_on = pools.bell.wait(patience);
         let shares = pools.smb_shares();
+        is_shared = shares.iter().any(|share| share.problem.is_none());
         if file.is_there() || !shares.is_empty() {
             match file.put(&text(&shares, include)) {
                 Ok(_) => is_unwritten = false,
@@ -89,7 +93,7 @@ impl Pools {
     /// What becomes of each share.
     pub(super) fn smb_shares(&self) -> Vec<Planned> {
         let mut dirs: HashMap<String, Vec<PathBuf>> = HashMap::new();
-        for mount in self.mounted() {
+        for mount in self.attached() {
             dirs.entry(mount.dataset).or_default().push(mount.dir);
         }
         let (mut asked, mut places) = (Vec::new(), Vec::new());
@@ -122,6 +126,7 @@ impl Pools {
                     is_read_only: in_force.readonly,
                     refquota: in_force.refquota,
                     is_exported,
+                    is_accepted: pool.is_accepted(),
                 });
             }
         }
@@ -185,7 +190,7 @@ impl Pools {
     /// Datasets that are shared by SMB, but for one and those below it.
     fn shares_beside(&self, dataset: &str) -> Vec<Seen> {
         let mut shares = Vec::new();
-        for pool in self.all() {
+        for pool in self.all().into_iter().filter(|pool| pool.is_accepted()) {
             for Named { name, filesystem } in pool.filer.names().iter() {
                 let in_force = filesystem.in_force();
                 if in_force.sharesmb != OFF && !is_or_holds(dataset, name) {

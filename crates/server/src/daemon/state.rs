@@ -10,6 +10,7 @@
 //!   port = ...                                   must not be taken for the word that there are no pools
 //!   [[pool]] ...
 //!   [[moved]] ...                                tables of the configuration that follow a renamed dataset
+//!   [[accepted]] ...                             pools whose mountpoints and shares hold on this machine, exported ones included
 //!   # End of the list.
 //! ```
 //!
@@ -103,6 +104,23 @@ pub struct KnownPool {
     pub handle_key: [u8; 32],
 }
 
+/// A pool whose mountpoints and shares hold on this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accepted {
+    /// Its guid, which everybody may know.
+    #[serde(with = "guid_text")]
+    pub guid: PoolGuid,
+    /// And its key, which only who has read its disks knows.
+    #[serde(with = "key_text")]
+    pub handle_key: [u8; 32],
+    /// Which machine its labels named since: one that another machine has had meanwhile says what that one has written. Nothing where a list of before knew the pool.
+    #[serde(default, with = "host_text", skip_serializing_if = "Option::is_none")]
+    pub host: Option<u64>,
+}
+
+/// Most of them: whoever has more accepts the oldest anew.
+pub const ACCEPTED_MAX: usize = 1024;
+
 #[derive(Default, Serialize, Deserialize)]
 struct Content {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,6 +129,9 @@ struct Content {
     pools: Vec<KnownPool>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     moved: Vec<Moved>,
+    /// Nothing in a list of before: what that imported it mounted, too.
+    #[serde(default)]
+    accepted: Option<Vec<Accepted>>,
 }
 
 /// The file and what it should say.
@@ -119,6 +140,7 @@ pub struct State {
     port: Option<u16>,
     pools: Vec<KnownPool>,
     moved: Vec<Moved>,
+    accepted: Vec<Accepted>,
     is_new: bool,
     /// What the file says.
     written: Vec<KnownPool>,
@@ -130,7 +152,7 @@ impl State {
     /// Reads the list in `data_dir`; a file that is not there is an empty list.
     pub fn load(data_dir: &Path) -> Result<Self, StateError> {
         let path = data_dir.join(STATE_NAME);
-        let (Content { port, pools, moved }, is_new) = match fs::read_to_string(&path) {
+        let (Content { port, pools, moved, accepted }, is_new) = match fs::read_to_string(&path) {
             Ok(text) => (parse(&path, &text)?, false),
             Err(error) if error.kind() == io::ErrorKind::NotFound => (Content::default(), true),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -138,7 +160,9 @@ impl State {
             }
             Err(source) => return Err(StateError::Io { path, source }),
         };
-        Ok(Self { path, port, written: pools.clone(), pools, moved, is_new, unwritten: None })
+        let of_before = |known: &KnownPool| Accepted { guid: known.guid, handle_key: known.handle_key, host: None };
+        let accepted = accepted.unwrap_or_else(|| pools.iter().map(of_before).collect());
+        Ok(Self { path, port, written: pools.clone(), pools, moved, accepted, is_new, unwritten: None })
     }
 
     /// Whether there was no list.
@@ -195,6 +219,38 @@ impl State {
         self.save().inspect_err(|_| (self.moved, self.unwritten) = (before, unwritten))
     }
 
+    /// Whether mountpoints and shares of a pool hold here, whose labels name this machine as the last that had it.
+    #[must_use]
+    pub fn accepts(&self, guid: PoolGuid, handle_key: &[u8; 32], host: u64) -> bool {
+        let is_it = |known: &&Accepted| known.guid == guid && known.handle_key == *handle_key;
+        self.accepted.iter().find(is_it).is_some_and(|known| known.host.is_none_or(|had| had == host))
+    }
+
+    /// They do from now on, in place of what was known of it.
+    pub fn accept(&mut self, pool: Accepted) -> Result<(), StateError> {
+        if self.note_accepted(pool) { self.save() } else { Ok(()) }
+    }
+
+    /// The same, which is written with what is written next. Gives whether it is new.
+    pub fn note_accepted(&mut self, pool: Accepted) -> bool {
+        if self.accepted.contains(&pool) {
+            return false;
+        }
+        self.accepted.retain(|known| known.guid != pool.guid);
+        self.accepted.push(pool);
+        self.accepted.drain(..self.accepted.len().saturating_sub(ACCEPTED_MAX));
+        true
+    }
+
+    /// They do not any more.
+    pub fn accept_no_more(&mut self, guid: PoolGuid) -> Result<(), StateError> {
+        if self.accepted.iter().all(|known| known.guid != guid) {
+            return Ok(());
+        }
+        self.accepted.retain(|known| known.guid != guid);
+        self.save()
+    }
+
     /// Takes a pool out.
     pub fn forget(&mut self, guid: PoolGuid) -> Result<(), StateError> {
         self.pools.retain(|known| known.guid != guid);
@@ -230,7 +286,12 @@ impl State {
     /// Writes a new file and puts it in the old one's place, so that a crash leaves one of the two.
     fn write(&self) -> Result<(), StateError> {
         let io_error = |source| StateError::Io { path: self.path.clone(), source };
-        let content = Content { port: self.port, pools: self.pools.clone(), moved: self.moved.clone() };
+        let content = Content {
+            port: self.port,
+            pools: self.pools.clone(),
+            moved: self.moved.clone(),
+            accepted: Some(self.accepted.clone()),
+        };
         let text = toml::to_string(&content).map_err(|error| io_error(io::Error::other(error)))?;
         let text = format!("{HEAD}{FORMAT}.\n{EXPLANATION}\n{text}{END}");
         replace_file(&self.path, text.as_bytes()).map_err(io_error)
@@ -286,6 +347,21 @@ mod guid_text {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PoolGuid, D::Error> {
         let text = String::deserialize(deserializer)?;
         u64::from_str_radix(&text, 16).map(PoolGuid).map_err(|_| D::Error::custom("a guid is 16 hexadecimal digits"))
+    }
+}
+
+mod host_text {
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// TOML's numbers have a sign.
+    pub(super) fn serialize<S: Serializer>(host: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:016x}", host.unwrap_or_default()))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        u64::from_str_radix(&text, 16).map(Some).map_err(|_| D::Error::custom("a machine is 16 hexadecimal digits"))
     }
 }
 

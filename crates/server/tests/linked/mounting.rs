@@ -57,8 +57,8 @@ impl Machine {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.daemon = Some(command.spawn().unwrap());
         let given_up = Instant::now() + PATIENCE;
-        while !matches!(self.says(&["pool", "list", "-H", "-o", "name,health"]), (true, told) if told == "tank\tONLINE\n")
-        {
+        let are_there = |told: &str| told.contains("tank\t") && told.lines().all(|line| line.ends_with("\tONLINE"));
+        while !matches!(self.says(&["pool", "list", "-H", "-o", "name,health"]), (true, told) if are_there(&told)) {
             assert!(Instant::now() < given_up, "the daemon does not start");
             thread::sleep(Duration::from_millis(20));
         }

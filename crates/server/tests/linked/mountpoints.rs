@@ -12,6 +12,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::mounting::{DEAD, Machine, mounted_below, raw};
 
+#[path = "mountpoints/whose.rs"]
+mod whose;
+
 impl Machine {
     /// A directory of its own, that is not there yet.
     fn place(&self, name: &str) -> PathBuf {

@@ -329,7 +329,7 @@ fn samba_serves_a_mount_and_a_flush_is_a_promise() {
     }
 
     // What Samba's own program refuses is not taken, and what it had stays.
-    fs::write(include.with_extension("conf.new"), "[Docs]\nguest ok = perhaps\n").unwrap();
+    fs::write(include.with_extension("conf.new"), "[Docs]\n\tguest ok = perhaps\n").unwrap();
     let (well, text) = machine.says(&["smb", "apply", &include.display().to_string()]);
     assert!(!well && text.contains("testparm refuses the shares") && text.contains("perhaps"), "{text}");
     told(&include, &["available = yes"], &[]);

@@ -14,6 +14,7 @@ fn asked(dataset: &str, value: &str, dir: &str) -> Asked {
         is_read_only: false,
         refquota: None,
         is_exported: false,
+        is_accepted: true,
     }
 }
 
@@ -145,6 +146,18 @@ fn of_two_with_one_name_one_is_shared() {
     assert!(matches!(plan(vec![inherits], &[])[0].problem, Some(Problem::Name(ShareError::Reserved(_)))));
 }
 
+/// A pool that somebody else has made shares nothing by itself, and takes no name from what is shared here.
+#[test]
+fn what_is_not_accepted_is_not_shared() {
+    let foreign = Asked { is_accepted: false, ..asked("alien/docs", "name=Docs", "/srv/alien") };
+    let planned = plan(vec![foreign, asked("tank/docs", "name=docs", "/srv/docs")], &[]);
+    assert_eq!(planned[0].problem, Some(Problem::NotAccepted("alien".into())));
+    assert_eq!(planned[1].problem, None);
+    let text = text(&planned, Path::new("x"));
+    assert!(!text.contains("alien"), "{text}");
+    assert!(planned[0].problem.as_ref().unwrap().to_string().contains("; `tally pool set mountpoints=accept alien`"));
+}
+
 #[test]
 fn a_directory_that_smb_conf_cannot_name_is_not_shared() {
     for dir in [
@@ -187,7 +200,9 @@ proptest! {
         let Ok(Some(share)) = parse_sharesmb(&value) else { return Ok(()) };
         let it = Asked { share, ..asked("tank/x", "on", &dir) };
         let planned = plan(vec![it], &[]);
-        let sections = read(&text(&planned, Path::new("/run/tally/smb.conf")));
+        let text = text(&planned, Path::new("/run/tally/smb.conf"));
+        prop_assert_eq!(crate::strange_line(&text), None);
+        let sections = read(&text);
         let expected = usize::from(planned[0].problem.is_none());
         prop_assert_eq!(sections.len(), expected + 1);
         prop_assert_eq!(&sections[expected], &("global".to_owned(), BTreeMap::new()));

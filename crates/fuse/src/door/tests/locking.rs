@@ -469,7 +469,7 @@ fn what_was_unlocked_is_not_told_to_who_opens_it_behind_that() {
     let ([one, other], object) = kernel.programs();
     [one, other].into_iter().for_each(|program| kernel.release(program.file));
     kernel.door.opens.note_unlocked(object.id);
-    assert!(!kernel.door.opens.is_unlocked(object.id));
+    assert!(!kernel.door.opens.is_gone(object.id));
     let fh = kernel.open(one.file.0, O_RDWR).unwrap();
     assert_eq!(kernel.read((one.file.0, fh)), Ok(vec![]));
     kernel.door.opens.note_unlocked(object.id);

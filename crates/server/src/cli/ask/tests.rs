@@ -180,7 +180,7 @@ fn words_become_requests() {
         (&["pool", "scrub", "-w", "tank"], "PoolScrub { name: \"tank\", stop: false, pause: false, wait: true }"),
         (
             &["pool", "import", "--accept-loss", "tank"],
-            "PoolImport { pool: \"tank\", dirs: [], force: false, read_only: false, accept_loss: true, destroyed: false }",
+            "PoolImport { pool: \"tank\", dirs: [], force: false, read_only: false, accept_loss: true, destroyed: false, accept_mountpoints: false }",
         ),
         (
             &["dataset", "set", "refquota=1G", "sync=always", "tank/home"],

@@ -11,11 +11,11 @@ use rustix::mount::UnmountFlags;
 
 use super::options::Options;
 use super::place::Care;
-use super::table::Table;
 use super::unmount::{Unknown, orderly};
 use super::{failed, mount_on, place};
 use crate::cli::console::{Console, Failure, Session, print_reply};
 use crate::control::message::Reply;
+use crate::mount_table::Table;
 
 /// Names of the program, and the command that each is.
 const NAMES: [(&str, &str); 3] =

@@ -7,9 +7,10 @@ use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
 use super::failed;
-use super::table::Table;
+use super::standing::is_dead;
 use super::unmount::lazily;
 use crate::cli::console::Failure;
+use crate::mount_table::Table;
 
 /// Of a directory that is made to be mounted on: nobody but root writes into what is beneath a mount that is absent.
 const BENEATH: u32 = 0o555;
@@ -122,7 +123,7 @@ pub(super) fn prepare(dir: &Path, care: Care) -> Result<(PathBuf, Vec<String>), 
 /// Takes away what is left there of a daemon that is gone.
 fn without_dead(dir: &Path) -> Result<Vec<String>, Failure> {
     let (dir, mut remarks) = (super::place(dir), Vec::new());
-    while let Some(dead) = Table::read()?.at(&dir).filter(|there| there.is_ours() && there.is_dead()) {
+    while let Some(dead) = Table::read()?.at(&dir).filter(|there| there.is_ours() && is_dead(there)) {
         lazily(&dir)?;
         remarks.push(format!(
             "what was left on {} of {} is taken away: no daemon served it any more",

@@ -1,12 +1,21 @@
 //! How what is mounted stands: what is served, what nobody serves any more, and what should be mounted and is not.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::table::Table;
-use super::unmount::outermost_dead;
-use super::wanted::{Wanted, all_said};
+use rustix::io::Errno;
+
+use super::wanted::{Ignored, Wanted, all_said, apart};
+use super::{place_of, served_at};
+use crate::cli::console::soon;
 use crate::control::mounts::MountReport;
 use crate::control::report::PropertyLine;
+use crate::mount_table::{Mounted, Table};
+
+/// How long a directory may take to say that nobody serves it. One that is served may wait for a disk, and is not dead.
+const LOOK_MAX: Duration = Duration::from_secs(2);
 
 /// What is told of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,22 +26,27 @@ pub(in crate::cli) struct Standing {
     pub(in crate::cli) dead: Vec<(String, PathBuf)>,
     /// The same of those that are mounted by themselves, and are not there.
     pub(in crate::cli) missing: Vec<(String, PathBuf)>,
+    /// Those that would be, had this machine accepted where their pools are mounted.
+    pub(in crate::cli) ignored: Vec<Ignored>,
 }
 
 impl Standing {
     /// By what a daemon says, and the kernel. Only what that daemon does not serve is looked at: it may take as long as a disk.
-    pub(in crate::cli) fn of(served: &[MountReport], properties: Vec<PropertyLine>) -> Self {
-        let is_served = |dir: &Path| served.iter().any(|mount| mount.dir == dir);
+    pub(in crate::cli) fn of(served: &[MountReport], properties: Vec<PropertyLine>, of_pools: &[PropertyLine]) -> Self {
         let table = Table::read().ok();
         let named = |table: &Table| {
             let named = |dir: &Path| Some((table.at(dir)?.source.clone(), dir.to_owned()));
-            outermost_dead(table, is_served).into_iter().filter_map(named).collect()
+            outermost_dead(table, served).into_iter().filter_map(named).collect()
         };
         let dead = table.as_ref().map_or_else(Vec::new, named);
+        // Where the table cannot be read, what is served is taken to be there.
+        let is_here = |mount: &&MountReport| table.as_ref().is_none_or(|table| place_of(mount, table).is_some());
+        let here: BTreeSet<&str> = served.iter().filter(is_here).map(|mount| &*mount.dataset).collect();
         let missing = all_said(properties).into_iter().filter_map(|(name, said)| said.by_itself(name));
-        let is_mounted = |wanted: &Wanted| served.iter().any(|mount| mount.dataset == wanted.dataset);
-        let missing = missing.filter(|wanted| !is_mounted(wanted)).map(|Wanted { dir, dataset }| (dataset, dir));
-        Self { served: served.len(), dead, missing: missing.collect() }
+        let missing = missing.filter(|wanted| !here.contains(&*wanted.dataset)).collect();
+        let (missing, ignored) = apart(missing, of_pools);
+        let missing = missing.into_iter().map(|Wanted { dir, dataset }| (dataset, dir)).collect();
+        Self { served: served.iter().filter(is_here).count(), dead, missing, ignored }
     }
 
     /// A line for each that is dead, with what mends it.
@@ -44,4 +58,19 @@ impl Standing {
             )
         })
     }
+}
+
+/// Whether nobody serves what is mounted there any more.
+pub(super) fn is_dead(there: &Mounted) -> bool {
+    let dir = there.dir.clone();
+    let looked = soon(LOOK_MAX, move || fs::metadata(dir).map(drop));
+    matches!(looked, Some(Err(error)) if Errno::from_io_error(&error) == Some(Errno::NOTCONN))
+}
+
+/// What nobody serves any more, but for what lies in another such one: no way leads there, and it goes along with that.
+pub(super) fn outermost_dead<'a>(table: &'a Table, served: &[MountReport]) -> BTreeSet<&'a Path> {
+    let dead = table.ours().filter(|there| served_at(there, served).is_none() && is_dead(there));
+    let dead: BTreeSet<&Path> = dead.map(|there| &*there.dir).collect();
+    let is_in_another = |dir: &Path| dir.ancestors().skip(1).any(|above| dead.contains(above));
+    dead.iter().copied().filter(|dir| !is_in_another(dir)).collect()
 }

@@ -10,14 +10,15 @@ use clap::{Args, ValueHint};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use super::table::Table;
+use super::standing::{is_dead, outermost_dead};
 use super::users::users_of;
-use super::{Tally, failed, mounts, place};
+use super::{Tally, failed, mounts, place, place_of, served_at};
 use crate::cli::completion::Names;
 use crate::cli::console::{Console, Failure, Session, ask, print_reply};
 use crate::control::client::ClientError;
 use crate::control::message::{Reply, Request};
 use crate::control::mounts::MountReport;
+use crate::mount_table::{Mounted, Table};
 
 /// Words of `unmount`.
 #[derive(Debug, Args)]
@@ -100,12 +101,12 @@ pub(super) fn orderly(
     unknown: Unknown,
     console: &mut Console<'_>,
 ) -> Result<Vec<String>, Failure> {
-    let served = mounts(session, console);
-    if let Some(mount) = served.as_ref().ok().and_then(|served| served.iter().rfind(|mount| mount.dir == dir)) {
-        return synced(session, mount, console);
+    let (served, table) = (mounts(session, console), Table::read()?);
+    let there = table.at(dir);
+    if let Some(mount) = there.and_then(|there| served_at(there, served.as_ref().ok()?)) {
+        return synced(session, mount, dir, console);
     }
-    let is_dead = Table::read()?.at(dir).is_some_and(|there| there.is_dead());
-    match (is_dead, unknown) {
+    match (there.is_some_and(is_dead), unknown) {
         (true, _) => unserved(dir).map(|told| vec![told]),
         (false, Unknown::Plainly) => {
             hand_over(dir)?;
@@ -122,12 +123,16 @@ pub(super) fn orderly(
 }
 
 /// What programs have mapped and changed goes to the daemon, and all of it to the disks: the kernel asks for neither at the end.
-fn synced(session: Session<'_>, mount: &MountReport, console: &mut Console<'_>) -> Result<Vec<String>, Failure> {
-    let dir = &mount.dir;
+fn synced(
+    session: Session<'_>,
+    mount: &MountReport,
+    dir: &Path,
+    console: &mut Console<'_>,
+) -> Result<Vec<String>, Failure> {
     hand_over(dir)?;
     ask(session, &Request::PoolSync { name: mount.pool.clone() }, console)?;
     plainly(dir)?;
-    let (begun, is_it) = (Instant::now(), |one: &&MountReport| one.dir == *dir && one.dataset == mount.dataset);
+    let (begun, is_it) = (Instant::now(), |one: &&MountReport| one.dir == mount.dir && one.dataset == mount.dataset);
     // Another one may have been mounted there before, and is there again.
     let is_heard = |session, console: &mut Console<'_>| {
         mounts(session, console).is_ok_and(|now| now.iter().filter(is_it).all(|one| one.number != mount.number))
@@ -153,7 +158,8 @@ fn hand_over(dir: &Path) -> Result<(), Failure> {
 fn plainly(dir: &Path) -> Result<(), Failure> {
     rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW).map_err(|errno| match errno {
         Errno::BUSY => {
-            let by = in_the_way(&[dir]).unwrap_or_else(|| "by something that shows nowhere".into());
+            let by = Table::read().ok().and_then(|table| in_the_way(&table, &[table.at(dir)?]));
+            let by = by.unwrap_or_else(|| "by something that shows nowhere".into());
             failed(format!("{} is in use, and stays mounted: {by}", dir.display()))
         }
         errno => not_unmounted(dir, errno),
@@ -186,11 +192,10 @@ fn not_unmounted(dir: &Path, errno: Errno) -> Failure {
 }
 
 /// What keeps these from being unmounted together: programs that use them, and what else is mounted in them.
-fn in_the_way(dirs: &[&Path]) -> Option<String> {
-    let table = Table::read().ok()?;
-    let devices = dirs.iter().filter_map(|dir| Some(table.at(dir)?.device)).collect();
-    let is_going = |dir: &Path| dirs.contains(&dir);
-    let beneath = dirs.iter().flat_map(|dir| table.below(dir)).find(|mount| !is_going(&mount.dir));
+fn in_the_way(table: &Table, going: &[&Mounted]) -> Option<String> {
+    let devices: BTreeSet<_> = going.iter().map(|there| there.device).collect();
+    let is_going = |mount: &Mounted| devices.contains(&mount.device);
+    let beneath = going.iter().flat_map(|there| table.below(&there.dir)).find(|mount| !is_going(mount));
     let beneath = beneath.map(|mount| format!("{} is mounted on {} in it", mount.what(), mount.dir.display()));
     users_of(devices).or(beneath)
 }
@@ -203,8 +208,8 @@ fn all(session: Session<'_>, console: &mut Console<'_>) -> Result<Vec<String>, F
         served => served?,
     };
     let table = Table::read()?;
-    let is_served = |dir: &Path| served.iter().any(|mount| mount.dir == dir);
-    let dirs: BTreeSet<&Path> = table.ours().map(|mount| &*mount.dir).filter(|dir| is_served(dir)).collect();
+    let is_served = |there: &&Mounted| served_at(there, &served).is_some();
+    let dirs: BTreeSet<&Path> = table.ours().filter(is_served).map(|there| &*there.dir).collect();
     let (mut tally, mut remarks) = (Tally::default(), Vec::new());
     for dir in dirs.into_iter().rev() {
         // What somebody else has mounted over one of ours is his.
@@ -221,21 +226,13 @@ fn all(session: Session<'_>, console: &mut Console<'_>) -> Result<Vec<String>, F
             Err(failure) => tally.failed(failure, console)?,
         }
     }
-    for dir in outermost_dead(&table, is_served) {
+    for dir in outermost_dead(&table, &served) {
         match unserved(dir) {
             Ok(told) => remarks.push(told),
             Err(failure) => tally.failed(failure, console)?,
         }
     }
     tally.end().map(|()| remarks)
-}
-
-/// What nobody serves any more, but for what lies in another such one: no way leads there, and it goes along with that.
-pub(super) fn outermost_dead(table: &Table, is_served: impl Fn(&Path) -> bool) -> BTreeSet<&Path> {
-    let dead = table.ours().filter(|mount| !is_served(&mount.dir) && mount.is_dead());
-    let dead: BTreeSet<&Path> = dead.map(|mount| &*mount.dir).collect();
-    let is_in_another = |dir: &Path| dir.ancestors().skip(1).any(|above| dead.contains(above));
-    dead.iter().copied().filter(|dir| !is_in_another(dir)).collect()
 }
 
 /// Unmounts what this machine has mounted of a pool, or of a dataset and those below it, where nothing uses it. What uses it is named, and then all of it stays: also where
@@ -247,23 +244,39 @@ pub(in crate::cli) fn release(
     console: &mut Console<'_>,
 ) -> Result<Vec<String>, Failure> {
     let (table, served) = (Table::read()?, mounts(session, console)?);
-    let is_meant = |mount: &&MountReport| mount.is_of(name);
-    // One that is mounted where this process does not see it stays, and the daemon says so.
-    let is_here = |mount: &&MountReport| table.at(&mount.dir).is_some_and(|there| there.is_ours());
-    let going: BTreeSet<&Path> = served.iter().filter(is_meant).filter(is_here).map(|mount| &*mount.dir).collect();
-    let dirs: Vec<&Path> = going.into_iter().rev().collect();
-    if dirs.is_empty() {
+    let meant = || served.iter().filter(|mount| mount.is_of(name));
+    // What is mounted where this process does not see it stays, and the daemon says so; what uses one that was detached can be named.
+    let detached = meant().filter(|mount| place_of(mount, &table).is_none());
+    let detached = detached.filter_map(|mount| Some((mount, users_of(BTreeSet::from([mount.device?]))?))).next();
+    if let Some((mount, by)) = detached {
+        let told = format!("'{name}' stays as it is: {} was mounted on {}", mount.dataset, mount.dir.display());
+        return Err(failed(format!("{told}, is not any more, and is still in use: {by}")));
+    }
+    let mut going: Vec<&Mounted> = meant().filter_map(|mount| place_of(mount, &table)).collect();
+    if going.is_empty() {
         return Ok(Vec::new());
     }
+    let goes = |device| going.iter().any(|there| there.device == device);
+    if let Some(over) = going.iter().filter_map(|there| table.at(&there.dir)).find(|top| !goes(top.device)) {
+        let dir = over.dir.display();
+        return Err(failed(format!(
+            "'{name}' stays as it is: {} is mounted over what is mounted of it on {dir}; unmount that first (umount {dir})",
+            over.what()
+        )));
+    }
+    // Whatever lies in another one, or over it, comes before it.
+    going.sort_by(|a, b| a.dir.cmp(&b.dir));
+    going.reverse();
     if let Some(behind) = behind {
         ask(session, &Request::PoolTry { what: Box::new(behind.clone()) }, console)?;
     }
-    if let Some(by) = in_the_way(&dirs) {
-        let where_to = dirs.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(", ");
+    let dirs: Vec<_> = going.iter().map(|there| there.dir.display().to_string()).collect();
+    if let Some(by) = in_the_way(&table, &going) {
+        let where_to = dirs.join(", ");
         return Err(failed(format!("'{name}' stays as it is: what is mounted on {where_to} is in use: {by}")));
     }
-    for dir in &dirs {
-        orderly(session, dir, Unknown::Refused, console)?;
+    for there in &going {
+        orderly(session, &there.dir, Unknown::Refused, console)?;
     }
-    Ok(dirs.iter().map(|dir| format!("unmounted {}", dir.display())).collect())
+    Ok(dirs.iter().map(|dir| format!("unmounted {dir}")).collect())
 }

@@ -18,6 +18,7 @@ use crate::control::message::Assignment;
 use crate::daemon::importing::ImportOrder;
 use crate::daemon::silence;
 
+mod accepted;
 mod opened;
 
 /// So long the test waits for what should come in an instant, on whatever machine.
@@ -57,13 +58,18 @@ fn pools(data_dir: &Path, opener: &Arc<MemOpener>) -> Arc<Pools> {
 }
 
 fn begin(data_dir: &Path, opener: &Arc<MemOpener>) -> Pools {
+    begin_on(1, data_dir, opener)
+}
+
+/// Of another machine.
+fn begin_on(machine: u64, data_dir: &Path, opener: &Arc<MemOpener>) -> Pools {
     let platform = Platform {
         clock: Arc::new(SystemClock::default()),
         rng: Arc::new(SystemRng),
         opener: Arc::clone(opener) as _,
         fanout: Arc::new(ThreadFanout::default()),
         helpers: Helpers::Threads,
-        host: Host { id: 1, name: "here".into() },
+        host: Host { id: machine, name: "here".into() },
     };
     let tuning = Tuning { txg_interval: Duration::from_millis(100), ..Tuning::default() };
     Pools::begin(platform, tuning, State::load(data_dir).expect("an empty directory"), Vec::new())

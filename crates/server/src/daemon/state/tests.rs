@@ -134,3 +134,49 @@ fn a_planted_link_is_not_written_through() {
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
     assert_eq!(State::load(dir.path()).unwrap().port(), Some(12049));
 }
+
+/// Whose mountpoints hold is kept over an export, and by guid and key: whoever knows a pool's guid makes another one of that guid.
+#[test]
+fn pools_whose_mountpoints_hold_are_kept_and_no_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let accepted = |guid: u64, host| Accepted { guid: PoolGuid(guid), handle_key: [guid as u8; 32], host: Some(host) };
+    let mut state = State::load(dir.path()).unwrap();
+    state.remember(pool("foreign", 3)).unwrap();
+    assert!(!State::load(dir.path()).unwrap().accepts(PoolGuid(3), &[3; 32], 9), "nobody has accepted it");
+    state.accept(accepted(3, 9)).unwrap();
+    state.accept(accepted(4, u64::MAX)).unwrap();
+    state.forget(PoolGuid(3)).unwrap();
+    let again = State::load(dir.path()).unwrap();
+    assert!(again.accepts(PoolGuid(3), &[3; 32], 9) && again.accepts(PoolGuid(4), &[4; 32], u64::MAX));
+    assert!(!again.accepts(PoolGuid(3), &[3; 32], 8), "another machine has had it since");
+    assert!(!again.accepts(PoolGuid(3), &[4; 32], 9), "another one of its guid");
+    state.accept_no_more(PoolGuid(3)).unwrap();
+    assert!(!State::load(dir.path()).unwrap().accepts(PoolGuid(3), &[3; 32], 9));
+    // The newest of too many.
+    for guid in 0..ACCEPTED_MAX as u64 + 2 {
+        state.accepted.push(accepted(guid + 100, 1));
+    }
+    state.accept(accepted(7, 1)).unwrap();
+    assert!(state.accepted.len() == ACCEPTED_MAX && state.accepts(PoolGuid(7), &[7; 32], 1));
+    assert!(!state.accepts(PoolGuid(100), &[100; 32], 1));
+}
+
+/// What a daemon of before had imported it had mounted, too.
+#[test]
+fn a_list_of_before_accepts_what_is_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(STATE_NAME);
+    let mut state = State::load(dir.path()).unwrap();
+    state.remember(pool("tank", 1)).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(!State::load(dir.path()).unwrap().accepts(PoolGuid(1), &[1; 32], 5));
+    fs::write(&path, text.replace("accepted = []\n", "")).unwrap();
+    let mut state = State::load(dir.path()).unwrap();
+    assert!(state.accepts(PoolGuid(1), &[1; 32], 5) && !state.accepts(PoolGuid(1), &[2; 32], 5));
+    // Which machine that was is not known, and then is not asked.
+    state.remember_port(1).unwrap();
+    let mut state = State::load(dir.path()).unwrap();
+    assert!(state.accepts(PoolGuid(1), &[1; 32], 6));
+    state.accept(Accepted { guid: PoolGuid(1), handle_key: [1; 32], host: Some(6) }).unwrap();
+    assert!(!State::load(dir.path()).unwrap().accepts(PoolGuid(1), &[1; 32], 5));
+}

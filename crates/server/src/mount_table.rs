@@ -1,61 +1,76 @@
 //! What is mounted where, by the kernel's table (proc_pid_mountinfo(5)): it also has what no daemon knows of any more.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use std::{fs, io};
 
-use rustix::io::Errno;
+/// What programs that list mounts show of one of ours.
+pub(crate) const KIND: &str = "fuse.tally";
 
-use super::KIND;
-use crate::cli::console::soon;
+/// Of a file system that is mounted: major and minor number.
+pub(crate) type Device = (u32, u32);
 
-/// How long a directory may take to say that nobody serves it. One that is served may wait for a disk, and is not dead.
-const LOOK_MAX: Duration = Duration::from_secs(2);
-
-/// All that this process sees, in the order in which it was mounted.
-pub(in crate::cli) struct Table {
+/// All that a process sees, in the order in which it was mounted.
+pub(crate) struct Table {
     mounts: Vec<Mounted>,
 }
 
 /// One line of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct Mounted {
-    /// Of the file system that is mounted: major and minor number.
-    pub(in crate::cli) device: (u32, u32),
-    pub(in crate::cli) dir: PathBuf,
+pub(crate) struct Mounted {
+    /// By which it is known wherever it is mounted.
+    pub(crate) device: Device,
+    pub(crate) dir: PathBuf,
     kind: String,
+    /// All of the file system is there, and not a directory of it alone.
+    is_whole: bool,
     /// Of one of ours: the dataset.
-    pub(in crate::cli) source: String,
-    pub(in crate::cli) is_read_only: bool,
+    pub(crate) source: String,
+    pub(crate) is_read_only: bool,
 }
 
 impl Table {
-    pub(in crate::cli) fn read() -> io::Result<Self> {
-        // Whatever bytes the names of others have.
-        Ok(Self::parse(&String::from_utf8_lossy(&fs::read("/proc/self/mountinfo")?)))
+    /// What this process sees.
+    pub(crate) fn read() -> io::Result<Self> {
+        Self::read_from("/proc/self/mountinfo")
     }
 
-    pub(super) fn parse(text: &str) -> Self {
+    /// What the first process of the machine sees, or of the container: it is the one of which services see a copy at most.
+    pub(crate) fn of_machine() -> io::Result<Self> {
+        Self::read_from("/proc/1/mountinfo")
+    }
+
+    fn read_from(file: &str) -> io::Result<Self> {
+        // Whatever bytes the names of others have.
+        Ok(Self::parse(&String::from_utf8_lossy(&fs::read(file)?)))
+    }
+
+    pub(crate) fn parse(text: &str) -> Self {
         Self { mounts: text.lines().filter_map(Mounted::parse).collect() }
     }
 
     /// What is mounted there. The last one covers those before it.
-    pub(in crate::cli) fn at(&self, dir: &Path) -> Option<&Mounted> {
+    pub(crate) fn at(&self, dir: &Path) -> Option<&Mounted> {
         self.mounts.iter().rfind(|mount| mount.dir == dir)
     }
 
+    /// Where a file system is mounted: in this directory, if there, else in the first.
+    pub(crate) fn of(&self, device: Device, dir: &Path) -> Option<&Mounted> {
+        let mut all = self.mounts.iter().filter(|mount| mount.device == device && mount.is_whole);
+        all.clone().find(|mount| mount.dir == dir).or_else(|| all.next())
+    }
+
     /// In what a path lies, whether it is there or not.
-    pub(super) fn around(&self, path: &Path) -> Option<&Mounted> {
+    pub(crate) fn around(&self, path: &Path) -> Option<&Mounted> {
         path.ancestors().find_map(|above| self.at(above))
     }
 
     /// What is mounted below a directory.
-    pub(super) fn below<'a>(&'a self, dir: &'a Path) -> impl Iterator<Item = &'a Mounted> {
+    pub(crate) fn below<'a>(&'a self, dir: &'a Path) -> impl Iterator<Item = &'a Mounted> {
         self.mounts.iter().filter(move |mount| mount.dir != dir && mount.dir.starts_with(dir))
     }
 
     /// All datasets that are mounted, served or not.
-    pub(in crate::cli) fn ours(&self) -> impl Iterator<Item = &Mounted> {
+    pub(crate) fn ours(&self) -> impl Iterator<Item = &Mounted> {
         self.mounts.iter().filter(|mount| mount.is_ours())
     }
 }
@@ -70,25 +85,19 @@ impl Mounted {
             device: (major.parse().ok()?, minor.parse().ok()?),
             dir: PathBuf::from(unescaped(words.get(4)?)),
             kind: behind.next()?.into(),
+            is_whole: *words.get(3)? == "/",
             source: unescaped(behind.next()?),
             is_read_only: words.get(5)?.split(',').any(|option| option == "ro"),
         })
     }
 
-    pub(in crate::cli) fn is_ours(&self) -> bool {
+    pub(crate) fn is_ours(&self) -> bool {
         self.kind == KIND
     }
 
     /// What it is, for whoever is told.
-    pub(super) fn what(&self) -> String {
+    pub(crate) fn what(&self) -> String {
         if self.is_ours() { self.source.clone() } else { format!("{} ({})", self.source, self.kind) }
-    }
-
-    /// Whether nobody serves it any more.
-    pub(in crate::cli) fn is_dead(&self) -> bool {
-        let dir = self.dir.clone();
-        let looked = soon(LOOK_MAX, move || fs::metadata(dir).map(drop));
-        matches!(looked, Some(Err(error)) if Errno::from_io_error(&error) == Some(Errno::NOTCONN))
     }
 }
 
@@ -133,5 +142,23 @@ mod tests {
         }
         let below: Vec<_> = table.below(Path::new("/srv/my files")).map(Mounted::what).collect();
         assert_eq!(below, ["tank/c"]);
+    }
+
+    /// Whatever covers it, and whatever the directories above it are called by now; and one that was detached is nowhere.
+    #[test]
+    fn a_file_system_is_found_by_its_number() {
+        let table = Table::parse(&format!(
+            "{TABLE}40 21 0:45 /sub /part rw - fuse.tally tank/c rw\n41 21 0:43 / /copy rw - fuse.tally tank/b rw\n"
+        ));
+        for (minor, dir, found) in [
+            (43, "/srv/b", Some("/srv/b")),
+            (43, "/copy", Some("/copy")),
+            (43, "/old", Some("/srv/b")),
+            (45, "/part", Some("/srv/my files/c")),
+            (46, "/srv/b", None),
+        ] {
+            let there = table.of((0, minor), Path::new(dir));
+            assert_eq!(there.map(|there| &*there.dir), found.map(Path::new), "{minor} {dir}");
+        }
     }
 }
