@@ -176,9 +176,7 @@ impl Session {
         shared.is_handed_over.store(true, Ordering::Release);
         // Eight bytes always fit, once.
         let _told = rustix::io::write(&shared.stop, &1_u64.to_ne_bytes());
-        let (parked, let_go) = shared.under_way.finish();
-        parked.iter().for_each(|job| shared.leave_to_the_next(job));
-        let_go.into_iter().for_each(|unique| shared.answer(unique, &Errno::INTR.into()));
+        shared.finish_all();
         let until = Instant::now() + patience;
         let mut has_ended = shared.has_ended.lock();
         while !*has_ended {
@@ -247,8 +245,7 @@ impl Shared {
     /// A reader ends.
     fn stop_reading(&self) {
         if self.readers.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // Where it is handed over that has happened.
-            drop(self.under_way.finish());
+            self.finish_all();
         }
         self.leave();
     }
@@ -262,6 +259,15 @@ impl Shared {
             }
             *self.has_ended.lock() = true;
             self.ended.notify_all();
+        }
+    }
+
+    /// Nothing is run again, whoever says so first: the last reader, or who hands it over.
+    fn finish_all(&self) {
+        let (parked, let_go) = self.under_way.finish();
+        if self.is_handed_over.load(Ordering::Acquire) {
+            parked.iter().for_each(|job| self.leave_to_the_next(job));
+            let_go.into_iter().for_each(|unique| self.answer(unique, &Errno::INTR.into()));
         }
     }
 

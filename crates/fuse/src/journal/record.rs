@@ -120,6 +120,10 @@ impl<'a> Entry<'a> {
     /// The first of those, and how long it is. Nothing: that is the end. One that is whole and not known is an error.
     pub(super) fn first(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, Unknown> {
         let Ok((raw, rest)) = Raw::read_from_prefix(bytes) else { return Ok(None) };
+        if raw.len == 0 {
+            // Room that nothing was written into.
+            return Ok(None);
+        }
         let rest_bytes = (raw.len as usize).checked_sub(RAW_BYTES).filter(|bytes| *bytes <= REST_BYTES_MAX);
         let Some(rest) = rest.get(..rest_bytes.ok_or(Unknown)?) else { return Ok(None) };
         Self::decode(raw, rest).map(|entry| Some((entry, raw.len as usize))).ok_or(Unknown)

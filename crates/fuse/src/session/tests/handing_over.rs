@@ -8,6 +8,7 @@ use crate::wire::raw::{InitMore, ReleaseIn, WriteIn};
 const WRITE: u32 = 16;
 const RELEASE: u32 = 18;
 const O_APPEND: u32 = 0o2000;
+const O_DSYNC: u32 = 0o10_000;
 
 /// A mount that is kept, and what is kept of it.
 struct Kept {
@@ -120,7 +121,7 @@ fn what_comes_again_has_happened_once() {
     kept.played.source.vfs.promise(|| Wait::Ready);
     let opened = kept.played.told(5, (OPEN, file.id.0), &[OpenIn { flags: O_RDWR, open_flags: 0 }.as_bytes()]).2;
     let second = OpenOut::read_from_bytes(&opened[..]).unwrap().fh;
-    let appended = WriteIn { fh: second, size: 4, flags: O_APPEND, ..WriteIn::default() };
+    let appended = WriteIn { fh: second, size: 4, flags: O_APPEND | O_DSYNC, ..WriteIn::default() };
     assert_eq!(kept.played.told(4, (WRITE, file.id.0), &[appended.as_bytes(), b"line"]).1, None);
     let opened = kept.played.told(8, (OPEN, file.id.0), &[OpenIn { flags: O_RDWR, open_flags: 0 }.as_bytes()]).2;
     let third = OpenOut::read_from_bytes(&opened[..]).unwrap().fh;
