@@ -267,6 +267,7 @@ const DAEMON: [&[&str]; 15] = [
         "datasets",
         "disks",
         "exports_report",
+        "fd_store",
         "finding",
         "holdings",
         "label_clear",

@@ -14,7 +14,7 @@
 //!
 //! *Appended, and written anew.* A record goes by one write(2), and what the file's end cuts off was never written: a killed process stops between pages. Where too much is in the file that is over, what counts is written into the other one, and its generation last.
 //!
-//! *Before and behind.* What is given to a program stands here once it is given and before it is told; what is given up stands here before anybody else can have it. So whoever comes behind this process believes at most in a lock that was asked to go, for which the kernel asks again.
+//! *Before and behind.* What is given to a program stands here once it is given and before it is told; what is given up stands here before anybody else can have it. So whoever comes behind this process believes at most in a lock that was asked to go, for which the kernel asks again (rules V45).
 //!
 //! *Without it* everything goes on as well, until the process ends: where a record cannot be written nothing is kept from there on.
 

@@ -1,4 +1,4 @@
-//! What is kept of a mount for whoever serves it behind this process.
+//! What is kept of a mount for whoever serves it behind this process (rules V45).
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 //! ends the mount for its programs (ENOTCONN).
 //!
 //! *Handed over.* Where the descriptor and a [`Journal`] are kept by somebody who outlives this process, the mount goes on behind it: nothing more is read, what was read is answered or left, and nothing is closed. A reader waits for requests
-//! and for the word to stop at once, so none is read that nobody would carry out.
+//! and for the word to stop at once, so none is read that nobody would carry out (rules V45).
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;

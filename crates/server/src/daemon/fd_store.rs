@@ -1,7 +1,7 @@
 //! What the service manager keeps of mounts while there is no daemon (sd_notify(3), FDSTORE).
 //!
 //! Of each mount that is the descriptor of /dev/fuse, without which the kernel ends it, and the two files of what its programs have open and locked. A daemon that starts is given all of them, whether the one before it was stopped or killed.
-//! systemd gives them up where a service is stopped and not restarted.
+//! systemd gives them up where a service is stopped and not restarted (rules V45).
 
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};

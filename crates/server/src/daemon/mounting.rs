@@ -52,7 +52,7 @@ impl Desk {
         Ok(())
     }
 
-    /// Serves the mounts that a daemon before this one has left to the service manager. Their programs have open and locked what they had before anybody else is served.
+    /// Serves the mounts that a daemon before this one has left to the service manager. Their programs have open and locked what they had before anybody else is served (rules V45).
     pub(super) fn take_over_mounts(&self) {
         for (name, stored) in fd_store::take() {
             match self.take_over(stored) {
