@@ -224,3 +224,49 @@ impl Locked {
         self.shard(object).lock().owners.get(&(object, holder.owner.0)).map_or(0, |owner| owner.pid)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+
+    use tally_vfs::locks::Watch;
+    use tally_vfs::model::{Model, ModelOptions};
+    use tally_vfs::{CreateHow, Cred, Identity as _, Locks as _, Names as _, OpCtx, Series, SetAttr};
+
+    use super::*;
+
+    /// What the journal has when others hear that something is free.
+    struct Heard {
+        journal: Arc<Journal>,
+        ranges: Mutex<Vec<Vec<(Range, Kind)>>>,
+    }
+
+    impl Watch for Heard {
+        fn freed(&self, _: ObjectId, _: Range) {
+            let state = self.journal.state().expect("it is whole");
+            self.ranges.lock().push(state.owners.into_values().flat_map(|owner| owner.ranges).collect());
+        }
+    }
+
+    /// Whoever is killed there leaves no more than others have not.
+    #[test]
+    fn what_is_given_up_is_written_down_before_others_can_have_it() {
+        let vfs = Model::new(&ModelOptions::default());
+        let root = Cred::root();
+        let how = CreateHow::Unchecked(SetAttr::default());
+        let file = vfs.create(OpCtx::of(&root), vfs.root(), b"f", &how).result.unwrap().object;
+        let journal = Arc::new(Journal::begin(b"tank").unwrap());
+        let locked = Locked::new(ClientNumber::of(Series::HERE, 1), Some(Arc::clone(&journal)));
+        locked.lost_to(tally_vfs::Identity::mount(&vfs));
+        let heard = Arc::new(Heard { journal, ranges: Mutex::default() });
+        vfs.watch(&(Arc::downgrade(&heard) as Weak<dyn Watch>));
+        let by = Locker { owner: 9, fh: 1, pid: 7 };
+        locked.lock(&vfs, file, by, (Range::ALL, Kind::Write)).unwrap();
+        locked.lock(&vfs, file, by, (Range::ALL, Kind::Read)).unwrap();
+        locked.unlock(&vfs, file.id, 9, Range::ALL).unwrap();
+        let heard = std::mem::take(&mut *heard.ranges.lock());
+        assert_eq!(heard.last(), Some(&Vec::new()), "the end of all");
+        assert!(heard.iter().all(|ranges| !ranges.contains(&(Range::ALL, Kind::Write))), "{heard:?}");
+        assert!(heard.contains(&vec![(Range::ALL, Kind::Read)]), "{heard:?}");
+    }
+}

@@ -1,12 +1,16 @@
 //! A mount goes on behind the process that has served it.
 
+use tally_vfs::Content as _;
+
 use super::*;
 use crate::keeping::Keeping;
 use crate::wire::RESENT;
-use crate::wire::raw::{InitMore, ReleaseIn, WriteIn};
+use crate::wire::raw::{FSyncIn, InitMore, ReadIn, ReleaseIn, WriteIn};
 
+const READ: u32 = 15;
 const WRITE: u32 = 16;
 const RELEASE: u32 = 18;
+const FSYNC: u32 = 20;
 const O_APPEND: u32 = 0o2000;
 const O_DSYNC: u32 = 0o10_000;
 
@@ -181,4 +185,50 @@ fn what_ends_while_its_dataset_is_away_stays_ended() {
     assert_eq!(kept.played.told(6, (RELEASE, file.id.0), &[closed.as_bytes()]).1, None);
     kept.played.session.take_over();
     assert_eq!(vfs.lock_unopened(file, all()), Ok(()));
+}
+
+/// What was written and answered went with the process. Nobody reads what was there before as if it were that, and no sync says yes, also where nothing can be changed any more.
+#[test]
+fn what_is_lost_is_nobodys_to_read_and_no_sync_says_yes() {
+    let kept = Kept::start(true);
+    let (file, fh) = kept.played.created();
+    let written = WriteIn { fh, size: 4, ..WriteIn::default() };
+    assert_eq!(kept.played.told(2, (WRITE, file.id.0), &[written.as_bytes(), b"line"]).1, None);
+    assert!(kept.played.session.hand_over(PATIENCE));
+    let kept = kept.taken_over();
+    kept.is_to_ask_again();
+    let sync =
+        |unique| kept.played.told(unique, (FSYNC, file.id.0), &[FSyncIn { fh, ..FSyncIn::default() }.as_bytes()]).1;
+    let read = |unique, fh| {
+        let asked = ReadIn { fh, size: 4, ..ReadIn::default() };
+        kept.played.told(unique, (READ, file.id.0), &[asked.as_bytes()])
+    };
+    assert_eq!((read(3, fh).1, sync(4)), (Some(Errno::IO), Some(Errno::IO)));
+    kept.played.source.vfs.set_read_only(true);
+    assert_eq!((sync(5), sync(6)), (Some(Errno::IO), Some(Errno::IO)));
+    kept.played.source.vfs.set_read_only(false);
+    let closed = ReleaseIn { fh, ..ReleaseIn::default() };
+    assert_eq!(kept.played.told(7, (RELEASE, file.id.0), &[closed.as_bytes()]).1, None);
+    let opened = kept.played.told(8, (OPEN, file.id.0), &[OpenIn { flags: O_RDWR, open_flags: 0 }.as_bytes()]).2;
+    let anew = OpenOut::read_from_bytes(&opened[..]).unwrap().fh;
+    assert_eq!(read(9, anew).1, None, "who opens it then has been told nothing");
+}
+
+/// Behind the process that had put it there somebody else has.
+#[test]
+fn what_is_appended_again_goes_over_nothing_of_others() {
+    let kept = Kept::start(true);
+    let (file, fh) = kept.played.created();
+    let appended = WriteIn { fh, size: 4, flags: O_APPEND | O_DSYNC, ..WriteIn::default() };
+    assert_eq!(kept.played.told(2, (WRITE, file.id.0), &[appended.as_bytes(), b"line"]).1, None);
+    assert!(kept.played.session.hand_over(PATIENCE));
+    let vfs = kept.played.source.vfs.clone();
+    let root = tally_vfs::Cred::root();
+    let ctx = tally_vfs::OpCtx::of(&root);
+    vfs.write(ctx, file, 0, Bytes::from_static(b"else"), tally_vfs::Stability::FileSync).result.unwrap();
+    let kept = kept.taken_over();
+    kept.is_to_ask_again();
+    assert_eq!(kept.played.told(2 | RESENT, (WRITE, file.id.0), &[appended.as_bytes(), b"line"]).1, None);
+    let there = vfs.read(&root, file, 0, 8).unwrap().data;
+    assert_eq!(there.concat(), b"elseline");
 }
