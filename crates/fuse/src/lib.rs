@@ -24,6 +24,8 @@
 //!
 //! *Ranges that programs lock* are in the table where those of clients are (`locked`); whoever is refused one waits without a thread, and is woken by whatever frees it, at whichever door.
 //!
+//! *Behind this process* another one goes on, by the mount's descriptor and what is kept beside it (`journal`; docs/design/0088).
+//!
 //! **Deliberately absent:** mount(2), which is for whoever has the right to it; the kernel's write-back cache; whole files that are locked (`flock`), which the kernel keeps among its own programs; and the
 //! pool, of which [`Source`] tells what has to be known.
 

@@ -168,22 +168,19 @@ impl Session {
         self.shared.door.settle();
     }
 
-    /// Reads no more requests, for whoever goes on behind this process, and waits for so long until each that was read is answered, waits for a promise, or is left. False: some are at a disk still.
-    /// Promises that are kept from here on are answered still.
-    #[must_use]
-    pub fn hand_over(&self, patience: Duration) -> bool {
-        let shared = &self.shared;
-        shared.is_handed_over.store(true, Ordering::Release);
+    /// Reads no more requests, for whoever goes on behind this process. Promises that are kept from here on are answered still.
+    pub fn hand_over(&self) {
+        self.shared.is_handed_over.store(true, Ordering::Release);
         // Eight bytes always fit, once.
-        let _told = rustix::io::write(&shared.stop, &1_u64.to_ne_bytes());
-        shared.finish_all();
-        let until = Instant::now() + patience;
-        let mut has_ended = shared.has_ended.lock();
-        while !*has_ended {
-            if shared.ended.wait_until(&mut has_ended, until).timed_out() {
-                break;
-            }
-        }
+        let _told = rustix::io::write(&self.shared.stop, &1_u64.to_ne_bytes());
+        self.shared.finish_all();
+    }
+
+    /// Waits until then for each request that was read to be answered, to wait for a promise, or to be left. False: some are at a disk still.
+    #[must_use]
+    pub fn is_handed_over(&self, until: Instant) -> bool {
+        let mut has_ended = self.shared.has_ended.lock();
+        while !*has_ended && !self.shared.ended.wait_until(&mut has_ended, until).timed_out() {}
         *has_ended
     }
 

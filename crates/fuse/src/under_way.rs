@@ -338,6 +338,10 @@ impl UnderWay {
 
 #[cfg(test)]
 impl UnderWay {
+    pub(crate) fn is_under_way(&self, unique: u64) -> bool {
+        self.places.lock().requests.contains_key(&unique)
+    }
+
     /// How many are due, now or later.
     pub(crate) fn due(&self) -> usize {
         let places = self.places.lock();

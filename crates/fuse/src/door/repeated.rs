@@ -1,6 +1,6 @@
 //! Requests that the kernel asks again, as whoever had read them has not answered.
 //!
-//! Each that changes something has a key, under which the file system remembers for a while that it was carried out (rules F12): the mount, and the number of the request. Of one that comes again
+//! Each that changes something, but for a write, has a key, under which the file system remembers for a while that it was carried out (rules F12): the mount, and the number of the request. Of one that comes again
 //! the first answer is told, made of what is there now. What is not remembered was refused, or is lost with all that came of it, and is carried out (rules V45).
 
 use tally_vfs::{Cred, FsError, ObjectRef, ReplyKey, Right};

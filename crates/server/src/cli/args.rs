@@ -102,7 +102,7 @@ pub enum Command {
     /// Mount datasets on this machine, or show what is mounted here
     ///
     /// Its files are there as a directory, for all users of the machine, as modes and owners say; what clients of NFS change is seen at once, and what is changed here by them. A call that makes, renames or removes a name has done so for good when it returns, and what was written to a
-    /// file is durable behind `fsync` and behind `close`. `sync` and `syncfs` do not reach the server: `tally pool sync` brings to the disks what is still open. Locks hold among the programs of this machine. A mount ends with its daemon. Datasets with a mountpoint are mounted anew behind a restart (tally-mount.service), and what /etc/fstab says as it says (mount.tally(8)).
+    /// file is durable behind `fsync` and behind `close`. `sync` and `syncfs` do not reach the server: `tally pool sync` brings to the disks what is still open. Ranges that programs lock and those of clients keep each other out. A restart of the daemon is not seen where systemd runs it; else a mount ends with its daemon. Datasets with a mountpoint are mounted by themselves (tally-mount.service), and what /etc/fstab says as it says (mount.tally(8)).
     ///
     /// A directory that is missing is made, and one that is not empty is not mounted on.
     Mount(MountArgs),

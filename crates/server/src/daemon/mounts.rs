@@ -106,13 +106,15 @@ impl Mounts {
 
     /// Leaves those that are kept to whoever comes behind this process: no request is read from here on. Gives them, by pool.
     pub(super) fn hand_over(&self) -> Vec<(PoolGuid, Session)> {
-        let until = Instant::now() + AT_A_DISK_MAX;
         let mut handed = Vec::new();
         for mount in self.list.lock().iter_mut().filter(|mount| mount.is_kept) {
             handed.extend(mount.session.take().map(|session| (mount.seen.pool, session)));
         }
+        // All at once: one that waits for a disk keeps no other one from it.
+        handed.iter().for_each(|(_, session)| session.hand_over());
+        let until = Instant::now() + AT_A_DISK_MAX;
         handed.retain(|(_, session)| {
-            let is_over = session.hand_over(until.saturating_duration_since(Instant::now()));
+            let is_over = session.is_handed_over(until);
             if !is_over {
                 tracing::warn!(
                     "a request of a program is at a disk still: it is asked for again, or lost with its mount"

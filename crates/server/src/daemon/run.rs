@@ -98,7 +98,7 @@ pub struct Daemon {
     /// exported.
     _looks: [Ticker; 9],
     /// What Samba is to share is written down, also when nothing is any more.
-    _smb: smb_shares::Keeper,
+    smb: smb_shares::Keeper,
     /// Other daemons keep away from its directory, until nobody here writes there any more: this is dropped last.
     _lock: data_dir::Lock,
 }
@@ -264,7 +264,7 @@ impl Daemon {
             watching,
             _lock: lock,
             _looks: looks,
-            _smb: smb,
+            smb,
         })
     }
 
@@ -373,6 +373,9 @@ impl Daemon {
         drop(self.registration);
         drop(self.watching);
         let handed = self.desk.pools.mounts.hand_over();
+        if !handed.is_empty() {
+            self.smb.leave();
+        }
         let cut_off = self.server.stop();
         if cut_off > 0 {
             tracing::warn!(requests = cut_off, "these requests were still running when the server stopped");

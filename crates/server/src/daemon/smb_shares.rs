@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -36,14 +37,25 @@ const OFF: &str = "off";
 /// The thread that writes. It ends when this is dropped, behind a last look.
 pub(super) struct Keeper {
     bell: Arc<Bell>,
+    /// What is written stays as it is from here on.
+    stays: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Keeps the file beside `include` as the shares are.
 pub(super) fn keep_written(pools: &Arc<Pools>, include: &Path) -> io::Result<Keeper> {
     let (bell, seen, include) = (Arc::clone(&pools.bell), Arc::clone(pools), include.to_owned());
-    let thread = thread::Builder::new().name("smb".into()).spawn(move || write_down(&seen, &include))?;
-    Ok(Keeper { bell, thread: Some(thread) })
+    let stays = Arc::new(AtomicBool::new(false));
+    let is_over = Arc::clone(&stays);
+    let thread = thread::Builder::new().name("smb".into()).spawn(move || write_down(&seen, &include, &is_over))?;
+    Ok(Keeper { bell, stays, thread: Some(thread) })
+}
+
+impl Keeper {
+    /// Ends without a last look: the next daemon has the same mounts, and what is shared goes on meanwhile.
+    pub(super) fn leave(self) {
+        self.stays.store(true, Ordering::Release);
+    }
 }
 
 impl Drop for Keeper {
@@ -56,12 +68,15 @@ impl Drop for Keeper {
     }
 }
 
-fn write_down(pools: &Pools, include: &Path) {
+fn write_down(pools: &Pools, include: &Path, stays: &AtomicBool) {
     let mut file = SmbFile::beside(include);
     let (mut is_unwritten, mut is_shared) = (false, false);
     loop {
         let patience = if is_shared { Some(BETWEEN_LOOKS) } else { is_unwritten.then_some(BETWEEN_TRIES) };
         let goes_on = pools.bell.wait(patience);
+        if stays.load(Ordering::Acquire) {
+            break;
+        }
         let shares = pools.smb_shares();
         is_shared = shares.iter().any(|share| share.problem.is_none());
         if file.is_there() || !shares.is_empty() {
