@@ -77,7 +77,7 @@ install)
     need "and one of /etc/fstab" sh -c "mkdir /srv/table && tally dataset create tank/table && echo '$TABLE' >> /etc/fstab && systemctl daemon-reload && mount /srv/table && echo of the table > /srv/table/file"
     need "they are mounted" have_mounts
     # Who is in it, and has a range locked and a file without a name open, sees nothing of it.
-    sh -c "cd /home/ann && exec perl -e '\$| = 1; open(my \$f, \"+>\", \"gone\"); unlink(\"gone\"); fcntl(\$f, 6, pack(\"s s x4 q q l x4\", 1, 0, 0, 0, 0)) or die; print \"ready\\n\"; until (-e \"go\") { mkdir(\"round\") or die; rmdir(\"round\") or die; select(undef, undef, undef, 0.01) } syswrite(\$f, \"whole\") or die; \$f->sync; seek(\$f, 0, 0); read(\$f, my \$all, 9); print \"\$all\\n\"'" > /tmp/stays 2>&1 & stays=$!
+    sh -c "cd /home/ann && exec perl -e '\$| = 1; open(my \$f, \"+>\", \"gone\"); unlink(\"gone\"); my \$lock = pack(\"s s x4 q q l x4\", 1, 0, 0, 0, 0); fcntl(\$f, 6, \$lock) or die; print \"ready\\n\"; until (-e \"go\") { mkdir(\"round\") or die; rmdir(\"round\") or die; select(undef, undef, undef, 0.01) } syswrite(\$f, \"whole\") or die; \$f->sync; seek(\$f, 0, 0); read(\$f, my \$all, 9); print \"\$all\\n\"'" > /tmp/stays 2>&1 & stays=$!
     for _ in $(seq 100); do grep -q ready /tmp/stays && break; sleep 0.1; done
     need "a restart leaves them" systemctl restart tally
     need "they are mounted" have_mounts
