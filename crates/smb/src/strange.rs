@@ -1,7 +1,7 @@
 //! What a program of root's looks for before Samba reads a text: lines that [`super::conf::text`] does not write.
 //!
 //! Samba runs programs as root for who may write `root preexec` into its configuration. The daemon has fewer rights than that, and so a word of its that is not in the list is taken for nobody's. It is a second look at the same lines, by
-//! a list of its own: a mistake in one of them is none in both.
+//! a list of keys of its own; what names and paths may be is judged by the code that writes them.
 
 use std::path::Path;
 

@@ -9,7 +9,7 @@
 //!  a pool comes, with hosts in its list ─▶ a number of its own ─▶ a call to each: SM_NOTIFY                                  (calls)
 //! ```
 //!
-//! *What is claimed again* is never told to come again (N8): Linux does that once, and what is refused then its process has lost without a word. So as long as it is not known whether it may be claimed, as its pool is
+//! *What is claimed again* is told to come again only to save other locks (N8): Linux does that once, and what is refused then its process has lost without a word. So as long as it is not known whether it may be claimed, as its pool is
 //! away or its list cannot be read, it is kept without an answer ([`LockTold::Later`]).
 //!
 //! *Order of locks.* One at a time for a file ([`Singly`]); then that of the hosts; then those of the lists of pools ([`Tracking::doom`](super::tracking::Tracking::doom)) and of the table of claims, which are leaves. The second is held

@@ -81,7 +81,7 @@ impl Pools {
         let place = |Named { name, filesystem }: &Named| {
             let in_force = filesystem.in_force();
             let at = match in_force.mountpoint.of(name) {
-                Mountpoint::At(at) if in_force.canmount != CanMount::Off => at,
+                Mountpoint::At(at) if in_force.canmount == CanMount::On => at,
                 _ => return None,
             };
             Some(format!("{name} on {at}"))

@@ -4,7 +4,8 @@
 //! systemd gives them up where a service is stopped and not restarted (rules V45).
 
 use std::collections::BTreeMap;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sd_notify::NotifyState;
@@ -51,14 +52,42 @@ pub(super) fn is_there() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// Has a mount kept.
-pub(super) fn keep(keeping: &Keeping, device: BorrowedFd<'_>) -> std::io::Result<()> {
-    let name = keeping.name();
-    send(&format!("{JOURNAL}{name}"), &keeping.files())?;
-    send(&format!("{DEVICE}{name}"), &[device])
+/// Whether the kernel asks again for what a killed daemon had read (Linux 6.10, as 6.9 lost some). Where it does not, a mount is kept from the moment on in which its daemon ends in order: one that was killed would
+/// keep its programs, and whoever unmounts it, waiting for nobody.
+pub(super) fn is_asked_again() -> bool {
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
+    numbers.next().zip(numbers.next()).is_some_and(|release| release >= (6, 10))
 }
 
-fn send(name: &str, descriptors: &[BorrowedFd<'_>]) -> std::io::Result<()> {
+/// What is to be kept of a mount.
+pub(super) struct Parts {
+    name: String,
+    device: OwnedFd,
+    journal: [OwnedFd; 2],
+}
+
+impl Parts {
+    pub(super) fn of(keeping: &Keeping, device: &OwnedFd) -> io::Result<Self> {
+        let [one, two] = keeping.files();
+        let journal = [one.try_clone_to_owned()?, two.try_clone_to_owned()?];
+        Ok(Self { name: keeping.name(), device: device.try_clone()?, journal })
+    }
+
+    /// Has it kept.
+    pub(super) fn keep(&self) -> io::Result<()> {
+        send(&format!("{JOURNAL}{}", self.name), &self.journal.each_ref().map(OwnedFd::as_fd))?;
+        send(&format!("{DEVICE}{}", self.name), &[self.device.as_fd()])
+    }
+
+    /// It is mounted no more, or not to be kept for now.
+    pub(super) fn forget(&self) {
+        forget(&self.name);
+    }
+}
+
+fn send(name: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     // Not watched: each request of a mount would wake the service manager.
     let words = [NotifyState::FdStore, NotifyState::FdName(name), NotifyState::Custom("FDPOLL=0")];
     sd_notify::notify_with_fds(&words, descriptors)

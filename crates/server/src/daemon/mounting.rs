@@ -2,7 +2,7 @@
 //!
 //! The daemon does not mount: its unit has a mount namespace of its own, in which others would see nothing, and no right to. A command of root's mounts, and hands the descriptor over.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use tally_vfs::{ClientNumber, Identity, ObjectRef, Vfs};
 
 use super::datasets::pool_of;
 use super::error::PoolsError;
-use super::fd_store;
+use super::fd_store::{self, Parts};
 use super::mounts::{MOUNTS_MAX, Mounts};
 use super::service::Desk;
 use crate::exports::LiveExports;
@@ -56,7 +56,12 @@ impl Desk {
     pub(super) fn take_over_mounts(&self) {
         for (name, stored) in fd_store::take() {
             match self.take_over(stored) {
-                Ok(dir) => tracing::info!(dir = %dir.display(), "mounted on this machine still"),
+                Ok(dir) => {
+                    tracing::info!(dir = %dir.display(), "mounted on this machine still");
+                    if !fd_store::is_asked_again() {
+                        fd_store::forget(&name);
+                    }
+                }
                 Err(why) => {
                     tracing::error!("a mount of the daemon before this one has ended: {why}");
                     fd_store::forget(&name);
@@ -82,13 +87,13 @@ impl Desk {
     fn serve(&self, place: &Place, device: OwnedFd, kept: Option<Keeping>) -> Result<(), String> {
         let (pool, dataset) = (PoolGuid(place.pool), DatasetId(place.dataset));
         let mounts = &self.pools.mounts;
-        let name = kept.as_ref().map(Keeping::name);
-        let begun = mounts.begin((pool, dataset), place.dir.clone(), place.known_as, name.is_some());
+        let parts = kept.as_ref().and_then(|kept| Parts::of(kept, &device).ok());
+        let begun = mounts.begin((pool, dataset), place.dir.clone(), place.known_as, parts);
         let number = begun.ok_or_else(|| {
             format!("{MOUNTS_MAX} datasets are mounted, as many as may be; `tally unmount` one of them")
         })?;
         let (live, nfs, mounts) = (self.pools.exports(), Arc::clone(&self.nfs), Arc::clone(mounts));
-        let source = Local { live, nfs, pool, dataset, mounts: Arc::clone(&mounts), number, name: name.clone() };
+        let source = Local { live, nfs, pool, dataset, mounts: Arc::clone(&mounts), number };
         match Session::start(device, Arc::new(source), kept) {
             Ok(session) => {
                 mounts.serves(number, session);
@@ -96,7 +101,6 @@ impl Desk {
             }
             Err(error) => {
                 mounts.end(number);
-                name.iter().for_each(|name| fd_store::forget(name));
                 Err(format!("it cannot be served: {error}"))
             }
         }
@@ -120,11 +124,14 @@ fn kept(place: &Place, device: &OwnedFd) -> Option<Keeping> {
     }
     let about = serde_json::to_vec(place).map_err(|error| error.to_string());
     let keeping = about.and_then(|about| Keeping::begin(&about).map_err(|error| error.to_string()));
-    let kept = keeping.and_then(|keeping| match fd_store::keep(&keeping, device.as_fd()) {
-        Ok(()) => Ok(keeping),
-        Err(error) => {
-            fd_store::forget(&keeping.name());
-            Err(error.to_string())
+    let kept = keeping.and_then(|keeping| {
+        let parts = Parts::of(&keeping, device);
+        match parts.and_then(|parts| if fd_store::is_asked_again() { parts.keep() } else { Ok(()) }) {
+            Ok(()) => Ok(keeping),
+            Err(error) => {
+                fd_store::forget(&keeping.name());
+                Err(error.to_string())
+            }
         }
     });
     kept.inspect_err(|why| tracing::warn!(dir = %place.dir.display(), "this mount will end with the daemon: {why}"))
@@ -147,8 +154,6 @@ struct Local {
     dataset: DatasetId,
     mounts: Arc<Mounts>,
     number: u64,
-    /// By which the service manager keeps it.
-    name: Option<String>,
 }
 
 impl Source for Local {
@@ -186,7 +191,6 @@ impl Source for Local {
 
     fn ended(&self) {
         self.mounts.end(self.number);
-        self.name.iter().for_each(|name| fd_store::forget(name));
         tracing::info!("unmounted from this machine");
     }
 }

@@ -13,6 +13,7 @@ use tally_base::{DatasetId, PoolGuid};
 use tally_fuse::Session;
 
 use super::bell::Bell;
+use super::fd_store::{self, Parts};
 use crate::mount_table::Device;
 
 /// Most mounts: each has threads of its own.
@@ -34,8 +35,8 @@ struct Mount {
     seen: Seen,
     /// From when on it is served.
     session: Option<Session>,
-    /// Whoever comes behind this process serves it.
-    is_kept: bool,
+    /// By this whoever comes behind this process serves it.
+    kept: Option<Parts>,
 }
 
 /// What is known of one.
@@ -63,7 +64,7 @@ impl Mounts {
         (pool, dataset): (PoolGuid, DatasetId),
         dir: PathBuf,
         device: Option<Device>,
-        is_kept: bool,
+        kept: Option<Parts>,
     ) -> Option<u64> {
         let mut list = self.list.lock();
         if list.len() >= MOUNTS_MAX {
@@ -71,7 +72,7 @@ impl Mounts {
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let seen = Seen { number, pool, dataset, dir, device, since: Instant::now(), waiting: 0 };
-        list.push(Mount { seen, session: None, is_kept });
+        list.push(Mount { seen, session: None, kept });
         Some(number)
     }
 
@@ -85,7 +86,11 @@ impl Mounts {
 
     /// It is mounted no more.
     pub(super) fn end(&self, number: u64) {
-        self.list.lock().retain(|mount| mount.seen.number != number);
+        self.list.lock().retain(|mount| {
+            let goes = mount.seen.number == number;
+            mount.kept.iter().filter(|_| goes).for_each(Parts::forget);
+            !goes
+        });
         self.changed.ring();
     }
 
@@ -107,7 +112,12 @@ impl Mounts {
     /// Leaves those that are kept to whoever comes behind this process: no request is read from here on. Gives them, by pool.
     pub(super) fn hand_over(&self) -> Vec<(PoolGuid, Session)> {
         let mut handed = Vec::new();
-        for mount in self.list.lock().iter_mut().filter(|mount| mount.is_kept) {
+        for mount in self.list.lock().iter_mut() {
+            let Some(kept) = &mount.kept else { continue };
+            if !fd_store::is_asked_again() && kept.keep().is_err() {
+                // It ends with this process.
+                continue;
+            }
             handed.extend(mount.session.take().map(|session| (mount.seen.pool, session)));
         }
         // All at once: one that waits for a disk keeps no other one from it.
