@@ -119,6 +119,12 @@ const TESTS: &[Needing] = &[
         of: &["--test", "linked"],
         need: Need::Fuse,
     },
+    Needing { name: "local_locks::who_is_late_gives_way_to_programs", of: &["--test", "linked"], need: Need::Fuse },
+    Needing {
+        name: "signals::who_waits_hears_of_no_signal_and_can_be_killed",
+        of: &["--test", "linked"],
+        need: Need::Fuse,
+    },
     Needing { name: "local_locks::locks_have_bounds_that_are_told", of: &["--test", "linked"], need: Need::Fuse },
     Needing { name: "mountpoints::datasets_are_mounted_where_they_say", of: &["--test", "linked"], need: Need::Fuse },
     Needing {

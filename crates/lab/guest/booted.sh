@@ -28,7 +28,7 @@ verified() {
 }
 answers() { for _ in $(seq 60); do tally pool status > /dev/null 2>&1 && return; sleep 0.5; done; tally pool status; }
 # Mounts of its own: one where the dataset says, with one in it, and one of /etc/fstab.
-TABLE='tank/table /srv/table tally _netdev,nofail,x-systemd.requires=tally.service,x-systemd.wanted-by=tally.service 0 0'
+TABLE='tank/table /srv/table tally _netdev,nofail,x-systemd.after=tally.service,x-systemd.wanted-by=tally.service 0 0'
 have_mounts() {
     for _ in $(seq 120); do
         [ "$(cat /home/ann/file 2> /dev/null) $(cat /srv/table/file 2> /dev/null)" = "of ann of the table" ] && return

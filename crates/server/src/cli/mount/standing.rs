@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -69,8 +70,13 @@ pub(super) fn is_dead(there: &Mounted) -> bool {
 
 /// What nobody serves any more, but for what lies in another such one: no way leads there, and it goes along with that.
 pub(super) fn outermost_dead<'a>(table: &'a Table, served: &[MountReport]) -> BTreeSet<&'a Path> {
-    let dead = table.ours().filter(|there| served_at(there, served).is_none() && is_dead(there));
-    let dead: BTreeSet<&Path> = dead.map(|there| &*there.dir).collect();
+    let unserved = table.ours().filter(|there| served_at(there, served).is_none());
+    // All at once: while a daemon is away each look takes as long as may be.
+    let dead: BTreeSet<&Path> = thread::scope(|scope| {
+        let looks: Vec<_> = unserved.map(|there| (there, scope.spawn(|| is_dead(there)))).collect();
+        let dead = looks.into_iter().filter_map(|(there, look)| look.join().is_ok_and(|dead| dead).then_some(there));
+        dead.map(|there| &*there.dir).collect()
+    });
     let is_in_another = |dir: &Path| dir.ancestors().skip(1).any(|above| dead.contains(above));
     dead.iter().copied().filter(|dir| !is_in_another(dir)).collect()
 }
