@@ -34,7 +34,7 @@ have_mounts() {
         [ "$(cat /home/ann/file 2> /dev/null) $(cat /srv/table/file 2> /dev/null)" = "of ann of the table" ] && return
         sleep 0.5
     done
-    tally mount; cat /proc/self/mounts; journalctl -b -o cat -u tally-mount -u srv-table.mount | tail -n 20; false
+    tally mount; cat /proc/self/mounts; journalctl -b -o cat -u tally-mount -u tally-remount -u srv-table.mount | tail -n 20; false
 }
 no_mounts() { ! grep -w fuse.tally /proc/self/mountinfo; }
 # Files of sizes that a source tree has, and what is in them.
