@@ -6,7 +6,7 @@
 use tally_vfs::{Cred, FsError, ObjectRef, ReplyKey, Right};
 
 use super::make::O_TRUNC;
-use super::{Asked, Door, Step, With, waits};
+use super::{Asked, Door, Step, With, changes_something, waits};
 use crate::journal::Entry;
 use crate::opens::Way;
 use crate::wire::{self, Header, Op, RESENT, Reply, Request};
@@ -18,22 +18,7 @@ impl Door {
     /// Under which key it is remembered that a request was carried out.
     pub(super) fn key(&self, request: &Request<'_>) -> Option<ReplyKey> {
         let id = self.journal.as_ref()?.id();
-        let is_remembered = matches!(
-            request.op,
-            Op::SetAttr(_)
-                | Op::Symlink { .. }
-                | Op::MkNod { .. }
-                | Op::MkDir { .. }
-                | Op::Unlink { .. }
-                | Op::RmDir { .. }
-                | Op::Rename { .. }
-                | Op::Link { .. }
-                | Op::Create { .. }
-                | Op::Open { .. }
-                | Op::Allocate { .. }
-                | Op::SetXattr { .. }
-                | Op::RemoveXattr { .. }
-        );
+        let is_remembered = changes_something(&request.op) && !matches!(request.op, Op::Write { .. });
         is_remembered.then(|| {
             let unique = (request.header.unique & !RESENT).to_be_bytes();
             let mut key = [0; 40];
